@@ -1,0 +1,61 @@
+// `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/selection/method_spec.h"
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::capture {
+
+struct CaptureOptions {
+  std::string model;
+  // Exactly one of these four.
+  std::optional<std::string> prompt_text;
+  std::optional<std::filesystem::path> prompt_file;    // "-": standard input
+  std::optional<std::filesystem::path> messages_file;  // JSON list of {role, content}
+  std::optional<std::string> task;                     // task SPEC
+  bool raw = false;
+  int chunk_size = 128;
+  std::vector<selection::MethodSpec> methods;          // open loop
+  std::optional<selection::MethodSpec> closed_loop;
+  std::optional<std::pair<int, int>> layers;           // inclusive
+  trace::DType dtype = trace::DType::F16;
+  bool store_qkv = true, store_lse = true;
+  std::optional<bool> store_mass;                      // empty: when at most a quarter of q, k, v
+  int max_new_tokens = 0;
+  std::string device = "cpu";
+  std::int64_t seed = 0;
+  bool force = false;
+  std::filesystem::path output;
+};
+
+struct CaptureEstimate {
+  std::int64_t tokens = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+struct CaptureReport {
+  std::int64_t tokens = 0;
+  int chunks = 0;
+  bool complete = false;
+  double prefill_seconds = 0;  // model load excluded
+  std::uint64_t bytes = 0;
+  std::string answer;          // decoded new tokens
+  std::int64_t marked_cells = 0;  // cells where stored values hold NaN or Inf
+};
+
+// `on_estimate` is called once before the model runs. Ctrl+C (context.cancel) ends after the chunk in
+// flight and leaves a valid trace with complete=0.
+CaptureReport run_capture(const CaptureOptions& options,
+                          const std::function<void(const CaptureEstimate&)>& on_estimate,
+                          const WorkContext& context);
+
+}  // namespace kvloupe::capture

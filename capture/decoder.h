@@ -1,0 +1,62 @@
+// A Llama-family decoder in libtorch with a hook where attention happens: chunked prefill and decode
+// over a head-major KV cache. What the hook sees is what a trace stores.
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/trace/trace_types.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace kvloupe::capture {
+
+struct LoadedModel;  // model.h: configuration, weights, tokenizer
+
+// One layer's attention of one chunk. q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim]
+// views of the cache (contiguous inside a head), fp32, after QK-norm and RoPE; rounded to half
+// precision and widened again when the decoder was made with round_to_half.
+struct AttentionCall {
+  int layer = 0;
+  std::int64_t past_len = 0;  // P; T = P + m
+  double softmax_scale = 0;
+  at::Tensor q, k, v;
+};
+
+// Decides what attention computes. Layers come in ascending order inside a chunk.
+class AttentionHook {
+ public:
+  virtual ~AttentionHook() = default;
+  // Returns the attention output [num_q_heads, m, head_dim].
+  virtual at::Tensor attend(const AttentionCall& call) = 0;
+};
+
+// Plain dense attention; nothing is recorded.
+class DenseAttention final : public AttentionHook {
+ public:
+  at::Tensor attend(const AttentionCall& call) override;
+};
+
+struct DecoderOptions {
+  std::int64_t max_tokens = 0;  // capacity of the KV cache
+  bool round_to_half = false;   // q, k, v take the values that an f16 trace holds
+};
+
+class Decoder {
+ public:
+  Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions& options);
+  ~Decoder();
+
+  // Runs the next tokens (a prefill chunk, or one decoded token) through all layers. Returns the
+  // logits of the last position, fp32 [vocab_size].
+  at::Tensor forward(std::span<const std::int32_t> tokens, AttentionHook& hook);
+  std::int64_t length() const;  // tokens in the cache
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvloupe::capture

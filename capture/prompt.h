@@ -1,0 +1,37 @@
+// From text, messages or a task to the tokens that a model is fed, with spans for their parts.
+#pragma once
+
+#include "capture/tokenizer.h"
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvloupe::capture {
+
+struct Message {
+  std::string role;     // system, user, assistant
+  std::string content;
+};
+
+// A named piece of the user text whose token span is wanted (a needle, the question).
+struct TextSpan {
+  std::string name;
+  std::size_t begin = 0, end = 0;  // bytes of the text
+};
+
+struct Prompt {
+  std::vector<std::int32_t> ids;
+  std::vector<trace::TokenSpan> spans;  // "role:user", "needle", "question", "prefix", ...
+};
+
+// Text as it stands (--raw): no template.
+Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text);
+// ChatML of SmolLM2 (specification 5, item 7): a default system message when the first role is not
+// "system"; user text is never parsed for special tokens. `answer_prefix` follows the assistant header.
+Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
+                   const std::vector<TextSpan>& spans_of_last_message, std::string_view answer_prefix);
+
+}  // namespace kvloupe::capture

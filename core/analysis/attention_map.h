@@ -1,0 +1,31 @@
+// Attention of one head, recomputed from Q, K and the row log-sum-exp.
+#pragma once
+
+#include "core/analysis/pyramid.h"
+#include "core/analysis/session.h"
+#include "core/base/cancel.h"
+
+namespace kvloupe::analysis {
+
+// p of the rows [query_begin, query_end) of one query head over keys [0, query_end); NaN above the
+// causal diagonal.
+Matrix attention_rows(const TraceSession& session, int layer, int q_head, std::int32_t query_begin,
+                      std::int32_t query_end, const WorkContext& context);
+
+// The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without ever
+// holding the full map.
+struct AttentionMap {
+  int layer = 0;
+  int q_head = 0;
+  std::int64_t step = 1;  // tokens per cell, both axes
+  Matrix max;             // NaN above the diagonal
+  Matrix mean;
+};
+AttentionMap attention_map(const TraceSession& session, int layer, int q_head, int max_side,
+                           const WorkContext& context);
+
+// Exact p of one (query, key).
+double attention_value(const TraceSession& session, int layer, int q_head, std::int32_t query,
+                       std::int32_t key);
+
+}  // namespace kvloupe::analysis

@@ -1,0 +1,45 @@
+// Which keys a row kept, chunk by chunk: rows chunks, columns keys.
+#pragma once
+
+#include "core/analysis/replay.h"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::analysis {
+
+enum class KeyState : std::uint8_t {
+  Future,   // not yet in the cache
+  Dropped,  // in the past, not selected for this chunk (visibility)
+  Evicted,  // gone for good (eviction)
+  Kept,
+  Sink,     // kept by rule at the start
+  Recent,   // kept by rule at the end (recent window)
+  Current,  // of the chunk itself
+  Dense,    // kept because the whole past fits or the method does not select here
+};
+inline constexpr int kNumKeyStates = 8;
+
+struct KvMap {
+  std::vector<trace::ChunkInfo> chunks;
+  std::int32_t num_tokens = 0;
+  std::vector<KeyState> states;      // [num_chunks, num_tokens]
+  std::vector<std::int32_t> kept;    // [num_chunks] past keys kept
+  std::vector<double> mass_recall;   // [num_chunks]
+
+  KeyState at(std::size_t chunk, std::int32_t token) const;
+};
+
+KvMap build_kv_map(const ReplayResult& result, int layer, int row, std::int32_t num_tokens);
+
+// The map reduced to a pixel grid: for each cell the share of each state, so that one kept key in
+// a thousand still shows. [rows * cols][kNumKeyStates] counts.
+struct KvMapGrid {
+  int rows = 0;
+  int cols = 0;
+  std::vector<std::array<std::int32_t, kNumKeyStates>> counts;
+};
+KvMapGrid reduce_kv_map(const KvMap& map, int max_rows, int max_cols);
+
+}  // namespace kvloupe::analysis

@@ -1,0 +1,35 @@
+// One number for every layer and head: where to look first.
+#pragma once
+
+#include "core/analysis/pyramid.h"
+#include "core/analysis/replay.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::analysis {
+
+enum class OverviewMetric {
+  MassRecall,        // per KV head, of the chosen method
+  TopkOverlap,       // per KV head
+  OutputError,       // per query head
+  RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
+  Entropy,           // per query head: mean row entropy of attention in nats; method-free
+};
+const char* name_of(OverviewMetric metric);  // "mass_recall", ...
+bool needs_method(OverviewMetric metric);
+
+struct Overview {
+  OverviewMetric metric = OverviewMetric::MassRecall;
+  std::vector<int> layers;  // rows
+  bool per_kv_head = true;  // columns: KV heads, else query heads
+  Matrix values;            // [layers, heads], NaN where nothing was selected
+};
+
+// From a replay that has the metric (averaged over its prefill cells with no dense reason, or one chunk).
+Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, int chunk = -1);
+// RelevancePearson and Entropy: of one chunk.
+Overview overview_of_attention(const TraceSession& session, OverviewMetric metric, int chunk,
+                               const WorkContext& context);
+
+}  // namespace kvloupe::analysis

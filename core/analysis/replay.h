@@ -1,0 +1,71 @@
+// Re-selects with a method on the stored Q and K (open loop) and measures what it keeps.
+// Definitions: CONTRACTS "select --json" and "compare".
+#pragma once
+
+#include "core/analysis/session.h"
+#include "core/base/cancel.h"
+#include "core/selection/method_spec.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::analysis {
+
+enum class DenseReason { EmptyPast, FitsBudget, MethodRule };
+const char* name_of(DenseReason reason);  // "empty_past", "fits_budget", "method_rule"
+
+struct ReplayRow {
+  std::vector<std::int32_t> selected;  // ascending absolute positions
+  std::int64_t forced = 0;
+  std::int64_t ties_at_cut = 0;
+  double mass_recall = 1;
+  double topk_overlap = 1;
+};
+
+struct ReplayCell {
+  int layer = 0;
+  int chunk = 0;
+  trace::ChunkInfo span;
+  bool dense_fallback = false;
+  std::optional<DenseReason> dense_reason;
+  std::optional<std::int64_t> budget_tokens;
+  std::vector<ReplayRow> rows;              // per KV head, q head or sub-group
+  std::vector<double> output_error;         // per query head; empty when not asked for
+};
+
+struct ReplayRequest {
+  selection::MethodSpec spec;      // resolved
+  std::vector<int> layers;         // empty: all captured
+  std::optional<int> chunk;        // empty: all
+  std::optional<int> chunk_size;   // re-chunks the trace (labelled open loop)
+  bool want_mass = true;           // mass_recall, topk_overlap
+  bool want_output_error = false;
+};
+
+struct ReplayResult {
+  std::string method;  // canonical
+  trace::LoopMode source_mode = trace::LoopMode::OpenLoop;
+  trace::RowAxis row_axis = trace::RowAxis::KvHead;
+  int q_heads_per_row = 1;
+  std::vector<trace::ChunkInfo> chunks;  // the chunking used
+  std::vector<int> layers;
+  std::vector<ReplayCell> cells;   // layer-major, chunk ascending
+  // Eviction, last chunk asked for: [layer][row] alive at the end. Else empty.
+  std::vector<std::vector<std::vector<std::int32_t>>> final_alive;
+  // Eviction: [layer][row][T], chunk after which the key died, trace::kAlive if never. Else empty.
+  std::vector<std::vector<std::vector<std::uint16_t>>> evict_chunk;
+
+  const ReplayCell* find(int layer, int chunk) const;
+};
+
+ReplayResult replay(const TraceSession& session, const ReplayRequest& request,
+                    const WorkContext& context);
+
+// A recorded run in the same form, with metrics recomputed: what the trace says was selected.
+ReplayResult recorded_run(const TraceSession& session, int run, const std::vector<int>& layers,
+                          std::optional<int> chunk, bool want_mass, bool want_output_error,
+                          const WorkContext& context);
+
+}  // namespace kvloupe::analysis

@@ -1,0 +1,25 @@
+// Tensors of a session, for the analyses (not for panels: this header needs Torch).
+#pragma once
+
+#include "core/analysis/session.h"
+#include "core/selection/selector.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace kvloupe::analysis {
+
+// Whole captured rows of one layer, fp32, cached: q [num_q_heads, T, head_dim], k, v [num_kv_heads, T, head_dim].
+at::Tensor layer_q(const TraceSession& session, int layer);
+at::Tensor layer_k(const TraceSession& session, int layer);
+at::Tensor layer_v(const TraceSession& session, int layer);
+
+// The cell of one (layer, chunk): fresh contiguous tensors of always the same shape for the same cell,
+// so that one cell and a whole replay give the same bits. Throws Error{Input} naming layer, head and
+// position when q, k or v hold a NaN or Inf that the cell can see.
+selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
+                          const trace::ChunkInfo& chunk);
+
+// Exact column mass of a cell, [num_kv_heads, T]; computed from q and k.
+at::Tensor cell_mass(const selection::Cell& cell);
+
+}  // namespace kvloupe::analysis

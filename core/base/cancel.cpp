@@ -1,0 +1,43 @@
+#include "core/base/cancel.h"
+
+#include "core/base/error.h"
+
+#include <csignal>
+
+namespace kvloupe {
+namespace {
+
+// A signal handler may only touch lock-free atomics, so the flag outlives everything.
+std::shared_ptr<std::atomic<bool>>& interrupt_flag() {
+  static auto flag = std::make_shared<std::atomic<bool>>(false);
+  return flag;
+}
+
+std::atomic<bool>* signal_flag = nullptr;
+
+void on_signal(int signal_number) {
+  // A second signal ends the program at once: the user must always be able to leave.
+  if (signal_flag->exchange(true)) {
+    std::signal(signal_number, SIG_DFL);
+    std::raise(signal_number);
+  }
+}
+
+}  // namespace
+
+void CancelToken::throw_if_cancelled() const {
+  if (cancelled()) throw cancelled_error();
+}
+
+CancelToken interrupt_token() {
+  static const bool installed = [] {
+    signal_flag = interrupt_flag().get();
+    std::signal(SIGINT, on_signal);
+    std::signal(SIGTERM, on_signal);
+    return true;
+  }();
+  static_cast<void>(installed);
+  return CancelToken(interrupt_flag());
+}
+
+}  // namespace kvloupe

@@ -1,0 +1,19 @@
+// Where KVLoupe keeps things: XDG folders, its assets and the data that set-up fetched.
+#pragma once
+
+#include <filesystem>
+
+namespace kvloupe::paths {
+
+// $XDG_CONFIG_HOME/kvloupe unless --config-dir was given; created on first use.
+std::filesystem::path config_dir();
+void set_config_dir(std::filesystem::path dir);
+// $XDG_STATE_HOME/kvloupe (recent files, crash recovery); inside --config-dir when that is given.
+std::filesystem::path state_dir();
+// Content-addressed folder filled by kvloupe.sh: models/ words/ corpus/. The environment variable
+// KVLOUPE_DATA_DIR overrides the path compiled in.
+std::filesystem::path data_dir();
+// assets/ of the source tree or beside the executable. KVLOUPE_ASSETS_DIR overrides.
+std::filesystem::path assets_dir();
+
+}  // namespace kvloupe::paths

@@ -1,0 +1,95 @@
+// Method SPECs ("quoka:budget_tokens=256") and what is known of each method and its parameters.
+// Torch-free: the command line and the window's controls and help are built from it.
+#pragma once
+
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvloupe::selection {
+
+enum class ParamType { Int, Float, Bool, Enum, Path };
+enum class BudgetUse { None, Required, Optional };
+enum class BudgetScope { Past, All };
+
+struct ParamInfo {
+  std::string name;
+  ParamType type = ParamType::Int;
+  // Text of the default. For an Int it may be a formula of the model ("head_dim/4",
+  // "floor(0.4*num_layers)"), which resolve() turns into a number.
+  std::string default_text;
+  double min = 0;  // declared range, inclusive unless min_exclusive; Int and Float
+  double max = 0;
+  bool min_exclusive = false;
+  std::vector<std::string> choices;  // Enum, the default first
+  std::string meaning;               // one sentence, with unit
+};
+
+struct MethodInfo {
+  std::string id;
+  std::string title;
+  std::string paper;      // authors, year, arXiv
+  std::string evidence;   // equations or repository code followed
+  std::string deviation;  // from the paper, one sentence; empty if none
+  std::string summary;    // one sentence for a newcomer
+  std::vector<std::string> needs;  // "q", "k", "v", ...
+  trace::StateAction state_action = trace::StateAction::Visibility;  // of the default parameters
+  trace::Granularity granularity = trace::Granularity::Token;
+  trace::RowAxis row_axis = trace::RowAxis::KvHead;
+  BudgetUse budget = BudgetUse::Required;
+  bool accepts_scope_all = false;
+  std::vector<ParamInfo> params;  // its own, in the contract's order; the common ones not included
+};
+
+// In the order of the contract's table.
+const std::vector<MethodInfo>& catalogue();
+const MethodInfo* find_method(std::string_view id);
+// budget_tokens, budget_ratio, budget_scope.
+const std::vector<ParamInfo>& common_params();
+
+// What defaults may depend on.
+struct ModelShape {
+  int num_layers = 0;
+  int num_q_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+};
+ModelShape shape_of(const trace::ModelInfo& model);
+
+class MethodSpec {
+ public:
+  // Throws Error{Usage}: unknown method or parameter, value outside its range, budgets that
+  // contradict each other.
+  static MethodSpec parse(std::string_view text);
+
+  const MethodInfo& info() const { return *info_; }
+  const std::string& id() const { return info_->id; }
+  // Replaces defaults that are formulas of the model by numbers. Idempotent.
+  MethodSpec resolved(const ModelShape& shape) const;
+  // Canonical text of contract section 3; formulas must have been resolved.
+  std::string canonical() const;
+
+  std::int64_t integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  const std::string& text(std::string_view name) const;  // Enum and Path
+  bool has(std::string_view name) const;
+
+  bool has_budget() const;  // false for dense, lanes, and threshold methods without one
+  BudgetScope scope() const;
+  // Eviction or visibility with these parameters (snapkv and keydiff have both).
+  trace::StateAction state_action() const;
+  // B for `n` tokens: budget_tokens, or max(1, floor(budget_ratio*n + 1e-9)). n is P, T for eviction.
+  std::int64_t budget(std::int64_t n) const;
+
+ private:
+  const MethodInfo* info_ = nullptr;
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+}  // namespace kvloupe::selection

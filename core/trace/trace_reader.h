@@ -1,0 +1,56 @@
+// Reads a trace file (FORMAT.md), complete or not, and the runs of its sidecar. Every file is taken
+// for damaged or hostile: sizes and offsets are checked before anything is allocated.
+#pragma once
+
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+enum class Stored { Q, K, V };
+
+class TraceReader {
+ public:
+  // Throws Error{Input}: not a trace, newer major version, shapes that contradict each other.
+  // Partial damage (a run that cannot be read, say) becomes info().warnings.
+  // "T.h5.runs.h5" beside the file is read too when its hash matches.
+  explicit TraceReader(const std::filesystem::path& path);
+  ~TraceReader();
+  TraceReader(TraceReader&&) noexcept;
+  TraceReader& operator=(TraceReader&&) noexcept;
+
+  // All members may be called from any thread; calls are serialised inside.
+  const TraceInfo& info() const;
+
+  std::vector<std::int32_t> token_ids() const;            // [T]
+  // Raw bytes of each token, [T]; one token may hold part of a UTF-8 character.
+  std::vector<std::string> token_texts() const;
+
+  // Rows [begin, end) of one head of q (query head) or k, v (KV head), as fp32 [end-begin, head_dim]
+  // written to `out`. The values are the stored ones, widened. Throws Error{Input} for a layer that
+  // was not captured or a range outside the chunks done.
+  void read_rows(Stored what, int layer, int head, std::int32_t begin, std::int32_t end,
+                 float* out) const;
+  bool has_lse(int layer) const;
+  void read_lse(int layer, int q_head, std::int32_t begin, std::int32_t end, float* out) const;
+  // Column mass of one prefill chunk, [num_kv_heads, begin+length]; nullopt when not recorded.
+  std::optional<std::vector<float>> read_key_mass(int layer, int chunk) const;
+
+  // Throws Error{Input} when run or layer is absent. Offsets and positions are checked.
+  RunLayer read_run(int run, int layer) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Every defect found, one sentence each; empty means sound (an incomplete trace is sound).
+std::vector<std::string> validate_trace(const std::filesystem::path& path);
+
+}  // namespace kvloupe::trace

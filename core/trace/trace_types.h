@@ -1,0 +1,103 @@
+// What a trace holds, as plain values. The file layout is in FORMAT.md beside this header.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+enum class Phase : std::uint8_t { Prefill = 0, Decode = 1 };
+enum class DType { F16, F32 };
+// How the model ran (a trace), or how a selection was made (a run).
+enum class LoopMode { OpenLoop, ClosedLoop };
+enum class RopePairing { Interleaved, HalfSplit };
+enum class LayerType { Full, Sliding, Nope };
+enum class RowAxis { KvHead, QHead, Subgroup };
+enum class Granularity { Token, Page, Block, Lane, None };
+enum class StateAction { Visibility, Eviction };
+
+struct ModelInfo {
+  std::string name;
+  std::string architecture;
+  int num_layers = 0;
+  int num_q_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  int hidden_size = 0;
+  double softmax_scale = 0;
+  double rope_theta = 0;
+  RopePairing rope_pairing = RopePairing::HalfSplit;
+  std::string rope_scaling = "none";  // "none" or JSON
+  std::string file_hash;              // sha256 of the model file, lower-case hex
+  std::vector<LayerType> layer_types;  // [num_layers]
+
+  // Query heads that share one KV head.
+  int gqa_group_size() const { return num_q_heads / num_kv_heads; }
+};
+
+// Half-open token indices: needles, question, prefix, roles.
+struct TokenSpan {
+  std::string name;
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+};
+
+struct ChunkInfo {
+  std::int32_t begin = 0;   // absolute position of the first token: the P keys before the chunk
+  std::int32_t length = 0;  // queries in it
+  Phase phase = Phase::Prefill;
+  std::int32_t end() const { return begin + length; }
+};
+
+struct RunInfo {
+  int id = 0;
+  std::string method;  // canonical SPEC
+  LoopMode mode = LoopMode::OpenLoop;
+  RowAxis row_axis = RowAxis::KvHead;
+  int q_heads_per_row = 1;
+  Granularity granularity = Granularity::Token;
+  StateAction state_action = StateAction::Visibility;
+  bool from_sidecar = false;
+};
+
+// Flags of one (chunk, row) cell. Cells with a flag store no positions and mean all candidates.
+inline constexpr std::uint8_t kCellDenseFallback = 1;
+inline constexpr std::uint8_t kCellDenseByRule = 2;
+
+// One run's selections in one layer: CSR over (chunk, row).
+struct RunLayer {
+  int num_rows = 0;                      // R
+  std::vector<std::int64_t> offsets;     // [C*R+1]
+  std::vector<std::int32_t> positions;   // absolute, ascending inside a cell
+  std::vector<std::uint8_t> flags;       // [C*R]
+  // Eviction methods: [R, T], the chunk after which the key died, 65535 alive. Else empty.
+  std::vector<std::uint16_t> evict_chunk;
+};
+
+inline constexpr std::uint16_t kAlive = 65535;
+
+struct TraceInfo {
+  std::string path;
+  std::string schema_version;
+  std::string producer;
+  std::string created;
+  bool complete = false;
+  LoopMode mode = LoopMode::OpenLoop;
+  DType dtype = DType::F16;
+  ModelInfo model;
+  std::int32_t num_tokens = 0;      // T: tokens of the chunks done
+  std::vector<ChunkInfo> chunks;    // the chunks done
+  std::vector<int> layers;          // captured, ascending
+  std::vector<TokenSpan> spans;
+  std::vector<std::int32_t> generated;  // sampled tokens, in order
+  std::vector<RunInfo> runs;        // the trace's own, then the sidecar's
+  std::uint64_t bytes = 0;          // file size
+  std::vector<std::string> warnings;  // what could not be read, one sentence each
+
+  int chunk_of_token(std::int32_t token_pos) const;  // -1 if none
+  bool has_layer(int layer) const;
+};
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,77 @@
+// Writes a trace chunk by chunk. The file grows as "T.h5.part" and is flushed after each chunk, so
+// a killed capture leaves all chunks done; finish() renames it to its final name.
+#pragma once
+
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+struct TraceHeader {
+  ModelInfo model;
+  LoopMode mode = LoopMode::OpenLoop;
+  DType dtype = DType::F16;
+  std::vector<int> layers;         // to be captured, ascending
+  std::int32_t max_tokens = 0;     // prompt + new tokens: datasets are allocated for these
+  std::int32_t max_chunks = 0;
+  bool store_qkv = true;
+  bool store_lse = true;
+  bool store_mass = false;
+  std::vector<RunInfo> runs;       // in the order given; a closed-loop run first
+  std::vector<TokenSpan> spans;
+};
+
+// What one layer adds for one chunk. Arrays are borrowed for the call. q, k, v in the trace's dtype:
+// `const std::uint16_t*` IEEE half bits for F16, `const float*` for F32, always row-major and
+// contiguous: q [num_q_heads, length, head_dim], k and v [num_kv_heads, length, head_dim].
+struct LayerChunk {
+  int layer = 0;
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  const float* lse = nullptr;       // [num_q_heads, length]
+  const float* key_mass = nullptr;  // [num_kv_heads, begin+length]; prefill chunks only
+};
+
+// One run's selections of one layer for one chunk.
+struct RunChunk {
+  int run = 0;
+  int layer = 0;
+  std::vector<std::vector<std::int32_t>> rows;  // [R] ascending absolute positions
+  std::vector<std::uint8_t> flags;              // [R]
+  // Eviction: per row the positions that died after this chunk.
+  std::vector<std::vector<std::int32_t>> evicted;
+};
+
+class TraceWriter {
+ public:
+  // Refuses (Error{Input}) when `path` exists and not `overwrite`.
+  TraceWriter(const std::filesystem::path& path, const TraceHeader& header, bool overwrite);
+  ~TraceWriter();  // without finish(): leaves the .part file with the chunks done
+
+  // Call order for chunk c: write_layer and write_run in any order, then end_chunk. Tokens are those
+  // of the chunk; texts are their raw bytes. end_chunk flushes and raises chunks_done.
+  void write_layer(const ChunkInfo& chunk, const LayerChunk& data);
+  void write_run(const ChunkInfo& chunk, const RunChunk& data);
+  void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
+                 const std::vector<std::string>& texts);
+  // Trims the datasets to what was written, sets `complete` last and renames the file.
+  void finish(std::span<const std::int32_t> generated, bool complete);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Appends one open-loop run to the sidecar "T.h5.runs.h5" of the trace (layout of /runs plus the
+// trace's hash); layers ascending. Returns the run's number as info().runs will show it.
+int append_sidecar_run(const std::filesystem::path& trace_path, const RunInfo& run,
+                       const std::vector<int>& layers, const std::vector<RunLayer>& data);
+
+}  // namespace kvloupe::trace
