@@ -1,0 +1,85 @@
+# Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
+#   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d hello_imgui imgui_test_engine
+#   from Debian: hdf5 utf8proc epoxy egl hwy, and under their own names fmt::fmt spdlog::spdlog CLI11::CLI11
+#   nlohmann_json::nlohmann_json tl::expected PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock benchmark::benchmark
+execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "KVLOUPE_[A-Z]+_DIR=[^\n]+" paths "${paths}")
+foreach(line IN LISTS paths)
+  string(REGEX MATCH "^([^=]+)=(.+)$" line "${line}")
+  set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+  if(NOT EXISTS ${CMAKE_MATCH_2})
+    message(FATAL_ERROR "The dependency cache lacks ${CMAKE_MATCH_2}: run ./kvloupe.sh or cmake/deps.sh fetch")
+  endif()
+endforeach()
+# A change of pins or recipes configures again.
+set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/cmake/deps.sh ${CMAKE_SOURCE_DIR}/cmake/imgui/CMakeLists.txt ${CMAKE_SOURCE_DIR}/requirements.txt)
+
+# --- libtorch, CPU part: headers for who links it PRIVATE, libraries for who links that ------------------------------
+set(torch ${KVLOUPE_TORCH_DIR}/torch)
+set(nvidia_lib ${KVLOUPE_TORCH_DIR}/nvidia/cu13/lib)
+add_library(kvloupe_torch INTERFACE IMPORTED GLOBAL)
+add_library(kvloupe::torch ALIAS kvloupe_torch)
+target_include_directories(kvloupe_torch SYSTEM INTERFACE ${torch}/include ${torch}/include/torch/csrc/api/include)
+target_link_libraries(kvloupe_torch INTERFACE ${torch}/lib/libtorch_cpu.so ${torch}/lib/libc10.so)
+# libtorch_cpu names NVIDIA libraries that a CPU program need not find when it is linked.
+target_link_options(kvloupe_torch INTERFACE
+  -Wl,--allow-shlib-undefined -Wl,-rpath,${torch}/lib -Wl,-rpath,${nvidia_lib})
+
+# --- window libraries, one prebuilt archive --------------------------------------------------------------------------
+find_package(glfw3 REQUIRED)
+find_package(X11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+file(STRINGS ${KVLOUPE_IMGUI_DIR}/definitions.txt imgui_definitions)
+set(imgui_include ${KVLOUPE_IMGUI_DIR}/include)
+add_library(kvloupe_imgui_archive STATIC IMPORTED GLOBAL)
+set_target_properties(kvloupe_imgui_archive PROPERTIES IMPORTED_LOCATION ${KVLOUPE_IMGUI_DIR}/lib/libkvloupe_imgui.a)
+target_include_directories(kvloupe_imgui_archive SYSTEM INTERFACE
+  ${imgui_include} ${imgui_include}/imgui ${imgui_include}/imgui/backends ${imgui_include}/imgui/misc/cpp
+  ${imgui_include}/stb ${imgui_include}/glad_loader ${imgui_include}/portable_file_dialogs)
+target_compile_definitions(kvloupe_imgui_archive INTERFACE ${imgui_definitions})
+target_link_libraries(kvloupe_imgui_archive INTERFACE nlohmann_json::nlohmann_json glfw X11::X11 ${CMAKE_DL_LIBS})
+foreach(name imgui implot implot3d hello_imgui imgui_test_engine)
+  add_library(kvloupe::${name} ALIAS kvloupe_imgui_archive)
+endforeach()
+
+# --- Debian ----------------------------------------------------------------------------------------------------------
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tl-expected REQUIRED)
+find_package(PNG REQUIRED)
+find_package(ZLIB REQUIRED)
+
+# kvloupe_debian_library(hdf5 HEADER hdf5.h LIBRARY hdf5_serial ...): one header, one library, one target.
+function(kvloupe_debian_library name)
+  cmake_parse_arguments(arg "" "HEADER;LIBRARY" "SUFFIXES" ${ARGN})
+  string(TOUPPER ${name} upper)
+  find_path(KVLOUPE_${upper}_INCLUDE ${arg_HEADER} PATH_SUFFIXES ${arg_SUFFIXES} REQUIRED)
+  find_library(KVLOUPE_${upper}_LIBRARY NAMES ${arg_LIBRARY} REQUIRED)
+  add_library(kvloupe_${name}_imported UNKNOWN IMPORTED GLOBAL)
+  add_library(kvloupe::${name} ALIAS kvloupe_${name}_imported)
+  set_target_properties(kvloupe_${name}_imported PROPERTIES
+    IMPORTED_LOCATION ${KVLOUPE_${upper}_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${KVLOUPE_${upper}_INCLUDE})
+endfunction()
+kvloupe_debian_library(hdf5 HEADER hdf5.h LIBRARY hdf5_serial SUFFIXES hdf5/serial)
+kvloupe_debian_library(utf8proc HEADER utf8proc.h LIBRARY utf8proc)
+kvloupe_debian_library(epoxy HEADER epoxy/egl.h LIBRARY epoxy)
+kvloupe_debian_library(egl HEADER EGL/egl.h LIBRARY EGL)
+kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
+
+if(KVLOUPE_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+find_package(benchmark REQUIRED)
+
+# --- CUDA toolkit, for the plug-in alone -----------------------------------------------------------------------------
+if(NOT KVLOUPE_CUDA STREQUAL "OFF")
+  find_program(KVLOUPE_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(KVLOUPE_CUDA STREQUAL "ON" AND NOT KVLOUPE_NVCC)
+    message(FATAL_ERROR "KVLOUPE_CUDA=ON, but nvcc was not found: install the CUDA toolkit or set KVLOUPE_NVCC")
+  endif()
+else()
+  unset(KVLOUPE_NVCC CACHE)
+endif()

@@ -1,0 +1,127 @@
+# The functions with which folders declare what they build. Sources are listed by name, one a line.
+#
+# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH])
+#   A static library. PUBLIC for what its headers include, PRIVATE for the rest (HDF5, Torch, ImGui are never PUBLIC).
+#   TORCH_PCH precompiles <ATen/ATen.h> for it (needs kvloupe::torch in PRIVATE).
+#   Without sources it is an INTERFACE library, so that a folder may start empty.
+#   Note: the linker takes from a static library only the objects that somebody refers to. An object that acts through
+#   a static initialiser alone (TORCH_LIBRARY) needs a function in it that somebody calls.
+#
+# kvloupe_add_test(NAME trace_reader SOURCES a_test.cpp [LINKS lib...] [LABELS fast|capture|gui|cuda|cli] [TIMEOUT 60]
+#                  [TORCH_PCH])
+#   A GoogleTest program (gtest_main, gmock), registered with ctest under NAME. Label gui runs it under xvfb-run.
+#   It runs in a folder of its own that it may write to.
+
+# The module whose precompiled header the others reuse. GCC accepts it where the code generation flags are equal and
+# definitions that differ are not used in Torch's headers.
+function(kvloupe_torch_pch target)
+  if(NOT TARGET kvloupe_torch_pch)
+    file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/torch_pch.cpp CONTENT "// Owns the precompiled header.\n")
+    add_library(kvloupe_torch_pch OBJECT ${CMAKE_BINARY_DIR}/generated/torch_pch.cpp)
+    target_link_libraries(kvloupe_torch_pch PRIVATE kvloupe_options kvloupe_warnings kvloupe::torch)
+    target_precompile_headers(kvloupe_torch_pch PRIVATE <ATen/ATen.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM kvloupe_torch_pch)
+endfunction()
+
+function(kvloupe_add_module)
+  cmake_parse_arguments(arg "TORCH_PCH" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "kvloupe_add_module(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_SOURCES)
+    add_library(${arg_NAME} INTERFACE)
+    target_link_libraries(${arg_NAME} INTERFACE kvloupe_options ${arg_PUBLIC})
+    return()
+  endif()
+  add_library(${arg_NAME} STATIC ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PUBLIC kvloupe_options ${arg_PUBLIC} PRIVATE kvloupe_warnings ${arg_PRIVATE})
+  if(arg_TORCH_PCH)
+    kvloupe_torch_pch(${arg_NAME})
+  endif()
+endfunction()
+
+function(kvloupe_add_test)
+  cmake_parse_arguments(arg "TORCH_PCH" "NAME;TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "kvloupe_add_test(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS fast)
+  endif()
+  set(target test_${arg_NAME})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE
+    kvloupe_options kvloupe_warnings ${arg_LINKS} GTest::gtest_main GTest::gmock)
+  target_compile_definitions(${target} PRIVATE KVLOUPE_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  if(arg_TORCH_PCH)
+    kvloupe_torch_pch(${target})
+  endif()
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  kvloupe_register_test(NAME ${arg_NAME} COMMAND ${target} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# kvloupe_register_test(NAME n COMMAND c... LABELS l... [TIMEOUT s]): any command as a test, with the same conventions.
+function(kvloupe_register_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  list(GET arg_COMMAND 0 program)
+  if(TARGET ${program})
+    list(POP_FRONT arg_COMMAND)
+    list(PREPEND arg_COMMAND $<TARGET_FILE:${program}>)
+  endif()
+  if("gui" IN_LIST arg_LABELS)
+    list(PREPEND arg_COMMAND xvfb-run -a -s "-screen 0 1600x900x24")
+  endif()
+  set(folder ${CMAKE_BINARY_DIR}/tests/work/${arg_NAME})
+  file(MAKE_DIRECTORY ${folder})
+  add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${folder})
+  # ImGui's archive is not instrumented, so a container it fills looks overflowed to the address sanitizer.
+  set_tests_properties(${arg_NAME} PROPERTIES
+    LABELS "${arg_LABELS}"
+    TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0;LIBGL_ALWAYS_SOFTWARE=1")
+  if("gui" IN_LIST arg_LABELS)
+    # A window measured or clicked while another test takes both cores would time out.
+    set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# kvloupe_add_cuda_plugin(NAME kvloupe_cuda SOURCES a.cu b.cpp [ARCHITECTURES 80 90]): a shared library that the program
+# loads after libtorch_cuda. nvcc is called directly: CMake 3.25 does not know CUDA 13.
+function(kvloupe_add_cuda_plugin)
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;ARCHITECTURES" ${ARGN})
+  if(NOT arg_ARCHITECTURES)
+    set(arg_ARCHITECTURES 80 90)
+  endif()
+  list(TRANSFORM arg_ARCHITECTURES REPLACE "(.+)" "-gencode=arch=compute_\\1,code=sm_\\1")
+  set(torch ${KVLOUPE_TORCH_DIR}/torch)
+  set(objects)
+  foreach(source IN LISTS arg_SOURCES)
+    if(source MATCHES "\\.cu$")
+      set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
+      add_custom_command(
+        OUTPUT ${object}
+        COMMAND ${KVLOUPE_NVCC} -std=c++20 -O3 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+          ${arg_ARCHITECTURES} -Xcompiler=-fPIC --expt-relaxed-constexpr --expt-extended-lambda -diag-suppress=20012,20208
+          -I${CMAKE_SOURCE_DIR} -isystem=${torch}/include -isystem=${torch}/include/torch/csrc/api/include
+          -MD -MF ${object}.d
+        DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+        DEPFILE ${object}.d
+        COMMENT "Building CUDA object ${source}"
+        VERBATIM)
+      list(APPEND objects ${object})
+    else()
+      list(APPEND objects ${source})
+    endif()
+  endforeach()
+  add_library(${arg_NAME} SHARED ${objects})
+  set_target_properties(${arg_NAME} PROPERTIES LINKER_LANGUAGE CXX)
+  get_filename_component(cuda_bin ${KVLOUPE_NVCC} DIRECTORY)
+  target_include_directories(${arg_NAME} SYSTEM PRIVATE ${cuda_bin}/../include)
+  target_link_libraries(${arg_NAME} PRIVATE
+    kvloupe_options kvloupe_warnings kvloupe::torch
+    ${torch}/lib/libc10_cuda.so ${torch}/lib/libtorch_cuda.so ${KVLOUPE_TORCH_DIR}/nvidia/cu13/lib/libcudart.so.13)
+endfunction()

