@@ -1,0 +1,30 @@
+// The subcommands, one file each (<name>_command.cpp) and one line here and in main.cpp's list.
+// A command adds itself to the program and sets a callback; it prints its result on standard output
+// only once all of it is known, and throws kvloupe::Error for the rest.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace kvloupe::cli {
+
+struct GlobalOptions {
+  int threads = 0;                 // 0: all cores
+  std::uint64_t memory_limit = 0;  // bytes; 0: the default of TraceSession
+};
+
+void add_capture_command(CLI::App& program, const GlobalOptions& global);
+void add_info_command(CLI::App& program, const GlobalOptions& global);
+void add_validate_command(CLI::App& program, const GlobalOptions& global);
+void add_methods_command(CLI::App& program, const GlobalOptions& global);
+void add_views_command(CLI::App& program, const GlobalOptions& global);
+void add_select_command(CLI::App& program, const GlobalOptions& global);
+void add_compare_command(CLI::App& program, const GlobalOptions& global);
+void add_export_command(CLI::App& program, const GlobalOptions& global);
+void add_bench_command(CLI::App& program, const GlobalOptions& global);
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,131 @@
+// The program: reads the command line, runs one subcommand or the window, and turns every failure
+// into one sentence and the exit code of the contract.
+#include "app/cli/commands.h"
+#include "app/shell/window.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/paths.h"
+#include "core/base/units.h"
+
+#include "core/device/threads.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "KVLoupe shows which KVs each sparse-attention method keeps, and why.\n"
+    "Without a subcommand it opens the window with the traces named.";
+
+// A parse error's text in the form of the contract; CLI11 words the first two parts.
+Error from_parse_error(const CLI::ParseError& error) {
+  return usage_error("the command line is wrong", error.what(), "see kvloupe --help");
+}
+
+// Any word that no subcommand claims is taken for a trace to open; one that can't be a file name of
+// ours is more likely a misspelt subcommand.
+void refuse_unknown_subcommand(const std::string& name) {
+  const bool like_a_file = name.find_first_of("./") != std::string::npos;
+  if (!like_a_file && !std::filesystem::exists(name))
+    throw usage_error("'" + name + "' is not a subcommand", "no file has that name either",
+                      "see kvloupe --help for the subcommands");
+}
+
+void add_global_options(CLI::App& program, GlobalOptions& global, std::string& memory_limit,
+                        std::string& config_dir, bool& quiet) {
+  program.add_option("--threads", global.threads, "CPU threads to use (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  program.add_option("--memory-limit", memory_limit,
+                     "memory for cached trace data, for example 8GB or 512MiB");
+  program.add_option("--config-dir", config_dir, "folder for settings instead of the XDG one");
+  program.add_flag("--quiet", quiet, "no progress and no messages but errors");
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{kAbout, "kvloupe"};
+  GlobalOptions global;
+  std::string memory_limit;
+  std::string config_dir;
+  bool quiet = false;
+  add_global_options(program, global, memory_limit, config_dir, quiet);
+  program.fallthrough();
+  program.set_version_flag("--version", std::string("kvloupe ") + KVLOUPE_VERSION);
+  program.require_subcommand(0, 1);
+
+  std::vector<std::string> traces;
+  program.add_option("traces", traces, "trace files to open in the window");
+  // Options such as --threads act before any subcommand's callback runs.
+  program.parse_complete_callback([&] {
+    log::set_quiet(quiet);
+    if (!config_dir.empty()) paths::set_config_dir(config_dir);
+    if (!memory_limit.empty()) {
+      const auto bytes = parse_size(memory_limit);
+      if (!bytes || *bytes == 0)
+        throw usage_error("--memory-limit is not a size", "'" + memory_limit + "' was given",
+                          "write a number with a unit, for example 8GB or 512MiB");
+      global.memory_limit = *bytes;
+    }
+    device::set_num_threads(global.threads);
+  });
+
+  for (auto add : {add_capture_command, add_info_command, add_validate_command, add_methods_command,
+                   add_views_command, add_select_command, add_compare_command, add_export_command,
+                   add_bench_command})
+    add(program, global);
+
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(program.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::CallForAllHelp&) {
+    std::fputs(program.help("", CLI::AppFormatMode::All).c_str(), stdout);
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    std::printf("%s\n", version.what());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw from_parse_error(error);
+  }
+  if (!program.get_subcommands().empty()) return 0;
+  for (const std::string& name : traces) refuse_unknown_subcommand(name);
+  shell::WindowOptions options;
+  options.traces.assign(traces.begin(), traces.end());
+  options.memory_limit = global.memory_limit;
+  return shell::run_window(options);
+}
+
+// Torch appends a stack trace below its first line.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+int report(const Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return error.exit_code();
+}
+
+}  // namespace
+}  // namespace kvloupe::cli
+
+int main(int argc, char** argv) {
+  using kvloupe::Error;
+  using kvloupe::ErrorKind;
+  try {
+    return kvloupe::cli::run(argc, argv);
+  } catch (const Error& error) {
+    return kvloupe::cli::report(error);
+  } catch (const std::bad_alloc&) {
+    return kvloupe::cli::report(kvloupe::input_error("memory ran out", "an allocation was refused",
+                                                     "close other programs or use less layers"));
+  } catch (const std::exception& error) {
+    return kvloupe::cli::report(Error(ErrorKind::Internal, "something unexpected failed",
+                                      first_line(error.what()), "please report this with the command you ran"));
+  }
+}
