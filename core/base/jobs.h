@@ -52,7 +52,7 @@ class JobSystem {
           return work(context);
         },
         [on_done = std::move(on_done)](std::shared_ptr<const void> result) {
-          on_done(std::static_pointer_cast<const T>(std::move(result)));
+          if (on_done) on_done(std::static_pointer_cast<const T>(std::move(result)));
         },
         std::move(on_error));
   }

@@ -1,0 +1,38 @@
+// The one exception type: text on one line, exit codes of the contract, cancel flags.
+#include "core/base/error.h"
+#include "core/base/cancel.h"
+
+#include <gtest/gtest.h>
+
+namespace kvloupe {
+namespace {
+
+TEST(ErrorTest, ExitCodesAreThoseOfTheContract) {
+  EXPECT_EQ(usage_error("a", "b", "c").exit_code(), 2);
+  EXPECT_EQ(input_error("a", "b", "c").exit_code(), 1);
+  EXPECT_EQ(cancelled_error().exit_code(), 130);
+}
+
+TEST(ErrorTest, TextIsOneLineInThreeParts) {
+  EXPECT_STREQ(input_error("cannot open x", "line one\nline two", "try y").what(),
+               "cannot open x; line one line two; try y");
+}
+
+TEST(ErrorTest, CheckThrowsInsteadOfAborting) {
+  EXPECT_THROW(KVLOUPE_CHECK(1 + 1 == 3), Error);
+  EXPECT_NO_THROW(KVLOUPE_CHECK(1 + 1 == 2));
+}
+
+TEST(CancelTest, TokensSeeTheirSource) {
+  CancelSource source;
+  const CancelToken token = source.token();
+  EXPECT_FALSE(token.cancelled());
+  EXPECT_NO_THROW(token.throw_if_cancelled());
+  source.cancel();
+  EXPECT_TRUE(token.cancelled());
+  EXPECT_THROW(token.throw_if_cancelled(), Error);
+  EXPECT_FALSE(CancelToken().cancelled());
+}
+
+}  // namespace
+}  // namespace kvloupe
