@@ -179,7 +179,7 @@ deps_fill_data() {
 deps_fetch() {
   local missing part folder work download=0 disk=0 free
   [[ -n $(deps_missing) ]] || return 0
-  mkdir -p "$deps_cache" 2>/dev/null && [[ -w $deps_cache ]] ||
+  { mkdir -p "$deps_cache" 2>/dev/null && [[ -w $deps_cache ]]; } ||
     deps_fail "the cache folder $deps_cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
   exec 8>"$deps_cache/.lock"
   if ! flock --nonblock 8; then

@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# KVLoupe's launcher. Completes the set-up when something is missing, then runs.
+#
+#   ./kvloupe.sh                      opens the window
+#   ./kvloupe.sh demo [--headless]    captures a demonstration and opens it, or writes its views as PNG files
+#   ./kvloupe.sh test [ctest args]    builds and runs the whole test suite
+#   ./kvloupe.sh clean [--all]        removes what other versions left in the cache (--all: all of the cache)
+#   ./kvloupe.sh ARGUMENTS            runs kvloupe ARGUMENTS; see ./kvloupe.sh --help
+#
+# Environment: KVLOUPE_NO_INSTALL=1 never installs Debian packages; XDG_CACHE_HOME moves the dependency cache;
+# KVLOUPE_DATA_DIR replaces the folder with the default model, word lists and corpus; KVLOUPE_PRESET chooses another
+# preset of CMakePresets.json than release.
+set -euo pipefail
+shopt -s inherit_errexit
+
+root="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)"
+preset="${KVLOUPE_PRESET:-release}"
+build="$root/build/$preset"
+program="$build/bin/kvloupe"
+cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
+
+say() { printf '%s\n' "$*" >&2; }
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# --- Debian packages -------------------------------------------------------------------------------------------------
+
+missing_packages() {
+  local wanted installed
+  mapfile -t wanted < <(grep -v '^#' "$root/cmake/debian_packages.txt")
+  installed=" $(dpkg-query --show --showformat '${db:Status-Status}:${Package} ' "${wanted[@]}" 2>/dev/null || true)"
+  local package
+  for package in "${wanted[@]}"; do
+    [[ $installed == *" installed:$package "* ]] || printf '%s\n' "$package"
+  done
+}
+
+install_packages() {
+  local packages sudo=()
+  mapfile -t packages < <(missing_packages)
+  [[ ${#packages[@]} -gt 0 ]] || return 0
+  if [[ $(id -u) != 0 ]]; then sudo=(sudo -n); fi
+  if [[ -n ${KVLOUPE_NO_INSTALL:-} ]] || { [[ ${#sudo[@]} -gt 0 ]] && ! sudo -n true 2>/dev/null; }; then
+    say "sudo apt-get install ${packages[*]}"
+    exit 1
+  fi
+
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -o DPkg::Lock::Timeout=600)
+  local plan needed free
+  if ! plan="$("${apt[@]}" install --no-install-recommends --simulate "${packages[@]}" 2>/dev/null)"; then
+    say "set-up: refreshing the Debian package lists"
+    "${apt[@]}" update -qq >&2 || fail "the Debian package lists could not be refreshed;" \
+      "apt's message is above; check the network connection and run the same command again"
+  fi
+  # With --assume-no apt prints the sizes and stops, which it reports as a failure.
+  plan="$("${apt[@]}" install --no-install-recommends --assume-no "${packages[@]}" 2>&1 || true)"
+  say "set-up: installing Debian packages: ${packages[*]}"
+  grep -E '^(Need to get|After this operation)' <<<"$plan" >&2 || true
+  needed="$(awk '/^(Need to get|After this operation)/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^[kMG]B/) {
+      v = $i; gsub(",", "", v); sub("/.*", "", v); u = substr($(i + 1), 1, 1)
+      sum += v * (u == "G" ? 1000 : u == "k" ? 0.001 : 1); break } } END { print int(sum) + 1 }' <<<"$plan")"
+  free="$(df -Pm /usr | awk 'NR == 2 { print $4 }')"
+  [[ $free -gt $needed ]] || fail "not enough disk space for the Debian packages; $needed MB are needed in /usr and" \
+    "$free MB are free; free some space and run the same command again"
+  "${apt[@]}" install --yes --quiet --no-install-recommends "${packages[@]}" >"$cache/apt.log" 2>&1 || {
+    tail -n 10 "$cache/apt.log" >&2
+    fail "the Debian packages could not be installed; apt's message is above;" \
+      "repair it or run: sudo apt-get install ${packages[*]}"
+  }
+}
+
+# --- build -----------------------------------------------------------------------------------------------------------
+
+# up_to_date TARGET: answers without building.
+up_to_date() {
+  [[ -f $build/build.ninja ]] && [[ "$(ninja -C "$build" -n "$1" 2>/dev/null)" == *"no work to do"* ]]
+}
+
+build_target() {
+  up_to_date "$1" && return 0
+  local log="$build/build.log" free
+  mkdir -p "$build" 2>/dev/null ||
+    fail "the build folder $build cannot be written; the program is built there; use a checkout that you own"
+  if [[ ! -e $build/build.ninja ]]; then
+    free="$(df -Pm "$build" | awk 'NR == 2 { print $4 }')"
+    [[ $free -gt 2000 ]] || fail "not enough disk space to build; $build needs 2000 MB and $free MB are free;" \
+      "free some space and run the same command again"
+  fi
+  say "building KVLoupe ($1, $preset)"
+  if [[ -t 2 ]]; then
+    "$root/tests/tools/build.sh" "$preset" "$1" >&2 ||
+      fail "the build failed; the compiler's message is above; if the sources are unchanged, remove $build and run again"
+  else
+    "$root/tests/tools/build.sh" "$preset" "$1" >"$log" 2>&1 || {
+      tail -n 60 "$log" >&2
+      fail "the build failed; the compiler's message is above and in $log;" \
+        "if the sources are unchanged, remove $build and run again"
+    }
+  fi
+}
+
+# set_up TARGET: packages, dependency cache, build. Prints nothing when nothing is missing.
+set_up() {
+  if [[ -n $(missing_packages) || -n $("$root/cmake/deps.sh" missing) ]]; then
+    [[ -e /etc/debian_version ]] ||
+      fail "this system is not Debian; the set-up installs Debian 12 packages; see README.md for a container"
+    { mkdir -p "$cache" 2>/dev/null && [[ -w $cache ]]; } ||
+      fail "the cache folder $cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
+    exec 7>"$cache/.setup.lock"
+    if ! flock --nonblock 7; then
+      say "waiting for another set-up to finish"
+      flock 7
+    fi
+    install_packages
+    "$root/cmake/deps.sh" fetch
+    exec 7>&-
+  fi
+  build_target "$1"
+}
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+run_tests() {
+  set_up all
+  exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+}
+
+demo_methods=(quoka snapkv keydiff streaming_llm uniform_queries oracle random)
+demo_task="niah:length=2048,depth=0.5,seed=1"
+
+demo() {
+  local headless=""
+  case "${1:-}" in
+    "") ;;
+    --headless) headless=1 ;;
+    *)
+      say "error: demo does not know '$1'; it takes --headless alone; see the head of kvloupe.sh"
+      exit 2
+      ;;
+  esac
+  set_up run_needs
+  local out="$root/out/demo" arguments=(--model smollm2 --task "$demo_task") method
+  for method in "${demo_methods[@]}"; do arguments+=(--method "$method:budget_tokens=256"); done
+
+  # The trace is reused while neither the program nor the request has changed.
+  local stamp
+  stamp="$({ sha256sum <"$program" && echo "${arguments[*]}"; } | sha256sum)"
+  mkdir -p "$out"
+  if [[ ! -f $out/demo.h5 || "$(cat "$out/demo.stamp" 2>/dev/null)" != "$stamp" ]]; then
+    rm -f "$out/demo.stamp"
+    "$program" capture "${arguments[@]}" --force -o "$out/demo.h5"
+    printf '%s\n' "$stamp" >"$out/demo.stamp"
+  fi
+
+  if [[ -z $headless && -n ${DISPLAY:-} ]]; then
+    exec "$program" "$out/demo.h5"
+  fi
+  local reason="--headless was given" view views failed=()
+  [[ -n $headless ]] || reason="there is no display"
+  say "$reason: writing every view of the demonstration to $out/<view>.png"
+  views="$("$program" views --json | grep -oE '"id" *: *"[a-z0-9_]+"' | grep -oE '[a-z0-9_]+"$' | tr -d '"')"
+  [[ -n $views ]] || fail "the program lists no views; 'kvloupe views --json' named none; report this"
+  for view in $views; do
+    rm -f "$out/$view.png"
+    "$program" export "$out/demo.h5" --view "$view" --png "$out/$view.png" >&2 || failed+=("$view")
+  done
+  [[ ${#failed[@]} == 0 ]] || fail "${#failed[@]} views could not be written (${failed[*]});" \
+    "their messages are above; run the export of one alone to look closer"
+  say "wrote $(wc -w <<<"$views") views to $out"
+}
+
+clean() {
+  local all="" entry keep
+  case "${1:-}" in
+    "") ;;
+    --all) all=1 ;;
+    *)
+      say "error: clean does not know '$1'; it takes --all alone; see the head of kvloupe.sh"
+      exit 2
+      ;;
+  esac
+  [[ -d $cache ]] || return 0
+  exec 7>"$cache/.setup.lock" 8>"$cache/.lock"
+  flock 7 && flock 8
+  keep="$("$root/cmake/deps.sh" paths)"
+  shopt -s nullglob
+  local entries=("$cache"/torch-* "$cache"/imgui-* "$cache"/data-* "$cache"/cuda-* "$cache"/.filling-*)
+  [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
+  for entry in "${entries[@]}"; do
+    if [[ -z $all && $keep == *"=$entry"* ]]; then continue; fi
+    printf 'removing %s (%s)\n' "$entry" "$(du -sh "$entry" | cut -f1)"
+    rm -rf "$entry"
+  done
+}
+
+case "${1:-}" in
+  demo) demo "${@:2}" ;;
+  test) run_tests "${@:2}" ;;
+  clean) clean "${@:2}" ;;
+  *)
+    set_up run_needs
+    exec "$program" "$@"
+    ;;
+esac

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Holds #include lines to the direction of the folders; exits 1 when one points the wrong way.
+
+base <- {trace, attention, device} <- selection <- analysis; core <- capture <- app. Also: HDF5 only in core/trace, Torch
+never in base, trace or the app, ImGui only in the app. Files over 500 lines are listed as warnings.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONG_FILE_LINES = 500
+
+# folder -> folders of this project that it may include besides itself. The longest matching folder counts.
+CORE = ["core/base", "core/trace", "core/attention", "core/device", "core/selection", "core/analysis"]
+ALLOWED = {
+    "core/base": [],
+    "core/trace": ["core/base"],
+    "core/attention": ["core/base", "core/device"],
+    "core/device": ["core/base"],
+    "core/selection": CORE[:4],
+    "core/analysis": CORE[:5],
+    "core/cuda": ["core/base", "core/attention", "core/device"],
+    "capture": CORE,
+    "app/widgets": CORE,
+    "app/panels": CORE + ["app/widgets", "app/shell"],
+    "app/shell": CORE + ["capture", "app/widgets", "app/panels"],
+    "app": CORE + ["capture", "app"],
+}
+
+# Families of foreign headers and the folders that may include them.
+FOREIGN = {
+    "HDF5": (r"hdf5(_hl)?\.h|H5\w+\.h", ["core/trace"]),
+    "Torch": (
+        r"(torch|ATen|c10)/.*",
+        ["core/attention", "core/device", "core/selection", "core/analysis", "core/cuda", "capture"],
+    ),
+    "ImGui": (r"(imgui|implot|implot3d|hello_imgui|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*", ["app"]),
+    "CUDA": (r"cuda(_\w+)?\.h|cublas.*|cub/.*", ["core/cuda"]),
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def folder_of(path):
+    """The longest folder of ALLOWED that holds the path, or None."""
+    fits = [folder for folder in ALLOWED if path.startswith(folder + "/")]
+    return max(fits, key=len, default=None)
+
+
+def inside(path, folders):
+    return any(path.startswith(folder + "/") for folder in folders)
+
+
+def defects_of(path, text):
+    own = folder_of(path)
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        include = match.group(1)
+        target = folder_of(include)
+        if target and target != own and not inside(include, ALLOWED[own]):
+            yield f"{path}:{number}: {own} must not include {include}"
+        for name, (pattern, folders) in FOREIGN.items():
+            if re.fullmatch(pattern, include) and not inside(path, folders):
+                yield f"{path}:{number}: {name} header {include} outside {', '.join(folders)}"
+
+
+def main():
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.h", "*.cpp", "*.cu", "*.cuh"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()
+    files = [name for name in listed if (ROOT / name).is_file()]
+    defects = []
+    for name in files:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        lines = text.count("\n")
+        if lines > LONG_FILE_LINES:
+            print(f"warning: {name} has {lines} lines, aim at {LONG_FILE_LINES}")
+        if folder_of(name):
+            defects.extend(defects_of(name, text))
+    for defect in defects:
+        print(defect)
+    print(f"layers: {len(files)} files, {len(defects)} defects")
+    return 1 if defects or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
