@@ -28,7 +28,8 @@ struct Prompt {
 };
 
 // Text as it stands (--raw): no template.
-Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text);
+Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
+                  const std::vector<TextSpan>& spans = {});
 // ChatML of SmolLM2 (specification 5, item 7): a default system message when the first role is not
 // "system"; user text is never parsed for special tokens. `answer_prefix` follows the assistant header.
 Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
