@@ -14,19 +14,25 @@
 
 namespace kvloupe::capture {
 
+// fp32. Projections are [out_features, in_features].
 struct LayerWeights {
-  // fp32, [out_features, in_features].
-  at::Tensor attn_norm, q_proj, k_proj, v_proj, o_proj, ffn_norm, gate_proj, up_proj, down_proj;
+  at::Tensor attn_norm;     // [hidden_size]
+  at::Tensor qkv_proj;      // [(num_q_heads + 2 * num_kv_heads) * head_dim, hidden_size]: q, k, v
+  at::Tensor o_proj;        // [hidden_size, num_q_heads * head_dim]
+  at::Tensor ffn_norm;      // [hidden_size]
+  at::Tensor gate_up_proj;  // [2 * ffn_size, hidden_size]: gate, up
+  at::Tensor down_proj;     // [hidden_size, ffn_size]
 };
 
 struct LoadedModel {
   trace::ModelInfo info;
   std::int64_t context_length = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t ffn_size = 0;
   double rms_norm_eps = 0;
   at::Tensor token_embedding;  // [vocab_size, hidden_size]
   at::Tensor output_norm;
-  at::Tensor output;           // [vocab_size, hidden_size]; the embedding when tied
+  at::Tensor output;  // [vocab_size, hidden_size]; the embedding when tied
   std::vector<LayerWeights> layers;
   Tokenizer tokenizer;
 };

@@ -4,6 +4,7 @@
 #include "capture/tokenizer.h"
 #include "core/trace/trace_types.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@
 namespace kvloupe::capture {
 
 struct Message {
-  std::string role;     // system, user, assistant
+  std::string role;  // system, user, assistant
   std::string content;
 };
 
@@ -27,12 +28,16 @@ struct Prompt {
   std::vector<trace::TokenSpan> spans;  // "role:user", "needle", "question", "prefix", ...
 };
 
-// Text as it stands (--raw): no template.
+// Text as it stands (--raw): no template, no special tokens.
 Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans = {});
-// ChatML of SmolLM2 (specification 5, item 7): a default system message when the first role is not
-// "system"; user text is never parsed for special tokens. `answer_prefix` follows the assistant header.
+// ChatML as SmolLM2 was trained on it: a default system message when the first role is not
+// "system"; text is never parsed for special tokens. `answer_prefix` follows the assistant header.
+// The spans "role:<role>" tile the prompt, one a message with its header and end marker; those of
+// the last message's pieces and "prefix" cover every token that holds one of their bytes. Throws
+// Error{Input} for an unknown role or a model without the markers of ChatML.
 Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
-                   const std::vector<TextSpan>& spans_of_last_message, std::string_view answer_prefix);
+                   const std::vector<TextSpan>& spans_of_last_message,
+                   std::string_view answer_prefix);
 
 }  // namespace kvloupe::capture

@@ -1,0 +1,83 @@
+// Reads GGUF model files (versions 2 and 3, little-endian) by mapping them. Every file is taken for
+// hostile: each count, length, offset and dimension is checked against the file's size before it is
+// used, and nothing is allocated from a number that was not checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvloupe::capture {
+
+// Element types that can be read, with the numbers of the format.
+enum class GgufType : std::uint32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, BF16 = 30 };
+
+// How a type packs its elements: `elements` values take `bytes` bytes.
+struct GgufBlock {
+  std::int64_t elements = 1;
+  std::int64_t bytes = 0;
+};
+GgufBlock gguf_block(GgufType type);
+std::string_view gguf_type_name(GgufType type);
+
+struct GgufTensor {
+  std::string name;
+  GgufType type = GgufType::F32;
+  std::vector<std::int64_t> shape;  // row-major: slowest first (the file lists fastest first)
+  std::int64_t num_elements = 0;
+  std::span<const std::byte> data;  // inside the mapping
+};
+
+class GgufFile {
+ public:
+  // Throws Error{Input} naming the key or tensor that is damaged or not supported.
+  explicit GgufFile(const std::filesystem::path& path);
+  ~GgufFile();
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return bytes_; }  // the whole file
+
+  bool has(std::string_view key) const;
+  // nullopt when the key is absent; throws Error{Input} when it is of another type.
+  std::optional<std::int64_t> integer(std::string_view key) const;
+  std::optional<double> real(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
+  std::optional<std::vector<std::string>> texts(std::string_view key) const;
+  std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
+
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in the file's order
+  const GgufTensor* find_tensor(std::string_view name) const;
+
+ private:
+  struct Value {
+    std::uint32_t type = 0;
+    std::size_t offset = 0;  // of the payload
+  };
+  class Cursor;
+  void map_file();
+  void parse();
+  void skip_value(Cursor& cursor, std::uint32_t type, int depth) const;
+  void parse_metadata(Cursor& cursor, std::uint64_t count);
+  void parse_tensor_entry(Cursor& cursor, std::uint64_t index);
+  void place_tensors(std::size_t data_begin, std::uint64_t alignment);
+  Cursor cursor_at(std::size_t offset, std::string_view what) const;
+  const Value* find(std::string_view key) const;
+  std::int64_t read_integer(Cursor& cursor, std::uint32_t type, std::string_view key) const;
+
+  std::filesystem::path path_;
+  std::span<const std::byte> bytes_;
+  std::map<std::string, Value, std::less<>> values_;
+  std::vector<GgufTensor> tensors_;
+  std::vector<std::uint64_t> tensor_offsets_;  // relative to the data section, beside tensors_
+  std::map<std::string, std::size_t, std::less<>> tensor_index_;
+};
+
+}  // namespace kvloupe::capture
