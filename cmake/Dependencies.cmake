@@ -20,8 +20,17 @@ set(torch ${KVLOUPE_TORCH_DIR}/torch)
 set(nvidia_lib ${KVLOUPE_TORCH_DIR}/nvidia/cu13/lib)
 add_library(kvloupe_torch INTERFACE IMPORTED GLOBAL)
 add_library(kvloupe::torch ALIAS kvloupe_torch)
+# Torch ships headers of another fmt, whose functions no library here defines: Debian's go first.
+find_path(KVLOUPE_FMT_INCLUDE fmt/format.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated/debian)
+file(CREATE_LINK ${KVLOUPE_FMT_INCLUDE}/fmt ${CMAKE_BINARY_DIR}/generated/debian/fmt SYMBOLIC)
+target_include_directories(kvloupe_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/generated/debian)
 target_include_directories(kvloupe_torch SYSTEM INTERFACE ${torch}/include ${torch}/include/torch/csrc/api/include)
 target_link_libraries(kvloupe_torch INTERFACE ${torch}/lib/libtorch_cpu.so ${torch}/lib/libc10.so)
+# Without -fopenmp at::parallel_for is compiled to a plain loop. The OpenMP runtime found at run time is Torch's own
+# (same name, first on the path), so there is one pool of threads.
+target_compile_options(kvloupe_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+target_link_libraries(kvloupe_torch INTERFACE gomp)
 # libtorch_cpu names NVIDIA libraries that a CPU program need not find when it is linked.
 target_link_options(kvloupe_torch INTERFACE
   -Wl,--allow-shlib-undefined -Wl,-rpath,${torch}/lib -Wl,-rpath,${nvidia_lib})
