@@ -1,6 +1,6 @@
 // Chunk attention over a KV cache: dense in one pass, and over gathered KVs.
-// Shapes: q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim]; the m queries are the last
-// m positions, so query t sits at position P + t with P = T - m and sees keys 0 .. P + t.
+// Shapes: q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim]; the m queries are the
+// last m positions, so query t sits at position P + t with P = T - m and sees keys 0 .. P + t.
 // Query head h reads KV head h / gqa_group_size. fp32, CPU, contiguous inside each head.
 // The same functions are declared as operators (TORCH_LIBRARY kvloupe), which the CUDA plug-in
 // implements under the same names. Errors: Error{Internal} for shapes that contradict each other.
@@ -16,15 +16,16 @@ namespace kvloupe::attention {
 struct DenseResult {
   at::Tensor output;    // [num_q_heads, m, head_dim]
   at::Tensor lse;       // [num_q_heads, m] log-sum-exp of scale * q.k over the causal set
-  at::Tensor key_mass;  // [num_kv_heads, T] sum of p over the chunk's queries and the group's heads;
-                        // undefined when not asked for
+  at::Tensor key_mass;  // [num_kv_heads, T] sum of p over the chunk's queries and the group's
+                        // heads; undefined when not asked for
 };
 
 // One pass over K and V: output, row log-sum-exp and column mass come from the same product.
 DenseResult dense_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   double scale, bool want_mass);
 
-// Row log-sum-exp and column mass without V (the exact mass oracle; no m x T matrix survives a head).
+// Row log-sum-exp and column mass without V (the exact mass oracle; no m x T matrix survives a
+// head).
 struct MassResult {
   at::Tensor lse;       // [num_q_heads, m]
   at::Tensor key_mass;  // [num_kv_heads, T]
@@ -34,7 +35,7 @@ MassResult chunk_mass(const at::Tensor& q, const at::Tensor& k, double scale);
 // Which keys a query may attend to besides those of `selected`.
 enum class ChunkVisibility {
   OpenChunk,  // the chunk's own keys, causally (budget scope `past`)
-  SelfOnly,   // its own key only; `selected` may hold keys of the chunk, used causally (scope `all`)
+  SelfOnly,  // its own key only; `selected` may hold keys of the chunk, used causally (scope `all`)
 };
 
 // Softmax over the selected KVs renormalised. `selected[g]`: ascending absolute positions for KV

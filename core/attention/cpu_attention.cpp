@@ -1,0 +1,197 @@
+#include "core/attention/cpu_attention.h"
+
+#include "core/attention/row_block.h"
+#include "core/attention/scratch.h"
+#include "core/attention/softmax.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace kvloupe::attention::cpu {
+namespace {
+
+struct Shape {
+  std::int64_t num_q_heads, num_kv_heads, chunk_len, kv_len, head_dim;
+  std::int64_t past_len() const { return kv_len - chunk_len; }
+  std::int64_t rows_per_kv_head() const { return num_q_heads / num_kv_heads * chunk_len; }
+};
+
+Shape shape_of(const at::Tensor& q, const at::Tensor& k) {
+  return {q.size(0), k.size(0), q.size(1), k.size(1), q.size(2)};
+}
+
+// A view of a cache is used where it lies: only the head stride may be larger than one head.
+at::Tensor contiguous_per_head(const at::Tensor& tensor) {
+  const bool as_is = tensor.stride(2) == 1 && tensor.stride(1) == tensor.size(2);
+  return as_is ? tensor : tensor.contiguous();
+}
+
+const float* head_data(const at::Tensor& tensor, std::int64_t head) {
+  return tensor.const_data_ptr<float>() + head * tensor.stride(0);
+}
+
+struct Results {
+  at::Tensor output, lse;
+  at::Tensor span_sums;  // [spans, padded(keys)]
+};
+
+// All rows of all KV heads over views[kv_head].
+void attend(const at::Tensor& q, const Shape& shape, double scale,
+            const std::vector<KeyView>& views, const std::vector<RowSpan>& spans,
+            Results* results) {
+  const auto [num_q_heads, num_kv_heads, chunk_len, kv_len, dim] = shape;
+  const float* q_data = q.const_data_ptr<float>();
+  float* output = results->output.defined() ? results->output.mutable_data_ptr<float>() : nullptr;
+  float* lse = results->lse.defined() ? results->lse.mutable_data_ptr<float>() : nullptr;
+  float* sums =
+      results->span_sums.defined() ? results->span_sums.mutable_data_ptr<float>() : nullptr;
+  std::int64_t most_keys = 0;
+  for (const KeyView& view : views) most_keys = std::max(most_keys, view.past + chunk_len);
+  at::parallel_for(0, spans.size(), 1, [&](std::int64_t begin, std::int64_t end) {
+    const Scratch tile(kBlockRows * padded(most_keys));
+    for (std::int64_t s = begin; s < end; ++s) {
+      const RowSpan& span = spans[s];
+      float* column_sums = sums == nullptr ? nullptr : sums + s * padded(most_keys);
+      if (column_sums != nullptr) std::fill_n(column_sums, padded(most_keys), 0.0f);
+      for (std::int64_t row = span.begin; row < span.end; row += kBlockRows) {
+        const std::int64_t rows = std::min(kBlockRows, span.end - row);
+        const std::int64_t folded = span.kv_head * shape.rows_per_kv_head() + row;
+        attend_row_block(q_data + folded * dim, row, rows, chunk_len, dim,
+                         static_cast<float>(scale), views[span.kv_head], tile.data(),
+                         {output == nullptr ? nullptr : output + folded * dim,
+                          lse == nullptr ? nullptr : lse + folded, column_sums});
+      }
+    }
+  });
+}
+
+std::vector<KeyView> whole_cache(const at::Tensor& k, const at::Tensor* v, const Shape& shape) {
+  std::vector<KeyView> views(shape.num_kv_heads);
+  for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
+    views[g] = {head_data(k, g), v == nullptr ? nullptr : head_data(*v, g), shape.past_len(),
+                nullptr};
+  }
+  return views;
+}
+
+// Adds the spans' column sums up in order: key_mass [num_kv_heads, kv_len].
+at::Tensor key_mass_of_spans(const at::Tensor& span_sums, const std::vector<RowSpan>& spans,
+                             const Shape& shape) {
+  at::Tensor mass = at::zeros({shape.num_kv_heads, shape.kv_len}, span_sums.options());
+  float* out = mass.mutable_data_ptr<float>();
+  const float* sums = span_sums.const_data_ptr<float>();
+  for (std::size_t s = 0; s < spans.size(); ++s) {
+    float* row = out + spans[s].kv_head * shape.kv_len;
+    const float* add = sums + s * padded(shape.kv_len);
+    for (std::int64_t j = 0; j < shape.kv_len; ++j) row[j] += add[j];
+  }
+  return mass;
+}
+
+// The selected past keys of each KV head followed by the chunk's own keys, copied together.
+struct GatheredKeys {
+  std::vector<std::int64_t> begin;   // [num_kv_heads + 1] rows in k and v
+  at::Tensor k, v;                   // [rows, head_dim]
+  std::vector<std::uint8_t> shared;  // [num_kv_heads, chunk_len]
+  std::vector<KeyView> views;
+};
+
+void copy_rows(const float* from, const std::int32_t* positions, std::int64_t count,
+               std::int64_t dim, float* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * dim, from + positions[i] * dim, dim * sizeof(float));
+  }
+}
+
+GatheredKeys gather(const at::Tensor& k, const at::Tensor& v, const Shape& shape,
+                    const std::int32_t* positions, const std::int64_t* offsets, bool self_only) {
+  const std::int64_t past_len = shape.past_len(), m = shape.chunk_len, dim = shape.head_dim;
+  GatheredKeys keys;
+  keys.begin.assign(1, 0);
+  keys.shared.assign(shape.num_kv_heads * m, self_only ? 0 : 1);
+  std::vector<std::int64_t> past_counts(shape.num_kv_heads);
+  for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
+    const std::int32_t *first = positions + offsets[g], *last = positions + offsets[g + 1];
+    const std::int32_t* chunk_part = std::lower_bound(first, last, past_len);
+    past_counts[g] = chunk_part - first;
+    for (const std::int32_t* p = chunk_part; p != last; ++p) keys.shared[g * m + *p - past_len] = 1;
+    keys.begin.push_back(keys.begin.back() + past_counts[g] + m);
+  }
+  keys.k = at::empty({keys.begin.back(), dim}, k.options());
+  keys.v = at::empty({keys.begin.back(), dim}, v.options());
+  float* k_out = keys.k.mutable_data_ptr<float>();
+  float* v_out = keys.v.mutable_data_ptr<float>();
+  keys.views.resize(shape.num_kv_heads);
+  // Twice as many pieces as KV heads: K and V of a head may go to two threads.
+  at::parallel_for(0, 2 * shape.num_kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t g = piece / 2;
+      const float* from = piece % 2 == 0 ? head_data(k, g) : head_data(v, g);
+      float* to = (piece % 2 == 0 ? k_out : v_out) + keys.begin[g] * dim;
+      copy_rows(from, positions + offsets[g], past_counts[g], dim, to);
+      std::memcpy(to + past_counts[g] * dim, from + past_len * dim, m * dim * sizeof(float));
+    }
+  });
+  for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
+    keys.views[g] = {k_out + keys.begin[g] * dim, v_out + keys.begin[g] * dim, past_counts[g],
+                     self_only ? keys.shared.data() + g * m : nullptr};
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q_in,
+                                                               const at::Tensor& k_in,
+                                                               const at::Tensor& v_in, double scale,
+                                                               bool want_mass) {
+  const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
+                   v = contiguous_per_head(v_in);
+  const Shape shape = shape_of(q, k);
+  const std::vector<RowSpan> spans = cut_rows(shape.num_kv_heads, shape.rows_per_kv_head());
+  Results results;
+  results.output = at::empty(q.sizes(), q.options());
+  results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
+  if (want_mass) {
+    results.span_sums =
+        at::empty({static_cast<std::int64_t>(spans.size()), padded(shape.kv_len)}, q.options());
+  }
+  attend(q, shape, scale, whole_cache(k, &v, shape), spans, &results);
+  return {
+      results.output, results.lse,
+      want_mass ? key_mass_of_spans(results.span_sums, spans, shape) : at::empty({0}, q.options())};
+}
+
+std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q_in, const at::Tensor& k_in,
+                                              double scale) {
+  const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in);
+  const Shape shape = shape_of(q, k);
+  const std::vector<RowSpan> spans = cut_rows(shape.num_kv_heads, shape.rows_per_kv_head());
+  Results results;
+  results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
+  results.span_sums =
+      at::empty({static_cast<std::int64_t>(spans.size()), padded(shape.kv_len)}, q.options());
+  attend(q, shape, scale, whole_cache(k, nullptr, shape), spans, &results);
+  return {results.lse, key_mass_of_spans(results.span_sums, spans, shape)};
+}
+
+at::Tensor gathered_attention(const at::Tensor& q_in, const at::Tensor& k_in,
+                              const at::Tensor& v_in, double scale, const at::Tensor& positions,
+                              const at::Tensor& offsets, bool self_only) {
+  const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
+                   v = contiguous_per_head(v_in);
+  const Shape shape = shape_of(q, k);
+  const GatheredKeys keys = gather(k, v, shape, positions.const_data_ptr<std::int32_t>(),
+                                   offsets.const_data_ptr<std::int64_t>(), self_only);
+  Results results;
+  results.output = at::empty(q.sizes(), q.options());
+  attend(q, shape, scale, keys.views, cut_rows(shape.num_kv_heads, shape.rows_per_kv_head()),
+         &results);
+  return results.output;
+}
+
+}  // namespace kvloupe::attention::cpu

@@ -1,0 +1,128 @@
+// The operators of namespace kvloupe, and the typed functions of attention.h that call them through
+// Torch's dispatcher: CPU tensors run the code of this folder, CUDA tensors the plug-in's.
+#include "core/attention/attention.h"
+#include "core/attention/cpu_attention.h"
+#include "core/attention/gemm.h"
+#include "core/attention/softmax.h"
+#include "core/base/error.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+namespace kvloupe::attention {
+namespace {
+
+using ChunkAttention = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&,
+                                                                      const at::Tensor&,
+                                                                      const at::Tensor&, double,
+                                                                      bool);
+using ChunkMass = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, double);
+using GatheredAttention = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                     double, const at::Tensor&, const at::Tensor&, bool);
+
+template <typename Signature>
+c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+void check_shapes(const at::Tensor& q, const at::Tensor& k) {
+  KVLOUPE_CHECK(q.dim() == 3 && k.dim() == 3);
+  KVLOUPE_CHECK(q.scalar_type() == at::kFloat && k.scalar_type() == at::kFloat);
+  KVLOUPE_CHECK(q.size(0) > 0 && k.size(0) > 0 && q.size(0) % k.size(0) == 0);
+  KVLOUPE_CHECK(q.size(1) > 0 && q.size(1) <= k.size(1));
+  KVLOUPE_CHECK(q.size(2) > 0 && q.size(2) == k.size(2));
+}
+
+void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  check_shapes(q, k);
+  KVLOUPE_CHECK(v.scalar_type() == at::kFloat && v.sizes() == k.sizes());
+}
+
+void check_selection(const std::vector<std::int32_t>& positions, std::int64_t past_len,
+                     std::int64_t kv_len, ChunkVisibility visibility) {
+  const std::int64_t limit = visibility == ChunkVisibility::OpenChunk ? past_len : kv_len;
+  KVLOUPE_CHECK(positions.empty() || (positions.front() >= 0 && positions.back() < limit));
+  KVLOUPE_CHECK(std::adjacent_find(positions.begin(), positions.end(), std::greater_equal<>()) ==
+                positions.end());
+}
+
+}  // namespace
+
+DenseResult dense_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  double scale, bool want_mass) {
+  check_shapes(q, k, v);
+  static const auto op = find_operator<ChunkAttention>("kvloupe::chunk_attention");
+  auto [output, lse, key_mass] = op.call(q, k, v, scale, want_mass);
+  return {output, lse, want_mass ? key_mass : at::Tensor()};
+}
+
+MassResult chunk_mass(const at::Tensor& q, const at::Tensor& k, double scale) {
+  check_shapes(q, k);
+  static const auto op = find_operator<ChunkMass>("kvloupe::chunk_mass");
+  auto [lse, key_mass] = op.call(q, k, scale);
+  return {lse, key_mass};
+}
+
+at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                    double scale,
+                                    const std::vector<std::vector<std::int32_t>>& selected,
+                                    ChunkVisibility visibility) {
+  check_shapes(q, k, v);
+  KVLOUPE_CHECK(static_cast<std::int64_t>(selected.size()) == k.size(0));
+  at::Tensor offsets = at::zeros({k.size(0) + 1}, at::kLong);
+  auto* offset = offsets.mutable_data_ptr<std::int64_t>();
+  for (std::size_t g = 0; g < selected.size(); ++g) {
+    check_selection(selected[g], k.size(1) - q.size(1), k.size(1), visibility);
+    offset[g + 1] = offset[g] + static_cast<std::int64_t>(selected[g].size());
+  }
+  at::Tensor positions = at::empty({offset[k.size(0)]}, at::kInt);
+  auto* position = positions.mutable_data_ptr<std::int32_t>();
+  for (const auto& row : selected) position = std::copy(row.begin(), row.end(), position);
+  static const auto op = find_operator<GatheredAttention>("kvloupe::gathered_attention");
+  return op.call(q, k, v, scale, positions.to(q.device()), offsets.to(q.device()),
+                 visibility == ChunkVisibility::SelfOnly);
+}
+
+at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head, double scale,
+                          std::int64_t first_position, const at::Tensor& lse_rows) {
+  KVLOUPE_CHECK(q_head.dim() == 2 && k_head.dim() == 2 && lse_rows.dim() == 1);
+  KVLOUPE_CHECK(q_head.size(1) == k_head.size(1) && lse_rows.size(0) == q_head.size(0));
+  const at::Tensor q = q_head.contiguous(), k = k_head.contiguous(), lse = lse_rows.contiguous();
+  const std::int64_t rows = q.size(0), keys = k.size(0), stride = padded(keys);
+  at::Tensor p = at::zeros({rows, stride}, q.options());
+  float* data = p.mutable_data_ptr<float>();
+  const float* shift = lse.const_data_ptr<float>();
+  multiply_qk(q.const_data_ptr<float>(), k.const_data_ptr<float>(), rows, keys, q.size(1),
+              static_cast<float>(scale), data, stride);
+  at::parallel_for(0, rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t visible = std::clamp<std::int64_t>(first_position + r + 1, 0, keys);
+      float* row = data + r * stride;
+      exp_row(row, padded(visible), shift[r]);
+      std::fill(row + visible, row + stride, 0.0f);
+    }
+  });
+  return stride == keys ? p : p.narrow(1, 0, keys).contiguous();
+}
+
+}  // namespace kvloupe::attention
+
+TORCH_LIBRARY(kvloupe, m) {
+  m.def(
+      "chunk_attention(Tensor q, Tensor k, Tensor v, float scale, bool want_mass) "
+      "-> (Tensor output, Tensor lse, Tensor key_mass)");
+  m.def("chunk_mass(Tensor q, Tensor k, float scale) -> (Tensor lse, Tensor key_mass)");
+  m.def(
+      "gathered_attention(Tensor q, Tensor k, Tensor v, float scale, Tensor positions, "
+      "Tensor offsets, bool self_only) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(kvloupe, CPU, m) {
+  m.impl("chunk_attention", kvloupe::attention::cpu::chunk_attention);
+  m.impl("chunk_mass", kvloupe::attention::cpu::chunk_mass);
+  m.impl("gathered_attention", kvloupe::attention::cpu::gathered_attention);
+}
