@@ -1,5 +1,5 @@
-// A Llama-family decoder in libtorch with a hook where attention happens: chunked prefill and decode
-// over a head-major KV cache. What the hook sees is what a trace stores.
+// A Llama-family decoder in libtorch with a hook where attention happens: chunked prefill and
+// decode over a head-major KV cache. What the hook sees is what a trace stores.
 #pragma once
 
 #include "core/base/cancel.h"
@@ -15,14 +15,17 @@ namespace kvloupe::capture {
 
 struct LoadedModel;  // model.h: configuration, weights, tokenizer
 
-// One layer's attention of one chunk. q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim]
-// views of the cache (contiguous inside a head), fp32, after QK-norm and RoPE; rounded to half
-// precision and widened again when the decoder was made with round_to_half.
+// One layer's attention of one chunk. q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T,
+// head_dim] views of the cache (contiguous inside a head), fp32, after QK-norm and RoPE; rounded to
+// half precision and widened again when the decoder was made with round_to_half.
 struct AttentionCall {
   int layer = 0;
   std::int64_t past_len = 0;  // P; T = P + m
   double softmax_scale = 0;
   at::Tensor q, k, v;
+  // The chunk's own rows as IEEE half, [heads, m, head_dim] contiguous; undefined unless the
+  // decoder was made with round_to_half. Valid during the call only.
+  at::Tensor q_half, k_half, v_half;
 };
 
 // Decides what attention computes. Layers come in ascending order inside a chunk.
@@ -40,7 +43,7 @@ class DenseAttention final : public AttentionHook {
 };
 
 struct DecoderOptions {
-  std::int64_t max_tokens = 0;  // capacity of the KV cache
+  std::int64_t max_tokens = 0;  // capacity of the KV cache, at most the model's context
   bool round_to_half = false;   // q, k, v take the values that an f16 trace holds
 };
 
@@ -50,8 +53,11 @@ class Decoder {
   ~Decoder();
 
   // Runs the next tokens (a prefill chunk, or one decoded token) through all layers. Returns the
-  // logits of the last position, fp32 [vocab_size].
-  at::Tensor forward(std::span<const std::int32_t> tokens, AttentionHook& hook);
+  // logits of the last position, fp32 [vocab_size]; without want_logits, which saves the time that
+  // they take, an undefined tensor. Throws Error{Input} for a token outside the vocabulary and for
+  // tokens beyond max_tokens.
+  at::Tensor forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
+                     bool want_logits = true);
   std::int64_t length() const;  // tokens in the cache
 
  private:
