@@ -26,6 +26,7 @@ struct ParamInfo {
   double min = 0;  // declared range, inclusive unless min_exclusive; Int and Float
   double max = 0;
   bool min_exclusive = false;
+  bool odd = false;                  // Int: even values are refused
   std::vector<std::string> choices;  // Enum, the default first
   std::string meaning;               // one sentence, with unit
 };
@@ -33,16 +34,20 @@ struct ParamInfo {
 struct MethodInfo {
   std::string id;
   std::string title;
-  std::string paper;      // authors, year, arXiv
-  std::string evidence;   // equations or repository code followed
-  std::string deviation;  // from the paper, one sentence; empty if none
-  std::string summary;    // one sentence for a newcomer
+  std::string paper;               // authors, year, arXiv
+  std::string evidence;            // equations or repository code followed
+  std::string deviation;           // from the paper, one sentence; empty if none
+  std::string summary;             // one sentence for a newcomer
   std::vector<std::string> needs;  // "q", "k", "v", ...
   trace::StateAction state_action = trace::StateAction::Visibility;  // of the default parameters
   trace::Granularity granularity = trace::Granularity::Token;
   trace::RowAxis row_axis = trace::RowAxis::KvHead;
   BudgetUse budget = BudgetUse::Required;
   bool accepts_scope_all = false;
+  // Selects (or evicts) at each decoded token too; else it decodes densely over the keys left.
+  bool active_in_decode = true;
+  // Carries sets from one layer to a later one of the same chunk: layers cannot be replayed apart.
+  bool crosses_layers = false;
   std::vector<ParamInfo> params;  // its own, in the contract's order; the common ones not included
 };
 
@@ -84,10 +89,14 @@ class MethodSpec {
   BudgetScope scope() const;
   // Eviction or visibility with these parameters (snapkv and keydiff have both).
   trace::StateAction state_action() const;
-  // B for `n` tokens: budget_tokens, or max(1, floor(budget_ratio*n + 1e-9)). n is P, T for eviction.
+  // B for `n` tokens: budget_tokens, or max(1, floor(budget_ratio*n + 1e-9)). n is P, T for
+  // eviction.
   std::int64_t budget(std::int64_t n) const;
 
  private:
+  // Lets a ratio replace the default number of tokens, and checks both and the scope.
+  void settle_budget(bool tokens_given);
+
   const MethodInfo* info_ = nullptr;
   std::map<std::string, std::string, std::less<>> values_;
 };

@@ -1,0 +1,45 @@
+// Raw rows of a cell's q and k, for the kernels.
+#pragma once
+
+#include "core/selection/selector.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::selection {
+
+inline const float* query_row(const Cell& cell, std::int64_t q_head, std::int64_t row) {
+  return cell.q.const_data_ptr<float>() + q_head * cell.q.stride(0) + row * cell.q.stride(1);
+}
+
+// [kv_len, head_dim], contiguous.
+inline const float* keys_of(const Cell& cell, std::int64_t kv_head) {
+  return cell.k.const_data_ptr<float>() + kv_head * cell.k.stride(0);
+}
+
+// Runs work(kv_head) for every KV head, on all threads.
+template <typename Work>
+void for_each_kv_head(const Cell& cell, const Work& work) {
+  at::parallel_for(0, cell.num_kv_heads(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) work(head);
+  });
+}
+
+struct ChunkRows {
+  std::vector<const float*> pointers;
+  std::vector<std::int64_t> visible;  // keys of [0, kv_len) that the row sees
+};
+
+// The last `count` query rows of the chunk in one query head.
+inline ChunkRows last_rows(const Cell& cell, std::int64_t q_head, std::int64_t count) {
+  ChunkRows rows;
+  for (std::int64_t row = cell.chunk_len - count; row < cell.chunk_len; ++row) {
+    rows.pointers.push_back(query_row(cell, q_head, row));
+    rows.visible.push_back(cell.past_len + row + 1);
+  }
+  return rows;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,80 @@
+#include "core/selection/eviction_selector.h"
+
+#include "core/base/error.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+namespace kvloupe::selection {
+
+CellSelection EvictionSelector::select(const Cell& cell) {
+  LayerState& state = layers_[cell.layer];
+  if (state.rows.empty()) state.rows.resize(static_cast<std::size_t>(cell.num_kv_heads()));
+  // Survivors depend on every chunk before: none may be skipped or repeated.
+  KVLOUPE_CHECK(cell.past_len == state.num_tokens);
+  CellSelection result;
+  result.budget_tokens = spec_.budget(cell.past_len);
+  if (cell.past_len == 0) {
+    result.dense_reason = DenseReason::EmptyPast;
+  } else if (cell.past_len <= *result.budget_tokens) {
+    result.dense_reason = DenseReason::FitsBudget;
+  }
+  result.dense_fallback = result.dense_reason.has_value();
+  result.rows = state.rows;
+  evict(cell, state, result);
+  state.num_tokens = cell.kv_len();
+  return result;
+}
+
+void EvictionSelector::evict(const Cell& cell, LayerState& state, CellSelection& result) const {
+  const std::int64_t heads = cell.num_kv_heads();
+  const std::int64_t budget = spec_.budget(cell.kv_len());
+  const bool rests = cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
+  result.evicted.resize(static_cast<std::size_t>(heads));
+  at::parallel_for(0, heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) {
+      std::vector<std::int32_t> pool = std::move(state.rows[head].positions);
+      for (std::int64_t position = cell.past_len; position < cell.kv_len(); ++position)
+        pool.push_back(static_cast<std::int32_t>(position));
+      RowSelection& row = state.rows[head];
+      if (rests || static_cast<std::int64_t>(pool.size()) <= budget) {
+        row = RowSelection{std::move(pool), 0, 0};
+        continue;
+      }
+      row = survivors(cell, head, pool, budget);
+      std::set_difference(pool.begin(), pool.end(), row.positions.begin(), row.positions.end(),
+                          std::back_inserter(result.evicted[head]));
+    }
+  });
+}
+
+std::vector<std::vector<std::int32_t>> EvictionSelector::alive(int layer) const {
+  std::vector<std::vector<std::int32_t>> result;
+  const auto found = layers_.find(layer);
+  if (found == layers_.end()) return result;
+  for (const RowSelection& row : found->second.rows) result.push_back(row.positions);
+  return result;
+}
+
+std::vector<std::int32_t> members_at(std::span<const std::int32_t> pool,
+                                     const std::vector<std::int32_t>& indices) {
+  std::vector<std::int32_t> members;
+  members.reserve(indices.size());
+  for (const std::int32_t index : indices) members.push_back(pool[index]);
+  return members;
+}
+
+std::vector<float> gather_keys(const Cell& cell, std::int64_t kv_head,
+                               std::span<const std::int32_t> positions) {
+  const std::int64_t dim = cell.k.size(2);
+  const float* keys = cell.k.const_data_ptr<float>() + kv_head * cell.k.stride(0);
+  std::vector<float> gathered(positions.size() * static_cast<std::size_t>(dim));
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    std::memcpy(gathered.data() + i * dim, keys + positions[i] * dim, dim * sizeof(float));
+  return gathered;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,45 @@
+// Base of the methods that evict: the set alive per layer and KV head, which a chunk attends to and
+// which is cut down after the chunk. An evicted key never returns.
+#pragma once
+
+#include "core/selection/selector.h"
+
+#include <map>
+#include <span>
+#include <vector>
+
+namespace kvloupe::selection {
+
+class EvictionSelector : public Selector {
+ public:
+  explicit EvictionSelector(MethodSpec spec) : spec_(std::move(spec)) {}
+  CellSelection select(const Cell& cell) final;
+  std::vector<std::vector<std::int32_t>> alive(int layer) const final;
+
+ protected:
+  // What survives of `pool` (positions alive before the chunk, then the chunk's, ascending; more
+  // than `budget` of them) after the chunk, for one KV head. May be called from several threads.
+  virtual RowSelection survivors(const Cell& cell, std::int64_t kv_head,
+                                 std::span<const std::int32_t> pool, std::int64_t budget) const = 0;
+  const MethodSpec& spec() const { return spec_; }
+
+ private:
+  struct LayerState {
+    std::int64_t num_tokens = 0;     // seen so far
+    std::vector<RowSelection> rows;  // alive, with the counts of the eviction that made the set
+  };
+  void evict(const Cell& cell, LayerState& state, CellSelection& result) const;
+
+  MethodSpec spec_;
+  std::map<int, LayerState> layers_;
+};
+
+// For survivors(): the members of `pool` that `indices` (ascending) point at.
+std::vector<std::int32_t> members_at(std::span<const std::int32_t> pool,
+                                     const std::vector<std::int32_t>& indices);
+
+// Rows `positions` of one head of a cell's K, copied together: [positions.size(), head_dim].
+std::vector<float> gather_keys(const Cell& cell, std::int64_t kv_head,
+                               std::span<const std::int32_t> positions);
+
+}  // namespace kvloupe::selection

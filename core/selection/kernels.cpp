@@ -1,0 +1,222 @@
+// Included by Highway once per instruction set; the best one is chosen at run time.
+#include "core/selection/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/selection/kernels.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace kvloupe::selection {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Lanes = HWY_CAPPED(float, kRowBlock);
+constexpr Lanes kLanes;
+constexpr std::int64_t kWidth = hn::MaxLanes(Lanes());
+constexpr std::int64_t kVectors = kRowBlock / kWidth;  // that one row block takes
+using Vector = hn::Vec<Lanes>;
+// Enough independent sums to hide the latency of a multiply-add.
+constexpr std::int64_t kKeysAtOnce = kVectors == 1 ? 12 : kVectors == 2 ? 6 : 3;
+
+// Products of one row block with kKeys keys, summed over the channels in order. For each key the
+// row block's vectors go to visit(key, vectors).
+template <std::int64_t kKeys, typename Visit>
+HWY_INLINE void dot_keys(const float* HWY_RESTRICT block, const float* HWY_RESTRICT keys,
+                         std::int64_t head_dim, std::int64_t first, const Visit& visit) {
+  Vector sums[kKeys][kVectors];
+  for (auto& key : sums)
+    for (auto& sum : key) sum = hn::Zero(kLanes);
+  const float* key_rows = keys + first * head_dim;
+  for (std::int64_t channel = 0; channel < head_dim; ++channel) {
+    Vector row[kVectors];
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      row[v] = hn::LoadU(kLanes, block + channel * kRowBlock + v * kWidth);
+    for (std::int64_t key = 0; key < kKeys; ++key) {
+      const auto value = hn::Set(kLanes, key_rows[key * head_dim + channel]);
+      for (std::int64_t v = 0; v < kVectors; ++v)
+        sums[key][v] = hn::MulAdd(row[v], value, sums[key][v]);
+    }
+  }
+  for (std::int64_t key = 0; key < kKeys; ++key) visit(first + key, sums[key]);
+}
+
+template <typename Visit>
+HWY_INLINE void for_each_key(const float* block, const float* keys, std::int64_t num_keys,
+                             std::int64_t head_dim, const Visit& visit) {
+  std::int64_t key = 0;
+  for (; key + kKeysAtOnce <= num_keys; key += kKeysAtOnce)
+    dot_keys<kKeysAtOnce>(block, keys, head_dim, key, visit);
+  for (; key < num_keys; ++key) dot_keys<1>(block, keys, head_dim, key, visit);
+}
+
+void max_dot_products_impl(const PackedRows& rows, const float* keys, std::int64_t num_keys,
+                           float* out) {
+  std::fill(out, out + num_keys, -std::numeric_limits<float>::infinity());
+  for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
+    for_each_key(rows.block(block), keys, num_keys, rows.head_dim,
+                 [&](std::int64_t key, const Vector* sums) HWY_ATTR {
+                   Vector best = sums[0];
+                   for (std::int64_t v = 1; v < kVectors; ++v) best = hn::Max(best, sums[v]);
+                   out[key] = std::max(out[key], hn::GetLane(hn::MaxOfLanes(kLanes, best)));
+                 });
+  }
+}
+
+// Sum of products of two rows; the order of the sum depends on head_dim alone.
+HWY_INLINE float inner_product(const float* a, const float* b, std::int64_t head_dim) {
+  Vector sum[2] = {hn::Zero(kLanes), hn::Zero(kLanes)};
+  std::int64_t channel = 0;
+  for (; channel + 2 * kWidth <= head_dim; channel += 2 * kWidth)
+    for (std::int64_t half = 0; half < 2; ++half)
+      sum[half] = hn::MulAdd(hn::LoadU(kLanes, a + channel + half * kWidth),
+                             hn::LoadU(kLanes, b + channel + half * kWidth), sum[half]);
+  float total = hn::GetLane(hn::SumOfLanes(kLanes, hn::Add(sum[0], sum[1])));
+  for (; channel < head_dim; ++channel) total += a[channel] * b[channel];
+  return total;
+}
+
+void dot_products_impl(const float* row, const float* keys, std::int64_t num_keys,
+                       std::int64_t head_dim, float* out) {
+  for (std::int64_t key = 0; key < num_keys; ++key)
+    out[key] = inner_product(row, keys + key * head_dim, head_dim);
+}
+
+void squared_norms_impl(const float* keys, std::int64_t num_keys, std::int64_t head_dim,
+                        float* out) {
+  for (std::int64_t key = 0; key < num_keys; ++key)
+    out[key] = inner_product(keys + key * head_dim, keys + key * head_dim, head_dim);
+}
+
+// Logits of one row block, [num_keys, kRowBlock], causally masked; returns the largest of each row.
+HWY_INLINE void masked_logits(const float* block, std::span<const std::int64_t> visible,
+                              const float* keys, std::int64_t num_keys, std::int64_t head_dim,
+                              float scale, float* logits, Vector* largest) {
+  for (std::int64_t v = 0; v < kVectors; ++v)
+    largest[v] = hn::Set(kLanes, -std::numeric_limits<float>::infinity());
+  const auto factor = hn::Set(kLanes, scale);
+  const std::int64_t all_visible = *std::min_element(visible.begin(), visible.end());
+  for_each_key(block, keys, num_keys, head_dim, [&](std::int64_t key, const Vector* sums) HWY_ATTR {
+    float* row = logits + key * kRowBlock;
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      hn::StoreU(hn::Mul(sums[v], factor), kLanes, row + v * kWidth);
+    if (key >= all_visible) {
+      for (std::size_t r = 0; r < visible.size(); ++r)
+        if (key >= visible[r]) row[r] = -std::numeric_limits<float>::infinity();
+    }
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      largest[v] = hn::Max(largest[v], hn::LoadU(kLanes, row + v * kWidth));
+  });
+}
+
+// Turns logits into exp(logit - largest) and returns the sum of each row. Runs of keys are summed
+// in fp32 and the runs in fp64: a plain fp32 sum over many keys would lose the small ones.
+HWY_INLINE void exponentials(std::int64_t num_keys, const Vector* largest, float* logits,
+                             double* totals) {
+  constexpr std::int64_t kRun = 64;
+  std::fill(totals, totals + kRowBlock, 0.0);
+  for (std::int64_t begin = 0; begin < num_keys; begin += kRun) {
+    Vector sums[kVectors];
+    for (auto& sum : sums) sum = hn::Zero(kLanes);
+    for (std::int64_t key = begin; key < std::min(begin + kRun, num_keys); ++key) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        float* values = logits + key * kRowBlock + v * kWidth;
+        const auto e = hn::Exp(kLanes, hn::Sub(hn::LoadU(kLanes, values), largest[v]));
+        hn::StoreU(e, kLanes, values);
+        sums[v] = hn::Add(sums[v], e);
+      }
+    }
+    float partial[kRowBlock];
+    for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], kLanes, partial + v * kWidth);
+    for (std::int64_t row = 0; row < kRowBlock; ++row) totals[row] += partial[row];
+  }
+}
+
+void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
+                               const float* keys, std::int64_t num_keys, double scale,
+                               ColumnReduce reduce, float* out) {
+  std::vector<float> logits(static_cast<std::size_t>(num_keys * kRowBlock));
+  for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
+    const std::int64_t first = block * kRowBlock;
+    const std::int64_t count = std::min(kRowBlock, rows.num_rows - first);
+    Vector largest[kVectors];
+    masked_logits(rows.block(block), visible.subspan(first, count), keys, num_keys, rows.head_dim,
+                  static_cast<float>(scale), logits.data(), largest);
+    double totals[kRowBlock];
+    exponentials(num_keys, largest, logits.data(), totals);
+    float weights[kRowBlock] = {};  // of the padding rows: none
+    for (std::int64_t row = 0; row < count; ++row)
+      weights[row] = static_cast<float>(1.0 / totals[row]);
+    for (std::int64_t key = 0; key < num_keys; ++key) {
+      Vector reduced = hn::Zero(kLanes);
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        const auto e = hn::LoadU(kLanes, logits.data() + key * kRowBlock + v * kWidth);
+        const auto weight = hn::LoadU(kLanes, weights + v * kWidth);
+        reduced = reduce == ColumnReduce::Sum ? hn::MulAdd(e, weight, reduced)
+                                              : hn::Max(hn::Mul(e, weight), reduced);
+      }
+      if (reduce == ColumnReduce::Sum)
+        out[key] += hn::GetLane(hn::SumOfLanes(kLanes, reduced));
+      else
+        out[key] = std::max(out[key], hn::GetLane(hn::MaxOfLanes(kLanes, reduced)));
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvloupe::selection
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvloupe::selection {
+
+HWY_EXPORT(max_dot_products_impl);
+HWY_EXPORT(dot_products_impl);
+HWY_EXPORT(squared_norms_impl);
+HWY_EXPORT(reduce_probabilities_impl);
+
+PackedRows pack_rows(std::span<const float* const> rows, std::int64_t head_dim) {
+  PackedRows packed;
+  packed.num_rows = static_cast<std::int64_t>(rows.size());
+  packed.head_dim = head_dim;
+  packed.values.resize(static_cast<std::size_t>(packed.num_blocks() * head_dim * kRowBlock));
+  for (std::int64_t block = 0; block < packed.num_blocks(); ++block) {
+    for (std::int64_t lane = 0; lane < kRowBlock; ++lane) {
+      const std::int64_t row = block * kRowBlock + lane;
+      const float* source = rows[row < packed.num_rows ? row : 0];
+      float* target = packed.values.data() + block * head_dim * kRowBlock + lane;
+      for (std::int64_t channel = 0; channel < head_dim; ++channel)
+        target[channel * kRowBlock] = source[channel];
+    }
+  }
+  return packed;
+}
+
+void max_dot_products(const PackedRows& rows, const float* keys, std::int64_t num_keys,
+                      float* out) {
+  HWY_DYNAMIC_DISPATCH(max_dot_products_impl)(rows, keys, num_keys, out);
+}
+
+void dot_products(const float* row, const float* keys, std::int64_t num_keys, std::int64_t head_dim,
+                  float* out) {
+  HWY_DYNAMIC_DISPATCH(dot_products_impl)(row, keys, num_keys, head_dim, out);
+}
+
+void squared_norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out) {
+  HWY_DYNAMIC_DISPATCH(squared_norms_impl)(keys, num_keys, head_dim, out);
+}
+
+void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> visible,
+                          const float* keys, std::int64_t num_keys, double scale,
+                          ColumnReduce reduce, float* out) {
+  HWY_DYNAMIC_DISPATCH(reduce_probabilities_impl)
+  (rows, visible, keys, num_keys, scale, reduce, out);
+}
+
+}  // namespace kvloupe::selection
+#endif

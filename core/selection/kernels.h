@@ -1,0 +1,44 @@
+// The arithmetic that scoring methods share, in fp32 on raw rows. What a key scores depends on that
+// key and the query rows alone: not on its neighbours, its place in memory, tiles or threads. So
+// one cell and a whole replay, a live KV cache and a trace, give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kvloupe::selection {
+
+// Query rows laid out for the kernels: channel-major, rows padded to whole blocks of kRowBlock by
+// repeating row 0 (harmless for a maximum; sums ignore the padding).
+inline constexpr std::int64_t kRowBlock = 16;
+struct PackedRows {
+  std::int64_t num_rows = 0;
+  std::int64_t head_dim = 0;
+  std::vector<float> values;  // [blocks, head_dim, kRowBlock]
+
+  std::int64_t num_blocks() const { return (num_rows + kRowBlock - 1) / kRowBlock; }
+  const float* block(std::int64_t index) const {
+    return values.data() + index * head_dim * kRowBlock;
+  }
+};
+PackedRows pack_rows(std::span<const float* const> rows, std::int64_t head_dim);
+
+// out[j] = max over the rows of <row, key j>, for keys [num_keys, head_dim].
+void max_dot_products(const PackedRows& rows, const float* keys, std::int64_t num_keys, float* out);
+
+// out[j] = <row, key j>, for one row.
+void dot_products(const float* row, const float* keys, std::int64_t num_keys, std::int64_t head_dim,
+                  float* out);
+
+// out[j] = <key j, key j>.
+void squared_norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out);
+
+enum class ColumnReduce { Sum, Max };
+// Softmax over the keys of each row, then over the rows: out[j] = out[j] + sum of p or
+// max(out[j], p). Row r sees the first visible[r] keys only (at least 1).
+void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> visible,
+                          const float* keys, std::int64_t num_keys, double scale,
+                          ColumnReduce reduce, float* out);
+
+}  // namespace kvloupe::selection

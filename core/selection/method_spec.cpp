@@ -1,0 +1,282 @@
+// Parsing, checking and printing of method SPECs.
+#include "core/selection/method_spec.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+constexpr const char* kHelp = "see kvloupe methods";
+const std::string kZero(1, '0');  // g++ 12 warns falsely when a literal of one character is assigned
+
+const std::vector<ParamInfo>& no_params() {
+  static const std::vector<ParamInfo> none;
+  return none;
+}
+
+const std::vector<ParamInfo>& common_params_of(const MethodInfo& info) {
+  return info.budget == BudgetUse::None ? no_params() : common_params();
+}
+
+const ParamInfo* find_param(const MethodInfo& info, std::string_view name) {
+  for (const auto* params : {&common_params_of(info), &info.params})
+    for (const ParamInfo& param : *params)
+      if (param.name == name) return &param;
+  return nullptr;
+}
+
+std::string names_of_params(const MethodInfo& info) {
+  std::vector<std::string> names;
+  for (const auto* params : {&common_params_of(info), &info.params})
+    for (const ParamInfo& param : *params) names.push_back(param.name);
+  return names.empty() ? "it has no parameters"
+                       : fmt::format("it knows {}", fmt::join(names, ", "));
+}
+
+Error bad_value(const MethodInfo& info, const ParamInfo& param, std::string_view value,
+                std::string why) {
+  return usage_error(fmt::format("{}: {}={} is not valid", info.id, param.name, value),
+                     std::move(why), kHelp);
+}
+
+std::string describe_range(const ParamInfo& param) {
+  return fmt::format("it must be {} {} and at most {}", param.min_exclusive ? "above" : "at least",
+                     format_shortest(param.min), format_shortest(param.max));
+}
+
+bool in_range(const ParamInfo& param, double value) {
+  return (param.min_exclusive ? value > param.min : value >= param.min) && value <= param.max;
+}
+
+// The value in its canonical form.
+std::string normalise(const MethodInfo& info, const ParamInfo& param, std::string_view value) {
+  if (value.empty()) throw bad_value(info, param, value, "the value is empty");
+  switch (param.type) {
+    case ParamType::Int: {
+      const auto number = parse_int(value);
+      if (!number) throw bad_value(info, param, value, "it must be a whole number");
+      if (!in_range(param, static_cast<double>(*number)))
+        throw bad_value(info, param, value, describe_range(param));
+      if (param.odd && *number % 2 == 0) throw bad_value(info, param, value, "it must be odd");
+      return fmt::format("{}", *number);
+    }
+    case ParamType::Float: {
+      const auto number = parse_double(value);
+      if (!number) throw bad_value(info, param, value, "it must be a finite number");
+      if (!in_range(param, *number)) throw bad_value(info, param, value, describe_range(param));
+      return format_shortest(*number == 0 ? 0.0 : *number);  // "-0" is 0
+    }
+    case ParamType::Bool:
+      if (value != "0" && value != "1") throw bad_value(info, param, value, "it must be 0 or 1");
+      return std::string(value);
+    case ParamType::Enum:
+      if (std::find(param.choices.begin(), param.choices.end(), value) == param.choices.end())
+        throw bad_value(info, param, value,
+                        fmt::format("it must be one of {}", fmt::join(param.choices, ", ")));
+      return std::string(value);
+    case ParamType::Path:
+      return std::string(value);
+  }
+  throw bad_value(info, param, value, "its type is unknown");
+}
+
+bool is_formula(const ParamInfo& param, const std::string& value) {
+  return param.type == ParamType::Int && !parse_int(value);
+}
+
+// The two kinds of formula that defaults use: "head_dim/4" and "floor(0.4*num_layers)".
+std::int64_t evaluate_formula(const std::string& formula, const ModelShape& shape) {
+  constexpr std::string_view kDivide = "head_dim/";
+  constexpr std::string_view kFloor = "floor(";
+  constexpr std::string_view kLayers = "*num_layers)";
+  const std::string_view text = formula;
+  if (text.starts_with(kDivide)) {
+    const auto divisor = parse_int(text.substr(kDivide.size()));
+    KVLOUPE_CHECK(divisor && *divisor > 0);
+    return std::max<std::int64_t>(1, shape.head_dim / *divisor);
+  }
+  KVLOUPE_CHECK(text.starts_with(kFloor) && text.ends_with(kLayers));
+  const auto factor =
+      parse_double(text.substr(kFloor.size(), text.size() - kFloor.size() - kLayers.size()));
+  KVLOUPE_CHECK(factor.has_value());
+  return static_cast<std::int64_t>(std::floor(*factor * shape.num_layers + 1e-9));
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> split_items(std::string_view text,
+                                                                       const std::string& id) {
+  std::vector<std::pair<std::string_view, std::string_view>> items;
+  while (true) {
+    const auto comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0)
+      throw usage_error(fmt::format("{}: '{}' is not a parameter", id, item),
+                        "parameters are written name=value, separated by commas", kHelp);
+    items.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+    if (comma == std::string_view::npos) return items;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string default_of(const MethodInfo& info, const ParamInfo& param) {
+  // A threshold method works without a budget until it is given one.
+  if (param.name == "budget_tokens" && info.budget == BudgetUse::Optional) return kZero;
+  return param.default_text;
+}
+
+}  // namespace
+
+const std::vector<ParamInfo>& common_params() {
+  static const std::vector<ParamInfo> params = [] {
+    ParamInfo tokens;
+    tokens.name = "budget_tokens";
+    tokens.type = ParamType::Int;
+    tokens.default_text = "1024";
+    tokens.max = 2147483647;
+    tokens.meaning = "keys kept per layer and row; 0 when budget_ratio is used";
+    ParamInfo ratio;
+    ratio.name = "budget_ratio";
+    ratio.type = ParamType::Float;
+    ratio.default_text = kZero;
+    ratio.max = 1;
+    ratio.meaning = "keys kept as a share of the keys before the chunk; 0 when unused";
+    ParamInfo scope;
+    scope.name = "budget_scope";
+    scope.type = ParamType::Enum;
+    scope.default_text = "past";
+    scope.choices = {"past", "all"};
+    scope.meaning = "past: the chunk's own keys are always visible; all: they compete too";
+    return std::vector<ParamInfo>{tokens, ratio, scope};
+  }();
+  return params;
+}
+
+ModelShape shape_of(const trace::ModelInfo& model) {
+  return {model.num_layers, model.num_q_heads, model.num_kv_heads, model.head_dim};
+}
+
+MethodSpec MethodSpec::parse(std::string_view text) {
+  const auto colon = text.find(':');
+  const std::string id(text.substr(0, colon));
+  MethodSpec spec;
+  spec.info_ = find_method(id);
+  if (spec.info_ == nullptr) {
+    std::vector<std::string> ids;
+    for (const MethodInfo& info : catalogue()) ids.push_back(info.id);
+    throw usage_error(fmt::format("'{}' is not a method", id),
+                      fmt::format("the methods are {}", fmt::join(ids, ", ")), kHelp);
+  }
+  const MethodInfo& info = *spec.info_;
+  for (const auto* params : {&common_params_of(info), &info.params})
+    for (const ParamInfo& param : *params) spec.values_[param.name] = default_of(info, param);
+
+  std::set<std::string, std::less<>> given;
+  if (colon != std::string_view::npos) {
+    for (const auto& [name, value] : split_items(text.substr(colon + 1), id)) {
+      const ParamInfo* param = find_param(info, name);
+      if (param == nullptr)
+        throw usage_error(fmt::format("{} has no parameter '{}'", id, name), names_of_params(info),
+                          kHelp);
+      if (!given.insert(std::string(name)).second)
+        throw usage_error(fmt::format("{}: {} is given twice", id, name),
+                          "a parameter has one value", "leave one of them out");
+      spec.values_[param->name] = normalise(info, *param, value);
+    }
+  }
+  if (info.budget != BudgetUse::None) spec.settle_budget(given.count("budget_tokens") > 0);
+  return spec;
+}
+
+void MethodSpec::settle_budget(bool tokens_given) {
+  const bool by_ratio = real("budget_ratio") > 0;
+  if (by_ratio && !tokens_given) values_["budget_tokens"] = kZero;
+  const bool by_tokens = integer("budget_tokens") > 0;
+  if (by_ratio && by_tokens)
+    throw usage_error(fmt::format("{} has two budgets", id()),
+                      "budget_tokens and budget_ratio are both above 0", "give one of them");
+  if (!by_ratio && !by_tokens && info_->budget == BudgetUse::Required)
+    throw usage_error(fmt::format("{} has no budget", id()),
+                      "budget_tokens and budget_ratio are both 0", "give one of them");
+  if (scope() == BudgetScope::All && !info_->accepts_scope_all)
+    throw usage_error(fmt::format("{} does not take budget_scope=all", id()),
+                      "its chunk is always visible outside the budget", "use budget_scope=past");
+}
+
+MethodSpec MethodSpec::resolved(const ModelShape& shape) const {
+  MethodSpec result = *this;
+  for (const ParamInfo& param : info_->params) {
+    std::string& value = result.values_.find(param.name)->second;
+    if (is_formula(param, value)) value = fmt::format("{}", evaluate_formula(value, shape));
+  }
+  return result;
+}
+
+std::string MethodSpec::canonical() const {
+  std::string result = id();
+  char separator = ':';
+  for (const auto* params : {&common_params_of(*info_), &info_->params}) {
+    for (const ParamInfo& param : *params) {
+      const std::string& value = values_.find(param.name)->second;
+      KVLOUPE_CHECK(!is_formula(param, value));
+      result += fmt::format("{}{}={}", separator, param.name, value);
+      separator = ',';
+    }
+  }
+  return result;
+}
+
+bool MethodSpec::has(std::string_view name) const { return values_.find(name) != values_.end(); }
+
+const std::string& MethodSpec::text(std::string_view name) const {
+  const auto found = values_.find(name);
+  KVLOUPE_CHECK(found != values_.end());
+  return found->second;
+}
+
+std::int64_t MethodSpec::integer(std::string_view name) const {
+  const auto value = parse_int(text(name));
+  KVLOUPE_CHECK(value.has_value());
+  return *value;
+}
+
+double MethodSpec::real(std::string_view name) const {
+  const auto value = parse_double(text(name));
+  KVLOUPE_CHECK(value.has_value());
+  return *value;
+}
+
+bool MethodSpec::flag(std::string_view name) const { return text(name) == "1"; }
+
+bool MethodSpec::has_budget() const {
+  return info_->budget != BudgetUse::None &&
+         (integer("budget_tokens") > 0 || real("budget_ratio") > 0);
+}
+
+BudgetScope MethodSpec::scope() const {
+  return has("budget_scope") && text("budget_scope") == "all" ? BudgetScope::All
+                                                              : BudgetScope::Past;
+}
+
+trace::StateAction MethodSpec::state_action() const {
+  if (!has("state")) return info_->state_action;
+  return text("state") == "evict" ? trace::StateAction::Eviction : trace::StateAction::Visibility;
+}
+
+std::int64_t MethodSpec::budget(std::int64_t n) const {
+  KVLOUPE_CHECK(has_budget());
+  const std::int64_t tokens = integer("budget_tokens");
+  if (tokens > 0) return tokens;
+  const double share = std::floor(real("budget_ratio") * static_cast<double>(n) + 1e-9);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
+}
+
+}  // namespace kvloupe::selection

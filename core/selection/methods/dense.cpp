@@ -1,0 +1,35 @@
+// Dense attention: keeps all of the past. The reference every error is measured against.
+#include "core/selection/method.h"
+#include "core/selection/visibility_selector.h"
+
+namespace kvloupe::selection {
+namespace {
+
+class Dense final : public VisibilitySelector {
+ public:
+  using VisibilitySelector::VisibilitySelector;
+
+ protected:
+  bool dense_by_rule(const Cell&) const override { return true; }
+  std::vector<RowSelection> choose(const Cell&, std::int64_t, std::int64_t) override { return {}; }
+};
+
+}  // namespace
+
+Method dense_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "dense";
+  info.title = "Dense";
+  info.paper = "Vaswani et al. 2017, arXiv 1706.03762";
+  info.evidence = "definition";
+  info.summary = "Keeps every key: what the sparse methods are measured against.";
+  info.granularity = trace::Granularity::None;
+  info.budget = BudgetUse::None;
+  method.make = [](const MethodSpec& spec, const ModelShape&) {
+    return std::make_unique<Dense>(spec);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

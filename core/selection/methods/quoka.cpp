@@ -1,0 +1,101 @@
+// QuoKA (Query-Oriented KV selection for chunked prefill; seed 000, Algorithm 1).
+//   S_q[h,i] = -cos(mean_i Q[h,i], Q[h,i])                     queries far from the mean matter
+//   most I[h]     = the num_queries rows of largest S_q, by rank Qbar[g,r] = mean over the group's
+//   heads h of Q[h, I[h][r]] / |Q[h, I[h][r]]|     not renormalised S[g,j]   = max over r of
+//   <Qbar[g,r], K[g,j] / |K[g,j]|> keep the best B of [0, P), one set per KV head
+// group_query_mode: which rows the heads of a group pair up. rank_paired pairs rows of equal rank;
+// shared_tokens ranks once, by the group's mean S_q; post_agg reduces over each head's own rows
+// before the mean over heads.
+#include "core/selection/cosine_scoring.h"
+#include "core/selection/method.h"
+#include "core/selection/ranking.h"
+#include "core/selection/visibility_selector.h"
+
+#include <numeric>
+
+namespace kvloupe::selection {
+namespace {
+
+class Quoka final : public ScoringSelector {
+ public:
+  using ScoringSelector::ScoringSelector;
+
+ protected:
+  bool dense_by_rule(const Cell& cell) const override {
+    return cell.phase == trace::Phase::Decode && spec().text("decode") == "dense";
+  }
+
+  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+    CosineScoring options;
+    options.metric = spec().text("metric") == "dot" ? KeyMetric::Dot : KeyMetric::Cosine;
+    options.query_reduce =
+        spec().text("query_reduce") == "mean" ? QueryReduce::Mean : QueryReduce::Max;
+    options.group_reduce = spec().text("group_query_mode") == "post_agg" ? GroupReduce::ScoresFirst
+                                                                         : GroupReduce::RowsFirst;
+    return score_keys(cell, choose_queries(cell), num_candidates, options);
+  }
+
+ private:
+  std::vector<std::vector<std::int32_t>> choose_queries(const Cell& cell) const {
+    const std::int64_t count = spec().integer("num_queries");
+    const auto heads = static_cast<std::size_t>(cell.num_q_heads());
+    if (count >= cell.chunk_len) {
+      std::vector<std::int32_t> all(static_cast<std::size_t>(cell.chunk_len));
+      std::iota(all.begin(), all.end(), 0);
+      return std::vector(heads, all);
+    }
+    // Heads that rank together: the group, or each alone.
+    const bool shared = spec().text("group_query_mode") == "shared_tokens";
+    const std::int64_t together = shared ? cell.gqa_group_size() : 1;
+    std::vector<std::vector<std::int32_t>> chosen;
+    for (std::int64_t first = 0; first < cell.num_q_heads(); first += together) {
+      const auto rows = ranked(mean_relevance(cell, first, together), count);
+      chosen.insert(chosen.end(), static_cast<std::size_t>(together), rows);
+    }
+    return chosen;
+  }
+
+  static std::vector<float> mean_relevance(const Cell& cell, std::int64_t first_head,
+                                           std::int64_t num_heads) {
+    std::vector<double> sums(static_cast<std::size_t>(cell.chunk_len), 0.0);
+    for (std::int64_t head = first_head; head < first_head + num_heads; ++head) {
+      const std::vector<double> relevance = query_relevance(cell, head);
+      for (std::size_t row = 0; row < sums.size(); ++row) sums[row] += relevance[row];
+    }
+    std::vector<float> mean;
+    for (const double sum : sums)
+      mean.push_back(static_cast<float>(sum / static_cast<double>(num_heads)));
+    return mean;
+  }
+};
+
+}  // namespace
+
+Method quoka_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "quoka";
+  info.title = "QuoKA";
+  info.paper = "QuoKA: query-oriented KV selection for efficient LLM prefill";
+  info.evidence =
+      "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
+  info.deviation = "the chunk's own keys are outside the budget unless budget_scope=all";
+  info.summary = "Keeps the keys closest to the chunk's most unusual queries.";
+  info.needs = {"q", "k"};
+  info.accepts_scope_all = true;
+  info.params = {
+      int_param("num_queries", 16, 1, 1 << 20, "query rows of the chunk that represent it"),
+      enum_param("metric", {"cosine", "dot"},
+                 "similarity of query and key; queries are ranked by cosine in any case"),
+      enum_param("query_reduce", {"max", "mean"}, "over the chosen queries"),
+      enum_param("group_query_mode", {"rank_paired", "shared_tokens", "post_agg"},
+                 "how the query heads of a group are brought together"),
+      enum_param("decode", {"select", "dense"}, "what a decoded token does"),
+  };
+  method.make = [](const MethodSpec& spec, const ModelShape&) {
+    return std::make_unique<Quoka>(spec);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

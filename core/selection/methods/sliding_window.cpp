@@ -1,0 +1,48 @@
+// Sliding window: keeps the newest keys. Positions alone decide.
+//   past: [max(0, P-B), P)     all: [T-B, T)
+// A window of B keys per query would move with each row of the chunk; the shared set is the one of
+// the chunk's first row.
+#include "core/selection/method.h"
+#include "core/selection/visibility_selector.h"
+
+#include <numeric>
+
+namespace kvloupe::selection {
+namespace {
+
+class SlidingWindow final : public VisibilitySelector {
+ public:
+  using VisibilitySelector::VisibilitySelector;
+
+ protected:
+  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
+                                   std::int64_t budget) override {
+    RowSelection row;
+    row.positions.resize(static_cast<std::size_t>(budget));
+    std::iota(row.positions.begin(), row.positions.end(),
+              static_cast<std::int32_t>(num_candidates - budget));
+    row.forced = budget;
+    return std::vector<RowSelection>(static_cast<std::size_t>(cell.num_kv_heads()), row);
+  }
+};
+
+}  // namespace
+
+Method sliding_window_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "sliding_window";
+  info.title = "Sliding window";
+  info.paper = "reference; Beltagy et al. 2020, arXiv 2004.05150";
+  info.evidence = "definition";
+  info.deviation = "one window per chunk, not per query";
+  info.summary = "Keeps the most recent keys, whatever they are.";
+  info.accepts_scope_all = true;
+  info.active_in_decode = false;
+  method.make = [](const MethodSpec& spec, const ModelShape&) {
+    return std::make_unique<SlidingWindow>(spec);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,131 @@
+// SnapKV: the last queries of the chunk vote for earlier keys (Li et al. 2024).
+//   p[h,t,j]   softmax of the last w' = min(window, m) rows over all keys at hand, causal
+//   vote[h,j]  = sum over these rows of p[h,t,j]; the window's own columns are dropped, the rest is
+//                not renormalised
+//   score[g,j] = mean over the group's heads of pool(vote[h,.])[j]
+// evict:  keys at hand are the survivors and the chunk; the w' newest stay, and the best B - w' of
+//         the rest, pooled in their order; B <= w' keeps the newest B.
+// select: keys at hand are all; the best B of [0, P), pooled over [0, P).
+#include "core/selection/cell_rows.h"
+#include "core/selection/eviction_selector.h"
+#include "core/selection/kernels.h"
+#include "core/selection/method.h"
+#include "core/selection/pooling.h"
+#include "core/selection/ranking.h"
+#include "core/selection/visibility_selector.h"
+
+#include <algorithm>
+
+namespace kvloupe::selection {
+namespace {
+
+struct SnapkvOptions {
+  explicit SnapkvOptions(const MethodSpec& spec)
+      : window(spec.integer("window")),
+        kernel(spec.integer("kernel")),
+        pool(spec.text("pool") == "avg" ? PoolKind::Average : PoolKind::Max) {}
+  std::int64_t window;
+  std::int64_t kernel;
+  PoolKind pool;
+};
+
+// Pooled votes for the first num_scored of num_keys keys; the chunk's keys are the last ones.
+std::vector<float> pooled_votes(const Cell& cell, std::int64_t kv_head, const float* keys,
+                                std::int64_t num_keys, std::int64_t num_scored,
+                                const SnapkvOptions& options) {
+  const std::int64_t group = cell.gqa_group_size();
+  std::vector<double> sums(static_cast<std::size_t>(num_scored), 0.0);
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    ChunkRows rows = last_rows(cell, head, std::min(options.window, cell.chunk_len));
+    for (std::int64_t& visible : rows.visible) visible -= cell.kv_len() - num_keys;
+    std::vector<float> votes(static_cast<std::size_t>(num_keys), 0.0F);
+    reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, keys, num_keys,
+                         cell.softmax_scale, ColumnReduce::Sum, votes.data());
+    votes.resize(static_cast<std::size_t>(num_scored));
+    const std::vector<float> pooled = pool_same(votes, options.kernel, options.pool);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(pooled[i]);
+  }
+  std::vector<float> scores;
+  scores.reserve(sums.size());
+  for (const double sum : sums)
+    scores.push_back(static_cast<float>(sum / static_cast<double>(group)));
+  return scores;
+}
+
+class SnapkvSelect final : public ScoringSelector {
+ public:
+  explicit SnapkvSelect(const MethodSpec& spec) : ScoringSelector(spec), options_(spec) {}
+
+ protected:
+  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+    std::vector<float> all(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
+    for_each_kv_head(cell, [&](std::int64_t head) {
+      const auto head_scores =
+          pooled_votes(cell, head, keys_of(cell, head), cell.kv_len(), num_candidates, options_);
+      std::copy(head_scores.begin(), head_scores.end(), all.begin() + head * num_candidates);
+    });
+    return all;
+  }
+
+ private:
+  SnapkvOptions options_;
+};
+
+class SnapkvEvict final : public EvictionSelector {
+ public:
+  explicit SnapkvEvict(const MethodSpec& spec) : EvictionSelector(spec), options_(spec) {}
+
+ protected:
+  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                         std::int64_t budget) const override {
+    const std::int64_t window = std::min(options_.window, cell.chunk_len);
+    RowSelection row;
+    row.forced = std::min(budget, window);
+    if (budget > window) {
+      const auto num_keys = static_cast<std::int64_t>(pool.size());
+      const std::vector<float> keys = gather_keys(cell, kv_head, pool);
+      const Kept kept =
+          keep_best(pooled_votes(cell, kv_head, keys.data(), num_keys, num_keys - window, options_),
+                    budget - window);
+      row.positions = members_at(pool, kept.indices);
+      row.ties_at_cut = kept.ties_at_cut;
+    }
+    row.positions.insert(row.positions.end(), pool.end() - row.forced, pool.end());
+    return row;
+  }
+
+ private:
+  SnapkvOptions options_;
+};
+
+}  // namespace
+
+Method snapkv_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "snapkv";
+  info.title = "SnapKV";
+  info.paper = "Li et al. 2024, arXiv 2404.14469";
+  info.evidence =
+      "repository FasterDecoding/SnapKV, snapkv_utils.py; group mean after pooling as in kvpress";
+  info.deviation = "evicts after every chunk instead of once after the prompt";
+  info.summary = "Keeps the keys that the chunk's last queries attend to, and these queries' own.";
+  info.needs = {"q", "k"};
+  info.state_action = trace::StateAction::Eviction;
+  info.active_in_decode = false;
+  info.params = {
+      int_param("window", 32, 1, 1 << 20, "last rows of the chunk that vote"),
+      int_param("kernel", 7, 1, 4095, "width of the pooling of votes, odd"),
+      enum_param("pool", {"max", "avg"}, "pooling of votes along the keys"),
+      enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk"),
+  };
+  info.params[1].odd = true;
+  method.make = [](const MethodSpec& spec, const ModelShape&) -> std::unique_ptr<Selector> {
+    if (spec.state_action() == trace::StateAction::Eviction)
+      return std::make_unique<SnapkvEvict>(spec);
+    return std::make_unique<SnapkvSelect>(spec);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

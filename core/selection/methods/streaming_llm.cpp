@@ -1,0 +1,57 @@
+// StreamingLLM: attention sinks at the start and the most recent keys (Xiao et al. 2023).
+//   keep {0 .. s-1} and the newest B - s;  B <= s keeps the first B
+// `positions` changes what attention computes, not what is kept: with `reassigned` the kept keys
+// are rotated to the positions they have inside the cache (reassigned_keys.h).
+#include "core/selection/eviction_selector.h"
+#include "core/selection/method.h"
+
+#include <algorithm>
+
+namespace kvloupe::selection {
+namespace {
+
+class StreamingLlm final : public EvictionSelector {
+ public:
+  using EvictionSelector::EvictionSelector;
+
+ protected:
+  RowSelection survivors(const Cell&, std::int64_t, std::span<const std::int32_t> pool,
+                         std::int64_t budget) const override {
+    const std::int64_t wanted = spec().integer("sink_tokens");
+    // A growing budget (by ratio) may exceed the sinks that are left.
+    const std::int64_t sinks =
+        budget <= wanted ? budget
+                         : std::lower_bound(pool.begin(), pool.end(), wanted) - pool.begin();
+    RowSelection row;
+    row.positions.assign(pool.begin(), pool.begin() + sinks);
+    row.positions.insert(row.positions.end(), pool.end() - (budget - sinks), pool.end());
+    row.forced = budget;
+    return row;
+  }
+};
+
+}  // namespace
+
+Method streaming_llm_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "streaming_llm";
+  info.title = "StreamingLLM";
+  info.paper = "Xiao et al. 2023, arXiv 2309.17453";
+  info.evidence = "repository mit-han-lab/streaming-llm, kv_cache.py";
+  info.deviation = "the chunk is outside the budget, so recents do not shrink to make room for it";
+  info.summary = "Keeps the first tokens and the most recent ones.";
+  info.needs = {};
+  info.state_action = trace::StateAction::Eviction;
+  info.params = {
+      int_param("sink_tokens", 4, 0, 1 << 20, "first tokens always kept"),
+      enum_param("positions", {"original", "reassigned"},
+                 "positions that attention sees: of the text, or inside the cache"),
+  };
+  method.make = [](const MethodSpec& spec, const ModelShape&) {
+    return std::make_unique<StreamingLlm>(spec);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,48 @@
+// Uniform queries: QuoKA without its choice of queries. Evenly spaced rows of the chunk stand for
+// it,
+//   t_i = floor((2i+1) m / (2N)), i < N   (all rows if N >= m)
+// and the rest is QuoKA's: cosine, mean over the group's heads, max over the rows.
+#include "core/selection/cosine_scoring.h"
+#include "core/selection/method.h"
+#include "core/selection/visibility_selector.h"
+
+namespace kvloupe::selection {
+namespace {
+
+class UniformQueries final : public ScoringSelector {
+ public:
+  using ScoringSelector::ScoringSelector;
+
+ protected:
+  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+    const std::int64_t count = spec().integer("num_queries");
+    const std::int64_t length = cell.chunk_len;
+    std::vector<std::int32_t> rows;
+    for (std::int64_t i = 0; i < std::min(count, length); ++i)
+      rows.push_back(
+          static_cast<std::int32_t>(count >= length ? i : (2 * i + 1) * length / (2 * count)));
+    const std::vector chosen(static_cast<std::size_t>(cell.num_q_heads()), rows);
+    return score_keys(cell, chosen, num_candidates, CosineScoring{});
+  }
+};
+
+}  // namespace
+
+Method uniform_queries_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "uniform_queries";
+  info.title = "Uniform queries";
+  info.paper = "ablation of QuoKA";
+  info.evidence = "QuoKA's scoring with evenly spaced query rows";
+  info.summary = "QuoKA with query rows taken evenly instead of by their relevance.";
+  info.needs = {"q", "k"};
+  info.accepts_scope_all = true;
+  info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
+  method.make = [](const MethodSpec& spec, const ModelShape&) {
+    return std::make_unique<UniformQueries>(spec);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

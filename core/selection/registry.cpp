@@ -1,0 +1,105 @@
+// The list of methods: one line each, in the order of the contract's table.
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/selection/method.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#define KVLOUPE_METHODS(X) \
+  X(dense)                 \
+  X(oracle)                \
+  X(random)                \
+  X(sliding_window)        \
+  X(quoka)                 \
+  X(uniform_queries)       \
+  X(snapkv)                \
+  X(keydiff)               \
+  X(streaming_llm)
+
+namespace kvloupe::selection {
+
+#define KVLOUPE_DECLARE(id) Method id##_method();
+KVLOUPE_METHODS(KVLOUPE_DECLARE)
+#undef KVLOUPE_DECLARE
+
+const std::vector<Method>& methods() {
+#define KVLOUPE_CALL(id) id##_method(),
+  static const std::vector<Method> all = {KVLOUPE_METHODS(KVLOUPE_CALL)};
+#undef KVLOUPE_CALL
+  return all;
+}
+
+const std::vector<MethodInfo>& catalogue() {
+  static const std::vector<MethodInfo> infos = [] {
+    std::vector<MethodInfo> result;
+    for (const Method& method : methods()) result.push_back(method.info);
+    return result;
+  }();
+  return infos;
+}
+
+const MethodInfo* find_method(std::string_view id) {
+  for (const MethodInfo& info : catalogue())
+    if (info.id == id) return &info;
+  return nullptr;
+}
+
+std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape) {
+  if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
+    throw input_error(fmt::format("{} cannot run on this model", spec.id()),
+                      fmt::format("{} query heads do not share {} KV heads evenly",
+                                  shape.num_q_heads, shape.num_kv_heads),
+                      "check the trace with kvloupe validate");
+  for (const Method& method : methods())
+    if (method.info.id == spec.id()) return method.make(spec, shape);
+  fail_check("a method of the catalogue", __FILE__, __LINE__);
+}
+
+std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }
+
+ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
+                    std::string meaning) {
+  ParamInfo param;
+  param.name = std::move(name);
+  param.type = ParamType::Int;
+  param.default_text = fmt::format("{}", value);
+  param.min = static_cast<double>(min);
+  param.max = static_cast<double>(max);
+  param.meaning = std::move(meaning);
+  return param;
+}
+
+ParamInfo float_param(std::string name, double value, double min, double max, std::string meaning) {
+  ParamInfo param;
+  param.name = std::move(name);
+  param.type = ParamType::Float;
+  param.default_text = format_shortest(value);
+  param.min = min;
+  param.max = max;
+  param.meaning = std::move(meaning);
+  return param;
+}
+
+ParamInfo flag_param(std::string name, bool value, std::string meaning) {
+  ParamInfo param;
+  param.name = std::move(name);
+  param.type = ParamType::Bool;
+  param.default_text.assign(1, value ? '1' : '0');
+  param.max = 1;
+  param.meaning = std::move(meaning);
+  return param;
+}
+
+ParamInfo enum_param(std::string name, std::vector<std::string> choices, std::string meaning) {
+  ParamInfo param;
+  param.name = std::move(name);
+  param.type = ParamType::Enum;
+  param.default_text = choices.front();
+  param.choices = std::move(choices);
+  param.meaning = std::move(meaning);
+  return param;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,58 @@
+#include "core/selection/visibility_selector.h"
+
+#include "core/base/error.h"
+#include "core/selection/ranking.h"
+
+#include <ATen/Parallel.h>
+
+#include <numeric>
+#include <span>
+#include <utility>
+
+namespace kvloupe::selection {
+
+bool VisibilitySelector::dense_by_rule(const Cell& cell) const {
+  return cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
+}
+
+CellSelection VisibilitySelector::select(const Cell& cell) {
+  const bool scope_all = spec_.scope() == BudgetScope::All;
+  const std::int64_t candidates = scope_all ? cell.kv_len() : cell.past_len;
+  CellSelection result;
+  if (spec_.has_budget()) result.budget_tokens = spec_.budget(cell.past_len);
+  if (cell.past_len == 0) {
+    result.dense_reason = DenseReason::EmptyPast;
+  } else if (result.budget_tokens && candidates <= *result.budget_tokens) {
+    result.dense_reason = DenseReason::FitsBudget;
+  } else if (dense_by_rule(cell)) {
+    result.dense_reason = DenseReason::MethodRule;
+  }
+  result.dense_fallback = result.dense_reason && *result.dense_reason != DenseReason::MethodRule;
+  if (!result.dense_reason) {
+    result.rows = choose(cell, candidates, result.budget_tokens.value_or(candidates));
+    return result;
+  }
+  RowSelection all;
+  all.positions.resize(static_cast<std::size_t>(candidates));
+  std::iota(all.positions.begin(), all.positions.end(), 0);
+  result.rows.assign(static_cast<std::size_t>(num_rows(cell)), all);
+  return result;
+}
+
+std::vector<RowSelection> ScoringSelector::choose(const Cell& cell, std::int64_t num_candidates,
+                                                  std::int64_t budget) {
+  const std::vector<float> all = scores(cell, num_candidates);
+  const std::int64_t heads = cell.num_kv_heads();
+  KVLOUPE_CHECK(static_cast<std::int64_t>(all.size()) == heads * num_candidates);
+  std::vector<RowSelection> rows(static_cast<std::size_t>(heads));
+  at::parallel_for(0, heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) {
+      Kept kept = keep_best(std::span(all).subspan(head * num_candidates, num_candidates), budget);
+      rows[head].positions = std::move(kept.indices);
+      rows[head].ties_at_cut = kept.ties_at_cut;
+    }
+  });
+  return rows;
+}
+
+}  // namespace kvloupe::selection

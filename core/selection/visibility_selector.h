@@ -1,0 +1,43 @@
+// Base of the methods that choose anew for every chunk which keys its queries may see: settles the
+// cells that are dense (contract section 3, "Fallback") and leaves the choice to the method.
+#pragma once
+
+#include "core/selection/selector.h"
+
+#include <vector>
+
+namespace kvloupe::selection {
+
+class VisibilitySelector : public Selector {
+ public:
+  explicit VisibilitySelector(MethodSpec spec) : spec_(std::move(spec)) {}
+  CellSelection select(const Cell& cell) final;
+
+ protected:
+  // The rows of a cell that is not dense: `budget` of the candidates [0, num_candidates) each.
+  virtual std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
+                                           std::int64_t budget) = 0;
+  // Dense although the candidates exceed the budget. The default: decoding, where the method does
+  // not select then.
+  virtual bool dense_by_rule(const Cell& cell) const;
+  virtual std::int64_t num_rows(const Cell& cell) const { return cell.num_kv_heads(); }
+  const MethodSpec& spec() const { return spec_; }
+
+ private:
+  MethodSpec spec_;
+};
+
+// One score per candidate and KV head; the best `budget` are kept.
+class ScoringSelector : public VisibilitySelector {
+ public:
+  using VisibilitySelector::VisibilitySelector;
+
+ protected:
+  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
+                                   std::int64_t budget) final;
+  // Scores of the candidates [0, num_candidates), row-major [num_kv_heads, num_candidates].
+  // Higher is kept.
+  virtual std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) = 0;
+};
+
+}  // namespace kvloupe::selection
