@@ -7,9 +7,13 @@
 #   ./kvloupe.sh clean [--all]        removes what other versions left in the cache (--all: all of the cache)
 #   ./kvloupe.sh ARGUMENTS            runs kvloupe ARGUMENTS; see ./kvloupe.sh --help
 #
-# Environment: KVLOUPE_NO_INSTALL=1 never installs Debian packages; XDG_CACHE_HOME moves the dependency cache;
-# KVLOUPE_DATA_DIR replaces the folder with the default model, word lists and corpus; KVLOUPE_PRESET chooses another
-# preset of CMakePresets.json than release.
+# Environment:
+#   KVLOUPE_NO_INSTALL=1  never installs Debian packages
+#   KVLOUPE_GPU=0         does without the CUDA libraries (2 GB), otherwise fetched where nvidia-smi lists a GPU; 1 fetches
+#                         them anywhere
+#   KVLOUPE_DATA_DIR      replaces the folder that holds the default model, the word lists and the corpus
+#   KVLOUPE_PRESET        another preset of CMakePresets.json than release
+#   XDG_CACHE_HOME        moves the dependency cache
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -184,12 +188,12 @@ clean() {
   [[ -d $cache ]] || return 0
   exec 7>"$cache/.setup.lock" 8>"$cache/.lock"
   flock 7 && flock 8
-  keep="$("$root/cmake/deps.sh" paths)"
+  keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
   shopt -s nullglob
   local entries=("$cache"/torch-* "$cache"/imgui-* "$cache"/data-* "$cache"/cuda-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
-    if [[ -z $all && $keep == *"=$entry"* ]]; then continue; fi
+    if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi
     printf 'removing %s (%s)\n' "$entry" "$(du -sh "$entry" | cut -f1)"
     rm -rf "$entry"
   done

