@@ -23,12 +23,12 @@ struct CaptureOptions {
   std::optional<std::string> task;                     // task SPEC
   bool raw = false;
   int chunk_size = 128;
-  std::vector<selection::MethodSpec> methods;          // open loop
+  std::vector<selection::MethodSpec> methods;  // open loop
   std::optional<selection::MethodSpec> closed_loop;
-  std::optional<std::pair<int, int>> layers;           // inclusive
+  std::optional<std::pair<int, int>> layers;  // inclusive
   trace::DType dtype = trace::DType::F16;
   bool store_qkv = true, store_lse = true;
-  std::optional<bool> store_mass;                      // empty: when at most a quarter of q, k, v
+  std::optional<bool> store_mass;  // empty: when at most a quarter of q, k, v
   int max_new_tokens = 0;
   std::string device = "cpu";
   std::int64_t seed = 0;
@@ -42,18 +42,29 @@ struct CaptureEstimate {
   double seconds = 0;
 };
 
+// Where a capture's time goes, besides the model's own products.
+struct RecorderTimes {
+  double attention_seconds = 0;
+  double selection_seconds = 0;
+  double copy_seconds = 0;  // to the stored type
+  double wait_seconds = 0;  // for the writer
+};
+
 struct CaptureReport {
   std::int64_t tokens = 0;
   int chunks = 0;
   bool complete = false;
   double prefill_seconds = 0;  // model load excluded
+  double total_seconds = 0;    // from the first token on until the trace is complete on disk
+  RecorderTimes times;
   std::uint64_t bytes = 0;
-  std::string answer;          // decoded new tokens
-  std::int64_t marked_cells = 0;  // cells where stored values hold NaN or Inf
+  std::string answer;                         // decoded new tokens
+  std::vector<std::string> expected_answers;  // of a task: all of them must be in the answer
+  std::int64_t marked_cells = 0;              // cells where stored values hold NaN or Inf
 };
 
-// `on_estimate` is called once before the model runs. Ctrl+C (context.cancel) ends after the chunk in
-// flight and leaves a valid trace with complete=0.
+// `on_estimate` is called once before the model runs. Ctrl+C (context.cancel) ends after the chunk
+// in flight and leaves a valid trace with complete=0.
 CaptureReport run_capture(const CaptureOptions& options,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context);

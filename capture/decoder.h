@@ -24,7 +24,7 @@ struct AttentionCall {
   double softmax_scale = 0;
   at::Tensor q, k, v;
   // The chunk's own rows as IEEE half, [heads, m, head_dim] contiguous; undefined unless the
-  // decoder was made with round_to_half. Valid during the call only.
+  // decoder was made with round_to_half. Never written to again, so that a hook may keep them.
   at::Tensor q_half, k_half, v_half;
 };
 

@@ -1,0 +1,285 @@
+// The course of a capture: check everything, load the model, estimate, run and record.
+#include "capture/capture.h"
+
+#include "capture/decoder.h"
+#include "capture/estimate.h"
+#include "capture/model.h"
+#include "capture/prompt_source.h"
+#include "capture/recorder.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "core/trace/trace_writer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+namespace kvloupe::capture {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// --- before the model is loaded
+// --------------------------------------------------------------------
+
+void check_numbers(const CaptureOptions& options) {
+  if (options.chunk_size < 1) {
+    throw usage_error(fmt::format("--chunk-size {} is out of range", options.chunk_size),
+                      "a chunk has at least one token", "use a number such as 128");
+  }
+  if (options.max_new_tokens < 0) {
+    throw usage_error(fmt::format("--max-new-tokens {} is out of range", options.max_new_tokens),
+                      "a number of tokens is not negative", "use 0 to record the prompt alone");
+  }
+  if (options.layers &&
+      (options.layers->first < 0 || options.layers->second < options.layers->first)) {
+    throw usage_error(
+        fmt::format("--layers {}-{} is not a range", options.layers->first, options.layers->second),
+        "the first layer is 0 and ranges ascend", "write it as in --layers 0-11");
+  }
+}
+
+void check_device(const std::string& device) {
+  if (device == "cpu") return;
+  const bool cuda = device.starts_with("cuda:") && parse_int(device.substr(5)).value_or(-1) >= 0;
+  if (!cuda) {
+    throw usage_error(fmt::format("'{}' is not a device", device),
+                      "devices are cpu and cuda:N with N from 0 on", "use --device cpu");
+  }
+  throw input_error(fmt::format("cannot capture on {}", device),
+                    "this version runs models on the CPU only", "use --device cpu");
+}
+
+void check_output(const fs::path& output, bool force) {
+  std::error_code code;
+  if (output.empty()) {
+    throw usage_error("a capture needs a file to write", "no name was given",
+                      "give one by -o T.h5");
+  }
+  if (fs::is_directory(output, code)) {
+    throw input_error(output.string() + " is a folder", "a trace is a file", "add a file name");
+  }
+  if (!force && fs::exists(output, code)) {
+    throw input_error(output.string() + " exists", "a capture does not overwrite a file unasked",
+                      "give another name or --force");
+  }
+  const fs::path folder = output.has_parent_path() ? output.parent_path() : ".";
+  if (!fs::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0) {
+    throw input_error("cannot write " + output.string(),
+                      folder.string() + " is not a folder that you may write to",
+                      "create it or give another name");
+  }
+}
+
+// --- once the model is known
+// -----------------------------------------------------------------------
+
+std::vector<int> layers_to_record(const CaptureOptions& options, int num_layers) {
+  const auto [first, last] = options.layers.value_or(std::pair(0, num_layers - 1));
+  if (last >= num_layers) {
+    throw input_error(fmt::format("layer {} is not in the model", last),
+                      fmt::format("its layers are 0 to {}", num_layers - 1),
+                      "name layers of that range");
+  }
+  std::vector<int> layers;
+  for (int layer = first; layer <= last; ++layer) layers.push_back(layer);
+  return layers;
+}
+
+RecorderOptions recorder_options(const CaptureOptions& options, const trace::ModelInfo& model) {
+  const selection::ModelShape shape = selection::shape_of(model);
+  RecorderOptions result;
+  result.dtype = options.dtype;
+  result.layers = layers_to_record(options, model.num_layers);
+  result.store_qkv = options.store_qkv;
+  result.store_lse = options.store_lse;
+  if (options.closed_loop) result.closed_loop = options.closed_loop->resolved(shape);
+  for (const selection::MethodSpec& spec : options.methods) {
+    result.open_loop.push_back(spec.resolved(shape));
+  }
+  return result;
+}
+
+void check_disk(const CaptureEstimate& estimate, const fs::path& output) {
+  std::error_code code;
+  const fs::path folder = output.has_parent_path() ? output.parent_path() : ".";
+  const fs::space_info space = fs::space(folder, code);
+  if (code || space.available >= estimate.bytes) return;
+  throw input_error(
+      "the disk is too full for this capture",
+      fmt::format("it takes about {} and {} are free in {}", format_bytes(estimate.bytes),
+                  format_bytes(space.available), folder.string()),
+      "free some space, record fewer --layers or write elsewhere");
+}
+
+std::int32_t greedy_token(const at::Tensor& logits) {
+  const at::Tensor row = logits.contiguous();
+  const float* values = row.const_data_ptr<float>();
+  return static_cast<std::int32_t>(std::max_element(values, values + row.numel()) - values);
+}
+
+// Feeds the planned chunks and samples greedily after the prompt.
+class CaptureRun {
+ public:
+  CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
+             std::vector<std::int32_t> prompt, const std::vector<trace::ChunkInfo>& plan,
+             Recorder& recorder)
+      : model_(model),
+        max_new_tokens_(options.max_new_tokens),
+        ids_(std::move(prompt)),
+        plan_(plan),
+        recorder_(recorder),
+        decoder_(std::move(model), {plan.back().end(), options.dtype == trace::DType::F16}) {}
+
+  // Returns false when it was cancelled before the end.
+  bool run(const WorkContext& context) {
+    const auto begin = Clock::now();
+    for (const trace::ChunkInfo& chunk : plan_) {
+      if (static_cast<std::int64_t>(ids_.size()) < chunk.end()) break;  // the answer has ended
+      feed(chunk);
+      const double seconds = seconds_since(begin);
+      if (chunk.phase == trace::Phase::Prefill) prefill_seconds_ = seconds;
+      context.report(chunk.end(), plan_.back().end(),
+                     fmt::format("{:.0f} tokens/s", chunk.end() / std::max(1e-9, seconds)));
+      if (chunks_done_ < static_cast<int>(plan_.size()) && context.cancel.cancelled()) return false;
+    }
+    return true;
+  }
+
+  const std::vector<std::int32_t>& generated() const { return generated_; }
+  std::int64_t tokens() const { return decoder_.length(); }
+  int chunks_done() const { return chunks_done_; }
+  double prefill_seconds() const { return prefill_seconds_; }
+
+  std::string answer() const {
+    std::vector<std::int32_t> ids = generated_;
+    if (!ids.empty() && ids.back() == model_->tokenizer.eos()) ids.pop_back();
+    return model_->tokenizer.decode(ids);
+  }
+
+ private:
+  void feed(const trace::ChunkInfo& chunk) {
+    const std::span<const std::int32_t> ids(ids_.data() + chunk.begin,
+                                            static_cast<std::size_t>(chunk.length));
+    recorder_.begin_chunk(chunk);
+    const bool prompt_done = chunk.end() == static_cast<std::int64_t>(ids_.size());
+    const bool wants_token = prompt_done && static_cast<int>(generated_.size()) < max_new_tokens_;
+    const at::Tensor logits = decoder_.forward(ids, recorder_, wants_token);
+    std::vector<std::string> texts;
+    for (const std::int32_t id : ids) texts.push_back(model_->tokenizer.decode_bytes(id));
+    recorder_.end_chunk({ids.begin(), ids.end()}, std::move(texts));
+    ++chunks_done_;
+    if (wants_token) sample(logits);
+  }
+
+  // The new token is fed by the next chunk of the plan, unless it ends the answer.
+  void sample(const at::Tensor& logits) {
+    const std::int32_t token = greedy_token(logits);
+    generated_.push_back(token);
+    if (token != model_->tokenizer.eos()) ids_.push_back(token);
+  }
+
+  std::shared_ptr<const LoadedModel> model_;
+  int max_new_tokens_;
+  std::vector<std::int32_t> ids_;  // the prompt, then what was generated
+  std::vector<std::int32_t> generated_;
+  const std::vector<trace::ChunkInfo>& plan_;
+  Recorder& recorder_;
+  Decoder decoder_;
+  int chunks_done_ = 0;
+  double prefill_seconds_ = 0;
+};
+
+trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOptions& recorder,
+                             const LoadedModel& model, const Prompt& prompt,
+                             const std::vector<trace::ChunkInfo>& plan) {
+  trace::TraceHeader header;
+  header.model = model.info;
+  header.mode = options.closed_loop ? trace::LoopMode::ClosedLoop : trace::LoopMode::OpenLoop;
+  header.dtype = options.dtype;
+  header.layers = recorder.layers;
+  header.max_tokens = plan.back().end();
+  header.max_chunks = static_cast<std::int32_t>(plan.size());
+  header.store_qkv = recorder.store_qkv;
+  header.store_lse = recorder.store_lse;
+  header.store_mass = recorder.store_mass;
+  header.runs = runs_of(recorder);
+  header.spans = prompt.spans;
+  return header;
+}
+
+void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
+  if (tokenizer.dropped_bytes() == 0) return;
+  log::warning("{} bytes of the prompt have no token in this model and were left out",
+               format_count(tokenizer.dropped_bytes()));
+}
+
+}  // namespace
+
+CaptureReport run_capture(const CaptureOptions& options,
+                          const std::function<void(const CaptureEstimate&)>& on_estimate,
+                          const WorkContext& context) {
+  check_numbers(options);
+  check_device(options.device);
+  check_output(options.output, options.force);
+  const PromptSource source = read_prompt_source(options);
+
+  const std::shared_ptr<const LoadedModel> model = load_model(options.model);
+  context.cancel.throw_if_cancelled();
+  RecorderOptions recording = recorder_options(options, model->info);
+  const TaskRequest request{model->tokenizer, options.raw,
+                            model->context_length - options.max_new_tokens, options.seed};
+  TaskPrompt task = make_prompt(source, request);
+  warn_of_dropped_bytes(model->tokenizer);
+
+  const auto plan = plan_chunks(static_cast<std::int64_t>(task.prompt.ids.size()),
+                                std::max(0, options.max_new_tokens - 1), options.chunk_size);
+  recording.store_mass = options.store_mass.value_or(4 * mass_bytes(model->info, recording, plan) <=
+                                                     qkv_bytes(model->info, recording, plan));
+  const CaptureEstimate estimate = estimate_capture(*model, recording, plan);
+  check_disk(estimate, options.output);
+  if (on_estimate) on_estimate(estimate);
+  context.cancel.throw_if_cancelled();
+
+  trace::TraceWriter writer(
+      options.output, header_of(options, recording, *model, task.prompt, plan), options.force);
+  Recorder recorder(writer, model->info, recording);
+  CaptureRun run(model, options, std::move(task.prompt.ids), plan, recorder);
+
+  CaptureReport report;
+  const auto begin = Clock::now();
+  report.complete = run.run(context);
+  recorder.finish();
+  writer.finish(run.generated(), report.complete);
+  report.total_seconds = seconds_since(begin);
+
+  std::error_code code;
+  report.bytes = fs::file_size(options.output, code);
+  report.tokens = run.tokens();
+  report.chunks = run.chunks_done();
+  report.prefill_seconds = run.prefill_seconds();
+  report.answer = run.answer();
+  report.expected_answers = task.answers;
+  report.marked_cells = recorder.marked_cells();
+  report.times = recorder.times();
+  if (report.marked_cells > 0) {
+    log::warning("{} cells (chunk, layer) hold a NaN or Inf in q, k or v; {}", report.marked_cells,
+                 options.dtype == trace::DType::F16 ? "--dtype f32 has a wider range"
+                                                    : "the model itself computes them");
+  }
+  return report;
+}
+
+}  // namespace kvloupe::capture
