@@ -1,0 +1,206 @@
+// `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
+#include "app/cli/commands.h"
+#include "capture/capture.h"
+#include "capture/task.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+using capture::CaptureEstimate;
+using capture::CaptureOptions;
+using capture::CaptureReport;
+
+// The options as text, before they are checked. CaptureOptions holds what they mean.
+struct CaptureArguments {
+  CaptureOptions options;
+  std::string prompt, prompt_file, messages, task;
+  std::vector<std::string> methods;
+  std::string closed_loop, layers, dtype = "f16", store, output;
+};
+
+std::string task_help() {
+  std::string help;
+  for (const capture::TaskInfo& task : capture::task_catalogue()) {
+    help += fmt::format("\n  {}  {}", task.id, task.summary);
+    for (const selection::ParamInfo& param : task.params) {
+      help += fmt::format("\n      {}={}  {}", param.name, param.default_text, param.meaning);
+    }
+  }
+  return help;
+}
+
+std::pair<int, int> parse_layers(const std::string& text) {
+  const std::size_t dash = text.find('-');
+  const auto first = parse_int(text.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parse_int(text.substr(dash + 1));
+  constexpr std::int64_t kMax = 1 << 20;
+  if (!first || !last || *first < 0 || *last < *first || *last > kMax) {
+    throw usage_error(fmt::format("--layers '{}' is not a range of layers", text),
+                      "it is one number or two that ascend, from 0 on",
+                      "write it as in --layers 3 or --layers 0-11");
+  }
+  return {static_cast<int>(*first), static_cast<int>(*last)};
+}
+
+// "qkv,lse" and so on: what is named is stored, and nothing else.
+void parse_store(const std::string& text, CaptureOptions& options) {
+  options.store_qkv = options.store_lse = false;
+  options.store_mass = false;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (word == "qkv") {
+      options.store_qkv = true;
+    } else if (word == "lse") {
+      options.store_lse = true;
+    } else if (word == "mass") {
+      options.store_mass = true;
+    } else {
+      throw usage_error(fmt::format("--store cannot take '{}'", word),
+                        "it takes a list of qkv, lse and mass", "write it as in --store qkv,lse");
+    }
+    begin = end + 1;
+  }
+}
+
+CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& command) {
+  const auto given = [&](const char* option) { return command.count(option) > 0; };
+  CaptureOptions options = arguments.options;
+  if (given("--prompt")) options.prompt_text = arguments.prompt;
+  if (given("--prompt-file")) options.prompt_file = arguments.prompt_file;
+  if (given("--messages")) options.messages_file = arguments.messages;
+  if (given("--task")) {
+    capture::TaskSpec::parse(arguments.task);  // a wrong SPEC is reported before a missing file
+    options.task = arguments.task;
+  }
+  for (const std::string& method : arguments.methods) {
+    options.methods.push_back(selection::MethodSpec::parse(method));
+  }
+  if (given("--closed-loop")) {
+    options.closed_loop = selection::MethodSpec::parse(arguments.closed_loop);
+  }
+  if (given("--layers")) options.layers = parse_layers(arguments.layers);
+  options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
+  if (given("--store")) parse_store(arguments.store, options);
+  options.output = arguments.output;
+  return options;
+}
+
+// One line now and then: a second apart at least, and the last one.
+class ProgressLines {
+ public:
+  void operator()(std::int64_t done, std::int64_t total, const std::string& stage) {
+    const auto now = std::chrono::steady_clock::now();
+    if (done < total && now - last_ < std::chrono::seconds(1)) return;
+    last_ = now;
+    log::info("{} of {} tokens, {}", format_count(done), format_count(total), stage);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+void print_estimate(const CaptureEstimate& estimate, const CaptureOptions& options) {
+  log::info("expecting about {} and {} for {} tokens (an estimate from a short run)",
+            format_bytes(estimate.bytes), format_duration(estimate.seconds),
+            format_count(estimate.tokens));
+  log::info("writing {}", options.output.string());
+}
+
+void print_report(const CaptureReport& report, const CaptureOptions& options) {
+  fmt::print("{}\n", options.output.string());
+  fmt::print("{} tokens in {} chunks, {}, recorded in {}\n", format_count(report.tokens),
+             format_count(report.chunks), format_bytes(report.bytes),
+             format_duration(report.total_seconds));
+  if (options.max_new_tokens == 0) return;
+  fmt::print("answer: {}\n", report.answer);
+  if (report.expected_answers.empty()) return;
+  const double score = capture::string_match_all(report.answer, report.expected_answers);
+  fmt::print("expected: {} ({})\n", fmt::join(report.expected_answers, ", "),
+             score == 1   ? "found"
+             : score == 0 ? "not found"
+                          : "found in part");
+}
+
+void run(const CaptureArguments& arguments, const CLI::App& command) {
+  const CaptureOptions options = options_from(arguments, command);
+  WorkContext context;
+  context.cancel = interrupt_token();
+  context.progress = ProgressLines();
+  const CaptureReport report = capture::run_capture(
+      options, [&](const CaptureEstimate& estimate) { print_estimate(estimate, options); },
+      context);
+  if (!report.complete) {
+    throw Error(ErrorKind::Cancelled, "the capture was stopped",
+                fmt::format("{} holds the {} tokens done", options.output.string(),
+                            format_count(report.tokens)),
+                "open it as it is or capture again with --force");
+  }
+  const auto& times = report.times;
+  log::info("attention {}, selection {}, copies {}, waiting for the disk {}",
+            format_duration(times.attention_seconds), format_duration(times.selection_seconds),
+            format_duration(times.copy_seconds), format_duration(times.wait_seconds));
+  print_report(report, options);
+}
+
+}  // namespace
+
+void add_capture_command(CLI::App& program, const GlobalOptions&) {
+  auto arguments = std::make_shared<CaptureArguments>();
+  CaptureOptions& options = arguments->options;
+  CLI::App* command =
+      program.add_subcommand("capture", "run a model and record what it attends to");
+  command->add_option("--model", options.model, "smollm2 or a .gguf file")->required();
+  command->add_option("--prompt", arguments->prompt, "the user's text");
+  command->add_option("--prompt-file", arguments->prompt_file,
+                      "a file with it, - for standard input");
+  command->add_option("--messages", arguments->messages,
+                      "a JSON list of {role, content}, - for standard input");
+  command->add_option("--task", arguments->task,
+                      "a generated prompt, such as niah:length=4096,depth=0.5");
+  command->add_flag("--raw", options.raw, "no chat template around text or task");
+  command->add_option("--chunk-size", options.chunk_size, "tokens of a prefill chunk")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--method", arguments->methods,
+                   "a method whose selections are recorded (open loop); may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--closed-loop", arguments->closed_loop,
+                      "the model attends only to what this method selects");
+  command->add_option("--layers", arguments->layers,
+                      "layers to record, such as 0-11 (default all)");
+  command->add_option("--dtype", arguments->dtype, "type of the stored q, k and v")
+      ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  command->add_option("--store", arguments->store,
+                      "list of qkv, lse, mass (default qkv,lse and mass where it is small)");
+  command->add_option("--max-new-tokens", options.max_new_tokens, "tokens to generate, greedily")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--device", options.device, "cpu or cuda:N")->capture_default_str();
+  command->add_option("--seed", options.seed, "seed of a task that names none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 53))
+      ->capture_default_str();
+  command->add_flag("--force", options.force, "overwrite the output");
+  command->add_option("-o,--output", arguments->output, "the trace to write")->required();
+  command->footer("Tasks:" + task_help());
+  command->callback([arguments, command] { run(*arguments, *command); });
+}
+
+}  // namespace kvloupe::cli
