@@ -52,16 +52,16 @@ void attend(const at::Tensor& q, const Shape& shape, double scale,
   std::int64_t most_keys = 0;
   for (const KeyView& view : views) most_keys = std::max(most_keys, view.past + chunk_len);
   at::parallel_for(0, spans.size(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const Scratch tile(kBlockRows * padded(most_keys));
+    const Scratch scratch(scratch_floats(most_keys, sums != nullptr));
     for (std::int64_t s = begin; s < end; ++s) {
       const RowSpan& span = spans[s];
       float* column_sums = sums == nullptr ? nullptr : sums + s * padded(most_keys);
       if (column_sums != nullptr) std::fill_n(column_sums, padded(most_keys), 0.0f);
-      for (std::int64_t row = span.begin; row < span.end; row += kBlockRows) {
-        const std::int64_t rows = std::min(kBlockRows, span.end - row);
+      for (std::int64_t row = span.begin; row < span.end; row += span.block_rows) {
+        const std::int64_t rows = std::min(span.block_rows, span.end - row);
         const std::int64_t folded = span.kv_head * shape.rows_per_kv_head() + row;
         attend_row_block(q_data + folded * dim, row, rows, chunk_len, dim,
-                         static_cast<float>(scale), views[span.kv_head], tile.data(),
+                         static_cast<float>(scale), views[span.kv_head], scratch.data(),
                          {output == nullptr ? nullptr : output + folded * dim,
                           lse == nullptr ? nullptr : lse + folded, column_sums});
       }

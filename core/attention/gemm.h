@@ -21,13 +21,14 @@ inline void multiply_qk(const float* q, const float* k, std::int64_t rows, std::
   sgemm_("T", "N", &m, &n, &d, &scale, k, &d, q, &d, &zero, scores, &ldc);
 }
 
-// output [rows, dim] = p [rows, keys] * v [keys, dim], rows of p `stride` apart.
+// output [rows, dim] = (accumulate ? output : 0) + p [rows, keys] * v [keys, dim], rows of p
+// `stride` apart.
 inline void multiply_pv(const float* p, const float* v, std::int64_t rows, std::int64_t keys,
-                        std::int64_t dim, std::int64_t stride, float* output) {
+                        std::int64_t dim, std::int64_t stride, bool accumulate, float* output) {
   const int m = static_cast<int>(dim), n = static_cast<int>(rows), k = static_cast<int>(keys);
   const int ldb = static_cast<int>(stride);
-  const float one = 1, zero = 0;
-  sgemm_("N", "N", &m, &n, &k, &one, v, &m, p, &ldb, &zero, output, &m);
+  const float one = 1, beta = accumulate ? 1 : 0;
+  sgemm_("N", "N", &m, &n, &k, &one, v, &m, p, &ldb, &beta, output, &m);
 }
 
 }  // namespace kvloupe::attention

@@ -4,6 +4,7 @@
 #include "core/attention/softmax.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace kvloupe::attention {
@@ -12,51 +13,94 @@ namespace {
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr std::int64_t kMaxSpansPerKvHead = 8;
 
-// Masks what row t of the chunk may not see, and the padding.
-void mask_row(const KeyView& keys, std::int64_t t, std::int64_t stride, float* row) {
-  float* corner = row + keys.past;
+std::int64_t num_tiles(std::int64_t num_keys) { return (num_keys + kTileKeys - 1) / kTileKeys; }
+
+// Masks what row t of the chunk may not see among keys [begin, begin + stride), padding included.
+void mask_row(const KeyView& keys, std::int64_t t, std::int64_t begin, std::int64_t stride,
+              float* row) {
+  const std::int64_t own = keys.past + t - begin;
   if (keys.shared != nullptr) {
-    for (std::int64_t j = 0; j < t; ++j) {
-      if (keys.shared[j] == 0) corner[j] = kMasked;
+    const std::int64_t end = std::min(own, stride);
+    for (std::int64_t j = std::max<std::int64_t>(keys.past - begin, 0); j < end; ++j) {
+      if (keys.shared[begin + j - keys.past] == 0) row[j] = kMasked;
     }
   }
-  std::fill(corner + t + 1, row + stride, kMasked);
+  if (own + 1 < stride) std::fill(row + std::max<std::int64_t>(own + 1, 0), row + stride, kMasked);
+}
+
+void scale_row(float* row, std::int64_t count, float factor) {
+  for (std::int64_t i = 0; i < count; ++i) row[i] *= factor;
 }
 
 }  // namespace
 
+std::int64_t scratch_floats(std::int64_t num_keys, bool want_column_sums) {
+  const std::int64_t tiles = want_column_sums ? num_tiles(num_keys) : 1;
+  // The last tile of a short row is narrower than kTileKeys.
+  const std::int64_t keys = std::min(padded(num_keys), tiles * kTileKeys);
+  return kBlockRows * (keys + tiles);
+}
+
 void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
                       std::int64_t chunk_len, std::int64_t head_dim, float scale,
-                      const KeyView& keys, float* scores, const RowBlockOutputs& outputs) {
-  const std::int64_t count = keys.past + chunk_len;
-  const std::int64_t stride = padded(count);
-  multiply_qk(q, keys.k, rows, count, head_dim, scale, scores, stride);
-  float inverse_sums[kBlockRows];
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* row = scores + r * stride;
-    mask_row(keys, (first_row + r) % chunk_len, stride, row);
-    const RowSoftmax softmax = softmax_row(row, stride);
-    inverse_sums[r] = softmax.inverse_sum;
-    if (outputs.lse != nullptr) outputs.lse[r] = softmax.lse;
-    if (outputs.column_sums != nullptr) {
-      add_scaled(row, softmax.inverse_sum, outputs.column_sums, stride);
+                      const KeyView& keys, float* scratch, const RowBlockOutputs& outputs) {
+  // Where heads meet inside a block it holds the chunk's last row; else keys after its last are
+  // cut.
+  const std::int64_t first_t = first_row % chunk_len;
+  const std::int64_t count = keys.past + std::min(first_t + rows, chunk_len);
+  const bool keep_tiles = outputs.column_sums != nullptr;
+  RowState states[kBlockRows];
+  float* tile_max = scratch;  // [tiles, kBlockRows] the maximum that a tile's exponentials refer to
+  float* tiles = scratch + kBlockRows * (keep_tiles ? num_tiles(count) : 1);
+  const auto tile_at = [&](std::int64_t begin) { return tiles + (keep_tiles ? rows * begin : 0); };
+
+  for (std::int64_t begin = 0; begin < count; begin += kTileKeys) {
+    const std::int64_t tile_keys = std::min(kTileKeys, count - begin), stride = padded(tile_keys);
+    float* tile = tile_at(begin);
+    multiply_qk(q, keys.k + begin * head_dim, rows, tile_keys, head_dim, scale, tile, stride);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = tile + r * stride;
+      mask_row(keys, (first_row + r) % chunk_len, begin, stride, row);
+      const float factor = softmax_tile(row, stride, &states[r]);
+      if (begin > 0 && keys.v != nullptr)
+        scale_row(outputs.output + r * head_dim, head_dim, factor);
+      if (keep_tiles) tile_max[begin / kTileKeys * kBlockRows + r] = states[r].max;
+    }
+    if (keys.v != nullptr) {
+      multiply_pv(tile, keys.v + begin * head_dim, rows, tile_keys, head_dim, stride, begin > 0,
+                  outputs.output);
     }
   }
-  if (keys.v == nullptr) return;
-  multiply_pv(scores, keys.v, rows, count, head_dim, stride, outputs.output);
+
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < head_dim; ++c) outputs.output[r * head_dim + c] *= inverse_sums[r];
+    const float inverse_sum = 1 / states[r].sum;
+    if (outputs.lse != nullptr) outputs.lse[r] = states[r].lse();
+    if (keys.v != nullptr) scale_row(outputs.output + r * head_dim, head_dim, inverse_sum);
+  }
+  if (!keep_tiles) return;
+  for (std::int64_t begin = 0; begin < count; begin += kTileKeys) {
+    const std::int64_t stride = padded(std::min(kTileKeys, count - begin));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float old_max = tile_max[begin / kTileKeys * kBlockRows + r];
+      const float factor = std::exp(old_max - states[r].max) / states[r].sum;
+      // A tile of which the row saw nothing has the maximum -inf and the factor 0.
+      if (factor != 0)
+        add_scaled(tile_at(begin) + r * stride, factor, outputs.column_sums + begin, stride);
+    }
   }
 }
 
 std::vector<RowSpan> cut_rows(std::int64_t num_kv_heads, std::int64_t rows_per_kv_head) {
-  const std::int64_t blocks = (rows_per_kv_head + kBlockRows - 1) / kBlockRows;
-  const std::int64_t blocks_per_span = (blocks + kMaxSpansPerKvHead - 1) / kMaxSpansPerKvHead;
-  const std::int64_t rows = blocks_per_span * kBlockRows;
+  std::int64_t blocks = 1;
+  while (blocks * kBlockRows < rows_per_kv_head) blocks *= 2;
+  const std::int64_t block_rows = (rows_per_kv_head + blocks - 1) / blocks;
+  const std::int64_t span_rows =
+      block_rows * std::max<std::int64_t>(blocks / kMaxSpansPerKvHead, 1);
   std::vector<RowSpan> spans;
   for (std::int64_t g = 0; g < num_kv_heads; ++g) {
-    for (std::int64_t begin = 0; begin < rows_per_kv_head; begin += rows) {
-      spans.push_back({g, begin, std::min(begin + rows, rows_per_kv_head)});
+    for (std::int64_t begin = 0; begin < rows_per_kv_head; begin += span_rows) {
+      const std::int64_t end = std::min(begin + span_rows, rows_per_kv_head);
+      spans.push_back({g, begin, end, block_rows});
     }
   }
   return spans;

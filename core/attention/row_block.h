@@ -23,25 +23,35 @@ struct KeyView {
 struct RowBlockOutputs {
   float* output = nullptr;       // [rows, head_dim]; null when v is null
   float* lse = nullptr;          // [rows]; may be null
-  float* column_sums = nullptr;  // [padded(past + m)], added to; may be null
+  float* column_sums = nullptr;  // [padded(past + m)] of probabilities, added to; may be null
 };
 
-// Attention of `rows` folded rows that start at folded row `first_row`. `scores` is a tile of at
-// least rows * padded(past + m) floats, 64-byte aligned.
+// A tile of scores, kBlockRows x kTileKeys, stays in the second-level cache from its product with K
+// over the softmax to its product with V.
+inline constexpr std::int64_t kBlockRows = 192;
+inline constexpr std::int64_t kTileKeys = 512;
+
+// Floats of scratch that attend_row_block needs. Column sums need the final log-sum-exp of each
+// row, so all of a block's tiles are kept then: they are read once more, but nothing is computed
+// twice.
+std::int64_t scratch_floats(std::int64_t num_keys, bool want_column_sums);
+
+// Attention of `rows` (at most kBlockRows) folded rows that start at folded row `first_row`.
+// `scratch` is 64-byte aligned.
 void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
                       std::int64_t chunk_len, std::int64_t head_dim, float scale,
-                      const KeyView& keys, float* scores, const RowBlockOutputs& outputs);
+                      const KeyView& keys, float* scratch, const RowBlockOutputs& outputs);
 
-// A tile of this many rows over a few thousand keys stays in the second-level cache.
-inline constexpr std::int64_t kBlockRows = 64;
-
-// Folded rows [begin, end) of one KV head, done by one thread from first to last.
+// Folded rows [begin, end) of one KV head in blocks of `block_rows`, done by one thread from first
+// to last.
 struct RowSpan {
   std::int64_t kv_head = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t block_rows = 0;
 };
-// Few spans a KV head: each span has its own column sums, added up in order afterwards.
+// A power of two of equal blocks a KV head, which few threads share evenly whatever the number of
+// KV heads; and few spans: each span has its own column sums, added up in order afterwards.
 std::vector<RowSpan> cut_rows(std::int64_t num_kv_heads, std::int64_t rows_per_kv_head);
 
 }  // namespace kvloupe::attention

@@ -1,6 +1,7 @@
 // Compiled once per instruction set: foreach_target.h includes this file again for each of them.
 #include "core/attention/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -54,10 +55,9 @@ HWY_INLINE float row_max(Float d, const float* row, std::int64_t count) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b)));
 }
 
-void softmax_row_kernel(float* row, std::int64_t count, RowSoftmax* result) {
+void softmax_tile_kernel(float* row, std::int64_t count, float max, float* tile_sum) {
   const Float d;
   const std::int64_t lanes = hn::Lanes(d);
-  const float max = row_max(d, row, count);
   const auto shift = hn::Set(d, max);
   auto sum_a = hn::Zero(d), sum_b = sum_a;
   std::int64_t i = 0;
@@ -74,10 +74,11 @@ void softmax_row_kernel(float* row, std::int64_t count, RowSoftmax* result) {
     hn::Store(a, d, row + i);
     sum_a = hn::Add(sum_a, a);
   }
-  const float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum_a, sum_b)));
-  // In double: max and log(sum) are each rounded once, their sum once more.
-  result->lse = static_cast<float>(static_cast<double>(max) + std::log(static_cast<double>(sum)));
-  result->inverse_sum = 1.0f / sum;
+  *tile_sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum_a, sum_b)));
+}
+
+void row_max_kernel(const float* row, std::int64_t count, float* max) {
+  *max = row_max(Float(), row, count);
 }
 
 void add_scaled_kernel(const float* row, float factor, float* sums, std::int64_t count) {
@@ -104,14 +105,29 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvloupe::attention {
 
-HWY_EXPORT(softmax_row_kernel);
+HWY_EXPORT(row_max_kernel);
+HWY_EXPORT(softmax_tile_kernel);
 HWY_EXPORT(add_scaled_kernel);
 HWY_EXPORT(exp_row_kernel);
 
-RowSoftmax softmax_row(float* row, std::int64_t count) {
-  RowSoftmax result;
-  HWY_DYNAMIC_DISPATCH(softmax_row_kernel)(row, count, &result);
-  return result;
+// In double: max and log(sum) are each rounded once, their sum once more.
+float RowState::lse() const {
+  return static_cast<float>(static_cast<double>(max) + std::log(static_cast<double>(sum)));
+}
+
+float softmax_tile(float* row, std::int64_t count, RowState* state) {
+  float tile_max = 0, tile_sum = 0;
+  HWY_DYNAMIC_DISPATCH(row_max_kernel)(row, count, &tile_max);
+  const float max = tile_max > state->max ? tile_max : state->max;
+  if (max == -std::numeric_limits<float>::infinity()) {  // nothing visible so far
+    std::fill(row, row + count, 0.0f);
+    return 1;
+  }
+  HWY_DYNAMIC_DISPATCH(softmax_tile_kernel)(row, count, max, &tile_sum);
+  const float factor = std::exp(state->max - max);
+  state->sum = state->sum * factor + tile_sum;
+  state->max = max;
+  return factor;
 }
 
 void add_scaled(const float* row, float factor, float* sums, std::int64_t count) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace kvloupe::attention {
 
@@ -12,14 +13,18 @@ inline std::int64_t padded(std::int64_t count) {
   return (count + kRowAlign - 1) / kRowAlign * kRowAlign;
 }
 
-struct RowSoftmax {
-  float lse = 0;          // log-sum-exp of the row
-  float inverse_sum = 0;  // 1 / sum of the exponentials left in the row
+// A row's softmax while its scores come tile by tile.
+struct RowState {
+  float max = -std::numeric_limits<float>::infinity();  // of the scores so far
+  float sum = 0;                                        // of exp(score - max) so far
+
+  float lse() const;
 };
 
-// row[i] = exp(row[i] - max). `count` is a multiple of kRowAlign, the row 64-byte aligned; masked
-// entries are -inf on entry and 0 on exit. At least one entry is finite.
-RowSoftmax softmax_row(float* row, std::int64_t count);
+// row[i] = exp(row[i] - state->max) with the state brought up to date by this tile. Returns
+// exp(old max - new max): what earlier exponentials of the row must be multiplied by. `count` is a
+// multiple of kRowAlign, the row 64-byte aligned; masked entries are -inf on entry and 0 on exit.
+float softmax_tile(float* row, std::int64_t count, RowState* state);
 
 // sums[i] += row[i] * factor.
 void add_scaled(const float* row, float factor, float* sums, std::int64_t count);

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         Problem{
             .num_q_heads = 6, .num_kv_heads = 2, .m = 20, .past = 77, .dim = 64, .magnitude = 6},
         // More rows than one span holds.
-        Problem{.num_q_heads = 8, .num_kv_heads = 1, .m = 130, .past = 20, .dim = 8}),
+        Problem{.num_q_heads = 8, .num_kv_heads = 1, .m = 201, .past = 20, .dim = 8}),
     [](const testing::TestParamInfo<Problem>& shape) {
       const Problem& p = shape.param;
       return "q" + std::to_string(p.num_q_heads) + "kv" + std::to_string(p.num_kv_heads) + "m" +
@@ -241,6 +241,15 @@ TEST(GatheredChunkAttention, NoPast) {
   const Inputs in = make_inputs({.num_q_heads = 2, .num_kv_heads = 1, .m = 9, .past = 0, .dim = 8});
   EXPECT_LT(gathered_error(in, {{}}, ChunkVisibility::OpenChunk), 2e-5);
   EXPECT_LT(gathered_error(in, {{0, 4, 8}}, ChunkVisibility::SelfOnly), 2e-5);
+}
+
+TEST(GatheredChunkAttention, AChunkOfSeveralTilesWithNothingSelected) {
+  // Whole tiles of the chunk's own keys are masked for its later rows.
+  const Inputs in =
+      make_inputs({.num_q_heads = 1, .num_kv_heads = 1, .m = 1200, .past = 3, .dim = 4});
+  const at::Tensor alone =
+      gathered_chunk_attention(in.q, in.k, in.v, in.scale, {{}}, ChunkVisibility::SelfOnly);
+  EXPECT_LT((alone - in.v.narrow(1, 3, 1200)).abs().max().item<double>(), 1e-6);
 }
 
 TEST(GatheredChunkAttention, BadSelectionsAreRefused) {

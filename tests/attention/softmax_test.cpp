@@ -53,17 +53,37 @@ TEST(ExpRow, Edges) {
   EXPECT_TRUE(std::isnan(row.values[4]));
 }
 
-TEST(SoftmaxRow, MaskedEntriesWeighNothing) {
+TEST(SoftmaxTile, MaskedEntriesWeighNothing) {
   for (const int count : {16, 32, 48, 64}) {
     Row row;
     for (float& value : row.values) value = -kInfinity;
     row.values[0] = 500;
     row.values[count - 1] = 500;
-    const RowSoftmax result = softmax_row(row.values, count);
-    EXPECT_NEAR(result.lse, 500.6931, 1e-4) << count;  // 500 + ln 2
-    EXPECT_FLOAT_EQ(result.inverse_sum, 0.5f);
+    RowState state;
+    softmax_tile(row.values, count, &state);
+    EXPECT_NEAR(state.lse(), 500.6931, 1e-4) << count;  // 500 + ln 2
+    EXPECT_FLOAT_EQ(state.sum, 2);
     for (int i = 1; i < count - 1; ++i) EXPECT_EQ(row.values[i], 0.0f);
   }
+}
+
+TEST(SoftmaxTile, LaterTilesRescaleEarlierOnes) {
+  RowState state;
+  const auto tile_of = [](float value) {
+    Row row;
+    for (float& entry : row.values) entry = -kInfinity;
+    row.values[5] = value;
+    return row;
+  };
+  Row masked = tile_of(-kInfinity), low = tile_of(1), high = tile_of(3), middle = tile_of(2);
+  EXPECT_EQ(softmax_tile(masked.values, 16, &state), 1.0f);
+  EXPECT_EQ(masked.values[5], 0.0f);
+  EXPECT_EQ(softmax_tile(low.values, 16, &state), 0.0f);
+  EXPECT_EQ(low.values[5], 1.0f);
+  EXPECT_NEAR(softmax_tile(high.values, 16, &state), 0.13533528, 1e-7);  // exp(-2)
+  EXPECT_EQ(softmax_tile(middle.values, 16, &state), 1.0f);
+  EXPECT_NEAR(middle.values[5], 0.36787944, 1e-7);  // exp(-1)
+  EXPECT_NEAR(state.lse(), 3.4076059, 1e-6);        // ln(e + e^2 + e^3)
 }
 
 TEST(AddScaled, AddsEveryEntry) {
