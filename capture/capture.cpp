@@ -75,6 +75,13 @@ void check_output(const fs::path& output, bool force) {
     throw input_error(output.string() + " exists", "a capture does not overwrite a file unasked",
                       "give another name or --force");
   }
+  const fs::path part = output.string() + ".part";
+  if (!force && fs::exists(part, code)) {
+    throw input_error(
+        part.string() + " exists",
+        "a capture of that name is running or was cut short and left its chunks there",
+        "give another name or --force");
+  }
   const fs::path folder = output.has_parent_path() ? output.parent_path() : ".";
   if (!fs::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0) {
     throw input_error("cannot write " + output.string(),
