@@ -31,16 +31,17 @@ struct ReplayCell {
   bool dense_fallback = false;
   std::optional<DenseReason> dense_reason;
   std::optional<std::int64_t> budget_tokens;
-  std::vector<ReplayRow> rows;              // per KV head, q head or sub-group
-  std::vector<double> output_error;         // per query head; empty when not asked for
+  std::int64_t num_candidates = 0;   // candidates are [0, num_candidates): P, or T in scope all
+  std::vector<ReplayRow> rows;       // per KV head, q head or sub-group
+  std::vector<double> output_error;  // per query head; empty when not asked for
 };
 
 struct ReplayRequest {
-  selection::MethodSpec spec;      // resolved
-  std::vector<int> layers;         // empty: all captured
-  std::optional<int> chunk;        // empty: all
-  std::optional<int> chunk_size;   // re-chunks the trace (labelled open loop)
-  bool want_mass = true;           // mass_recall, topk_overlap
+  selection::MethodSpec spec;     // resolved
+  std::vector<int> layers;        // empty: all captured
+  std::optional<int> chunk;       // empty: all
+  std::optional<int> chunk_size;  // re-chunks the trace (labelled open loop)
+  bool want_mass = true;          // mass_recall, topk_overlap
   bool want_output_error = false;
 };
 
@@ -51,7 +52,7 @@ struct ReplayResult {
   int q_heads_per_row = 1;
   std::vector<trace::ChunkInfo> chunks;  // the chunking used
   std::vector<int> layers;
-  std::vector<ReplayCell> cells;   // layer-major, chunk ascending
+  std::vector<ReplayCell> cells;  // layer-major, chunk ascending
   // Eviction, last chunk asked for: [layer][row] alive at the end. Else empty.
   std::vector<std::vector<std::vector<std::int32_t>>> final_alive;
   // Eviction: [layer][row][T], chunk after which the key died, trace::kAlive if never. Else empty.

@@ -8,13 +8,14 @@
 
 namespace kvloupe::analysis {
 
-// Whole captured rows of one layer, fp32, cached: q [num_q_heads, T, head_dim], k, v [num_kv_heads, T, head_dim].
+// Whole captured rows of one layer, fp32, cached: q [num_q_heads, T, head_dim], k, v [num_kv_heads,
+// T, head_dim].
 at::Tensor layer_q(const TraceSession& session, int layer);
 at::Tensor layer_k(const TraceSession& session, int layer);
 at::Tensor layer_v(const TraceSession& session, int layer);
 
-// The cell of one (layer, chunk): fresh contiguous tensors of always the same shape for the same cell,
-// so that one cell and a whole replay give the same bits. Throws Error{Input} naming layer, head and
+// The cell of one (layer, chunk): q is its own, k and v are views of the cached layer (contiguous
+// inside a head), as in a live KV cache. Throws Error{Input} naming layer, head and
 // position when q, k or v hold a NaN or Inf that the cell can see.
 selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
                           const trace::ChunkInfo& chunk);

@@ -12,6 +12,8 @@ namespace kvloupe::selection {
 struct Method {
   MethodInfo info;
   std::function<std::unique_ptr<Selector>(const MethodSpec&, const ModelShape&)> make;
+  // Only where the rows depend on parameters; else info.row_axis decides.
+  std::function<RowLayout(const MethodSpec&, const ModelShape&)> row_layout;
 };
 
 // All methods, in the order of the contract's table (registry.cpp).

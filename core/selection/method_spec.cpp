@@ -16,7 +16,8 @@ namespace kvloupe::selection {
 namespace {
 
 constexpr const char* kHelp = "see kvloupe methods";
-const std::string kZero(1, '0');  // g++ 12 warns falsely when a literal of one character is assigned
+const std::string kZero(1,
+                        '0');  // g++ 12 warns falsely when a literal of one character is assigned
 
 const std::vector<ParamInfo>& no_params() {
   static const std::vector<ParamInfo> none;

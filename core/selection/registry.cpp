@@ -46,15 +46,41 @@ const MethodInfo* find_method(std::string_view id) {
   return nullptr;
 }
 
+namespace {
+
+const Method& method_of(const MethodSpec& spec) {
+  for (const Method& method : methods())
+    if (method.info.id == spec.id()) return method;
+  fail_check("a method of the catalogue", __FILE__, __LINE__);
+}
+
+}  // namespace
+
+RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
+  const Method& method = method_of(spec);
+  if (method.row_layout) return method.row_layout(spec, shape);
+  const bool per_kv_head = method.info.row_axis == trace::RowAxis::KvHead;
+  return {method.info.row_axis, per_kv_head ? shape.num_q_heads / shape.num_kv_heads : 1};
+}
+
+trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
+  const RowLayout layout = row_layout(spec, shape);
+  trace::RunInfo run;
+  run.method = spec.canonical();
+  run.row_axis = layout.axis;
+  run.q_heads_per_row = layout.q_heads_per_row;
+  run.granularity = spec.info().granularity;
+  run.state_action = spec.state_action();
+  return run;
+}
+
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape) {
   if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
     throw input_error(fmt::format("{} cannot run on this model", spec.id()),
                       fmt::format("{} query heads do not share {} KV heads evenly",
                                   shape.num_q_heads, shape.num_kv_heads),
                       "check the trace with kvloupe validate");
-  for (const Method& method : methods())
-    if (method.info.id == spec.id()) return method.make(spec, shape);
-  fail_check("a method of the catalogue", __FILE__, __LINE__);
+  return method_of(spec).make(spec, shape);
 }
 
 std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }

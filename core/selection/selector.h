@@ -33,6 +33,12 @@ struct Cell {
   std::int64_t gqa_group_size() const { return num_q_heads() / num_kv_heads(); }
 };
 
+// Which query heads a row of a selection speaks for.
+struct RowLayout {
+  trace::RowAxis axis = trace::RowAxis::KvHead;
+  int q_heads_per_row = 1;
+};
+
 enum class DenseReason { EmptyPast, FitsBudget, MethodRule };
 
 struct RowSelection {
@@ -57,6 +63,11 @@ class Selector {
   // Eviction: the set alive after the last chunk seen of `layer`, per row. Else empty.
   virtual std::vector<std::vector<std::int32_t>> alive(int layer) const;
 };
+
+// The rows that a method's selections have on a model of this shape.
+RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape);
+// A run of `spec` (resolved) as a trace describes it; open loop.
+trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape);
 
 // `spec` must be resolved. Throws Error{Input} when the model cannot be served.
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape);

@@ -1,0 +1,112 @@
+#include "core/analysis/selected_vs_true.h"
+
+#include "core/analysis/cell_metrics.h"
+#include "core/analysis/session_tensors.h"
+#include "core/base/error.h"
+#include "core/selection/ranking.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+namespace kvloupe::analysis {
+namespace {
+
+// M of every row of a cell, [rows, kv_len].
+at::Tensor mass_of(const TraceSession& session, const ReplayCell& cell, int q_heads_per_row) {
+  const selection::Cell loaded = load_cell(session, cell.layer, cell.chunk, cell.span);
+  const bool per_kv_head = q_heads_per_row == loaded.gqa_group_size();
+  return row_mass(
+      loaded, {per_kv_head ? trace::RowAxis::KvHead : trace::RowAxis::Subgroup, q_heads_per_row});
+}
+
+double sum_of(const float* begin, const float* end) {
+  double sum = 0;
+  for (; begin != end; ++begin) sum += static_cast<double>(*begin);
+  return sum;
+}
+
+KeyVerdict verdict_of(bool selected, bool is_true) {
+  if (selected) return is_true ? KeyVerdict::Hit : KeyVerdict::Waste;
+  return is_true ? KeyVerdict::Miss : KeyVerdict::Neither;
+}
+
+}  // namespace
+
+SelectedVsTrue selected_vs_true(const TraceSession& session, const ReplayCell& cell, int row,
+                                int q_heads_per_row) {
+  KVLOUPE_CHECK(row >= 0 && static_cast<std::size_t>(row) < cell.rows.size());
+  const ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
+  SelectedVsTrue result;
+  result.layer = cell.layer;
+  result.chunk = cell.chunk;
+  result.row = row;
+  result.num_candidates = cell.num_candidates;
+  const at::Tensor mass = mass_of(session, cell, q_heads_per_row);
+  const float* values = mass.const_data_ptr<float>() + row * mass.stride(0);
+  result.mass.assign(values, values + mass.size(1));
+
+  std::vector<std::uint8_t> selected(static_cast<std::size_t>(cell.num_candidates), 0);
+  for (const std::int32_t position : kept.selected)
+    selected[static_cast<std::size_t>(position)] = 1;
+  const auto order = selection::ranked(
+      std::span(values, static_cast<std::size_t>(cell.num_candidates)), cell.num_candidates);
+  result.verdict.resize(static_cast<std::size_t>(cell.num_candidates));
+  double missed = 0;
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    const std::int32_t position = order[rank];
+    const bool is_selected = selected[static_cast<std::size_t>(position)] != 0;
+    const KeyVerdict verdict = verdict_of(is_selected, rank < kept.selected.size());
+    result.verdict[static_cast<std::size_t>(position)] = verdict;
+    result.hits += verdict == KeyVerdict::Hit;
+    result.misses += verdict == KeyVerdict::Miss;
+    result.wastes += verdict == KeyVerdict::Waste;
+    if (!is_selected) missed += static_cast<double>(values[position]);
+    result.by_true_rank.push_back({position, static_cast<double>(values[position]),
+                                   static_cast<std::int32_t>(rank), verdict});
+  }
+  const double whole = sum_of(values, values + cell.num_candidates);
+  result.missed_mass = whole > 0 ? missed / whole : 0;
+  const MassMetrics metrics = mass_metrics(values, cell.num_candidates, kept.selected);
+  result.mass_recall = cell.dense_reason ? 1 : metrics.recall;
+  result.topk_overlap = cell.dense_reason ? 1 : metrics.overlap;
+  return result;
+}
+
+std::vector<SpanFate> span_fate(const TraceSession& session, const ReplayResult& result,
+                                const trace::TokenSpan& span, const WorkContext& context) {
+  std::vector<SpanFate> fates;
+  for (const ReplayCell& cell : result.cells) {
+    context.cancel.throw_if_cancelled();
+    const std::int64_t end = std::min<std::int64_t>(span.end, cell.num_candidates);
+    if (end <= span.begin) continue;
+    const at::Tensor mass = mass_of(session, cell, result.q_heads_per_row);
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      const float* values =
+          mass.const_data_ptr<float>() + static_cast<std::int64_t>(row) * mass.stride(0);
+      const auto& selected = cell.rows[row].selected;
+      SpanFate fate;
+      fate.layer = cell.layer;
+      fate.chunk = cell.chunk;
+      fate.row = static_cast<int>(row);
+      fate.total = static_cast<std::int32_t>(end - span.begin);
+      fate.kept =
+          static_cast<std::int32_t>(std::lower_bound(selected.begin(), selected.end(), end) -
+                                    std::lower_bound(selected.begin(), selected.end(), span.begin));
+      const double whole = sum_of(values, values + cell.num_candidates);
+      if (whole > 0) fate.span_mass = sum_of(values + span.begin, values + end) / whole;
+      // The span's first key of largest mass; those before it in the ranking count its rank.
+      const float* best = std::max_element(values + span.begin, values + end);
+      fate.best_true_rank = static_cast<std::int32_t>(
+          std::count_if(values, best, [&](float value) { return value >= *best; }) +
+          std::count_if(best, values + cell.num_candidates,
+                        [&](float value) { return value > *best; }));
+      fates.push_back(fate);
+    }
+  }
+  return fates;
+}
+
+}  // namespace kvloupe::analysis
