@@ -1,0 +1,268 @@
+// kv_map: which keys a row kept, chunk by chunk. Rows are chunks, columns keys.
+#include "app/panels/map_plot.h"
+
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::KeyState;
+using shell::Slot;
+
+constexpr std::array<KeyState, 7> kLegendOrder{KeyState::Kept,  KeyState::Sink,    KeyState::Recent,
+                                               KeyState::Dense, KeyState::Current, KeyState::Dropped,
+                                               KeyState::Evicted};
+
+// One pixel of several keys: the most telling state, over the most common quiet one. A single kept key
+// keeps at least half of its colour; the share says how dense the pixel is.
+class PixelMix {
+ public:
+  explicit PixelMix(const widgets::Palette& palette) : palette_(palette) {}
+  void add(KeyState state, std::int32_t count) { counts_[static_cast<std::size_t>(state)] += count; }
+  ImU32 color() const {
+    std::int64_t total = 0;
+    int best = -1, quiet = -1;
+    for (int s = 0; s < analysis::kNumKeyStates; ++s) {
+      const std::int32_t count = counts_[static_cast<std::size_t>(s)];
+      if (count == 0) continue;
+      total += count;
+      const auto state = static_cast<KeyState>(s);
+      if (best < 0 || widgets::prominence_of(state) > widgets::prominence_of(static_cast<KeyState>(best))) best = s;
+      const bool is_quiet = state == KeyState::Dropped || state == KeyState::Evicted || state == KeyState::Future;
+      if (is_quiet && (quiet < 0 || count > counts_[static_cast<std::size_t>(quiet)])) quiet = s;
+    }
+    if (best < 0) return palette_.future;
+    const ImU32 color = widgets::color_of(palette_, static_cast<KeyState>(best));
+    if (quiet < 0 || quiet == best) return color;
+    const double share = 1.0 - static_cast<double>(counts_[static_cast<std::size_t>(quiet)]) / static_cast<double>(total);
+    return widgets::mix(widgets::color_of(palette_, static_cast<KeyState>(quiet)), color, 0.5 + 0.5 * share);
+  }
+
+ private:
+  const widgets::Palette& palette_;
+  std::array<std::int32_t, analysis::kNumKeyStates> counts_{};
+};
+
+void fill_map(const widgets::Palette& palette, const shell::KvMapResult& result, const widgets::MapWindow& window,
+              std::vector<ImU32>& pixels) {
+  const analysis::KvMap& map = result.map;
+  const auto num_chunks = static_cast<std::int64_t>(map.chunks.size());
+  const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
+  constexpr double kExactCells = 8e6;
+  const bool exact = cells <= kExactCells || result.grid.rows == 0;
+  const std::int64_t rows = exact ? num_chunks : result.grid.rows;
+  const std::int64_t cols = exact ? map.num_tokens : result.grid.cols;
+  const double row_scale = static_cast<double>(rows) / static_cast<double>(num_chunks);
+  const double col_scale = static_cast<double>(cols) / map.num_tokens;
+  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
+  for (int x = 0; x < window.width; ++x)
+    columns.push_back(widgets::MapTexture::cells_of_pixel(window.col_begin * col_scale, window.col_end * col_scale,
+                                                          window.width, x, cols));
+  std::pair<std::int64_t, std::int64_t> previous{-1, -1};
+  for (int y = 0; y < window.height; ++y) {
+    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
+    const auto range = widgets::MapTexture::cells_of_pixel(window.row_begin * row_scale, window.row_end * row_scale,
+                                                           window.height, y, rows);
+    if (range == previous) {
+      std::copy(line - window.width, line, line);
+      continue;
+    }
+    previous = range;
+    for (int x = 0; x < window.width; ++x) {
+      PixelMix mix(palette);
+      for (std::int64_t r = range.first; r < range.second; ++r)
+        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c) {
+          if (exact) {
+            mix.add(map.at(static_cast<std::size_t>(r), static_cast<std::int32_t>(c)), 1);
+          } else {
+            const auto& counts = result.grid.counts[static_cast<std::size_t>(r * cols + c)];
+            for (int s = 0; s < analysis::kNumKeyStates; ++s)
+              mix.add(static_cast<KeyState>(s), counts[static_cast<std::size_t>(s)]);
+          }
+        }
+      line[x] = mix.color();
+    }
+  }
+}
+
+class KvMapPanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    shell::Workspace& workspace = context.workspace;
+    const bool both = context.compare;
+    if (both) {
+      widgets::figure_head_ui(context.palette, context.figure, "KV map", "", place_caption(workspace), {});
+    }
+    const float room = ImGui::GetContentRegionAvail().y;
+    for (const Slot slot : shell::kSlots) {
+      if (!both && slot != workspace.selection().shown) continue;
+      if (both) ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
+      widgets::figure_head_ui(context.palette, context.figure && !both, "KV map",
+                              both ? "" : workspace.selection().choice(slot).spec, place_caption(workspace),
+                              method_chips(context, slot));
+      draw_slot(context, slot);
+      if (both) ImGui::EndChild();
+    }
+  }
+
+  Table table(shell::Workspace& workspace) override {
+    Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall"}, {}};
+    const auto result = workspace.kv_map(workspace.selection().shown);
+    if (!result) return table;
+    const analysis::KvMap& map = result->map;
+    for (std::size_t chunk = 0; chunk < map.chunks.size(); ++chunk)
+      for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
+        const KeyState state = map.at(chunk, begin);
+        for (end = begin + 1; end < map.num_tokens && map.at(chunk, end) == state;) ++end;
+        table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}), cell(std::int64_t{end}),
+                              widgets::label_of(state), cell(map.mass_recall[chunk])});
+      }
+    return table;
+  }
+
+  Array array(shell::Workspace& workspace) override {
+    const auto result = workspace.kv_map(workspace.selection().shown);
+    if (!result) return {};
+    return array_of("|u1", {static_cast<std::int64_t>(result->map.chunks.size()), result->map.num_tokens},
+                    result->map.states);
+  }
+
+  std::string problem(shell::Workspace& workspace) override {
+    return problem_of(workspace.kv_map(workspace.selection().shown));
+  }
+
+ private:
+  void draw_slot(DrawContext& context, Slot slot) {
+    const auto result = context.workspace.kv_map(slot);
+    if (!ready_ui(context, result, "Selecting, chunk by chunk")) return;
+    const analysis::KvMap& map = result->map;
+    legend(context, map);
+    ImGui::Dummy({0, widgets::em(0.9F)});
+
+    const auto num_chunks = static_cast<double>(map.chunks.size());
+    ImPlotRange& x_range = ranges_[static_cast<std::size_t>(slot)].first;
+    ImPlotRange& y_range = ranges_[static_cast<std::size_t>(slot)].second;
+    if (shape_ != std::pair<double, double>(num_chunks, map.num_tokens)) {
+      shape_ = {num_chunks, map.num_tokens};
+      for (auto& range : ranges_) range = {{0, static_cast<double>(map.num_tokens)}, {0, num_chunks}};
+    }
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float side = std::min(room.x * 0.2F, widgets::em(13));
+    MapPlotSpec spec;
+    spec.id = slot == Slot::A ? "##kv map a" : "##kv map b";
+    spec.x_label = "key (token position)";
+    spec.y_label = "chunk";
+    spec.rows = num_chunks;
+    spec.cols = map.num_tokens;
+    spec.size = {room.x - side, room.y};
+    spec.content_key = fmt::format("{}{}", result.key, static_cast<int>(context.palette.kind));
+    spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+      fill_map(context.palette, *result, window, pixels);
+    };
+    spec.x_range = &x_range;
+    spec.y_range = &y_range;
+    if (ImPlot::BeginAlignedPlots(slot == Slot::A ? "##rows a" : "##rows b", true)) {
+      const auto hit = map_plot_ui(context, spec, textures_[static_cast<std::size_t>(slot)], [&] { marks(context, map); });
+      if (hit) point_at(context, *result, *hit);
+      ImGui::SameLine(0, 0);
+      recall_ui(context, *result, y_range, {side, room.y}, slot);
+      ImPlot::EndAlignedPlots();
+    }
+  }
+
+  static void legend(DrawContext& context, const analysis::KvMap& map) {
+    std::array<bool, analysis::kNumKeyStates> present{};
+    for (const KeyState state : map.states) present[static_cast<std::size_t>(state)] = true;
+    std::vector<widgets::LegendItem> items;
+    for (const KeyState state : kLegendOrder)
+      if (present[static_cast<std::size_t>(state)])
+        items.push_back({widgets::label_of(state), widgets::color_of(context.palette, state)});
+    widgets::legend_ui(context.palette, items);
+  }
+
+  static void marks(DrawContext& context, const analysis::KvMap&) {
+    const int chunk = context.workspace.selection().chunk;
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    ImPlot::PushPlotClipRect();
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    const ImVec2 from = ImPlot::PlotToPixels(limits.X.Min, chunk);
+    const ImVec2 to = ImPlot::PlotToPixels(limits.X.Max, chunk + 1);
+    draw->AddRect(from, to, context.palette.text, 0, 0, std::max(1.0F, widgets::em(0.09F)));
+    ImPlot::PopPlotClipRect();
+    span_marks_ui(context, true);
+  }
+
+  // The share of true attention mass that the kept keys carry, per chunk, beside the map's rows.
+  static void recall_ui(DrawContext& context, const shell::KvMapResult& result, ImPlotRange& y_range, ImVec2 size,
+                        Slot slot) {
+    constexpr ImPlotFlags kFlags = ImPlotFlags_CanvasOnly | ImPlotFlags_NoFrame;
+    if (!ImPlot::BeginPlot(slot == Slot::A ? "##recall a" : "##recall b", size, kFlags)) return;
+    ImPlot::SetupAxes("mass recall", nullptr, ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock,
+                      ImPlotAxisFlags_NoDecorations | ImPlotAxisFlags_Invert);
+    ImPlot::SetupAxisLimits(ImAxis_X1, 0, 1.0, ImPlotCond_Always);
+    static const double kTicks[] = {0, 0.5, 1};
+    static const char* const kLabels[] = {"0", "0.5", "1"};
+    ImPlot::SetupAxisTicks(ImAxis_X1, kTicks, 3, kLabels);
+    ImPlot::SetupAxisLinks(ImAxis_Y1, &y_range.Min, &y_range.Max);
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    ImPlot::PushPlotClipRect();
+    const analysis::KvMap& map = result.map;
+    for (std::size_t chunk = 0; chunk < map.chunks.size() && result.has_recall; ++chunk) {
+      const double recall = map.mass_recall[chunk];
+      const ImVec2 from = ImPlot::PlotToPixels(0, static_cast<double>(chunk) + 0.12);
+      const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
+      const bool dense = map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
+      const bool here = static_cast<int>(chunk) == context.workspace.selection().chunk;
+      draw->AddRectFilled(from, to, dense ? context.palette.dense : widgets::with_alpha(context.palette.hit, here ? 1.0F : 0.75F));
+      const widgets::FontScope small(widgets::fonts().mono, 0.8F);
+      if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) continue;
+      const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);
+      const float width = ImGui::CalcTextSize(text.c_str()).x;
+      const float y = (from.y + to.y - ImGui::GetTextLineHeight()) / 2;
+      const bool inside = to.x - from.x > width + widgets::em(0.6F);
+      const ImU32 bar = dense ? context.palette.dense : context.palette.hit;
+      draw->AddText({inside ? to.x - width - widgets::em(0.3F) : to.x + widgets::em(0.3F), y},
+                    inside ? widgets::ink_on(bar) : context.palette.muted, text.c_str());
+    }
+    ImPlot::PopPlotClipRect();
+    if (!result.has_recall) ImPlot::PlotText("computing\u2026", 0.5, (y_range.Min + y_range.Max) / 2);
+    ImPlot::EndPlot();
+  }
+
+  static void point_at(DrawContext& context, const shell::KvMapResult& result, const MapPlotHit& hit) {
+    const auto chunk = static_cast<std::size_t>(hit.row);
+    const auto key = static_cast<std::int32_t>(hit.col);
+    const analysis::KvMap& map = result.map;
+    if (hit.clicked) {
+      context.workspace.change("", [&](shell::Selection& s) {
+        s.chunk = static_cast<int>(chunk);
+        s.key_begin = key;
+        s.key_end = key + 1;
+      });
+    }
+    if (!ImGui::BeginTooltip()) return;
+    ImGui::Text("key %s", token_line(context.workspace, key).c_str());
+    ImGui::Text("chunk %zu, tokens %d to %d", chunk, map.chunks[chunk].begin, map.chunks[chunk].end() - 1);
+    const KeyState state = map.at(chunk, key);
+    widgets::legend_ui(context.palette, {{widgets::label_of(state), widgets::color_of(context.palette, state)}});
+    ImGui::Text("%d past keys kept", map.kept[chunk]);
+    if (result.has_recall) ImGui::Text("mass recall %.4f", map.mass_recall[chunk]);
+    ImGui::EndTooltip();
+  }
+
+  std::array<widgets::MapTexture, 2> textures_;
+  std::array<std::pair<ImPlotRange, ImPlotRange>, 2> ranges_;
+  std::pair<double, double> shape_{0, 0};
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_kv_map_panel() { return std::make_unique<KvMapPanel>(); }
+
+}  // namespace kvloupe::panels

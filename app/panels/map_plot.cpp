@@ -1,0 +1,74 @@
+// See map_plot.h.
+#include "app/panels/map_plot.h"
+
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace kvloupe::panels {
+
+int format_token_tick(double value, char* buffer, int size, void*) {
+  const double whole = std::round(value);
+  if (std::abs(value - whole) > 1e-6) return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", "");
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%s",
+                       format_count(static_cast<std::int64_t>(whole)).c_str());
+}
+
+bool plot_clicked() {
+  return ImPlot::IsPlotHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
+         ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F).x == 0 &&
+         ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F).y == 0;
+}
+
+std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& spec,
+                                      widgets::MapTexture& texture, const std::function<void()>& over) {
+  std::optional<MapPlotHit> hit;
+  constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMenus |
+                                 ImPlotFlags_NoMouseText | ImPlotFlags_NoBoxSelect;
+  if (!ImPlot::BeginPlot(spec.id, spec.size, kFlags)) return hit;
+  constexpr ImPlotAxisFlags kAxis = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight;
+  ImPlot::SetupAxes(spec.x_label.empty() ? nullptr : spec.x_label.c_str(),
+                    spec.y_label.empty() ? nullptr : spec.y_label.c_str(),
+                    kAxis | (spec.show_x_ticks ? 0 : ImPlotAxisFlags_NoTickLabels),
+                    kAxis | ImPlotAxisFlags_Invert);
+  // A little room past the last cell keeps its tick from being cut.
+  ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, spec.cols);
+  ImPlot::SetupAxisLimitsConstraints(ImAxis_Y1, 0, spec.rows);
+  ImPlot::SetupAxisZoomConstraints(ImAxis_X1, std::min(8.0, spec.cols), spec.cols);
+  ImPlot::SetupAxisZoomConstraints(ImAxis_Y1, std::min(2.0, spec.rows), spec.rows);
+  ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+  ImPlot::SetupAxisFormat(ImAxis_Y1, format_token_tick);
+  ImPlot::SetupAxisLimits(ImAxis_X1, 0, spec.cols, ImPlotCond_Once);
+  ImPlot::SetupAxisLimits(ImAxis_Y1, 0, spec.rows, ImPlotCond_Once);
+  if (spec.x_range != nullptr) ImPlot::SetupAxisLinks(ImAxis_X1, &spec.x_range->Min, &spec.x_range->Max);
+  if (spec.y_range != nullptr) ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.y_range->Min, &spec.y_range->Max);
+  ImPlot::SetupFinish();
+
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const ImVec2 size = ImPlot::GetPlotSize();
+  const ImVec2 density = ImGui::GetIO().DisplayFramebufferScale;
+  const widgets::MapWindow window{limits.Y.Min,
+                                  limits.Y.Max,
+                                  limits.X.Min,
+                                  limits.X.Max,
+                                  static_cast<int>(std::lround(size.x * density.x)),
+                                  static_cast<int>(std::lround(size.y * density.y))};
+  texture.update(spec.content_key, window, spec.fill);
+  if (!texture.empty())
+    ImPlot::PlotImage("##map", texture.ref(), {limits.X.Min, limits.Y.Max}, {limits.X.Max, limits.Y.Min}, {0, 1},
+                      {1, 0});
+  if (over) over();
+  if (ImPlot::IsPlotHovered() && !context.figure) {
+    const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
+    if (mouse.x >= 0 && mouse.x < spec.cols && mouse.y >= 0 && mouse.y < spec.rows)
+      hit = MapPlotHit{mouse.y, mouse.x, plot_clicked()};
+  }
+  ImPlot::EndPlot();
+  return hit;
+}
+
+}  // namespace kvloupe::panels

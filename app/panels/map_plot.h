@@ -1,0 +1,42 @@
+// A plot whose content is one large map: axes, pan and zoom from ImPlot, pixels from a MapTexture.
+#pragma once
+
+#include "app/panels/view_parts.h"
+#include "app/widgets/map_texture.h"
+
+#include <implot/implot.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace kvloupe::panels {
+
+struct MapPlotSpec {
+  const char* id = "";
+  std::string x_label, y_label;
+  double rows = 1, cols = 1;      // extent in source units; row 0 is at the top
+  ImVec2 size{-1, -1};
+  bool show_x_ticks = true;
+  std::string content_key;        // changes when the pixels must be made anew
+  widgets::MapTexture::Fill fill;
+  // Linked limits, kept by the caller so that neighbours can share them; nullptr: own.
+  ImPlotRange* x_range = nullptr;
+  ImPlotRange* y_range = nullptr;
+};
+
+struct MapPlotHit {
+  double row = 0, col = 0;  // source units under the mouse
+  bool clicked = false;
+};
+
+// Draws the map; `over` draws on top, between BeginPlot and EndPlot. Returns what the mouse points at.
+std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& spec,
+                                      widgets::MapTexture& texture, const std::function<void()>& over);
+
+// "1,024" on an axis that counts tokens; nothing at fractions.
+int format_token_tick(double value, char* buffer, int size, void*);
+// A click that was not a drag, in the plot just drawn.
+bool plot_clicked();
+
+}  // namespace kvloupe::panels

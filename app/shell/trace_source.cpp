@@ -1,0 +1,72 @@
+// The analyses of an open TraceSession; see trace_source.h.
+#include "app/shell/trace_source.h"
+
+namespace kvloupe::shell {
+namespace {
+
+class SessionSource final : public TraceSource {
+ public:
+  SessionSource(const std::string& path, std::uint64_t memory_limit)
+      : session_(path, memory_limit == 0 ? analysis::TraceSession::kDefaultMemoryLimit : memory_limit) {
+    session_.token_texts();  // read here, on the opening job, not in the first frame
+  }
+
+  const trace::TraceInfo& info() const override { return session_.info(); }
+  const std::vector<std::string>& token_texts() const override { return session_.token_texts(); }
+  selection::ModelShape shape() const override { return session_.shape(); }
+
+  analysis::ReplayResult replay(const analysis::ReplayRequest& request,
+                                const WorkContext& context) const override {
+    return analysis::replay(session_, request, context);
+  }
+  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers, std::optional<int> chunk,
+                                      bool want_mass, bool want_output_error,
+                                      const WorkContext& context) const override {
+    return analysis::recorded_run(session_, run, layers, chunk, want_mass, want_output_error, context);
+  }
+  analysis::SelectedVsTrue selected_vs_true(const analysis::ReplayCell& cell, int row,
+                                            int q_heads_per_row) const override {
+    return analysis::selected_vs_true(session_, cell, row, q_heads_per_row);
+  }
+  std::vector<analysis::SpanFate> span_fate(const analysis::ReplayResult& result,
+                                            const trace::TokenSpan& span,
+                                            const WorkContext& context) const override {
+    return analysis::span_fate(session_, result, span, context);
+  }
+  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries, int max_keys,
+                                         const WorkContext& context) const override {
+    return analysis::query_geometry(session_, layer, chunk, q_head, 2, num_queries, max_keys, context);
+  }
+  analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
+                                        const WorkContext& context) const override {
+    return analysis::overview_of_attention(session_, metric, chunk, context);
+  }
+  analysis::Matrix attention_rows(int layer, int q_head, std::int32_t begin, std::int32_t end,
+                                  const WorkContext& context) const override {
+    return analysis::attention_rows(session_, layer, q_head, begin, end, context);
+  }
+  analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
+                                       const WorkContext& context) const override {
+    return analysis::attention_map(session_, layer, q_head, max_side, context);
+  }
+  std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const override {
+    return analysis::summarise(result, session_);
+  }
+  analysis::LatencyReport measure_latency(
+      const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
+      const std::function<void(const analysis::LatencyReport&)>& on_sample) const override {
+    return analysis::measure_latency(session_, spec, layer, chunk, analysis::LatencyOptions{}, context,
+                                     on_sample);
+  }
+
+ private:
+  analysis::TraceSession session_;
+};
+
+}  // namespace
+
+TraceSourcePtr open_trace(const std::string& path, std::uint64_t memory_limit) {
+  return std::make_shared<SessionSource>(path, memory_limit);
+}
+
+}  // namespace kvloupe::shell

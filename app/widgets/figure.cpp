@@ -1,0 +1,193 @@
+// See figure.h.
+#include "app/widgets/figure.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::widgets {
+namespace {
+
+ImDrawList* draw() { return ImGui::GetWindowDrawList(); }
+
+void centered(ImU32 color, const std::string& heading, const std::string& text, bool spinner,
+              const Palette& palette) {
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float wrap = std::min(room.x - em(2), em(34));
+  if (room.x < em(3) || room.y < em(1)) return;
+  const ImVec2 size = ImGui::CalcTextSize(text.c_str(), nullptr, false, wrap);
+  float y = origin.y + std::max(em(0.5F), (room.y - size.y) * 0.42F - em(1.2F));
+  const float middle = origin.x + room.x / 2;
+  if (spinner) {
+    const float radius = em(0.7F);
+    const ImVec2 center(middle, y);
+    const float turn = static_cast<float>(ImGui::GetTime()) * 5.0F;
+    draw()->AddCircle(center, radius, palette.line, 32, em(0.16F));
+    draw()->PathArcTo(center, radius, turn, turn + 1.7F, 16);
+    draw()->PathStroke(palette.accent, 0, em(0.16F));
+    y += em(1.5F);
+  }
+  if (!heading.empty()) {
+    const FontScope strong(fonts().strong, 1.1F);
+    const float width = ImGui::CalcTextSize(heading.c_str()).x;
+    draw()->AddText({middle - width / 2, y}, color, heading.c_str());
+    y += em(1.6F);
+  }
+  ImGui::SetCursorScreenPos({middle - std::min(size.x, wrap) / 2, y});
+  ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + wrap);
+  ImGui::PushStyleColor(ImGuiCol_Text, palette.muted);
+  ImGui::TextUnformatted(text.c_str());
+  ImGui::PopStyleColor();
+  ImGui::PopTextWrapPos();
+}
+
+}  // namespace
+
+void text_colored(ImU32 color, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+  ImGui::PopStyleColor();
+}
+
+void text_wrapped(ImU32 color, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ImGui::PushTextWrapPos(0);
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+  ImGui::PopTextWrapPos();
+  ImGui::PopStyleColor();
+}
+
+std::string elided(const std::string& text, float width) {
+  if (ImGui::CalcTextSize(text.c_str()).x <= width) return text;
+  // Cut at character boundaries only.
+  std::size_t keep = text.size();
+  while (keep > 0) {
+    do --keep;
+    while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0U) == 0x80U);
+    const std::string shortened = text.substr(0, keep) + "\u2026";
+    if (ImGui::CalcTextSize(shortened.c_str()).x <= width) return shortened;
+  }
+  return "\u2026";
+}
+
+void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
+                    const std::string& subtitle, const std::string& caption, const std::vector<Chip>& chips) {
+  if (figure) {
+    {
+      const FontScope strong(fonts().strong, 1.7F);
+      text_colored(palette.text, title);
+    }
+    if (!subtitle.empty()) {
+      const FontScope mono(fonts().mono, 1.0F);
+      text_colored(palette.accent, elided(subtitle, ImGui::GetContentRegionAvail().x));
+    }
+    text_colored(palette.muted, elided(caption, ImGui::GetContentRegionAvail().x));
+    ImGui::Dummy({0, em(0.1F)});
+  }
+  const float pad_x = em(0.55F);
+  const float pad_y = em(0.16F);
+  const FontScope small(fonts().body, 0.9F);
+  const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
+  bool first = true;
+  for (const Chip& chip : chips) {
+    const ImVec2 text = ImGui::CalcTextSize(chip.text.c_str());
+    const ImVec2 size(text.x + 2 * pad_x, text.y + 2 * pad_y);
+    if (!first) {
+      ImGui::SameLine(0, em(0.35F));
+      if (ImGui::GetCursorScreenPos().x + size.x > right) ImGui::NewLine();
+    }
+    first = false;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 end(at.x + size.x, at.y + size.y);
+    const ImU32 color = chip.color == 0 ? palette.muted : chip.color;
+    draw()->AddRectFilled(at, end, mix(palette.panel, color, chip.color == 0 ? 0.12 : 0.16), size.y / 2);
+    draw()->AddText({at.x + pad_x, at.y + pad_y}, chip.color == 0 ? palette.text : color, chip.text.c_str());
+    ImGui::Dummy(size);
+    if (!chip.explained.empty() && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", chip.explained.c_str());
+  }
+}
+
+void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
+  const FontScope small(fonts().body, 0.9F);
+  const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
+  const float box = em(0.75F);
+  bool first = true;
+  for (const LegendItem& item : items) {
+    const ImVec2 text = ImGui::CalcTextSize(item.text.c_str());
+    const float width = box + em(0.4F) + text.x;
+    if (!first) {
+      ImGui::SameLine(0, em(1.0F));
+      if (ImGui::GetCursorScreenPos().x + width > right) ImGui::NewLine();
+    }
+    first = false;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float top = at.y + (text.y - box) / 2;
+    const ImVec2 middle(at.x + box / 2, top + box / 2);
+    switch (item.shape) {
+      case LegendItem::Shape::Square:
+        draw()->AddRectFilled({at.x, top}, {at.x + box, top + box}, item.color, em(0.15F));
+        draw()->AddRect({at.x, top}, {at.x + box, top + box}, with_alpha(palette.faint, 0.45F), em(0.15F));
+        break;
+      case LegendItem::Shape::Dot: draw()->AddCircleFilled(middle, box * 0.36F, item.color); break;
+      case LegendItem::Shape::Ring: draw()->AddCircle(middle, box * 0.42F, item.color, 0, em(0.12F)); break;
+      case LegendItem::Shape::Line:
+        draw()->AddLine({at.x, middle.y}, {at.x + box, middle.y}, item.color, em(0.14F));
+        break;
+      case LegendItem::Shape::Triangle:
+        draw()->AddTriangleFilled({at.x, top}, {at.x + box, top}, {middle.x, top + box}, item.color);
+        break;
+    }
+    draw()->AddText({at.x + box + em(0.4F), at.y}, palette.muted, item.text.c_str());
+    ImGui::Dummy({width, text.y});
+  }
+}
+
+void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double), const std::string& low,
+                    const std::string& high, const std::string& unit, float width) {
+  const FontScope small(fonts().body, 0.9F);
+  text_colored(palette.muted, low);
+  ImGui::SameLine(0, em(0.4F));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float height = em(0.75F);
+  const float top = at.y + (ImGui::GetTextLineHeight() - height) / 2;
+  constexpr int kSteps = 48;
+  for (int i = 0; i < kSteps; ++i)
+    draw()->AddRectFilled({at.x + width * i / kSteps, top}, {at.x + width * (i + 1) / kSteps, top + height},
+                          color(palette, (i + 0.5) / kSteps));
+  draw()->AddRect({at.x, top}, {at.x + width, top + height}, palette.line);
+  ImGui::Dummy({width, ImGui::GetTextLineHeight()});
+  ImGui::SameLine(0, em(0.4F));
+  text_colored(palette.muted, high + (unit.empty() ? "" : "  " + unit));
+}
+
+void empty_ui(const Palette& palette, const std::string& text) {
+  centered(palette.text, "Nothing to show", text, false, palette);
+}
+
+void error_ui(const Palette& palette, const std::string& text) {
+  centered(palette.error, "This could not be computed", text, false, palette);
+}
+
+void loading_ui(const Palette& palette, const std::string& text) {
+  centered(palette.text, "", text, true, palette);
+}
+
+void stale_ui(const Palette& palette) {
+  const ImVec2 corner = ImGui::GetWindowPos();
+  const ImVec2 size = ImGui::GetWindowSize();
+  const float phase = 0.5F + 0.5F * std::sin(static_cast<float>(ImGui::GetTime()) * 6.0F);
+  draw()->AddCircleFilled({corner.x + size.x - em(0.9F), corner.y + em(2.4F)}, em(0.28F),
+                          with_alpha(palette.accent, 0.35F + 0.65F * phase));
+}
+
+void share_bar_ui(const Palette& palette, double share, ImU32 color, float width, float height) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float top = at.y + (ImGui::GetTextLineHeight() - height) / 2;
+  const float filled = width * static_cast<float>(std::clamp(share, 0.0, 1.0));
+  draw()->AddRectFilled({at.x, top}, {at.x + width, top + height}, palette.raised, height / 2);
+  if (filled > 0)
+    draw()->AddRectFilled({at.x, top}, {at.x + std::max(filled, 2.0F), top + height}, color, height / 2);
+  ImGui::Dummy({width, ImGui::GetTextLineHeight()});
+}
+
+}  // namespace kvloupe::widgets

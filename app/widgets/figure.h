@@ -1,0 +1,52 @@
+// The parts that every view shares: its head (what is shown, of what), legend, states and small marks.
+#pragma once
+
+#include "app/widgets/fonts.h"
+#include "app/widgets/palette.h"
+
+#include <imgui.h>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::widgets {
+
+struct Chip {
+  std::string text;
+  ImU32 color = 0;        // 0: neutral
+  std::string explained;  // tooltip
+};
+
+// Title (figures only), caption and a row of chips.
+void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
+                    const std::string& subtitle, const std::string& caption, const std::vector<Chip>& chips);
+
+struct LegendItem {
+  std::string text;
+  ImU32 color = 0;
+  enum class Shape { Square, Dot, Ring, Line, Triangle } shape = Shape::Square;
+};
+void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);
+
+// A bar of the colour scale with its ends and unit, inline.
+void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double), const std::string& low,
+                    const std::string& high, const std::string& unit, float width);
+
+// States in place of a view. Each fills the space that is left.
+void empty_ui(const Palette& palette, const std::string& text);
+void error_ui(const Palette& palette, const std::string& text);
+void loading_ui(const Palette& palette, const std::string& text);
+// A small sign in the corner of a view that shows the last result while a new one is computed.
+void stale_ui(const Palette& palette);
+
+void text_colored(ImU32 color, const std::string& text);
+void text_wrapped(ImU32 color, const std::string& text);
+// Shortens in the middle to fit the width.
+std::string elided(const std::string& text, float width);
+
+// A horizontal share bar inside the current line: part of 1 filled.
+void share_bar_ui(const Palette& palette, double share, ImU32 color, float width, float height);
+
+}  // namespace kvloupe::widgets

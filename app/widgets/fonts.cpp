@@ -1,0 +1,87 @@
+// See fonts.h.
+#include "app/widgets/fonts.h"
+
+#include "core/base/log.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+namespace kvloupe::widgets {
+namespace {
+
+constexpr float kBaseSize = 15.0F;
+const char* const kNotoFolder = "/usr/share/fonts/truetype/noto/";
+
+ImFont* load_first(const std::vector<const char*>& files, const char* purpose) {
+  ImGuiIO& io = ImGui::GetIO();
+  for (const char* file : files)
+    if (std::filesystem::exists(file)) return io.Fonts->AddFontFromFileTTF(file, kBaseSize);
+  log::warning("no font for {} was found; install fonts-inter and fonts-jetbrains-mono", purpose);
+  return io.Fonts->AddFontDefault();
+}
+
+struct Script {
+  char32_t first, last;
+  const char* file;
+};
+// Blocks that readers of traces meet; the last resort is DejaVu.
+constexpr std::array<Script, 22> kScripts{{{0x0530, 0x058F, "NotoSansArmenian-Regular.ttf"},
+                                           {0x0590, 0x05FF, "NotoSansHebrew-Regular.ttf"},
+                                           {0x0600, 0x06FF, "NotoSansArabic-Regular.ttf"},
+                                           {0x0750, 0x077F, "NotoSansArabic-Regular.ttf"},
+                                           {0x0900, 0x097F, "NotoSansDevanagari-Regular.ttf"},
+                                           {0x0980, 0x09FF, "NotoSansBengali-Regular.ttf"},
+                                           {0x0A00, 0x0A7F, "NotoSansGurmukhi-Regular.ttf"},
+                                           {0x0A80, 0x0AFF, "NotoSansGujarati-Regular.ttf"},
+                                           {0x0B80, 0x0BFF, "NotoSansTamil-Regular.ttf"},
+                                           {0x0C00, 0x0C7F, "NotoSansTelugu-Regular.ttf"},
+                                           {0x0C80, 0x0CFF, "NotoSansKannada-Regular.ttf"},
+                                           {0x0D00, 0x0D7F, "NotoSansMalayalam-Regular.ttf"},
+                                           {0x0E00, 0x0E7F, "NotoSansThai-Regular.ttf"},
+                                           {0x0E80, 0x0EFF, "NotoSansLao-Regular.ttf"},
+                                           {0x10A0, 0x10FF, "NotoSansGeorgian-Regular.ttf"},
+                                           {0x1200, 0x137F, "NotoSansEthiopic-Regular.ttf"},
+                                           {0x1780, 0x17FF, "NotoSansKhmer-Regular.ttf"},
+                                           {0x2190, 0x21FF, "NotoSansMath-Regular.ttf"},
+                                           {0x2200, 0x22FF, "NotoSansMath-Regular.ttf"},
+                                           {0x2300, 0x2BFF, "NotoSansSymbols2-Regular.ttf"},
+                                           {0x1F300, 0x1FAFF, "NotoSansSymbols2-Regular.ttf"},
+                                           {0x1D400, 0x1D7FF, "NotoSansMath-Regular.ttf"}}};
+
+void merge_into(ImFont* target, const std::string& file) {
+  ImFontConfig config;
+  config.MergeMode = true;
+  config.DstFont = target;
+  ImGui::GetIO().Fonts->AddFontFromFileTTF(file.c_str(), kBaseSize, &config);
+}
+
+}  // namespace
+
+void load_fonts(Fonts& fonts) {
+  const std::string inter = "/usr/share/fonts/opentype/inter/";
+  const std::string mono = "/usr/share/fonts/truetype/jetbrains-mono/";
+  const char* dejavu = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
+  fonts.body = load_first({(inter + "Inter-Regular.otf").c_str(), dejavu}, "the interface");
+  fonts.strong = load_first({(inter + "Inter-SemiBold.otf").c_str(), dejavu}, "headings");
+  fonts.mono = load_first(
+      {(mono + "JetBrainsMono-Regular.ttf").c_str(), "/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf"},
+      "tokens");
+  ImGui::GetStyle().FontSizeBase = kBaseSize;
+  ImGui::GetIO().UserData = &fonts;
+}
+
+void ensure_glyphs(Fonts& fonts, const std::vector<char32_t>& code_points) {
+  for (const char32_t code_point : code_points)
+    for (const Script& script : kScripts) {
+      if (code_point < script.first || code_point > script.last) continue;
+      const std::string file = std::string(kNotoFolder) + script.file;
+      if (!fonts.merged.insert(file).second || !std::filesystem::exists(file)) continue;
+      merge_into(fonts.body, file);
+      merge_into(fonts.mono, file);
+    }
+}
+
+Fonts& fonts() { return *static_cast<Fonts*>(ImGui::GetIO().UserData); }
+
+}  // namespace kvloupe::widgets

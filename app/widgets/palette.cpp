@@ -1,0 +1,214 @@
+// Colour tables; see palette.h.
+#include "app/widgets/palette.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::widgets {
+namespace {
+
+constexpr ImU32 rgb(unsigned hex) {
+  return IM_COL32((hex >> 16) & 255U, (hex >> 8) & 255U, hex & 255U, 255);
+}
+
+Palette make_dark() {
+  Palette p;
+  p.kind = ThemeKind::Dark;
+  p.hit = rgb(0x4AA8FF);
+  p.miss = rgb(0xFF7A3D);
+  p.waste = rgb(0xF2D04B);
+  p.sink = rgb(0xE08CC4);
+  p.recent = rgb(0x2FC79A);
+  p.current = rgb(0x97A3B8);
+  p.dense = rgb(0x2F5478);
+  p.dropped = rgb(0x252B35);
+  p.evicted = rgb(0x3A2F33);
+  p.future = rgb(0x14181E);
+  p.window = rgb(0x0F1216);
+  p.panel = rgb(0x161A20);
+  p.raised = rgb(0x222831);
+  p.line = rgb(0x2E3642);
+  p.grid = rgb(0x2A313B);
+  p.text = rgb(0xE8ECF2);
+  p.muted = rgb(0x9CA8B9);
+  p.faint = rgb(0x657082);
+  p.accent = rgb(0x4AA8FF);
+  p.on_accent = rgb(0x0B1016);
+  p.good = rgb(0x2FC79A);
+  p.warning = rgb(0xF2D04B);
+  p.error = rgb(0xFF7A3D);
+  return p;
+}
+
+Palette make_light() {
+  Palette p;
+  p.kind = ThemeKind::Light;
+  p.hit = rgb(0x1B6FB8);
+  p.miss = rgb(0xD55E00);
+  p.waste = rgb(0xE3B100);
+  p.sink = rgb(0xB5569B);
+  p.recent = rgb(0x009E73);
+  p.current = rgb(0x8390A3);
+  p.dense = rgb(0xB4D1EA);
+  p.dropped = rgb(0xEEF1F5);
+  p.evicted = rgb(0xDDD3D0);
+  p.future = rgb(0xFFFFFF);
+  p.window = rgb(0xEDF0F4);
+  p.panel = rgb(0xFFFFFF);
+  p.raised = rgb(0xF1F4F8);
+  p.line = rgb(0xD3DAE3);
+  p.grid = rgb(0xE4E8EE);
+  p.text = rgb(0x17202C);
+  p.muted = rgb(0x556275);
+  p.faint = rgb(0x8E9AAB);
+  p.accent = rgb(0x1B6FB8);
+  p.on_accent = rgb(0xFFFFFF);
+  p.good = rgb(0x00835F);
+  p.warning = rgb(0xA97B00);
+  p.error = rgb(0xC24E00);
+  return p;
+}
+
+struct Stop {
+  double at;
+  unsigned hex;
+};
+
+template <std::size_t N>
+ImU32 along(const std::array<Stop, N>& stops, double t) {
+  t = std::clamp(t, 0.0, 1.0);
+  for (std::size_t i = 1; i < N; ++i)
+    if (t <= stops[i].at)
+      return mix(rgb(stops[i - 1].hex), rgb(stops[i].hex),
+                 (t - stops[i - 1].at) / (stops[i].at - stops[i - 1].at));
+  return rgb(stops[N - 1].hex);
+}
+
+constexpr std::array<Stop, 6> kSequentialDark{{{0.0, 0x161A20},
+                                               {0.2, 0x2B2A5E},
+                                               {0.45, 0x74318C},
+                                               {0.68, 0xC9486B},
+                                               {0.86, 0xF59B4A},
+                                               {1.0, 0xFCF4B0}}};
+constexpr std::array<Stop, 6> kSequentialLight{{{0.0, 0xFFFFFF},
+                                                {0.15, 0xDCEAF6},
+                                                {0.4, 0x8FC1E3},
+                                                {0.65, 0x3A82C0},
+                                                {0.85, 0x1A4A8E},
+                                                {1.0, 0x0B1B4D}}};
+constexpr std::array<Stop, 5> kDivergingDark{
+    {{0.0, 0xFF7A3D}, {0.3, 0x96513A}, {0.5, 0x353B45}, {0.7, 0x34648F}, {1.0, 0x4AA8FF}}};
+constexpr std::array<Stop, 5> kDivergingLight{
+    {{0.0, 0xC24E00}, {0.25, 0xF1A468}, {0.5, 0xF1F2F4}, {0.75, 0x8DBEE6}, {1.0, 0x14609F}}};
+
+double luminance(ImU32 color) {
+  const auto channel = [color](int shift) { return ((color >> shift) & 255U) / 255.0; };
+  return 0.2126 * channel(IM_COL32_R_SHIFT) + 0.7152 * channel(IM_COL32_G_SHIFT) +
+         0.0722 * channel(IM_COL32_B_SHIFT);
+}
+
+}  // namespace
+
+const Palette& palette_of(ThemeKind kind) {
+  static const Palette dark = make_dark();
+  static const Palette light = make_light();
+  return kind == ThemeKind::Dark ? dark : light;
+}
+
+ImU32 color_of(const Palette& palette, analysis::KeyState state) {
+  using analysis::KeyState;
+  switch (state) {
+    case KeyState::Future: return palette.future;
+    case KeyState::Dropped: return palette.dropped;
+    case KeyState::Evicted: return palette.evicted;
+    case KeyState::Kept: return palette.hit;
+    case KeyState::Sink: return palette.sink;
+    case KeyState::Recent: return palette.recent;
+    case KeyState::Current: return palette.current;
+    case KeyState::Dense: return palette.dense;
+  }
+  return palette.future;
+}
+
+ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
+  using analysis::KeyVerdict;
+  switch (verdict) {
+    case KeyVerdict::Hit: return palette.hit;
+    case KeyVerdict::Miss: return palette.miss;
+    case KeyVerdict::Waste: return palette.waste;
+    case KeyVerdict::Neither: return palette.dropped;
+  }
+  return palette.dropped;
+}
+
+const char* label_of(analysis::KeyState state) {
+  using analysis::KeyState;
+  switch (state) {
+    case KeyState::Future: return "not yet seen";
+    case KeyState::Dropped: return "not selected";
+    case KeyState::Evicted: return "evicted";
+    case KeyState::Kept: return "kept";
+    case KeyState::Sink: return "sink";
+    case KeyState::Recent: return "recent";
+    case KeyState::Current: return "current chunk";
+    case KeyState::Dense: return "all kept (dense)";
+  }
+  return "";
+}
+
+const char* label_of(analysis::KeyVerdict verdict) {
+  using analysis::KeyVerdict;
+  switch (verdict) {
+    case KeyVerdict::Hit: return "hit";
+    case KeyVerdict::Miss: return "miss";
+    case KeyVerdict::Waste: return "waste";
+    case KeyVerdict::Neither: return "neither";
+  }
+  return "";
+}
+
+int prominence_of(analysis::KeyState state) {
+  using analysis::KeyState;
+  switch (state) {
+    case KeyState::Sink: return 7;
+    case KeyState::Recent: return 6;
+    case KeyState::Kept: return 5;
+    case KeyState::Current: return 4;
+    case KeyState::Dense: return 3;
+    case KeyState::Evicted: return 2;
+    case KeyState::Dropped: return 1;
+    case KeyState::Future: return 0;
+  }
+  return 0;
+}
+
+ImU32 sequential_color(const Palette& palette, double t) {
+  return palette.kind == ThemeKind::Dark ? along(kSequentialDark, t) : along(kSequentialLight, t);
+}
+
+ImU32 diverging_color(const Palette& palette, double t) {
+  return palette.kind == ThemeKind::Dark ? along(kDivergingDark, t) : along(kDivergingLight, t);
+}
+
+ImU32 ink_on(ImU32 background) {
+  return luminance(background) > 0.52 ? rgb(0x10161E) : rgb(0xFFFFFF);
+}
+
+ImU32 with_alpha(ImU32 color, float alpha) {
+  return (color & ~IM_COL32_A_MASK) |
+         (static_cast<ImU32>(std::clamp(alpha, 0.0F, 1.0F) * 255.0F + 0.5F) << IM_COL32_A_SHIFT);
+}
+
+ImU32 mix(ImU32 from, ImU32 to, double t) {
+  ImU32 out = 0;
+  for (const int shift : {IM_COL32_R_SHIFT, IM_COL32_G_SHIFT, IM_COL32_B_SHIFT, IM_COL32_A_SHIFT}) {
+    const double a = (from >> shift) & 255U;
+    const double b = (to >> shift) & 255U;
+    out |= static_cast<ImU32>(std::lround(a + (b - a) * t)) << shift;
+  }
+  return out;
+}
+
+ImVec4 to_vec4(ImU32 color) { return ImGui::ColorConvertU32ToFloat4(color); }
+
+}  // namespace kvloupe::widgets

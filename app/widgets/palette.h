@@ -1,0 +1,46 @@
+// Every colour of the program. One palette for what happens to a key, used by all views, safe for the
+// common forms of colour blindness (hues after Okabe and Ito, told apart by lightness as well).
+#pragma once
+
+#include "core/analysis/kv_map.h"
+#include "core/analysis/selected_vs_true.h"
+
+#include <imgui.h>
+
+#include <array>
+
+namespace kvloupe::widgets {
+
+enum class ThemeKind { Dark, Light };
+
+struct Palette {
+  ThemeKind kind = ThemeKind::Dark;
+  // What happens to a key.
+  ImU32 hit = 0, miss = 0, waste = 0, sink = 0, recent = 0, current = 0, dense = 0;
+  ImU32 dropped = 0, evicted = 0, future = 0;
+  // Surfaces and text.
+  ImU32 window = 0, panel = 0, raised = 0, line = 0, grid = 0;
+  ImU32 text = 0, muted = 0, faint = 0, accent = 0, on_accent = 0;
+  ImU32 good = 0, warning = 0, error = 0;
+};
+
+const Palette& palette_of(ThemeKind kind);
+
+ImU32 color_of(const Palette& palette, analysis::KeyState state);
+ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);
+const char* label_of(analysis::KeyState state);
+const char* label_of(analysis::KeyVerdict verdict);
+// Which state wins a pixel that holds several keys: the rarer and more telling first.
+int prominence_of(analysis::KeyState state);
+
+// t in [0,1]. Low values fade into the panel, high ones stand out; lightness is monotonic.
+ImU32 sequential_color(const Palette& palette, double t);
+// t in [0,1]: bad (the colour of a miss) through neutral to good (the colour of a hit).
+ImU32 diverging_color(const Palette& palette, double t);
+// Readable on a cell of this colour.
+ImU32 ink_on(ImU32 background);
+ImU32 with_alpha(ImU32 color, float alpha);
+ImU32 mix(ImU32 from, ImU32 to, double t);
+ImVec4 to_vec4(ImU32 color);
+
+}  // namespace kvloupe::widgets

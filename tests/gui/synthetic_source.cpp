@@ -1,0 +1,343 @@
+// See synthetic_source.h.
+#include "tests/gui/synthetic_source.h"
+
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+namespace kvloupe::test {
+namespace {
+
+// A hash as a uniform number in [0,1): the same place always gives the same value.
+double noise(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  std::uint64_t x = a * 0x9E3779B97F4A7C15ULL ^ b * 0xC2B2AE3D27D4EB4FULL ^ c * 0x165667B19E3779F9ULL;
+  x ^= x >> 31;
+  x *= 0xBF58476D1CE4E5B9ULL;
+  x ^= x >> 29;
+  return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 53);
+}
+
+const char* const kWords[] = {" the", " of", " and", " to", " her", " was", " in", " it", " she", " had", " not",
+                              " be", ",", ".", " with", " his", " very", " could", " Anne", " Captain", "\n",
+                              " acquaintance", " sentiment", " been", " all", " which", ";", " would", " they", " must"};
+
+}  // namespace
+
+SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(options) {
+  info_.path = "synthetic.h5";
+  info_.schema_version = "1.0";
+  info_.producer = "tests";
+  info_.complete = true;
+  info_.model.name = "Synthetic-30L";
+  info_.model.architecture = "llama";
+  info_.model.num_layers = options.num_layers;
+  info_.model.num_q_heads = options.num_q_heads;
+  info_.model.num_kv_heads = options.num_kv_heads;
+  info_.model.head_dim = options.head_dim;
+  info_.model.softmax_scale = 0.25;
+  info_.num_tokens = options.num_tokens;
+  for (int begin = 0; begin < options.num_tokens; begin += options.chunk_size)
+    info_.chunks.push_back({begin, std::min(options.chunk_size, options.num_tokens - begin), trace::Phase::Prefill});
+  info_.layers.resize(static_cast<std::size_t>(options.num_layers));
+  std::iota(info_.layers.begin(), info_.layers.end(), 0);
+  info_.spans = {{"needle", options.needle_begin, options.needle_end},
+                 {"question", options.num_tokens - 40, options.num_tokens - 12}};
+  for (const char* id : {"quoka", "streaming_llm"}) {
+    const auto spec = selection::MethodSpec::parse(fmt::format("{}:budget_tokens=256", id)).resolved(shape());
+    info_.runs.push_back({static_cast<int>(info_.runs.size()), spec.canonical(), trace::LoopMode::OpenLoop,
+                          trace::RowAxis::KvHead, 1, trace::Granularity::Token, spec.state_action(), false});
+  }
+  for (int t = 0; t < options.num_tokens; ++t)
+    texts_.push_back(kWords[static_cast<std::size_t>(noise(1, t, 0) * 30)]);
+  texts_[0] = "<|im_start|>";
+  const char* needle[] = {"\n", "One", " of", " the", " special", " magic", " numbers", " for", " lively", "-", "harbor",
+                          " is", ":", " 7", "3", "9."};
+  for (std::int32_t t = options.needle_begin; t < options.needle_end; ++t)
+    texts_[static_cast<std::size_t>(t)] = needle[static_cast<std::size_t>(t - options.needle_begin) % 16];
+  if (options.num_tokens > 50) texts_[40] = "\xE6";
+}
+
+void SyntheticSource::obey(const WorkContext& context) const {
+  if (behaviour == Behaviour::Fail)
+    throw input_error("the analysis failed", "it was told to", "tell it to answer");
+  while (behaviour == Behaviour::Wait) {
+    context.cancel.throw_if_cancelled();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+double SyntheticSource::attention(int layer, int q_head, std::int32_t query, std::int32_t key) const {
+  if (key > query) return std::numeric_limits<double>::quiet_NaN();
+  double weight = 0.0004 * std::pow(noise(layer * 31 + q_head, key, 7), 8) * 40;
+  weight += 0.3 * std::exp(-(query - key) / 9.0);
+  if (key == 0) weight += 0.35;
+  const bool asks = query >= options_.num_tokens - 40;
+  const bool retrieves = (layer + q_head) % 4 == 3;
+  if (asks && retrieves && key >= options_.needle_begin && key < options_.needle_end)
+    weight += 0.06 * noise(q_head, key, 11);
+  return std::min(1.0, weight);
+}
+
+std::vector<double> SyntheticSource::mass(int layer, int kv_head, int chunk) const {
+  const trace::ChunkInfo& span = info_.chunks[static_cast<std::size_t>(chunk)];
+  std::vector<double> sums(static_cast<std::size_t>(span.end()), 0.0);
+  const int group = info_.model.gqa_group_size();
+  for (std::int32_t key = 0; key < span.end(); ++key)
+    for (std::int32_t query = std::max(span.begin, key); query < span.end(); query += 8)
+      sums[static_cast<std::size_t>(key)] += attention(layer, kv_head * group, query, key) * 8 * group;
+  return sums;
+}
+
+analysis::ReplayResult SyntheticSource::select(const std::string& method, const std::vector<int>& layers,
+                                               std::optional<int> only_chunk, bool want_error) const {
+  const auto spec = selection::MethodSpec::parse(method);
+  analysis::ReplayResult result;
+  result.method = method;
+  result.q_heads_per_row = info_.model.gqa_group_size();
+  result.chunks = info_.chunks;
+  result.layers = layers.empty() ? info_.layers : layers;
+  const bool positional = spec.id() == "streaming_llm" || spec.id() == "sliding_window";
+  for (const int layer : result.layers)
+    for (int chunk = 0; chunk < static_cast<int>(info_.chunks.size()); ++chunk) {
+      if (only_chunk && *only_chunk != chunk) continue;
+      analysis::ReplayCell cell;
+      cell.layer = layer;
+      cell.chunk = chunk;
+      cell.span = info_.chunks[static_cast<std::size_t>(chunk)];
+      const std::int32_t past = cell.span.begin;
+      if (spec.has_budget()) cell.budget_tokens = spec.budget(past);
+      const auto budget = static_cast<std::int32_t>(std::min<std::int64_t>(cell.budget_tokens.value_or(past), past));
+      if (past == 0) cell.dense_reason = analysis::DenseReason::EmptyPast;
+      if (past > 0 && past <= cell.budget_tokens.value_or(past)) cell.dense_reason = analysis::DenseReason::FitsBudget;
+      cell.dense_fallback = cell.dense_reason.has_value();
+      for (int kv_head = 0; kv_head < options_.num_kv_heads; ++kv_head) {
+        const std::vector<double> truth = mass(layer, kv_head, chunk);
+        std::vector<std::int32_t> order(static_cast<std::size_t>(past));
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+          if (positional) return (a < 4 ? 1 << 30 : a) > (b < 4 ? 1 << 30 : b);
+          return truth[static_cast<std::size_t>(a)] * (0.3 + noise(layer, a, kv_head)) >
+                 truth[static_cast<std::size_t>(b)] * (0.3 + noise(layer, b, kv_head));
+        });
+        analysis::ReplayRow row;
+        row.selected.assign(order.begin(), order.begin() + (cell.dense_reason ? past : budget));
+        std::sort(row.selected.begin(), row.selected.end());
+        double kept = 0, all = 0;
+        for (std::int32_t key = 0; key < past; ++key) all += truth[static_cast<std::size_t>(key)];
+        for (const std::int32_t key : row.selected) kept += truth[static_cast<std::size_t>(key)];
+        row.mass_recall = all > 0 ? kept / all : 1;
+        row.topk_overlap = cell.dense_reason ? 1 : 0.5 * row.mass_recall;
+        cell.rows.push_back(std::move(row));
+      }
+      if (want_error)
+        for (int head = 0; head < options_.num_q_heads; ++head) cell.output_error.push_back(0.3 * noise(layer, head, 5));
+      result.cells.push_back(std::move(cell));
+    }
+  return result;
+}
+
+analysis::ReplayResult SyntheticSource::replay(const analysis::ReplayRequest& request,
+                                               const WorkContext& context) const {
+  obey(context);
+  return select(request.spec.canonical(), request.layers, request.chunk, request.want_output_error);
+}
+
+analysis::ReplayResult SyntheticSource::recorded_run(int run, const std::vector<int>& layers, std::optional<int> chunk,
+                                                     bool, bool want_output_error, const WorkContext& context) const {
+  obey(context);
+  return select(info_.runs.at(static_cast<std::size_t>(run)).method, layers, chunk, want_output_error);
+}
+
+analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const analysis::ReplayCell& cell, int row, int) const {
+  obey({});
+  analysis::SelectedVsTrue result;
+  result.layer = cell.layer;
+  result.chunk = cell.chunk;
+  result.row = row;
+  const std::vector<double> truth = mass(cell.layer, row, cell.chunk);
+  const std::int32_t past = cell.span.begin;
+  result.num_candidates = past;
+  result.mass.assign(truth.begin(), truth.end());
+  result.verdict.assign(static_cast<std::size_t>(past), analysis::KeyVerdict::Neither);
+  const auto& selected = cell.rows[static_cast<std::size_t>(row)].selected;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(past));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return truth[static_cast<std::size_t>(a)] > truth[static_cast<std::size_t>(b)];
+  });
+  double all = 0, missed = 0;
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    const std::int32_t key = order[rank];
+    const bool is_true = rank < selected.size();
+    const bool is_selected = std::binary_search(selected.begin(), selected.end(), key);
+    const auto verdict = is_true && is_selected ? analysis::KeyVerdict::Hit
+                         : is_true              ? analysis::KeyVerdict::Miss
+                         : is_selected          ? analysis::KeyVerdict::Waste
+                                                : analysis::KeyVerdict::Neither;
+    result.verdict[static_cast<std::size_t>(key)] = verdict;
+    result.hits += verdict == analysis::KeyVerdict::Hit;
+    result.misses += verdict == analysis::KeyVerdict::Miss;
+    result.wastes += verdict == analysis::KeyVerdict::Waste;
+    all += truth[static_cast<std::size_t>(key)];
+    if (!is_selected) missed += truth[static_cast<std::size_t>(key)];
+    result.by_true_rank.push_back({key, truth[static_cast<std::size_t>(key)], static_cast<std::int32_t>(rank), verdict});
+  }
+  result.missed_mass = all > 0 ? missed / all : 0;
+  result.mass_recall = 1 - result.missed_mass;
+  result.topk_overlap = selected.empty() ? 1 : static_cast<double>(result.hits) / static_cast<double>(selected.size());
+  return result;
+}
+
+std::vector<analysis::SpanFate> SyntheticSource::span_fate(const analysis::ReplayResult& result,
+                                                           const trace::TokenSpan& span,
+                                                           const WorkContext& context) const {
+  obey(context);
+  std::vector<analysis::SpanFate> fates;
+  for (const analysis::ReplayCell& cell : result.cells)
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      analysis::SpanFate fate{cell.layer, cell.chunk, static_cast<int>(row), 0, 0, 0, -1};
+      const auto verdict = selected_vs_true(cell, static_cast<int>(row), result.q_heads_per_row);
+      double all = 0;
+      for (std::int64_t key = 0; key < verdict.num_candidates; ++key) all += verdict.mass[static_cast<std::size_t>(key)];
+      for (const analysis::KeyRank& key : verdict.by_true_rank) {
+        if (key.position < span.begin || key.position >= span.end) continue;
+        ++fate.total;
+        fate.kept += std::binary_search(cell.rows[row].selected.begin(), cell.rows[row].selected.end(), key.position);
+        fate.span_mass += key.mass / all;
+        if (fate.best_true_rank < 0) fate.best_true_rank = key.true_rank;
+      }
+      fates.push_back(fate);
+    }
+  return fates;
+}
+
+analysis::QueryGeometry SyntheticSource::query_geometry(int layer, int chunk, int q_head, int num_queries, int max_keys,
+                                                        const WorkContext& context) const {
+  obey(context);
+  analysis::QueryGeometry g;
+  g.layer = layer;
+  g.chunk = chunk;
+  g.q_head = q_head;
+  g.pca.components = 2;
+  g.pca.explained = {0.46, 0.17};
+  const trace::ChunkInfo& span = info_.chunks[static_cast<std::size_t>(chunk)];
+  const auto gauss = [](std::uint64_t a, std::uint64_t b) {
+    return std::sqrt(-2 * std::log(noise(a, b, 3) + 1e-9)) * std::cos(6.2832 * noise(a, b, 4));
+  };
+  for (std::int32_t t = 0; t < span.length; ++t) {
+    const double away = std::pow(noise(t, q_head, 9), 3);
+    g.queries.push_back({static_cast<float>(3 + 0.6 * gauss(t, 1) - 5 * away), static_cast<float>(1 + 0.7 * gauss(t, 2) - 3 * away), 0});
+    g.relevance.push_back(static_cast<float>(-0.95 + 1.1 * away));
+    g.max_attention.push_back(static_cast<float>(std::clamp(0.08 + 0.8 * away + 0.06 * gauss(t, 5), 0.0, 1.0)));
+    g.chosen.push_back(0);
+  }
+  std::vector<std::size_t> order(g.relevance.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return g.relevance[a] > g.relevance[b]; });
+  for (std::size_t i = 0; i < order.size() && i < static_cast<std::size_t>(num_queries); ++i) g.chosen[order[i]] = 1;
+  for (std::int32_t key = 0; key < span.end(); key += std::max(1, span.end() / max_keys)) {
+    g.key_positions.push_back(key);
+    g.keys.push_back({static_cast<float>(-2.2 + 0.9 * gauss(key, 6)), static_cast<float>(-1 + 1.1 * gauss(key, 7)), 0});
+  }
+  if (!g.keys.empty()) g.keys[0] = {-6.5F, 4.0F, 0};
+  g.mean_query = {2.0F, 0.5F, 0};
+  g.pearson_r = 0.83;
+  return g;
+}
+
+analysis::Overview SyntheticSource::attention_overview(analysis::OverviewMetric metric, int,
+                                                       const WorkContext& context) const {
+  obey(context);
+  analysis::Overview o;
+  o.metric = metric;
+  o.layers = info_.layers;
+  o.per_kv_head = false;
+  o.values.rows = static_cast<std::int64_t>(o.layers.size());
+  o.values.cols = options_.num_q_heads;
+  for (std::int64_t l = 0; l < o.values.rows; ++l)
+    for (std::int64_t h = 0; h < o.values.cols; ++h)
+      o.values.values.push_back(static_cast<float>(metric == analysis::OverviewMetric::Entropy ? 1 + 4 * noise(l, h, 2)
+                                                                                              : -0.2 + 1.1 * noise(l, h, 3)));
+  return o;
+}
+
+analysis::Matrix SyntheticSource::attention_rows(int layer, int q_head, std::int32_t begin, std::int32_t end,
+                                                 const WorkContext& context) const {
+  obey(context);
+  analysis::Matrix m{end - begin, end, {}};
+  for (std::int32_t query = begin; query < end; ++query)
+    for (std::int32_t key = 0; key < end; ++key)
+      m.values.push_back(static_cast<float>(attention(layer, q_head, query, key)));
+  return m;
+}
+
+analysis::AttentionMap SyntheticSource::attention_map(int layer, int q_head, int max_side,
+                                                      const WorkContext& context) const {
+  obey(context);
+  analysis::AttentionMap map;
+  map.layer = layer;
+  map.q_head = q_head;
+  while (options_.num_tokens / map.step > max_side / 2) map.step *= 2;
+  const std::int64_t side = (options_.num_tokens + map.step - 1) / map.step;
+  map.max = {side, side, {}};
+  for (std::int64_t r = 0; r < side; ++r)
+    for (std::int64_t c = 0; c < side; ++c)
+      map.max.values.push_back(static_cast<float>(
+          attention(layer, q_head, static_cast<std::int32_t>(r * map.step), static_cast<std::int32_t>(c * map.step))));
+  map.mean = map.max;
+  return map;
+}
+
+std::vector<analysis::CompareRow> SyntheticSource::summarise(const analysis::ReplayResult& result) const {
+  analysis::CompareRow row;
+  row.method = result.method;
+  row.phase = "prefill";
+  row.scope = "all";
+  double recall = 0, kept = 0;
+  for (const analysis::ReplayCell& cell : result.cells) {
+    if (cell.dense_reason) continue;
+    for (const analysis::ReplayRow& r : cell.rows) {
+      ++row.cells;
+      recall += r.mass_recall;
+      kept += static_cast<double>(r.selected.size());
+    }
+  }
+  row.requested_budget = 256;
+  if (row.cells > 0) {
+    row.mass_recall = recall / static_cast<double>(row.cells);
+    row.effective_budget = kept / static_cast<double>(row.cells);
+  }
+  return {row};
+}
+
+analysis::LatencyReport SyntheticSource::measure_latency(
+    const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
+    const std::function<void(const analysis::LatencyReport&)>& on_sample) const {
+  obey(context);
+  analysis::LatencyReport r;
+  r.method = spec.canonical();
+  r.device = "cpu, 2 threads (synthetic)";
+  r.dtype = "fp32";
+  r.layer = layer;
+  r.chunk = chunk;
+  r.past_len = info_.chunks[static_cast<std::size_t>(chunk)].begin;
+  r.chunk_len = info_.chunks[static_cast<std::size_t>(chunk)].length;
+  r.select = {0.41, 0.39, 0.45, 15};
+  r.gather = {0.12, 0.11, 0.14, 15};
+  r.attend = {0.66, 0.63, 0.71, 15};
+  r.total = {1.20, 1.15, 1.28, 15};
+  r.dense = {4.9, 4.7, 5.4, 15};
+  r.dense_variant = "heads folded into query rows";
+  r.finished = true;
+  on_sample(r);
+  return r;
+}
+
+}  // namespace kvloupe::test

@@ -1,0 +1,68 @@
+// A trace source made up in memory, for tests of the window: a small model, a planted needle that one method
+// keeps and another loses, and switches to make any analysis wait or fail.
+#pragma once
+
+#include "app/shell/trace_source.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace kvloupe::test {
+
+struct SyntheticOptions {
+  int num_tokens = 2048;
+  int chunk_size = 128;
+  int num_layers = 30;
+  int num_q_heads = 9;
+  int num_kv_heads = 3;
+  int head_dim = 16;
+  std::int32_t needle_begin = 700, needle_end = 716;
+};
+
+class SyntheticSource final : public shell::TraceSource {
+ public:
+  enum class Behaviour { Answer, Wait, Fail };
+  explicit SyntheticSource(const SyntheticOptions& options = {});
+
+  // Of all analyses from now on. Waiting ones end when they are cancelled.
+  std::atomic<Behaviour> behaviour{Behaviour::Answer};
+
+  const trace::TraceInfo& info() const override { return info_; }
+  const std::vector<std::string>& token_texts() const override { return texts_; }
+  selection::ModelShape shape() const override { return selection::shape_of(info_.model); }
+
+  analysis::ReplayResult replay(const analysis::ReplayRequest& request, const WorkContext& context) const override;
+  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers, std::optional<int> chunk,
+                                      bool want_mass, bool want_output_error,
+                                      const WorkContext& context) const override;
+  analysis::SelectedVsTrue selected_vs_true(const analysis::ReplayCell& cell, int row,
+                                            int q_heads_per_row) const override;
+  std::vector<analysis::SpanFate> span_fate(const analysis::ReplayResult& result, const trace::TokenSpan& span,
+                                            const WorkContext& context) const override;
+  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries, int max_keys,
+                                         const WorkContext& context) const override;
+  analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
+                                        const WorkContext& context) const override;
+  analysis::Matrix attention_rows(int layer, int q_head, std::int32_t begin, std::int32_t end,
+                                  const WorkContext& context) const override;
+  analysis::AttentionMap attention_map(int layer, int q_head, int max_side, const WorkContext& context) const override;
+  std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const override;
+  analysis::LatencyReport measure_latency(
+      const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
+      const std::function<void(const analysis::LatencyReport&)>& on_sample) const override;
+
+ private:
+  void obey(const WorkContext& context) const;
+  analysis::ReplayResult select(const std::string& method, const std::vector<int>& layers, std::optional<int> chunk,
+                                bool want_error) const;
+  // The row's true mass on the candidates [0, past) of a chunk.
+  std::vector<double> mass(int layer, int kv_head, int chunk) const;
+  double attention(int layer, int q_head, std::int32_t query, std::int32_t key) const;
+
+  SyntheticOptions options_;
+  trace::TraceInfo info_;
+  std::vector<std::string> texts_;
+};
+
+}  // namespace kvloupe::test
