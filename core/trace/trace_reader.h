@@ -28,13 +28,13 @@ class TraceReader {
   // All members may be called from any thread; calls are serialised inside.
   const TraceInfo& info() const;
 
-  std::vector<std::int32_t> token_ids() const;            // [T]
+  std::vector<std::int32_t> token_ids() const;  // [T]
   // Raw bytes of each token, [T]; one token may hold part of a UTF-8 character.
   std::vector<std::string> token_texts() const;
 
-  // Rows [begin, end) of one head of q (query head) or k, v (KV head), as fp32 [end-begin, head_dim]
-  // written to `out`. The values are the stored ones, widened. Throws Error{Input} for a layer that
-  // was not captured or a range outside the chunks done.
+  // Rows [begin, end) of one head of q (query head) or k, v (KV head), as fp32 [end-begin,
+  // head_dim] written to `out`. The values are the stored ones, widened. Throws Error{Input} for a
+  // layer that was not captured or a range outside the chunks done.
   void read_rows(Stored what, int layer, int head, std::int32_t begin, std::int32_t end,
                  float* out) const;
   bool has_lse(int layer) const;

@@ -29,8 +29,8 @@ struct ModelInfo {
   double softmax_scale = 0;
   double rope_theta = 0;
   RopePairing rope_pairing = RopePairing::HalfSplit;
-  std::string rope_scaling = "none";  // "none" or JSON
-  std::string file_hash;              // sha256 of the model file, lower-case hex
+  std::string rope_scaling = "none";   // "none" or JSON
+  std::string file_hash;               // sha256 of the model file, lower-case hex
   std::vector<LayerType> layer_types;  // [num_layers]
 
   // Query heads that share one KV head.
@@ -68,10 +68,10 @@ inline constexpr std::uint8_t kCellDenseByRule = 2;
 
 // One run's selections in one layer: CSR over (chunk, row).
 struct RunLayer {
-  int num_rows = 0;                      // R
-  std::vector<std::int64_t> offsets;     // [C*R+1]
-  std::vector<std::int32_t> positions;   // absolute, ascending inside a cell
-  std::vector<std::uint8_t> flags;       // [C*R]
+  int num_rows = 0;                     // R
+  std::vector<std::int64_t> offsets;    // [C*R+1]
+  std::vector<std::int32_t> positions;  // absolute, ascending inside a cell
+  std::vector<std::uint8_t> flags;      // [C*R]
   // Eviction methods: [R, T], the chunk after which the key died, 65535 alive. Else empty.
   std::vector<std::uint16_t> evict_chunk;
 };
@@ -87,14 +87,14 @@ struct TraceInfo {
   LoopMode mode = LoopMode::OpenLoop;
   DType dtype = DType::F16;
   ModelInfo model;
-  std::int32_t num_tokens = 0;      // T: tokens of the chunks done
-  std::vector<ChunkInfo> chunks;    // the chunks done
-  std::vector<int> layers;          // captured, ascending
+  std::int32_t num_tokens = 0;    // T: tokens of the chunks done
+  std::vector<ChunkInfo> chunks;  // the chunks done
+  std::vector<int> layers;        // captured, ascending
   std::vector<TokenSpan> spans;
   std::vector<std::int32_t> generated;  // sampled tokens, in order
-  std::vector<RunInfo> runs;        // the trace's own, then the sidecar's
-  std::uint64_t bytes = 0;          // file size
-  std::vector<std::string> warnings;  // what could not be read, one sentence each
+  std::vector<RunInfo> runs;            // the trace's own, then the sidecar's
+  std::uint64_t bytes = 0;              // file size
+  std::vector<std::string> warnings;    // what could not be read, one sentence each
 
   int chunk_of_token(std::int32_t token_pos) const;  // -1 if none
   bool has_layer(int layer) const;

@@ -17,19 +17,19 @@ struct TraceHeader {
   ModelInfo model;
   LoopMode mode = LoopMode::OpenLoop;
   DType dtype = DType::F16;
-  std::vector<int> layers;         // to be captured, ascending
-  std::int32_t max_tokens = 0;     // prompt + new tokens: datasets are allocated for these
+  std::vector<int> layers;      // to be captured, ascending
+  std::int32_t max_tokens = 0;  // prompt + new tokens: datasets are allocated for these
   std::int32_t max_chunks = 0;
   bool store_qkv = true;
   bool store_lse = true;
   bool store_mass = false;
-  std::vector<RunInfo> runs;       // in the order given; a closed-loop run first
+  std::vector<RunInfo> runs;  // in the order given; a closed-loop run first
   std::vector<TokenSpan> spans;
 };
 
-// What one layer adds for one chunk. Arrays are borrowed for the call. q, k, v in the trace's dtype:
-// `const std::uint16_t*` IEEE half bits for F16, `const float*` for F32, always row-major and
-// contiguous: q [num_q_heads, length, head_dim], k and v [num_kv_heads, length, head_dim].
+// What one layer adds for one chunk. Arrays are borrowed for the call. q, k, v in the trace's
+// dtype: `const std::uint16_t*` IEEE half bits for F16, `const float*` for F32, always row-major
+// and contiguous: q [num_q_heads, length, head_dim], k and v [num_kv_heads, length, head_dim].
 struct LayerChunk {
   int layer = 0;
   const void* q = nullptr;
@@ -55,8 +55,8 @@ class TraceWriter {
   TraceWriter(const std::filesystem::path& path, const TraceHeader& header, bool overwrite);
   ~TraceWriter();  // without finish(): leaves the .part file with the chunks done
 
-  // Call order for chunk c: write_layer and write_run in any order, then end_chunk. Tokens are those
-  // of the chunk; texts are their raw bytes. end_chunk flushes and raises chunks_done.
+  // Call order for chunk c: write_layer and write_run in any order, then end_chunk. Tokens are
+  // those of the chunk; texts are their raw bytes. end_chunk flushes and raises chunks_done.
   void write_layer(const ChunkInfo& chunk, const LayerChunk& data);
   void write_run(const ChunkInfo& chunk, const RunChunk& data);
   void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,

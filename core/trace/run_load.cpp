@@ -1,0 +1,147 @@
+// Runs as they stand in a trace or a sidecar, checked so that no index read from a file is trusted.
+#include "core/base/error.h"
+#include "core/trace/trace_load.h"
+#include "core/trace/trace_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::trace {
+namespace {
+
+template <typename Enum>
+Enum required_word(hid_t group, const char* name) {
+  const auto text = h5::string_attribute(group, name);
+  if (!text) throw h5::Defect(fmt::format("its attribute {} is missing", name));
+  const auto value = from_text<Enum>(*text);
+  if (!value) throw h5::Defect(fmt::format("its {} is \"{}\", an unknown word", name, *text));
+  return *value;
+}
+
+RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
+  const h5::Handle group = h5::open_group(file, fmt::format("/runs/{}", number));
+  const hid_t id = group.get();
+  RunInfo run;
+  const auto method = h5::string_attribute(id, "method");
+  if (!method || method->empty()) throw h5::Defect("its attribute method is missing");
+  run.method = *method;
+  run.mode = required_word<LoopMode>(id, "mode");
+  run.row_axis = required_word<RowAxis>(id, "row_axis");
+  run.granularity = required_word<Granularity>(id, "granularity");
+  run.state_action = required_word<StateAction>(id, "state_action");
+  const int by_axis = run.row_axis == RowAxis::QHead ? 1 : model.gqa_group_size();
+  const auto per_row = h5::int_attribute(id, "q_heads_per_row");
+  if (!per_row && run.row_axis == RowAxis::Subgroup) {
+    throw h5::Defect("its attribute q_heads_per_row is missing");
+  }
+  const std::int64_t heads = per_row.value_or(by_axis);
+  const bool fits = run.row_axis == RowAxis::Subgroup
+                        ? heads >= 1 && heads <= by_axis && by_axis % heads == 0
+                        : heads == by_axis;
+  if (!fits) {
+    throw h5::Defect(fmt::format("its q_heads_per_row is {} where a group has {} query heads",
+                                 heads, model.gqa_group_size()));
+  }
+  run.q_heads_per_row = static_cast<int>(heads);
+  return run;
+}
+
+void check_offsets(const std::vector<std::int64_t>& offsets, const h5::Dataset& positions) {
+  if (offsets.front() != 0) throw h5::Defect("its offsets do not begin at 0");
+  for (std::size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) {
+      throw h5::Defect(fmt::format("its offsets fall at cell {}", i - 1));
+    }
+  }
+  if (static_cast<std::uint64_t>(offsets.back()) > positions.dims().front()) {
+    throw h5::Defect(fmt::format("its offsets end at {} of {} positions", offsets.back(),
+                                 positions.dims().front()));
+  }
+}
+
+void check_positions(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
+  for (std::size_t cell = 0; cell + 1 < layer.offsets.size(); ++cell) {
+    const ChunkInfo& chunk = chunks[cell / layer.num_rows];
+    std::int32_t previous = -1;
+    for (auto i = layer.offsets[cell]; i < layer.offsets[cell + 1]; ++i) {
+      const std::int32_t position = layer.positions[i];
+      if (position <= previous || position >= chunk.end()) {
+        throw h5::Defect(fmt::format(
+            "chunk {}, row {} selects position {} after {}; positions must rise below {}",
+            cell / layer.num_rows, cell % layer.num_rows, position, previous, chunk.end()));
+      }
+      previous = position;
+    }
+  }
+}
+
+std::vector<std::uint16_t> load_evictions(hid_t file, const std::string& path, int num_rows,
+                                          const TraceInfo& info) {
+  if (!h5::has_object(file, path)) return {};
+  const auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Integer, 2);
+  const auto rows = static_cast<hsize_t>(num_rows);
+  const auto tokens = static_cast<hsize_t>(info.num_tokens);
+  if (dataset.dims()[0] != rows || dataset.dims()[1] < tokens) {
+    throw h5::Defect(fmt::format("its evict_chunk has shape [{}] where [{}, {}] is needed",
+                                 fmt::join(dataset.dims(), ", "), rows, tokens));
+  }
+  dataset.require_stored(rows * tokens);
+  std::vector<std::uint16_t> evict(rows * tokens);
+  if (!evict.empty()) dataset.read(H5T_NATIVE_UINT16, {0, 0}, {rows, tokens}, evict.data());
+  // Deaths after a chunk that was never finished have not happened.
+  for (auto& chunk : evict) {
+    if (chunk >= info.chunks.size()) chunk = kAlive;
+  }
+  return evict;
+}
+
+}  // namespace
+
+void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidecar,
+               std::vector<RunInfo>& runs, std::vector<std::string>& warnings) {
+  if (!h5::has_object(file, "/runs")) return;
+  std::vector<int> numbers;
+  try {
+    numbers = h5::numbered_members(h5::open_group(file, "/runs").get());
+  } catch (const h5::Defect& defect) {
+    warnings.emplace_back(defect.what());
+  }
+  for (const int number : numbers) {
+    try {
+      RunInfo run = load_run_info(file, number, model);
+      run.id = first_id + number;
+      run.from_sidecar = from_sidecar;
+      runs.push_back(std::move(run));
+    } catch (const h5::Defect& defect) {
+      warnings.push_back(
+          fmt::format("run {} cannot be read: {}", first_id + number, defect.what()));
+    }
+  }
+}
+
+RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
+                        const TraceInfo& info) {
+  const std::string at = fmt::format("/runs/{}/layers/{}/", number_in_file, layer);
+  RunLayer result;
+  result.num_rows = num_rows_of(run, info.model);
+  const std::uint64_t cells = static_cast<std::uint64_t>(result.num_rows) * info.chunks.size();
+  const auto open = [&](const char* name) {
+    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
+  };
+  result.offsets = open("offsets").read_range<std::int64_t>(0, cells + 1);
+  result.flags = open("flags").read_range<std::uint8_t>(0, cells);
+  const h5::Dataset positions = open("positions");
+  check_offsets(result.offsets, positions);
+  result.positions =
+      positions.read_range<std::int32_t>(0, static_cast<std::uint64_t>(result.offsets.back()));
+  check_positions(result, info.chunks);
+  result.evict_chunk = load_evictions(file, at + "evict_chunk", result.num_rows, info);
+  if (run.state_action == StateAction::Eviction && result.evict_chunk.empty() &&
+      info.num_tokens > 0) {
+    throw h5::Defect(at + "evict_chunk is missing");
+  }
+  return result;
+}
+
+}  // namespace kvloupe::trace

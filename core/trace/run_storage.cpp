@@ -1,0 +1,203 @@
+// One run's selections: CSR over (chunk, row), and the chunk after which a key died.
+#include "core/trace/run_storage.h"
+
+#include "core/base/error.h"
+#include "core/trace/trace_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::trace {
+namespace {
+
+constexpr hsize_t kPositionsPerStorageChunk = 8192;
+
+void name_axes(hid_t dataset, const std::vector<std::string>& axes, const char* units) {
+  h5::write_attribute(dataset, "axes", axes);
+  h5::write_attribute(dataset, "units", units);
+}
+
+}  // namespace
+
+h5::Handle create_dataset(hid_t at, const std::string& path, hid_t type,
+                          const std::vector<hsize_t>& dims,
+                          const std::vector<hsize_t>& storage_chunk, bool grows) {
+  const std::string action = "create " + path;
+  std::vector<hsize_t> max = dims;
+  if (grows) max.front() = H5S_UNLIMITED;
+  const auto rank = static_cast<int>(dims.size());
+  const h5::Handle space = h5::checked(H5Screate_simple(rank, dims.data(), max.data()), action);
+  const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), action);
+  H5Pset_chunk(plist.get(), rank, storage_chunk.data());
+  H5Pset_fill_time(plist.get(), H5D_FILL_TIME_NEVER);
+  if (!grows) H5Pset_alloc_time(plist.get(), H5D_ALLOC_TIME_EARLY);
+  // Without a chunk cache a write goes to its place at once instead of rewriting whole chunks at
+  // every flush.
+  const h5::Handle access = h5::checked(H5Pcreate(H5P_DATASET_ACCESS), action);
+  H5Pset_chunk_cache(access.get(), 1, 0, 0);
+  return h5::checked(
+      H5Dcreate2(at, path.c_str(), type, space.get(), H5P_DEFAULT, plist.get(), access.get()),
+      action);
+}
+
+h5::Handle create_run_group(hid_t file, const RunInfo& run, const ModelInfo& model) {
+  h5::Handle group = h5::create_group(file, fmt::format("/runs/{}", run.id));
+  const hid_t id = group.get();
+  const int per_row = model.num_q_heads / num_rows_of(run, model);
+  h5::write_attribute(id, "method", run.method);
+  h5::write_attribute(id, "mode", std::string(to_text(run.mode)));
+  h5::write_attribute(id, "row_axis", std::string(to_text(run.row_axis)));
+  h5::write_attribute(id, "q_heads_per_row", per_row);
+  h5::write_attribute(id, "granularity", std::string(to_text(run.granularity)));
+  h5::write_attribute(id, "state_action", std::string(to_text(run.state_action)));
+  h5::create_group(id, "layers");
+  return group;
+}
+
+h5::Handle create_kept_plot(hid_t run_group, const std::vector<int>& layers,
+                            std::int32_t max_chunks) {
+  const auto columns = static_cast<hsize_t>(layers.size());
+  const auto chunks = static_cast<hsize_t>(max_chunks);
+  h5::Handle kept =
+      create_dataset(run_group, "kept", H5T_IEEE_F32LE, {chunks, columns},
+                     {std::clamp<hsize_t>(chunks, 1, 1024), std::max<hsize_t>(columns, 1)}, false);
+  name_axes(kept.get(), {"chunk", "layer"}, "token");
+  h5::write_attribute(kept.get(), "long_name", "keys kept, mean over the rows");
+  const h5::Handle axis = create_dataset(run_group, "layer", H5T_STD_I32LE, {columns},
+                                         {std::max<hsize_t>(columns, 1)}, false);
+  h5::write_box(axis.get(), H5T_NATIVE_INT, {0}, {columns}, layers.data());
+  h5::write_attribute(run_group, "NX_class", "NXdata");
+  h5::write_attribute(run_group, "signal", "kept");
+  h5::write_attribute(run_group, "axes", std::vector<std::string>{".", "layer"});
+  h5::write_attribute(run_group, "title", "Keys kept by chunk and layer");
+  return kept;
+}
+
+void write_kept_plot(hid_t run_group, const std::vector<int>& layers,
+                     const std::vector<float>& kept) {
+  if (layers.empty()) return;
+  const auto chunks = static_cast<std::int32_t>(kept.size() / layers.size());
+  const h5::Handle dataset = create_kept_plot(run_group, layers, chunks);
+  h5::write_box(dataset.get(), H5T_NATIVE_FLOAT, {0, 0},
+                {static_cast<hsize_t>(chunks), static_cast<hsize_t>(layers.size())}, kept.data());
+}
+
+RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, int num_rows,
+                               std::int32_t max_chunks, std::int32_t max_tokens)
+    : num_rows_(num_rows), max_tokens_(max_tokens) {
+  group_ = h5::create_group(run_group, fmt::format("layers/{}", layer));
+  const auto rows = static_cast<hsize_t>(num_rows);
+  const hsize_t cells = rows * max_chunks;
+  offsets_ = create_dataset(group_.get(), "offsets", H5T_STD_I64LE, {cells + 1},
+                            {std::min<hsize_t>(cells + 1, 16384)}, false);
+  flags_ = create_dataset(group_.get(), "flags", H5T_STD_U8LE, {cells},
+                          {std::clamp<hsize_t>(cells, 1, 65536)}, false);
+  positions_ = create_dataset(group_.get(), "positions", H5T_STD_I32LE, {0},
+                              {kPositionsPerStorageChunk}, true);
+  const std::int64_t zero = 0;
+  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
+  name_axes(offsets_.get(), {"cell"}, "1");
+  name_axes(flags_.get(), {"cell"}, "1");
+  name_axes(positions_.get(), {"selected"}, "token");
+  if (run.state_action == StateAction::Eviction) {
+    const auto tokens = static_cast<hsize_t>(max_tokens);
+    evict_chunk_ = create_dataset(group_.get(), "evict_chunk", H5T_STD_U16LE, {rows, tokens},
+                                  {1, std::clamp<hsize_t>(tokens, 1, 32768)}, false);
+    name_axes(evict_chunk_.get(), {"row", "token"}, "chunk");
+    const std::vector<std::uint16_t> alive(tokens, kAlive);
+    for (hsize_t row = 0; row < rows; ++row) {
+      h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens}, alive.data());
+    }
+  }
+}
+
+void RunLayerWriter::write_chunk(int chunk, const std::vector<std::vector<std::int32_t>>& rows,
+                                 std::span<const std::uint8_t> flags) {
+  KVLOUPE_CHECK(chunk == chunks_written_);
+  KVLOUPE_CHECK(rows.size() == static_cast<std::size_t>(num_rows_) && flags.size() == rows.size());
+  std::vector<std::int32_t> positions;
+  std::vector<std::int64_t> row_ends;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (flags[row] == 0) positions.insert(positions.end(), rows[row].begin(), rows[row].end());
+    row_ends.push_back(ends_.back() + static_cast<std::int64_t>(positions.size()));
+  }
+  const auto begin = static_cast<hsize_t>(ends_.back());
+  const hsize_t end = begin + positions.size();
+  const auto cell = static_cast<hsize_t>(chunk) * num_rows_;
+  if (!positions.empty()) {
+    h5::checked_status(H5Dset_extent(positions_.get(), &end), "extend positions");
+    h5::write_box(positions_.get(), H5T_NATIVE_INT32, {begin}, {positions.size()},
+                  positions.data());
+  }
+  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {cell + 1}, {row_ends.size()}, row_ends.data());
+  h5::write_box(flags_.get(), H5T_NATIVE_UINT8, {cell}, {flags.size()}, flags.data());
+  ends_.push_back(static_cast<std::int64_t>(end));
+  ++chunks_written_;
+}
+
+void RunLayerWriter::write_evicted(int chunk,
+                                   const std::vector<std::vector<std::int32_t>>& evicted) {
+  if (!evict_chunk_ || evicted.empty()) return;
+  KVLOUPE_CHECK(evicted.size() == static_cast<std::size_t>(num_rows_));
+  for (std::size_t row = 0; row < evicted.size(); ++row) {
+    if (evicted[row].empty()) continue;
+    const auto [low, high] = std::minmax_element(evicted[row].begin(), evicted[row].end());
+    KVLOUPE_CHECK(*low >= 0 && *high < max_tokens_);
+    // The span between the first and the last dead key is small reading against one write a key.
+    const auto first = static_cast<hsize_t>(*low);
+    const auto count = static_cast<hsize_t>(*high - *low + 1);
+    std::vector<std::uint16_t> span(count);
+    const h5::Handle file_space = h5::checked(H5Dget_space(evict_chunk_.get()), "read evict_chunk");
+    const hsize_t start[2] = {row, first};
+    const hsize_t box[2] = {1, count};
+    H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start, nullptr, box, nullptr);
+    const h5::Handle memory_space =
+        h5::checked(H5Screate_simple(2, box, nullptr), "read evict_chunk");
+    h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, memory_space.get(),
+                               file_space.get(), H5P_DEFAULT, span.data()),
+                       "read evict_chunk");
+    for (const std::int32_t position : evicted[row]) {
+      span[position - *low] = static_cast<std::uint16_t>(chunk);
+    }
+    h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, first}, {1, count}, span.data());
+  }
+}
+
+void RunLayerWriter::write_all_evicted(const std::vector<std::uint16_t>& evict_chunk) {
+  if (!evict_chunk_) return;
+  KVLOUPE_CHECK(evict_chunk.size() == static_cast<std::size_t>(max_tokens_) * num_rows_);
+  h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {0, 0},
+                {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(max_tokens_)},
+                evict_chunk.data());
+}
+
+// A chunk that was begun and never ended may have written its evictions.
+void RunLayerWriter::clear_evictions_after(int num_chunks) {
+  std::vector<std::uint16_t> row_values(static_cast<std::size_t>(max_tokens_) * num_rows_);
+  h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                             row_values.data()),
+                     "read evict_chunk");
+  for (auto& value : row_values) {
+    if (value >= num_chunks) value = kAlive;
+  }
+  h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {0, 0},
+                {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(max_tokens_)},
+                row_values.data());
+}
+
+void RunLayerWriter::trim(int num_chunks, std::int32_t num_tokens) {
+  const auto resize = [](const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
+    h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the runs");
+  };
+  const auto cells = static_cast<hsize_t>(num_chunks) * num_rows_;
+  if (evict_chunk_ && chunks_written_ > num_chunks) clear_evictions_after(num_chunks);
+  resize(offsets_, {cells + 1});
+  resize(flags_, {cells});
+  resize(positions_, {static_cast<hsize_t>(ends_.at(num_chunks))});
+  if (evict_chunk_) {
+    resize(evict_chunk_, {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(num_tokens)});
+  }
+}
+
+}  // namespace kvloupe::trace

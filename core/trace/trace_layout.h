@@ -1,0 +1,34 @@
+// Creating the groups and datasets of a trace, with the attributes that make it self-describing.
+#pragma once
+
+#include "core/trace/hdf5.h"
+#include "core/trace/trace_writer.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+// The datasets of one captured layer; those not stored are empty handles.
+struct LayerDatasets {
+  int layer = 0;
+  h5::Handle q, k, v;   // [heads, T, head_dim]
+  h5::Handle lse;       // [num_q_heads, T]
+  h5::Handle key_mass;  // [N]
+};
+
+struct TokenDatasets {
+  h5::Handle ids, text, text_offsets;
+  h5::Handle begin, length, phase, mass_offsets;
+};
+
+hid_t stored_type(DType dtype);
+std::uint64_t element_bytes(DType dtype);
+
+void write_root(hid_t file, const TraceHeader& header);
+void write_model(hid_t file, const ModelInfo& model);
+TokenDatasets create_tokens(hid_t file, const TraceHeader& header);
+// Creates /layers too.
+std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header);
+
+}  // namespace kvloupe::trace

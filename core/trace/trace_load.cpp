@@ -1,0 +1,455 @@
+// Root, model, chunks, tokens and layers of a trace, checked before anything is believed.
+#include "core/trace/trace_load.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/trace/trace_names.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+namespace kvloupe::trace {
+namespace {
+
+// Far above any model; they keep products of these numbers inside 64 bits.
+constexpr std::int64_t kMaxLayers = 4096;
+constexpr std::int64_t kMaxHeads = 65536;
+constexpr std::int64_t kMaxHeadDim = 65536;
+constexpr std::int64_t kMaxHiddenSize = 1 << 30;
+
+// Runs `body`; what is wrong becomes a warning, and the part is left out.
+template <typename Body>
+void tolerate(std::vector<std::string>& warnings, const Body& body) {
+  try {
+    body();
+  } catch (const h5::Defect& defect) {
+    warnings.emplace_back(defect.what());
+  }
+}
+
+int required_count(hid_t group, const char* name, std::int64_t most) {
+  const auto value = h5::int_attribute(group, name);
+  if (!value) throw h5::Defect(fmt::format("the attribute {} of /model is missing", name));
+  if (*value < 1 || *value > most) {
+    throw h5::Defect(fmt::format("{} of /model is {}, outside 1 to {}", name, *value, most));
+  }
+  return static_cast<int>(*value);
+}
+
+std::string optional_text(hid_t object, const char* name, std::vector<std::string>& warnings) {
+  std::string text;
+  tolerate(warnings, [&] {
+    const auto found = h5::string_attribute(object, name);
+    if (!found) throw h5::Defect(fmt::format("the attribute {} is missing", name));
+    text = *found;
+  });
+  return text;
+}
+
+template <typename Enum>
+Enum optional_word(hid_t object, const char* name, Enum otherwise,
+                   std::vector<std::string>& warnings) {
+  const std::string text = optional_text(object, name, warnings);
+  if (const auto value = from_text<Enum>(text)) return *value;
+  if (!text.empty()) {
+    warnings.push_back(fmt::format("{} is \"{}\", an unknown word; {} is assumed", name, text,
+                                   to_text(otherwise)));
+  }
+  return otherwise;
+}
+
+std::vector<LayerType> load_layer_types(hid_t group, int num_layers,
+                                        std::vector<std::string>& warnings) {
+  std::vector<LayerType> types(num_layers, LayerType::Full);
+  tolerate(warnings, [&] {
+    const auto words = h5::strings_attribute(group, "layer_types");
+    if (!words) return;
+    if (words->size() != types.size()) {
+      throw h5::Defect(
+          fmt::format("layer_types of /model names {} layers of {}", words->size(), num_layers));
+    }
+    for (std::size_t layer = 0; layer < types.size(); ++layer) {
+      const auto type = from_text<LayerType>((*words)[layer]);
+      if (!type)
+        throw h5::Defect(
+            fmt::format("layer_types of /model has an unknown word for layer {}", layer));
+      types[layer] = *type;
+    }
+  });
+  return types;
+}
+
+ModelInfo load_model(hid_t file, std::vector<std::string>& warnings) {
+  const h5::Handle group = h5::open_group(file, "/model");
+  const hid_t id = group.get();
+  ModelInfo model;
+  model.num_layers = required_count(id, "num_layers", kMaxLayers);
+  model.num_q_heads = required_count(id, "num_q_heads", kMaxHeads);
+  model.num_kv_heads = required_count(id, "num_kv_heads", kMaxHeads);
+  model.head_dim = required_count(id, "head_dim", kMaxHeadDim);
+  if (model.num_q_heads % model.num_kv_heads != 0) {
+    throw h5::Defect(fmt::format("{} query heads cannot be shared by {} KV heads",
+                                 model.num_q_heads, model.num_kv_heads));
+  }
+  tolerate(warnings,
+           [&] { model.hidden_size = required_count(id, "hidden_size", kMaxHiddenSize); });
+  model.name = optional_text(id, "name", warnings);
+  model.architecture = optional_text(id, "architecture", warnings);
+  model.file_hash = optional_text(id, "file_hash", warnings);
+  model.rope_scaling = optional_text(id, "rope_scaling", warnings);
+  if (model.rope_scaling.empty()) model.rope_scaling = "none";
+  model.rope_pairing = optional_word(id, "rope_pairing", RopePairing::HalfSplit, warnings);
+  model.softmax_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
+  tolerate(warnings, [&] {
+    const auto scale = h5::double_attribute(id, "softmax_scale");
+    if (!scale || !std::isfinite(*scale) || *scale <= 0) {
+      throw h5::Defect(
+          "softmax_scale of /model is no positive number; 1/sqrt(head_dim) is assumed");
+    }
+    model.softmax_scale = *scale;
+  });
+  tolerate(warnings, [&] {
+    const auto theta = h5::double_attribute(id, "rope_theta");
+    if (!theta || !std::isfinite(*theta)) throw h5::Defect("rope_theta of /model is no number");
+    model.rope_theta = *theta;
+  });
+  model.layer_types = load_layer_types(id, model.num_layers, warnings);
+  return model;
+}
+
+// The chunks done; they must tile [0, T).
+std::vector<ChunkInfo> load_chunks(hid_t file) {
+  const auto done = h5::int_attribute(file, "chunks_done");
+  if (!done) throw h5::Defect("the attribute chunks_done is missing");
+  if (*done < 0 || *done > std::numeric_limits<std::int32_t>::max()) {
+    throw h5::Defect(fmt::format("chunks_done is {}", *done));
+  }
+  const auto count = static_cast<std::uint64_t>(*done);
+  const auto open = [&](const char* path) {
+    return h5::Dataset::open(file, path, h5::ValueClass::Integer, 1);
+  };
+  const auto begins = open("/chunks/begin").read_range<std::int64_t>(0, count);
+  const auto lengths = open("/chunks/length").read_range<std::int64_t>(0, count);
+  const auto phases = open("/chunks/phase").read_range<std::int64_t>(0, count);
+  std::vector<ChunkInfo> chunks;
+  std::int64_t expected = 0;
+  for (std::size_t c = 0; c < count; ++c) {
+    const std::int64_t length = lengths[c];
+    if (begins[c] != expected) {
+      throw h5::Defect(fmt::format("chunk {} begins at {} where the one before ends at {}", c,
+                                   begins[c], expected));
+    }
+    if (length < 1 || length > std::numeric_limits<std::int32_t>::max() - 1 - expected) {
+      throw h5::Defect(fmt::format("chunk {} has length {}", c, length));
+    }
+    if (phases[c] != 0 && phases[c] != 1) {
+      throw h5::Defect(fmt::format("chunk {} has the unknown phase {}", c, phases[c]));
+    }
+    chunks.push_back({static_cast<std::int32_t>(expected), static_cast<std::int32_t>(length),
+                      static_cast<Phase>(phases[c])});
+    expected += length;
+  }
+  return chunks;
+}
+
+struct SpanRecord {
+  std::int32_t begin;
+  std::int32_t end;
+};
+
+// Names are read apart from the numbers because they may have fixed or variable length.
+std::vector<std::string> load_span_names(const h5::Dataset& dataset, std::size_t count) {
+  const h5::Handle file_type = h5::checked(H5Dget_type(dataset.id()), "read the spans");
+  const int member = H5Tget_member_index(file_type.get(), "name");
+  if (member < 0 || H5Tget_member_class(file_type.get(), member) != H5T_STRING) {
+    throw h5::Defect("/tokens/spans has no texts called name");
+  }
+  const h5::Handle name_type =
+      h5::checked(H5Tget_member_type(file_type.get(), member), "read the spans");
+  const bool variable = H5Tis_variable_str(name_type.get()) > 0;
+  const std::size_t size = variable ? sizeof(char*) : H5Tget_size(name_type.get());
+  if (size == 0 || size > 65536) throw h5::Defect("/tokens/spans has names of more than 64 KiB");
+  const h5::Handle type = h5::checked(H5Tcreate(H5T_COMPOUND, size), "read the spans");
+  const h5::Handle text_type = h5::checked(H5Tcopy(name_type.get()), "read the spans");
+  h5::checked_status(H5Tinsert(type.get(), "name", 0, text_type.get()), "read the spans");
+  std::vector<std::string> names;
+  if (variable) {
+    std::vector<char*> raw(count, nullptr);
+    dataset.read(type.get(), {0}, {count}, raw.data());
+    for (char* text : raw) names.emplace_back(text ? text : "");
+    for (char* text : raw) H5free_memory(text);
+  } else {
+    std::string raw(size * count, '\0');
+    dataset.read(type.get(), {0}, {count}, raw.data());
+    for (std::size_t i = 0; i < count; ++i) names.emplace_back(raw.substr(i * size, size).c_str());
+  }
+  return names;
+}
+
+void require_integer_member(hid_t type, const char* name) {
+  const int member = H5Tget_member_index(type, name);
+  if (member < 0 || H5Tget_member_class(type, member) != H5T_INTEGER) {
+    throw h5::Defect(fmt::format("/tokens/spans has no integers called {}", name));
+  }
+}
+
+std::vector<TokenSpan> load_spans(hid_t file) {
+  if (!h5::has_object(file, "/tokens/spans")) return {};
+  const auto dataset = h5::Dataset::open(file, "/tokens/spans", h5::ValueClass::Compound, 1);
+  const hsize_t count = dataset.dims().front();
+  if (count == 0) return {};
+  dataset.require_stored(count > (1u << 20) ? std::numeric_limits<std::uint64_t>::max()
+                                            : count * 9);
+  const h5::Handle file_type = h5::checked(H5Dget_type(dataset.id()), "read the spans");
+  require_integer_member(file_type.get(), "begin");
+  require_integer_member(file_type.get(), "end");
+  const h5::Handle type =
+      h5::checked(H5Tcreate(H5T_COMPOUND, sizeof(SpanRecord)), "read the spans");
+  H5Tinsert(type.get(), "begin", HOFFSET(SpanRecord, begin), H5T_NATIVE_INT32);
+  H5Tinsert(type.get(), "end", HOFFSET(SpanRecord, end), H5T_NATIVE_INT32);
+  std::vector<SpanRecord> records(count);
+  dataset.read(type.get(), {0}, {count}, records.data());
+  const auto names = load_span_names(dataset, count);
+  std::vector<TokenSpan> spans;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (records[i].begin < 0 || records[i].end < records[i].begin) {
+      throw h5::Defect(fmt::format("the span {} is [{}, {})", i, records[i].begin, records[i].end));
+    }
+    spans.push_back({names[i], records[i].begin, records[i].end});
+  }
+  return spans;
+}
+
+// Throws unless the bytes of every token can be told apart.
+bool check_texts(hid_t file, std::int32_t num_tokens) {
+  if (!h5::has_object(file, "/tokens/text") && !h5::has_object(file, "/tokens/text_offsets")) {
+    return false;
+  }
+  const auto text = h5::Dataset::open(file, "/tokens/text", h5::ValueClass::Integer, 1);
+  const auto offsets =
+      h5::Dataset::open(file, "/tokens/text_offsets", h5::ValueClass::Integer, 1)
+          .read_range<std::uint64_t>(0, static_cast<std::uint64_t>(num_tokens) + 1);
+  for (std::size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) {
+      throw h5::Defect(fmt::format("/tokens/text_offsets falls at token {}", i - 1));
+    }
+  }
+  if (offsets.back() > text.dims().front()) {
+    throw h5::Defect(fmt::format("/tokens/text has {} bytes where its offsets end at {}",
+                                 text.dims().front(), offsets.back()));
+  }
+  return true;
+}
+
+bool is_type(hid_t type, std::initializer_list<hid_t> accepted) {
+  for (const hid_t candidate : accepted) {
+    if (H5Tequal(type, candidate) > 0) return true;
+  }
+  return false;
+}
+
+std::optional<DType> dtype_of(hid_t dataset) {
+  const h5::Handle type = h5::checked(H5Dget_type(dataset), "read a type");
+  const h5::Handle big_half = h5::checked(H5Tcopy(h5::half_type()), "describe a type");
+  H5Tset_order(big_half.get(), H5T_ORDER_BE);
+  if (is_type(type.get(), {h5::half_type(), big_half.get()})) return DType::F16;
+  if (is_type(type.get(), {H5T_IEEE_F32LE, H5T_IEEE_F32BE})) return DType::F32;
+  return std::nullopt;
+}
+
+h5::Dataset open_heads(hid_t file, const std::string& path, int heads, const TraceInfo& info) {
+  if (!h5::has_object(file, path)) return {};
+  auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Float, 3);
+  const auto& dims = dataset.dims();
+  if (dims[0] != static_cast<hsize_t>(heads) ||
+      dims[2] != static_cast<hsize_t>(info.model.head_dim) ||
+      dims[1] < static_cast<hsize_t>(info.num_tokens)) {
+    throw h5::Defect(fmt::format("{} has shape [{}] where [{}, {}, {}] is needed", path,
+                                 fmt::join(dims, ", "), heads, info.num_tokens,
+                                 info.model.head_dim));
+  }
+  if (!dtype_of(dataset.id())) throw h5::Defect(path + " is neither float16 nor float32");
+  return dataset;
+}
+
+h5::Dataset open_lse(hid_t file, const std::string& path, const TraceInfo& info) {
+  if (!h5::has_object(file, path)) return {};
+  auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Float, 2);
+  const auto& dims = dataset.dims();
+  if (dims[0] != static_cast<hsize_t>(info.model.num_q_heads) ||
+      dims[1] < static_cast<hsize_t>(info.num_tokens)) {
+    throw h5::Defect(fmt::format("{} has shape [{}] where [{}, {}] is needed", path,
+                                 fmt::join(dims, ", "), info.model.num_q_heads, info.num_tokens));
+  }
+  return dataset;
+}
+
+void load_layers(hid_t file, LoadedTrace& trace) {
+  auto& info = trace.info;
+  if (!h5::has_object(file, "/layers")) {
+    info.warnings.emplace_back("the group /layers is missing");
+    return;
+  }
+  const h5::Handle group = h5::open_group(file, "/layers");
+  for (const int layer : h5::numbered_members(group.get())) {
+    if (layer >= info.model.num_layers) {
+      info.warnings.push_back(
+          fmt::format("/layers/{} is no layer of a model of {}", layer, info.model.num_layers));
+      continue;
+    }
+    const std::string at = fmt::format("/layers/{}/", layer);
+    LayerSources sources;
+    bool sound = true;
+    const auto open = [&](h5::Dataset& target, const auto& opener) {
+      try {
+        target = opener();
+      } catch (const h5::Defect& defect) {
+        sound = false;
+        info.warnings.emplace_back(defect.what());
+      }
+    };
+    const auto& model = info.model;
+    open(sources.q, [&] { return open_heads(file, at + "q", model.num_q_heads, info); });
+    open(sources.k, [&] { return open_heads(file, at + "k", model.num_kv_heads, info); });
+    open(sources.v, [&] { return open_heads(file, at + "v", model.num_kv_heads, info); });
+    // A layer with a damaged q, k or v cannot be shown; damaged reduced maps are made anew.
+    if (!sound) continue;
+    open(sources.lse, [&] { return open_lse(file, at + "lse", info); });
+    open(sources.key_mass, [&] {
+      return h5::has_object(file, at + "key_mass")
+                 ? h5::Dataset::open(file, at + "key_mass", h5::ValueClass::Float, 1)
+                 : h5::Dataset();
+    });
+    info.layers.push_back(layer);
+    trace.layers.emplace(layer, std::move(sources));
+  }
+}
+
+void load_dtype(hid_t file, LoadedTrace& trace) {
+  std::optional<DType> found;
+  bool mixed = false;
+  for (const auto& [layer, sources] : trace.layers) {
+    for (const auto* dataset : {&sources.q, &sources.k, &sources.v}) {
+      if (!*dataset) continue;
+      const auto type = dtype_of(dataset->id());
+      mixed = mixed || (found && type != found);
+      if (!found) found = type;
+    }
+  }
+  if (mixed) trace.info.warnings.emplace_back("q, k and v are not all of one type");
+  if (!found) {
+    tolerate(trace.info.warnings, [&] {
+      if (const auto word = h5::string_attribute(file, "dtype")) found = from_text<DType>(*word);
+    });
+  }
+  trace.info.dtype = found.value_or(DType::F16);
+}
+
+void load_mass_offsets(hid_t file, LoadedTrace& trace) {
+  if (!h5::has_object(file, "/chunks/mass_offsets")) return;
+  const auto& info = trace.info;
+  auto offsets = h5::Dataset::open(file, "/chunks/mass_offsets", h5::ValueClass::Integer, 1)
+                     .read_range<std::int64_t>(0, info.chunks.size() + 1);
+  std::int64_t expected = 0;
+  for (std::size_t c = 0; c <= info.chunks.size(); ++c) {
+    if (offsets[c] != expected) {
+      throw h5::Defect(fmt::format("/chunks/mass_offsets has {} for chunk {} where {} is needed",
+                                   offsets[c], c, expected));
+    }
+    if (c < info.chunks.size() && info.chunks[c].phase == Phase::Prefill) {
+      expected += std::int64_t{info.model.num_kv_heads} * info.chunks[c].end();
+    }
+  }
+  trace.mass_offsets = std::move(offsets);
+}
+
+void load_root(hid_t file, TraceInfo& info) {
+  info.producer = optional_text(file, "producer", info.warnings);
+  info.created = optional_text(file, "created", info.warnings);
+  info.mode = optional_word(file, "mode", LoopMode::OpenLoop, info.warnings);
+  tolerate(info.warnings, [&] {
+    const auto complete = h5::int_attribute(file, "complete");
+    if (!complete) throw h5::Defect("the attribute complete is missing");
+    if (*complete != 0 && *complete != 1) throw h5::Defect("complete is neither 0 nor 1");
+    info.complete = *complete == 1;
+  });
+}
+
+}  // namespace
+
+std::string require_format(hid_t file, const std::string& path, std::string_view format,
+                           const char* noun) {
+  const auto found = h5::string_attribute(file, "format");
+  if (!found || *found != format) {
+    throw input_error(fmt::format("{} is not {}", path, noun),
+                      fmt::format("it does not carry the mark format=\"{}\"", format),
+                      "make one by kvloupe capture");
+  }
+  const std::string version = h5::string_attribute(file, "schema_version").value_or("");
+  const auto major = parse_int(std::string_view(version).substr(0, version.find('.')));
+  if (!major) throw h5::Defect(fmt::format("its schema_version \"{}\" is no version", version));
+  if (*major > kSchemaMajor) {
+    throw input_error(
+        fmt::format("cannot read {}", path),
+        fmt::format("its schema version {} is newer than {}.x, which this program reads", version,
+                    kSchemaMajor),
+        "use a newer kvloupe");
+  }
+  if (*major < 1) throw h5::Defect(fmt::format("its schema_version \"{}\" is no version", version));
+  return version;
+}
+
+LoadedTrace load_trace(hid_t file, const std::string& path) {
+  LoadedTrace trace;
+  auto& info = trace.info;
+  info.path = path;
+  info.schema_version = require_format(file, path, kTraceFormat, "a KVLoupe trace");
+  load_root(file, info);
+  info.model = load_model(file, info.warnings);
+  info.chunks = load_chunks(file);
+  info.num_tokens = info.chunks.empty() ? 0 : info.chunks.back().end();
+  trace.ids = h5::Dataset::open(file, "/tokens/ids", h5::ValueClass::Integer, 1);
+  const auto tokens = static_cast<std::uint64_t>(info.num_tokens);
+  if (trace.ids.dims().front() < tokens) {
+    throw h5::Defect(
+        fmt::format("/tokens/ids has {} entries for {} tokens", trace.ids.dims().front(), tokens));
+  }
+  trace.ids.require_stored(tokens);
+  tolerate(info.warnings, [&] { trace.has_texts = check_texts(file, info.num_tokens); });
+  tolerate(info.warnings, [&] { info.spans = load_spans(file); });
+  tolerate(info.warnings, [&] {
+    if (!h5::has_object(file, "/tokens/generated")) return;
+    const auto dataset = h5::Dataset::open(file, "/tokens/generated", h5::ValueClass::Integer, 1);
+    info.generated = dataset.read_range<std::int32_t>(0, dataset.dims().front());
+  });
+  load_layers(file, trace);
+  load_dtype(file, trace);
+  tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
+  load_runs(file, info.model, 0, false, info.runs, info.warnings);
+  return trace;
+}
+
+std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace) {
+  return trace.ids.read_range<std::int32_t>(0, static_cast<std::uint64_t>(trace.info.num_tokens));
+}
+
+std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace) {
+  const auto tokens = static_cast<std::size_t>(trace.info.num_tokens);
+  std::vector<std::string> texts(tokens);
+  if (!trace.has_texts) return texts;
+  const auto offsets = h5::Dataset::open(file, "/tokens/text_offsets", h5::ValueClass::Integer, 1)
+                           .read_range<std::uint64_t>(0, tokens + 1);
+  const auto bytes =
+      h5::Dataset::open(file, "/tokens/text", h5::ValueClass::Integer, 1)
+          .read_range<std::uint8_t>(offsets.front(), offsets.back() - offsets.front());
+  for (std::size_t i = 0; i < tokens; ++i) {
+    texts[i].assign(bytes.begin() + (offsets[i] - offsets.front()),
+                    bytes.begin() + (offsets[i + 1] - offsets.front()));
+  }
+  return texts;
+}
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,53 @@
+// Reading and checking what a trace says about itself; shared by the reader, the sidecar and
+// validate.
+#pragma once
+
+#include "core/trace/hdf5.h"
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+// The datasets of one captured layer; empty where not recorded or damaged.
+struct LayerSources {
+  h5::Dataset q, k, v, lse, key_mass;
+};
+
+struct LoadedTrace {
+  TraceInfo info;
+  std::map<int, LayerSources> layers;
+  h5::Dataset ids;
+  bool has_texts = false;
+  std::vector<std::int64_t> mass_offsets;  // [C+1], empty when not recorded
+};
+
+// Throws Defect for what makes a trace unreadable, Error for a file that is none of ours or too
+// new; all else that is wrong goes to info.warnings and is left out.
+LoadedTrace load_trace(hid_t file, const std::string& path);
+
+// Throws Error{Input} unless `file` has this format and a major version that we read.
+std::string require_format(hid_t file, const std::string& path, std::string_view format,
+                           const char* noun);
+
+// Appends the runs found in `file`, numbered from `first_id`; those that cannot be read give a
+// warning. The number in the file is id - first_id.
+void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidecar,
+               std::vector<RunInfo>& runs, std::vector<std::string>& warnings);
+// Throws Defect.
+RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
+                        const TraceInfo& info);
+
+// Names the content of a trace (see FORMAT.md, "Sidecar").
+std::string hash_of_trace(const LoadedTrace& trace);
+
+// Rows [begin, end) of one head as fp32.
+void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, std::int32_t end,
+                    std::int32_t num_tokens, float* out);
+std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
+std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);
+
+}  // namespace kvloupe::trace

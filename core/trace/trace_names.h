@@ -1,0 +1,44 @@
+// The words that stand in a trace for the enumerations of trace_types.h.
+#pragma once
+
+#include "core/trace/trace_types.h"
+
+#include <optional>
+#include <string_view>
+
+namespace kvloupe::trace {
+
+constexpr std::string_view kTraceFormat = "kvloupe-trace";
+constexpr std::string_view kSidecarFormat = "kvloupe-runs";
+constexpr std::string_view kSchemaVersion = "1.0";
+constexpr int kSchemaMajor = 1;
+
+std::string_view to_text(LoopMode value);
+std::string_view to_text(DType value);
+std::string_view to_text(RopePairing value);
+std::string_view to_text(LayerType value);
+std::string_view to_text(RowAxis value);
+std::string_view to_text(Granularity value);
+std::string_view to_text(StateAction value);
+
+template <typename Enum>
+std::optional<Enum> from_text(std::string_view text);
+template <>
+std::optional<LoopMode> from_text(std::string_view text);
+template <>
+std::optional<DType> from_text(std::string_view text);
+template <>
+std::optional<RopePairing> from_text(std::string_view text);
+template <>
+std::optional<LayerType> from_text(std::string_view text);
+template <>
+std::optional<RowAxis> from_text(std::string_view text);
+template <>
+std::optional<Granularity> from_text(std::string_view text);
+template <>
+std::optional<StateAction> from_text(std::string_view text);
+
+// Rows that a run of this kind has per chunk.
+int num_rows_of(const RunInfo& run, const ModelInfo& model);
+
+}  // namespace kvloupe::trace

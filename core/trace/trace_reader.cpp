@@ -1,0 +1,208 @@
+// The public reader: every call takes the lock, and what is wrong in the file names the file.
+#include "core/trace/trace_reader.h"
+
+#include "core/base/error.h"
+#include "core/trace/hdf5.h"
+#include "core/trace/sidecar.h"
+#include "core/trace/trace_load.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace kvloupe::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error unreadable(const std::string& path, const std::string& why) {
+  return input_error("cannot read " + path, why,
+                     "check it by kvloupe validate, or capture the trace again");
+}
+
+template <typename Body>
+auto guarded(const std::string& path, const Body& body) {
+  const h5::Lock lock;
+  try {
+    return body();
+  } catch (const h5::Defect& defect) {
+    throw unreadable(path, defect.what());
+  }
+}
+
+h5::Handle open_trace(const fs::path& path) {
+  std::error_code code;
+  if (!fs::exists(path, code)) {
+    fs::path part = path;
+    part += ".part";
+    throw input_error("cannot open " + path.string(), "there is no such file",
+                      fs::exists(part, code)
+                          ? "open " + part.string() + ", which a capture left unfinished"
+                          : "check the path");
+  }
+  if (fs::is_directory(path, code)) {
+    throw input_error("cannot open " + path.string(), "it is a folder", "name a trace in it");
+  }
+  if (::access(path.c_str(), R_OK) != 0) {
+    throw input_error("cannot open " + path.string(), std::strerror(errno),
+                      "check the permissions of the file");
+  }
+  try {
+    return h5::open_file_for_reading(path.string());
+  } catch (const h5::Defect& defect) {
+    throw input_error("cannot open " + path.string(),
+                      fmt::format("it is no HDF5 file, or it is damaged ({})", defect.what()),
+                      "name a trace that kvloupe capture made");
+  }
+}
+
+}  // namespace
+
+struct TraceReader::Impl {
+  h5::Handle file;
+  h5::Handle sidecar;
+  LoadedTrace trace;
+
+  const TraceInfo& info() const { return trace.info; }
+
+  Error absent(const std::string& what, const std::string& remedy) const {
+    return input_error(fmt::format("there is no {} in {}", what, info().path),
+                       "it was not recorded", remedy);
+  }
+  const LayerSources& layer(int layer) const {
+    const auto found = trace.layers.find(layer);
+    if (found == trace.layers.end()) throw absent(fmt::format("layer {}", layer), layers_remedy());
+    return found->second;
+  }
+  std::string layers_remedy() const {
+    const auto& layers = info().layers;
+    if (layers.empty()) return "capture the trace again with layers";
+    return fmt::format("choose one of its {} layers, {} to {}", layers.size(), layers.front(),
+                       layers.back());
+  }
+  void require_range(int head, int heads, std::int32_t begin, std::int32_t end) const {
+    if (head < 0 || head >= heads) {
+      throw input_error(fmt::format("there is no head {} in {}", head, info().path),
+                        fmt::format("it has {}", heads), "choose a smaller number");
+    }
+    if (begin < 0 || end < begin || end > info().num_tokens) {
+      throw input_error(fmt::format("there are no tokens [{}, {}) in {}", begin, end, info().path),
+                        fmt::format("its chunks hold {} tokens", info().num_tokens),
+                        "choose a smaller range");
+    }
+  }
+};
+
+TraceReader::TraceReader(const fs::path& path) : impl_(std::make_unique<Impl>()) {
+  const std::string name = path.string();
+  const h5::Lock lock;  // also while a failed start closes what it opened
+  auto opened = std::move(impl_);
+  guarded(name, [&] {
+    opened->file = open_trace(path);
+    opened->trace = load_trace(opened->file.get(), name);
+    opened->sidecar = open_sidecar(path, opened->trace);
+  });
+  impl_ = std::move(opened);
+  std::error_code code;
+  impl_->trace.info.bytes = fs::file_size(path, code);
+}
+
+TraceReader::~TraceReader() {
+  const h5::Lock lock;
+  impl_.reset();
+}
+
+TraceReader::TraceReader(TraceReader&&) noexcept = default;
+
+TraceReader& TraceReader::operator=(TraceReader&& other) noexcept {
+  const h5::Lock lock;
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+
+const TraceInfo& TraceReader::info() const { return impl_->info(); }
+
+std::vector<std::int32_t> TraceReader::token_ids() const {
+  return guarded(info().path, [&] { return load_token_ids(impl_->trace); });
+}
+
+std::vector<std::string> TraceReader::token_texts() const {
+  return guarded(info().path, [&] { return load_token_texts(impl_->file.get(), impl_->trace); });
+}
+
+void TraceReader::read_rows(Stored what, int layer, int head, std::int32_t begin, std::int32_t end,
+                            float* out) const {
+  guarded(info().path, [&] {
+    const LayerSources& sources = impl_->layer(layer);
+    const bool queries = what == Stored::Q;
+    impl_->require_range(head, queries ? info().model.num_q_heads : info().model.num_kv_heads,
+                         begin, end);
+    const h5::Dataset& dataset = queries ? sources.q : what == Stored::K ? sources.k : sources.v;
+    if (!dataset) {
+      constexpr const char* kNames[] = {"q", "k", "v"};
+      throw impl_->absent(fmt::format("{} of layer {}", kNames[static_cast<int>(what)], layer),
+                          "capture it again with --store qkv");
+    }
+    read_head_rows(dataset, head, begin, end, info().num_tokens, out);
+  });
+}
+
+bool TraceReader::has_lse(int layer) const {
+  const auto found = impl_->trace.layers.find(layer);
+  return found != impl_->trace.layers.end() && static_cast<bool>(found->second.lse);
+}
+
+void TraceReader::read_lse(int layer, int q_head, std::int32_t begin, std::int32_t end,
+                           float* out) const {
+  guarded(info().path, [&] {
+    const h5::Dataset& lse = impl_->layer(layer).lse;
+    impl_->require_range(q_head, info().model.num_q_heads, begin, end);
+    if (!lse) {
+      throw impl_->absent(fmt::format("log-sum-exp of layer {}", layer),
+                          "capture it again with --store qkv,lse");
+    }
+    lse.require_stored(lse.dims()[0] * static_cast<std::uint64_t>(info().num_tokens) * 4);
+    if (begin == end) return;
+    lse.read(H5T_NATIVE_FLOAT, {static_cast<hsize_t>(q_head), static_cast<hsize_t>(begin)},
+             {1, static_cast<hsize_t>(end - begin)}, out);
+  });
+}
+
+std::optional<std::vector<float>> TraceReader::read_key_mass(int layer, int chunk) const {
+  return guarded(info().path, [&]() -> std::optional<std::vector<float>> {
+    const h5::Dataset& mass = impl_->layer(layer).key_mass;
+    const auto& offsets = impl_->trace.mass_offsets;
+    if (!mass || offsets.empty()) return std::nullopt;
+    if (chunk < 0 || chunk >= static_cast<int>(info().chunks.size())) {
+      throw impl_->absent(fmt::format("chunk {}", chunk),
+                          fmt::format("choose one of its {} chunks", info().chunks.size()));
+    }
+    if (info().chunks[chunk].phase != Phase::Prefill) return std::nullopt;
+    return mass.read_range<float>(static_cast<std::uint64_t>(offsets[chunk]),
+                                  static_cast<std::uint64_t>(offsets[chunk + 1] - offsets[chunk]));
+  });
+}
+
+RunLayer TraceReader::read_run(int run, int layer) const {
+  return guarded(info().path, [&] {
+    const auto& runs = info().runs;
+    const auto found = std::find_if(runs.begin(), runs.end(),
+                                    [&](const RunInfo& candidate) { return candidate.id == run; });
+    if (found == runs.end()) {
+      throw impl_->absent(fmt::format("run {}", run),
+                          "see its runs by kvloupe info " + info().path);
+    }
+    const hid_t file = found->from_sidecar ? impl_->sidecar.get() : impl_->file.get();
+    const int number = found->from_sidecar ? run - first_sidecar_id(info()) : run;
+    if (!h5::has_object(file, fmt::format("/runs/{}/layers/{}", number, layer))) {
+      throw impl_->absent(fmt::format("layer {} of run {}", layer, run), impl_->layers_remedy());
+    }
+    return load_run_layer(file, number, *found, layer, info());
+  });
+}
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,420 @@
+// Recording: everything is allocated before the first chunk, so that afterwards a chunk's bytes go
+// to their place in the file and a kill at any time leaves the chunks done.
+#include "core/trace/trace_writer.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/trace/hdf5.h"
+#include "core/trace/run_storage.h"
+#include "core/trace/trace_layout.h"
+#include "core/trace/trace_names.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+namespace kvloupe::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Runs `body` under the lock; what HDF5 cannot do becomes a sentence about `path`.
+template <typename Body>
+void guarded(const fs::path& path, const Body& body) {
+  const h5::Lock lock;
+  try {
+    body();
+  } catch (const h5::Defect& defect) {
+    throw input_error("cannot write " + path.string(), defect.what(),
+                      "check the free space and the permissions of its folder");
+  }
+}
+
+bool is_locked_by_another(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return locked;
+}
+
+void require_writable_target(const fs::path& path, const fs::path& part, bool overwrite) {
+  std::error_code code;
+  if (fs::is_directory(path, code)) {
+    throw input_error("cannot write " + path.string(), "it is a folder", "name a file in it");
+  }
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, code)) {
+    throw input_error("cannot write " + path.string(), "its folder does not exist",
+                      "create " + folder.string() + " first");
+  }
+  if (fs::exists(part, code) && is_locked_by_another(part)) {
+    throw input_error("cannot write " + path.string(), "another capture is writing it",
+                      "wait for it or choose another name");
+  }
+  if (overwrite) return;
+  if (fs::exists(path, code)) {
+    throw input_error(path.string() + " exists", "a capture does not overwrite a trace unasked",
+                      "add --force or choose another name");
+  }
+  if (fs::exists(part, code)) {
+    throw input_error(part.string() + " exists",
+                      "a capture that was cut short left its chunks there",
+                      "add --force to drop them or choose another name");
+  }
+}
+
+std::uint64_t expected_bytes(const TraceHeader& header) {
+  const auto tokens = static_cast<std::uint64_t>(header.max_tokens);
+  const auto layers = static_cast<std::uint64_t>(header.layers.size());
+  const auto heads = static_cast<std::uint64_t>(header.model.num_q_heads);
+  const auto kv_heads = static_cast<std::uint64_t>(header.model.num_kv_heads);
+  const auto dim = static_cast<std::uint64_t>(header.model.head_dim);
+  std::uint64_t bytes = 1 << 20;
+  if (header.store_qkv) {
+    bytes += layers * tokens * (heads + 2 * kv_heads) * dim * element_bytes(header.dtype);
+  }
+  if (header.store_lse) bytes += layers * tokens * heads * 4;
+  return bytes;
+}
+
+void require_space(const fs::path& path, std::uint64_t bytes) {
+  std::error_code code;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const auto space = fs::space(folder, code);
+  if (code || space.available >= bytes) return;
+  throw input_error("cannot record " + path.string(),
+                    fmt::format("it needs {} and the disk has {} free", format_bytes(bytes),
+                                format_bytes(space.available)),
+                    "free disk space, or record fewer layers or tokens");
+}
+
+void check_header(const TraceHeader& header) {
+  const auto& model = header.model;
+  KVLOUPE_CHECK(model.num_layers > 0 && model.head_dim > 0 && model.num_kv_heads > 0);
+  KVLOUPE_CHECK(model.num_q_heads > 0 && model.num_q_heads % model.num_kv_heads == 0);
+  KVLOUPE_CHECK(header.max_tokens > 0 && header.max_chunks > 0 && header.max_chunks < kAlive);
+  KVLOUPE_CHECK(std::is_sorted(header.layers.begin(), header.layers.end()));
+  KVLOUPE_CHECK(header.layers.empty() ||
+                (header.layers.front() >= 0 && header.layers.back() < model.num_layers));
+  for (std::size_t i = 0; i < header.runs.size(); ++i) {
+    KVLOUPE_CHECK(header.runs[i].id == static_cast<int>(i));
+    KVLOUPE_CHECK(header.runs[i].q_heads_per_row > 0 &&
+                  model.num_q_heads % header.runs[i].q_heads_per_row == 0);
+  }
+}
+
+h5::Handle create_file(const fs::path& part) {
+  const h5::Handle access = h5::checked(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
+  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  H5Pset_file_locking(access.get(), true, true);
+  // Metadata reaches the disk at flushes only, never in between in an order that a kill would show.
+  H5AC_cache_config_t cache;
+  cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
+  H5Pget_mdc_config(access.get(), &cache);
+  cache.evictions_enabled = false;
+  cache.incr_mode = H5C_incr__off;
+  cache.flash_incr_mode = H5C_flash_incr__off;
+  cache.decr_mode = H5C_decr__off;
+  H5Pset_mdc_config(access.get(), &cache);
+  return h5::checked(H5Fcreate(part.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()),
+                     "create the file");
+}
+
+struct Run {
+  RunInfo info;
+  h5::Handle group;
+  h5::Handle kept;              // [C, L]
+  std::vector<float> kept_now;  // [L], of the chunk under way
+  std::vector<RunLayerWriter> layers;
+};
+
+double mean_kept(const ChunkInfo& chunk, const RunChunk& data) {
+  double total = 0;
+  for (std::size_t row = 0; row < data.rows.size(); ++row) {
+    total += data.flags[row] != 0 ? chunk.begin : static_cast<double>(data.rows[row].size());
+  }
+  return data.rows.empty() ? 0 : total / static_cast<double>(data.rows.size());
+}
+
+}  // namespace
+
+struct TraceWriter::Impl {
+  fs::path path;
+  fs::path part;
+  TraceHeader header;
+  bool overwrite = false;
+  bool finished = false;
+  h5::Handle file;
+  TokenDatasets tokens;
+  std::vector<LayerDatasets> layers;
+  std::vector<Run> runs;
+  int chunks_done = 0;
+  std::int32_t tokens_done = 0;
+  std::uint64_t text_bytes = 0;
+  std::int64_t mass_count = 0;  // values of key_mass per layer
+
+  void create();
+  void close_handles();
+  std::size_t layer_index(int layer) const;
+  void require_next(const ChunkInfo& chunk) const;
+  void write_heads(const h5::Handle& dataset, int heads, const ChunkInfo& chunk, const void* data);
+  std::uint64_t mass_values(const ChunkInfo& chunk) const;
+  void append_tokens(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
+                     const std::vector<std::string>& texts);
+  void append_chunk(const ChunkInfo& chunk);
+  void trim();
+};
+
+void TraceWriter::Impl::create() {
+  std::error_code code;
+  fs::remove(part, code);
+  file = create_file(part);
+  write_root(file.get(), header);
+  write_model(file.get(), header.model);
+  tokens = create_tokens(file.get(), header);
+  layers = create_layers(file.get(), header);
+  const h5::Handle all_runs = h5::create_group(file.get(), "/runs");
+  h5::write_attribute(all_runs.get(), "NX_class", "NXentry");
+  if (!header.runs.empty()) h5::write_attribute(all_runs.get(), "default", "0");
+  for (const auto& info : header.runs) {
+    Run run;
+    run.info = info;
+    run.group = create_run_group(file.get(), info, header.model);
+    run.kept = create_kept_plot(run.group.get(), header.layers, header.max_chunks);
+    run.kept_now.resize(header.layers.size());
+    const int rows = num_rows_of(info, header.model);
+    for (const int layer : header.layers) {
+      run.layers.emplace_back(run.group.get(), layer, info, rows, header.max_chunks,
+                              header.max_tokens);
+    }
+    runs.push_back(std::move(run));
+  }
+  h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the file's structure");
+}
+
+void TraceWriter::Impl::close_handles() {
+  runs.clear();
+  layers.clear();
+  tokens = {};
+}
+
+std::size_t TraceWriter::Impl::layer_index(int layer) const {
+  const auto found = std::lower_bound(header.layers.begin(), header.layers.end(), layer);
+  KVLOUPE_CHECK(found != header.layers.end() && *found == layer);
+  return static_cast<std::size_t>(found - header.layers.begin());
+}
+
+void TraceWriter::Impl::require_next(const ChunkInfo& chunk) const {
+  KVLOUPE_CHECK(!finished && chunks_done < header.max_chunks);
+  KVLOUPE_CHECK(chunk.begin == tokens_done && chunk.length > 0);
+  KVLOUPE_CHECK(chunk.length <= header.max_tokens - chunk.begin);
+}
+
+void TraceWriter::Impl::write_heads(const h5::Handle& dataset, int heads, const ChunkInfo& chunk,
+                                    const void* data) {
+  if (!dataset) return;
+  KVLOUPE_CHECK(data != nullptr);
+  h5::write_box(dataset.get(), stored_type(header.dtype), {0, static_cast<hsize_t>(chunk.begin), 0},
+                {static_cast<hsize_t>(heads), static_cast<hsize_t>(chunk.length),
+                 static_cast<hsize_t>(header.model.head_dim)},
+                data);
+}
+
+// Only prefill chunks have a mass.
+std::uint64_t TraceWriter::Impl::mass_values(const ChunkInfo& chunk) const {
+  return chunk.phase == Phase::Prefill
+             ? static_cast<std::uint64_t>(header.model.num_kv_heads) * chunk.end()
+             : 0;
+}
+
+void TraceWriter::Impl::append_tokens(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
+                                      const std::vector<std::string>& texts) {
+  std::string bytes;
+  std::vector<std::uint64_t> ends;
+  for (const auto& text : texts) {
+    bytes += text;
+    ends.push_back(text_bytes + bytes.size());
+  }
+  const auto begin = static_cast<hsize_t>(chunk.begin);
+  h5::write_box(tokens.ids.get(), H5T_NATIVE_INT32, {begin}, {ids.size()}, ids.data());
+  if (!bytes.empty()) {
+    const hsize_t size = text_bytes + bytes.size();
+    h5::checked_status(H5Dset_extent(tokens.text.get(), &size), "extend the text");
+    h5::write_box(tokens.text.get(), H5T_NATIVE_UINT8, {text_bytes}, {bytes.size()}, bytes.data());
+  }
+  h5::write_box(tokens.text_offsets.get(), H5T_NATIVE_UINT64, {begin + 1}, {ends.size()},
+                ends.data());
+  text_bytes += bytes.size();
+}
+
+void TraceWriter::Impl::append_chunk(const ChunkInfo& chunk) {
+  const auto index = static_cast<hsize_t>(chunks_done);
+  const auto phase = static_cast<std::uint8_t>(chunk.phase);
+  h5::write_box(tokens.begin.get(), H5T_NATIVE_INT32, {index}, {1}, &chunk.begin);
+  h5::write_box(tokens.length.get(), H5T_NATIVE_INT32, {index}, {1}, &chunk.length);
+  h5::write_box(tokens.phase.get(), H5T_NATIVE_UINT8, {index}, {1}, &phase);
+  mass_count += static_cast<std::int64_t>(mass_values(chunk));
+  if (tokens.mass_offsets) {
+    h5::write_box(tokens.mass_offsets.get(), H5T_NATIVE_INT64, {index + 1}, {1}, &mass_count);
+  }
+  for (auto& run : runs) {
+    for (const auto& layer : run.layers) KVLOUPE_CHECK(layer.chunks_written() == chunks_done + 1);
+    h5::write_box(run.kept.get(), H5T_NATIVE_FLOAT, {index, 0}, {1, run.kept_now.size()},
+                  run.kept_now.data());
+  }
+}
+
+// Cuts the datasets to the chunks done.
+void TraceWriter::Impl::trim() {
+  const auto resize = [](const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
+    if (dataset) h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the trace");
+  };
+  const auto token_count = static_cast<hsize_t>(tokens_done);
+  const auto chunk_count = static_cast<hsize_t>(chunks_done);
+  const auto q_heads = static_cast<hsize_t>(header.model.num_q_heads);
+  const auto kv_heads = static_cast<hsize_t>(header.model.num_kv_heads);
+  const auto dim = static_cast<hsize_t>(header.model.head_dim);
+  resize(tokens.ids, {token_count});
+  resize(tokens.text, {text_bytes});
+  resize(tokens.text_offsets, {token_count + 1});
+  for (const auto* dataset : {&tokens.begin, &tokens.length, &tokens.phase}) {
+    resize(*dataset, {chunk_count});
+  }
+  resize(tokens.mass_offsets, {chunk_count + 1});
+  for (const auto& layer : layers) {
+    resize(layer.q, {q_heads, token_count, dim});
+    resize(layer.k, {kv_heads, token_count, dim});
+    resize(layer.v, {kv_heads, token_count, dim});
+    resize(layer.lse, {q_heads, token_count});
+    resize(layer.key_mass, {static_cast<hsize_t>(mass_count)});
+  }
+  for (auto& run : runs) {
+    resize(run.kept, {chunk_count, run.kept_now.size()});
+    for (auto& layer : run.layers) layer.trim(chunks_done, tokens_done);
+  }
+}
+
+TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool overwrite)
+    : impl_(std::make_unique<Impl>()) {
+  check_header(header);
+  impl_->path = path;
+  impl_->part = path;
+  impl_->part += ".part";
+  impl_->header = header;
+  impl_->overwrite = overwrite;
+  require_writable_target(path, impl_->part, overwrite);
+  require_space(path, expected_bytes(header));
+  try {
+    guarded(path, [&] { impl_->create(); });
+  } catch (...) {
+    const h5::Lock lock;
+    impl_->close_handles();
+    impl_->file.reset();
+    std::error_code code;
+    fs::remove(impl_->part, code);
+    throw;
+  }
+}
+
+TraceWriter::~TraceWriter() {
+  if (!impl_ || impl_->finished) return;
+  const h5::Lock lock;
+  impl_->close_handles();
+  impl_->file.reset();
+  std::error_code code;
+  if (impl_->chunks_done == 0) fs::remove(impl_->part, code);
+}
+
+void TraceWriter::write_layer(const ChunkInfo& chunk, const LayerChunk& data) {
+  impl_->require_next(chunk);
+  const auto& sets = impl_->layers.at(impl_->layer_index(data.layer));
+  const auto& model = impl_->header.model;
+  guarded(impl_->part, [&] {
+    impl_->write_heads(sets.q, model.num_q_heads, chunk, data.q);
+    impl_->write_heads(sets.k, model.num_kv_heads, chunk, data.k);
+    impl_->write_heads(sets.v, model.num_kv_heads, chunk, data.v);
+    if (sets.lse) {
+      KVLOUPE_CHECK(data.lse != nullptr);
+      h5::write_box(sets.lse.get(), H5T_NATIVE_FLOAT, {0, static_cast<hsize_t>(chunk.begin)},
+                    {static_cast<hsize_t>(model.num_q_heads), static_cast<hsize_t>(chunk.length)},
+                    data.lse);
+    }
+    const std::uint64_t mass = impl_->mass_values(chunk);
+    if (sets.key_mass && mass > 0) {
+      KVLOUPE_CHECK(data.key_mass != nullptr);
+      const auto begin = static_cast<hsize_t>(impl_->mass_count);
+      const hsize_t end = begin + mass;
+      h5::checked_status(H5Dset_extent(sets.key_mass.get(), &end), "extend key_mass");
+      h5::write_box(sets.key_mass.get(), H5T_NATIVE_FLOAT, {begin}, {mass}, data.key_mass);
+    }
+  });
+}
+
+void TraceWriter::write_run(const ChunkInfo& chunk, const RunChunk& data) {
+  impl_->require_next(chunk);
+  auto& run = impl_->runs.at(data.run);
+  const std::size_t index = impl_->layer_index(data.layer);
+  guarded(impl_->part, [&] {
+    run.layers[index].write_chunk(impl_->chunks_done, data.rows, data.flags);
+    run.layers[index].write_evicted(impl_->chunks_done, data.evicted);
+    run.kept_now[index] = static_cast<float>(mean_kept(chunk, data));
+  });
+}
+
+void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
+                            const std::vector<std::string>& texts) {
+  impl_->require_next(chunk);
+  KVLOUPE_CHECK(ids.size() == static_cast<std::size_t>(chunk.length) && texts.size() == ids.size());
+  guarded(impl_->part, [&] {
+    impl_->append_tokens(chunk, ids, texts);
+    impl_->append_chunk(chunk);
+    // The chunk's values first, then the number that makes them count.
+    h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the chunk");
+    h5::write_attribute(impl_->file.get(), "chunks_done", impl_->chunks_done + 1);
+    h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the chunk");
+  });
+  ++impl_->chunks_done;
+  impl_->tokens_done = chunk.end();
+}
+
+void TraceWriter::finish(std::span<const std::int32_t> generated, bool complete) {
+  KVLOUPE_CHECK(!impl_->finished);
+  guarded(impl_->part, [&] {
+    impl_->trim();
+    const hsize_t count = generated.size();
+    const h5::Handle dataset = h5::checked(
+        H5Dopen2(impl_->file.get(), "/tokens/generated", H5P_DEFAULT), "open the generated tokens");
+    h5::checked_status(H5Dset_extent(dataset.get(), &count), "extend the generated tokens");
+    h5::write_box(dataset.get(), H5T_NATIVE_INT32, {0}, {count}, generated.data());
+    h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
+    h5::write_attribute(impl_->file.get(), "complete", complete ? 1 : 0);
+    h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
+    impl_->close_handles();
+  });
+  {
+    const h5::Lock lock;
+    impl_->file.reset();
+  }
+  impl_->finished = true;
+  std::error_code code;
+  if (!impl_->overwrite && fs::exists(impl_->path, code)) {
+    throw input_error(impl_->path.string() + " exists", "it appeared while the capture ran",
+                      "the trace is in " + impl_->part.string() + "; move it where you want it");
+  }
+  fs::rename(impl_->part, impl_->path, code);
+  if (code) {
+    throw input_error("cannot rename " + impl_->part.string(), code.message(),
+                      "the trace is complete there; move it where you want it");
+  }
+}
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,300 @@
+// What is written is read back, bit for bit; what is unfinished is read up to its last chunk.
+#include "core/base/error.h"
+#include "tests/trace/trace_fixture.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace kvloupe::trace::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_rows(const TraceReader& reader, const ReferenceTrace& reference) {
+  const auto& model = reader.info().model;
+  const auto dim = static_cast<std::size_t>(model.head_dim);
+  const std::int32_t tokens = reader.info().num_tokens;
+  const auto check = [&](Stored what, const std::vector<float>& expected, int layer, int heads) {
+    std::vector<float> rows(static_cast<std::size_t>(tokens) * dim);
+    for (int head = 0; head < heads; ++head) {
+      reader.read_rows(what, layer, head, 0, tokens, rows.data());
+      const auto begin = expected.begin() + std::ptrdiff_t(head * reference.num_tokens() * dim);
+      ASSERT_TRUE(std::equal(rows.begin(), rows.end(), begin))
+          << "layer " << layer << " head " << head;
+    }
+  };
+  for (std::size_t index = 0; index < reference.layers.size(); ++index) {
+    const int layer = reference.header.layers[index];
+    const auto& expected = reference.layers[index];
+    check(Stored::Q, expected.q, layer, model.num_q_heads);
+    check(Stored::K, expected.k, layer, model.num_kv_heads);
+    check(Stored::V, expected.v, layer, model.num_kv_heads);
+    std::vector<float> lse(tokens);
+    for (int head = 0; head < model.num_q_heads; ++head) {
+      reader.read_lse(layer, head, 0, tokens, lse.data());
+      const auto begin = expected.lse.begin() + std::ptrdiff_t{head} * reference.num_tokens();
+      ASSERT_TRUE(std::equal(lse.begin(), lse.end(), begin));
+    }
+    for (std::size_t chunk = 0; chunk < reader.info().chunks.size(); ++chunk) {
+      const auto mass = reader.read_key_mass(layer, static_cast<int>(chunk));
+      ASSERT_EQ(mass.has_value(), reader.info().chunks[chunk].phase == Phase::Prefill);
+      if (mass) {
+        ASSERT_EQ(*mass, expected.key_mass[chunk]);
+      }
+    }
+  }
+}
+
+void expect_runs(const TraceReader& reader, const ReferenceTrace& reference) {
+  const auto chunks = reader.info().chunks.size();
+  for (std::size_t run = 0; run < reference.runs.size(); ++run) {
+    for (std::size_t index = 0; index < reference.layers.size(); ++index) {
+      const RunLayer layer = reader.read_run(static_cast<int>(run), reference.header.layers[index]);
+      ASSERT_EQ(layer.num_rows, 2);
+      ASSERT_EQ(layer.flags.size(), chunks * 2);
+      ASSERT_EQ(layer.offsets.size(), chunks * 2 + 1);
+      std::vector<std::uint16_t> evict(std::size_t(reader.info().num_tokens) * 2, kAlive);
+      for (std::size_t c = 0; c < chunks; ++c) {
+        const RunChunk& expected = reference.runs[run][index][c];
+        for (std::size_t row = 0; row < 2; ++row) {
+          const std::size_t cell = c * 2 + row;
+          EXPECT_EQ(layer.flags[cell], expected.flags[row]);
+          EXPECT_EQ(std::vector<std::int32_t>(layer.positions.begin() + layer.offsets[cell],
+                                              layer.positions.begin() + layer.offsets[cell + 1]),
+                    expected.rows[row]);
+          if (run == 1) {
+            for (const auto dead : expected.evicted[row]) {
+              evict[row * reader.info().num_tokens + dead] = static_cast<std::uint16_t>(c);
+            }
+          }
+        }
+      }
+      EXPECT_EQ(layer.evict_chunk, run == 1 ? evict : std::vector<std::uint16_t>{});
+    }
+  }
+}
+
+class RoundTripTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(RoundTripTest, EverythingIsReadBack) {
+  const TemporaryFolder folder;
+  const auto reference = make_reference(GetParam());
+  write_trace(folder / "t.h5", reference);
+  EXPECT_FALSE(fs::exists(folder / "t.h5.part"));
+
+  const TraceReader reader(folder / "t.h5");
+  const TraceInfo& info = reader.info();
+  EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
+  EXPECT_EQ(info.schema_version, "1.0");
+  EXPECT_TRUE(info.complete);
+  EXPECT_EQ(info.mode, LoopMode::OpenLoop);
+  EXPECT_EQ(info.dtype, GetParam());
+  EXPECT_EQ(info.num_tokens, 55);
+  EXPECT_EQ(info.layers, (std::vector<int>{0, 2}));
+  EXPECT_EQ(info.bytes, fs::file_size(folder / "t.h5"));
+  EXPECT_EQ(info.model.name, "tiny");
+  EXPECT_EQ(info.model.rope_pairing, RopePairing::Interleaved);
+  EXPECT_EQ(info.model.softmax_scale, 0.35);
+  EXPECT_EQ(info.model.layer_types.size(), 3u);
+  ASSERT_EQ(info.chunks.size(), 6u);
+  EXPECT_EQ(info.chunks[3].begin, 48);
+  EXPECT_EQ(info.chunks[4].phase, Phase::Decode);
+  ASSERT_EQ(info.spans.size(), 2u);
+  EXPECT_EQ(info.spans[1].name, "question");
+  EXPECT_EQ(info.spans[1].end, 53);
+  EXPECT_EQ(info.generated, reference.generated);
+  ASSERT_EQ(info.runs.size(), 2u);
+  EXPECT_EQ(info.runs[1].method, reference.header.runs[1].method);
+  EXPECT_EQ(info.runs[1].state_action, StateAction::Eviction);
+  EXPECT_EQ(reader.token_ids(), reference.ids);
+  EXPECT_EQ(reader.token_texts(), reference.texts);
+  expect_rows(reader, reference);
+  expect_runs(reader, reference);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, RoundTripTest, ::testing::Values(DType::F16, DType::F32));
+
+TEST(TraceInfoTest, TokensFindTheirChunk) {
+  const auto reference = make_reference(DType::F16);
+  TraceInfo info;
+  info.chunks = reference.chunks;
+  EXPECT_EQ(info.chunk_of_token(0), 0);
+  EXPECT_EQ(info.chunk_of_token(15), 0);
+  EXPECT_EQ(info.chunk_of_token(16), 1);
+  EXPECT_EQ(info.chunk_of_token(54), 5);
+  EXPECT_EQ(info.chunk_of_token(55), -1);
+  EXPECT_EQ(info.chunk_of_token(-1), -1);
+}
+
+TEST(WriterTest, AnInterruptedCaptureLeavesItsChunks) {
+  const TemporaryFolder folder;
+  const auto reference = make_reference(DType::F16);
+  {
+    TraceWriter writer(folder / "t.h5", reference.header, false);
+    write_chunks(writer, reference, 3);
+    // The fourth chunk is under way.
+    write_layer_of(writer, reference, 3, 0);
+    writer.write_run(reference.chunks[3], reference.runs[1][0][3]);
+    writer.finish({}, false);
+  }
+  const TraceReader reader(folder / "t.h5");
+  EXPECT_FALSE(reader.info().complete);
+  EXPECT_TRUE(reader.info().warnings.empty());
+  EXPECT_EQ(reader.info().chunks.size(), 3u);
+  EXPECT_EQ(reader.info().num_tokens, 48);
+  EXPECT_EQ(reader.token_texts().size(), 48u);
+  expect_rows(reader, reference);
+  expect_runs(reader, reference);
+}
+
+// A child writes and kills itself: once between chunks, once in the middle of one.
+TEST(WriterTest, AKilledCaptureLeavesItsChunksInThePartFile) {
+  const auto reference = make_reference(DType::F16);
+  for (const bool in_the_middle : {false, true}) {
+    const TemporaryFolder folder;
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      TraceWriter writer(folder / "t.h5", reference.header, false);
+      write_chunks(writer, reference, 3);
+      if (in_the_middle) {
+        write_layer_of(writer, reference, 3, 0);
+        writer.write_run(reference.chunks[3], reference.runs[0][0][3]);
+        writer.write_run(reference.chunks[3], reference.runs[1][0][3]);
+      }
+      kill(getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_FALSE(fs::exists(folder / "t.h5"));
+
+    const TraceReader reader(folder / "t.h5.part");
+    EXPECT_FALSE(reader.info().complete);
+    EXPECT_TRUE(reader.info().warnings.empty());
+    EXPECT_EQ(reader.info().chunks.size(), 3u);
+    EXPECT_EQ(reader.token_ids().size(), 48u);
+    expect_rows(reader, reference);
+    expect_runs(reader, reference);
+  }
+}
+
+// Another process holds the file open and goes on writing.
+TEST(WriterTest, AGrowingTraceCanBeLookedAt) {
+  const TemporaryFolder folder;
+  const auto reference = make_reference(DType::F16);
+  int ready[2];
+  int leave[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(leave), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  char byte = 0;
+  if (child == 0) {
+    TraceWriter writer(folder / "t.h5", reference.header, false);
+    write_chunks(writer, reference, 2);
+    write_layer_of(writer, reference, 2, 0);
+    const bool told = write(ready[1], &byte, 1) == 1 && read(leave[0], &byte, 1) == 1;
+    _exit(told ? 0 : 1);
+  }
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  {
+    const TraceReader reader(folder / "t.h5.part");
+    EXPECT_EQ(reader.info().chunks.size(), 2u);
+    expect_rows(reader, reference);
+    expect_runs(reader, reference);
+  }
+  ASSERT_EQ(write(leave[1], &byte, 1), 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (const int descriptor : {ready[0], ready[1], leave[0], leave[1]}) close(descriptor);
+}
+
+TEST(WriterTest, WithoutAChunkNothingIsLeft) {
+  const TemporaryFolder folder;
+  { const TraceWriter writer(folder / "t.h5", make_reference(DType::F16).header, false); }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(WriterTest, DoesNotOverwriteUnasked) {
+  const TemporaryFolder folder;
+  const auto reference = make_reference(DType::F16);
+  write_trace(folder / "t.h5", reference);
+  EXPECT_THROW(TraceWriter(folder / "t.h5", reference.header, false), Error);
+  EXPECT_TRUE(TraceReader(folder / "t.h5").info().complete);
+  EXPECT_NO_THROW(write_trace(folder / "t.h5", reference, true));
+  // What a killed capture left is not dropped unasked either.
+  std::ofstream(folder / "u.h5.part") << "x";
+  EXPECT_THROW(TraceWriter(folder / "u.h5", reference.header, false), Error);
+  EXPECT_TRUE(fs::exists(folder / "u.h5.part"));
+}
+
+TEST(WriterTest, TwoCapturesDoNotWriteOneFile) {
+  const TemporaryFolder folder;
+  const auto reference = make_reference(DType::F16);
+  TraceWriter first(folder / "t.h5", reference.header, false);
+  EXPECT_THROW(TraceWriter(folder / "t.h5", reference.header, true), Error);
+  write_chunks(first, reference, 6);
+  first.finish({}, true);
+  EXPECT_TRUE(TraceReader(folder / "t.h5").info().complete);
+}
+
+TEST(WriterTest, AnUnusableTargetIsASentenceAndLeavesNothing) {
+  const TemporaryFolder folder;
+  auto header = make_reference(DType::F16).header;
+  EXPECT_THROW(TraceWriter(folder / "none/t.h5", header, false), Error);
+  EXPECT_THROW(TraceWriter(folder.path(), header, true), Error);
+  header.max_tokens = 1 << 30;
+  header.model.head_dim = 1 << 14;
+  try {
+    const TraceWriter writer(folder / "t.h5", header, false);
+    FAIL() << "a trace of 1 PiB fits the disk?";
+  } catch (const Error& error) {
+    EXPECT_NE(error.why().find("free"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(WriterTest, PartsThatWereNotAskedForAreAbsent) {
+  const TemporaryFolder folder;
+  auto reference = make_reference(DType::F16);
+  reference.header.store_lse = false;
+  reference.header.store_mass = false;
+  reference.header.runs.clear();
+  reference.header.spans.clear();
+  write_trace(folder / "t.h5", reference);
+  const TraceReader reader(folder / "t.h5");
+  EXPECT_TRUE(reader.info().warnings.empty());
+  EXPECT_FALSE(reader.has_lse(0));
+  EXPECT_FALSE(reader.read_key_mass(0, 0).has_value());
+  EXPECT_TRUE(reader.info().runs.empty());
+  EXPECT_TRUE(reader.info().spans.empty());
+  float value = 0;
+  EXPECT_THROW(reader.read_lse(0, 0, 0, 1, &value), Error);
+  EXPECT_THROW(reader.read_run(0, 0), Error);
+}
+
+TEST(ReaderTest, RefusesWhatIsNotThere) {
+  const TemporaryFolder folder;
+  write_trace(folder / "t.h5", make_reference(DType::F16));
+  const TraceReader reader(folder / "t.h5");
+  std::vector<float> out(8 * 64);
+  EXPECT_THROW(reader.read_rows(Stored::Q, 1, 0, 0, 1, out.data()), Error);  // not captured
+  EXPECT_THROW(reader.read_rows(Stored::Q, 0, 4, 0, 1, out.data()), Error);  // no such head
+  EXPECT_THROW(reader.read_rows(Stored::K, 0, 2, 0, 1, out.data()), Error);
+  EXPECT_THROW(reader.read_rows(Stored::K, 0, 0, 0, 56, out.data()), Error);  // beyond the end
+  EXPECT_THROW(reader.read_rows(Stored::K, 0, 0, -1, 1, out.data()), Error);
+  EXPECT_THROW(reader.read_rows(Stored::K, 0, 0, 3, 2, out.data()), Error);
+  EXPECT_THROW(reader.read_key_mass(0, 6), Error);
+  EXPECT_THROW(reader.read_run(2, 0), Error);
+  EXPECT_THROW(reader.read_run(0, 1), Error);
+  EXPECT_NO_THROW(reader.read_rows(Stored::V, 2, 1, 55, 55, out.data()));
+}
+
+}  // namespace
+}  // namespace kvloupe::trace::testing

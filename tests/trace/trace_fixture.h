@@ -1,0 +1,55 @@
+// A small trace with known values, and plain loops for what is derived from them.
+#pragma once
+
+#include "core/trace/trace_reader.h"
+#include "core/trace/trace_writer.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace::testing {
+
+// Everything a trace of six chunks (four of prefill, two of decode) holds, kept in memory.
+struct ReferenceTrace {
+  TraceHeader header;
+  std::vector<ChunkInfo> chunks;
+  std::vector<std::int32_t> ids;
+  std::vector<std::string> texts;
+  std::vector<std::int32_t> generated;
+  // Per captured layer, fp32 values that are exact in fp16: [heads, T, head_dim].
+  struct Layer {
+    std::vector<float> q, k, v;
+    std::vector<float> lse;                    // [num_q_heads, T]
+    std::vector<std::vector<float>> key_mass;  // per chunk, [num_kv_heads, end]; empty in decode
+  };
+  std::vector<Layer> layers;
+  // [run][layer index][chunk]
+  std::vector<std::vector<std::vector<RunChunk>>> runs;
+
+  std::int32_t num_tokens() const { return chunks.back().end(); }
+};
+
+ReferenceTrace make_reference(DType dtype);
+// Writes the first `num_chunks` chunks without finishing.
+void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_chunks);
+void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index);
+void write_trace(const std::filesystem::path& path, const ReferenceTrace& reference,
+                 bool overwrite = false);
+
+// A folder of its own, empty, that lives as long as the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace kvloupe::trace::testing
