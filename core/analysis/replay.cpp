@@ -1,24 +1,18 @@
-// Re-selection on stored Q and K, and the same form for what a trace recorded.
+// Re-selection on stored Q and K.
 #include "core/analysis/replay.h"
 
-#include "core/analysis/cell_metrics.h"
+#include "core/analysis/replay_parts.h"
 #include "core/analysis/session_tensors.h"
 #include "core/base/error.h"
-#include "core/selection/reassigned_keys.h"
 #include "core/selection/selector.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace kvloupe::analysis {
 namespace {
-
-using selection::BudgetScope;
-using selection::MethodSpec;
 
 // The prefill part cut anew from position 0; decoded tokens stay chunks of one.
 std::vector<trace::ChunkInfo> rechunked(const std::vector<trace::ChunkInfo>& chunks, int size) {
@@ -39,26 +33,6 @@ std::vector<trace::ChunkInfo> rechunked(const std::vector<trace::ChunkInfo>& chu
   return result;
 }
 
-std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted) {
-  if (wanted.empty()) return info.layers;
-  for (const int layer : wanted)
-    if (!info.has_layer(layer))
-      throw input_error(fmt::format("layer {} is not in this trace", layer),
-                        info.layers.empty()
-                            ? "it holds no layer"
-                            : fmt::format("it holds {} layers from {} to {}", info.layers.size(),
-                                          info.layers.front(), info.layers.back()),
-                        "see kvloupe info for the layers captured");
-  return wanted;
-}
-
-void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks) {
-  if (chunk && (*chunk < 0 || static_cast<std::size_t>(*chunk) >= num_chunks))
-    throw input_error(fmt::format("chunk {} is not in this trace", *chunk),
-                      fmt::format("it has {} chunks, numbered from 0", num_chunks),
-                      "choose one of them, or all");
-}
-
 DenseReason translated(selection::DenseReason reason) {
   switch (reason) {
     case selection::DenseReason::EmptyPast:
@@ -69,52 +43,6 @@ DenseReason translated(selection::DenseReason reason) {
       return DenseReason::MethodRule;
   }
   fail_check("a known dense reason", __FILE__, __LINE__);
-}
-
-struct Wanted {
-  bool mass = true;
-  bool output_error = false;
-};
-
-// Fills the metrics of a cell whose rows hold their `selected`.
-void measure(const TraceSession& session, const selection::Cell& cell,
-             const std::optional<MethodSpec>& spec, const selection::RowLayout& layout,
-             const Wanted& wanted, ReplayCell& result) {
-  if (result.dense_reason) {
-    if (wanted.output_error)
-      result.output_error.assign(static_cast<std::size_t>(cell.num_q_heads()), 0.0);
-    return;
-  }
-  if (wanted.mass) {
-    const at::Tensor mass = row_mass(cell, layout);
-    for (std::size_t row = 0; row < result.rows.size(); ++row) {
-      const float* values =
-          mass.const_data_ptr<float>() + static_cast<std::int64_t>(row) * mass.stride(0);
-      const MassMetrics metrics =
-          mass_metrics(values, result.num_candidates, result.rows[row].selected);
-      result.rows[row].mass_recall = metrics.recall;
-      result.rows[row].topk_overlap = metrics.overlap;
-    }
-  }
-  if (wanted.output_error) {
-    std::vector<std::vector<std::int32_t>> selected;
-    for (const ReplayRow& row : result.rows) selected.push_back(row.selected);
-    const at::Tensor keys = spec ? selection::attended_keys(*spec, session.info().model, cell.layer,
-                                                            cell.k, cell.past_len, selected)
-                                 : cell.k;
-    const BudgetScope scope = spec ? spec->scope() : BudgetScope::Past;
-    result.output_error = output_errors(cell, keys, selected, layout, scope);
-  }
-}
-
-ReplayCell new_cell(int layer, int chunk, const trace::ChunkInfo& span,
-                    const std::optional<MethodSpec>& spec) {
-  ReplayCell cell;
-  cell.layer = layer;
-  cell.chunk = chunk;
-  cell.span = span;
-  cell.num_candidates = spec && spec->scope() == BudgetScope::All ? span.end() : span.begin;
-  return cell;
 }
 
 // One method's way through a trace. A cell is asked for after those that its state depends on.
@@ -245,104 +173,6 @@ ReplayResult replay(const TraceSession& session, const ReplayRequest& request,
                    static_cast<std::int64_t>(num_layers * num_chunks), "selecting");
   }
   replayer.finish();
-  return result;
-}
-
-namespace {
-
-// A cell of a recorded run. The trace stores no budget: it follows from the method.
-ReplayCell recorded_cell(const trace::RunLayer& stored, int layer, int chunk,
-                         const trace::ChunkInfo& span, const std::optional<MethodSpec>& spec) {
-  ReplayCell cell = new_cell(layer, chunk, span, spec);
-  if (spec && spec->has_budget()) cell.budget_tokens = spec->budget(span.begin);
-  std::vector<std::int32_t> candidates(static_cast<std::size_t>(cell.num_candidates));
-  std::iota(candidates.begin(), candidates.end(), 0);
-  for (int row = 0; row < stored.num_rows; ++row) {
-    const std::size_t index =
-        static_cast<std::size_t>(chunk) * static_cast<std::size_t>(stored.num_rows) +
-        static_cast<std::size_t>(row);
-    ReplayRow replayed;
-    if ((stored.flags[index] & trace::kCellDenseFallback) != 0) {
-      cell.dense_fallback = true;
-      cell.dense_reason = span.begin == 0 ? DenseReason::EmptyPast : DenseReason::FitsBudget;
-      replayed.selected = candidates;
-    } else if ((stored.flags[index] & trace::kCellDenseByRule) != 0) {
-      cell.dense_reason = DenseReason::MethodRule;
-      replayed.selected = candidates;
-    } else {
-      replayed.selected.assign(stored.positions.begin() + stored.offsets[index],
-                               stored.positions.begin() + stored.offsets[index + 1]);
-    }
-    cell.rows.push_back(std::move(replayed));
-  }
-  return cell;
-}
-
-// The keys alive after the last chunk, and when the others died, per row.
-void add_eviction_history(const trace::RunLayer& stored, std::size_t num_tokens,
-                          ReplayResult& result) {
-  std::vector<std::vector<std::uint16_t>> history;
-  std::vector<std::vector<std::int32_t>> alive;
-  for (int row = 0; row < stored.num_rows; ++row) {
-    const auto begin = stored.evict_chunk.begin() + static_cast<std::ptrdiff_t>(row * num_tokens);
-    history.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(num_tokens));
-    alive.emplace_back();
-    for (std::size_t token = 0; token < num_tokens; ++token)
-      if (history.back()[token] == trace::kAlive)
-        alive.back().push_back(static_cast<std::int32_t>(token));
-  }
-  result.evict_chunk.push_back(std::move(history));
-  result.final_alive.push_back(std::move(alive));
-}
-
-// Nothing for a method that this version does not know; its sets can be shown all the same.
-std::optional<MethodSpec> spec_of_run(const trace::RunInfo& run,
-                                      const selection::ModelShape& shape) {
-  try {
-    return MethodSpec::parse(run.method).resolved(shape);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-}  // namespace
-
-ReplayResult recorded_run(const TraceSession& session, int run, const std::vector<int>& layers,
-                          std::optional<int> chunk, bool want_mass, bool want_output_error,
-                          const WorkContext& context) {
-  const trace::TraceInfo& info = session.info();
-  const auto found = std::find_if(info.runs.begin(), info.runs.end(),
-                                  [&](const trace::RunInfo& entry) { return entry.id == run; });
-  if (found == info.runs.end())
-    throw input_error(fmt::format("run {} is not in this trace", run),
-                      fmt::format("it has {} runs", info.runs.size()),
-                      "see kvloupe info for the runs");
-  const std::optional<MethodSpec> spec = spec_of_run(*found, session.shape());
-  ReplayResult result;
-  result.method = found->method;
-  result.source_mode = info.mode;
-  result.row_axis = found->row_axis;
-  result.q_heads_per_row = found->q_heads_per_row;
-  result.chunks = info.chunks;
-  result.layers = checked_layers(info, layers);
-  check_chunk(chunk, result.chunks.size());
-  const selection::RowLayout layout{found->row_axis, found->q_heads_per_row};
-  const bool to_the_end = !chunk || *chunk + 1 == static_cast<int>(result.chunks.size());
-  for (const int layer : result.layers) {
-    const trace::RunLayer stored = session.reader().read_run(run, layer);
-    for (int c = chunk.value_or(0); c <= chunk.value_or(static_cast<int>(result.chunks.size()) - 1);
-         ++c) {
-      context.cancel.throw_if_cancelled();
-      const trace::ChunkInfo& span = result.chunks[static_cast<std::size_t>(c)];
-      ReplayCell replayed = recorded_cell(stored, layer, c, span, spec);
-      if (want_mass || want_output_error)
-        measure(session, load_cell(session, layer, c, span), spec, layout,
-                {want_mass, want_output_error}, replayed);
-      result.cells.push_back(std::move(replayed));
-    }
-    if (!stored.evict_chunk.empty() && to_the_end)
-      add_eviction_history(stored, static_cast<std::size_t>(info.num_tokens), result);
-  }
   return result;
 }
 

@@ -64,6 +64,9 @@ struct ReplayResult {
 ReplayResult replay(const TraceSession& session, const ReplayRequest& request,
                     const WorkContext& context);
 
+// One layer of a whole replay (no single chunk, the trace's own chunks) as a trace records it.
+trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx);
+
 // A recorded run in the same form, with metrics recomputed: what the trace says was selected.
 ReplayResult recorded_run(const TraceSession& session, int run, const std::vector<int>& layers,
                           std::optional<int> chunk, bool want_mass, bool want_output_error,

@@ -1,0 +1,31 @@
+// Steps that a replay and a recorded run share. Private to core/analysis: needs Torch.
+#pragma once
+
+#include "core/analysis/replay.h"
+#include "core/selection/selector.h"
+
+#include <optional>
+#include <vector>
+
+namespace kvloupe::analysis {
+
+// The layers asked for, all captured ones for an empty list. Throws Error{Input} for one not
+// captured.
+std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted);
+// Throws Error{Input} for a chunk that does not exist.
+void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
+
+// A cell without rows. `spec` is empty for a recorded run of an unknown method.
+ReplayCell new_cell(int layer, int chunk, const trace::ChunkInfo& span,
+                    const std::optional<selection::MethodSpec>& spec);
+
+struct Wanted {
+  bool mass = true;
+  bool output_error = false;
+};
+// Fills the metrics of a cell whose rows hold their `selected`.
+void measure(const TraceSession& session, const selection::Cell& cell,
+             const std::optional<selection::MethodSpec>& spec, const selection::RowLayout& layout,
+             const Wanted& wanted, ReplayCell& result);
+
+}  // namespace kvloupe::analysis
