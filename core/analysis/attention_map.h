@@ -12,8 +12,8 @@ namespace kvloupe::analysis {
 Matrix attention_rows(const TraceSession& session, int layer, int q_head, std::int32_t query_begin,
                       std::int32_t query_end, const WorkContext& context);
 
-// The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without ever
-// holding the full map.
+// The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without
+// ever holding the full map.
 struct AttentionMap {
   int layer = 0;
   int q_head = 0;

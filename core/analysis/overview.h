@@ -26,7 +26,8 @@ struct Overview {
   Matrix values;            // [layers, heads], NaN where nothing was selected
 };
 
-// From a replay that has the metric (averaged over its prefill cells with no dense reason, or one chunk).
+// From a replay that has the metric (averaged over its prefill cells with no dense reason, or one
+// chunk).
 Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, int chunk = -1);
 // RelevancePearson and Entropy: of one chunk.
 Overview overview_of_attention(const TraceSession& session, OverviewMetric metric, int chunk,

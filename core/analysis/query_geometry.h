@@ -12,10 +12,10 @@
 namespace kvloupe::analysis {
 
 struct Pca {
-  int components = 0;                   // 2 or 3
-  std::vector<double> explained;        // share of variance of each component
-  std::vector<double> axes;             // [components, head_dim], sign: largest |entry| positive
-  std::vector<double> mean;             // [head_dim]
+  int components = 0;             // 2 or 3
+  std::vector<double> explained;  // share of variance of each component
+  std::vector<double> axes;       // [components, head_dim], sign: largest |entry| positive
+  std::vector<double> mean;       // [head_dim]
 };
 // Rows [n, dim]. fp64 covariance, exact eigenvectors. Fewer points than components give zero axes.
 Pca fit_pca(const std::vector<float>& rows, std::int64_t dim, int components);
@@ -23,15 +23,15 @@ std::vector<float> project(const Pca& pca, const std::vector<float>& rows);  // 
 
 struct QueryGeometry {
   int layer = 0, chunk = 0, q_head = 0;
-  Pca pca;                                      // fitted on the chunk's queries and the keys shown
-  std::vector<std::array<float, 3>> queries;    // [m] projected (third 0 for two components)
-  std::vector<std::array<float, 3>> keys;       // of the keys in key_positions
-  std::vector<std::int32_t> key_positions;      // at most `max_keys`, evenly thinned; sink kept
+  Pca pca;                                    // fitted on the chunk's queries and the keys shown
+  std::vector<std::array<float, 3>> queries;  // [m] projected (third 0 for two components)
+  std::vector<std::array<float, 3>> keys;     // of the keys in key_positions
+  std::vector<std::int32_t> key_positions;    // at most `max_keys`, evenly thinned; sink kept
   std::array<float, 3> mean_query{};
-  std::vector<float> relevance;                 // S_q [m]: -cos(mean query, q)
-  std::vector<float> max_attention;             // [m] largest p over keys, position 0 excluded
-  std::vector<std::uint8_t> chosen;             // [m] 1: among QuoKA's num_queries
-  double pearson_r = 0;                         // of relevance against max_attention; NaN if undefined
+  std::vector<float> relevance;      // S_q [m]: -cos(mean query, q)
+  std::vector<float> max_attention;  // [m] largest p over keys, position 0 excluded
+  std::vector<std::uint8_t> chosen;  // [m] 1: among QuoKA's num_queries
+  double pearson_r = 0;              // of relevance against max_attention; NaN if undefined
 };
 QueryGeometry query_geometry(const TraceSession& session, int layer, int chunk, int q_head,
                              int components, int num_queries, int max_keys,

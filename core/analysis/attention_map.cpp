@@ -1,0 +1,169 @@
+#include "core/analysis/attention_map.h"
+
+#include "core/analysis/session_tensors.h"
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace kvloupe::analysis {
+namespace {
+
+constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
+
+void check_head(const TraceSession& session, int layer, int q_head) {
+  const trace::TraceInfo& info = session.info();
+  if (!info.has_layer(layer)) {
+    throw input_error(fmt::format("layer {} cannot be shown", layer),
+                      "this trace did not capture it", "choose a layer that `kvloupe info` lists");
+  }
+  if (q_head < 0 || q_head >= info.model.num_q_heads) {
+    throw input_error(fmt::format("query head {} cannot be shown", q_head),
+                      fmt::format("the model has {} of them", info.model.num_q_heads),
+                      fmt::format("choose a head from 0 to {}", info.model.num_q_heads - 1));
+  }
+}
+
+void check_range(const TraceSession& session, std::int32_t begin, std::int32_t end) {
+  if (begin < 0 || begin > end || end > session.info().num_tokens) {
+    throw input_error(fmt::format("the queries {} to {} cannot be shown", begin, end),
+                      fmt::format("the trace has {} tokens", session.info().num_tokens),
+                      "choose positions inside the trace");
+  }
+}
+
+// Queries, keys and row log-sum-exp of one head for queries [begin, end) over keys [0, end).
+struct HeadBlock {
+  at::Tensor q;    // [rows, head_dim]
+  at::Tensor k;    // [end, head_dim]
+  at::Tensor lse;  // [rows]
+};
+
+HeadBlock head_block(const TraceSession& session, int layer, int q_head, std::int32_t begin,
+                     std::int32_t end) {
+  const trace::ModelInfo& model = session.info().model;
+  HeadBlock block;
+  block.q = at::empty({end - begin, model.head_dim}, at::kFloat);
+  session.reader().read_rows(trace::Stored::Q, layer, q_head, begin, end,
+                             block.q.mutable_data_ptr<float>());
+  block.k = layer_k(session, layer).select(0, q_head / model.gqa_group_size()).narrow(0, 0, end);
+  if (session.reader().has_lse(layer)) {
+    block.lse = at::empty({end - begin}, at::kFloat);
+    session.reader().read_lse(layer, q_head, begin, end, block.lse.mutable_data_ptr<float>());
+  } else {
+    block.lse =
+        attention::chunk_mass(block.q.unsqueeze(0), block.k.unsqueeze(0), model.softmax_scale)
+            .lse.squeeze(0);
+  }
+  return block;
+}
+
+at::Tensor probabilities(const TraceSession& session, int layer, int q_head, std::int32_t begin,
+                         std::int32_t end) {
+  const HeadBlock block = head_block(session, layer, q_head, begin, end);
+  return attention::attention_rows(block.q, block.k, session.info().model.softmax_scale, begin,
+                                   block.lse);
+}
+
+// One row of cells of the reduced map, from the probabilities of `rows` queries that start at
+// `first`.
+void reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, std::int64_t first,
+                 std::int64_t step, std::int64_t cells, float* max, float* mean) {
+  std::vector<double> sums(cells, 0);
+  std::vector<std::int64_t> counts(cells, 0);
+  std::fill(max, max + cells, kNoValue);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t visible = first + r + 1;
+    const float* row = p + r * keys;
+    for (std::int64_t begin = 0; begin < visible; begin += step) {
+      const std::int64_t cell = begin / step, end = std::min(begin + step, visible);
+      for (std::int64_t j = begin; j < end; ++j) {
+        if (std::isnan(row[j])) continue;
+        if (counts[cell] == 0 || row[j] > max[cell]) max[cell] = row[j];
+        sums[cell] += static_cast<double>(row[j]);
+        ++counts[cell];
+      }
+    }
+  }
+  for (std::int64_t cell = 0; cell < cells; ++cell) {
+    mean[cell] = counts[cell] == 0
+                     ? kNoValue
+                     : static_cast<float>(sums[cell] / static_cast<double>(counts[cell]));
+  }
+}
+
+}  // namespace
+
+Matrix attention_rows(const TraceSession& session, int layer, int q_head, std::int32_t query_begin,
+                      std::int32_t query_end, const WorkContext& context) {
+  check_head(session, layer, q_head);
+  check_range(session, query_begin, query_end);
+  context.cancel.throw_if_cancelled();
+  Matrix matrix;
+  matrix.rows = query_end - query_begin;
+  matrix.cols = query_end;
+  if (matrix.rows == 0) return matrix;
+  const at::Tensor p = probabilities(session, layer, q_head, query_begin, query_end);
+  const float* data = p.const_data_ptr<float>();
+  matrix.values.assign(data, data + matrix.rows * matrix.cols);
+  for (std::int64_t r = 0; r < matrix.rows; ++r) {
+    const auto row = matrix.values.begin() + r * matrix.cols;
+    std::fill(row + query_begin + r + 1, row + matrix.cols, kNoValue);
+  }
+  return matrix;
+}
+
+AttentionMap attention_map(const TraceSession& session, int layer, int q_head, int max_side,
+                           const WorkContext& context) {
+  check_head(session, layer, q_head);
+  KVLOUPE_CHECK(max_side > 0);
+  const std::int64_t tokens = session.info().num_tokens;
+  AttentionMap map;
+  map.layer = layer;
+  map.q_head = q_head;
+  map.step = std::max<std::int64_t>((tokens + max_side - 1) / max_side, 1);
+  const std::int64_t side = (tokens + map.step - 1) / map.step;
+  map.max = {side, side, std::vector<float>(side * side, kNoValue)};
+  map.mean = map.max;
+  // Whole rows of cells at a time, about 128 queries: a cancel is seen within some milliseconds.
+  const std::int64_t block = std::max<std::int64_t>(128 / map.step, 1) * map.step;
+  for (std::int64_t begin = 0; begin < tokens; begin += block) {
+    context.cancel.throw_if_cancelled();
+    context.report(begin, tokens, "queries");
+    const std::int64_t end = std::min(begin + block, tokens);
+    const at::Tensor p = probabilities(session, layer, q_head, static_cast<std::int32_t>(begin),
+                                       static_cast<std::int32_t>(end));
+    const float* data = p.const_data_ptr<float>();
+    at::parallel_for(
+        0, (end - begin + map.step - 1) / map.step, 1, [&](std::int64_t a, std::int64_t b) {
+          for (std::int64_t i = a; i < b; ++i) {
+            const std::int64_t first = begin + i * map.step, rows = std::min(map.step, end - first);
+            const std::int64_t cell = first / map.step * side;
+            reduce_rows(data + i * map.step * end, rows, end, first, map.step, side,
+                        map.max.values.data() + cell, map.mean.values.data() + cell);
+          }
+        });
+  }
+  context.report(tokens, tokens, "queries");
+  return map;
+}
+
+double attention_value(const TraceSession& session, int layer, int q_head, std::int32_t query,
+                       std::int32_t key) {
+  check_head(session, layer, q_head);
+  check_range(session, query, query + 1);
+  check_range(session, key, key + 1);
+  if (key > query) return 0;
+  const HeadBlock block = head_block(session, layer, q_head, query, query + 1);
+  const double score =
+      (block.q[0].to(at::kDouble) * block.k[key].to(at::kDouble)).sum().item<double>();
+  return std::exp(session.info().model.softmax_scale * score - block.lse[0].item<double>());
+}
+
+}  // namespace kvloupe::analysis

@@ -1,0 +1,141 @@
+#include "core/analysis/overview.h"
+
+#include "core/analysis/query_geometry.h"
+#include "core/analysis/query_relevance.h"
+#include "core/analysis/session_tensors.h"
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace kvloupe::analysis {
+namespace {
+
+constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
+
+std::size_t columns_of(const ReplayCell& cell, OverviewMetric metric) {
+  return metric == OverviewMetric::OutputError ? cell.output_error.size() : cell.rows.size();
+}
+
+double value_of(const ReplayCell& cell, OverviewMetric metric, std::size_t column) {
+  switch (metric) {
+    case OverviewMetric::MassRecall:
+      return cell.rows[column].mass_recall;
+    case OverviewMetric::TopkOverlap:
+      return cell.rows[column].topk_overlap;
+    default:
+      return cell.output_error[column];
+  }
+}
+
+bool counts(const ReplayCell& cell, int chunk) {
+  if (cell.dense_reason) return false;
+  return chunk >= 0 ? cell.chunk == chunk : cell.span.phase == trace::Phase::Prefill;
+}
+
+// Mean entropy in nats of the rows of each query head. H = lse - sum of p * s, and the sum is the
+// score of the query with the attention's mean key: no map of probabilities is needed.
+std::vector<float> row_entropies(const selection::Cell& cell) {
+  const attention::DenseResult mean_key =
+      attention::dense_chunk_attention(cell.q, cell.k, cell.k, cell.softmax_scale, false);
+  const at::Tensor scores = (cell.q.to(at::kDouble) * mean_key.output.to(at::kDouble)).sum(2);
+  const at::Tensor entropy = (mean_key.lse.to(at::kDouble) - cell.softmax_scale * scores)
+                                 .mean(1)
+                                 .clamp_min(0)
+                                 .to(at::kFloat);
+  return {entropy.const_data_ptr<float>(), entropy.const_data_ptr<float>() + entropy.numel()};
+}
+
+std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkContext& context) {
+  std::vector<float> values;
+  for (int head = 0; head < cell.num_q_heads(); ++head) {
+    context.cancel.throw_if_cancelled();
+    const QueryRelevance relevance = query_relevance_of(cell, head);
+    values.push_back(static_cast<float>(pearson(relevance.relevance, relevance.max_attention)));
+  }
+  return values;
+}
+
+}  // namespace
+
+const char* name_of(OverviewMetric metric) {
+  switch (metric) {
+    case OverviewMetric::MassRecall:
+      return "mass_recall";
+    case OverviewMetric::TopkOverlap:
+      return "topk_overlap";
+    case OverviewMetric::OutputError:
+      return "output_error";
+    case OverviewMetric::RelevancePearson:
+      return "relevance_pearson";
+    case OverviewMetric::Entropy:
+      return "entropy";
+  }
+  return "";
+}
+
+bool needs_method(OverviewMetric metric) {
+  return metric != OverviewMetric::RelevancePearson && metric != OverviewMetric::Entropy;
+}
+
+Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, int chunk) {
+  KVLOUPE_CHECK(needs_method(metric));
+  Overview overview;
+  overview.metric = metric;
+  overview.layers = result.layers;
+  overview.per_kv_head =
+      metric != OverviewMetric::OutputError && result.row_axis == trace::RowAxis::KvHead;
+  std::size_t columns = 0;
+  for (const ReplayCell& cell : result.cells) columns = std::max(columns, columns_of(cell, metric));
+  const std::size_t rows = result.layers.size();
+  std::vector<double> sums(rows * columns, 0);
+  std::vector<int> cells(rows * columns, 0);
+  for (const ReplayCell& cell : result.cells) {
+    const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
+    if (!counts(cell, chunk) || layer == result.layers.end()) continue;
+    const auto row = static_cast<std::size_t>(layer - result.layers.begin());
+    for (std::size_t column = 0; column < columns_of(cell, metric); ++column) {
+      sums[row * columns + column] += value_of(cell, metric, column);
+      ++cells[row * columns + column];
+    }
+  }
+  overview.values = {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns),
+                     std::vector<float>(sums.size(), kNoValue)};
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (cells[i] > 0) overview.values.values[i] = static_cast<float>(sums[i] / cells[i]);
+  }
+  return overview;
+}
+
+Overview overview_of_attention(const TraceSession& session, OverviewMetric metric, int chunk,
+                               const WorkContext& context) {
+  KVLOUPE_CHECK(!needs_method(metric));
+  const trace::TraceInfo& info = session.info();
+  if (chunk < 0 || chunk >= static_cast<int>(info.chunks.size())) {
+    throw input_error(fmt::format("chunk {} cannot be shown", chunk),
+                      fmt::format("the trace has {} chunks", info.chunks.size()),
+                      "choose a chunk inside the trace");
+  }
+  Overview overview;
+  overview.metric = metric;
+  overview.layers = info.layers;
+  overview.per_kv_head = false;
+  overview.values.rows = static_cast<std::int64_t>(info.layers.size());
+  overview.values.cols = info.model.num_q_heads;
+  for (std::size_t i = 0; i < info.layers.size(); ++i) {
+    context.cancel.throw_if_cancelled();
+    context.report(static_cast<std::int64_t>(i), overview.values.rows, "layers");
+    const selection::Cell cell = load_cell(session, info.layers[i], chunk, info.chunks[chunk]);
+    const std::vector<float> row =
+        metric == OverviewMetric::Entropy ? row_entropies(cell) : relevance_pearsons(cell, context);
+    overview.values.values.insert(overview.values.values.end(), row.begin(), row.end());
+  }
+  context.report(overview.values.rows, overview.values.rows, "layers");
+  return overview;
+}
+
+}  // namespace kvloupe::analysis

@@ -1,0 +1,66 @@
+#include "core/analysis/query_relevance.h"
+
+#include "core/analysis/query_geometry.h"
+#include "core/attention/attention.h"
+#include "core/selection/cosine_scoring.h"
+#include "core/selection/ranking.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace kvloupe::analysis {
+
+QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
+  QueryRelevance result;
+  for (const double value : selection::query_relevance(cell, q_head)) {
+    result.relevance.push_back(static_cast<float>(value));
+  }
+  const at::Tensor q = cell.q.narrow(0, q_head, 1);
+  const at::Tensor k = cell.k.narrow(0, q_head / cell.gqa_group_size(), 1);
+  const at::Tensor lse = attention::chunk_mass(q, k, cell.softmax_scale).lse;
+  const at::Tensor p =
+      attention::attention_rows(q[0], k[0], cell.softmax_scale, cell.past_len, lse[0]);
+  for (std::int64_t t = 0; t < cell.chunk_len; ++t) {
+    // Keys that the row does not see have probability 0 here.
+    const float* row = p.const_data_ptr<float>() + t * cell.kv_len();
+    const float* end = row + cell.kv_len();
+    result.max_attention.push_back(row + 1 == end ? 0 : *std::max_element(row + 1, end));
+  }
+  return result;
+}
+
+std::vector<std::uint8_t> chosen_queries(const std::vector<float>& relevance, int num_queries) {
+  const auto count = static_cast<std::int64_t>(relevance.size());
+  if (num_queries >= count) return std::vector<std::uint8_t>(relevance.size(), 1);
+  std::vector<std::uint8_t> chosen(relevance.size(), 0);
+  for (const std::int32_t row : selection::ranked(relevance, num_queries)) chosen[row] = 1;
+  return chosen;
+}
+
+double pearson(const std::vector<float>& x, const std::vector<float>& y) {
+  constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+  if (x.size() != y.size() || x.size() < 2) return kUndefined;
+  const auto is_constant = [](const std::vector<float>& series) {
+    return std::adjacent_find(series.begin(), series.end(), std::not_equal_to<>()) == series.end();
+  };
+  if (is_constant(x) || is_constant(y)) return kUndefined;
+  const auto mean = [](const std::vector<float>& series) {
+    double sum = 0;
+    for (const float value : series) sum += static_cast<double>(value);
+    return sum / static_cast<double>(series.size());
+  };
+  const double mean_x = mean(x), mean_y = mean(y);
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double dx = static_cast<double>(x[i]) - mean_x, dy = static_cast<double>(y[i]) - mean_y;
+    xy += dx * dy;
+    xx += dx * dx;
+    yy += dy * dy;
+  }
+  return std::clamp(xy / std::sqrt(xx * yy), -1.0, 1.0);
+}
+
+}  // namespace kvloupe::analysis
