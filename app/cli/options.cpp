@@ -1,0 +1,47 @@
+#include "app/cli/options.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+namespace kvloupe::cli {
+namespace {
+
+constexpr std::int64_t kLargestIndex = 1 << 20;
+
+std::optional<int> parse_index(std::string_view text) {
+  const auto number = parse_int(text);
+  if (!number || *number < 0 || *number > kLargestIndex || text.front() == '-') return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+Error bad_option(const std::string& option, const std::string& text, const char* remedy) {
+  return usage_error(fmt::format("{} {} is not valid", option, text),
+                     "it is not a number from 0 or what else the option takes", remedy);
+}
+
+}  // namespace
+
+std::optional<int> parse_index_or_all(const std::string& option, const std::string& text) {
+  if (text == "all") return std::nullopt;
+  const auto index = parse_index(text);
+  if (!index) throw bad_option(option, text, "give a number or all");
+  return index;
+}
+
+std::vector<int> parse_index_range(const std::string& option, const std::string& text) {
+  const auto dash = text.find('-');
+  const auto first = parse_index(std::string_view(text).substr(0, dash));
+  const auto last =
+      dash == std::string::npos ? first : parse_index(std::string_view(text).substr(dash + 1));
+  if (!first || !last || *first > *last)
+    throw bad_option(option, text, "give a number, or a range such as 3-5");
+  std::vector<int> indices(static_cast<std::size_t>(*last - *first + 1));
+  std::iota(indices.begin(), indices.end(), *first);
+  return indices;
+}
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,190 @@
+// `kvloupe select`: which keys a method keeps of a recorded trace.
+#include "app/cli/commands.h"
+#include "app/cli/options.h"
+#include "app/cli/text_table.h"
+#include "core/analysis/replay.h"
+#include "core/base/cancel.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/trace/trace_writer.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <memory>
+
+namespace kvloupe::cli {
+namespace {
+
+using analysis::ReplayCell;
+using analysis::ReplayResult;
+using analysis::ReplayRow;
+using nlohmann::ordered_json;
+
+struct SelectArguments {
+  std::string trace;
+  std::string method;
+  std::string layer = "all";
+  std::string chunk = "all";
+  std::optional<int> chunk_size;
+  bool json = false;
+  bool save = false;
+};
+
+const char* name_of(trace::LoopMode mode) {
+  return mode == trace::LoopMode::ClosedLoop ? "closed_loop" : "open_loop";
+}
+const char* name_of(trace::Phase phase) {
+  return phase == trace::Phase::Decode ? "decode" : "prefill";
+}
+
+// The key under which a row's list stands, and the one that numbers it.
+std::pair<const char*, const char*> row_names(trace::RowAxis axis) {
+  switch (axis) {
+    case trace::RowAxis::KvHead:
+      return {"kv_heads", "kv_head"};
+    case trace::RowAxis::QHead:
+      return {"q_heads", "q_head"};
+    case trace::RowAxis::Subgroup:
+      return {"subgroups", "subgroup"};
+  }
+  return {"", ""};
+}
+
+ordered_json row_label(const ReplayResult& result, std::size_t row) {
+  ordered_json json{{row_names(result.row_axis).second, row}};
+  if (result.row_axis == trace::RowAxis::Subgroup) {
+    const auto heads = static_cast<std::size_t>(result.q_heads_per_row);
+    for (std::size_t i = 0; i < heads; ++i) json["q_heads"].push_back(row * heads + i);
+  }
+  return json;
+}
+
+ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
+  ordered_json json{{"chunk", cell.chunk},
+                    {"begin", cell.span.begin},
+                    {"length", cell.span.length},
+                    {"phase", name_of(cell.span.phase)},
+                    {"dense_fallback", cell.dense_fallback},
+                    {"dense_reason", nullptr}};
+  if (cell.dense_reason) json["dense_reason"] = analysis::name_of(*cell.dense_reason);
+  ordered_json rows = ordered_json::array();
+  for (std::size_t i = 0; i < cell.rows.size(); ++i) {
+    const ReplayRow& row = cell.rows[i];
+    ordered_json entry = row_label(result, i);
+    entry["selected"] = row.selected;
+    entry["forced"] = row.forced;
+    entry["ties_at_cut"] = row.ties_at_cut;
+    entry["mass_recall"] = row.mass_recall;
+    entry["topk_overlap"] = row.topk_overlap;
+    rows.push_back(std::move(entry));
+  }
+  json[row_names(result.row_axis).first] = std::move(rows);
+  return json;
+}
+
+std::string json_text(const ReplayResult& result) {
+  ordered_json json{{"method", result.method},
+                    {"mode", "open_loop"},
+                    {"source_mode", name_of(result.source_mode)},
+                    {"layers", ordered_json::array()}};
+  const std::size_t per_layer =
+      result.layers.empty() ? 0 : result.cells.size() / result.layers.size();
+  for (std::size_t i = 0; i < result.layers.size(); ++i) {
+    ordered_json layer{{"layer", result.layers[i]}, {"chunks", ordered_json::array()}};
+    for (std::size_t c = 0; c < per_layer; ++c)
+      layer["chunks"].push_back(json_of(result, result.cells[i * per_layer + c]));
+    if (!result.final_alive.empty()) {
+      layer["final_alive"] = ordered_json::array();
+      for (std::size_t row = 0; row < result.final_alive[i].size(); ++row) {
+        ordered_json entry = row_label(result, row);
+        entry["positions"] = result.final_alive[i][row];
+        layer["final_alive"].push_back(std::move(entry));
+      }
+    }
+    json["layers"].push_back(std::move(layer));
+  }
+  return json.dump();
+}
+
+std::string table_text(const ReplayResult& result) {
+  TextTable table({"layer", "chunk", "begin", "length", "phase", "kept", "of", "recall", "overlap",
+                   "ties", "dense"});
+  for (const ReplayCell& cell : result.cells) {
+    const double rows = static_cast<double>(std::max<std::size_t>(1, cell.rows.size()));
+    double kept = 0, recall = 0, overlap = 0;
+    std::int64_t ties = 0;
+    for (const ReplayRow& row : cell.rows) {
+      kept += static_cast<double>(row.selected.size()) / rows;
+      recall += row.mass_recall / rows;
+      overlap += row.topk_overlap / rows;
+      ties += row.ties_at_cut;
+    }
+    table.add({fmt::format("{}", cell.layer), fmt::format("{}", cell.chunk),
+               fmt::format("{}", cell.span.begin), fmt::format("{}", cell.span.length),
+               name_of(cell.span.phase), fmt::format("{:.0f}", kept),
+               fmt::format("{}", cell.num_candidates), fmt::format("{:.4f}", recall),
+               fmt::format("{:.4f}", overlap), fmt::format("{}", ties),
+               cell.dense_reason ? analysis::name_of(*cell.dense_reason) : ""});
+  }
+  return fmt::format(
+      "{}\nopen loop on a trace made in {}; means over the rows of a cell\n{}", result.method,
+      result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
+      table.text());
+}
+
+void save_run(const analysis::TraceSession& session, const selection::MethodSpec& spec,
+              const ReplayResult& result) {
+  trace::RunInfo run;
+  run.method = result.method;
+  run.row_axis = result.row_axis;
+  run.q_heads_per_row = result.q_heads_per_row;
+  run.granularity = spec.info().granularity;
+  run.state_action = spec.state_action();
+  std::vector<trace::RunLayer> layers;
+  for (std::size_t i = 0; i < result.layers.size(); ++i)
+    layers.push_back(analysis::run_layer(result, i));
+  const int number = trace::append_sidecar_run(session.info().path, run, result.layers, layers);
+  log::info("saved as run {} of {}.runs.h5", number, session.info().path);
+}
+
+void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
+  analysis::ReplayRequest request;
+  request.spec = selection::MethodSpec::parse(arguments.method);
+  if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
+  request.chunk = parse_index_or_all("--chunk", arguments.chunk);
+  request.chunk_size = arguments.chunk_size;
+  if (arguments.save && (request.chunk || request.chunk_size))
+    throw usage_error("--save cannot be combined with --chunk or --chunk-size",
+                      "a saved run covers all chunks of the trace",
+                      "leave the option out, or leave out --save");
+  const analysis::TraceSession session(arguments.trace, global.memory_limit);
+  request.spec = request.spec.resolved(session.shape());
+  WorkContext context;
+  context.cancel = interrupt_token();
+  const ReplayResult result = analysis::replay(session, request, context);
+  const std::string text = arguments.json ? json_text(result) + "\n" : table_text(result);
+  if (arguments.save) save_run(session, request.spec, result);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_select_command(CLI::App& program, const GlobalOptions& global) {
+  auto arguments = std::make_shared<SelectArguments>();
+  CLI::App* command = program.add_subcommand("select", "what a method keeps, on stored Q and K");
+  command->add_option("trace", arguments->trace, "trace file")->required();
+  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
+      ->required();
+  command->add_option("--layer", arguments->layer, "a layer, or all");
+  command->add_option("--chunk", arguments->chunk, "a chunk, or all");
+  command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_flag("--json", arguments->json, "as JSON, with every position");
+  command->add_flag("--save", arguments->save, "add the run to the sidecar TRACE.runs.h5");
+  command->callback([arguments, &global] { run_select(*arguments, global); });
+}
+
+}  // namespace kvloupe::cli
