@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/selection/selector.h"
 #include "core/trace/trace_writer.h"
 
 #include <ATen/ATen.h>
@@ -116,6 +117,9 @@ RecorderOptions recorder_options(const CaptureOptions& options, const trace::Mod
   for (const selection::MethodSpec& spec : options.methods) {
     result.open_loop.push_back(spec.resolved(shape));
   }
+  // A method that cannot serve this model says so now, before a file is begun.
+  for (const auto& spec : result.open_loop) selection::make_selector(spec, shape);
+  if (result.closed_loop) selection::make_selector(*result.closed_loop, shape);
   return result;
 }
 
@@ -233,18 +237,18 @@ void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
                format_count(tokenizer.dropped_bytes()));
 }
 
-}  // namespace
-
-CaptureReport run_capture(const CaptureOptions& options,
-                          const std::function<void(const CaptureEstimate&)>& on_estimate,
-                          const WorkContext& context) {
+// What the arguments and the file system say, before the seconds that a model takes to load.
+PromptSource check_before_loading(const CaptureOptions& options) {
   check_numbers(options);
   check_device(options.device);
   check_output(options.output, options.force);
-  const PromptSource source = read_prompt_source(options);
+  return read_prompt_source(options);
+}
 
-  const std::shared_ptr<const LoadedModel> model = load_model(options.model);
-  context.cancel.throw_if_cancelled();
+CaptureReport capture_with(const CaptureOptions& options, const PromptSource& source,
+                           const std::shared_ptr<const LoadedModel>& model,
+                           const std::function<void(const CaptureEstimate&)>& on_estimate,
+                           const WorkContext& context) {
   RecorderOptions recording = recorder_options(options, model->info);
   const TaskRequest request{model->tokenizer, options.raw,
                             model->context_length - options.max_new_tokens, options.seed};
@@ -287,6 +291,24 @@ CaptureReport run_capture(const CaptureOptions& options,
                                                     : "the model itself computes them");
   }
   return report;
+}
+
+}  // namespace
+
+CaptureReport run_capture(const CaptureOptions& options,
+                          const std::function<void(const CaptureEstimate&)>& on_estimate,
+                          const WorkContext& context) {
+  const PromptSource source = check_before_loading(options);
+  const std::shared_ptr<const LoadedModel> model = load_model(options.model);
+  context.cancel.throw_if_cancelled();
+  return capture_with(options, source, model, on_estimate, context);
+}
+
+CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
+                          const std::function<void(const CaptureEstimate&)>& on_estimate,
+                          const WorkContext& context) {
+  const PromptSource source = check_before_loading(options);
+  return capture_with(options, source, model, on_estimate, context);
 }
 
 }  // namespace kvloupe::capture

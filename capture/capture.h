@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::capture {
+
+struct LoadedModel;  // model.h
 
 struct CaptureOptions {
   std::string model;
@@ -66,6 +69,10 @@ struct CaptureReport {
 // `on_estimate` is called once before the model runs. Ctrl+C (context.cancel) ends after the chunk
 // in flight and leaves a valid trace with complete=0.
 CaptureReport run_capture(const CaptureOptions& options,
+                          const std::function<void(const CaptureEstimate&)>& on_estimate,
+                          const WorkContext& context);
+// The same with a model that is in memory already; options.model is not read.
+CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context);
 

@@ -3,6 +3,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/selection/reassigned_keys.h"
 
 #include <ATen/ATen.h>
 
@@ -96,7 +97,7 @@ std::vector<trace::RunInfo> runs_of(const RecorderOptions& options) {
 
 Recorder::Recorder(trace::TraceWriter& writer, const trace::ModelInfo& model,
                    RecorderOptions options)
-    : writer_(writer), options_(std::move(options)), lane_(kMaxQueuedBytes) {
+    : writer_(writer), model_(model), options_(std::move(options)), lane_(kMaxQueuedBytes) {
   const selection::ModelShape shape = selection::shape_of(model);
   int id = 0;
   if (options_.closed_loop) {
@@ -178,8 +179,11 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
     for (const selection::RowSelection& row : selection.rows) rows.push_back(row.positions);
     const bool scope_all = options_.closed_loop->has_budget() &&
                            options_.closed_loop->scope() == selection::BudgetScope::All;
+    // The keys themselves, or rotated anew for methods that change positions.
+    const at::Tensor keys = selection::attended_keys(*options_.closed_loop, model_, cell.layer,
+                                                     cell.k, cell.past_len, rows);
     attended.output = attention::gathered_chunk_attention(
-        cell.q, cell.k, cell.v, cell.softmax_scale, rows,
+        cell.q, keys, cell.v, cell.softmax_scale, rows,
         scope_all ? attention::ChunkVisibility::SelfOnly : attention::ChunkVisibility::OpenChunk);
     // What a trace says of attention is dense in both modes, so that selections can be judged.
     if (recorded && (options_.store_lse || options_.store_mass)) {

@@ -68,6 +68,7 @@ class Recorder final : public AttentionHook {
   void store_layer(const AttentionCall& call, const Attended& attended);
 
   trace::TraceWriter& writer_;
+  trace::ModelInfo model_;
   RecorderOptions options_;
   std::unique_ptr<selection::Selector> closed_loop_;
   std::vector<OpenLoopRun> open_loop_;
