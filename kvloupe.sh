@@ -109,7 +109,7 @@ build_target() {
 set_up() {
   if [[ -n $(missing_packages) || -n $("$root/cmake/deps.sh" missing) ]]; then
     [[ -e /etc/debian_version ]] ||
-      fail "this system is not Debian; the set-up installs Debian 12 packages; see README.md for a container"
+      fail "this system is not Debian; the set-up needs the packages of Debian 12; run it there or in a container of it"
     { mkdir -p "$cache" 2>/dev/null && [[ -w $cache ]]; } ||
       fail "the cache folder $cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
     exec 7>"$cache/.setup.lock"

@@ -106,7 +106,7 @@ function(kvloupe_add_cuda_plugin)
         OUTPUT ${object}
         COMMAND ${KVLOUPE_NVCC} -std=c++20 -O3 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
           ${arg_ARCHITECTURES} -Xcompiler=-fPIC --expt-relaxed-constexpr --expt-extended-lambda -diag-suppress=20012,20208
-          -I${CMAKE_SOURCE_DIR} -isystem=${torch}/include -isystem=${torch}/include/torch/csrc/api/include
+          -I${CMAKE_SOURCE_DIR} -isystem=${CMAKE_BINARY_DIR}/generated/debian -isystem=${torch}/include -isystem=${torch}/include/torch/csrc/api/include
           -MD -MF ${object}.d
         DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
         DEPFILE ${object}.d

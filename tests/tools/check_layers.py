@@ -18,7 +18,7 @@ CORE = ["core/base", "core/trace", "core/attention", "core/device", "core/select
 ALLOWED = {
     "core/base": [],
     "core/trace": ["core/base"],
-    "core/attention": ["core/base", "core/device"],
+    "core/attention": ["core/base"],
     "core/device": ["core/base"],
     "core/selection": CORE[:4],
     "core/analysis": CORE[:5],
