@@ -85,7 +85,7 @@ endif()
 find_package(benchmark REQUIRED)
 
 # --- CUDA toolkit, for the plug-in alone -----------------------------------------------------------------------------
-unset(KVLOUPE_NVCC)
+set(KVLOUPE_NVCC "")
 if(NOT KVLOUPE_CUDA STREQUAL "OFF")
   find_program(KVLOUPE_NVCC_PROGRAM nvcc PATHS /usr/local/cuda/bin)
   if(KVLOUPE_NVCC_PROGRAM)
