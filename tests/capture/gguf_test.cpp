@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -157,19 +158,19 @@ TEST(Gguf, HostileTensorsAreNamed) {
   };
   EXPECT_EQ(tensor(0, {16}, 0), "no error");
   for (const auto& message : {
-           tensor(0, {17}, 0),                          // beyond the end
-           tensor(0, {1}, 64),                          // begins at the end
-           tensor(0, {1}, kMax - 31),                   // offset wraps around
-           tensor(0, {1}, 4),                           // not aligned
-           tensor(0, {}, 0),                            // no dimension
-           tensor(0, {1, 1, 1, 1, 1}, 0),               // too many
-           tensor(0, {0}, 0),                           // empty
-           tensor(0, {1ULL << 32, 1ULL << 32}, 0),      // elements overflow
-           tensor(0, {1ULL << 62}, 0),                  // bytes overflow
-           tensor(0, {kMax}, 0),                        // negative as signed
-           tensor(2, {2, 16}, 0),                       // rows are not whole blocks
-           tensor(12, {256}, 0),                        // Q4_K
-           tensor(4711, {32}, 0),                       // no type of the format
+           tensor(0, {17}, 0),                      // beyond the end
+           tensor(0, {1}, 64),                      // begins at the end
+           tensor(0, {1}, kMax - 31),               // offset wraps around
+           tensor(0, {1}, 4),                       // not aligned
+           tensor(0, {}, 0),                        // no dimension
+           tensor(0, {1, 1, 1, 1, 1}, 0),           // too many
+           tensor(0, {0}, 0),                       // empty
+           tensor(0, {1ULL << 32, 1ULL << 32}, 0),  // elements overflow
+           tensor(0, {1ULL << 62}, 0),              // bytes overflow
+           tensor(0, {kMax}, 0),                    // negative as signed
+           tensor(2, {2, 16}, 0),                   // rows are not whole blocks
+           tensor(12, {256}, 0),                    // Q4_K
+           tensor(4711, {32}, 0),                   // no type of the format
        }) {
     EXPECT_THAT(message, HasSubstr("culprit"));
   }
@@ -224,7 +225,8 @@ TEST(Gguf, FlippedBytesNeverReachBeyondTheFile) {
   std::mt19937 random(1);
   for (int round = 0; round < 2000; ++round) {
     std::string damaged = bytes;
-    for (int flip = 0; flip < 4; ++flip) damaged[random() % damaged.size()] = static_cast<char>(random());
+    for (int flip = 0; flip < 4; ++flip)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
     read_all(damaged);
   }
 }
