@@ -61,7 +61,7 @@ std::string json_text(const std::vector<CompareRow>& rows) {
 std::string csv_text(const std::vector<CompareRow>& rows) {
   std::string text = "method,phase,scope,index,cells,fallback_cells";
   for (const auto& [name, member] : kNumbers) text += fmt::format(",{}", name);
-  text += "\r\n";
+  text += "\n";
   for (const CompareRow& row : rows) {
     // A SPEC holds commas but never a quote in a method of the catalogue; a path may.
     std::string method;
@@ -72,7 +72,7 @@ std::string csv_text(const std::vector<CompareRow>& rows) {
       const auto& number = row.*member;
       text += "," + (is_shown(number) ? format_shortest(*number) : std::string());
     }
-    text += "\r\n";
+    text += "\n";
   }
   return text;
 }

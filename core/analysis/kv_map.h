@@ -24,9 +24,9 @@ inline constexpr int kNumKeyStates = 8;
 struct KvMap {
   std::vector<trace::ChunkInfo> chunks;
   std::int32_t num_tokens = 0;
-  std::vector<KeyState> states;      // [num_chunks, num_tokens]
-  std::vector<std::int32_t> kept;    // [num_chunks] past keys kept
-  std::vector<double> mass_recall;   // [num_chunks]
+  std::vector<KeyState> states;     // [num_chunks, num_tokens]
+  std::vector<std::int32_t> kept;   // [num_chunks] past keys kept
+  std::vector<double> mass_recall;  // [num_chunks]
 
   KeyState at(std::size_t chunk, std::int32_t token) const;
 };

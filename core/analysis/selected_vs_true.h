@@ -9,11 +9,16 @@
 
 namespace kvloupe::analysis {
 
-enum class KeyVerdict : std::uint8_t { Hit, Miss, Waste, Neither };  // selected and true; true only; selected only
+enum class KeyVerdict : std::uint8_t {
+  Hit,
+  Miss,
+  Waste,
+  Neither
+};  // selected and true; true only; selected only
 
 struct KeyRank {
   std::int32_t position = 0;
-  double mass = 0;            // M[j]
+  double mass = 0;             // M[j]
   std::int32_t true_rank = 0;  // 0 is the largest mass among the candidates
   KeyVerdict verdict = KeyVerdict::Neither;
 };
@@ -25,10 +30,10 @@ struct SelectedVsTrue {
   std::int64_t num_candidates = 0;
   std::int64_t hits = 0, misses = 0, wastes = 0;
   double mass_recall = 1, topk_overlap = 1;
-  double missed_mass = 0;            // share of the candidates' mass on keys not selected
-  std::vector<float> mass;           // [T] M of the row
-  std::vector<KeyVerdict> verdict;   // [P or T]
-  std::vector<KeyRank> by_true_rank; // candidates, largest mass first
+  double missed_mass = 0;             // share of the candidates' mass on keys not selected
+  std::vector<float> mass;            // [T] M of the row
+  std::vector<KeyVerdict> verdict;    // [P or T]
+  std::vector<KeyRank> by_true_rank;  // candidates, largest mass first
 };
 
 SelectedVsTrue selected_vs_true(const TraceSession& session, const ReplayCell& cell, int row,

@@ -1,5 +1,5 @@
-// An open trace with a bounded cache of what was read. Shared by all jobs; every member may be called
-// from any thread. Torch-free here; session_tensors.h gives the tensors to the analyses.
+// An open trace with a bounded cache of what was read. Shared by all jobs; every member may be
+// called from any thread. Torch-free here; session_tensors.h gives the tensors to the analyses.
 #pragma once
 
 #include "core/selection/method_spec.h"
