@@ -34,6 +34,18 @@ auto guarded(const std::string& path, const Body& body) {
   }
 }
 
+const h5::Dataset& heads_of(const LayerSources& sources, Stored what) {
+  switch (what) {
+    case Stored::Q:
+      return sources.q;
+    case Stored::K:
+      return sources.k;
+    case Stored::V:
+      break;
+  }
+  return sources.v;
+}
+
 h5::Handle open_trace(const fs::path& path) {
   std::error_code code;
   if (!fs::exists(path, code)) {
@@ -68,6 +80,24 @@ struct TraceReader::Impl {
   LoadedTrace trace;
 
   const TraceInfo& info() const { return trace.info; }
+
+  // Where a run's layer stands: in the trace or in its sidecar.
+  struct RunSource {
+    hid_t file;
+    int number;
+    const RunInfo* run;
+  };
+  std::optional<RunSource> find_run_layer(int run, int layer) const {
+    const auto& runs = info().runs;
+    const auto found = std::find_if(runs.begin(), runs.end(),
+                                    [&](const RunInfo& candidate) { return candidate.id == run; });
+    if (found == runs.end()) return std::nullopt;
+    const RunSource source = {found->from_sidecar ? sidecar.get() : file.get(),
+                              found->from_sidecar ? run - first_sidecar_id(info()) : run, &*found};
+    const auto path = fmt::format("/runs/{}/layers/{}", source.number, layer);
+    if (!h5::has_object(source.file, path)) return std::nullopt;
+    return source;
+  }
 
   Error absent(const std::string& what, const std::string& remedy) const {
     return input_error(fmt::format("there is no {} in {}", what, info().path),
@@ -141,7 +171,7 @@ void TraceReader::read_rows(Stored what, int layer, int head, std::int32_t begin
     const bool queries = what == Stored::Q;
     impl_->require_range(head, queries ? info().model.num_q_heads : info().model.num_kv_heads,
                          begin, end);
-    const h5::Dataset& dataset = queries ? sources.q : what == Stored::K ? sources.k : sources.v;
+    const h5::Dataset& dataset = heads_of(sources, what);
     if (!dataset) {
       constexpr const char* kNames[] = {"q", "k", "v"};
       throw impl_->absent(fmt::format("{} of layer {}", kNames[static_cast<int>(what)], layer),
@@ -149,6 +179,11 @@ void TraceReader::read_rows(Stored what, int layer, int head, std::int32_t begin
     }
     read_head_rows(dataset, head, begin, end, info().num_tokens, out);
   });
+}
+
+bool TraceReader::has_stored(Stored what, int layer) const {
+  const auto found = impl_->trace.layers.find(layer);
+  return found != impl_->trace.layers.end() && static_cast<bool>(heads_of(found->second, what));
 }
 
 bool TraceReader::has_lse(int layer) const {
@@ -187,21 +222,18 @@ std::optional<std::vector<float>> TraceReader::read_key_mass(int layer, int chun
   });
 }
 
+bool TraceReader::has_run_layer(int run, int layer) const {
+  return guarded(info().path, [&] { return impl_->find_run_layer(run, layer).has_value(); });
+}
+
 RunLayer TraceReader::read_run(int run, int layer) const {
   return guarded(info().path, [&] {
-    const auto& runs = info().runs;
-    const auto found = std::find_if(runs.begin(), runs.end(),
-                                    [&](const RunInfo& candidate) { return candidate.id == run; });
-    if (found == runs.end()) {
-      throw impl_->absent(fmt::format("run {}", run),
-                          "see its runs by kvloupe info " + info().path);
+    const auto source = impl_->find_run_layer(run, layer);
+    if (!source) {
+      throw impl_->absent(fmt::format("layer {} of run {}", layer, run),
+                          "see its runs and layers by kvloupe info");
     }
-    const hid_t file = found->from_sidecar ? impl_->sidecar.get() : impl_->file.get();
-    const int number = found->from_sidecar ? run - first_sidecar_id(info()) : run;
-    if (!h5::has_object(file, fmt::format("/runs/{}/layers/{}", number, layer))) {
-      throw impl_->absent(fmt::format("layer {} of run {}", layer, run), impl_->layers_remedy());
-    }
-    return load_run_layer(file, number, *found, layer, info());
+    return load_run_layer(source->file, source->number, *source->run, layer, info());
   });
 }
 

@@ -2,6 +2,7 @@
 // for damaged or hostile: sizes and offsets are checked before anything is allocated.
 #pragma once
 
+#include "core/base/cancel.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -37,11 +38,13 @@ class TraceReader {
   // layer that was not captured or a range outside the chunks done.
   void read_rows(Stored what, int layer, int head, std::int32_t begin, std::int32_t end,
                  float* out) const;
+  bool has_stored(Stored what, int layer) const;
   bool has_lse(int layer) const;
   void read_lse(int layer, int q_head, std::int32_t begin, std::int32_t end, float* out) const;
   // Column mass of one prefill chunk, [num_kv_heads, begin+length]; nullopt when not recorded.
   std::optional<std::vector<float>> read_key_mass(int layer, int chunk) const;
 
+  bool has_run_layer(int run, int layer) const;
   // Throws Error{Input} when run or layer is absent. Offsets and positions are checked.
   RunLayer read_run(int run, int layer) const;
 
@@ -50,7 +53,14 @@ class TraceReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Every defect found, one sentence each; empty means sound (an incomplete trace is sound).
+// What a thorough look at a trace finds, one sentence each.
+struct Validation {
+  std::vector<std::string> defects;  // empty means sound; an incomplete trace is sound
+  std::vector<std::string> notes;    // no defects: incomplete, cells that are not finite, ...
+};
+// Reads the whole file. Throws Error only when cancelled.
+Validation check_trace(const std::filesystem::path& path, const WorkContext& context = {});
+// The defects of check_trace.
 std::vector<std::string> validate_trace(const std::filesystem::path& path);
 
 }  // namespace kvloupe::trace

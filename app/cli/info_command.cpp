@@ -1,0 +1,153 @@
+// `kvloupe info`: what a trace holds, for people or as JSON.
+#include "app/cli/commands.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "core/trace/trace_names.h"
+#include "core/trace/trace_reader.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using trace::TraceInfo;
+
+ordered_json model_json(const trace::ModelInfo& model) {
+  std::vector<std::string> layer_types;
+  for (const auto type : model.layer_types) layer_types.emplace_back(to_text(type));
+  return {{"name", model.name},
+          {"architecture", model.architecture},
+          {"num_layers", model.num_layers},
+          {"num_q_heads", model.num_q_heads},
+          {"num_kv_heads", model.num_kv_heads},
+          {"head_dim", model.head_dim},
+          {"hidden_size", model.hidden_size},
+          {"softmax_scale", model.softmax_scale},
+          {"rope_theta", model.rope_theta},
+          {"rope_pairing", to_text(model.rope_pairing)},
+          {"rope_scaling", model.rope_scaling},
+          {"file_hash", model.file_hash},
+          {"layer_types", layer_types}};
+}
+
+ordered_json info_json(const TraceInfo& info) {
+  auto runs = ordered_json::array();
+  for (const auto& run : info.runs) {
+    runs.push_back({{"id", run.id},
+                    {"method", run.method},
+                    {"mode", to_text(run.mode)},
+                    {"from_sidecar", run.from_sidecar}});
+  }
+  auto spans = ordered_json::array();
+  for (const auto& span : info.spans) {
+    spans.push_back({{"name", span.name}, {"begin", span.begin}, {"end", span.end}});
+  }
+  return {{"path", info.path},
+          {"schema_version", info.schema_version},
+          {"complete", info.complete},
+          {"mode", to_text(info.mode)},
+          {"model", model_json(info.model)},
+          {"tokens", info.num_tokens},
+          {"chunks_done", info.chunks.size()},
+          {"layers", info.layers},
+          {"dtype", to_text(info.dtype)},
+          {"runs", runs},
+          {"bytes", info.bytes},
+          {"producer", info.producer},
+          {"created", info.created},
+          {"generated_tokens", info.generated.size()},
+          {"spans", spans}};
+}
+
+const char* spoken(trace::LoopMode mode) {
+  return mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop";
+}
+
+// "0-29", "3", "0-4, 9".
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text +=
+        last == i ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string chunks_text(const TraceInfo& info) {
+  std::int64_t prefill = 0;
+  std::int32_t longest = 0;
+  for (const auto& chunk : info.chunks) {
+    if (chunk.phase != trace::Phase::Prefill) continue;
+    ++prefill;
+    longest = std::max(longest, chunk.length);
+  }
+  std::string text = fmt::format("{} in {} prefill chunks", format_count(info.num_tokens), prefill);
+  if (prefill > 0) text += fmt::format(" of up to {}", longest);
+  const auto decode = static_cast<std::int64_t>(info.chunks.size()) - prefill;
+  if (decode > 0) text += fmt::format(" and {} decode steps", decode);
+  return text;
+}
+
+std::string info_text(const TraceInfo& info) {
+  const auto& model = info.model;
+  std::string text = info.path + "\n";
+  const auto line = [&](const char* label, const std::string& value) {
+    text += fmt::format("  {:<9} {}\n", label, value);
+  };
+  line("trace", fmt::format("{}, {}, schema {}, {}", info.complete ? "complete" : "incomplete",
+                            spoken(info.mode), info.schema_version, format_bytes(info.bytes)));
+  line("made", fmt::format("{} by {}", info.created, info.producer));
+  line("model", fmt::format("{} ({}), {} layers, {} query and {} KV heads of {}", model.name,
+                            model.architecture, model.num_layers, model.num_q_heads,
+                            model.num_kv_heads, model.head_dim));
+  line("tokens", chunks_text(info));
+  line("layers", fmt::format("{} ({}), {}", info.layers.size(), ranges_text(info.layers),
+                             to_text(info.dtype)));
+  for (const auto& span : info.spans) {
+    line("span", fmt::format("[{}, {}) {}", span.begin, span.end, span.name));
+  }
+  for (const auto& run : info.runs) {
+    line("run", fmt::format("{}: {} ({}{})", run.id, run.method, spoken(run.mode),
+                            run.from_sidecar ? ", in the sidecar" : ""));
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& program, const GlobalOptions&) {
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand("info", "what a trace holds");
+  command->add_option("trace", options->path, "the trace file")->required();
+  command->add_flag("--json", options->json, "print JSON");
+  command->callback([options] {
+    const trace::TraceReader reader(options->path);
+    // A file's texts may be no valid UTF-8.
+    const std::string text =
+        options->json
+            ? info_json(reader.info()).dump(2, ' ', false, ordered_json::error_handler_t::replace) +
+                  "\n"
+            : info_text(reader.info());
+    for (const auto& warning : reader.info().warnings) log::warning("{}", warning);
+    std::fputs(text.c_str(), stdout);
+  });
+}
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,143 @@
+// q, k, v against each other, and lse and key_mass against what q and k imply.
+#include "core/base/error.h"
+#include "core/trace/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::trace {
+namespace {
+
+// Stored values are exact; the rest is fp32 arithmetic over long sums.
+constexpr double kTolerance = 1e-3;
+
+struct HeadRows {
+  std::vector<float> values;  // [T, head_dim]
+  std::int64_t not_finite = 0;
+};
+
+HeadRows read_head(const TraceReader& reader, Stored what, int layer, int head) {
+  const auto& info = reader.info();
+  HeadRows rows;
+  rows.values.resize(static_cast<std::size_t>(info.num_tokens) * info.model.head_dim);
+  reader.read_rows(what, layer, head, 0, info.num_tokens, rows.values.data());
+  rows.not_finite = std::count_if(rows.values.begin(), rows.values.end(),
+                                  [](float value) { return !std::isfinite(value); });
+  return rows;
+}
+
+// log(sum over j <= t of exp(scale * q_t . k_j)), in double, term by term.
+double log_sum_exp(const ModelInfo& model, const std::vector<float>& q, const std::vector<float>& k,
+                   std::int32_t t) {
+  const auto dim = static_cast<std::size_t>(model.head_dim);
+  std::vector<double> logits;
+  for (std::int32_t j = 0; j <= t; ++j) {
+    double dot = 0;
+    for (std::size_t i = 0; i < dim; ++i) dot += double{q[t * dim + i]} * double{k[j * dim + i]};
+    logits.push_back(model.softmax_scale * dot);
+  }
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - largest);
+  return largest + std::log(sum);
+}
+
+// Window, sinks and softcap change the sum; such layers say so by their type.
+bool is_plain(const TraceInfo& info, int layer) {
+  return info.model.layer_types[layer] != LayerType::Sliding;
+}
+
+// A few rows of one query head: the first, the last and two between.
+void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std::vector<float>& q,
+                    const std::vector<float>& k, Validation& found) {
+  const auto& info = reader.info();
+  const std::int32_t tokens = info.num_tokens;
+  std::vector<float> lse(tokens);
+  reader.read_lse(layer, q_head, 0, tokens, lse.data());
+  for (const std::int32_t t : {0, tokens / 3, 2 * (tokens / 3), tokens - 1}) {
+    const double expected = log_sum_exp(info.model, q, k, t);
+    if (std::abs(lse[t] - expected) <= kTolerance * std::max(1.0, std::abs(expected))) continue;
+    found.defects.push_back(
+        fmt::format("lse of layer {}, query head {}, token {} is {:.6g} where q and k give {:.6g}",
+                    layer, q_head, t, lse[t], expected));
+    return;
+  }
+}
+
+// Each of the chunk's queries spreads a mass of one over the keys up to itself.
+void check_mass_chunk(const TraceReader& reader, int layer, int chunk_index,
+                      const std::vector<float>& mass, Validation& found) {
+  const auto& info = reader.info();
+  const ChunkInfo& chunk = info.chunks[chunk_index];
+  const double queries = info.model.gqa_group_size() * double{static_cast<float>(chunk.length)};
+  const double slack = kTolerance * queries;
+  for (int head = 0; head < info.model.num_kv_heads; ++head) {
+    const float* row = mass.data() + static_cast<std::size_t>(head) * chunk.end();
+    double sum = 0;
+    bool plausible = true;
+    for (std::int32_t j = 0; j < chunk.end(); ++j) {
+      const double most = info.model.gqa_group_size() * (chunk.end() - std::max(j, chunk.begin));
+      plausible = plausible && row[j] >= -slack && row[j] <= most + slack;
+      sum += row[j];
+    }
+    if (plausible && std::abs(sum - queries) <= slack) continue;
+    found.defects.push_back(fmt::format(
+        "key_mass of layer {}, chunk {}, KV head {} sums to {:.6g} where {} query rows give {:.6g}",
+        layer, chunk_index, head, sum, static_cast<std::int64_t>(queries), queries));
+    return;
+  }
+}
+
+void check_mass(const TraceReader& reader, int layer, const WorkContext& context,
+                Validation& found) {
+  const auto& chunks = reader.info().chunks;
+  for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
+    context.cancel.throw_if_cancelled();
+    const auto mass = reader.read_key_mass(layer, chunk);
+    if (mass) check_mass_chunk(reader, layer, chunk, *mass, found);
+  }
+}
+
+}  // namespace
+
+void check_layer(const TraceReader& reader, int layer, const WorkContext& context,
+                 Validation& found) {
+  const auto& info = reader.info();
+  if (info.num_tokens == 0) return;
+  const int present = reader.has_stored(Stored::Q, layer) + reader.has_stored(Stored::K, layer) +
+                      reader.has_stored(Stored::V, layer);
+  if (present != 0 && present != 3) {
+    found.defects.push_back(fmt::format("layer {} has only {} of q, k and v", layer, present));
+  }
+  if (present != 3) {
+    if (is_plain(info, layer)) check_mass(reader, layer, context, found);
+    return;
+  }
+  std::int64_t not_finite = 0;
+  const int group = info.model.gqa_group_size();
+  for (int kv_head = 0; kv_head < info.model.num_kv_heads; ++kv_head) {
+    context.cancel.throw_if_cancelled();
+    const HeadRows k = read_head(reader, Stored::K, layer, kv_head);
+    not_finite += k.not_finite + read_head(reader, Stored::V, layer, kv_head).not_finite;
+    for (int member = 0; member < group; ++member) {
+      const int q_head = kv_head * group + member;
+      const HeadRows q = read_head(reader, Stored::Q, layer, q_head);
+      not_finite += q.not_finite;
+      const bool comparable = q.not_finite == 0 && k.not_finite == 0 && is_plain(info, layer);
+      // One head of each group: the rows cost as much as a dense attention over these queries.
+      if (member == 0 && comparable && reader.has_lse(layer)) {
+        check_lse_rows(reader, layer, q_head, q.values, k.values, found);
+      }
+    }
+  }
+  if (not_finite > 0) {
+    found.notes.push_back(
+        fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
+    return;
+  }
+  if (is_plain(info, layer)) check_mass(reader, layer, context, found);
+}
+
+}  // namespace kvloupe::trace

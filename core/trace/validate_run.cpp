@@ -1,0 +1,109 @@
+// The selections of a run against the chunks they belong to.
+#include "core/base/error.h"
+#include "core/trace/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::trace {
+namespace {
+
+// Names a cell of a run in a sentence.
+std::string cell_name(const RunInfo& run, int layer, std::size_t chunk, std::size_t row) {
+  return fmt::format("run {}, layer {}, chunk {}, row {}", run.id, layer, chunk, row);
+}
+
+// The first defect of one layer, if any: one wrong habit of a recorder shows in every cell.
+std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo& run, int layer,
+                                            const RunLayer& data) {
+  const bool chunk_included = run.method.find("budget_scope=all") != std::string::npos;
+  const auto rows = static_cast<std::size_t>(data.num_rows);
+  for (std::size_t cell = 0; cell < data.flags.size(); ++cell) {
+    const ChunkInfo& chunk = info.chunks[cell / rows];
+    const auto first = data.positions.begin() + data.offsets[cell];
+    const auto last = data.positions.begin() + data.offsets[cell + 1];
+    const std::uint8_t flag = data.flags[cell];
+    const auto name = [&] { return cell_name(run, layer, cell / rows, cell % rows); };
+    if (flag > (kCellDenseFallback | kCellDenseByRule)) {
+      return fmt::format("{} has the unknown flag {}", name(), flag);
+    }
+    if (flag != 0 && first != last) {
+      return fmt::format("{} is dense by its flag and yet stores {} positions", name(),
+                         last - first);
+    }
+    if (chunk.begin == 0 && (flag & kCellDenseFallback) == 0) {
+      return fmt::format("{} has no past and lacks the flag of a dense fallback", name());
+    }
+    const std::int32_t limit = chunk_included ? chunk.end() : chunk.begin;
+    if (first != last && *std::prev(last) >= limit) {
+      return fmt::format("{} selects position {} beyond its candidates [0, {})", name(),
+                         *std::prev(last), limit);
+    }
+  }
+  return std::nullopt;
+}
+
+// A key dies once and not before it was seen, and a cell lists exactly the keys still alive.
+std::optional<std::string> find_eviction_defect(const TraceInfo& info, const RunInfo& run,
+                                                int layer, const RunLayer& data) {
+  const auto rows = static_cast<std::size_t>(data.num_rows);
+  const auto tokens = static_cast<std::size_t>(info.num_tokens);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::uint16_t* died = data.evict_chunk.data() + row * tokens;
+    for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+      const ChunkInfo& chunk = info.chunks[c];
+      for (std::int32_t j = chunk.begin; j < chunk.end(); ++j) {
+        if (died[j] < c) {
+          return fmt::format("{}: key {} of chunk {} dies after chunk {} already",
+                             cell_name(run, layer, c, row), j, c, died[j]);
+        }
+      }
+      const std::size_t cell = c * rows + row;
+      if (data.flags[cell] != 0) continue;
+      auto selected = data.positions.begin() + data.offsets[cell];
+      const auto last = data.positions.begin() + data.offsets[cell + 1];
+      for (std::int32_t j = 0; j < chunk.begin; ++j) {
+        const bool listed = selected != last && *selected == j;
+        if (listed != (died[j] >= c)) {
+          return fmt::format("{}: position {} is {}selected but evict_chunk says {}",
+                             cell_name(run, layer, c, row), j, listed ? "" : "not ", died[j]);
+        }
+        if (listed) ++selected;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, Validation& found) {
+  const auto& info = reader.info();
+  const RunLayer data = reader.read_run(run.id, layer);
+  auto defect = find_cell_defect(info, run, layer, data);
+  if (!defect && run.state_action == StateAction::Eviction) {
+    defect = find_eviction_defect(info, run, layer, data);
+  }
+  if (defect) found.defects.push_back(*defect);
+}
+
+}  // namespace
+
+void check_run(const TraceReader& reader, const RunInfo& run, Validation& found) {
+  // Lane methods store counts instead of positions.
+  if (run.granularity == Granularity::Lane) return;
+  for (const int layer : reader.info().layers) {
+    if (!reader.has_run_layer(run.id, layer)) {
+      if (!run.from_sidecar) {
+        found.notes.push_back(fmt::format("run {} has no selections of layer {}", run.id, layer));
+      }
+      continue;
+    }
+    try {
+      check_run_layer(reader, run, layer, found);
+    } catch (const Error& error) {
+      found.defects.push_back(fmt::format("run {}, layer {}: {}", run.id, layer, error.why()));
+    }
+  }
+}
+
+}  // namespace kvloupe::trace
