@@ -1,0 +1,112 @@
+// Maps and rows of attention against the definition, value by value.
+#include "core/analysis/attention_map.h"
+
+#include "tests/analysis/small_trace.h"
+
+#include "core/base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::analysis {
+namespace {
+
+using testing::SmallTrace;
+
+class AttentionOf : public ::testing::TestWithParam<bool> {
+ protected:
+  SmallTrace trace{{.store_lse = GetParam()}};
+};
+
+TEST_P(AttentionOf, RowsAreTheProbabilities) {
+  for (const int head : {0, 3}) {
+    const Matrix rows = attention_rows(trace.session(), 1, head, 10, 30, {});
+    ASSERT_EQ(rows.rows, 20);
+    ASSERT_EQ(rows.cols, 30);
+    for (int r = 0; r < 20; ++r) {
+      for (int j = 0; j < 30; ++j) {
+        if (j > 10 + r) {
+          EXPECT_TRUE(std::isnan(rows.at(r, j)));
+        } else {
+          EXPECT_NEAR(rows.at(r, j), trace.probability(1, head, 10 + r, j), 2e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOf, ReducedMapIsMaximumAndMeanOfTheWhole) {
+  const int tokens = trace.num_tokens();
+  for (const int max_side : {1, 7, 20, 53, 400}) {
+    const AttentionMap map = attention_map(trace.session(), 0, 2, max_side, {});
+    const int step = static_cast<int>(map.step);
+    EXPECT_EQ(step, (tokens + max_side - 1) / max_side);
+    ASSERT_EQ(map.max.rows, (tokens + step - 1) / step);
+    ASSERT_EQ(map.max.cols, map.max.rows);
+    for (int row = 0; row < map.max.rows; ++row) {
+      for (int col = 0; col < map.max.cols; ++col) {
+        double largest = 0, sum = 0;
+        int count = 0;
+        for (int t = row * step; t < std::min((row + 1) * step, tokens); ++t) {
+          for (int j = col * step; j < (col + 1) * step && j <= t; ++j) {
+            const double p = trace.probability(0, 2, t, j);
+            largest = std::max(largest, p);
+            sum += p;
+            ++count;
+          }
+        }
+        if (count == 0) {
+          EXPECT_TRUE(std::isnan(map.max.at(row, col)) && std::isnan(map.mean.at(row, col)));
+        } else {
+          EXPECT_NEAR(map.max.at(row, col), largest, 2e-6);
+          EXPECT_NEAR(map.mean.at(row, col), sum / count, 2e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOf, ValueIsExact) {
+  EXPECT_NEAR(attention_value(trace.session(), 1, 1, 40, 3), trace.probability(1, 1, 40, 3), 1e-6);
+  EXPECT_NEAR(attention_value(trace.session(), 1, 1, 0, 0), 1, 1e-6);
+  EXPECT_EQ(attention_value(trace.session(), 1, 1, 3, 4), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(LogSumExp, AttentionOf, ::testing::Bool(),
+                         [](const auto& stored) { return stored.param ? "stored" : "recomputed"; });
+
+TEST(AttentionMap, SeveralBlocksOfQueries) {
+  const SmallTrace trace(
+      {.num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .chunk_lengths = {300}});
+  const AttentionMap map = attention_map(trace.session(), 0, 0, 100, {});
+  EXPECT_EQ(map.step, 3);
+  for (const int row : {0, 41, 42, 43, 99}) {
+    double largest = 0;
+    for (int t = row * 3; t < row * 3 + 3; ++t) {
+      for (int j = 0; j < 3; ++j) largest = std::max(largest, trace.probability(0, 0, t, j));
+    }
+    EXPECT_NEAR(map.max.at(row, 0), largest, 2e-6) << row;
+  }
+}
+
+TEST(AttentionMap, ACancelledJobStops) {
+  const SmallTrace trace;
+  CancelSource source;
+  source.cancel();
+  const WorkContext context{source.token(), {}};
+  EXPECT_THROW(attention_map(trace.session(), 0, 0, 10, context), Error);
+  EXPECT_THROW(attention_rows(trace.session(), 0, 0, 0, 3, context), Error);
+}
+
+TEST(AttentionMap, OutsideTheTraceIsAnError) {
+  const SmallTrace trace;
+  EXPECT_THROW(attention_map(trace.session(), 5, 0, 10, {}), Error);
+  EXPECT_THROW(attention_map(trace.session(), 0, 9, 10, {}), Error);
+  EXPECT_THROW(attention_rows(trace.session(), 0, 0, 50, 54, {}), Error);
+  EXPECT_THROW(attention_value(trace.session(), 0, 0, 53, 0), Error);
+}
+
+}  // namespace
+}  // namespace kvloupe::analysis

@@ -1,0 +1,115 @@
+// The numbers of the layer x head overview.
+#include "core/analysis/overview.h"
+
+#include "core/analysis/query_geometry.h"
+#include "tests/analysis/small_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace kvloupe::analysis {
+namespace {
+
+using testing::SmallTrace;
+
+TEST(OverviewOfAttention, EntropyIsThatOfTheRows) {
+  const SmallTrace trace;
+  const Overview overview = overview_of_attention(trace.session(), OverviewMetric::Entropy, 1, {});
+  EXPECT_EQ(overview.layers, (std::vector<int>{0, 1}));
+  EXPECT_FALSE(overview.per_kv_head);
+  ASSERT_EQ(overview.values.rows, 2);
+  ASSERT_EQ(overview.values.cols, 4);
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 4; ++head) {
+      double sum = 0;
+      for (int t = 16; t < 32; ++t) {
+        for (int j = 0; j <= t; ++j) {
+          const double p = trace.probability(layer, head, t, j);
+          sum -= p * std::log(p);
+        }
+      }
+      EXPECT_NEAR(overview.values.at(layer, head), sum / 16, 1e-5);
+    }
+  }
+}
+
+TEST(OverviewOfAttention, EntropyOfASingleKeyIsZero) {
+  const SmallTrace trace({.chunk_lengths = {1, 3}});
+  const Overview overview = overview_of_attention(trace.session(), OverviewMetric::Entropy, 0, {});
+  for (const float value : overview.values.values) EXPECT_NEAR(value, 0, 1e-6);
+}
+
+TEST(OverviewOfAttention, PearsonIsThatOfQueryGeometry) {
+  const SmallTrace trace;
+  const Overview overview =
+      overview_of_attention(trace.session(), OverviewMetric::RelevancePearson, 2, {});
+  for (int head = 0; head < 4; ++head) {
+    const QueryGeometry geometry = query_geometry(trace.session(), 1, 2, head, 2, 16, 10, {});
+    EXPECT_NEAR(overview.values.at(1, head), geometry.pearson_r, 1e-6);
+    EXPECT_LE(std::abs(overview.values.at(1, head)), 1);
+  }
+}
+
+ReplayCell cell(int layer, int chunk, std::vector<double> recalls, std::vector<double> errors) {
+  ReplayCell result;
+  result.layer = layer;
+  result.chunk = chunk;
+  for (const double recall : recalls) {
+    ReplayRow row;
+    row.mass_recall = recall;
+    row.topk_overlap = recall / 2;
+    result.rows.push_back(row);
+  }
+  result.output_error = std::move(errors);
+  return result;
+}
+
+ReplayResult replay_of_two_layers() {
+  ReplayResult result;
+  result.layers = {4, 7};
+  result.cells = {cell(4, 0, {1, 1}, {0, 0, 0, 0}),
+                  cell(4, 1, {0.5, 0.75}, {0.1, 0.2, 0.3, 0.4}),
+                  cell(4, 2, {0.25, 0.25}, {0.3, 0.2, 0.1, 0}),
+                  cell(4, 3, {0, 0}, {9, 9, 9, 9}),
+                  cell(7, 0, {1, 1}, {0, 0, 0, 0}),
+                  cell(7, 3, {0, 0}, {9, 9, 9, 9})};
+  for (ReplayCell& entry : result.cells) {
+    if (entry.chunk == 0) entry.dense_reason = DenseReason::EmptyPast;
+    if (entry.chunk == 3) entry.span.phase = trace::Phase::Decode;
+  }
+  return result;
+}
+
+TEST(OverviewOfReplay, AveragesTheCellsInWhichTheMethodSelected) {
+  const Overview recall = overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall);
+  EXPECT_TRUE(recall.per_kv_head);
+  EXPECT_EQ(recall.layers, (std::vector<int>{4, 7}));
+  EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.375f);
+  EXPECT_FLOAT_EQ(recall.values.at(0, 1), 0.5f);
+  EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));  // dense or decode everywhere
+  const Overview overlap = overview_of_replay(replay_of_two_layers(), OverviewMetric::TopkOverlap);
+  EXPECT_FLOAT_EQ(overlap.values.at(0, 1), 0.25f);
+  const Overview error = overview_of_replay(replay_of_two_layers(), OverviewMetric::OutputError);
+  EXPECT_FALSE(error.per_kv_head);
+  ASSERT_EQ(error.values.cols, 4);
+  EXPECT_FLOAT_EQ(error.values.at(0, 3), 0.2f);
+}
+
+TEST(OverviewOfReplay, OneChunkAlone) {
+  const Overview recall = overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall, 2);
+  EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);
+  EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));
+  EXPECT_FLOAT_EQ(
+      overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall, 3).values.at(1, 0), 0);
+}
+
+TEST(OverviewMetrics, NamesAndNeeds) {
+  EXPECT_STREQ(name_of(OverviewMetric::MassRecall), "mass_recall");
+  EXPECT_STREQ(name_of(OverviewMetric::RelevancePearson), "relevance_pearson");
+  EXPECT_TRUE(needs_method(OverviewMetric::OutputError));
+  EXPECT_FALSE(needs_method(OverviewMetric::Entropy));
+}
+
+}  // namespace
+}  // namespace kvloupe::analysis

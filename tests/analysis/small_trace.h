@@ -1,0 +1,47 @@
+// A small fp32 trace of random Q, K and V on disk, kept in memory too, with attention as plain
+// double loops: what the analyses of one head are checked against.
+#pragma once
+
+#include "core/analysis/session.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace kvloupe::analysis::testing {
+
+struct SmallTraceShape {
+  int num_layers = 2, num_q_heads = 4, num_kv_heads = 2, head_dim = 8;
+  std::vector<int> chunk_lengths = {16, 16, 16, 5};
+  bool store_lse = true;
+};
+
+class SmallTrace {
+ public:
+  explicit SmallTrace(const SmallTraceShape& shape = {});
+  ~SmallTrace();
+  SmallTrace(const SmallTrace&) = delete;
+  SmallTrace& operator=(const SmallTrace&) = delete;
+
+  const TraceSession& session() const { return *session_; }
+  const SmallTraceShape& shape() const { return shape_; }
+  int num_tokens() const { return num_tokens_; }
+  int gqa_group_size() const { return shape_.num_q_heads / shape_.num_kv_heads; }
+
+  const float* query(int layer, int q_head, int position) const;
+  const float* key(int layer, int kv_head, int position) const;
+  // p of one (query, key) by the definition; 0 above the diagonal.
+  double probability(int layer, int q_head, int query, int key) const;
+
+ private:
+  double score(int layer, int q_head, int query, int key) const;
+  void write();
+
+  SmallTraceShape shape_;
+  int num_tokens_ = 0;
+  std::vector<std::vector<float>> q_, k_, v_;  // [layer][heads, T, head_dim]
+  std::filesystem::path folder_;
+  SessionPtr session_;
+};
+
+}  // namespace kvloupe::analysis::testing
