@@ -245,8 +245,12 @@ deps_fetch() {
 
   # Left over from an interrupted set-up; the lock says that nobody is working on them.
   rm -rf "$deps_cache"/.filling-*
-  # All at once: one part waits for the network while another compiles.
-  local pids=() failed=()
+  # All at once: one part waits for the network while another compiles. Each in a process group of its own (set -m), so
+  # that a Ctrl+C here can end it with its children.
+  local failed=()
+  pids=()
+  trap 'for part in "${pids[@]}"; do kill -TERM -- "-${part%%:*}" 2>/dev/null || true; done; exit 130' INT TERM HUP
+  set -m
   for part in "${missing[@]}"; do
     folder="$(deps_folder "$part")"
     [[ ! -d $folder ]] || continue
@@ -257,9 +261,11 @@ deps_fetch() {
       mv "$work/out" "$folder" && rm -rf "$work" && deps_say "set-up: $part is complete") &
     pids+=("$!:$part")
   done
+  set +m
   for part in "${pids[@]}"; do wait "${part%%:*}" || failed+=("${part#*:}"); done
   [[ ${#failed[@]} == 0 ]] ||
     deps_fail "the set-up of ${failed[*]} did not finish; see the messages above; run the same command again"
+  trap - INT TERM HUP
   [[ " ${missing[*]} " != *" cuda "* ]] || deps_link_cuda
   exec 8>&-
 }
