@@ -1,7 +1,6 @@
 // The program: reads the command line, runs one subcommand or the window, and turns every failure
 // into one sentence and the exit code of the contract.
 #include "app/cli/commands.h"
-#include "app/shell/window.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
@@ -76,9 +75,7 @@ int run(int argc, char** argv) {
     device::set_num_threads(global.threads);
   });
 
-  for (auto add : {add_capture_command, add_info_command, add_validate_command, add_methods_command,
-                   add_views_command, add_select_command, add_compare_command, add_export_command,
-                   add_bench_command})
+  for (auto add : {add_capture_command, add_methods_command, add_select_command, add_compare_command})
     add(program, global);
 
   try {
@@ -97,10 +94,8 @@ int run(int argc, char** argv) {
   }
   if (!program.get_subcommands().empty()) return 0;
   for (const std::string& name : traces) refuse_unknown_subcommand(name);
-  shell::WindowOptions options;
-  options.traces.assign(traces.begin(), traces.end());
-  options.memory_limit = global.memory_limit;
-  return shell::run_window(options);
+  std::fputs(program.help().c_str(), stdout);
+  return 0;
 }
 
 // Torch appends a stack trace below its first line.
@@ -126,6 +121,6 @@ int main(int argc, char** argv) {
                                                      "close other programs or use less layers"));
   } catch (const std::exception& error) {
     return kvloupe::cli::report(Error(ErrorKind::Internal, "something unexpected failed",
-                                      first_line(error.what()), "please report this with the command you ran"));
+                                      kvloupe::cli::first_line(error.what()), "please report this with the command you ran"));
   }
 }

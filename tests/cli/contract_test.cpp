@@ -1,0 +1,205 @@
+// Exit codes, error sentences and JSON shapes that other tools depend on.
+#include "tests/cli/run_program.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+using nlohmann::json;
+using test::ProgramResult;
+using test::run_program;
+
+const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
+const std::string kTrace = kGoldens + "group3_f16.h5";
+
+// Nothing on standard output, and "error: what; why; what to do" as the last line of the other.
+void expect_failure(const ProgramResult& result, int exit_code) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
+  EXPECT_EQ(result.standard_output, "");
+  const std::string line = result.last_error_line();
+  EXPECT_EQ(line.rfind("error: ", 0), 0U) << line;
+  EXPECT_GE(std::count(line.begin(), line.end(), ';'), 2) << line;
+}
+
+TEST(UsageErrors, ExitWithTwo) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"frobnicate"},
+      {"info"},
+      {"info", kTrace, "--frobnicate"},
+      {"--threads", "0", "info", kTrace},
+      {"--memory-limit", "plenty", "info", kTrace},
+      {"select", kTrace},
+      {"select", kTrace, "--method", "nonesuch"},
+      {"select", kTrace, "--method", "quoka:nonesuch=1"},
+      {"select", kTrace, "--method", "quoka:budget_tokens=-1"},
+      {"select", kTrace, "--method", "quoka:budget_tokens=16x"},
+      {"select", kTrace, "--method", "quoka:budget_tokens=16,budget_tokens=17"},
+      {"select", kTrace, "--method", "quoka:budget_tokens=0"},
+      {"select", kTrace, "--method", "quoka:budget_tokens=8,budget_ratio=0.5"},
+      {"select", kTrace, "--method", "quoka:budget_ratio=1.5"},
+      {"select", kTrace, "--method", "quoka:budget_ratio=nan"},
+      {"select", kTrace, "--method", "quoka:metric=euclid"},
+      {"select", kTrace, "--method", "quoka:num_queries=0"},
+      {"select", kTrace, "--method", "quoka:"},
+      {"select", kTrace, "--method", "snapkv:budget_scope=all"},
+      {"select", kTrace, "--method", "snapkv:kernel=4"},
+      {"select", kTrace, "--method", "dense:budget_tokens=4"},
+      {"select", kTrace, "--method", "dense", "--layer", "first"},
+      {"export", kTrace, "--view", "nonesuch", "--png", "never.png"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--method", "nonesuch", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--task", "nonesuch", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--task", "niah:length=512,depth=1.5", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--task", "niah:length=512", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--chunk-size", "0", "-o", "never.h5"},
+  };
+  for (const auto& arguments : wrong) {
+    std::string text;
+    for (const std::string& argument : arguments) text += argument + " ";
+    SCOPED_TRACE(text);
+    expect_failure(run_program(arguments), 2);
+  }
+  EXPECT_FALSE(std::filesystem::exists("never.h5"));
+  EXPECT_FALSE(std::filesystem::exists("never.png"));
+}
+
+TEST(InputErrors, ExitWithOne) {
+  std::ofstream("not_a_trace.h5") << "plain text";
+  std::ofstream("empty.h5");
+  const std::vector<std::vector<std::string>> wrong = {
+      {"info", "no_such_file.h5"},
+      {"info", "not_a_trace.h5"},
+      {"info", "empty.h5"},
+      {"info", "."},
+      {"validate", "not_a_trace.h5"},
+      {"select", "no_such_file.h5", "--method", "dense"},
+      {"select", kTrace, "--method", "dense", "--layer", "2"},
+      {"select", kTrace, "--method", "dense", "--chunk", "99"},
+      {"compare", kTrace, "--method", "dense", "--layers", "0-3"},
+      {"export", kTrace, "--view", "kv_map", "--goto", "layer=0", "--png", "never.png"},
+      {"capture", "--model", "no_such_model.gguf", "--prompt", "a", "-o", "never.h5"},
+      {"capture", "--model", "not_a_trace.h5", "--prompt", "a", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt-file", "no_such_prompt.txt", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "-o", "no_such_folder/never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "-o", "empty.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--device", "cuda:0", "-o", "never.h5"},
+  };
+  for (const auto& arguments : wrong) {
+    std::string text;
+    for (const std::string& argument : arguments) text += argument + " ";
+    SCOPED_TRACE(text);
+    expect_failure(run_program(arguments), 1);
+  }
+  EXPECT_FALSE(std::filesystem::exists("never.h5"));
+  EXPECT_FALSE(std::filesystem::exists("never.h5.part"));
+  EXPECT_FALSE(std::filesystem::exists("never.png"));
+  EXPECT_EQ(std::filesystem::file_size("empty.h5"), 0U);
+}
+
+TEST(Info, HasTheKeysOfTheContract) {
+  const ProgramResult result = run_program({"info", kTrace, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+  const json info = json::parse(result.standard_output);
+  EXPECT_EQ(info["path"], kTrace);
+  EXPECT_EQ(info["schema_version"], "1.0");
+  EXPECT_EQ(info["complete"], true);
+  EXPECT_EQ(info["mode"], "open_loop");
+  EXPECT_EQ(info["model"]["num_q_heads"], 6);
+  EXPECT_EQ(info["tokens"], 152);
+  EXPECT_EQ(info["chunks_done"], 8);
+  EXPECT_EQ(info["layers"], json::array({1, 3}));
+  EXPECT_EQ(info["dtype"], "f16");
+  EXPECT_EQ(info["runs"], json::array());
+  EXPECT_EQ(info["bytes"], std::filesystem::file_size(kTrace));
+}
+
+TEST(Validate, FindsTheGoldenTracesSound) {
+  EXPECT_EQ(run_program({"validate", kTrace}).exit_code, 0);
+  EXPECT_EQ(run_program({"validate", kGoldens + "group1_f32.h5"}).exit_code, 0);
+}
+
+TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {
+  const json methods = json::parse(run_program({"methods", "--json"}).standard_output);
+  const json& list = methods.is_array() ? methods : methods["methods"];
+  ASSERT_GE(list.size(), 9U);
+  for (const json& method : list) {
+    SCOPED_TRACE(method["id"].get<std::string>());
+    const ProgramResult first = run_program({"select", kTrace, "--method", method["id"], "--json"});
+    ASSERT_EQ(first.exit_code, 0) << first.standard_error;
+    const std::string canonical = json::parse(first.standard_output)["method"];
+    const ProgramResult again = run_program({"select", kTrace, "--method", canonical, "--json"});
+    EXPECT_EQ(first.standard_output, again.standard_output);
+  }
+}
+
+TEST(CanonicalText, HasAllParametersInTheContractsOrder) {
+  const auto canonical = [](const std::string& spec) {
+    const auto result = run_program({"select", kTrace, "--method", spec, "--json", "--chunk", "0"});
+    return json::parse(result.standard_output)["method"].get<std::string>();
+  };
+  EXPECT_EQ(canonical("dense"), "dense");
+  EXPECT_EQ(canonical("quoka"),
+            "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,num_queries=16,metric=cosine,"
+            "query_reduce=max,group_query_mode=rank_paired,decode=select");
+  EXPECT_EQ(canonical("snapkv:state=select,budget_ratio=0.25"),
+            "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,window=32,kernel=7,pool=max,"
+            "state=select");
+  EXPECT_EQ(canonical("streaming_llm:sink_tokens=2"),
+            "streaming_llm:budget_tokens=1024,budget_ratio=0,budget_scope=past,sink_tokens=2,"
+            "positions=original");
+}
+
+TEST(Select, OneCellEqualsTheSameCellOfAWholeReplay) {
+  for (const char* spec : {"quoka:budget_tokens=24", "snapkv:budget_tokens=24,window=8"}) {
+    const json all = json::parse(run_program({"select", kTrace, "--method", spec, "--json"}).standard_output);
+    const json one = json::parse(
+        run_program({"select", kTrace, "--method", spec, "--layer", "3", "--chunk", "3", "--json"})
+            .standard_output);
+    EXPECT_EQ(one["layers"][0]["chunks"][0], all["layers"][1]["chunks"][3]);
+  }
+}
+
+TEST(Select, SavesARunThatInfoAndValidateSee) {
+  std::filesystem::copy_file(kTrace, "saved.h5", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::remove("saved.h5.runs.h5");
+  const auto before = std::filesystem::last_write_time("saved.h5");
+  ASSERT_EQ(run_program({"select", "saved.h5", "--method", "keydiff:budget_tokens=24", "--save"}).exit_code, 0);
+  ASSERT_EQ(run_program({"select", "saved.h5", "--method", "quoka:budget_tokens=24", "--save"}).exit_code, 0);
+  EXPECT_EQ(std::filesystem::last_write_time("saved.h5"), before);
+  const json info = json::parse(run_program({"info", "saved.h5", "--json"}).standard_output);
+  ASSERT_EQ(info["runs"].size(), 2U);
+  EXPECT_EQ(info["runs"][0]["mode"], "open_loop");
+  EXPECT_EQ(info["runs"][1]["method"].get<std::string>().rfind("quoka:budget_tokens=24,", 0), 0U);
+  EXPECT_EQ(run_program({"validate", "saved.h5"}).exit_code, 0);
+}
+
+TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
+  const auto result = run_program({"compare", kTrace, "--method", "oracle:budget_tokens=24", "--method",
+                                   "random:budget_tokens=24", "--csv", "compare.csv", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+  std::ifstream csv("compare.csv");
+  std::string header;
+  std::getline(csv, header);
+  const json rows = json::parse(result.standard_output)["rows"];
+  for (const char* column : {"method", "scope", "index", "cells", "fallback_cells", "requested_budget",
+                             "effective_budget", "mass_recall", "topk_overlap", "output_error", "density"}) {
+    EXPECT_NE(header.find(column), std::string::npos) << column;
+    EXPECT_TRUE(rows[0].contains(column)) << column;
+  }
+  double oracle = 0, random = 0;
+  for (const json& row : rows)
+    if (row["scope"] == "all" && row.value("phase", "prefill") == "prefill")
+      (row["method"].get<std::string>()[0] == 'o' ? oracle : random) = row["mass_recall"];
+  EXPECT_GT(oracle, random);
+}
+
+}  // namespace
+}  // namespace kvloupe

@@ -1,0 +1,22 @@
+// Runs the built program as a user would, without a shell, and keeps what it printed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::test {
+
+struct ProgramResult {
+  int exit_code = -1;  // 128 + signal number when a signal ended it
+  std::string standard_output;
+  std::string standard_error;
+  // The last line of standard error, without its newline.
+  std::string last_error_line() const;
+};
+
+// `environment`: NAME=value entries added to the inherited ones.
+ProgramResult run_program(const std::vector<std::string>& arguments,
+                          const std::string& standard_input = {},
+                          const std::vector<std::string>& environment = {});
+
+}  // namespace kvloupe::test
