@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace kvloupe::cli {
 namespace {
 
 void validate(const std::string& path) {
+  // A path that leads to no file is no defect of a trace: the reader says what is wrong with it.
+  if (!std::filesystem::is_regular_file(path)) trace::TraceReader{path};
   WorkContext context;
   context.cancel = interrupt_token();
   const trace::Validation found = trace::check_trace(path, context);

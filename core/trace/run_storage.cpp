@@ -93,8 +93,9 @@ RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, i
                             {std::min<hsize_t>(cells + 1, 16384)}, false);
   flags_ = create_dataset(group_.get(), "flags", H5T_STD_U8LE, {cells},
                           {std::clamp<hsize_t>(cells, 1, 65536)}, false);
-  positions_ = create_dataset(group_.get(), "positions", H5T_STD_I32LE, {0},
-                              {kPositionsPerStorageChunk}, true);
+  positions_ =
+      create_dataset(group_.get(), "positions", H5T_STD_I32LE, {0},
+                     {std::clamp<hsize_t>(cells * max_tokens, 1, kPositionsPerStorageChunk)}, true);
   const std::int64_t zero = 0;
   h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
   name_axes(offsets_.get(), {"cell"}, "1");

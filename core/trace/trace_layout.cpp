@@ -143,9 +143,9 @@ TokenDatasets create_tokens(hid_t file, const TraceHeader& header) {
   sets.ids = create_vector(at, "ids", H5T_STD_I32LE, tokens, "token", "1", "token id");
   sets.text_offsets = create_vector(at, "text_offsets", H5T_STD_U64LE, tokens + 1, "token", "byte",
                                     "where each token's bytes begin in text");
-  sets.text = create_growing_vector(at, "text", H5T_STD_U8LE, 16384, "byte", "1",
-                                    "raw bytes of all tokens");
-  create_growing_vector(at, "generated", H5T_STD_I32LE, 1024, "step", "1", "sampled token ids");
+  sets.text = create_growing_vector(at, "text", H5T_STD_U8LE, std::min<hsize_t>(16384, 8 * tokens),
+                                    "byte", "1", "raw bytes of all tokens");
+  create_growing_vector(at, "generated", H5T_STD_I32LE, 256, "step", "1", "sampled token ids");
   write_spans(at, header.spans);
   const std::uint64_t zero = 0;
   h5::write_box(sets.text_offsets.get(), H5T_NATIVE_UINT64, {0}, {1}, &zero);
@@ -174,6 +174,9 @@ std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) 
   }
   const auto& model = header.model;
   const auto tokens = static_cast<hsize_t>(header.max_tokens);
+  const hsize_t mass_piece =
+      std::min<hsize_t>(kStorageChunkBytes / 4,
+                        model.num_kv_heads * tokens * static_cast<hsize_t>(header.max_chunks));
   std::vector<LayerDatasets> layers;
   for (const int layer : header.layers) {
     LayerDatasets sets;
@@ -186,7 +189,7 @@ std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) 
       sets.v = create_heads(at, "v", header, model.num_kv_heads, "kv_head", "values");
     }
     if (header.store_mass) {
-      sets.key_mass = create_growing_vector(at, "key_mass", H5T_IEEE_F32LE, 32768, "cell",
+      sets.key_mass = create_growing_vector(at, "key_mass", H5T_IEEE_F32LE, mass_piece, "cell",
                                             "probability", "attention mass of each key");
       describe_plot(at, "key_mass", {"."}, fmt::format("Layer {}: key mass", layer));
     }
