@@ -1,0 +1,93 @@
+// Every method and parameter against the slow loops of oracles.h, chunk by chunk. An eviction is
+// judged step by step from the set that the method itself had, so that a near tie at one step does
+// not excuse the next.
+#include "tests/selection/oracles.h"
+#include "tests/selection/variants.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace kvloupe::selection::testing {
+namespace {
+
+class AgainstOracle : public ::testing::TestWithParam<std::string> {};
+
+const std::vector<SequenceShape>& shapes() {
+  static const std::vector<SequenceShape> all = [] {
+    SequenceShape grouped;  // ragged last chunk, two decoded tokens
+    SequenceShape single = grouped;
+    single.num_kv_heads = 4;
+    single.head_dim = 8;
+    single.chunk_lengths = {40, 1, 23, 3};
+    SequenceShape wide = grouped;  // three heads a group, a head_dim that fills no vector
+    wide.num_q_heads = 6;
+    wide.head_dim = 20;
+    wide.chunk_lengths = {7, 30, 30};
+    wide.layer = 3;
+    return std::vector<SequenceShape>{grouped, single, wide};
+  }();
+  return all;
+}
+
+void check_visibility(const Sequence& sequence, const MethodSpec& spec, const MethodRun& run) {
+  for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
+    const CellSelection& cell = run.cells[chunk];
+    if (cell.dense_reason) continue;
+    const trace::ChunkInfo& span = sequence.chunks[chunk];
+    const int candidates = spec.scope() == BudgetScope::All ? span.end() : span.begin;
+    for (std::size_t head = 0; head < cell.rows.size(); ++head)
+      EXPECT_EQ(defect(visibility_scores(sequence, spec, static_cast<int>(chunk),
+                                         static_cast<int>(head), candidates),
+                       cell.rows[head].positions, spec.budget(span.begin)),
+                "")
+          << "chunk " << chunk << " head " << head;
+  }
+}
+
+void check_eviction(const Sequence& sequence, const MethodSpec& spec, const MethodRun& run) {
+  for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
+    const trace::ChunkInfo& span = sequence.chunks[chunk];
+    for (std::size_t head = 0; head < run.alive.size(); ++head) {
+      const auto& before = run.cells[chunk].rows[head].positions;
+      const auto& after = chunk + 1 < run.cells.size() ? run.cells[chunk + 1].rows[head].positions
+                                                       : run.alive[head];
+      const bool rests = span.phase == trace::Phase::Decode && spec.id() != "streaming_llm";
+      const std::int64_t budget = rests ? 1 << 20 : spec.budget(span.end());
+      EXPECT_EQ(defect(eviction_scores(sequence, spec, static_cast<int>(chunk),
+                                       static_cast<int>(head), before, budget),
+                       after, budget),
+                "")
+          << "chunk " << chunk << " head " << head;
+    }
+  }
+}
+
+TEST_P(AgainstOracle, ChoosesTheSameKeys) {
+  for (std::size_t i = 0; i < shapes().size(); ++i) {
+    SCOPED_TRACE(i);
+    const Sequence sequence = random_sequence(shapes()[i], 100 + static_cast<unsigned>(i));
+    const MethodSpec spec = MethodSpec::parse(GetParam()).resolved(sequence.model());
+    if (spec.id() == "random") continue;  // no score: random_test.cpp
+    const MethodRun run = run_method(sequence, GetParam());
+    if (spec.state_action() == trace::StateAction::Eviction)
+      check_eviction(sequence, spec, run);
+    else
+      check_visibility(sequence, spec, run);
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokens, AgainstOracle, ::testing::ValuesIn(variants("budget_tokens=11")),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Ratio, AgainstOracle, ::testing::ValuesIn(variants("budget_ratio=0.3")),
+                         name_of);
+
+}  // namespace
+}  // namespace kvloupe::selection::testing

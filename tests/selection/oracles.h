@@ -1,0 +1,33 @@
+// Slow oracles of the methods: plain fp64 loops written from the specification, one score per key,
+// sharing no arithmetic with core/selection.
+#pragma once
+
+#include "tests/selection/sequences.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvloupe::selection::testing {
+
+struct Scores {
+  std::vector<double> values;        // one per position of `pool`
+  std::vector<std::int32_t> pool;    // candidates, ascending
+  std::vector<std::int32_t> forced;  // kept whatever they score
+  bool probabilities = false;        // how near counts as a tie
+};
+
+// Visibility methods: the scores of one KV head's candidates [0, n) at a chunk.
+Scores visibility_scores(const Sequence& sequence, const MethodSpec& spec, int chunk, int kv_head,
+                         int num_candidates);
+// Eviction methods: the scores of `alive` and the chunk's keys after the chunk; `budget` keys stay.
+Scores eviction_scores(const Sequence& sequence, const MethodSpec& spec, int chunk, int kv_head,
+                       const std::vector<std::int32_t>& alive, std::int64_t budget);
+
+// Empty when `selected` is a right choice of `budget` of the pool: forced ones first, then by
+// score; among equal scores the smaller position; keys nearer to the cut than the contract's
+// tolerance may stand for one another. Else what is wrong.
+std::string defect(const Scores& scores, const std::vector<std::int32_t>& selected,
+                   std::int64_t budget);
+
+}  // namespace kvloupe::selection::testing

@@ -1,0 +1,55 @@
+#include "tests/selection/variants.h"
+
+#include "core/selection/method_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::selection::testing {
+namespace {
+
+// Values of one parameter that are worth a test in sequences of some 60 tokens.
+std::vector<std::string> values_of(const ParamInfo& param) {
+  if (param.type == ParamType::Enum) return param.choices;
+  if (param.type == ParamType::Bool) return {"0", "1"};
+  std::vector<std::string> values;
+  if (param.type == ParamType::Int)
+    for (const int value : {0, 1, 3, 5, 16, 63})
+      if (value >= param.min && value <= param.max && !(param.odd && value % 2 == 0))
+        values.push_back(fmt::format("{}", value));
+  if (param.type == ParamType::Float)
+    for (const char* value : {"0.1", "0.5", "0.9"}) values.push_back(value);
+  return values;
+}
+
+}  // namespace
+
+std::vector<std::string> variants(const std::string& budget) {
+  std::vector<std::string> specs;
+  for (const MethodInfo& info : catalogue()) {
+    if (info.budget == BudgetUse::None) continue;
+    const std::string base = fmt::format("{}:{}", info.id, budget);
+    specs.push_back(base);
+    if (info.accepts_scope_all) specs.push_back(base + ",budget_scope=all");
+    for (const ParamInfo& param : info.params)
+      for (const std::string& value : values_of(param))
+        if (value != param.default_text)
+          specs.push_back(fmt::format("{},{}={}", base, param.name, value));
+  }
+  // Parameters that matter together.
+  const std::vector<std::string> pairs = {
+      "quoka:{},num_queries=3,group_query_mode=shared_tokens",
+      "quoka:{},num_queries=3,group_query_mode=post_agg",
+      "quoka:{},num_queries=3,group_query_mode=post_agg,query_reduce=mean",
+      "quoka:{},num_queries=3,group_query_mode=post_agg,metric=dot",
+      "quoka:{},num_queries=3,metric=dot,query_reduce=mean",
+      "quoka:{},num_queries=3,budget_scope=all",
+      "snapkv:{},window=5,state=select,pool=avg",
+      "snapkv:{},window=5,pool=avg,kernel=5",
+      "snapkv:{},window=5,state=select,kernel=1"};
+  for (const std::string& pair : pairs) specs.push_back(fmt::format(fmt::runtime(pair), budget));
+  return specs;
+}
+
+}  // namespace kvloupe::selection::testing
