@@ -1,0 +1,80 @@
+#include "core/device/device.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/device/cuda_plugin.h"
+#include "core/device/threads.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+namespace kvloupe::device {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(':');
+    if (colon != std::string::npos && colon + 2 < line.size()) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+// Sums the words so that no read can be left out; the compiler vectorises it.
+std::uint64_t sum_of(const std::uint64_t* words, std::int64_t count) {
+  std::uint64_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += words[i];
+  return sum;
+}
+
+}  // namespace
+
+DeviceId parse_device(const std::string& text) {
+  if (text == "cpu") return {};
+  if (text == "cuda") return {true, 0};
+  if (text.starts_with("cuda:")) {
+    const auto index = parse_int(text.substr(5));
+    if (index && *index >= 0 && *index < 1024) return {true, static_cast<int>(*index)};
+  }
+  throw usage_error(fmt::format("'{}' is not a device", text), "devices are cpu, cuda and cuda:N",
+                    "use --device cpu");
+}
+
+std::string DeviceInfo::label() const {
+  if (threads == 0) return fmt::format("{} ({})", id, name);
+  return fmt::format("{}, {} thread{} ({})", id, threads, threads == 1 ? "" : "s", name);
+}
+
+DeviceInfo open_device(const std::string& text) {
+  const DeviceId device = parse_device(text);
+  if (!device.is_cuda) return {"cpu", cpu_name(), num_threads()};
+  return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index), 0};
+}
+
+double measure_read_bandwidth() {
+  constexpr std::int64_t kWords = (256LL << 20) / sizeof(std::uint64_t);
+  constexpr int kSweeps = 6;
+  std::vector<std::uint64_t> words(kWords, 1);
+  std::atomic<std::uint64_t> total = 0;
+  double best = 0;
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    const auto begin = std::chrono::steady_clock::now();
+    at::parallel_for(0, kWords, kWords / (4 * num_threads()), [&](std::int64_t a, std::int64_t b) {
+      total += sum_of(words.data() + a, b - a);
+    });
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / seconds.count());
+  }
+  KVLOUPE_CHECK(total == static_cast<std::uint64_t>(kSweeps) * kWords);
+  return best;
+}
+
+}  // namespace kvloupe::device

@@ -1,0 +1,31 @@
+// The devices that tensor work can run on: what they are called, how many threads they have, how
+// fast they read memory.
+#pragma once
+
+#include <string>
+
+namespace kvloupe::device {
+
+struct DeviceId {
+  bool is_cuda = false;
+  int index = 0;
+};
+// "cpu", "cuda" or "cuda:N". Throws Error{Usage} for anything else.
+DeviceId parse_device(const std::string& text);
+
+struct DeviceInfo {
+  std::string id;    // "cpu", "cuda:0"
+  std::string name;  // "AMD EPYC", "NVIDIA H200"
+  int threads = 0;   // CPU threads that tensor work uses; 0 for a CUDA device
+
+  std::string label() const;  // "cpu, 2 threads (AMD EPYC)"
+};
+// Makes the device ready; for a CUDA device this loads Torch's CUDA libraries and our plug-in.
+// Throws Error{Input} when the device, the driver, a library or the plug-in is missing.
+DeviceInfo open_device(const std::string& text);
+
+// Bytes a second that all threads together read from memory, the best of a few sweeps over a block
+// far larger than the caches. Takes about a quarter of a second; CPU.
+double measure_read_bandwidth();
+
+}  // namespace kvloupe::device
