@@ -257,6 +257,12 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
 
   const auto plan = plan_chunks(static_cast<std::int64_t>(task.prompt.ids.size()),
                                 std::max(0, options.max_new_tokens - 1), options.chunk_size);
+  if (plan.size() >= trace::kAlive) {
+    throw input_error(fmt::format("a trace cannot hold {} chunks",
+                                  format_count(static_cast<std::int64_t>(plan.size()))),
+                      fmt::format("it has room for {}", format_count(trace::kAlive - 1)),
+                      "use a larger --chunk-size or fewer new tokens");
+  }
   recording.store_mass = options.store_mass.value_or(4 * mass_bytes(model->info, recording, plan) <=
                                                      qkv_bytes(model->info, recording, plan));
   const CaptureEstimate estimate = estimate_capture(*model, recording, plan);

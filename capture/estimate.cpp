@@ -15,7 +15,15 @@ namespace {
 
 // HDF5's own structures, text and attributes: about this much beside the arrays.
 constexpr std::uint64_t kFixedBytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t kBytesPerCell = 24;
+constexpr std::uint64_t kBytesPerLayer = 16384;
+constexpr std::uint64_t kBytesPerCell = 9;  // an offset and a flag
+// Arrays that grow take whole pieces of the file (FORMAT.md).
+constexpr std::uint64_t kMassPiece = 32768 * sizeof(float);
+constexpr std::uint64_t kPositionsPiece = 8192 * sizeof(std::int32_t);
+
+std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t piece) {
+  return (bytes + piece - 1) / piece * piece;
+}
 
 double seconds_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -53,18 +61,20 @@ double attention_seconds_per_pair(const trace::ModelInfo& model, std::int64_t ro
 }
 
 std::uint64_t run_bytes(const trace::ModelInfo& model, const selection::MethodSpec& spec,
-                        std::size_t layers, const std::vector<trace::ChunkInfo>& chunks) {
+                        std::uint64_t layers, const std::vector<trace::ChunkInfo>& chunks) {
   std::uint64_t positions = 0;
   for (const trace::ChunkInfo& chunk : chunks) {
     if (!spec.has_budget()) break;
     const std::int64_t budget = spec.budget(chunk.begin);
     if (chunk.begin > budget) positions += static_cast<std::uint64_t>(budget);
   }
-  std::uint64_t bytes = positions * sizeof(std::int32_t) + chunks.size() * kBytesPerCell;
+  const auto rows = static_cast<std::uint64_t>(model.num_kv_heads);
+  std::uint64_t bytes = kBytesPerLayer + rows * chunks.size() * kBytesPerCell +
+                        rounded_up(rows * positions * sizeof(std::int32_t), kPositionsPiece);
   if (spec.state_action() == trace::StateAction::Eviction && !chunks.empty()) {
-    bytes += static_cast<std::uint64_t>(chunks.back().end()) * sizeof(std::uint16_t);
+    bytes += rows * static_cast<std::uint64_t>(chunks.back().end()) * sizeof(std::uint16_t);
   }
-  return bytes * static_cast<std::uint64_t>(model.num_kv_heads) * layers;
+  return bytes * layers;
 }
 
 }  // namespace
@@ -98,8 +108,8 @@ std::uint64_t mass_bytes(const trace::ModelInfo& model, const RecorderOptions& o
   for (const trace::ChunkInfo& chunk : chunks) {
     if (chunk.phase == trace::Phase::Prefill) keys += static_cast<std::uint64_t>(chunk.end());
   }
-  return keys * static_cast<std::uint64_t>(model.num_kv_heads) * sizeof(float) *
-         options.layers.size();
+  const auto heads = static_cast<std::uint64_t>(model.num_kv_heads);
+  return keys * heads * sizeof(float) * options.layers.size();
 }
 
 CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions& options,
@@ -107,18 +117,22 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   CaptureEstimate estimate;
   if (chunks.empty()) return estimate;
   estimate.tokens = chunks.back().end();
-  estimate.bytes = kFixedBytes;
+  const std::uint64_t layers = options.layers.size();
+  estimate.bytes = kFixedBytes + layers * kBytesPerLayer;
   const auto tokens = static_cast<std::uint64_t>(estimate.tokens);
   if (options.store_qkv) estimate.bytes += qkv_bytes(model.info, options, chunks);
-  if (options.store_mass) estimate.bytes += mass_bytes(model.info, options, chunks);
+  if (options.store_mass && layers > 0) {
+    const std::uint64_t bytes = mass_bytes(model.info, options, chunks);
+    estimate.bytes += layers * rounded_up(bytes / layers, kMassPiece);
+  }
   if (options.store_lse) {
-    estimate.bytes += tokens * static_cast<std::uint64_t>(model.info.num_q_heads) * sizeof(float) *
-                      options.layers.size();
+    estimate.bytes +=
+        tokens * static_cast<std::uint64_t>(model.info.num_q_heads) * sizeof(float) * layers;
   }
   std::vector<selection::MethodSpec> methods = options.open_loop;
   if (options.closed_loop) methods.push_back(*options.closed_loop);
   for (const selection::MethodSpec& spec : methods) {
-    estimate.bytes += run_bytes(model.info, spec, options.layers.size(), chunks);
+    estimate.bytes += run_bytes(model.info, spec, layers, chunks);
   }
 
   const std::int64_t rows = chunks.front().length;

@@ -1,5 +1,6 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "capture/capture.h"
 #include "capture/task.h"
 #include "core/base/error.h"
@@ -7,6 +8,7 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -41,19 +43,6 @@ std::string task_help() {
     }
   }
   return help;
-}
-
-std::pair<int, int> parse_layers(const std::string& text) {
-  const std::size_t dash = text.find('-');
-  const auto first = parse_int(text.substr(0, dash));
-  const auto last = dash == std::string::npos ? first : parse_int(text.substr(dash + 1));
-  constexpr std::int64_t kMax = 1 << 20;
-  if (!first || !last || *first < 0 || *last < *first || *last > kMax) {
-    throw usage_error(fmt::format("--layers '{}' is not a range of layers", text),
-                      "it is one number or two that ascend, from 0 on",
-                      "write it as in --layers 3 or --layers 0-11");
-  }
-  return {static_cast<int>(*first), static_cast<int>(*last)};
 }
 
 // "qkv,lse" and so on: what is named is stored, and nothing else.
@@ -93,7 +82,10 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (given("--closed-loop")) {
     options.closed_loop = selection::MethodSpec::parse(arguments.closed_loop);
   }
-  if (given("--layers")) options.layers = parse_layers(arguments.layers);
+  if (given("--layers")) {
+    const std::vector<int> layers = parse_index_range("--layers", arguments.layers);
+    options.layers = {layers.front(), layers.back()};
+  }
   options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
   if (given("--store")) parse_store(arguments.store, options);
   options.output = arguments.output;

@@ -154,6 +154,7 @@ TEST_P(Recording, ReplayOfStoredValuesGivesTheRecordedSets) {
   }
   const CaptureReport report = capture_tiny(options);
   EXPECT_TRUE(report.complete);
+  EXPECT_EQ(trace::validate_trace("open.h5"), std::vector<std::string>{});
   const trace::TraceReader reader("open.h5");
   EXPECT_EQ(reader.info().mode, trace::LoopMode::OpenLoop);
   ASSERT_EQ(reader.info().runs.size(), options.methods.size());
@@ -448,6 +449,7 @@ TEST(Capture, CancelLeavesAValidIncompleteTrace) {
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.tokens, 128);
   EXPECT_FALSE(fs::exists("stopped.h5.part"));
+  EXPECT_EQ(trace::validate_trace("stopped.h5"), std::vector<std::string>{});
   const trace::TraceReader reader("stopped.h5");
   EXPECT_FALSE(reader.info().complete);
   EXPECT_EQ(reader.info().chunks.size(), 2u);
