@@ -1,5 +1,7 @@
 #include "tests/trace/trace_fixture.h"
 
+#include "core/base/error.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -234,6 +236,35 @@ void write_trace(const fs::path& path, const ReferenceTrace& reference, bool ove
   TraceWriter writer(path, reference.header, overwrite);
   write_chunks(writer, reference, static_cast<int>(reference.chunks.size()));
   writer.finish(reference.generated, true);
+}
+
+void read_everything(const fs::path& path) {
+  const auto attempt = [](const auto& body) {
+    try {
+      body();
+    } catch (const Error&) {
+    }
+  };
+  attempt([&] {
+    const TraceReader reader(path);
+    const TraceInfo& info = reader.info();
+    attempt([&] { reader.token_ids(); });
+    attempt([&] { reader.token_texts(); });
+    std::vector<float> rows(static_cast<std::size_t>(std::min(info.num_tokens, 4096)) *
+                            std::min(info.model.head_dim, 4096));
+    const std::int32_t end = std::min(info.num_tokens, 4096);
+    for (const int layer : info.layers) {
+      for (const auto what : {Stored::Q, Stored::K, Stored::V}) {
+        if (info.model.head_dim > 4096) continue;
+        attempt([&] { reader.read_rows(what, layer, 0, 0, end, rows.data()); });
+      }
+      attempt([&] { reader.read_lse(layer, 0, 0, end, rows.data()); });
+      for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+        attempt([&] { reader.read_key_mass(layer, static_cast<int>(c)); });
+      }
+      for (const auto& run : info.runs) attempt([&] { reader.read_run(run.id, layer); });
+    }
+  });
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -38,6 +38,9 @@ void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int ch
 void write_trace(const std::filesystem::path& path, const ReferenceTrace& reference,
                  bool overwrite = false);
 
+// Asks for every part of a file. Errors are answers here; anything else escapes.
+void read_everything(const std::filesystem::path& path);
+
 // A folder of its own, empty, that lives as long as the object.
 class TemporaryFolder {
  public:

@@ -1,0 +1,364 @@
+// Damaged and crafted files: every one gives a sentence or a defect, none a crash or a wrong
+// answer.
+#include "core/base/error.h"
+#include "core/trace/hdf5.h"
+#include "tests/trace/trace_fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <limits>
+
+namespace kvloupe::trace::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Edit = std::function<void(hid_t)>;
+
+void set_int(hid_t file, const char* object, const char* name, std::int64_t value) {
+  const h5::Handle at = h5::checked(H5Oopen(file, object, H5P_DEFAULT), "open");
+  h5::write_attribute(at.get(), name, value);
+}
+
+void drop_attribute(hid_t file, const char* object, const char* name) {
+  h5::checked_status(H5Adelete_by_name(file, object, name, H5P_DEFAULT), "drop");
+}
+
+void set_text(hid_t file, const char* object, const char* name, const char* value) {
+  H5Adelete_by_name(file, object, name, H5P_DEFAULT);
+  const h5::Handle at = h5::checked(H5Oopen(file, object, H5P_DEFAULT), "open");
+  h5::write_attribute(at.get(), name, value);
+}
+
+void set_double(hid_t file, const char* object, const char* name, double value) {
+  H5Adelete_by_name(file, object, name, H5P_DEFAULT);
+  const h5::Handle at = h5::checked(H5Oopen(file, object, H5P_DEFAULT), "open");
+  h5::write_attribute(at.get(), name, value);
+}
+
+void drop(hid_t file, const char* path) {
+  h5::checked_status(H5Ldelete(file, path, H5P_DEFAULT), "drop");
+}
+
+// Replaces a dataset by one of this type and shape, not written.
+void replace(hid_t file, const char* path, hid_t type, const std::vector<hsize_t>& dims) {
+  drop(file, path);
+  const h5::Handle space =
+      h5::checked(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), "space");
+  const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
+  const std::vector<hsize_t> piece(dims.size(), 1);
+  H5Pset_chunk(plist.get(), static_cast<int>(dims.size()), piece.data());
+  h5::checked(H5Dcreate2(file, path, type, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
+              "replace");
+}
+
+template <typename T>
+void set_value(hid_t file, const char* path, hsize_t index, T value) {
+  const h5::Handle dataset = h5::checked(H5Dopen2(file, path, H5P_DEFAULT), "open");
+  h5::write_box(dataset.get(), h5::native_type<T>(), {index}, {1}, &value);
+}
+
+void resize(hid_t file, const char* path, const std::vector<hsize_t>& dims) {
+  const h5::Handle dataset = h5::checked(H5Dopen2(file, path, H5P_DEFAULT), "open");
+  h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "resize");
+}
+
+class HostileTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    write_trace(*folder_ / "sound.h5", make_reference(DType::F16));
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  fs::path edited(const Edit& edit) const {
+    const fs::path path = *folder_ / "edited.h5";
+    fs::copy_file(*folder_ / "sound.h5", path, fs::copy_options::overwrite_existing);
+    const h5::Lock lock;
+    const h5::Handle file =
+        h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open for editing");
+    edit(file.get());
+    return path;
+  }
+
+  // Opening throws a sentence that has `word` in it.
+  void expect_refused(const char* word, const Edit& edit) const {
+    const fs::path path = edited(edit);
+    try {
+      const TraceReader reader(path);
+      ADD_FAILURE() << "opened in spite of: " << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 1);
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+    EXPECT_FALSE(validate_trace(path).empty());
+  }
+
+  // The file opens, every part can be asked for without a crash, and validate names `word`.
+  void expect_defect(const char* word, const Edit& edit) const {
+    const fs::path path = edited(edit);
+    read_everything(path);
+    std::string all;
+    for (const auto& defect : validate_trace(path)) all += defect + "\n";
+    EXPECT_NE(all.find(word), std::string::npos) << "defects found: " << all;
+  }
+
+  static TemporaryFolder* folder_;
+};
+
+TemporaryFolder* HostileTest::folder_ = nullptr;
+
+TEST_F(HostileTest, TheUneditedFileIsSound) {
+  const Validation found = check_trace(edited([](hid_t) {}));
+  EXPECT_TRUE(found.defects.empty()) << found.defects.front();
+  EXPECT_TRUE(found.notes.empty()) << found.notes.front();
+}
+
+TEST_F(HostileTest, FilesThatAreNoTraces) {
+  const auto refused = [&](const fs::path& path) {
+    EXPECT_THROW(TraceReader{path}, Error);
+    EXPECT_FALSE(validate_trace(path).empty());
+  };
+  refused(*folder_ / "missing.h5");
+  refused(folder_->path());
+  std::ofstream(*folder_ / "text.h5") << "not HDF5";
+  refused(*folder_ / "text.h5");
+  std::ofstream(*folder_ / "empty.h5").close();
+  refused(*folder_ / "empty.h5");
+}
+
+TEST_F(HostileTest, RootAttributes) {
+  expect_refused("format", [](hid_t f) { drop_attribute(f, "/", "format"); });
+  expect_refused("format", [](hid_t f) { set_text(f, "/", "format", "something"); });
+  expect_refused("not a text", [](hid_t f) {
+    drop_attribute(f, "/", "format");
+    set_int(f, "/", "format", 1);
+  });
+  expect_refused("newer", [](hid_t f) { set_text(f, "/", "schema_version", "2.0"); });
+  expect_refused("newer", [](hid_t f) { set_text(f, "/", "schema_version", "10"); });
+  expect_refused("no version", [](hid_t f) { set_text(f, "/", "schema_version", "x.1"); });
+  expect_refused("no version", [](hid_t f) { drop_attribute(f, "/", "schema_version"); });
+  expect_refused("chunks_done", [](hid_t f) { drop_attribute(f, "/", "chunks_done"); });
+  expect_refused("chunks_done", [](hid_t f) { set_int(f, "/", "chunks_done", -1); });
+  expect_refused("entries", [](hid_t f) { set_int(f, "/", "chunks_done", 7); });
+  expect_refused("chunks_done", [](hid_t f) {
+    set_int(f, "/", "chunks_done", std::numeric_limits<std::int64_t>::max());
+  });
+  expect_refused("one integer", [](hid_t f) { set_text(f, "/", "chunks_done", "six"); });
+  expect_defect("complete", [](hid_t f) { set_int(f, "/", "complete", 7); });
+  expect_defect("unknown word", [](hid_t f) { set_text(f, "/", "mode", "sideways"); });
+}
+
+TEST_F(HostileTest, AnOlderMinorVersionAndUnknownPartsAreFine) {
+  const fs::path path = edited([](hid_t f) {
+    set_text(f, "/", "schema_version", "1.93");
+    h5::write_attribute(f, "novelty", 3.0);
+    h5::create_group(f, "/novelties");
+  });
+  EXPECT_TRUE(validate_trace(path).empty());
+}
+
+TEST_F(HostileTest, Model) {
+  expect_refused("missing", [](hid_t f) { drop(f, "/model"); });
+  expect_refused("num_kv_heads", [](hid_t f) { set_int(f, "/model", "num_kv_heads", 0); });
+  expect_refused("shared", [](hid_t f) { set_int(f, "/model", "num_kv_heads", 3); });
+  expect_refused("head_dim", [](hid_t f) { set_int(f, "/model", "head_dim", -8); });
+  expect_refused("num_layers", [](hid_t f) { set_int(f, "/model", "num_layers", 1 << 30); });
+  expect_refused("one integer", [](hid_t f) { set_text(f, "/model", "num_q_heads", "4"); });
+  expect_defect("softmax_scale", [](hid_t f) {
+    set_double(f, "/model", "softmax_scale", std::numeric_limits<double>::quiet_NaN());
+  });
+  expect_defect("rope_pairing", [](hid_t f) { set_text(f, "/model", "rope_pairing", "odd"); });
+  expect_defect("layer_types", [](hid_t f) { set_text(f, "/model", "layer_types", "full"); });
+  expect_defect("shape", [](hid_t f) { set_int(f, "/model", "head_dim", 65536); });
+  expect_defect("no layer", [](hid_t f) { set_int(f, "/model", "num_layers", 2); });
+}
+
+TEST_F(HostileTest, Chunks) {
+  expect_refused("missing", [](hid_t f) { drop(f, "/chunks/phase"); });
+  expect_refused("begins", [](hid_t f) { set_value<std::int32_t>(f, "/chunks/begin", 2, 33); });
+  expect_refused("begins", [](hid_t f) { set_value<std::int32_t>(f, "/chunks/begin", 0, -1); });
+  expect_refused("length", [](hid_t f) { set_value<std::int32_t>(f, "/chunks/length", 5, 0); });
+  expect_refused("tokens", [](hid_t f) {
+    set_value<std::int32_t>(f, "/chunks/length", 5, std::numeric_limits<std::int32_t>::max() - 99);
+  });
+  expect_refused("phase", [](hid_t f) { set_value<std::uint8_t>(f, "/chunks/phase", 1, 9); });
+  expect_refused("integers", [](hid_t f) { replace(f, "/chunks/begin", H5T_IEEE_F32LE, {6}); });
+  expect_refused("dimensions", [](hid_t f) { replace(f, "/chunks/begin", H5T_STD_I32LE, {6, 1}); });
+  expect_defect("mass_offsets",
+                [](hid_t f) { set_value<std::int64_t>(f, "/chunks/mass_offsets", 2, -5); });
+}
+
+TEST_F(HostileTest, Tokens) {
+  expect_refused("missing", [](hid_t f) { drop(f, "/tokens/ids"); });
+  expect_refused("entries", [](hid_t f) { resize(f, "/tokens/ids", {54}); });
+  expect_defect("id", [](hid_t f) { set_value<std::int32_t>(f, "/tokens/ids", 4, -4); });
+  expect_defect("falls",
+                [](hid_t f) { set_value<std::uint64_t>(f, "/tokens/text_offsets", 9, 1u << 20); });
+  expect_defect("offsets end", [](hid_t f) {
+    set_value<std::uint64_t>(f, "/tokens/text_offsets", 55,
+                             std::numeric_limits<std::uint64_t>::max());
+  });
+  expect_defect("bytes", [](hid_t f) {
+    const hsize_t size = 900;
+    resize(f, "/tokens/text", {size});
+  });
+  expect_defect("records", [](hid_t f) { replace(f, "/tokens/spans", H5T_STD_I32LE, {3}); });
+  expect_defect("generated",
+                [](hid_t f) { set_value<std::int32_t>(f, "/tokens/generated", 0, 1); });
+}
+
+TEST_F(HostileTest, Layers) {
+  expect_defect("missing", [](hid_t f) { drop(f, "/layers"); });
+  expect_defect("only 2 of", [](hid_t f) { drop(f, "/layers/0/k"); });
+  expect_defect("shape", [](hid_t f) { resize(f, "/layers/0/q", {4, 54, 8}); });
+  expect_defect("dimensions", [](hid_t f) { replace(f, "/layers/2/v", H5T_IEEE_F32LE, {2, 55}); });
+  expect_defect("float16 nor float32", [](hid_t f) {
+    replace(f, "/layers/2/v", H5T_IEEE_F64LE, {2, 55, 8});
+  });
+  expect_defect("floating-point", [](hid_t f) {
+    replace(f, "/layers/2/lse", H5T_STD_I32LE, {4, 55});
+  });
+  expect_defect("one type", [](hid_t f) {
+    drop(f, "/layers/2/k");
+    replace(f, "/layers/2/v", H5T_IEEE_F32LE, {2, 55, 8});
+    h5::checked_status(H5Lcreate_hard(f, "/layers/2/v", f, "/layers/2/k", H5P_DEFAULT, H5P_DEFAULT),
+                       "link");
+  });
+  expect_defect("lse of layer 0", [](hid_t f) {
+    const h5::Handle lse = h5::checked(H5Dopen2(f, "/layers/0/lse", H5P_DEFAULT), "open");
+    const float wrong = 3.5f;
+    h5::write_box(lse.get(), H5T_NATIVE_FLOAT, {2, 54}, {1, 1}, &wrong);
+  });
+  expect_defect("key_mass of layer 2",
+                [](hid_t f) { set_value<float>(f, "/layers/2/key_mass", 40, 9.0f); });
+  expect_defect("entries", [](hid_t f) { resize(f, "/layers/2/key_mass", {10}); });
+}
+
+// Extents that nobody wrote: nothing of that size may be allocated.
+TEST_F(HostileTest, ClaimedExtentsAreNotBelieved) {
+  expect_defect("holds only", [](hid_t f) {
+    replace(f, "/layers/0/q", h5::half_type(), {4, 1ull << 40, 8});
+  });
+  expect_refused("holds only", [](hid_t f) {
+    replace(f, "/chunks/begin", H5T_STD_I32LE, {1ull << 31});
+    replace(f, "/chunks/length", H5T_STD_I32LE, {1ull << 31});
+    replace(f, "/chunks/phase", H5T_STD_I32LE, {1ull << 31});
+    set_int(f, "/", "chunks_done", (1ll << 31) - 1);
+  });
+  expect_defect("holds only",
+                [](hid_t f) { replace(f, "/tokens/generated", H5T_STD_I32LE, {1ull << 60}); });
+  expect_defect("holds only", [](hid_t f) {
+    replace(f, "/runs/0/layers/0/positions", H5T_STD_I32LE, {1ull << 60});
+    set_value<std::int64_t>(f, "/runs/0/layers/0/offsets", 12, 1ll << 59);
+  });
+}
+
+TEST_F(HostileTest, NothingOutsideTheFileIsReached) {
+  expect_defect("only 2 of", [this](hid_t f) {
+    drop(f, "/layers/0/k");
+    h5::checked_status(H5Lcreate_external((*folder_ / "sound.h5").c_str(), "/layers/0/k", f,
+                                          "/layers/0/k", H5P_DEFAULT, H5P_DEFAULT),
+                       "link");
+  });
+  expect_refused("missing", [](hid_t f) {
+    drop(f, "/model");
+    h5::checked_status(H5Lcreate_soft("/model", f, "/model", H5P_DEFAULT, H5P_DEFAULT), "link");
+  });
+  expect_defect("other files", [](hid_t f) {
+    drop(f, "/layers/0/k");
+    const hsize_t dims[3] = {2, 55, 8};
+    const h5::Handle space = h5::checked(H5Screate_simple(3, dims, nullptr), "space");
+    const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
+    H5Pset_external(plist.get(), "/etc/passwd", 0, H5F_UNLIMITED);
+    h5::checked(H5Dcreate2(f, "/layers/0/k", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, plist.get(),
+                           H5P_DEFAULT),
+                "create");
+  });
+}
+
+// A group that is its own member, and a dataset where a group is expected.
+TEST_F(HostileTest, OddTrees) {
+  const fs::path looped = edited([](hid_t f) {
+    h5::checked_status(H5Lcreate_hard(f, "/layers", f, "/layers/1", H5P_DEFAULT, H5P_DEFAULT),
+                       "link");
+    h5::checked_status(H5Lcreate_hard(f, "/", f, "/runs/2", H5P_DEFAULT, H5P_DEFAULT), "link");
+  });
+  read_everything(looped);
+  EXPECT_FALSE(validate_trace(looped).empty());
+  expect_refused("group", [](hid_t f) {
+    drop(f, "/model");
+    h5::checked_status(H5Lcreate_hard(f, "/tokens/ids", f, "/model", H5P_DEFAULT, H5P_DEFAULT),
+                       "link");
+  });
+  expect_defect("group", [](hid_t f) {
+    drop(f, "/runs");
+    h5::checked_status(H5Lcreate_hard(f, "/tokens/ids", f, "/runs", H5P_DEFAULT, H5P_DEFAULT),
+                       "link");
+  });
+}
+
+TEST_F(HostileTest, Runs) {
+  const char* offsets = "/runs/0/layers/2/offsets";
+  const char* positions = "/runs/0/layers/2/positions";
+  const char* flags = "/runs/0/layers/2/flags";
+  expect_defect("begin at 0", [&](hid_t f) { set_value<std::int64_t>(f, offsets, 0, 1); });
+  expect_defect("fall", [&](hid_t f) { set_value<std::int64_t>(f, offsets, 5, -9); });
+  expect_defect("end at", [&](hid_t f) { set_value<std::int64_t>(f, offsets, 12, 1 << 20); });
+  expect_defect("must rise", [&](hid_t f) { set_value<std::int32_t>(f, positions, 1, 8); });
+  expect_defect("must rise", [&](hid_t f) { set_value<std::int32_t>(f, positions, 0, -1); });
+  expect_defect("must rise", [&](hid_t f) { set_value<std::int32_t>(f, positions, 7, 1 << 30); });
+  expect_defect("beyond its candidates",
+                [&](hid_t f) { set_value<std::int32_t>(f, positions, 7, 16); });
+  expect_defect("unknown flag", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 4, 4); });
+  expect_defect("dense by its flag", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 4, 2); });
+  expect_defect("no past", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 0, 0); });
+  expect_defect("method", [](hid_t f) { drop_attribute(f, "/runs/1", "method"); });
+  expect_defect("unknown word", [](hid_t f) { set_text(f, "/runs/1", "granularity", "crumb"); });
+  expect_defect("q_heads_per_row", [](hid_t f) { set_int(f, "/runs/1", "q_heads_per_row", 0); });
+  expect_defect("q_heads_per_row", [](hid_t f) { set_int(f, "/runs/1", "q_heads_per_row", 4); });
+  expect_defect("entries", [&](hid_t f) { resize(f, flags, {11}); });
+  expect_defect("missing", [&](hid_t f) { drop(f, positions); });
+}
+
+TEST_F(HostileTest, Evictions) {
+  const char* evict = "/runs/1/layers/0/evict_chunk";
+  const auto set = [&](hid_t f, hsize_t row, hsize_t token, std::uint16_t chunk) {
+    const h5::Handle dataset = h5::checked(H5Dopen2(f, evict, H5P_DEFAULT), "open");
+    h5::write_box(dataset.get(), H5T_NATIVE_UINT16, {row, token}, {1, 1}, &chunk);
+  };
+  expect_defect("dies after", [&](hid_t f) { set(f, 1, 40, 1); });
+  expect_defect("evict_chunk says", [&](hid_t f) { set(f, 0, 3, kAlive); });
+  expect_defect("missing", [&](hid_t f) { drop(f, evict); });
+  expect_defect("shape", [&](hid_t f) { resize(f, evict, {2, 50}); });
+}
+
+TEST_F(HostileTest, CellsThatAreNotFiniteAreANote) {
+  const fs::path path = edited([](hid_t f) {
+    const h5::Handle k = h5::checked(H5Dopen2(f, "/layers/2/k", H5P_DEFAULT), "open");
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    h5::write_box(k.get(), H5T_NATIVE_FLOAT, {1, 7, 3}, {1, 1, 1}, &nan);
+  });
+  const Validation found = check_trace(path);
+  EXPECT_TRUE(found.defects.empty()) << found.defects.front();
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("layer 2 has 1 "), std::string::npos) << found.notes[0];
+}
+
+TEST_F(HostileTest, AnIncompleteTraceIsSoundAndSaidToBe) {
+  const Validation found = check_trace(edited([](hid_t f) {
+    set_int(f, "/", "complete", 0);
+    set_int(f, "/", "chunks_done", 4);
+  }));
+  EXPECT_TRUE(found.defects.empty()) << found.defects.front();
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("incomplete: 4 chunks"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvloupe::trace::testing
