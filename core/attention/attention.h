@@ -45,6 +45,19 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
                                     const std::vector<std::vector<std::int32_t>>& selected,
                                     ChunkVisibility visibility);
 
+// The two halves of gathered_chunk_attention, to be timed apart (CPU only).
+struct GatheredKeys {
+  at::Tensor k,
+      v;  // [begin.back(), head_dim] per KV head: the selected past keys, then the chunk's
+  std::vector<std::int64_t> begin;   // [num_kv_heads + 1] first row of each KV head
+  std::vector<std::uint8_t> shared;  // [num_kv_heads, m] 1: later rows of the chunk may see the
+                                     // key; empty: all of them are shared (OpenChunk)
+};
+GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
+                         const std::vector<std::vector<std::int32_t>>& selected,
+                         ChunkVisibility visibility);
+at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys, double scale);
+
 // p [rows, T] of one query head for the chunk's rows [row_begin, row_end): exp(scale*q.k - lse),
 // zero where masked.
 at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head, double scale,

@@ -92,55 +92,11 @@ at::Tensor key_mass_of_spans(const at::Tensor& span_sums, const std::vector<RowS
   return mass;
 }
 
-// The selected past keys of each KV head followed by the chunk's own keys, copied together.
-struct GatheredKeys {
-  std::vector<std::int64_t> begin;   // [num_kv_heads + 1] rows in k and v
-  at::Tensor k, v;                   // [rows, head_dim]
-  std::vector<std::uint8_t> shared;  // [num_kv_heads, chunk_len]
-  std::vector<KeyView> views;
-};
-
 void copy_rows(const float* from, const std::int32_t* positions, std::int64_t count,
                std::int64_t dim, float* to) {
   for (std::int64_t i = 0; i < count; ++i) {
     std::memcpy(to + i * dim, from + positions[i] * dim, dim * sizeof(float));
   }
-}
-
-GatheredKeys gather(const at::Tensor& k, const at::Tensor& v, const Shape& shape,
-                    const std::int32_t* positions, const std::int64_t* offsets, bool self_only) {
-  const std::int64_t past_len = shape.past_len(), m = shape.chunk_len, dim = shape.head_dim;
-  GatheredKeys keys;
-  keys.begin.assign(1, 0);
-  keys.shared.assign(shape.num_kv_heads * m, self_only ? 0 : 1);
-  std::vector<std::int64_t> past_counts(shape.num_kv_heads);
-  for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
-    const std::int32_t *first = positions + offsets[g], *last = positions + offsets[g + 1];
-    const std::int32_t* chunk_part = std::lower_bound(first, last, past_len);
-    past_counts[g] = chunk_part - first;
-    for (const std::int32_t* p = chunk_part; p != last; ++p) keys.shared[g * m + *p - past_len] = 1;
-    keys.begin.push_back(keys.begin.back() + past_counts[g] + m);
-  }
-  keys.k = at::empty({keys.begin.back(), dim}, k.options());
-  keys.v = at::empty({keys.begin.back(), dim}, v.options());
-  float* k_out = keys.k.mutable_data_ptr<float>();
-  float* v_out = keys.v.mutable_data_ptr<float>();
-  keys.views.resize(shape.num_kv_heads);
-  // Twice as many pieces as KV heads: K and V of a head may go to two threads.
-  at::parallel_for(0, 2 * shape.num_kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t piece = begin; piece < end; ++piece) {
-      const std::int64_t g = piece / 2;
-      const float* from = piece % 2 == 0 ? head_data(k, g) : head_data(v, g);
-      float* to = (piece % 2 == 0 ? k_out : v_out) + keys.begin[g] * dim;
-      copy_rows(from, positions + offsets[g], past_counts[g], dim, to);
-      std::memcpy(to + past_counts[g] * dim, from + past_len * dim, m * dim * sizeof(float));
-    }
-  });
-  for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
-    keys.views[g] = {k_out + keys.begin[g] * dim, v_out + keys.begin[g] * dim, past_counts[g],
-                     self_only ? keys.shared.data() + g * m : nullptr};
-  }
-  return keys;
 }
 
 }  // namespace
@@ -179,19 +135,64 @@ std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q_in, const at::
   return {results.lse, key_mass_of_spans(results.span_sums, spans, shape)};
 }
 
-at::Tensor gathered_attention(const at::Tensor& q_in, const at::Tensor& k_in,
-                              const at::Tensor& v_in, double scale, const at::Tensor& positions,
-                              const at::Tensor& offsets, bool self_only) {
-  const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
-                   v = contiguous_per_head(v_in);
-  const Shape shape = shape_of(q, k);
-  const GatheredKeys keys = gather(k, v, shape, positions.const_data_ptr<std::int32_t>(),
-                                   offsets.const_data_ptr<std::int64_t>(), self_only);
+GatheredKeys gather(const at::Tensor& k_in, const at::Tensor& v_in, std::int64_t chunk_len,
+                    const std::int32_t* positions, const std::int64_t* offsets, bool self_only) {
+  const at::Tensor k = contiguous_per_head(k_in), v = contiguous_per_head(v_in);
+  const std::int64_t heads = k.size(0), past_len = k.size(1) - chunk_len, dim = k.size(2);
+  GatheredKeys keys;
+  keys.begin.assign(1, 0);
+  keys.shared.assign(self_only ? heads * chunk_len : 0, 0);
+  std::vector<std::int64_t> past_counts(heads);
+  for (std::int64_t g = 0; g < heads; ++g) {
+    const std::int32_t *first = positions + offsets[g], *last = positions + offsets[g + 1];
+    const std::int32_t* chunk_part = std::lower_bound(first, last, past_len);
+    past_counts[g] = chunk_part - first;
+    for (const std::int32_t* p = chunk_part; p != last; ++p) {
+      keys.shared[g * chunk_len + *p - past_len] = 1;
+    }
+    keys.begin.push_back(keys.begin.back() + past_counts[g] + chunk_len);
+  }
+  keys.k = at::empty({keys.begin.back(), dim}, k.options());
+  keys.v = at::empty({keys.begin.back(), dim}, v.options());
+  float* k_out = keys.k.mutable_data_ptr<float>();
+  float* v_out = keys.v.mutable_data_ptr<float>();
+  // Twice as many pieces as KV heads: K and V of a head may go to two threads.
+  at::parallel_for(0, 2 * heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t g = piece / 2;
+      const float* from = piece % 2 == 0 ? head_data(k, g) : head_data(v, g);
+      float* to = (piece % 2 == 0 ? k_out : v_out) + keys.begin[g] * dim;
+      copy_rows(from, positions + offsets[g], past_counts[g], dim, to);
+      std::memcpy(to + past_counts[g] * dim, from + past_len * dim,
+                  chunk_len * dim * sizeof(float));
+    }
+  });
+  return keys;
+}
+
+at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys, double scale) {
+  const at::Tensor q = q_in.contiguous();
+  const auto heads = static_cast<std::int64_t>(keys.begin.size()) - 1;
+  const Shape shape{q.size(0), heads, q.size(1), 0, q.size(2)};
+  std::vector<KeyView> views(heads);
+  for (std::int64_t g = 0; g < heads; ++g) {
+    const std::int64_t first = keys.begin[g] * shape.head_dim;
+    views[g] = {keys.k.const_data_ptr<float>() + first, keys.v.const_data_ptr<float>() + first,
+                keys.begin[g + 1] - keys.begin[g] - shape.chunk_len,
+                keys.shared.empty() ? nullptr : keys.shared.data() + g * shape.chunk_len};
+  }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
-  attend(q, shape, scale, keys.views, cut_rows(shape.num_kv_heads, shape.rows_per_kv_head()),
-         &results);
+  attend(q, shape, scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
   return results.output;
+}
+
+at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              double scale, const at::Tensor& positions, const at::Tensor& offsets,
+                              bool self_only) {
+  const GatheredKeys keys = gather(k, v, q.size(1), positions.const_data_ptr<std::int32_t>(),
+                                   offsets.const_data_ptr<std::int64_t>(), self_only);
+  return cpu::attend_gathered(q, keys, scale);
 }
 
 }  // namespace kvloupe::attention::cpu

@@ -50,6 +50,27 @@ void check_selection(const std::vector<std::int32_t>& positions, std::int64_t pa
                 positions.end());
 }
 
+struct Csr {
+  at::Tensor positions;  // int32
+  at::Tensor offsets;    // int64 [num_kv_heads + 1]
+};
+
+Csr csr_of(const std::vector<std::vector<std::int32_t>>& selected, const at::Tensor& k,
+           std::int64_t chunk_len, ChunkVisibility visibility) {
+  KVLOUPE_CHECK(static_cast<std::int64_t>(selected.size()) == k.size(0));
+  Csr csr;
+  csr.offsets = at::zeros({k.size(0) + 1}, at::kLong);
+  auto* offset = csr.offsets.mutable_data_ptr<std::int64_t>();
+  for (std::size_t g = 0; g < selected.size(); ++g) {
+    check_selection(selected[g], k.size(1) - chunk_len, k.size(1), visibility);
+    offset[g + 1] = offset[g] + static_cast<std::int64_t>(selected[g].size());
+  }
+  csr.positions = at::empty({offset[k.size(0)]}, at::kInt);
+  auto* position = csr.positions.mutable_data_ptr<std::int32_t>();
+  for (const auto& row : selected) position = std::copy(row.begin(), row.end(), position);
+  return csr;
+}
+
 }  // namespace
 
 DenseResult dense_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -72,19 +93,27 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
                                     const std::vector<std::vector<std::int32_t>>& selected,
                                     ChunkVisibility visibility) {
   check_shapes(q, k, v);
-  KVLOUPE_CHECK(static_cast<std::int64_t>(selected.size()) == k.size(0));
-  at::Tensor offsets = at::zeros({k.size(0) + 1}, at::kLong);
-  auto* offset = offsets.mutable_data_ptr<std::int64_t>();
-  for (std::size_t g = 0; g < selected.size(); ++g) {
-    check_selection(selected[g], k.size(1) - q.size(1), k.size(1), visibility);
-    offset[g + 1] = offset[g] + static_cast<std::int64_t>(selected[g].size());
-  }
-  at::Tensor positions = at::empty({offset[k.size(0)]}, at::kInt);
-  auto* position = positions.mutable_data_ptr<std::int32_t>();
-  for (const auto& row : selected) position = std::copy(row.begin(), row.end(), position);
+  const Csr csr = csr_of(selected, k, q.size(1), visibility);
   static const auto op = find_operator<GatheredAttention>("kvloupe::gathered_attention");
-  return op.call(q, k, v, scale, positions.to(q.device()), offsets.to(q.device()),
+  return op.call(q, k, v, scale, csr.positions.to(q.device()), csr.offsets.to(q.device()),
                  visibility == ChunkVisibility::SelfOnly);
+}
+
+GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
+                         const std::vector<std::vector<std::int32_t>>& selected,
+                         ChunkVisibility visibility) {
+  KVLOUPE_CHECK(k.dim() == 3 && k.scalar_type() == at::kFloat && v.scalar_type() == at::kFloat);
+  KVLOUPE_CHECK(v.sizes() == k.sizes() && chunk_len > 0 && chunk_len <= k.size(1));
+  const Csr csr = csr_of(selected, k, chunk_len, visibility);
+  return cpu::gather(k, v, chunk_len, csr.positions.const_data_ptr<std::int32_t>(),
+                     csr.offsets.const_data_ptr<std::int64_t>(),
+                     visibility == ChunkVisibility::SelfOnly);
+}
+
+at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys, double scale) {
+  KVLOUPE_CHECK(q.dim() == 3 && q.scalar_type() == at::kFloat && q.size(2) == keys.k.size(1));
+  KVLOUPE_CHECK(q.size(0) % static_cast<std::int64_t>(keys.begin.size() - 1) == 0);
+  return cpu::attend_gathered(q, keys, scale);
 }
 
 at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head, double scale,

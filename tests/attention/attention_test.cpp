@@ -252,6 +252,20 @@ TEST(GatheredChunkAttention, AChunkOfSeveralTilesWithNothingSelected) {
   EXPECT_LT((alone - in.v.narrow(1, 3, 1200)).abs().max().item<double>(), 1e-6);
 }
 
+TEST(GatheredChunkAttention, ItsHalvesGiveTheSameBits) {
+  const Inputs in =
+      make_inputs({.num_q_heads = 6, .num_kv_heads = 2, .m = 11, .past = 50, .dim = 8});
+  for (const auto visibility : {ChunkVisibility::OpenChunk, ChunkVisibility::SelfOnly}) {
+    const Selected selected = every_third(2, 50);
+    const GatheredKeys keys = gather_keys(in.k, in.v, 11, selected, visibility);
+    EXPECT_EQ(keys.begin.back(), 17 + 11 + 17 + 11);
+    EXPECT_TRUE(at::equal(keys.k[1], in.k[0][3]));
+    EXPECT_TRUE(
+        at::equal(attend_gathered(in.q, keys, in.scale),
+                  gathered_chunk_attention(in.q, in.k, in.v, in.scale, selected, visibility)));
+  }
+}
+
 TEST(GatheredChunkAttention, BadSelectionsAreRefused) {
   const Inputs in =
       make_inputs({.num_q_heads = 2, .num_kv_heads = 1, .m = 3, .past = 10, .dim = 8});
