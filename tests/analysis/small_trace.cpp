@@ -39,7 +39,8 @@ std::filesystem::path fresh_folder() {
 
 SmallTrace::SmallTrace(const SmallTraceShape& shape)
     : shape_(shape),
-      num_tokens_(std::accumulate(shape.chunk_lengths.begin(), shape.chunk_lengths.end(), 0)),
+      num_tokens_(
+          std::accumulate(shape.chunk_lengths.begin(), shape.chunk_lengths.end(), shape.decoded)),
       folder_(fresh_folder()) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -53,6 +54,8 @@ SmallTrace::SmallTrace(const SmallTraceShape& shape)
     k_.push_back(fill(shape_.num_kv_heads));
     v_.push_back(fill(shape_.num_kv_heads));
   }
+  if (shape_.broken_key_at >= 0)
+    const_cast<float*>(key(1, 1, shape_.broken_key_at))[0] = std::nanf("");
   write();
   session_ = std::make_shared<TraceSession>(folder_ / "small.h5");
 }
@@ -70,6 +73,11 @@ const float* SmallTrace::query(int layer, int q_head, int position) const {
 
 const float* SmallTrace::key(int layer, int kv_head, int position) const {
   return k_[layer].data() +
+         (static_cast<std::ptrdiff_t>(kv_head) * num_tokens_ + position) * shape_.head_dim;
+}
+
+const float* SmallTrace::value(int layer, int kv_head, int position) const {
+  return v_[layer].data() +
          (static_cast<std::ptrdiff_t>(kv_head) * num_tokens_ + position) * shape_.head_dim;
 }
 
@@ -106,12 +114,17 @@ void SmallTrace::write() {
   header.layers.resize(shape_.num_layers);
   std::iota(header.layers.begin(), header.layers.end(), 0);
   header.max_tokens = num_tokens_;
-  header.max_chunks = static_cast<int>(shape_.chunk_lengths.size());
+  std::vector<int> lengths = shape_.chunk_lengths;
+  lengths.insert(lengths.end(), static_cast<std::size_t>(shape_.decoded), 1);
+  header.max_chunks = static_cast<int>(lengths.size());
   header.store_lse = shape_.store_lse;
   trace::TraceWriter writer(folder_ / "small.h5", header, true);
   int begin = 0;
-  for (const int length : shape_.chunk_lengths) {
-    const trace::ChunkInfo chunk{begin, length, trace::Phase::Prefill};
+  for (std::size_t c = 0; c < lengths.size(); ++c) {
+    const int length = lengths[c];
+    const trace::ChunkInfo chunk{
+        begin, length,
+        c < shape_.chunk_lengths.size() ? trace::Phase::Prefill : trace::Phase::Decode};
     for (int layer = 0; layer < shape_.num_layers; ++layer) {
       const auto part = [&](const std::vector<float>& whole, int heads) {
         return chunk_of(whole, heads, num_tokens_, shape_.head_dim, begin, begin + length);

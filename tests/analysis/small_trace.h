@@ -14,6 +14,8 @@ struct SmallTraceShape {
   int num_layers = 2, num_q_heads = 4, num_kv_heads = 2, head_dim = 8;
   std::vector<int> chunk_lengths = {16, 16, 16, 5};
   bool store_lse = true;
+  int decoded = 0;         // chunks of one token after the prompt
+  int broken_key_at = -1;  // position where layer 1, KV head 1 holds a NaN key
 };
 
 class SmallTrace {
@@ -30,6 +32,7 @@ class SmallTrace {
 
   const float* query(int layer, int q_head, int position) const;
   const float* key(int layer, int kv_head, int position) const;
+  const float* value(int layer, int kv_head, int position) const;
   // p of one (query, key) by the definition; 0 above the diagonal.
   double probability(int layer, int q_head, int query, int key) const;
 

@@ -1,0 +1,139 @@
+// Method SPECs: canonical texts word for word, and everything that must be refused.
+#include "core/selection/method_spec.h"
+
+#include "core/base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace kvloupe::selection {
+namespace {
+
+constexpr ModelShape kShape{30, 9, 3, 64};
+
+std::string canonical(const std::string& text) {
+  return MethodSpec::parse(text).resolved(kShape).canonical();
+}
+
+TEST(MethodSpec, WritesAllParametersInTheContractsOrder) {
+  const std::string budget = "budget_tokens=1024,budget_ratio=0,budget_scope=past";
+  EXPECT_EQ(canonical("dense"), "dense");
+  EXPECT_EQ(canonical("oracle"), "oracle:" + budget + ",reduce=sum");
+  EXPECT_EQ(canonical("random"), "random:" + budget + ",seed=0");
+  EXPECT_EQ(canonical("sliding_window"), "sliding_window:" + budget);
+  EXPECT_EQ(canonical("quoka"),
+            "quoka:" + budget +
+                ",num_queries=16,metric=cosine,query_reduce=max,group_query_mode=rank_paired,"
+                "decode=select");
+  EXPECT_EQ(canonical("uniform_queries"), "uniform_queries:" + budget + ",num_queries=16");
+  EXPECT_EQ(canonical("snapkv"), "snapkv:" + budget + ",window=32,kernel=7,pool=max,state=evict");
+  EXPECT_EQ(canonical("keydiff"), "keydiff:" + budget + ",state=evict");
+  EXPECT_EQ(canonical("streaming_llm"),
+            "streaming_llm:" + budget + ",sink_tokens=4,positions=original");
+}
+
+TEST(MethodSpec, ListsTheMethodsInTheContractsOrder) {
+  std::vector<std::string> ids;
+  for (const MethodInfo& info : catalogue()) ids.push_back(info.id);
+  EXPECT_EQ(ids,
+            (std::vector<std::string>{"dense", "oracle", "random", "sliding_window", "quoka",
+                                      "uniform_queries", "snapkv", "keydiff", "streaming_llm"}));
+}
+
+TEST(MethodSpec, ARatioReplacesTheDefaultTokens) {
+  EXPECT_EQ(canonical("keydiff:budget_ratio=0.25"),
+            "keydiff:budget_tokens=0,budget_ratio=0.25,budget_scope=past,state=evict");
+  EXPECT_EQ(canonical("keydiff:budget_tokens=0,budget_ratio=1"),
+            "keydiff:budget_tokens=0,budget_ratio=1,budget_scope=past,state=evict");
+  EXPECT_EQ(canonical("keydiff:budget_ratio=-0"),
+            "keydiff:budget_tokens=1024,budget_ratio=0,budget_scope=past,state=evict");
+}
+
+TEST(MethodSpec, NumbersTakeTheirShortestForm) {
+  EXPECT_EQ(canonical("random:seed=007,budget_ratio=0.50000"),
+            "random:budget_tokens=0,budget_ratio=0.5,budget_scope=past,seed=7");
+  EXPECT_EQ(canonical("random:budget_ratio=1e-1"),
+            "random:budget_tokens=0,budget_ratio=0.1,budget_scope=past,seed=0");
+}
+
+TEST(MethodSpec, TheCanonicalTextOfACanonicalTextIsItself) {
+  for (const MethodInfo& info : catalogue()) {
+    EXPECT_EQ(canonical(canonical(info.id)), canonical(info.id));
+    if (info.budget == BudgetUse::None) continue;
+    const std::string by_ratio = canonical(info.id + ":budget_ratio=0.3");
+    EXPECT_EQ(canonical(by_ratio), by_ratio);
+  }
+}
+
+class Refused : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Refused, AsAUsageError) {
+  try {
+    MethodSpec::parse(GetParam());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Usage);
+    const std::string text = error.what();
+    EXPECT_EQ(std::count(text.begin(), text.end(), ';'), 2) << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Refused,
+    ::testing::Values(
+        "", "nonesuch", "QUOKA", " quoka", "quoka:", "quoka:,", "quoka:num_queries",
+        "quoka:num_queries=", "quoka:=4", "quoka:num_queries=4,", "quoka:num_queries=16x",
+        "quoka:num_queries= 16", "quoka:num_queries=1.5", "quoka:num_queries=+4",
+        "quoka:num_queries=0x10", "quoka:num_queries=0", "quoka:num_queries=-3",
+        "quoka:num_queries=99999999999999999999", "quoka:num_queries=4,num_queries=4",
+        "quoka:nonesuch=1", "quoka:metric=Cosine", "quoka:metric=euclid", "quoka:decode=1",
+        "quoka:budget_tokens=-1", "quoka:budget_tokens=2147483648", "quoka:budget_tokens=0",
+        "quoka:budget_tokens=0,budget_ratio=0", "quoka:budget_tokens=8,budget_ratio=0.5",
+        "quoka:budget_ratio=1.01", "quoka:budget_ratio=-0.1", "quoka:budget_ratio=nan",
+        "quoka:budget_ratio=inf", "quoka:budget_ratio=1e400", "quoka:budget_scope=chunk",
+        "snapkv:budget_scope=all", "keydiff:budget_scope=all", "streaming_llm:budget_scope=all",
+        "snapkv:kernel=4", "snapkv:kernel=0", "snapkv:kernel=-3", "snapkv:window=0",
+        "dense:budget_tokens=4", "dense:budget_scope=all", "dense:", "streaming_llm:sink_tokens=-1",
+        "streaming_llm:positions=", "random:seed=-1", "sliding_window:window=3"));
+
+TEST(MethodSpec, ScopeAllIsForTheMethodsThatTakeIt) {
+  for (const char* id : {"oracle", "random", "sliding_window", "quoka", "uniform_queries"})
+    EXPECT_EQ(MethodSpec::parse(std::string(id) + ":budget_scope=all").scope(), BudgetScope::All);
+}
+
+TEST(MethodSpec, BudgetIsTokensOrTheFloorOfTheRatio) {
+  EXPECT_EQ(MethodSpec::parse("quoka:budget_tokens=7").budget(3), 7);
+  const MethodSpec quarter = MethodSpec::parse("quoka:budget_ratio=0.25");
+  EXPECT_EQ(quarter.budget(100), 25);
+  EXPECT_EQ(quarter.budget(103), 25);
+  EXPECT_EQ(quarter.budget(3), 1);
+  EXPECT_EQ(quarter.budget(0), 1);
+  // 0.29 * 100 is 28.999... in double; the contract rounds 1e-9 up first.
+  EXPECT_EQ(MethodSpec::parse("quoka:budget_ratio=0.29").budget(100), 29);
+}
+
+TEST(MethodSpec, StateDecidesBetweenEvictionAndVisibility) {
+  EXPECT_EQ(MethodSpec::parse("snapkv").state_action(), trace::StateAction::Eviction);
+  EXPECT_EQ(MethodSpec::parse("snapkv:state=select").state_action(),
+            trace::StateAction::Visibility);
+  EXPECT_EQ(MethodSpec::parse("streaming_llm").state_action(), trace::StateAction::Eviction);
+  EXPECT_EQ(MethodSpec::parse("quoka").state_action(), trace::StateAction::Visibility);
+}
+
+TEST(Catalogue, SaysWhatAUserNeeds) {
+  for (const MethodInfo& info : catalogue()) {
+    SCOPED_TRACE(info.id);
+    for (const std::string* text : {&info.title, &info.paper, &info.evidence, &info.summary})
+      EXPECT_FALSE(text->empty());
+    for (const ParamInfo& param : info.params) {
+      SCOPED_TRACE(param.name);
+      EXPECT_FALSE(param.meaning.empty());
+      // A default lies in the parameter's own range.
+      EXPECT_NO_THROW(MethodSpec::parse(info.id + ":" + param.name + "=" + param.default_text));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe::selection
