@@ -1,6 +1,8 @@
 // Checked reading: nothing is followed out of the file, nothing is allocated on a file's word.
 #include "core/trace/hdf5.h"
 
+#include "core/trace/global_heap.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,23 +57,11 @@ void require_scalar(hid_t attribute, const std::string& what, bool right_class,
   }
 }
 
-std::vector<std::string> read_variable_texts(hid_t attribute, hid_t file_type, std::size_t count,
+std::vector<std::string> read_variable_texts(hid_t attribute, std::size_t count,
                                              const std::string& what) {
-  const Handle type = checked(H5Tcopy(H5T_C_S1), "read " + what);
-  H5Tset_size(type.get(), H5T_VARIABLE);
-  H5Tset_cset(type.get(), H5Tget_cset(file_type));
-  std::vector<char*> raw(count, nullptr);
-  checked_status(H5Aread(attribute, type.get(), raw.data()), "read " + what);
-  std::vector<std::string> texts;
-  bool too_long = false;
-  for (const char* text : raw) {
-    const std::string_view view = text ? text : "";
-    too_long = too_long || view.size() > kMaxTextBytes;
-    texts.emplace_back(view.substr(0, kMaxTextBytes));
-  }
-  for (char* text : raw) H5free_memory(text);
-  if (too_long) throw Defect(what + " is longer than 1 MiB");
-  return texts;
+  std::vector<std::uint8_t> raw(count * kRawReferenceBytes);
+  checked_status(H5Aread(attribute, raw_reference_type(), raw.data()), "read " + what);
+  return read_heap_texts(attribute, parse_references(raw), what);
 }
 
 std::vector<std::string> read_fixed_texts(hid_t attribute, hid_t file_type, std::size_t count,
@@ -100,7 +90,7 @@ std::vector<std::string> read_texts(hid_t object, const std::string& name, hid_t
   if (count < 0 || count > 65536) throw Defect(what + " has too many values");
   const auto size = static_cast<std::size_t>(count);
   if (size == 0) return {};
-  return H5Tis_variable_str(type.get()) > 0 ? read_variable_texts(attribute, type.get(), size, what)
+  return H5Tis_variable_str(type.get()) > 0 ? read_variable_texts(attribute, size, what)
                                             : read_fixed_texts(attribute, type.get(), size, what);
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/trace/global_heap.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -170,21 +171,20 @@ std::vector<std::string> load_span_names(const h5::Dataset& dataset, std::size_t
   const h5::Handle name_type =
       h5::checked(H5Tget_member_type(file_type.get(), member), "read the spans");
   const bool variable = H5Tis_variable_str(name_type.get()) > 0;
-  const std::size_t size = variable ? sizeof(char*) : H5Tget_size(name_type.get());
+  const std::size_t size = variable ? h5::kRawReferenceBytes : H5Tget_size(name_type.get());
   if (size == 0 || size > 65536) throw h5::Defect("/tokens/spans has names of more than 64 KiB");
   const h5::Handle type = h5::checked(H5Tcreate(H5T_COMPOUND, size), "read the spans");
-  const h5::Handle text_type = h5::checked(H5Tcopy(name_type.get()), "read the spans");
-  h5::checked_status(H5Tinsert(type.get(), "name", 0, text_type.get()), "read the spans");
-  std::vector<std::string> names;
+  const hid_t text_type = variable ? h5::raw_reference_type() : name_type.get();
+  h5::checked_status(H5Tinsert(type.get(), "name", 0, text_type), "read the spans");
+  std::vector<std::uint8_t> raw(size * count);
+  dataset.read(type.get(), {0}, {count}, raw.data());
   if (variable) {
-    std::vector<char*> raw(count, nullptr);
-    dataset.read(type.get(), {0}, {count}, raw.data());
-    for (char* text : raw) names.emplace_back(text ? text : "");
-    for (char* text : raw) H5free_memory(text);
-  } else {
-    std::string raw(size * count, '\0');
-    dataset.read(type.get(), {0}, {count}, raw.data());
-    for (std::size_t i = 0; i < count; ++i) names.emplace_back(raw.substr(i * size, size).c_str());
+    return h5::read_heap_texts(dataset.id(), h5::parse_references(raw), "/tokens/spans");
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name(raw.begin() + i * size, raw.begin() + (i + 1) * size);
+    names.push_back(name.substr(0, name.find('\0')));
   }
   return names;
 }
@@ -201,8 +201,7 @@ std::vector<TokenSpan> load_spans(hid_t file) {
   const auto dataset = h5::Dataset::open(file, "/tokens/spans", h5::ValueClass::Compound, 1);
   const hsize_t count = dataset.dims().front();
   if (count == 0) return {};
-  dataset.require_stored(count > (1u << 20) ? std::numeric_limits<std::uint64_t>::max()
-                                            : count * 9);
+  dataset.require_stored(count > 65536 ? std::numeric_limits<std::uint64_t>::max() : count * 9);
   const h5::Handle file_type = h5::checked(H5Dget_type(dataset.id()), "read the spans");
   require_integer_member(file_type.get(), "begin");
   require_integer_member(file_type.get(), "end");
