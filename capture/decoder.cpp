@@ -2,7 +2,9 @@
 #include "capture/decoder.h"
 
 #include "capture/decoder_kernels.h"
+#include "capture/linear.h"
 #include "capture/model.h"
+#include "core/attention/attention.h"
 #include "core/base/error.h"
 
 #include <ATen/Functions.h>
@@ -13,51 +15,9 @@
 #include <utility>
 
 namespace kvloupe::capture {
-namespace {
-
-// Attention of a chunk to keys before it: the heads that share a KV head become rows of one
-// product, so that K and V are read once and never expanded.
-std::pair<at::Tensor, at::Tensor> attend_past(const AttentionCall& call) {
-  const std::int64_t num_q_heads = call.q.size(0);
-  const std::int64_t num_kv_heads = call.k.size(0);
-  const std::int64_t rows = call.q.size(1);
-  const std::int64_t head_dim = call.q.size(2);
-  const at::Tensor folded =
-      call.q.reshape({1, num_kv_heads, num_q_heads / num_kv_heads * rows, head_dim});
-  const auto past = [&](const at::Tensor& cache) {
-    return cache.narrow(1, 0, call.past_len).unsqueeze(0);
-  };
-  auto [output, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-      folded, past(call.k), past(call.v), 0.0, false, std::nullopt, call.softmax_scale);
-  return {output.reshape({num_q_heads, rows, head_dim}), lse.reshape({num_q_heads, rows, 1})};
-}
-
-// Attention inside the chunk, causal. Its keys are few: they are expanded to the query heads.
-std::pair<at::Tensor, at::Tensor> attend_chunk(const AttentionCall& call) {
-  const std::int64_t num_q_heads = call.q.size(0);
-  const std::int64_t num_kv_heads = call.k.size(0);
-  const std::int64_t rows = call.q.size(1);
-  const std::int64_t head_dim = call.q.size(2);
-  const auto expanded = [&](const at::Tensor& cache) {
-    return cache.narrow(1, call.past_len, rows)
-        .unsqueeze(1)
-        .expand({num_kv_heads, num_q_heads / num_kv_heads, rows, head_dim})
-        .reshape({1, num_q_heads, rows, head_dim});
-  };
-  auto [output, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-      call.q.unsqueeze(0), expanded(call.k), expanded(call.v), 0.0, true, std::nullopt,
-      call.softmax_scale);
-  return {output.reshape({num_q_heads, rows, head_dim}), lse.reshape({num_q_heads, rows, 1})};
-}
-
-}  // namespace
 
 at::Tensor DenseAttention::attend(const AttentionCall& call) {
-  auto [chunk_output, chunk_lse] = attend_chunk(call);
-  if (call.past_len == 0) return chunk_output;
-  auto [past_output, past_lse] = attend_past(call);
-  // Softmax over both sets of keys: each part weighs in with its share of the sum.
-  return at::lerp(chunk_output, past_output, at::sigmoid(past_lse - chunk_lse));
+  return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax_scale, false).output;
 }
 
 struct Decoder::Impl {
@@ -117,7 +77,7 @@ at::Tensor Decoder::Impl::attention(int layer, const at::Tensor& normed, const R
   const std::int64_t num_q = info.num_q_heads;
   const std::int64_t num_kv = info.num_kv_heads;
   const std::int64_t rows = normed.size(0);
-  const at::Tensor projected = at::mm(normed, model->layers[layer].qkv_proj.t());
+  const at::Tensor projected = project(normed, model->layers[layer].qkv_proj);
   const at::Tensor heads =
       split_and_rotate(projected, num_q + 2 * num_kv, num_q + num_kv, table, info.rope_pairing);
   AttentionCall call;
@@ -143,10 +103,10 @@ at::Tensor Decoder::Impl::attention(int layer, const at::Tensor& normed, const R
 
 void Decoder::Impl::feed_forward(const LayerWeights& weights, at::Tensor& x) const {
   const at::Tensor normed = rms_norm(x, weights.ffn_norm, model->rms_norm_eps);
-  const at::Tensor gate_up = at::mm(normed, weights.gate_up_proj.t());
+  const at::Tensor gate_up = project(normed, weights.gate_up_proj);
   const at::Tensor gate = gate_up.narrow(1, 0, model->ffn_size);
   const at::Tensor up = gate_up.narrow(1, model->ffn_size, model->ffn_size);
-  x.addmm_(at::silu(gate).mul_(up), weights.down_proj.t());
+  x.add_(project(at::silu(gate).mul_(up), weights.down_proj));
 }
 
 at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
@@ -174,7 +134,7 @@ at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook&
       x = x.narrow(0, count - 1, 1);
       attended = attended.narrow(0, count - 1, 1);
     }
-    x.addmm_(attended, weights.o_proj.t());
+    x.add_(project(attended, weights.o_proj));
     impl_->feed_forward(weights, x);
   }
   impl_->length += count;

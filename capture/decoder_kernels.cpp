@@ -91,7 +91,10 @@ at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
   float* const result = out.data_ptr<float>();
   const auto rotate =
       pairing == trace::RopePairing::Interleaved ? rotate_interleaved : rotate_half_split;
-  at::parallel_for(0, num_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+  // A decoded token's heads are not worth waking a thread for.
+  constexpr std::int64_t kGrainElements = 16384;
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrainElements / (rows * head_dim));
+  at::parallel_for(0, num_heads, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
       for (std::int64_t t = 0; t < rows; ++t) {
         const float* const from = in + (t * num_heads + head) * head_dim;

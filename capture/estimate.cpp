@@ -1,6 +1,6 @@
 // Counts bytes and extrapolates time from a short measurement.
 #include "capture/estimate.h"
-
+#include "capture/linear.h"
 #include "core/attention/attention.h"
 
 #include <ATen/ATen.h>
@@ -45,7 +45,7 @@ double product_seconds(const LoadedModel& model, std::int64_t rows) {
                                            layer.gate_up_proj.numel() + layer.down_proj.numel());
   const at::Tensor& sample = layer.gate_up_proj;
   const at::Tensor hidden = at::ones({rows, sample.size(1)}, at::kFloat);
-  const double seconds = warm_seconds_of([&] { at::mm(hidden, sample.t()); });
+  const double seconds = warm_seconds_of([&] { project(hidden, sample); });
   return seconds * weights / static_cast<double>(sample.numel()) *
          static_cast<double>(model.layers.size());
 }

@@ -4,6 +4,7 @@
 
 #include "capture/dequantise.h"
 #include "capture/gguf.h"
+#include "capture/linear.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 
@@ -294,6 +295,12 @@ void read_weights(const GgufFile& file, LoadedModel& model) {
   }
   reader.refuse_unread();
   reader.run();
+  for (LayerWeights& layer : model.layers) {
+    for (at::Tensor* weight :
+         {&layer.qkv_proj, &layer.o_proj, &layer.gate_up_proj, &layer.down_proj}) {
+      *weight = pack_projection(*weight);
+    }
+  }
 }
 
 fs::path bundled_path() {

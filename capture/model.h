@@ -14,7 +14,7 @@
 
 namespace kvloupe::capture {
 
-// fp32. Projections are [out_features, in_features].
+// fp32. Projections are [out_features, in_features], plain or packed (linear.h).
 struct LayerWeights {
   at::Tensor attn_norm;     // [hidden_size]
   at::Tensor qkv_proj;      // [(num_q_heads + 2 * num_kv_heads) * head_dim, hidden_size]: q, k, v
