@@ -1,0 +1,175 @@
+#include "core/analysis/latency.h"
+
+#include "core/analysis/dense_baseline.h"
+#include "core/analysis/session_tensors.h"
+#include "core/analysis/timing.h"
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+#include "core/device/device.h"
+#include "core/selection/reassigned_keys.h"
+#include "core/selection/selector.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace kvloupe::analysis {
+namespace {
+
+using selection::Cell;
+using Rows = std::vector<std::vector<std::int32_t>>;
+
+// A piece of the cell that attends to one gathering: all KV heads at once, or, for methods whose
+// rows are query heads or sub-groups, one row.
+struct Piece {
+  at::Tensor q, k, v;
+  std::size_t first_row = 0, num_rows = 0;
+};
+
+std::vector<Piece> pieces_of(const Cell& cell, const selection::RowLayout& layout) {
+  if (layout.axis == trace::RowAxis::KvHead) {
+    return {{cell.q, cell.k, cell.v, 0, static_cast<std::size_t>(cell.num_kv_heads())}};
+  }
+  std::vector<Piece> pieces;
+  for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
+    const std::int64_t kv_head = head / cell.gqa_group_size();
+    pieces.push_back({cell.q.narrow(0, head, layout.q_heads_per_row), cell.k.narrow(0, kv_head, 1),
+                      cell.v.narrow(0, kv_head, 1), pieces.size(), 1});
+  }
+  return pieces;
+}
+
+// One method on one cell, in the three steps that are timed apart.
+class MethodRun {
+ public:
+  MethodRun(const TraceSession& session, const selection::MethodSpec& spec, int layer, int chunk)
+      : session_(session),
+        spec_(spec.resolved(session.shape())),
+        layer_(layer),
+        layout_(selection::row_layout(spec_, session.shape())),
+        cell_(load_cell(session, layer, chunk, session.info().chunks[chunk])),
+        pieces_(pieces_of(cell_, layout_)) {
+    // Only eviction depends on what came before; its earlier chunks are replayed before each round.
+    const bool remembers = spec_.state_action() == trace::StateAction::Eviction;
+    for (int c = 0; remembers && c < chunk; ++c) {
+      earlier_.push_back(load_cell(session, layer, c, session.info().chunks[c]));
+    }
+  }
+
+  const Cell& cell() const { return cell_; }
+  const selection::MethodSpec& spec() const { return spec_; }
+
+  void prepare(const WorkContext& context) {
+    selector_ = selection::make_selector(spec_, session_.shape());
+    for (const Cell& cell : earlier_) {
+      context.cancel.throw_if_cancelled();
+      selector_->select(cell);
+    }
+  }
+
+  void select() { selected_ = selector_->select(cell_); }
+
+  void gather() {
+    gathered_.clear();
+    if (selected_.dense_reason) return;  // dense attention reads the cache as it lies
+    Rows rows;
+    for (const selection::RowSelection& row : selected_.rows) rows.push_back(row.positions);
+    const bool open = !spec_.has_budget() || spec_.scope() == selection::BudgetScope::Past;
+    const auto visibility =
+        open ? attention::ChunkVisibility::OpenChunk : attention::ChunkVisibility::SelfOnly;
+    for (const Piece& piece : pieces_) {
+      const auto first = rows.begin() + static_cast<std::ptrdiff_t>(piece.first_row);
+      const Rows own(first, first + static_cast<std::ptrdiff_t>(piece.num_rows));
+      const at::Tensor k = selection::attended_keys(spec_, session_.info().model, layer_, piece.k,
+                                                    cell_.past_len, own);
+      gathered_.push_back(attention::gather_keys(k, piece.v, cell_.chunk_len, own, visibility));
+    }
+  }
+
+  void attend() {
+    if (selected_.dense_reason) {
+      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale, false);
+      return;
+    }
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      attention::attend_gathered(pieces_[i].q, gathered_[i], cell_.softmax_scale);
+    }
+  }
+
+ private:
+  const TraceSession& session_;
+  selection::MethodSpec spec_;
+  int layer_;
+  selection::RowLayout layout_;
+  Cell cell_;
+  std::vector<Piece> pieces_;
+  std::vector<Cell> earlier_;
+  std::unique_ptr<selection::Selector> selector_;
+  selection::CellSelection selected_;
+  std::vector<attention::GatheredKeys> gathered_;
+};
+
+enum Part : std::size_t { kSelect, kGather, kAttend, kFirstDense };
+
+void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyReport* report) {
+  report->discarded = times.discarded;
+  report->select = times.stats(kSelect);
+  report->gather = times.stats(kGather);
+  report->attend = times.stats(kAttend);
+  std::vector<double> totals;
+  for (std::size_t i = 0; i < times.samples_ms[kSelect].size(); ++i) {
+    totals.push_back(times.samples_ms[kSelect][i] + times.samples_ms[kGather][i] +
+                     times.samples_ms[kAttend][i]);
+  }
+  report->total = stats_of(std::move(totals));
+  const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
+  report->dense = times.stats(dense);
+  report->dense_variant = parts[dense].name;
+}
+
+}  // namespace
+
+LatencyReport measure_latency(const TraceSession& session, const selection::MethodSpec& spec,
+                              int layer, int chunk, const LatencyOptions& options,
+                              const WorkContext& context,
+                              const std::function<void(const LatencyReport&)>& on_sample) {
+  if (chunk < 0 || chunk >= static_cast<int>(session.info().chunks.size())) {
+    throw input_error(fmt::format("chunk {} cannot be timed", chunk),
+                      fmt::format("the trace has {} chunks", session.info().chunks.size()),
+                      "choose a chunk inside the trace");
+  }
+  MethodRun run(session, spec, layer, chunk);
+  const Cell& cell = run.cell();
+  const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax_scale);
+  std::vector<TimedPart> parts = {{"select", [&] { run.select(); }},
+                                  {"gather", [&] { run.gather(); }},
+                                  {"attend", [&] { run.attend(); }}};
+  for (TimedPart& part : dense.parts()) parts.push_back(std::move(part));
+
+  LatencyReport report;
+  report.method = run.spec().canonical();
+  report.device = device::open_device("cpu").label();
+  report.dtype = "fp32";
+  report.layer = layer;
+  report.chunk = chunk;
+  report.past_len = cell.past_len;
+  report.chunk_len = cell.chunk_len;
+  RoundOptions rounds;
+  rounds.repetitions = options.repetitions;
+  rounds.warm_up = options.warm_up;
+  rounds.prepare = [&] { run.prepare(context); };
+  const RoundTimes times = time_rounds(parts, rounds, context, [&](const RoundTimes& so_far) {
+    fill(so_far, parts, &report);
+    context.report(report.total.samples, options.repetitions, "rounds");
+    if (on_sample) on_sample(report);
+  });
+  fill(times, parts, &report);
+  report.finished = true;
+  return report;
+}
+
+}  // namespace kvloupe::analysis

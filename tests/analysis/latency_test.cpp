@@ -1,0 +1,143 @@
+// The course of a measurement: what is reported, counted and thrown away, and that the baselines
+// compute what they claim to.
+#include "core/analysis/latency.h"
+
+#include "core/analysis/dense_baseline.h"
+#include "core/analysis/timing.h"
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+#include "core/device/threads.h"
+#include "tests/analysis/small_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace kvloupe::analysis {
+namespace {
+
+using testing::SmallTrace;
+
+void spin(double ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+TEST(StatsOf, MedianAndQuartiles) {
+  const LatencyStats odd = stats_of({5, 1, 3, 2, 4});
+  EXPECT_EQ(odd.median_ms, 3);
+  EXPECT_EQ(odd.q25_ms, 2);
+  EXPECT_EQ(odd.q75_ms, 4);
+  EXPECT_EQ(odd.samples, 5);
+  const LatencyStats even = stats_of({4, 1, 2, 3});
+  EXPECT_EQ(even.median_ms, 2.5);
+  EXPECT_EQ(even.q25_ms, 1.75);
+  EXPECT_EQ(stats_of({7}).q75_ms, 7);
+  EXPECT_EQ(stats_of({}).samples, 0);
+}
+
+TEST(TimeRounds, SidesTakeTurnsAndWarmUpDoesNotCount) {
+  std::string course;
+  RoundOptions options{.repetitions = 3, .warm_up = 1, .threads = 64};
+  options.prepare = [&] { course += '.'; };
+  const RoundTimes times =
+      time_rounds({{"a", [&] { course += 'a'; }}, {"b", [&] { course += 'b'; }}}, options, {});
+  EXPECT_EQ(course, ".ab.ab.ab.ab");
+  EXPECT_EQ(times.stats(0).samples, 3);
+  EXPECT_EQ(times.stats(1).samples, 3);
+  EXPECT_EQ(times.discarded, 0);
+}
+
+TEST(TimeRounds, TimesWhatItRuns) {
+  const RoundTimes times = time_rounds({{"short", [] { spin(2); }}, {"long", [] { spin(8); }}},
+                                       {.repetitions = 5, .warm_up = 0, .threads = 64}, {});
+  EXPECT_GE(times.stats(0).median_ms, 2);
+  EXPECT_GE(times.stats(1).median_ms, 8);
+  EXPECT_LT(times.stats(0).median_ms, times.stats(1).median_ms);
+  EXPECT_EQ(fastest_of(times, 0, 2), 0U);
+}
+
+TEST(TimeRounds, RoundsBesideOtherThreadsOfOursAreThrownAway) {
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+    }
+  });
+  // One thread may run and two do, in every round.
+  const RoundTimes times =
+      time_rounds({{"a", [] { spin(40); }}}, {.repetitions = 3, .warm_up = 0, .threads = 1}, {});
+  stop = true;
+  other.join();
+  EXPECT_GE(times.discarded, 1);
+  EXPECT_TRUE(times.stats(0).samples == 3 || times.discarded + times.stats(0).samples == 9);
+}
+
+TEST(TimeRounds, CancelStopsBetweenParts) {
+  CancelSource source;
+  bool second = false;
+  EXPECT_THROW(time_rounds({{"a", [&] { source.cancel(); }}, {"b", [&] { second = true; }}}, {},
+                           {source.token(), {}}),
+               Error);
+  EXPECT_FALSE(second);
+}
+
+TEST(DenseBaseline, AllVariantsAreTheChunksDenseAttention) {
+  at::manual_seed(5);
+  const at::Tensor q = at::randn({6, 9, 16}), k = at::randn({2, 40, 16}),
+                   v = at::randn({2, 40, 16});
+  const at::Tensor want = attention::dense_chunk_attention(q, k, v, 0.25, false).output;
+  const DenseBaseline baseline(q, k, v, 0.25);
+  for (const at::Tensor& got :
+       {baseline.run_gqa(), baseline.run_expanded(), baseline.run_folded()}) {
+    ASSERT_EQ(got.sizes(), want.sizes());
+    EXPECT_LT((got - want).abs().max().item<double>(), 1e-5);
+  }
+}
+
+LatencyReport measure(const SmallTrace& trace, const char* spec, int chunk,
+                      int* samples = nullptr) {
+  return measure_latency(trace.session(), selection::MethodSpec::parse(spec), 1, chunk,
+                         {.repetitions = 3, .warm_up = 1}, {}, [&](const LatencyReport&) {
+                           if (samples != nullptr) ++*samples;
+                         });
+}
+
+TEST(MeasureLatency, ReportsItsParts) {
+  const SmallTrace trace;
+  int rounds = 0;
+  const LatencyReport report = measure(trace, "quoka:budget_tokens=8", 2, &rounds);
+  EXPECT_TRUE(report.finished);
+  EXPECT_EQ(rounds, report.total.samples + report.discarded);
+  EXPECT_EQ(report.past_len, 32);
+  EXPECT_EQ(report.chunk_len, 16);
+  EXPECT_EQ(report.dtype, "fp32");
+  EXPECT_EQ(report.device.substr(0, 5), "cpu, ");
+  EXPECT_EQ(report.dense_variant.substr(0, 5), "sdpa ");
+  EXPECT_EQ(report.method.substr(0, 22), "quoka:budget_tokens=8,");
+  if (report.total.samples == 0) GTEST_SKIP() << "every round was disturbed";
+  for (const LatencyStats& part : {report.select, report.gather, report.attend, report.dense}) {
+    EXPECT_EQ(part.samples, report.total.samples);
+    EXPECT_GT(part.median_ms, 0);
+    EXPECT_LE(part.q25_ms, part.median_ms);
+    EXPECT_LE(part.median_ms, part.q75_ms);
+  }
+  EXPECT_GE(report.total.median_ms, report.select.median_ms);
+}
+
+TEST(MeasureLatency, EveryKindOfMethodAndCell) {
+  const SmallTrace trace;
+  for (const char* spec :
+       {"snapkv:budget_tokens=8", "streaming_llm:budget_tokens=8,positions=reassigned",
+        "oracle:budget_tokens=8,budget_scope=all", "dense"}) {
+    for (const int chunk : {0, 3}) EXPECT_TRUE(measure(trace, spec, chunk).finished) << spec;
+  }
+  EXPECT_THROW(measure(trace, "dense", 4), Error);
+}
+
+}  // namespace
+}  // namespace kvloupe::analysis
