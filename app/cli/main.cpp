@@ -75,7 +75,8 @@ int run(int argc, char** argv) {
     device::set_num_threads(global.threads);
   });
 
-  for (auto add : {add_capture_command, add_methods_command, add_select_command, add_compare_command})
+  for (auto add : {add_capture_command, add_info_command, add_validate_command,
+                   add_methods_command, add_select_command, add_compare_command})
     add(program, global);
 
   try {
