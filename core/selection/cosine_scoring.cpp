@@ -13,16 +13,27 @@
 namespace kvloupe::selection {
 namespace {
 
+// Sums in fp64 over independent lanes, in an order that depends on n alone.
+template <typename Term>
+double lane_sum(std::int64_t n, const Term& term) {
+  constexpr std::int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += term(i + lane);
+  for (; i < n; ++i) sums[0] += term(i);
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
 double dot(const double* a, const float* b, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * static_cast<double>(b[i]);
-  return sum;
+  return lane_sum(n, [=](std::int64_t i) { return a[i] * static_cast<double>(b[i]); });
 }
 
 double norm(const float* a, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(a[i]);
-  return std::sqrt(sum);
+  return std::sqrt(lane_sum(
+      n, [=](std::int64_t i) { return static_cast<double>(a[i]) * static_cast<double>(a[i]); }));
 }
 
 // Adds `row`, of unit length for the cosine, to `sum`.
@@ -108,9 +119,9 @@ std::vector<float> score_keys(const Cell& cell,
                               std::int64_t num_candidates, const CosineScoring& options) {
   const std::int64_t heads = cell.num_kv_heads();
   const std::int64_t dim = cell.k.size(2);
-  std::vector<std::vector<PackedRows>> rows;
-  for (std::int64_t head = 0; head < heads; ++head)
-    rows.push_back(representatives(cell, head, chosen, options));
+  std::vector<std::vector<PackedRows>> rows(static_cast<std::size_t>(heads));
+  for_each_kv_head(
+      cell, [&](std::int64_t head) { rows[head] = representatives(cell, head, chosen, options); });
   std::vector<float> scores(static_cast<std::size_t>(heads * num_candidates));
   const std::int64_t tiles = (num_candidates + kTile - 1) / kTile;
   at::parallel_for(0, heads * tiles, 1, [&](std::int64_t begin, std::int64_t end) {

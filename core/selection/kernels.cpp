@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "core/selection/kernels.cpp"
 #include <hwy/foreach_target.h>
 //
+#include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -46,12 +47,21 @@ HWY_INLINE void dot_keys(const float* HWY_RESTRICT block, const float* HWY_RESTR
   for (std::int64_t key = 0; key < kKeys; ++key) visit(first + key, sums[key]);
 }
 
+// Several key rows are read side by side, which hardware prefetchers do not follow well.
+HWY_INLINE void prefetch(const float* begin, const float* end) {
+  constexpr std::int64_t kCacheLine = 64 / sizeof(float);
+  for (; begin < end; begin += kCacheLine) hwy::Prefetch(begin);
+}
+
 template <typename Visit>
 HWY_INLINE void for_each_key(const float* block, const float* keys, std::int64_t num_keys,
                              std::int64_t head_dim, const Visit& visit) {
   std::int64_t key = 0;
-  for (; key + kKeysAtOnce <= num_keys; key += kKeysAtOnce)
+  for (; key + kKeysAtOnce <= num_keys; key += kKeysAtOnce) {
+    const float* next = keys + (key + kKeysAtOnce) * head_dim;
+    prefetch(next, std::min(next + kKeysAtOnce * head_dim, keys + num_keys * head_dim));
     dot_keys<kKeysAtOnce>(block, keys, head_dim, key, visit);
+  }
   for (; key < num_keys; ++key) dot_keys<1>(block, keys, head_dim, key, visit);
 }
 

@@ -6,11 +6,13 @@
 // group_query_mode: which rows the heads of a group pair up. rank_paired pairs rows of equal rank;
 // shared_tokens ranks once, by the group's mean S_q; post_agg reduces over each head's own rows
 // before the mean over heads.
+#include "core/selection/cell_rows.h"
 #include "core/selection/cosine_scoring.h"
 #include "core/selection/method.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace kvloupe::selection {
@@ -47,11 +49,13 @@ class Quoka final : public ScoringSelector {
     // Heads that rank together: the group, or each alone.
     const bool shared = spec().text("group_query_mode") == "shared_tokens";
     const std::int64_t together = shared ? cell.gqa_group_size() : 1;
-    std::vector<std::vector<std::int32_t>> chosen;
-    for (std::int64_t first = 0; first < cell.num_q_heads(); first += together) {
-      const auto rows = ranked(mean_relevance(cell, first, together), count);
-      chosen.insert(chosen.end(), static_cast<std::size_t>(together), rows);
-    }
+    std::vector<std::vector<std::int32_t>> chosen(heads);
+    for_each_kv_head(cell, [&](std::int64_t kv_head) {
+      const std::int64_t group = cell.gqa_group_size();
+      for (std::int64_t first = kv_head * group; first < (kv_head + 1) * group; first += together)
+        std::fill_n(chosen.begin() + first, together,
+                    ranked(mean_relevance(cell, first, together), count));
+    });
     return chosen;
   }
 
