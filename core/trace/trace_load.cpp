@@ -286,6 +286,14 @@ h5::Dataset open_lse(hid_t file, const std::string& path, const TraceInfo& info)
   return dataset;
 }
 
+bool has_plain_softmax(hid_t file, const std::string& at, LayerType type) {
+  const h5::Handle group = h5::open_group(file, at.substr(0, at.size() - 1));
+  for (const char* name : {"window", "softcap", "sink_logit"}) {
+    if (H5Aexists(group.get(), name) > 0) return false;
+  }
+  return type != LayerType::Sliding;
+}
+
 void load_layers(hid_t file, LoadedTrace& trace) {
   auto& info = trace.info;
   if (!h5::has_object(file, "/layers")) {
@@ -322,6 +330,7 @@ void load_layers(hid_t file, LoadedTrace& trace) {
                  ? h5::Dataset::open(file, at + "key_mass", h5::ValueClass::Float, 1)
                  : h5::Dataset();
     });
+    sources.plain_softmax = has_plain_softmax(file, at, model.layer_types[layer]);
     info.layers.push_back(layer);
     trace.layers.emplace(layer, std::move(sources));
   }

@@ -15,6 +15,7 @@ namespace kvloupe::trace {
 // The datasets of one captured layer; empty where not recorded or damaged.
 struct LayerSources {
   h5::Dataset q, k, v, lse, key_mass;
+  bool plain_softmax = true;  // no window, softcap or learned sink
 };
 
 struct LoadedTrace {

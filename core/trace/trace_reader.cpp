@@ -186,6 +186,11 @@ bool TraceReader::has_stored(Stored what, int layer) const {
   return found != impl_->trace.layers.end() && static_cast<bool>(heads_of(found->second, what));
 }
 
+bool TraceReader::has_plain_softmax(int layer) const {
+  const auto found = impl_->trace.layers.find(layer);
+  return found != impl_->trace.layers.end() && found->second.plain_softmax;
+}
+
 bool TraceReader::has_lse(int layer) const {
   const auto found = impl_->trace.layers.find(layer);
   return found != impl_->trace.layers.end() && static_cast<bool>(found->second.lse);

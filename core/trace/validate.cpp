@@ -28,7 +28,7 @@ void check_ids(const TraceReader& reader, Validation& found) {
     if (chunk.phase != Phase::Decode) continue;
     for (std::int32_t t = chunk.begin; t < chunk.end(); ++t, ++step) {
       if (step >= info.generated.size() || info.generated[step] != ids[t]) {
-        found.defects.push_back(
+        found.notes.push_back(
             fmt::format("token {} was decoded but is not the generated token {} of {}", t, step,
                         info.generated.size()));
         return;

@@ -44,11 +44,6 @@ double log_sum_exp(const ModelInfo& model, const std::vector<float>& q, const st
   return largest + std::log(sum);
 }
 
-// Window, sinks and softcap change the sum; such layers say so by their type.
-bool is_plain(const TraceInfo& info, int layer) {
-  return info.model.layer_types[layer] != LayerType::Sliding;
-}
-
 // A few rows of one query head: the first, the last and two between.
 void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std::vector<float>& q,
                     const std::vector<float>& k, Validation& found) {
@@ -112,7 +107,7 @@ void check_layer(const TraceReader& reader, int layer, const WorkContext& contex
     found.defects.push_back(fmt::format("layer {} has only {} of q, k and v", layer, present));
   }
   if (present != 3) {
-    if (is_plain(info, layer)) check_mass(reader, layer, context, found);
+    if (reader.has_plain_softmax(layer)) check_mass(reader, layer, context, found);
     return;
   }
   std::int64_t not_finite = 0;
@@ -125,7 +120,8 @@ void check_layer(const TraceReader& reader, int layer, const WorkContext& contex
       const int q_head = kv_head * group + member;
       const HeadRows q = read_head(reader, Stored::Q, layer, q_head);
       not_finite += q.not_finite;
-      const bool comparable = q.not_finite == 0 && k.not_finite == 0 && is_plain(info, layer);
+      const bool comparable =
+          q.not_finite == 0 && k.not_finite == 0 && reader.has_plain_softmax(layer);
       // One head of each group: the rows cost as much as a dense attention over these queries.
       if (member == 0 && comparable && reader.has_lse(layer)) {
         check_lse_rows(reader, layer, q_head, q.values, k.values, found);
@@ -137,7 +133,7 @@ void check_layer(const TraceReader& reader, int layer, const WorkContext& contex
         fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
     return;
   }
-  if (is_plain(info, layer)) check_mass(reader, layer, context, found);
+  if (reader.has_plain_softmax(layer)) check_mass(reader, layer, context, found);
 }
 
 }  // namespace kvloupe::trace

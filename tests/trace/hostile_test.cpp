@@ -209,8 +209,6 @@ TEST_F(HostileTest, Tokens) {
     resize(f, "/tokens/text", {size});
   });
   expect_defect("records", [](hid_t f) { replace(f, "/tokens/spans", H5T_STD_I32LE, {3}); });
-  expect_defect("generated",
-                [](hid_t f) { set_value<std::int32_t>(f, "/tokens/generated", 0, 1); });
 }
 
 TEST_F(HostileTest, Layers) {
@@ -336,6 +334,25 @@ TEST_F(HostileTest, Evictions) {
   expect_defect("evict_chunk says", [&](hid_t f) { set(f, 0, 3, kAlive); });
   expect_defect("missing", [&](hid_t f) { drop(f, evict); });
   expect_defect("shape", [&](hid_t f) { resize(f, evict, {2, 50}); });
+}
+
+TEST_F(HostileTest, GeneratedTokensThatWereNotFedAreANote) {
+  const Validation found =
+      check_trace(edited([](hid_t f) { set_value<std::int32_t>(f, "/tokens/generated", 1, 1); }));
+  EXPECT_TRUE(found.defects.empty()) << found.defects.front();
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("token 54 was decoded"), std::string::npos) << found.notes[0];
+}
+
+// A learned sink, softcap or window changes lse: it is not held against the plain sum.
+TEST_F(HostileTest, LogSumExpOfOtherSoftmaxesIsNotJudged) {
+  const Validation found = check_trace(edited([](hid_t f) {
+    const h5::Handle lse = h5::checked(H5Dopen2(f, "/layers/0/lse", H5P_DEFAULT), "open");
+    const float with_sink = 9.5f;
+    h5::write_box(lse.get(), H5T_NATIVE_FLOAT, {2, 54}, {1, 1}, &with_sink);
+    set_double(f, "/layers/0", "sink_logit", 9.0);
+  }));
+  EXPECT_TRUE(found.defects.empty()) << found.defects.front();
 }
 
 TEST_F(HostileTest, CellsThatAreNotFiniteAreANote) {

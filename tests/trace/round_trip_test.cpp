@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -257,6 +258,57 @@ TEST(WriterTest, AnUnusableTargetIsASentenceAndLeavesNothing) {
   } catch (const Error& error) {
     EXPECT_NE(error.why().find("free"), std::string::npos) << error.what();
   }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+// Files may not grow beyond a limit, as on a full disk.
+TEST(WriterTest, AFullDiskIsASentenceAndLeavesTheChunksDone) {
+  const TemporaryFolder folder;
+  const auto reference = make_reference(DType::F16);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    int result = 1;
+    {
+      TraceWriter writer(folder / "t.h5", reference.header, false);
+      write_chunks(writer, reference, 3);
+      const rlimit none = {4096, 4096};
+      setrlimit(RLIMIT_FSIZE, &none);
+      try {
+        write_layer_of(writer, reference, 3, 0);
+      } catch (const Error& error) {
+        result = error.why().find("too large") != std::string::npos ? 0 : 2;
+      }
+    }
+    _exit(result);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const TraceReader reader(folder / "t.h5.part");
+  EXPECT_EQ(reader.info().chunks.size(), 3u);
+  expect_rows(reader, reference);
+}
+
+TEST(WriterTest, AFailedStartLeavesNothing) {
+  const TemporaryFolder folder;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit little = {100000, 100000};
+    setrlimit(RLIMIT_FSIZE, &little);
+    try {
+      const TraceWriter writer(folder / "t.h5", make_reference(DType::F16).header, false);
+    } catch (const Error&) {
+      _exit(0);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

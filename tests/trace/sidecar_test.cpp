@@ -1,0 +1,179 @@
+// Runs beside a trace: appended whole or not at all, and only read for the trace they belong to.
+#include "core/base/error.h"
+#include "tests/trace/trace_fixture.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace kvloupe::trace::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run whose cells differ by `shift`, over all chunks.
+RunLayer made_layer(const ReferenceTrace& reference, int shift, bool evicting) {
+  RunLayer layer;
+  layer.num_rows = 2;
+  layer.offsets = {0};
+  for (const auto& chunk : reference.chunks) {
+    for (int row = 0; row < 2; ++row) {
+      layer.flags.push_back(chunk.begin == 0 ? kCellDenseFallback : 0);
+      if (chunk.begin > 0) {
+        for (std::int32_t j = shift + row; j < chunk.begin; j += 5) layer.positions.push_back(j);
+      }
+      layer.offsets.push_back(static_cast<std::int64_t>(layer.positions.size()));
+    }
+  }
+  if (evicting) layer.evict_chunk.assign(std::size_t(2) * reference.num_tokens(), kAlive);
+  return layer;
+}
+
+RunInfo made_run(const char* method, StateAction action = StateAction::Visibility) {
+  RunInfo run;
+  run.method = method;
+  run.q_heads_per_row = 2;
+  run.state_action = action;
+  return run;
+}
+
+void expect_equal(const RunLayer& found, const RunLayer& expected) {
+  EXPECT_EQ(found.num_rows, expected.num_rows);
+  EXPECT_EQ(found.offsets, expected.offsets);
+  EXPECT_EQ(found.positions, expected.positions);
+  EXPECT_EQ(found.flags, expected.flags);
+  EXPECT_EQ(found.evict_chunk, expected.evict_chunk);
+}
+
+class SidecarTest : public ::testing::Test {
+ protected:
+  void SetUp() override { write_trace(path_, reference_); }
+
+  const TemporaryFolder folder_;
+  const ReferenceTrace reference_ = make_reference(DType::F16);
+  const fs::path path_ = folder_ / "t.h5";
+  const fs::path sidecar_ = folder_ / "t.h5.runs.h5";
+};
+
+TEST_F(SidecarTest, RunsAreNumberedAfterTheTracesOwn) {
+  const auto size = fs::file_size(path_);
+  const auto first = made_layer(reference_, 0, false);
+  const auto second = made_layer(reference_, 1, false);
+  EXPECT_EQ(append_sidecar_run(path_, made_run("a"), {0, 2}, {first, second}), 2);
+  const auto third = made_layer(reference_, 2, true);
+  EXPECT_EQ(append_sidecar_run(path_, made_run("b", StateAction::Eviction), {2}, {third}), 3);
+  EXPECT_EQ(fs::file_size(path_), size);
+
+  const TraceReader reader(path_);
+  EXPECT_TRUE(reader.info().warnings.empty()) << reader.info().warnings.front();
+  ASSERT_EQ(reader.info().runs.size(), 4u);
+  EXPECT_FALSE(reader.info().runs[1].from_sidecar);
+  EXPECT_TRUE(reader.info().runs[2].from_sidecar);
+  EXPECT_EQ(reader.info().runs[3].method, "b");
+  EXPECT_EQ(reader.info().runs[3].id, 3);
+  expect_equal(reader.read_run(2, 0), first);
+  expect_equal(reader.read_run(2, 2), second);
+  expect_equal(reader.read_run(3, 2), third);
+  EXPECT_FALSE(reader.has_run_layer(3, 0));
+  EXPECT_THROW(reader.read_run(3, 0), Error);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 2);  // nothing temporary
+}
+
+TEST_F(SidecarTest, AnotherTracesSidecarIsLeftOutWithAWarning) {
+  append_sidecar_run(path_, made_run("a"), {0}, {made_layer(reference_, 0, false)});
+  auto other = make_reference(DType::F16);
+  other.ids[7] += 1;
+  write_trace(path_, other, true);
+  const TraceReader reader(path_);
+  EXPECT_EQ(reader.info().runs.size(), 2u);
+  ASSERT_EQ(reader.info().warnings.size(), 1u);
+  EXPECT_NE(reader.info().warnings[0].find("another trace"), std::string::npos);
+  EXPECT_TRUE(validate_trace(path_).empty());  // the trace itself is sound
+  EXPECT_THROW(append_sidecar_run(path_, made_run("b"), {0}, {made_layer(other, 0, false)}), Error);
+}
+
+TEST_F(SidecarTest, OtherValuesOfTheSameTokensAreAnotherTrace) {
+  append_sidecar_run(path_, made_run("a"), {0}, {made_layer(reference_, 0, false)});
+  auto other = make_reference(DType::F16);
+  other.layers[1].v[54 * 8 + 1] += 0.5f;
+  write_trace(path_, other, true);
+  EXPECT_EQ(TraceReader(path_).info().warnings.size(), 1u);
+}
+
+TEST_F(SidecarTest, ACopyKeepsItsRuns) {
+  append_sidecar_run(path_, made_run("a"), {0}, {made_layer(reference_, 0, false)});
+  fs::copy_file(path_, folder_ / "copy.h5");
+  fs::copy_file(sidecar_, folder_ / "copy.h5.runs.h5");
+  EXPECT_EQ(TraceReader(folder_ / "copy.h5").info().runs.size(), 3u);
+}
+
+TEST_F(SidecarTest, ADamagedSidecarDoesNotTakeTheTraceAlong) {
+  std::ofstream(sidecar_) << "no HDF5";
+  const TraceReader reader(path_);
+  EXPECT_EQ(reader.info().runs.size(), 2u);
+  EXPECT_EQ(reader.info().warnings.size(), 1u);
+  EXPECT_THROW(append_sidecar_run(path_, made_run("a"), {0}, {made_layer(reference_, 0, false)}),
+               Error);
+  EXPECT_EQ(fs::file_size(sidecar_), 7u);  // not overwritten
+}
+
+TEST_F(SidecarTest, CellsOfOtherChunksAreRefused) {
+  auto layer = made_layer(reference_, 0, false);
+  layer.flags.resize(4);
+  layer.offsets.resize(5);
+  EXPECT_THROW(append_sidecar_run(path_, made_run("a"), {0}, {layer}), Error);
+  EXPECT_FALSE(fs::exists(sidecar_));
+}
+
+TEST_F(SidecarTest, AKilledAppendLeavesTheEarlierRuns) {
+  append_sidecar_run(path_, made_run("a"), {0}, {made_layer(reference_, 0, false)});
+  for (int delay_us : {200, 1000, 3000, 6000, 10000}) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (;;) append_sidecar_run(path_, made_run("b"), {2}, {made_layer(reference_, 1, false)});
+    }
+    usleep(delay_us);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const TraceReader reader(path_);
+    EXPECT_TRUE(reader.info().warnings.empty());
+    ASSERT_GE(reader.info().runs.size(), 3u);
+    EXPECT_EQ(reader.info().runs[2].method, "a");
+    expect_equal(reader.read_run(2, 0), made_layer(reference_, 0, false));
+  }
+}
+
+TEST_F(SidecarTest, TwoProgramsThatSaveAtOnceKeepBothRuns) {
+  constexpr int kEach = 5;
+  const auto append_some = [&](const char* method) {
+    for (int i = 0; i < kEach; ++i) {
+      for (;;) {
+        try {
+          append_sidecar_run(path_, made_run(method), {0}, {made_layer(reference_, i, false)});
+          break;
+        } catch (const Error& error) {
+          if (error.why().find("another program") == std::string::npos) throw;
+          usleep(500);
+        }
+      }
+    }
+  };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    append_some("child");
+    _exit(0);
+  }
+  append_some("parent");
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(TraceReader(path_).info().runs.size(), 2u + 2 * kEach);
+}
+
+}  // namespace
+}  // namespace kvloupe::trace::testing
