@@ -14,16 +14,18 @@ namespace {
 using analysis::KeyState;
 using shell::Slot;
 
-constexpr std::array<KeyState, 7> kLegendOrder{KeyState::Kept,  KeyState::Sink,    KeyState::Recent,
-                                               KeyState::Dense, KeyState::Current, KeyState::Dropped,
-                                               KeyState::Evicted};
+constexpr std::array<KeyState, 7> kLegendOrder{
+    KeyState::Kept,    KeyState::Sink,    KeyState::Recent, KeyState::Dense,
+    KeyState::Current, KeyState::Dropped, KeyState::Evicted};
 
-// One pixel of several keys: the most telling state, over the most common quiet one. A single kept key
-// keeps at least half of its colour; the share says how dense the pixel is.
+// One pixel of several keys: the most telling state, over the most common quiet one. A single kept
+// key keeps at least half of its colour; the share says how dense the pixel is.
 class PixelMix {
  public:
   explicit PixelMix(const widgets::Palette& palette) : palette_(palette) {}
-  void add(KeyState state, std::int32_t count) { counts_[static_cast<std::size_t>(state)] += count; }
+  void add(KeyState state, std::int32_t count) {
+    counts_[static_cast<std::size_t>(state)] += count;
+  }
   ImU32 color() const {
     std::int64_t total = 0;
     int best = -1, quiet = -1;
@@ -32,15 +34,20 @@ class PixelMix {
       if (count == 0) continue;
       total += count;
       const auto state = static_cast<KeyState>(s);
-      if (best < 0 || widgets::prominence_of(state) > widgets::prominence_of(static_cast<KeyState>(best))) best = s;
-      const bool is_quiet = state == KeyState::Dropped || state == KeyState::Evicted || state == KeyState::Future;
+      if (best < 0 ||
+          widgets::prominence_of(state) > widgets::prominence_of(static_cast<KeyState>(best)))
+        best = s;
+      const bool is_quiet =
+          state == KeyState::Dropped || state == KeyState::Evicted || state == KeyState::Future;
       if (is_quiet && (quiet < 0 || count > counts_[static_cast<std::size_t>(quiet)])) quiet = s;
     }
     if (best < 0) return palette_.future;
     const ImU32 color = widgets::color_of(palette_, static_cast<KeyState>(best));
     if (quiet < 0 || quiet == best) return color;
-    const double share = 1.0 - static_cast<double>(counts_[static_cast<std::size_t>(quiet)]) / static_cast<double>(total);
-    return widgets::mix(widgets::color_of(palette_, static_cast<KeyState>(quiet)), color, 0.5 + 0.5 * share);
+    const double share = 1.0 - static_cast<double>(counts_[static_cast<std::size_t>(quiet)]) /
+                                   static_cast<double>(total);
+    return widgets::mix(widgets::color_of(palette_, static_cast<KeyState>(quiet)), color,
+                        0.5 + 0.5 * share);
   }
 
  private:
@@ -48,8 +55,8 @@ class PixelMix {
   std::array<std::int32_t, analysis::kNumKeyStates> counts_{};
 };
 
-void fill_map(const widgets::Palette& palette, const shell::KvMapResult& result, const widgets::MapWindow& window,
-              std::vector<ImU32>& pixels) {
+void fill_map(const widgets::Palette& palette, const shell::KvMapResult& result,
+              const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const analysis::KvMap& map = result.map;
   const auto num_chunks = static_cast<std::int64_t>(map.chunks.size());
   const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
@@ -61,13 +68,13 @@ void fill_map(const widgets::Palette& palette, const shell::KvMapResult& result,
   const double col_scale = static_cast<double>(cols) / map.num_tokens;
   std::vector<std::pair<std::int64_t, std::int64_t>> columns;
   for (int x = 0; x < window.width; ++x)
-    columns.push_back(widgets::MapTexture::cells_of_pixel(window.col_begin * col_scale, window.col_end * col_scale,
-                                                          window.width, x, cols));
+    columns.push_back(widgets::MapTexture::cells_of_pixel(
+        window.col_begin * col_scale, window.col_end * col_scale, window.width, x, cols));
   std::pair<std::int64_t, std::int64_t> previous{-1, -1};
   for (int y = 0; y < window.height; ++y) {
     ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
-    const auto range = widgets::MapTexture::cells_of_pixel(window.row_begin * row_scale, window.row_end * row_scale,
-                                                           window.height, y, rows);
+    const auto range = widgets::MapTexture::cells_of_pixel(
+        window.row_begin * row_scale, window.row_end * row_scale, window.height, y, rows);
     if (range == previous) {
       std::copy(line - window.width, line, line);
       continue;
@@ -97,15 +104,17 @@ class KvMapPanel final : public Panel {
     shell::Workspace& workspace = context.workspace;
     const bool both = context.compare;
     if (both) {
-      widgets::figure_head_ui(context.palette, context.figure, "KV map", "", place_caption(workspace), {});
+      widgets::figure_head_ui(context.palette, context.figure, "KV map", "",
+                              place_caption(workspace), {});
     }
     const float room = ImGui::GetContentRegionAvail().y;
     for (const Slot slot : shell::kSlots) {
       if (!both && slot != workspace.selection().shown) continue;
-      if (both) ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
+      if (both)
+        ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
       widgets::figure_head_ui(context.palette, context.figure && !both, "KV map",
-                              both ? "" : workspace.selection().choice(slot).spec, place_caption(workspace),
-                              method_chips(context, slot));
+                              both ? "" : workspace.selection().choice(slot).spec,
+                              place_caption(workspace), method_chips(context, slot));
       draw_slot(context, slot);
       if (both) ImGui::EndChild();
     }
@@ -120,8 +129,9 @@ class KvMapPanel final : public Panel {
       for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
         const KeyState state = map.at(chunk, begin);
         for (end = begin + 1; end < map.num_tokens && map.at(chunk, end) == state;) ++end;
-        table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}), cell(std::int64_t{end}),
-                              widgets::label_of(state), cell(map.mass_recall[chunk])});
+        table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}),
+                              cell(std::int64_t{end}), widgets::label_of(state),
+                              cell(map.mass_recall[chunk])});
       }
     return table;
   }
@@ -129,7 +139,8 @@ class KvMapPanel final : public Panel {
   Array array(shell::Workspace& workspace) override {
     const auto result = workspace.kv_map(workspace.selection().shown);
     if (!result) return {};
-    return array_of("|u1", {static_cast<std::int64_t>(result->map.chunks.size()), result->map.num_tokens},
+    return array_of("|u1",
+                    {static_cast<std::int64_t>(result->map.chunks.size()), result->map.num_tokens},
                     result->map.states);
   }
 
@@ -150,7 +161,8 @@ class KvMapPanel final : public Panel {
     ImPlotRange& y_range = ranges_[static_cast<std::size_t>(slot)].second;
     if (shape_ != std::pair<double, double>(num_chunks, map.num_tokens)) {
       shape_ = {num_chunks, map.num_tokens};
-      for (auto& range : ranges_) range = {{0, static_cast<double>(map.num_tokens)}, {0, num_chunks}};
+      for (auto& range : ranges_)
+        range = {{0, static_cast<double>(map.num_tokens)}, {0, num_chunks}};
     }
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float side = std::min(room.x * 0.2F, widgets::em(13));
@@ -165,10 +177,12 @@ class KvMapPanel final : public Panel {
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill_map(context.palette, *result, window, pixels);
     };
+    spec.row_ticks = true;
     spec.x_range = &x_range;
     spec.y_range = &y_range;
-    if (ImPlot::BeginAlignedPlots(slot == Slot::A ? "##rows a" : "##rows b", true)) {
-      const auto hit = map_plot_ui(context, spec, textures_[static_cast<std::size_t>(slot)], [&] { marks(context, map); });
+    if (ImPlot::BeginAlignedPlots(slot == Slot::A ? "##rows a" : "##rows b", false)) {
+      const auto hit = map_plot_ui(context, spec, textures_[static_cast<std::size_t>(slot)],
+                                   [&] { marks(context, map); });
       if (hit) point_at(context, *result, *hit);
       ImGui::SameLine(0, 0);
       recall_ui(context, *result, y_range, {side, room.y}, slot);
@@ -199,8 +213,8 @@ class KvMapPanel final : public Panel {
   }
 
   // The share of true attention mass that the kept keys carry, per chunk, beside the map's rows.
-  static void recall_ui(DrawContext& context, const shell::KvMapResult& result, ImPlotRange& y_range, ImVec2 size,
-                        Slot slot) {
+  static void recall_ui(DrawContext& context, const shell::KvMapResult& result,
+                        ImPlotRange& y_range, ImVec2 size, Slot slot) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_CanvasOnly | ImPlotFlags_NoFrame;
     if (!ImPlot::BeginPlot(slot == Slot::A ? "##recall a" : "##recall b", size, kFlags)) return;
     ImPlot::SetupAxes("mass recall", nullptr, ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock,
@@ -219,7 +233,9 @@ class KvMapPanel final : public Panel {
       const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
       const bool dense = map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
       const bool here = static_cast<int>(chunk) == context.workspace.selection().chunk;
-      draw->AddRectFilled(from, to, dense ? context.palette.dense : widgets::with_alpha(context.palette.hit, here ? 1.0F : 0.75F));
+      draw->AddRectFilled(from, to,
+                          dense ? context.palette.dense
+                                : widgets::with_alpha(context.palette.hit, here ? 1.0F : 0.75F));
       const widgets::FontScope small(widgets::fonts().mono, 0.8F);
       if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) continue;
       const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);
@@ -231,11 +247,13 @@ class KvMapPanel final : public Panel {
                     inside ? widgets::ink_on(bar) : context.palette.muted, text.c_str());
     }
     ImPlot::PopPlotClipRect();
-    if (!result.has_recall) ImPlot::PlotText("computing\u2026", 0.5, (y_range.Min + y_range.Max) / 2);
+    if (!result.has_recall)
+      ImPlot::PlotText("computing\u2026", 0.5, (y_range.Min + y_range.Max) / 2);
     ImPlot::EndPlot();
   }
 
-  static void point_at(DrawContext& context, const shell::KvMapResult& result, const MapPlotHit& hit) {
+  static void point_at(DrawContext& context, const shell::KvMapResult& result,
+                       const MapPlotHit& hit) {
     const auto chunk = static_cast<std::size_t>(hit.row);
     const auto key = static_cast<std::int32_t>(hit.col);
     const analysis::KvMap& map = result.map;
@@ -248,9 +266,11 @@ class KvMapPanel final : public Panel {
     }
     if (!ImGui::BeginTooltip()) return;
     ImGui::Text("key %s", token_line(context.workspace, key).c_str());
-    ImGui::Text("chunk %zu, tokens %d to %d", chunk, map.chunks[chunk].begin, map.chunks[chunk].end() - 1);
+    ImGui::Text("chunk %zu, tokens %d to %d", chunk, map.chunks[chunk].begin,
+                map.chunks[chunk].end() - 1);
     const KeyState state = map.at(chunk, key);
-    widgets::legend_ui(context.palette, {{widgets::label_of(state), widgets::color_of(context.palette, state)}});
+    widgets::legend_ui(context.palette,
+                       {{widgets::label_of(state), widgets::color_of(context.palette, state)}});
     ImGui::Text("%d past keys kept", map.kept[chunk]);
     if (result.has_recall) ImGui::Text("mass recall %.4f", map.mass_recall[chunk]);
     ImGui::EndTooltip();

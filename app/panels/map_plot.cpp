@@ -11,9 +11,34 @@
 
 namespace kvloupe::panels {
 
+namespace {
+
+// Rows are things (chunks), not a continuum: their numbers stand beside the middle of each.
+void row_ticks(const MapPlotSpec& spec) {
+  const double begin = spec.y_range != nullptr ? std::max(0.0, spec.y_range->Min) : 0;
+  const double end = spec.y_range != nullptr ? std::min(spec.rows, spec.y_range->Max) : spec.rows;
+  const double fit = std::max(2.0, spec.size.y / (2.2 * ImGui::GetFontSize()));
+  int step = 1;
+  for (const int candidate : {2, 5, 10, 20, 50, 100, 200, 500, 1000})
+    if ((end - begin) / step > fit) step = candidate;
+  std::vector<double> at;
+  std::vector<std::string> text;
+  for (int row = static_cast<int>(begin) / step * step; row < end; row += step) {
+    at.push_back(row + 0.5);
+    text.push_back(std::to_string(row));
+  }
+  std::vector<const char*> labels;
+  for (const std::string& label : text) labels.push_back(label.c_str());
+  if (!at.empty())
+    ImPlot::SetupAxisTicks(ImAxis_Y1, at.data(), static_cast<int>(at.size()), labels.data());
+}
+
+}  // namespace
+
 int format_token_tick(double value, char* buffer, int size, void*) {
   const double whole = std::round(value);
-  if (std::abs(value - whole) > 1e-6) return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", "");
+  if (std::abs(value - whole) > 1e-6)
+    return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", "");
   return std::snprintf(buffer, static_cast<std::size_t>(size), "%s",
                        format_count(static_cast<std::int64_t>(whole)).c_str());
 }
@@ -25,16 +50,18 @@ bool plot_clicked() {
 }
 
 std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& spec,
-                                      widgets::MapTexture& texture, const std::function<void()>& over) {
+                                      widgets::MapTexture& texture,
+                                      const std::function<void()>& over) {
   std::optional<MapPlotHit> hit;
   constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMenus |
                                  ImPlotFlags_NoMouseText | ImPlotFlags_NoBoxSelect;
   if (!ImPlot::BeginPlot(spec.id, spec.size, kFlags)) return hit;
   constexpr ImPlotAxisFlags kAxis = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight;
-  ImPlot::SetupAxes(spec.x_label.empty() ? nullptr : spec.x_label.c_str(),
-                    spec.y_label.empty() ? nullptr : spec.y_label.c_str(),
-                    kAxis | (spec.show_x_ticks ? 0 : ImPlotAxisFlags_NoTickLabels),
-                    kAxis | ImPlotAxisFlags_Invert);
+  ImPlot::SetupAxes(
+      spec.x_label.empty() ? nullptr : spec.x_label.c_str(),
+      spec.y_label.empty() ? nullptr : spec.y_label.c_str(),
+      kAxis | (spec.show_x_ticks ? 0 : ImPlotAxisFlags_NoTickLabels),
+      kAxis | ImPlotAxisFlags_Invert | (spec.show_y_ticks ? 0 : ImPlotAxisFlags_NoTickLabels));
   // A little room past the last cell keeps its tick from being cut.
   ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, spec.cols);
   ImPlot::SetupAxisLimitsConstraints(ImAxis_Y1, 0, spec.rows);
@@ -44,8 +71,11 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
   ImPlot::SetupAxisFormat(ImAxis_Y1, format_token_tick);
   ImPlot::SetupAxisLimits(ImAxis_X1, 0, spec.cols, ImPlotCond_Once);
   ImPlot::SetupAxisLimits(ImAxis_Y1, 0, spec.rows, ImPlotCond_Once);
-  if (spec.x_range != nullptr) ImPlot::SetupAxisLinks(ImAxis_X1, &spec.x_range->Min, &spec.x_range->Max);
-  if (spec.y_range != nullptr) ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.y_range->Min, &spec.y_range->Max);
+  if (spec.x_range != nullptr)
+    ImPlot::SetupAxisLinks(ImAxis_X1, &spec.x_range->Min, &spec.x_range->Max);
+  if (spec.y_range != nullptr)
+    ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.y_range->Min, &spec.y_range->Max);
+  if (spec.row_ticks) row_ticks(spec);
   ImPlot::SetupFinish();
 
   const ImPlotRect limits = ImPlot::GetPlotLimits();
@@ -59,8 +89,8 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
                                   static_cast<int>(std::lround(size.y * density.y))};
   texture.update(spec.content_key, window, spec.fill);
   if (!texture.empty())
-    ImPlot::PlotImage("##map", texture.ref(), {limits.X.Min, limits.Y.Max}, {limits.X.Max, limits.Y.Min}, {0, 1},
-                      {1, 0});
+    ImPlot::PlotImage("##map", texture.ref(), {limits.X.Min, limits.Y.Min},
+                      {limits.X.Max, limits.Y.Max}, {0, 1}, {1, 0});
   if (over) over();
   if (ImPlot::IsPlotHovered() && !context.figure) {
     const ImPlotPoint mouse = ImPlot::GetPlotMousePos();

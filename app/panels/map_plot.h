@@ -15,10 +15,12 @@ namespace kvloupe::panels {
 struct MapPlotSpec {
   const char* id = "";
   std::string x_label, y_label;
-  double rows = 1, cols = 1;      // extent in source units; row 0 is at the top
+  double rows = 1, cols = 1;  // extent in source units; row 0 is at the top
   ImVec2 size{-1, -1};
   bool show_x_ticks = true;
-  std::string content_key;        // changes when the pixels must be made anew
+  bool show_y_ticks = true;
+  bool row_ticks = false;   // a number in the middle of each row
+  std::string content_key;  // changes when the pixels must be made anew
   widgets::MapTexture::Fill fill;
   // Linked limits, kept by the caller so that neighbours can share them; nullptr: own.
   ImPlotRange* x_range = nullptr;
@@ -30,9 +32,11 @@ struct MapPlotHit {
   bool clicked = false;
 };
 
-// Draws the map; `over` draws on top, between BeginPlot and EndPlot. Returns what the mouse points at.
+// Draws the map; `over` draws on top, between BeginPlot and EndPlot. Returns what the mouse points
+// at.
 std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& spec,
-                                      widgets::MapTexture& texture, const std::function<void()>& over);
+                                      widgets::MapTexture& texture,
+                                      const std::function<void()>& over);
 
 // "1,024" on an axis that counts tokens; nothing at fractions.
 int format_token_tick(double value, char* buffer, int size, void*);

@@ -1,13 +1,16 @@
-// What a view is: it draws itself from the workspace, in the window and in exported figures alike, and
-// gives exactly what it draws as a table or an array.
+// What a view is: it draws itself from the workspace, in the window and in exported figures alike,
+// and gives exactly what it draws as a table or an array.
 #pragma once
 
 #include "app/shell/workspace.h"
-#include "app/widgets/palette.h"
 
 #include <memory>
 #include <string>
 #include <vector>
+
+namespace kvloupe::widgets {
+struct Palette;
+}
 
 namespace kvloupe::panels {
 
@@ -85,10 +88,14 @@ Array array_of(const char* dtype, std::vector<std::int64_t> shape, const std::ve
 template <typename T>
 std::string problem_of(const shell::Result<T>& result) {
   switch (result.state) {
-    case shell::ResultState::Ready: return {};
-    case shell::ResultState::Error: return result.error;
-    case shell::ResultState::Loading: return "the result is not computed yet";
-    case shell::ResultState::Empty: return result.note;
+    case shell::ResultState::Ready:
+      return {};
+    case shell::ResultState::Error:
+      return result.error;
+    case shell::ResultState::Loading:
+      return "the result is not computed yet";
+    case shell::ResultState::Empty:
+      return result.note;
   }
   return {};
 }

@@ -12,10 +12,14 @@ namespace kvloupe::panels {
 
 const char* name_of(Format format) {
   switch (format) {
-    case Format::Png: return "png";
-    case Format::Svg: return "svg";
-    case Format::Csv: return "csv";
-    case Format::Npy: return "npy";
+    case Format::Png:
+      return "png";
+    case Format::Svg:
+      return "svg";
+    case Format::Csv:
+      return "csv";
+    case Format::Npy:
+      return "npy";
   }
   return "";
 }
@@ -32,7 +36,9 @@ const PanelInfo* find_panel(const std::string& id) {
 
 Array Panel::array(shell::Workspace&) { return {}; }
 
-std::string cell(double value) { return std::isnan(value) ? std::string() : format_shortest(value); }
+std::string cell(double value) {
+  return std::isnan(value) ? std::string() : format_shortest(value);
+}
 std::string cell(std::int64_t value) { return fmt::format("{}", value); }
 
 std::string csv_text(const Table& table) {
@@ -55,7 +61,8 @@ std::string csv_text(const Table& table) {
   return out;
 }
 
-// Format 1.0 of numpy.lib.format: magic, version, header length, a Python literal padded to 64 bytes.
+// Format 1.0 of numpy.lib.format: magic, version, header length, a Python literal padded to 64
+// bytes.
 std::string npy_bytes(const Array& array) {
   std::string shape;
   for (const std::int64_t extent : array.shape) shape += fmt::format("{}, ", extent);

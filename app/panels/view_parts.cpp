@@ -17,6 +17,14 @@ std::string number(double value) {
                                                     : fmt::format("{:.1f}", value);
 }
 
+// A part of a span that is marked itself.
+bool inside_another(const trace::TokenSpan& part, const std::vector<trace::TokenSpan>& spans) {
+  return std::any_of(spans.begin(), spans.end(), [&](const trace::TokenSpan& span) {
+    return span.name.rfind("role", 0) != 0 && span.begin <= part.begin && part.end <= span.end &&
+           span.end - span.begin > part.end - part.begin;
+  });
+}
+
 const char* words_of(trace::LoopMode mode) {
   return mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop";
 }
@@ -31,10 +39,12 @@ std::string place_caption(const shell::Workspace& workspace) {
   if (workspace.ready() == nullptr) return {};
   const auto& s = workspace.selection();
   const auto& chunk = workspace.chunk();
-  return fmt::format("{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  chunk {}{}: tokens {} to {}",
-                     workspace.trace_name(), workspace.info().model.name, s.layer, s.q_head,
-                     workspace.kv_head(), s.chunk, chunk.phase == trace::Phase::Decode ? " (decode)" : "",
-                     format_count(chunk.begin), format_count(chunk.end() - 1));
+  return fmt::format(
+      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  chunk {}{}: "
+      "tokens {} to {}",
+      workspace.trace_name(), workspace.info().model.name, s.layer, s.q_head, workspace.kv_head(),
+      s.chunk, chunk.phase == trace::Phase::Decode ? " (decode)" : "", format_count(chunk.begin),
+      format_count(chunk.end() - 1));
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context) {
@@ -48,7 +58,8 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context) {
   chips.push_back({info.dtype == trace::DType::F16 ? "stored f16, computed fp32" : "stored fp32", 0,
                    "Precision of the stored Q and K and of what is computed from them."});
   if (!info.complete)
-    chips.push_back({"incomplete trace", context.palette.warning, "The capture ended early; the chunks done are shown."});
+    chips.push_back({"incomplete trace", context.palette.warning,
+                     "The capture ended early; the chunks done are shown."});
   return chips;
 }
 
@@ -60,33 +71,45 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
   const bool recorded = facts->choice.run >= 0;
   chips.push_back({fmt::format("{}: {}", slot == shell::Slot::A ? "A" : "B", facts->id), p.accent,
                    facts->choice.spec});
-  chips.push_back({fmt::format("{}{}", words_of(facts->mode), recorded ? ", recorded" : ", re-selected"), 0,
-                   facts->mode == trace::LoopMode::ClosedLoop
-                       ? "The model attended only to this selection while it ran."
-                       : "Selected on the stored Q and K of the recorded run: an oracle simulation, "
-                         "the model itself did not attend to this selection."});
+  chips.push_back(
+      {fmt::format("{}{}", words_of(facts->mode), recorded ? ", recorded" : ", re-selected"), 0,
+       facts->mode == trace::LoopMode::ClosedLoop
+           ? "The model attended only to this selection while it ran."
+           : "Selected on the stored Q and K of the recorded run: an oracle simulation, "
+             "the model itself did not attend to this selection."});
   if (facts->source_mode == trace::LoopMode::ClosedLoop && facts->mode == trace::LoopMode::OpenLoop)
-    chips.push_back({"on a closed-loop run", p.warning, "The stored Q and K come from a run with sparse attention."});
+    chips.push_back({"on a closed-loop run", p.warning,
+                     "The stored Q and K come from a run with sparse attention."});
   if (facts->requested_budget || facts->effective_budget) {
     std::string text = "budget ";
     text += facts->requested_budget ? number(*facts->requested_budget) : std::string("none");
-    if (facts->effective_budget) text += fmt::format(" \u2192 {} kept", number(*facts->effective_budget));
-    chips.push_back({text, 0,
-                     "KVs asked for, and the mean number kept over the chunks that selected, for this row."});
+    if (facts->effective_budget)
+      text += fmt::format(" \u2192 {} kept", number(*facts->effective_budget));
+    chips.push_back(
+        {text, 0,
+         "KVs asked for, and the mean number kept over the chunks that selected, for this row."});
   }
   if (!facts->scope.empty())
     chips.push_back({fmt::format("scope {}", facts->scope), 0,
-                     facts->scope == "past" ? "Selected among the keys before the chunk; the chunk itself is visible."
-                                            : "Selected among all keys, the chunk's own included."});
-  chips.push_back({context.workspace.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
-                   "Precision of the stored Q and K and of the scores."});
+                     facts->scope == "past"
+                         ? "Selected among the keys before the chunk; the chunk itself is visible."
+                         : "Selected among all keys, the chunk's own included."});
+  chips.push_back(
+      {context.workspace.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
+       "Precision of the stored Q and K and of the scores."});
   if (facts->dense_cells > 0) {
     const char* here = "";
     if (facts->dense_here) {
       switch (*facts->dense_here) {
-        case analysis::DenseReason::EmptyPast: here = "; this chunk: nothing before it"; break;
-        case analysis::DenseReason::FitsBudget: here = "; this chunk: all fits the budget"; break;
-        case analysis::DenseReason::MethodRule: here = "; this chunk: by the method's rule"; break;
+        case analysis::DenseReason::EmptyPast:
+          here = "; this chunk: nothing before it";
+          break;
+        case analysis::DenseReason::FitsBudget:
+          here = "; this chunk: all fits the budget";
+          break;
+        case analysis::DenseReason::MethodRule:
+          here = "; this chunk: by the method's rule";
+          break;
       }
     }
     chips.push_back({fmt::format("dense in {} of {} chunks{}", facts->dense_cells,
@@ -115,7 +138,8 @@ bool trace_ready_ui(DrawContext& context) {
 
 std::string token_line(const shell::Workspace& workspace, std::int32_t position) {
   const shell::TraceTab* tab = workspace.ready();
-  if (tab == nullptr || position < 0 || position >= static_cast<std::int32_t>(tab->token_label.size()))
+  if (tab == nullptr || position < 0 ||
+      position >= static_cast<std::int32_t>(tab->token_label.size()))
     return fmt::format("{}", position);
   return fmt::format("{}  \u201C{}\u201D", format_count(position),
                      tab->token_label[static_cast<std::size_t>(position)]);
@@ -129,29 +153,37 @@ void span_marks_ui(DrawContext& context, bool lines) {
   const ImVec2 size = ImPlot::GetPlotSize();
   const widgets::FontScope small(widgets::fonts().strong, 0.82F);
   float last_right = origin.x - 1;
-  const auto mark = [&](std::int32_t begin, std::int32_t end, const std::string& name, ImU32 color, bool line) {
+  const auto mark = [&](std::int32_t begin, std::int32_t end, const std::string& name, ImU32 color,
+                        bool line) {
     const float left = ImPlot::PlotToPixels(begin, 0).x;
     const float right = std::max(ImPlot::PlotToPixels(end, 0).x, left + 2);
     if (right < origin.x || left > origin.x + size.x) return;
     const float bar = widgets::em(0.28F);
-    draw->AddRectFilled({std::max(left, origin.x), origin.y - bar}, {std::min(right, origin.x + size.x), origin.y},
-                        color);
+    draw->AddRectFilled({std::max(left, origin.x), origin.y - bar},
+                        {std::min(right, origin.x + size.x), origin.y}, color);
     if (line)
       for (const float x : {left, right})
-        draw->AddLine({x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.75F), 1.0F);
+        draw->AddLine({x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.75F),
+                      1.0F);
     const float width = ImGui::CalcTextSize(name.c_str()).x;
-    const float middle = std::clamp((left + right) / 2, origin.x + width / 2, origin.x + size.x - width / 2);
+    const float middle =
+        std::clamp((left + right) / 2, origin.x + width / 2, origin.x + size.x - width / 2);
     if (middle - width / 2 <= last_right) return;
     last_right = middle + width / 2 + widgets::em(0.5F);
-    draw->AddText({middle - width / 2, origin.y - bar - ImGui::GetTextLineHeight()}, color, name.c_str());
+    draw->AddText({middle - width / 2, origin.y - bar - ImGui::GetTextLineHeight()}, color,
+                  name.c_str());
   };
-  draw->PushClipRect({origin.x - 1, origin.y - widgets::em(2.0F)}, {origin.x + size.x + 1, origin.y + size.y}, true);
+  draw->PushClipRect({origin.x - 1, origin.y - widgets::em(2.0F)},
+                     {origin.x + size.x + 1, origin.y + size.y}, true);
   std::vector<trace::TokenSpan> spans = tab->source->info().spans;
-  std::stable_sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (const trace::TokenSpan& span : spans) {
     if (span.name.rfind("role", 0) == 0) continue;  // the whole prompt: no landmark
+    if (inside_another(span, spans)) continue;
     const bool needle = span.name.rfind("needle", 0) == 0;
-    mark(span.begin, span.end, span.name, needle ? context.palette.text : context.palette.muted, lines && needle);
+    mark(span.begin, span.end, span.name, needle ? context.palette.text : context.palette.muted,
+         lines && needle);
   }
   const auto& s = context.workspace.selection();
   if (s.has_keys()) mark(s.key_begin, s.key_end, "selected", context.palette.accent, lines);

@@ -1,22 +1,26 @@
-// What views share beyond plain widgets: the head built from the workspace, states, axes over tokens.
+// What views share beyond plain widgets: the head built from the workspace, states, axes over
+// tokens.
 #pragma once
 
 #include "app/panels/panel.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/palette.h"
 
 #include <string>
 #include <vector>
 
 namespace kvloupe::panels {
 
-// Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision, fallback.
+// Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision,
+// fallback.
 std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot);
 // Chips of views that show the model's attention alone.
 std::vector<widgets::Chip> trace_chips(DrawContext& context);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
 std::string place_caption(const shell::Workspace& workspace);
 
-// Draws loading, error or empty and returns false when there is no value to draw; marks a stale value.
+// Draws loading, error or empty and returns false when there is no value to draw; marks a stale
+// value.
 template <typename T>
 bool ready_ui(DrawContext& context, const shell::Result<T>& result, const std::string& doing) {
   if (result) {
@@ -24,17 +28,22 @@ bool ready_ui(DrawContext& context, const shell::Result<T>& result, const std::s
     return true;
   }
   switch (result.state) {
-    case shell::ResultState::Error: widgets::error_ui(context.palette, result.error); break;
-    case shell::ResultState::Loading: widgets::loading_ui(context.palette, doing); break;
-    default: widgets::empty_ui(context.palette, result.note);
+    case shell::ResultState::Error:
+      widgets::error_ui(context.palette, result.error);
+      break;
+    case shell::ResultState::Loading:
+      widgets::loading_ui(context.palette, doing);
+      break;
+    default:
+      widgets::empty_ui(context.palette, result.note);
   }
   return false;
 }
 // The same before there is a trace: opening, failed, none. False when nothing else can be drawn.
 bool trace_ready_ui(DrawContext& context);
 
-// Labelled marks of the trace's spans along the top of a plot whose x axis counts tokens. Call between
-// BeginPlot and EndPlot, after the items.
+// Labelled marks of the trace's spans along the top of a plot whose x axis counts tokens. Call
+// between BeginPlot and EndPlot, after the items.
 void span_marks_ui(DrawContext& context, bool lines);
 // "q 1,640 ' answer'"
 std::string token_line(const shell::Workspace& workspace, std::int32_t position);

@@ -16,6 +16,9 @@ namespace {
 
 using panels::Format;
 
+// Figures are read at arm's length: larger than the window's text.
+constexpr float kFigureTextScale = 1.2F;
+
 const panels::PanelInfo& checked_view(const ExportRequest& request) {
   const panels::PanelInfo* info = panels::find_panel(request.view);
   if (info == nullptr) {
@@ -27,9 +30,11 @@ const panels::PanelInfo& checked_view(const ExportRequest& request) {
   }
   if (!info->has(request.format)) {
     std::string has;
-    for (const Format format : info->formats) has += fmt::format("{}--{}", has.empty() ? "" : ", ", panels::name_of(format));
-    throw usage_error(fmt::format("the view {} has no {}", info->id, panels::name_of(request.format)),
-                      "it is exported in other formats only", fmt::format("use {}", has));
+    for (const Format format : info->formats)
+      has += fmt::format("{}--{}", has.empty() ? "" : ", ", panels::name_of(format));
+    throw usage_error(
+        fmt::format("the view {} has no {}", info->id, panels::name_of(request.format)),
+        "it is exported in other formats only", fmt::format("use {}", has));
   }
   return *info;
 }
@@ -61,18 +66,21 @@ void open_and_place(Workspace& workspace, const ExportRequest& request) {
   wait_until_idle(workspace);
   const TraceTab* tab = workspace.active();
   if (tab == nullptr || tab->state != ResultState::Ready)
-    throw input_error(fmt::format("{} cannot be shown", request.trace), tab ? tab->error : "it was not opened",
-                      "see kvloupe validate");
+    throw input_error(fmt::format("{} cannot be shown", request.trace),
+                      tab ? tab->error : "it was not opened", "see kvloupe validate");
   for (std::size_t i = 0; i < request.methods.size() && i < kSlots.size(); ++i)
     workspace.set_method(kSlots[i], request.methods[i]);
   workspace.go_to(target);
 }
 
-Image render(Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer, const ExportRequest& request) {
-  renderer.gui().apply_style(request.theme, 1.0F);
+Image render(Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
+             const ExportRequest& request) {
+  renderer.gui().apply_style(request.theme, kFigureTextScale);
   prepare_fonts(renderer.gui(), workspace);
-  panels::DrawContext context{workspace, renderer.gui().palette(), true, request.methods.size() >= 2};
-  // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it draws.
+  panels::DrawContext context{workspace, renderer.gui().palette(), true,
+                              request.methods.size() >= 2};
+  // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
+  // draws.
   int quiet = 0;
   for (int frame = 0; frame < 200 && quiet < 4; ++frame) {
     renderer.frame([&] { figure_page_ui(context, panel); });
@@ -97,15 +105,18 @@ void export_view(const ExportRequest& request) {
   if (request.format != Format::Png) {
     const auto panel = info.make();
     if (const std::string problem = settle(workspace, *panel); !problem.empty())
-      throw input_error(fmt::format("the view {} cannot be exported", info.id), problem, "choose another place or method");
-    write_file_atomically(request.file, request.format == Format::Csv ? panels::csv_text(panel->table(workspace))
-                                                                      : panels::npy_bytes(panel->array(workspace)));
+      throw input_error(fmt::format("the view {} cannot be exported", info.id), problem,
+                        "choose another place or method");
+    write_file_atomically(request.file, request.format == Format::Csv
+                                            ? panels::csv_text(panel->table(workspace))
+                                            : panels::npy_bytes(panel->array(workspace)));
     return;
   }
   HeadlessRenderer renderer(request.width, request.height, static_cast<float>(request.scale));
   const auto panel = info.make();  // destroyed before the renderer: it may hold textures
   if (const std::string problem = settle(workspace, *panel); !problem.empty())
-    throw input_error(fmt::format("the view {} cannot be exported", info.id), problem, "choose another place or method");
+    throw input_error(fmt::format("the view {} cannot be exported", info.id), problem,
+                      "choose another place or method");
   write_png(request.file, render(workspace, *panel, renderer, request));
 }
 

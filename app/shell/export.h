@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/panels/panel.h"
+#include "app/widgets/theme.h"
 
 #include <cstdint>
 #include <optional>
@@ -23,8 +24,8 @@ struct ExportRequest {
   std::uint64_t memory_limit = 0;
 };
 
-// Throws Error: Usage for an unknown view or a format that the view lacks (before the trace is opened),
-// Input for a place that is not in the trace and for what could not be computed.
+// Throws Error: Usage for an unknown view or a format that the view lacks (before the trace is
+// opened), Input for a place that is not in the trace and for what could not be computed.
 void export_view(const ExportRequest& request);
 
 }  // namespace kvloupe::shell

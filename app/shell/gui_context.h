@@ -1,5 +1,5 @@
-// The Dear ImGui and ImPlot contexts with the program's style and fonts. The window, the headless renderer
-// and the tests all draw through one of these, so that a figure looks like the window.
+// The Dear ImGui and ImPlot contexts with the program's style and fonts. The window, the headless
+// renderer and the tests all draw through one of these, so that a figure looks like the window.
 #pragma once
 
 #include "app/widgets/fonts.h"

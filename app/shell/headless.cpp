@@ -68,9 +68,12 @@ struct HeadlessRenderer::Impl {
     EGLConfig config = nullptr;
     EGLint count = 0;
     eglChooseConfig(display, config_attributes, &config, 1, &count);
-    const EGLint context_attributes[] = {EGL_CONTEXT_MAJOR_VERSION, 3,
-                                         EGL_CONTEXT_MINOR_VERSION, 3,
-                                         EGL_CONTEXT_OPENGL_PROFILE_MASK, EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
+    const EGLint context_attributes[] = {EGL_CONTEXT_MAJOR_VERSION,
+                                         3,
+                                         EGL_CONTEXT_MINOR_VERSION,
+                                         3,
+                                         EGL_CONTEXT_OPENGL_PROFILE_MASK,
+                                         EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
                                          EGL_NONE};
     context = eglCreateContext(display, count > 0 ? config : EGL_NO_CONFIG_KHR, EGL_NO_CONTEXT,
                                context_attributes);
@@ -83,12 +86,14 @@ struct HeadlessRenderer::Impl {
     GLint limit = 0;
     glGetIntegerv(GL_MAX_TEXTURE_SIZE, &limit);
     if (pixel_width > limit || pixel_height > limit)
-      throw input_error(fmt::format("an image of {} x {} pixels cannot be drawn", pixel_width, pixel_height),
-                        fmt::format("this machine's OpenGL draws at most {} a side", limit),
-                        "choose a smaller --size or --scale");
+      throw input_error(
+          fmt::format("an image of {} x {} pixels cannot be drawn", pixel_width, pixel_height),
+          fmt::format("this machine's OpenGL draws at most {} a side", limit),
+          "choose a smaller --size or --scale");
     glGenTextures(1, &color);
     glBindTexture(GL_TEXTURE_2D, color);
-    glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, pixel_width, pixel_height, 0, GL_RGBA, GL_UNSIGNED_BYTE, nullptr);
+    glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, pixel_width, pixel_height, 0, GL_RGBA,
+                 GL_UNSIGNED_BYTE, nullptr);
     glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
     glGenFramebuffers(1, &framebuffer);
     glBindFramebuffer(GL_FRAMEBUFFER, framebuffer);
@@ -98,7 +103,8 @@ struct HeadlessRenderer::Impl {
   }
 };
 
-HeadlessRenderer::HeadlessRenderer(int width, int height, float scale) : impl_(std::make_unique<Impl>()) {
+HeadlessRenderer::HeadlessRenderer(int width, int height, float scale)
+    : impl_(std::make_unique<Impl>()) {
   impl_->width = width;
   impl_->height = height;
   impl_->scale = scale;
@@ -142,8 +148,8 @@ Image HeadlessRenderer::read() const {
   glPixelStorei(GL_PACK_ALIGNMENT, 1);
   glReadPixels(0, 0, image.width, image.height, GL_RGBA, GL_UNSIGNED_BYTE, upside_down.data());
   for (int row = 0; row < image.height; ++row)
-    std::memcpy(image.rgba.data() + stride * row, upside_down.data() + stride * (image.height - 1 - row),
-                stride);
+    std::memcpy(image.rgba.data() + stride * row,
+                upside_down.data() + stride * (image.height - 1 - row), stride);
   for (std::size_t i = 3; i < image.rgba.size(); i += 4) image.rgba[i] = 255;
   return image;
 }
@@ -156,10 +162,13 @@ void write_png(const std::string& path, const Image& image) {
   header.format = PNG_FORMAT_RGBA;
   png_alloc_size_t size = 0;
   if (png_image_write_get_memory_size(header, size, 0, image.rgba.data(), 0, nullptr) == 0)
-    throw Error(ErrorKind::Internal, "the PNG could not be made", header.message, "please report this");
+    throw Error(ErrorKind::Internal, "the PNG could not be made", header.message,
+                "please report this");
   std::string bytes(size, '\0');
-  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, image.rgba.data(), 0, nullptr) == 0)
-    throw Error(ErrorKind::Internal, "the PNG could not be made", header.message, "please report this");
+  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, image.rgba.data(), 0, nullptr) ==
+      0)
+    throw Error(ErrorKind::Internal, "the PNG could not be made", header.message,
+                "please report this");
   bytes.resize(size);
   write_file_atomically(path, bytes);
 }

@@ -1,5 +1,5 @@
-// Renders Dear ImGui frames without a display server: EGL's surfaceless platform, or a pbuffer, and a
-// framebuffer object.
+// Renders Dear ImGui frames without a display server: EGL's surfaceless platform, or a pbuffer, and
+// a framebuffer object.
 #pragma once
 
 #include "app/shell/gui_context.h"
@@ -19,8 +19,8 @@ struct Image {
 
 class HeadlessRenderer {
  public:
-  // width, height: pixels of the image at scale 1; `scale` multiplies both and sharpens all that is drawn.
-  // Throws Error{Input} when the machine offers no OpenGL.
+  // width, height: pixels of the image at scale 1; `scale` multiplies both and sharpens all that is
+  // drawn. Throws Error{Input} when the machine offers no OpenGL.
   HeadlessRenderer(int width, int height, float scale);
   ~HeadlessRenderer();
   HeadlessRenderer(const HeadlessRenderer&) = delete;

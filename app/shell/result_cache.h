@@ -1,6 +1,6 @@
-// Results of background jobs, asked for anew in every frame. A channel is one place on the screen: it
-// computes one result at a time, a newer request supersedes the older, and while a new one is computed the
-// last one stays available, marked stale.
+// Results of background jobs, asked for anew in every frame. A channel is one place on the screen:
+// it computes one result at a time, a newer request supersedes the older, and while a new one is
+// computed the last one stays available, marked stale.
 #pragma once
 
 #include "core/base/jobs.h"
@@ -22,7 +22,7 @@ struct Result {
   bool stale = false;              // value belongs to an earlier request of the channel
   std::string key;                 // of `value`
   std::string error;
-  std::string note;                // Empty: why there is nothing
+  std::string note;  // Empty: why there is nothing
 
   explicit operator bool() const { return value != nullptr; }
   const T* operator->() const { return value.get(); }
@@ -49,7 +49,8 @@ Result<T> waiting_for(const Result<U>& other) {
 template <typename T>
 class ResultCache {
  public:
-  explicit ResultCache(JobSystem& jobs, std::size_t capacity = 24) : jobs_(&jobs), capacity_(capacity) {}
+  explicit ResultCache(JobSystem& jobs, std::size_t capacity = 24)
+      : jobs_(&jobs), capacity_(capacity) {}
 
   using Work = std::function<std::shared_ptr<const T>(const WorkContext&)>;
 
@@ -99,8 +100,8 @@ class ResultCache {
     std::string shown;
   };
 
-  void submit(const std::string& channel, const std::string& key, const std::string& title, Lane lane,
-              const Work& work) {
+  void submit(const std::string& channel, const std::string& key, const std::string& title,
+              Lane lane, const Work& work) {
     // The callbacks run in publish(), on this thread; the generation tells a cleared cache.
     const auto generation = generation_;
     const std::uint64_t born = *generation;
@@ -123,7 +124,8 @@ class ResultCache {
   // The job system drops or cancels the older job of a channel without a callback.
   void forget_in_flight(Channel& channel) {
     const auto found = entries_.find(channel.in_flight);
-    if (found != entries_.end() && found->second.state == ResultState::Loading) entries_.erase(found);
+    if (found != entries_.end() && found->second.state == ResultState::Loading)
+      entries_.erase(found);
   }
 
   void attach_stale(const Channel& channel, Result<T>& result) const {

@@ -24,9 +24,10 @@ GotoTarget parse_goto(const std::string& text) {
     const std::string name = item.substr(0, equals);
     const auto field = fields.find(name);
     if (equals == std::string::npos || field == fields.end())
-      throw usage_error(fmt::format("the place '{}' is not understood", text),
-                        fmt::format("'{}' is no coordinate", item),
-                        "name layer, q_head, kv_head, chunk, query or key, as in layer=3,q_head=5,chunk=12");
+      throw usage_error(
+          fmt::format("the place '{}' is not understood", text),
+          fmt::format("'{}' is no coordinate", item),
+          "name layer, q_head, kv_head, chunk, query or key, as in layer=3,q_head=5,chunk=12");
     const auto value = parse_int(item.substr(equals + 1));
     if (!value || *value < 0 || *value > 1'000'000'000)
       throw usage_error(fmt::format("the place '{}' is not understood", text),

@@ -17,7 +17,8 @@ void for_each_code_point(std::string_view bytes, F&& each) {
   while (at < bytes.size()) {
     utf8proc_int32_t code_point = -1;
     const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data() + at);
-    const auto used = utf8proc_iterate(data, static_cast<utf8proc_ssize_t>(bytes.size() - at), &code_point);
+    const auto used =
+        utf8proc_iterate(data, static_cast<utf8proc_ssize_t>(bytes.size() - at), &code_point);
     const std::size_t length = used > 0 ? static_cast<std::size_t>(used) : 1;
     each(used > 0 ? code_point : -1, bytes.substr(at, length));
     at += length;
@@ -74,7 +75,8 @@ std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts)
   return {found.begin(), found.end()};
 }
 
-std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens, std::string_view needle) {
+std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
+                                    std::string_view needle) {
   std::vector<std::int32_t> found;
   if (needle.empty()) return found;
   std::string text;
@@ -85,7 +87,8 @@ std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens, std:
   }
   std::string wanted;
   for (const char c : needle) wanted += lower(c);
-  for (std::size_t at = text.find(wanted); at != std::string::npos; at = text.find(wanted, at + 1)) {
+  for (std::size_t at = text.find(wanted); at != std::string::npos;
+       at = text.find(wanted, at + 1)) {
     const auto token = std::upper_bound(begins.begin(), begins.end(), at) - begins.begin() - 1;
     if (found.empty() || found.back() != token) found.push_back(static_cast<std::int32_t>(token));
   }

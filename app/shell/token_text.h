@@ -14,8 +14,9 @@ std::string readable_text(std::string_view bytes);
 std::string readable_token(std::string_view bytes);
 // The code points of all texts that are not in the Latin, Greek or Cyrillic blocks, ascending.
 std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts);
-// Token positions whose text, joined with its neighbours', holds `needle` (ASCII case is ignored). A
-// match is reported at the token where it begins.
-std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens, std::string_view needle);
+// Token positions whose text, joined with its neighbours', holds `needle` (ASCII case is ignored).
+// A match is reported at the token where it begins.
+std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
+                                    std::string_view needle);
 
 }  // namespace kvloupe::shell

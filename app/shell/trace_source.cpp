@@ -7,7 +7,8 @@ namespace {
 class SessionSource final : public TraceSource {
  public:
   SessionSource(const std::string& path, std::uint64_t memory_limit)
-      : session_(path, memory_limit == 0 ? analysis::TraceSession::kDefaultMemoryLimit : memory_limit) {
+      : session_(path,
+                 memory_limit == 0 ? analysis::TraceSession::kDefaultMemoryLimit : memory_limit) {
     session_.token_texts();  // read here, on the opening job, not in the first frame
   }
 
@@ -19,10 +20,12 @@ class SessionSource final : public TraceSource {
                                 const WorkContext& context) const override {
     return analysis::replay(session_, request, context);
   }
-  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers, std::optional<int> chunk,
-                                      bool want_mass, bool want_output_error,
+  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers,
+                                      std::optional<int> chunk, bool want_mass,
+                                      bool want_output_error,
                                       const WorkContext& context) const override {
-    return analysis::recorded_run(session_, run, layers, chunk, want_mass, want_output_error, context);
+    return analysis::recorded_run(session_, run, layers, chunk, want_mass, want_output_error,
+                                  context);
   }
   analysis::SelectedVsTrue selected_vs_true(const analysis::ReplayCell& cell, int row,
                                             int q_heads_per_row) const override {
@@ -33,9 +36,10 @@ class SessionSource final : public TraceSource {
                                             const WorkContext& context) const override {
     return analysis::span_fate(session_, result, span, context);
   }
-  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries, int max_keys,
-                                         const WorkContext& context) const override {
-    return analysis::query_geometry(session_, layer, chunk, q_head, 2, num_queries, max_keys, context);
+  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
+                                         int max_keys, const WorkContext& context) const override {
+    return analysis::query_geometry(session_, layer, chunk, q_head, 2, num_queries, max_keys,
+                                    context);
   }
   analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
                                         const WorkContext& context) const override {
@@ -55,8 +59,8 @@ class SessionSource final : public TraceSource {
   analysis::LatencyReport measure_latency(
       const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
       const std::function<void(const analysis::LatencyReport&)>& on_sample) const override {
-    return analysis::measure_latency(session_, spec, layer, chunk, analysis::LatencyOptions{}, context,
-                                     on_sample);
+    return analysis::measure_latency(session_, spec, layer, chunk, analysis::LatencyOptions{},
+                                     context, on_sample);
   }
 
  private:

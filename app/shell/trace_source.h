@@ -1,5 +1,5 @@
-// One open trace as the window sees it: its facts and the analyses it can be asked for. The real one is
-// a TraceSession; tests give one that waits or fails on purpose.
+// One open trace as the window sees it: its facts and the analyses it can be asked for. The real
+// one is a TraceSession; tests give one that waits or fails on purpose.
 #pragma once
 
 #include "core/analysis/attention_map.h"
@@ -40,14 +40,16 @@ class TraceSource {
                                                     const trace::TokenSpan& span,
                                                     const WorkContext& context) const = 0;
   virtual analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
-                                                 int max_keys, const WorkContext& context) const = 0;
+                                                 int max_keys,
+                                                 const WorkContext& context) const = 0;
   virtual analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
                                                 const WorkContext& context) const = 0;
-  virtual analysis::Matrix attention_rows(int layer, int q_head, std::int32_t begin, std::int32_t end,
-                                          const WorkContext& context) const = 0;
+  virtual analysis::Matrix attention_rows(int layer, int q_head, std::int32_t begin,
+                                          std::int32_t end, const WorkContext& context) const = 0;
   virtual analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
                                                const WorkContext& context) const = 0;
-  virtual std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const = 0;
+  virtual std::vector<analysis::CompareRow> summarise(
+      const analysis::ReplayResult& result) const = 0;
   virtual analysis::LatencyReport measure_latency(
       const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
       const std::function<void(const analysis::LatencyReport&)>& on_sample) const = 0;

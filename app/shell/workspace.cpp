@@ -29,7 +29,8 @@ Workspace::Workspace(std::uint64_t memory_limit, Opener opener)
 
 Workspace::~Workspace() { jobs_.cancel_all(); }
 
-// --- traces ------------------------------------------------------------------------------------------
+// --- traces
+// ------------------------------------------------------------------------------------------
 
 void Workspace::open(const std::string& path, std::optional<GotoTarget> position) {
   std::error_code ignored;
@@ -41,25 +42,19 @@ void Workspace::open(const std::string& path, std::optional<GotoTarget> position
       return;
     }
   std::erase_if(tabs_, [&](const auto& tab) { return tab->path == absolute; });
-  auto tab = std::make_unique<TraceTab>();
-  tab->id = next_id_++;
-  tab->path = absolute;
-  const int id = tab->id;
-  tabs_.push_back(std::move(tab));
   // Keep the place when a second trace is opened, where it exists there too.
   std::optional<Selection> like;
   if (const TraceTab* previous = ready()) like = previous->selection;
+  const int id = next_id_++;
+  tabs_.push_back(std::make_unique<TraceTab>());
+  tabs_.back()->id = id;
+  tabs_.back()->path = absolute;
   active_ = id;
-
-  struct Opened {
-    TraceSourcePtr source;
-    std::vector<std::string> text, token_label;
-  };
-  jobs_.submit<Opened>(
+  jobs_.submit<OpenedTrace>(
       Lane::TraceIo, fmt::format("open {}", id),
       fmt::format("Opening {}", std::filesystem::path(absolute).filename().string()),
       [opener = opener_, absolute, limit = memory_limit_](const WorkContext&) {
-        auto opened = std::make_shared<Opened>();
+        auto opened = std::make_shared<OpenedTrace>();
         opened->source = opener(absolute, limit);
         for (const std::string& token : opened->source->token_texts()) {
           opened->text.push_back(readable_text(token));
@@ -67,28 +62,8 @@ void Workspace::open(const std::string& path, std::optional<GotoTarget> position
         }
         return opened;
       },
-      [this, id, like, position](std::shared_ptr<const Opened> opened) {
-        TraceTab* tab = find(id);
-        if (tab == nullptr) return;
-        tab->source = opened->source;
-        tab->text = opened->text;
-        tab->token_label = opened->token_label;
-        if (tab->source->info().chunks.empty() || tab->source->info().layers.empty()) {
-          tab->state = ResultState::Error;
-          tab->error = fmt::format("{} cannot be shown; it holds no finished chunk; capture it again",
-                                   tab->path);
-          return;
-        }
-        tab->state = ResultState::Ready;
-        tab->selection = initial_selection(*tab, like ? &*like : nullptr);
-        try {
-          if (position) apply_goto(tab->selection, *tab, *position);
-        } catch (const Error& error) {
-          if (on_message) on_message(error.what(), true);
-        }
-        for (const std::string& warning : tab->source->info().warnings)
-          if (on_message) on_message(warning, false);
-        if (on_opened) on_opened(*tab);
+      [this, id, like, position](std::shared_ptr<const OpenedTrace> opened) {
+        if (TraceTab* tab = find(id)) show_opened(*tab, *opened, like, position);
       },
       [this, id](const Error& error) {
         if (TraceTab* tab = find(id)) {
@@ -96,6 +71,31 @@ void Workspace::open(const std::string& path, std::optional<GotoTarget> position
           tab->error = error.what();
         }
       });
+}
+
+void Workspace::show_opened(TraceTab& tab, const OpenedTrace& opened,
+                            const std::optional<Selection>& like,
+                            const std::optional<GotoTarget>& position) {
+  tab.source = opened.source;
+  tab.text = opened.text;
+  tab.token_label = opened.token_label;
+  const trace::TraceInfo& info = tab.source->info();
+  if (info.chunks.empty() || info.layers.empty()) {
+    tab.state = ResultState::Error;
+    tab.error =
+        fmt::format("{} cannot be shown; it holds no finished chunk; capture it again", tab.path);
+    return;
+  }
+  tab.state = ResultState::Ready;
+  tab.selection = initial_selection(tab, like ? &*like : nullptr);
+  try {
+    if (position) apply_goto(tab.selection, tab, *position);
+  } catch (const Error& error) {
+    if (on_message) on_message(error.what(), true);
+  }
+  for (const std::string& warning : info.warnings)
+    if (on_message) on_message(warning, false);
+  if (on_opened) on_opened(tab);
 }
 
 void Workspace::close_active() {
@@ -158,7 +158,8 @@ TraceTab* Workspace::mutable_ready() {
   return tab != nullptr && tab->state == ResultState::Ready ? tab : nullptr;
 }
 
-// --- selection ---------------------------------------------------------------------------------------
+// --- selection
+// ---------------------------------------------------------------------------------------
 
 const Selection& Workspace::selection() const {
   static const Selection none;
@@ -259,7 +260,8 @@ void Workspace::set_key_span(std::int32_t begin, std::int32_t end) {
   });
 }
 
-void Workspace::apply_goto(Selection& selection, const TraceTab& tab, const GotoTarget& target) const {
+void Workspace::apply_goto(Selection& selection, const TraceTab& tab,
+                           const GotoTarget& target) const {
   const trace::TraceInfo& info = tab.source->info();
   const auto refuse = [&](const std::string& what, int value, const std::string& has) {
     throw input_error(fmt::format("{} {} cannot be shown", what, value),
@@ -268,16 +270,19 @@ void Workspace::apply_goto(Selection& selection, const TraceTab& tab, const Goto
   };
   if (target.layer && !info.has_layer(*target.layer))
     refuse("layer", *target.layer,
-           fmt::format("the layers {} to {}{}", info.layers.front(), info.layers.back(),
-                       static_cast<int>(info.layers.size()) == info.layers.back() - info.layers.front() + 1
-                           ? ""
-                           : " with gaps"));
+           fmt::format(
+               "the layers {} to {}{}", info.layers.front(), info.layers.back(),
+               static_cast<int>(info.layers.size()) == info.layers.back() - info.layers.front() + 1
+                   ? ""
+                   : " with gaps"));
   if (target.chunk && *target.chunk >= static_cast<int>(info.chunks.size()))
     refuse("chunk", *target.chunk, fmt::format("the chunks 0 to {}", info.chunks.size() - 1));
   if (target.q_head && *target.q_head >= info.model.num_q_heads)
-    refuse("query head", *target.q_head, fmt::format("the query heads 0 to {}", info.model.num_q_heads - 1));
+    refuse("query head", *target.q_head,
+           fmt::format("the query heads 0 to {}", info.model.num_q_heads - 1));
   if (target.kv_head && *target.kv_head >= info.model.num_kv_heads)
-    refuse("KV head", *target.kv_head, fmt::format("the KV heads 0 to {}", info.model.num_kv_heads - 1));
+    refuse("KV head", *target.kv_head,
+           fmt::format("the KV heads 0 to {}", info.model.num_kv_heads - 1));
   for (const auto& token : {target.query, target.key})
     if (token && *token >= info.num_tokens)
       refuse("token", *token, fmt::format("the tokens 0 to {}", info.num_tokens - 1));
@@ -320,7 +325,9 @@ bool Workspace::forward() {
 }
 
 bool Workspace::can_go_back() const { return ready() != nullptr && ready()->history.can_go_back(); }
-bool Workspace::can_go_forward() const { return ready() != nullptr && ready()->history.can_go_forward(); }
+bool Workspace::can_go_forward() const {
+  return ready() != nullptr && ready()->history.can_go_forward();
+}
 
 MethodChoice Workspace::choice_from_spec(const std::string& spec, const TraceTab& tab) const {
   const std::string canonical =
@@ -352,7 +359,8 @@ void Workspace::swap_methods() {
   change("swap", [](Selection& s) { std::swap(s.method[0], s.method[1]); });
 }
 
-// --- derived -----------------------------------------------------------------------------------------
+// --- derived
+// -----------------------------------------------------------------------------------------
 
 const trace::TraceInfo& Workspace::info() const {
   const TraceTab* tab = ready();
@@ -385,12 +393,15 @@ std::optional<trace::TokenSpan> Workspace::watched_span() const {
                                  : fmt::format("keys {} to {}", s.key_begin, s.key_end - 1);
     return trace::TokenSpan{name, s.key_begin, s.key_end};
   }
+  // "needle" itself before its parts ("needle_key" and the like).
+  const trace::TokenSpan* found = nullptr;
   for (const trace::TokenSpan& span : tab->source->info().spans)
-    if (span.name.rfind("needle", 0) == 0) return span;
-  return std::nullopt;
+    if (span.name.rfind("needle", 0) == 0 &&
+        (found == nullptr || span.end - span.begin > found->end - found->begin))
+      found = &span;
+  return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 
 int Workspace::publish() { return jobs_.publish(); }
-
 
 }  // namespace kvloupe::shell

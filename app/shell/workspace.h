@@ -1,5 +1,6 @@
-// The state behind the window, without widgets: open traces, the one linked selection, and the analyses
-// that panels ask for, computed as background jobs. One thread uses it; jobs capture values only.
+// The state behind the window, without widgets: open traces, the one linked selection, and the
+// analyses that panels ask for, computed as background jobs. One thread uses it; jobs capture
+// values only.
 #pragma once
 
 #include "app/shell/result_cache.h"
@@ -20,7 +21,7 @@ namespace kvloupe::shell {
 struct KvMapResult {
   analysis::KvMap map;
   analysis::KvMapGrid grid;  // of very large maps only, else empty
-  bool has_recall = false;  // false: mass_recall is not computed yet
+  bool has_recall = false;   // false: mass_recall is not computed yet
 };
 
 // What a view must say about the method it shows.
@@ -30,10 +31,10 @@ struct MethodFacts {
   trace::LoopMode mode = trace::LoopMode::OpenLoop;         // how the selection was made
   trace::LoopMode source_mode = trace::LoopMode::OpenLoop;  // how the model ran
   std::string scope;                                        // "past", "all"; empty without a budget
-  std::optional<double> requested_budget;  // mean of B over the row's cells that selected
-  std::optional<double> effective_budget;  // mean of |selected| over the same
-  int cells = 0;                           // chunks of the row that selected
-  int dense_cells = 0;                     // chunks that kept everything
+  std::optional<double> requested_budget;           // mean of B over the row's cells that selected
+  std::optional<double> effective_budget;           // mean of |selected| over the same
+  int cells = 0;                                    // chunks of the row that selected
+  int dense_cells = 0;                              // chunks that kept everything
   std::optional<analysis::DenseReason> dense_here;  // of the current chunk
 };
 
@@ -63,7 +64,8 @@ class Workspace {
   ~Workspace();
 
   // --- traces
-  // Opens in the background, or shows it when it is open already. `position` is applied when it is ready.
+  // Opens in the background, or shows it when it is open already. `position` is applied when it is
+  // ready.
   void open(const std::string& path, std::optional<GotoTarget> position = std::nullopt);
   void close_active();
   void reload_active();  // keeps the place
@@ -112,6 +114,8 @@ class Workspace {
   Result<analysis::QueryGeometry> query_geometry();
   Result<analysis::Overview> overview();
   Result<analysis::Matrix> attention_rows();
+  // All keys of one query, for exact values under the mouse.
+  Result<analysis::Matrix> attention_row(std::int32_t query);
   Result<analysis::AttentionMap> attention_map();
   // The `all` row of one recorded run in the current layer.
   Result<analysis::CompareRow> run_summary(int run);
@@ -136,6 +140,12 @@ class Workspace {
 
  private:
   struct Shared;
+  struct OpenedTrace {
+    TraceSourcePtr source;
+    std::vector<std::string> text, token_label;
+  };
+  void show_opened(TraceTab& tab, const OpenedTrace& opened, const std::optional<Selection>& like,
+                   const std::optional<GotoTarget>& position);
   TraceTab* find(int tab_id);
   TraceTab* mutable_ready();
   void clamp(Selection& selection, const TraceTab& tab) const;

@@ -1,4 +1,5 @@
-// The analyses of the current selection as background jobs. A key names all that a result depends on.
+// The analyses of the current selection as background jobs. A key names all that a result depends
+// on.
 #include "app/shell/workspace.h"
 #include "app/shell/workspace_shared.h"
 #include "core/base/error.h"
@@ -20,16 +21,18 @@ constexpr int kGridCols = 2048;
 char letter(Slot slot) { return slot == Slot::A ? 'a' : 'b'; }
 
 // Runs in a job: reads a recorded run, or selects anew.
-std::shared_ptr<const analysis::ReplayResult> run_choice(const TraceSource& source,
-                                                         const MethodChoice& choice,
-                                                         const std::vector<int>& layers,
-                                                         std::optional<int> chunk, bool want_mass,
-                                                         bool want_error, const WorkContext& context) {
+std::shared_ptr<const analysis::ReplayResult> run_choice(
+    const TraceSource& source, const MethodChoice& choice, const std::vector<int>& layers,
+    std::optional<int> chunk, bool want_mass, bool want_error, const WorkContext& context) {
   if (choice.run >= 0)
     return std::make_shared<analysis::ReplayResult>(
         source.recorded_run(choice.run, layers, chunk, want_mass, want_error, context));
   const analysis::ReplayRequest request{
-      selection::MethodSpec::parse(choice.spec).resolved(source.shape()), layers, chunk, {}, want_mass,
+      selection::MethodSpec::parse(choice.spec).resolved(source.shape()),
+      layers,
+      chunk,
+      {},
+      want_mass,
       want_error};
   return std::make_shared<analysis::ReplayResult>(source.replay(request, context));
 }
@@ -56,13 +59,14 @@ Result<analysis::ReplayResult> Workspace::replay_of(Slot slot, bool want_mass) {
       fmt::format("{}|{}|{}", place_key(), method_key(slot), want_mass ? "mass" : "sets"),
       fmt::format("{} {} in layer {}", choice.run >= 0 ? "Reading" : "Selecting with",
                   choice.spec.substr(0, choice.spec.find(':')), layer),
-      Lane::Compute,
-      [source = tab->source, choice, layer, want_mass](const WorkContext& context) {
+      Lane::Compute, [source = tab->source, choice, layer, want_mass](const WorkContext& context) {
         return run_choice(*source, choice, {layer}, std::nullopt, want_mass, false, context);
       });
 }
 
-Result<analysis::ReplayResult> Workspace::replay_with_mass(Slot slot) { return replay_of(slot, true); }
+Result<analysis::ReplayResult> Workspace::replay_with_mass(Slot slot) {
+  return replay_of(slot, true);
+}
 
 Result<analysis::ReplayResult> Workspace::replay(Slot slot) {
   const TraceTab* tab = ready();
@@ -82,7 +86,8 @@ Result<KvMapResult> Workspace::kv_map(Slot slot) {
   if (source.state != ResultState::Ready)
     return kv_maps_.last(channel, waiting_for<KvMapResult>(source));
   const int row = row_of(*source);
-  const bool has_recall = source.key.size() >= 4 && source.key.rfind("mass") == source.key.size() - 4;
+  const bool has_recall =
+      source.key.size() >= 4 && source.key.rfind("mass") == source.key.size() - 4;
   return kv_maps_.request(
       channel, fmt::format("{}|row{}", source.key, row), "Laying out the KV map", Lane::Compute,
       [replay = source.value, layer = selection().layer, row, num_tokens = info().num_tokens,
@@ -115,7 +120,8 @@ Result<analysis::SelectedVsTrue> Workspace::selected_vs_true(Slot slot) {
       });
 }
 
-Result<std::vector<analysis::SpanFate>> Workspace::span_fate(Slot slot, const trace::TokenSpan& span) {
+Result<std::vector<analysis::SpanFate>> Workspace::span_fate(Slot slot,
+                                                             const trace::TokenSpan& span) {
   using Fates = std::vector<analysis::SpanFate>;
   const Result<analysis::ReplayResult> source = replay(slot);
   const std::string channel = fmt::format("fate {}", letter(slot));
@@ -160,20 +166,22 @@ Result<analysis::Overview> Workspace::overview() {
         "overview", fmt::format("{}|c{}|m{}", active_, chunk, static_cast<int>(metric)),
         fmt::format("Measuring {} in all heads", analysis::name_of(metric)), Lane::Compute,
         [source = tab->source, metric, chunk](const WorkContext& context) {
-          return std::make_shared<analysis::Overview>(source->attention_overview(metric, chunk, context));
+          return std::make_shared<analysis::Overview>(
+              source->attention_overview(metric, chunk, context));
         });
   const MethodChoice choice = s.choice(s.shown);
   if (choice.empty()) return empty_result<analysis::Overview>("Choose a method");
   const bool all = s.overview_all_chunks;
   return overviews_.request(
       "overview",
-      fmt::format("{}|{}|c{}|m{}", active_, method_key(s.shown), all ? -1 : chunk, static_cast<int>(metric)),
+      fmt::format("{}|{}|c{}|m{}", active_, method_key(s.shown), all ? -1 : chunk,
+                  static_cast<int>(metric)),
       fmt::format("Measuring {} in all layers", analysis::name_of(metric)), Lane::Compute,
       [source = tab->source, choice, metric, chunk, all](const WorkContext& context) {
         const bool want_error = metric == analysis::OverviewMetric::OutputError;
-        const auto replay =
-            run_choice(*source, choice, source->info().layers,
-                       all ? std::nullopt : std::optional<int>(chunk), !want_error, want_error, context);
+        const auto replay = run_choice(*source, choice, source->info().layers,
+                                       all ? std::nullopt : std::optional<int>(chunk), !want_error,
+                                       want_error, context);
         return std::make_shared<analysis::Overview>(
             analysis::overview_of_replay(*replay, metric, all ? -1 : chunk));
       });
@@ -184,12 +192,25 @@ Result<analysis::Matrix> Workspace::attention_rows() {
   if (tab == nullptr) return empty_result<analysis::Matrix>("Open a trace");
   const trace::ChunkInfo span = chunk();
   const Selection& s = selection();
-  return rows_.request("attention rows", fmt::format("{}|c{}|h{}", place_key(), s.chunk, s.q_head),
-                       "Recomputing the chunk's attention", Lane::Compute,
+  return rows_.request(
+      "attention rows", fmt::format("{}|c{}|h{}", place_key(), s.chunk, s.q_head),
+      "Recomputing the chunk's attention", Lane::Compute,
+      [source = tab->source, layer = s.layer, q_head = s.q_head, span](const WorkContext& context) {
+        return std::make_shared<analysis::Matrix>(
+            source->attention_rows(layer, q_head, span.begin, span.end(), context));
+      });
+}
+
+Result<analysis::Matrix> Workspace::attention_row(std::int32_t query) {
+  const TraceTab* tab = ready();
+  if (tab == nullptr) return empty_result<analysis::Matrix>("Open a trace");
+  const Selection& s = selection();
+  return rows_.request("attention row", fmt::format("{}|q{}|h{}", place_key(), query, s.q_head),
+                       "Recomputing one query", Lane::Compute,
                        [source = tab->source, layer = s.layer, q_head = s.q_head,
-                        span](const WorkContext& context) {
-                         return std::make_shared<analysis::Matrix>(source->attention_rows(
-                             layer, q_head, span.begin, span.end(), context));
+                        query](const WorkContext& context) {
+                         return std::make_shared<analysis::Matrix>(
+                             source->attention_rows(layer, q_head, query, query + 1, context));
                        });
 }
 
@@ -197,12 +218,13 @@ Result<analysis::AttentionMap> Workspace::attention_map() {
   const TraceTab* tab = ready();
   if (tab == nullptr) return empty_result<analysis::AttentionMap>("Open a trace");
   const Selection& s = selection();
-  return maps_.request("attention map", fmt::format("{}|h{}", place_key(), s.q_head),
-                       "Reducing the whole attention map", Lane::Compute,
-                       [source = tab->source, layer = s.layer, q_head = s.q_head](const WorkContext& context) {
-                         return std::make_shared<analysis::AttentionMap>(
-                             source->attention_map(layer, q_head, kAttentionMapSide, context));
-                       });
+  return maps_.request(
+      "attention map", fmt::format("{}|h{}", place_key(), s.q_head),
+      "Reducing the whole attention map", Lane::Compute,
+      [source = tab->source, layer = s.layer, q_head = s.q_head](const WorkContext& context) {
+        return std::make_shared<analysis::AttentionMap>(
+            source->attention_map(layer, q_head, kAttentionMapSide, context));
+      });
 }
 
 Result<analysis::CompareRow> Workspace::run_summary(int run) {
@@ -210,10 +232,10 @@ Result<analysis::CompareRow> Workspace::run_summary(int run) {
   if (tab == nullptr) return empty_result<analysis::CompareRow>("Open a trace");
   const int layer = selection().layer;
   return summaries_.request(
-      fmt::format("summary {}", run), fmt::format("{}|run{}", place_key(), run), "Summing up the runs",
-      Lane::Compute, [source = tab->source, run, layer](const WorkContext& context) {
-        const auto replay =
-            source->recorded_run(run, {layer}, std::nullopt, true, false, context);
+      fmt::format("summary {}", run), fmt::format("{}|run{}", place_key(), run),
+      "Summing up the runs", Lane::Compute,
+      [source = tab->source, run, layer](const WorkContext& context) {
+        const auto replay = source->recorded_run(run, {layer}, std::nullopt, true, false, context);
         auto row = std::make_shared<analysis::CompareRow>();
         for (const analysis::CompareRow& candidate : source->summarise(replay))
           if (candidate.scope == "all" && candidate.phase == "prefill") *row = candidate;
@@ -231,7 +253,8 @@ std::optional<MethodFacts> Workspace::facts(Slot slot) {
   facts.source_mode = info().mode;
   for (const trace::RunInfo& run : info().runs)
     if (run.id == facts.choice.run) facts.mode = run.mode;
-  if (spec.has_budget()) facts.scope = spec.scope() == selection::BudgetScope::Past ? "past" : "all";
+  if (spec.has_budget())
+    facts.scope = spec.scope() == selection::BudgetScope::Past ? "past" : "all";
 
   const Result<analysis::ReplayResult> source = replay(slot);
   if (source.state != ResultState::Ready) return facts;
@@ -257,7 +280,8 @@ std::optional<MethodFacts> Workspace::facts(Slot slot) {
   return facts;
 }
 
-// --- latency -----------------------------------------------------------------------------------------
+// --- latency
+// -----------------------------------------------------------------------------------------
 
 void Workspace::start_latency() {
   const TraceTab* tab = ready();
@@ -277,8 +301,8 @@ void Workspace::start_latency() {
   };
   jobs_.submit<analysis::LatencyReport>(
       Lane::Timing, "latency", "Measuring latency",
-      [source = tab->source, choice, layer = selection().layer, chunk = selection().chunk, shared = shared_,
-       run](const WorkContext& context) {
+      [source = tab->source, choice, layer = selection().layer, chunk = selection().chunk,
+       shared = shared_, run](const WorkContext& context) {
         const auto spec = selection::MethodSpec::parse(choice.spec).resolved(source->shape());
         const auto show = [&](const analysis::LatencyReport& report) {
           const std::lock_guard lock(shared->mutex);

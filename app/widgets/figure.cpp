@@ -71,7 +71,8 @@ std::string elided(const std::string& text, float width) {
 }
 
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
-                    const std::string& subtitle, const std::string& caption, const std::vector<Chip>& chips) {
+                    const std::string& subtitle, const std::string& caption,
+                    const std::vector<Chip>& chips) {
   if (figure) {
     {
       const FontScope strong(fonts().strong, 1.7F);
@@ -100,10 +101,13 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 end(at.x + size.x, at.y + size.y);
     const ImU32 color = chip.color == 0 ? palette.muted : chip.color;
-    draw()->AddRectFilled(at, end, mix(palette.panel, color, chip.color == 0 ? 0.12 : 0.16), size.y / 2);
-    draw()->AddText({at.x + pad_x, at.y + pad_y}, chip.color == 0 ? palette.text : color, chip.text.c_str());
+    draw()->AddRectFilled(at, end, mix(palette.panel, color, chip.color == 0 ? 0.12 : 0.16),
+                          size.y / 2);
+    draw()->AddText({at.x + pad_x, at.y + pad_y}, chip.color == 0 ? palette.text : color,
+                    chip.text.c_str());
     ImGui::Dummy(size);
-    if (!chip.explained.empty() && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", chip.explained.c_str());
+    if (!chip.explained.empty() && ImGui::IsItemHovered())
+      ImGui::SetTooltip("%s", chip.explained.c_str());
   }
 }
 
@@ -126,15 +130,21 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
     switch (item.shape) {
       case LegendItem::Shape::Square:
         draw()->AddRectFilled({at.x, top}, {at.x + box, top + box}, item.color, em(0.15F));
-        draw()->AddRect({at.x, top}, {at.x + box, top + box}, with_alpha(palette.faint, 0.45F), em(0.15F));
+        draw()->AddRect({at.x, top}, {at.x + box, top + box}, with_alpha(palette.faint, 0.45F),
+                        em(0.15F));
         break;
-      case LegendItem::Shape::Dot: draw()->AddCircleFilled(middle, box * 0.36F, item.color); break;
-      case LegendItem::Shape::Ring: draw()->AddCircle(middle, box * 0.42F, item.color, 0, em(0.12F)); break;
+      case LegendItem::Shape::Dot:
+        draw()->AddCircleFilled(middle, box * 0.36F, item.color);
+        break;
+      case LegendItem::Shape::Ring:
+        draw()->AddCircle(middle, box * 0.42F, item.color, 0, em(0.12F));
+        break;
       case LegendItem::Shape::Line:
         draw()->AddLine({at.x, middle.y}, {at.x + box, middle.y}, item.color, em(0.14F));
         break;
       case LegendItem::Shape::Triangle:
-        draw()->AddTriangleFilled({at.x, top}, {at.x + box, top}, {middle.x, top + box}, item.color);
+        draw()->AddTriangleFilled({at.x, top}, {at.x + box, top}, {middle.x, top + box},
+                                  item.color);
         break;
     }
     draw()->AddText({at.x + box + em(0.4F), at.y}, palette.muted, item.text.c_str());
@@ -142,8 +152,9 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
   }
 }
 
-void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double), const std::string& low,
-                    const std::string& high, const std::string& unit, float width) {
+void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double),
+                    const std::string& low, const std::string& high, const std::string& unit,
+                    float width) {
   const FontScope small(fonts().body, 0.9F);
   text_colored(palette.muted, low);
   ImGui::SameLine(0, em(0.4F));
@@ -151,9 +162,13 @@ void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, doubl
   const float height = em(0.75F);
   const float top = at.y + (ImGui::GetTextLineHeight() - height) / 2;
   constexpr int kSteps = 48;
-  for (int i = 0; i < kSteps; ++i)
-    draw()->AddRectFilled({at.x + width * i / kSteps, top}, {at.x + width * (i + 1) / kSteps, top + height},
-                          color(palette, (i + 0.5) / kSteps));
+  for (int i = 0; i < kSteps; ++i) {
+    const ImU32 from = color(palette, static_cast<double>(i) / kSteps);
+    const ImU32 to = color(palette, (i + 1.0) / kSteps);
+    draw()->AddRectFilledMultiColor({std::round(at.x + width * i / kSteps), top},
+                                    {std::round(at.x + width * (i + 1) / kSteps), top + height},
+                                    from, to, to, from);
+  }
   draw()->AddRect({at.x, top}, {at.x + width, top + height}, palette.line);
   ImGui::Dummy({width, ImGui::GetTextLineHeight()});
   ImGui::SameLine(0, em(0.4F));
@@ -186,7 +201,8 @@ void share_bar_ui(const Palette& palette, double share, ImU32 color, float width
   const float filled = width * static_cast<float>(std::clamp(share, 0.0, 1.0));
   draw()->AddRectFilled({at.x, top}, {at.x + width, top + height}, palette.raised, height / 2);
   if (filled > 0)
-    draw()->AddRectFilled({at.x, top}, {at.x + std::max(filled, 2.0F), top + height}, color, height / 2);
+    draw()->AddRectFilled({at.x, top}, {at.x + std::max(filled, 2.0F), top + height}, color,
+                          height / 2);
   ImGui::Dummy({width, ImGui::GetTextLineHeight()});
 }
 

@@ -1,4 +1,5 @@
-// The parts that every view shares: its head (what is shown, of what), legend, states and small marks.
+// The parts that every view shares: its head (what is shown, of what), legend, states and small
+// marks.
 #pragma once
 
 #include "app/widgets/fonts.h"
@@ -21,7 +22,8 @@ struct Chip {
 
 // Title (figures only), caption and a row of chips.
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
-                    const std::string& subtitle, const std::string& caption, const std::vector<Chip>& chips);
+                    const std::string& subtitle, const std::string& caption,
+                    const std::vector<Chip>& chips);
 
 struct LegendItem {
   std::string text;
@@ -31,8 +33,9 @@ struct LegendItem {
 void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);
 
 // A bar of the colour scale with its ends and unit, inline.
-void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double), const std::string& low,
-                    const std::string& high, const std::string& unit, float width);
+void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double),
+                    const std::string& low, const std::string& high, const std::string& unit,
+                    float width);
 
 // States in place of a view. Each fills the space that is left.
 void empty_ui(const Palette& palette, const std::string& text);

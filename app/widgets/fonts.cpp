@@ -64,9 +64,12 @@ void load_fonts(Fonts& fonts) {
   const char* dejavu = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
   fonts.body = load_first({(inter + "Inter-Regular.otf").c_str(), dejavu}, "the interface");
   fonts.strong = load_first({(inter + "Inter-SemiBold.otf").c_str(), dejavu}, "headings");
-  fonts.mono = load_first(
-      {(mono + "JetBrainsMono-Regular.ttf").c_str(), "/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf"},
-      "tokens");
+  fonts.mono = load_first({(mono + "JetBrainsMono-Regular.ttf").c_str(),
+                           "/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf"},
+                          "tokens");
+  // Marks such as the line end that the mono face lacks.
+  if (std::filesystem::exists(inter + "Inter-Regular.otf"))
+    merge_into(fonts.mono, inter + "Inter-Regular.otf");
   ImGui::GetStyle().FontSizeBase = kBaseSize;
   ImGui::GetIO().UserData = &fonts;
 }

@@ -1,5 +1,5 @@
-// The program's fonts: Inter for the interface, JetBrains Mono for tokens, numbers and SPECs, Noto merged in
-// for scripts that a trace needs.
+// The program's fonts: Inter for the interface, JetBrains Mono for tokens, numbers and SPECs, Noto
+// merged in for scripts that a trace needs.
 #pragma once
 
 #include <imgui.h>

@@ -30,15 +30,15 @@ void MapTexture::update(const std::string& key, const MapWindow& window, const F
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_CLAMP_TO_EDGE);
   glPixelStorei(GL_UNPACK_ROW_LENGTH, 0);
   glPixelStorei(GL_UNPACK_ALIGNMENT, 4);
-  glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, window.width, window.height, 0, GL_RGBA, GL_UNSIGNED_BYTE,
-               pixels_.data());
+  glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, window.width, window.height, 0, GL_RGBA,
+               GL_UNSIGNED_BYTE, pixels_.data());
   glBindTexture(GL_TEXTURE_2D, static_cast<GLuint>(bound));
 }
 
 ImTextureRef MapTexture::ref() const { return ImTextureRef(static_cast<ImTextureID>(texture_)); }
 
-std::pair<std::int64_t, std::int64_t> MapTexture::cells_of_pixel(double begin, double end, int n, int i,
-                                                                 std::int64_t limit) {
+std::pair<std::int64_t, std::int64_t> MapTexture::cells_of_pixel(double begin, double end, int n,
+                                                                 int i, std::int64_t limit) {
   const double step = (end - begin) / n;
   const double from = begin + step * i;
   const double to = from + step;

@@ -1,5 +1,6 @@
-// A picture of a large map, made anew at screen resolution for the part in view. The caller reduces the
-// source into pixels so that a single key is never lost; nothing is drawn as one rectangle per cell.
+// A picture of a large map, made anew at screen resolution for the part in view. The caller reduces
+// the source into pixels so that a single key is never lost; nothing is drawn as one rectangle per
+// cell.
 #pragma once
 
 #include <imgui.h>
@@ -15,7 +16,7 @@ namespace kvloupe::widgets {
 struct MapWindow {
   double row_begin = 0, row_end = 0;  // source units, row_begin at the top
   double col_begin = 0, col_end = 0;
-  int width = 0, height = 0;          // pixels
+  int width = 0, height = 0;  // pixels
   bool operator==(const MapWindow&) const = default;
 };
 
@@ -33,8 +34,8 @@ class MapTexture {
   bool empty() const { return texture_ == 0; }
 
   // Source cells [first, last) that pixel i of n covers, at least one; for reductions.
-  static std::pair<std::int64_t, std::int64_t> cells_of_pixel(double begin, double end, int n, int i,
-                                                              std::int64_t limit);
+  static std::pair<std::int64_t, std::int64_t> cells_of_pixel(double begin, double end, int n,
+                                                              int i, std::int64_t limit);
 
  private:
   unsigned texture_ = 0;

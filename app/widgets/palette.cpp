@@ -118,14 +118,22 @@ const Palette& palette_of(ThemeKind kind) {
 ImU32 color_of(const Palette& palette, analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
-    case KeyState::Future: return palette.future;
-    case KeyState::Dropped: return palette.dropped;
-    case KeyState::Evicted: return palette.evicted;
-    case KeyState::Kept: return palette.hit;
-    case KeyState::Sink: return palette.sink;
-    case KeyState::Recent: return palette.recent;
-    case KeyState::Current: return palette.current;
-    case KeyState::Dense: return palette.dense;
+    case KeyState::Future:
+      return palette.future;
+    case KeyState::Dropped:
+      return palette.dropped;
+    case KeyState::Evicted:
+      return palette.evicted;
+    case KeyState::Kept:
+      return palette.hit;
+    case KeyState::Sink:
+      return palette.sink;
+    case KeyState::Recent:
+      return palette.recent;
+    case KeyState::Current:
+      return palette.current;
+    case KeyState::Dense:
+      return palette.dense;
   }
   return palette.future;
 }
@@ -133,10 +141,14 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state) {
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
   using analysis::KeyVerdict;
   switch (verdict) {
-    case KeyVerdict::Hit: return palette.hit;
-    case KeyVerdict::Miss: return palette.miss;
-    case KeyVerdict::Waste: return palette.waste;
-    case KeyVerdict::Neither: return palette.dropped;
+    case KeyVerdict::Hit:
+      return palette.hit;
+    case KeyVerdict::Miss:
+      return palette.miss;
+    case KeyVerdict::Waste:
+      return palette.waste;
+    case KeyVerdict::Neither:
+      return palette.dropped;
   }
   return palette.dropped;
 }
@@ -144,14 +156,22 @@ ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
 const char* label_of(analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
-    case KeyState::Future: return "not yet seen";
-    case KeyState::Dropped: return "not selected";
-    case KeyState::Evicted: return "evicted";
-    case KeyState::Kept: return "kept";
-    case KeyState::Sink: return "sink";
-    case KeyState::Recent: return "recent";
-    case KeyState::Current: return "current chunk";
-    case KeyState::Dense: return "all kept (dense)";
+    case KeyState::Future:
+      return "not yet seen";
+    case KeyState::Dropped:
+      return "not selected";
+    case KeyState::Evicted:
+      return "evicted";
+    case KeyState::Kept:
+      return "kept";
+    case KeyState::Sink:
+      return "sink";
+    case KeyState::Recent:
+      return "recent";
+    case KeyState::Current:
+      return "current chunk";
+    case KeyState::Dense:
+      return "all kept (dense)";
   }
   return "";
 }
@@ -159,10 +179,14 @@ const char* label_of(analysis::KeyState state) {
 const char* label_of(analysis::KeyVerdict verdict) {
   using analysis::KeyVerdict;
   switch (verdict) {
-    case KeyVerdict::Hit: return "hit";
-    case KeyVerdict::Miss: return "miss";
-    case KeyVerdict::Waste: return "waste";
-    case KeyVerdict::Neither: return "neither";
+    case KeyVerdict::Hit:
+      return "hit";
+    case KeyVerdict::Miss:
+      return "miss";
+    case KeyVerdict::Waste:
+      return "waste";
+    case KeyVerdict::Neither:
+      return "neither";
   }
   return "";
 }
@@ -170,14 +194,22 @@ const char* label_of(analysis::KeyVerdict verdict) {
 int prominence_of(analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
-    case KeyState::Sink: return 7;
-    case KeyState::Recent: return 6;
-    case KeyState::Kept: return 5;
-    case KeyState::Current: return 4;
-    case KeyState::Dense: return 3;
-    case KeyState::Evicted: return 2;
-    case KeyState::Dropped: return 1;
-    case KeyState::Future: return 0;
+    case KeyState::Sink:
+      return 7;
+    case KeyState::Recent:
+      return 6;
+    case KeyState::Kept:
+      return 5;
+    case KeyState::Current:
+      return 4;
+    case KeyState::Dense:
+      return 3;
+    case KeyState::Evicted:
+      return 2;
+    case KeyState::Dropped:
+      return 1;
+    case KeyState::Future:
+      return 0;
   }
   return 0;
 }

@@ -1,7 +1,8 @@
-// Every colour of the program. One palette for what happens to a key, used by all views, safe for the
-// common forms of colour blindness (hues after Okabe and Ito, told apart by lightness as well).
+// Every colour of the program. One palette for what happens to a key, used by all views, safe for
+// the common forms of colour blindness (hues after Okabe and Ito, told apart by lightness as well).
 #pragma once
 
+#include "app/widgets/theme.h"
 #include "core/analysis/kv_map.h"
 #include "core/analysis/selected_vs_true.h"
 
@@ -10,8 +11,6 @@
 #include <array>
 
 namespace kvloupe::widgets {
-
-enum class ThemeKind { Dark, Light };
 
 struct Palette {
   ThemeKind kind = ThemeKind::Dark;

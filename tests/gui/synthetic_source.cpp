@@ -17,16 +17,19 @@ namespace {
 
 // A hash as a uniform number in [0,1): the same place always gives the same value.
 double noise(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
-  std::uint64_t x = a * 0x9E3779B97F4A7C15ULL ^ b * 0xC2B2AE3D27D4EB4FULL ^ c * 0x165667B19E3779F9ULL;
+  std::uint64_t x =
+      a * 0x9E3779B97F4A7C15ULL ^ b * 0xC2B2AE3D27D4EB4FULL ^ c * 0x165667B19E3779F9ULL;
   x ^= x >> 31;
   x *= 0xBF58476D1CE4E5B9ULL;
   x ^= x >> 29;
   return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 53);
 }
 
-const char* const kWords[] = {" the", " of", " and", " to", " her", " was", " in", " it", " she", " had", " not",
-                              " be", ",", ".", " with", " his", " very", " could", " Anne", " Captain", "\n",
-                              " acquaintance", " sentiment", " been", " all", " which", ";", " would", " they", " must"};
+const char* const kWords[] = {" the",  " of",      " and",  " to",           " her",       " was",
+                              " in",   " it",      " she",  " had",          " not",       " be",
+                              ",",     ".",        " with", " his",          " very",      " could",
+                              " Anne", " Captain", "\n",    " acquaintance", " sentiment", " been",
+                              " all",  " which",   ";",     " would",        " they",      " must"};
 
 }  // namespace
 
@@ -44,23 +47,28 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(opt
   info_.model.softmax_scale = 0.25;
   info_.num_tokens = options.num_tokens;
   for (int begin = 0; begin < options.num_tokens; begin += options.chunk_size)
-    info_.chunks.push_back({begin, std::min(options.chunk_size, options.num_tokens - begin), trace::Phase::Prefill});
+    info_.chunks.push_back(
+        {begin, std::min(options.chunk_size, options.num_tokens - begin), trace::Phase::Prefill});
   info_.layers.resize(static_cast<std::size_t>(options.num_layers));
   std::iota(info_.layers.begin(), info_.layers.end(), 0);
   info_.spans = {{"needle", options.needle_begin, options.needle_end},
                  {"question", options.num_tokens - 40, options.num_tokens - 12}};
   for (const char* id : {"quoka", "streaming_llm"}) {
-    const auto spec = selection::MethodSpec::parse(fmt::format("{}:budget_tokens=256", id)).resolved(shape());
-    info_.runs.push_back({static_cast<int>(info_.runs.size()), spec.canonical(), trace::LoopMode::OpenLoop,
-                          trace::RowAxis::KvHead, 1, trace::Granularity::Token, spec.state_action(), false});
+    const auto spec =
+        selection::MethodSpec::parse(fmt::format("{}:budget_tokens=256", id)).resolved(shape());
+    info_.runs.push_back({static_cast<int>(info_.runs.size()), spec.canonical(),
+                          trace::LoopMode::OpenLoop, trace::RowAxis::KvHead, 1,
+                          trace::Granularity::Token, spec.state_action(), false});
   }
   for (int t = 0; t < options.num_tokens; ++t)
     texts_.push_back(kWords[static_cast<std::size_t>(noise(1, t, 0) * 30)]);
   texts_[0] = "<|im_start|>";
-  const char* needle[] = {"\n", "One", " of", " the", " special", " magic", " numbers", " for", " lively", "-", "harbor",
-                          " is", ":", " 7", "3", "9."};
+  const char* needle[] = {"\n",       "One",  " of",     " the", " special", " magic",
+                          " numbers", " for", " lively", "-",    "harbor",   " is",
+                          ":",        " 7",   "3",       "9."};
   for (std::int32_t t = options.needle_begin; t < options.needle_end; ++t)
-    texts_[static_cast<std::size_t>(t)] = needle[static_cast<std::size_t>(t - options.needle_begin) % 16];
+    texts_[static_cast<std::size_t>(t)] =
+        needle[static_cast<std::size_t>(t - options.needle_begin) % 16];
   if (options.num_tokens > 50) texts_[40] = "\xE6";
 }
 
@@ -73,7 +81,8 @@ void SyntheticSource::obey(const WorkContext& context) const {
   }
 }
 
-double SyntheticSource::attention(int layer, int q_head, std::int32_t query, std::int32_t key) const {
+double SyntheticSource::attention(int layer, int q_head, std::int32_t query,
+                                  std::int32_t key) const {
   if (key > query) return std::numeric_limits<double>::quiet_NaN();
   double weight = 0.0004 * std::pow(noise(layer * 31 + q_head, key, 7), 8) * 40;
   weight += 0.3 * std::exp(-(query - key) / 9.0);
@@ -91,12 +100,15 @@ std::vector<double> SyntheticSource::mass(int layer, int kv_head, int chunk) con
   const int group = info_.model.gqa_group_size();
   for (std::int32_t key = 0; key < span.end(); ++key)
     for (std::int32_t query = std::max(span.begin, key); query < span.end(); query += 8)
-      sums[static_cast<std::size_t>(key)] += attention(layer, kv_head * group, query, key) * 8 * group;
+      sums[static_cast<std::size_t>(key)] +=
+          attention(layer, kv_head * group, query, key) * 8 * group;
   return sums;
 }
 
-analysis::ReplayResult SyntheticSource::select(const std::string& method, const std::vector<int>& layers,
-                                               std::optional<int> only_chunk, bool want_error) const {
+analysis::ReplayResult SyntheticSource::select(const std::string& method,
+                                               const std::vector<int>& layers,
+                                               std::optional<int> only_chunk,
+                                               bool want_error) const {
   const auto spec = selection::MethodSpec::parse(method);
   analysis::ReplayResult result;
   result.method = method;
@@ -113,9 +125,11 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method, const 
       cell.span = info_.chunks[static_cast<std::size_t>(chunk)];
       const std::int32_t past = cell.span.begin;
       if (spec.has_budget()) cell.budget_tokens = spec.budget(past);
-      const auto budget = static_cast<std::int32_t>(std::min<std::int64_t>(cell.budget_tokens.value_or(past), past));
+      const auto budget = static_cast<std::int32_t>(
+          std::min<std::int64_t>(cell.budget_tokens.value_or(past), past));
       if (past == 0) cell.dense_reason = analysis::DenseReason::EmptyPast;
-      if (past > 0 && past <= cell.budget_tokens.value_or(past)) cell.dense_reason = analysis::DenseReason::FitsBudget;
+      if (past > 0 && past <= cell.budget_tokens.value_or(past))
+        cell.dense_reason = analysis::DenseReason::FitsBudget;
       cell.dense_fallback = cell.dense_reason.has_value();
       for (int kv_head = 0; kv_head < options_.num_kv_heads; ++kv_head) {
         const std::vector<double> truth = mass(layer, kv_head, chunk);
@@ -137,7 +151,8 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method, const 
         cell.rows.push_back(std::move(row));
       }
       if (want_error)
-        for (int head = 0; head < options_.num_q_heads; ++head) cell.output_error.push_back(0.3 * noise(layer, head, 5));
+        for (int head = 0; head < options_.num_q_heads; ++head)
+          cell.output_error.push_back(0.3 * noise(layer, head, 5));
       result.cells.push_back(std::move(cell));
     }
   return result;
@@ -149,13 +164,17 @@ analysis::ReplayResult SyntheticSource::replay(const analysis::ReplayRequest& re
   return select(request.spec.canonical(), request.layers, request.chunk, request.want_output_error);
 }
 
-analysis::ReplayResult SyntheticSource::recorded_run(int run, const std::vector<int>& layers, std::optional<int> chunk,
-                                                     bool, bool want_output_error, const WorkContext& context) const {
+analysis::ReplayResult SyntheticSource::recorded_run(int run, const std::vector<int>& layers,
+                                                     std::optional<int> chunk, bool,
+                                                     bool want_output_error,
+                                                     const WorkContext& context) const {
   obey(context);
-  return select(info_.runs.at(static_cast<std::size_t>(run)).method, layers, chunk, want_output_error);
+  return select(info_.runs.at(static_cast<std::size_t>(run)).method, layers, chunk,
+                want_output_error);
 }
 
-analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const analysis::ReplayCell& cell, int row, int) const {
+analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const analysis::ReplayCell& cell,
+                                                           int row, int) const {
   obey({});
   analysis::SelectedVsTrue result;
   result.layer = cell.layer;
@@ -187,11 +206,14 @@ analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const analysis::Repla
     result.wastes += verdict == analysis::KeyVerdict::Waste;
     all += truth[static_cast<std::size_t>(key)];
     if (!is_selected) missed += truth[static_cast<std::size_t>(key)];
-    result.by_true_rank.push_back({key, truth[static_cast<std::size_t>(key)], static_cast<std::int32_t>(rank), verdict});
+    result.by_true_rank.push_back(
+        {key, truth[static_cast<std::size_t>(key)], static_cast<std::int32_t>(rank), verdict});
   }
   result.missed_mass = all > 0 ? missed / all : 0;
   result.mass_recall = 1 - result.missed_mass;
-  result.topk_overlap = selected.empty() ? 1 : static_cast<double>(result.hits) / static_cast<double>(selected.size());
+  result.topk_overlap =
+      selected.empty() ? 1
+                       : static_cast<double>(result.hits) / static_cast<double>(selected.size());
   return result;
 }
 
@@ -205,11 +227,13 @@ std::vector<analysis::SpanFate> SyntheticSource::span_fate(const analysis::Repla
       analysis::SpanFate fate{cell.layer, cell.chunk, static_cast<int>(row), 0, 0, 0, -1};
       const auto verdict = selected_vs_true(cell, static_cast<int>(row), result.q_heads_per_row);
       double all = 0;
-      for (std::int64_t key = 0; key < verdict.num_candidates; ++key) all += verdict.mass[static_cast<std::size_t>(key)];
+      for (std::int64_t key = 0; key < verdict.num_candidates; ++key)
+        all += verdict.mass[static_cast<std::size_t>(key)];
       for (const analysis::KeyRank& key : verdict.by_true_rank) {
         if (key.position < span.begin || key.position >= span.end) continue;
         ++fate.total;
-        fate.kept += std::binary_search(cell.rows[row].selected.begin(), cell.rows[row].selected.end(), key.position);
+        fate.kept += std::binary_search(cell.rows[row].selected.begin(),
+                                        cell.rows[row].selected.end(), key.position);
         fate.span_mass += key.mass / all;
         if (fate.best_true_rank < 0) fate.best_true_rank = key.true_rank;
       }
@@ -218,7 +242,8 @@ std::vector<analysis::SpanFate> SyntheticSource::span_fate(const analysis::Repla
   return fates;
 }
 
-analysis::QueryGeometry SyntheticSource::query_geometry(int layer, int chunk, int q_head, int num_queries, int max_keys,
+analysis::QueryGeometry SyntheticSource::query_geometry(int layer, int chunk, int q_head,
+                                                        int num_queries, int max_keys,
                                                         const WorkContext& context) const {
   obey(context);
   analysis::QueryGeometry g;
@@ -233,18 +258,23 @@ analysis::QueryGeometry SyntheticSource::query_geometry(int layer, int chunk, in
   };
   for (std::int32_t t = 0; t < span.length; ++t) {
     const double away = std::pow(noise(t, q_head, 9), 3);
-    g.queries.push_back({static_cast<float>(3 + 0.6 * gauss(t, 1) - 5 * away), static_cast<float>(1 + 0.7 * gauss(t, 2) - 3 * away), 0});
+    g.queries.push_back({static_cast<float>(3 + 0.6 * gauss(t, 1) - 5 * away),
+                         static_cast<float>(1 + 0.7 * gauss(t, 2) - 3 * away), 0});
     g.relevance.push_back(static_cast<float>(-0.95 + 1.1 * away));
-    g.max_attention.push_back(static_cast<float>(std::clamp(0.08 + 0.8 * away + 0.06 * gauss(t, 5), 0.0, 1.0)));
+    g.max_attention.push_back(
+        static_cast<float>(std::clamp(0.08 + 0.8 * away + 0.06 * gauss(t, 5), 0.0, 1.0)));
     g.chosen.push_back(0);
   }
   std::vector<std::size_t> order(g.relevance.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return g.relevance[a] > g.relevance[b]; });
-  for (std::size_t i = 0; i < order.size() && i < static_cast<std::size_t>(num_queries); ++i) g.chosen[order[i]] = 1;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return g.relevance[a] > g.relevance[b]; });
+  for (std::size_t i = 0; i < order.size() && i < static_cast<std::size_t>(num_queries); ++i)
+    g.chosen[order[i]] = 1;
   for (std::int32_t key = 0; key < span.end(); key += std::max(1, span.end() / max_keys)) {
     g.key_positions.push_back(key);
-    g.keys.push_back({static_cast<float>(-2.2 + 0.9 * gauss(key, 6)), static_cast<float>(-1 + 1.1 * gauss(key, 7)), 0});
+    g.keys.push_back({static_cast<float>(-2.2 + 0.9 * gauss(key, 6)),
+                      static_cast<float>(-1 + 1.1 * gauss(key, 7)), 0});
   }
   if (!g.keys.empty()) g.keys[0] = {-6.5F, 4.0F, 0};
   g.mean_query = {2.0F, 0.5F, 0};
@@ -263,12 +293,14 @@ analysis::Overview SyntheticSource::attention_overview(analysis::OverviewMetric 
   o.values.cols = options_.num_q_heads;
   for (std::int64_t l = 0; l < o.values.rows; ++l)
     for (std::int64_t h = 0; h < o.values.cols; ++h)
-      o.values.values.push_back(static_cast<float>(metric == analysis::OverviewMetric::Entropy ? 1 + 4 * noise(l, h, 2)
-                                                                                              : -0.2 + 1.1 * noise(l, h, 3)));
+      o.values.values.push_back(static_cast<float>(metric == analysis::OverviewMetric::Entropy
+                                                       ? 1 + 4 * noise(l, h, 2)
+                                                       : -0.2 + 1.1 * noise(l, h, 3)));
   return o;
 }
 
-analysis::Matrix SyntheticSource::attention_rows(int layer, int q_head, std::int32_t begin, std::int32_t end,
+analysis::Matrix SyntheticSource::attention_rows(int layer, int q_head, std::int32_t begin,
+                                                 std::int32_t end,
                                                  const WorkContext& context) const {
   obey(context);
   analysis::Matrix m{end - begin, end, {}};
@@ -289,13 +321,15 @@ analysis::AttentionMap SyntheticSource::attention_map(int layer, int q_head, int
   map.max = {side, side, {}};
   for (std::int64_t r = 0; r < side; ++r)
     for (std::int64_t c = 0; c < side; ++c)
-      map.max.values.push_back(static_cast<float>(
-          attention(layer, q_head, static_cast<std::int32_t>(r * map.step), static_cast<std::int32_t>(c * map.step))));
+      map.max.values.push_back(
+          static_cast<float>(attention(layer, q_head, static_cast<std::int32_t>(r * map.step),
+                                       static_cast<std::int32_t>(c * map.step))));
   map.mean = map.max;
   return map;
 }
 
-std::vector<analysis::CompareRow> SyntheticSource::summarise(const analysis::ReplayResult& result) const {
+std::vector<analysis::CompareRow> SyntheticSource::summarise(
+    const analysis::ReplayResult& result) const {
   analysis::CompareRow row;
   row.method = result.method;
   row.phase = "prefill";

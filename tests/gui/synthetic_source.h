@@ -1,5 +1,5 @@
-// A trace source made up in memory, for tests of the window: a small model, a planted needle that one method
-// keeps and another loses, and switches to make any analysis wait or fail.
+// A trace source made up in memory, for tests of the window: a small model, a planted needle that
+// one method keeps and another loses, and switches to make any analysis wait or fail.
 #pragma once
 
 #include "app/shell/trace_source.h"
@@ -32,21 +32,25 @@ class SyntheticSource final : public shell::TraceSource {
   const std::vector<std::string>& token_texts() const override { return texts_; }
   selection::ModelShape shape() const override { return selection::shape_of(info_.model); }
 
-  analysis::ReplayResult replay(const analysis::ReplayRequest& request, const WorkContext& context) const override;
-  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers, std::optional<int> chunk,
-                                      bool want_mass, bool want_output_error,
+  analysis::ReplayResult replay(const analysis::ReplayRequest& request,
+                                const WorkContext& context) const override;
+  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers,
+                                      std::optional<int> chunk, bool want_mass,
+                                      bool want_output_error,
                                       const WorkContext& context) const override;
   analysis::SelectedVsTrue selected_vs_true(const analysis::ReplayCell& cell, int row,
                                             int q_heads_per_row) const override;
-  std::vector<analysis::SpanFate> span_fate(const analysis::ReplayResult& result, const trace::TokenSpan& span,
+  std::vector<analysis::SpanFate> span_fate(const analysis::ReplayResult& result,
+                                            const trace::TokenSpan& span,
                                             const WorkContext& context) const override;
-  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries, int max_keys,
-                                         const WorkContext& context) const override;
+  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
+                                         int max_keys, const WorkContext& context) const override;
   analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
                                         const WorkContext& context) const override;
   analysis::Matrix attention_rows(int layer, int q_head, std::int32_t begin, std::int32_t end,
                                   const WorkContext& context) const override;
-  analysis::AttentionMap attention_map(int layer, int q_head, int max_side, const WorkContext& context) const override;
+  analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
+                                       const WorkContext& context) const override;
   std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const override;
   analysis::LatencyReport measure_latency(
       const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
@@ -54,8 +58,8 @@ class SyntheticSource final : public shell::TraceSource {
 
  private:
   void obey(const WorkContext& context) const;
-  analysis::ReplayResult select(const std::string& method, const std::vector<int>& layers, std::optional<int> chunk,
-                                bool want_error) const;
+  analysis::ReplayResult select(const std::string& method, const std::vector<int>& layers,
+                                std::optional<int> chunk, bool want_error) const;
   // The row's true mass on the candidates [0, past) of a chunk.
   std::vector<double> mass(int layer, int kv_head, int chunk) const;
   double attention(int layer, int q_head, std::int32_t query, std::int32_t key) const;

@@ -1,0 +1,83 @@
+// `kvloupe export`: what a view shows, as a picture or as data, without a display.
+#include "app/cli/commands.h"
+#include "app/shell/export.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <string>
+
+namespace kvloupe::cli {
+namespace {
+
+struct Arguments {
+  shell::ExportRequest request;
+  std::string png, svg, csv, npy;
+  std::string size = "1600x900";
+  std::string theme = "light";
+};
+
+void parse_size(const std::string& text, shell::ExportRequest& request) {
+  const std::size_t cross = text.find('x');
+  const auto width = parse_int(text.substr(0, cross));
+  const auto height = cross == std::string::npos ? std::nullopt : parse_int(text.substr(cross + 1));
+  constexpr int kLeast = 64, kMost = 32768;
+  if (!width || !height || *width < kLeast || *height < kLeast || *width > kMost || *height > kMost)
+    throw usage_error(
+        fmt::format("the size '{}' is not understood", text),
+        fmt::format("width and height are whole numbers from {} to {}", kLeast, kMost),
+        "write --size 1600x900");
+  request.width = static_cast<int>(*width);
+  request.height = static_cast<int>(*height);
+}
+
+void run(const Arguments& given, const GlobalOptions& global) {
+  shell::ExportRequest request = given.request;
+  int files = 0;
+  const auto take = [&](const std::string& file, panels::Format format) {
+    if (file.empty()) return;
+    ++files;
+    request.file = file;
+    request.format = format;
+  };
+  take(given.png, panels::Format::Png);
+  take(given.svg, panels::Format::Svg);
+  take(given.csv, panels::Format::Csv);
+  take(given.npy, panels::Format::Npy);
+  if (files != 1)
+    throw usage_error("nothing can be exported", fmt::format("{} output files are named", files),
+                      "name one: --png F, --svg F, --csv F or --npy F");
+  parse_size(given.size, request);
+  request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
+  request.memory_limit = global.memory_limit;
+  shell::export_view(request);
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& program, const GlobalOptions& global) {
+  CLI::App* command =
+      program.add_subcommand("export", "write what a view shows, without a display");
+  const auto given = std::make_shared<Arguments>();
+  shell::ExportRequest& request = given->request;
+  command->add_option("trace", request.trace, "trace file")->required();
+  command->add_option("--view", request.view, "view id, see kvloupe views")->required();
+  command->add_option("--method", request.methods, "method SPEC; given twice: the methods A and B")
+      ->allow_extra_args(false);
+  command->add_option("--goto", request.go_to, "place, for example layer=3,q_head=5,chunk=12");
+  command->add_option("--png", given->png, "picture to write");
+  command->add_option("--svg", given->svg, "vector picture to write");
+  command->add_option("--csv", given->csv, "table to write");
+  command->add_option("--npy", given->npy, "array to write");
+  command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");
+  command->add_option("--scale", request.scale, "multiplies the size and sharpens (default 1)")
+      ->check(CLI::Range(0.25, 8.0));
+  command->add_option("--theme", given->theme, "light or dark (default light)")
+      ->check(CLI::IsMember({"light", "dark"}));
+  command->callback([given, &global] { run(*given, global); });
+}
+
+}  // namespace kvloupe::cli
