@@ -19,11 +19,16 @@ inline const float* keys_of(const Cell& cell, std::int64_t kv_head) {
   return cell.k.const_data_ptr<float>() + kv_head * cell.k.stride(0);
 }
 
-// Runs work(kv_head) for every KV head, on all threads.
+// Runs work(item) for every item of [0, count), on several threads where it pays:
+// operations_per_item is a rough count of multiplications.
 template <typename Work>
-void for_each_kv_head(const Cell& cell, const Work& work) {
-  at::parallel_for(0, cell.num_kv_heads(), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) work(head);
+void for_each_item(std::int64_t count, std::int64_t operations_per_item, const Work& work) {
+  // Some 50 us of work for a thread: waking one for less costs more, above all on a busy machine.
+  constexpr std::int64_t kOperationsPerThread = 1 << 21;
+  const std::int64_t grain =
+      kOperationsPerThread / (operations_per_item > 0 ? operations_per_item : 1) + 1;
+  at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) work(item);
   });
 }
 

@@ -3,8 +3,6 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -120,18 +118,21 @@ std::vector<float> score_keys(const Cell& cell,
   const std::int64_t heads = cell.num_kv_heads();
   const std::int64_t dim = cell.k.size(2);
   std::vector<std::vector<PackedRows>> rows(static_cast<std::size_t>(heads));
-  for_each_kv_head(
-      cell, [&](std::int64_t head) { rows[head] = representatives(cell, head, chosen, options); });
+  const auto num_chosen = static_cast<std::int64_t>(chosen.front().size());
+  for_each_item(heads, 8 * cell.gqa_group_size() * num_chosen * dim, [&](std::int64_t head) {
+    rows[head] = representatives(cell, head, chosen, options);
+  });
   std::vector<float> scores(static_cast<std::size_t>(heads * num_candidates));
   const std::int64_t tiles = (num_candidates + kTile - 1) / kTile;
-  at::parallel_for(0, heads * tiles, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t item = begin; item < end; ++item) {
-      const std::int64_t head = item / tiles;
-      const std::int64_t first = item % tiles * kTile;
-      score_tile(rows[head], keys_of(cell, head) + first * dim,
-                 std::min(kTile, num_candidates - first), dim, options.metric,
-                 scores.data() + head * num_candidates + first);
-    }
+  std::int64_t blocks = 0;
+  for (const PackedRows& packed : rows.front()) blocks += packed.num_blocks();
+  const std::int64_t operations = std::min(kTile, num_candidates) * blocks * kRowBlock * dim;
+  for_each_item(heads * tiles, operations, [&](std::int64_t item) {
+    const std::int64_t head = item / tiles;
+    const std::int64_t first = item % tiles * kTile;
+    score_tile(rows[head], keys_of(cell, head) + first * dim,
+               std::min(kTile, num_candidates - first), dim, options.metric,
+               scores.data() + head * num_candidates + first);
   });
   return scores;
 }

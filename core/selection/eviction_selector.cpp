@@ -1,8 +1,7 @@
 #include "core/selection/eviction_selector.h"
 
 #include "core/base/error.h"
-
-#include <ATen/Parallel.h>
+#include "core/selection/cell_rows.h"
 
 #include <algorithm>
 #include <cstring>
@@ -34,20 +33,22 @@ void EvictionSelector::evict(const Cell& cell, LayerState& state, CellSelection&
   const std::int64_t budget = spec_.budget(cell.kv_len());
   const bool rests = cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
   result.evicted.resize(static_cast<std::size_t>(heads));
-  at::parallel_for(0, heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) {
-      std::vector<std::int32_t> pool = std::move(state.rows[head].positions);
-      for (std::int64_t position = cell.past_len; position < cell.kv_len(); ++position)
-        pool.push_back(static_cast<std::int32_t>(position));
-      RowSelection& row = state.rows[head];
-      if (rests || static_cast<std::int64_t>(pool.size()) <= budget) {
-        row = RowSelection{std::move(pool), 0, 0};
-        continue;
-      }
-      row = survivors(cell, head, pool, budget);
-      std::set_difference(pool.begin(), pool.end(), row.positions.begin(), row.positions.end(),
-                          std::back_inserter(result.evicted[head]));
+  // As for methods whose chunk's last queries vote.
+  const auto largest_pool =
+      static_cast<std::int64_t>(state.rows.front().positions.size()) + cell.chunk_len;
+  const std::int64_t operations = 32 * cell.gqa_group_size() * largest_pool * cell.k.size(2);
+  for_each_item(heads, operations, [&](std::int64_t head) {
+    std::vector<std::int32_t> pool = std::move(state.rows[head].positions);
+    for (std::int64_t position = cell.past_len; position < cell.kv_len(); ++position)
+      pool.push_back(static_cast<std::int32_t>(position));
+    RowSelection& row = state.rows[head];
+    if (rests || static_cast<std::int64_t>(pool.size()) <= budget) {
+      row = RowSelection{std::move(pool), 0, 0};
+      return;
     }
+    row = survivors(cell, head, pool, budget);
+    std::set_difference(pool.begin(), pool.end(), row.positions.begin(), row.positions.end(),
+                        std::back_inserter(result.evicted[head]));
   });
 }
 

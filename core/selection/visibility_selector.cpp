@@ -1,9 +1,8 @@
 #include "core/selection/visibility_selector.h"
 
 #include "core/base/error.h"
+#include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
-
-#include <ATen/Parallel.h>
 
 #include <numeric>
 #include <span>
@@ -45,12 +44,10 @@ std::vector<RowSelection> ScoringSelector::choose(const Cell& cell, std::int64_t
   const std::int64_t heads = cell.num_kv_heads();
   KVLOUPE_CHECK(static_cast<std::int64_t>(all.size()) == heads * num_candidates);
   std::vector<RowSelection> rows(static_cast<std::size_t>(heads));
-  at::parallel_for(0, heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) {
-      Kept kept = keep_best(std::span(all).subspan(head * num_candidates, num_candidates), budget);
-      rows[head].positions = std::move(kept.indices);
-      rows[head].ties_at_cut = kept.ties_at_cut;
-    }
+  for_each_item(heads, 128 * num_candidates, [&](std::int64_t head) {
+    Kept kept = keep_best(std::span(all).subspan(head * num_candidates, num_candidates), budget);
+    rows[head].positions = std::move(kept.indices);
+    rows[head].ties_at_cut = kept.ties_at_cut;
   });
   return rows;
 }

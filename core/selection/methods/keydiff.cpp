@@ -57,7 +57,7 @@ class KeydiffSelect final : public ScoringSelector {
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
     std::vector<float> all(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
-    for_each_kv_head(cell, [&](std::int64_t head) {
+    for_each_item(cell.num_kv_heads(), 4 * cell.kv_len() * cell.k.size(2), [&](std::int64_t head) {
       const auto head_scores =
           difference_scores(keys_of(cell, head), cell.kv_len(), num_candidates, cell.k.size(2));
       std::copy(head_scores.begin(), head_scores.end(), all.begin() + head * num_candidates);

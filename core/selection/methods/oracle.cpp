@@ -39,7 +39,9 @@ class Oracle final : public ScoringSelector {
   static std::vector<float> largest(const Cell& cell, std::int64_t num_candidates) {
     const std::int64_t total = cell.kv_len();
     std::vector<float> result(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
-    for_each_kv_head(cell, [&](std::int64_t kv_head) {
+    const std::int64_t operations =
+        cell.gqa_group_size() * cell.chunk_len * total * (cell.q.size(2) + 16);
+    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
       std::vector<float> best(static_cast<std::size_t>(total), 0.0F);
       for (std::int64_t member = 0; member < cell.gqa_group_size(); ++member) {
         const std::int64_t q_head = kv_head * cell.gqa_group_size() + member;

@@ -50,8 +50,9 @@ class Quoka final : public ScoringSelector {
     const bool shared = spec().text("group_query_mode") == "shared_tokens";
     const std::int64_t together = shared ? cell.gqa_group_size() : 1;
     std::vector<std::vector<std::int32_t>> chosen(heads);
-    for_each_kv_head(cell, [&](std::int64_t kv_head) {
-      const std::int64_t group = cell.gqa_group_size();
+    const std::int64_t group = cell.gqa_group_size();
+    const std::int64_t operations = 8 * group * cell.chunk_len * cell.q.size(2);
+    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
       for (std::int64_t first = kv_head * group; first < (kv_head + 1) * group; first += together)
         std::fill_n(chosen.begin() + first, together,
                     ranked(mean_relevance(cell, first, together), count));

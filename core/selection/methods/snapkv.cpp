@@ -59,7 +59,9 @@ class SnapkvSelect final : public ScoringSelector {
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
     std::vector<float> all(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
-    for_each_kv_head(cell, [&](std::int64_t head) {
+    const std::int64_t rows = cell.gqa_group_size() * std::min(options_.window, cell.chunk_len);
+    const std::int64_t operations = rows * cell.kv_len() * (cell.q.size(2) + 16);
+    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t head) {
       const auto head_scores =
           pooled_votes(cell, head, keys_of(cell, head), cell.kv_len(), num_candidates, options_);
       std::copy(head_scores.begin(), head_scores.end(), all.begin() + head * num_candidates);
