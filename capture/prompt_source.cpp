@@ -82,7 +82,10 @@ PromptSource read_prompt_source(const CaptureOptions& options) {
   PromptSource source;
   if (options.prompt_text) {
     source.text = *options.prompt_text;
-    if (source.text.empty()) fail_empty("--prompt");
+    if (source.text.empty()) {
+      throw usage_error("--prompt is empty", "there is nothing to run the model on",
+                        "give at least one word");
+    }
   } else if (options.prompt_file) {
     source.text = read_all(*options.prompt_file);
     if (source.text.empty()) fail_empty(options.prompt_file->string());
