@@ -1,0 +1,126 @@
+// The suite `contract`: each row as DESIGN.md section 5 defines it.
+#include "app/bench/bench.h"
+#include "app/bench/scratch_folder.h"
+#include "capture/prefill_bench.h"
+#include "core/analysis/attention_bench.h"
+#include "core/analysis/timing.h"
+#include "core/base/version.h"
+#include "core/device/device.h"
+#include "core/device/threads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::bench {
+namespace {
+
+using analysis::AttentionBench;
+
+std::string stats_text(const analysis::LatencyStats& stats) {
+  return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
+}
+
+Row attention_row(const char* id, double threshold, const AttentionBench& bench) {
+  Row row{.id = id,
+          .meaning = fmt::format("dense / quoka, one chunk after {} keys", bench.past_len),
+          .threshold = threshold,
+          .goal = Goal::AtLeast};
+  if (bench.sparse.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return row;
+  }
+  row.value = bench.speed_up();
+  row.time = bench.sparse;
+  row.details = {{"dense_variant", bench.dense_variant},
+                 {"dense", stats_text(bench.dense)},
+                 {"select", stats_text(bench.select)},
+                 {"method", bench.method},
+                 {"discarded_rounds", std::to_string(bench.discarded)}};
+  return row;
+}
+
+Row select_floor_row(const AttentionBench& bench, double read_bandwidth) {
+  Row row{.id = "select_floor_32k",
+          .meaning = "quoka's selection / reading K once",
+          .threshold = 2,
+          .goal = Goal::AtMost};
+  if (bench.select.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return row;
+  }
+  const double floor_ms = 1000 * bench.key_bytes / read_bandwidth;
+  row.value = bench.select.median_ms / floor_ms;
+  row.time = bench.select;
+  row.details = {{"reading_k", fmt::format("{:.2f} ms", floor_ms)}};
+  return row;
+}
+
+Row capture_overhead_row(const WorkContext& context) {
+  Row row{.id = "capture_overhead",
+          .meaning = "prefill recorded / the same not recorded",
+          .threshold = 1.25,
+          .goal = Goal::AtMost};
+  const ScratchFolder folder;
+  capture::PrefillBenchOptions options;
+  options.folder = folder.path();
+  const capture::PrefillBench bench = capture::bench_prefill(options, context);
+  row.time = analysis::stats_of(bench.recorded_ms);
+  const analysis::LatencyStats plain = analysis::stats_of(bench.plain_ms);
+  row.value = row.time.median_ms / plain.median_ms;
+  row.details = {{"tokens", std::to_string(bench.tokens)}, {"not_recorded", stats_text(plain)}};
+  return row;
+}
+
+// Rows of the window. This version of the program has no measurement of it.
+Row window_row(const char* id, const char* meaning, const char* unit, double threshold) {
+  return {.id = id,
+          .meaning = meaning,
+          .unit = unit,
+          .threshold = threshold,
+          .goal = Goal::AtMost,
+          .reason = "this version cannot measure its window"};
+}
+
+}  // namespace
+
+const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }
+
+std::optional<bool> Row::holds() const {
+  if (!value) return std::nullopt;
+  return goal == Goal::AtLeast ? *value >= threshold : *value <= threshold;
+}
+
+Report run_contract_suite(bool peers, const WorkContext& context) {
+  const auto step = [&](int done, const char* what) {
+    context.cancel.throw_if_cancelled();
+    context.report(done, 7, what);
+  };
+  // Rounds inside a row report nothing: the suite counts rows.
+  const WorkContext quiet{context.cancel, {}};
+  Report report;
+  step(0, "memory");
+  const device::DeviceInfo info = device::open_device("cpu");
+  report.machine = {info.label(), info.name, info.threads, device::measure_read_bandwidth(),
+                    version()};
+  step(1, "attention after 32,768 keys");
+  const AttentionBench at_32k = analysis::bench_attention(32768, 11, quiet);
+  // The best bandwidth seen before and after: the floor is what the machine can do.
+  report.machine.read_bandwidth =
+      std::max(report.machine.read_bandwidth, device::measure_read_bandwidth());
+  report.rows.push_back(attention_row("attn_32k", 12, at_32k));
+  step(2, "attention after 65,536 keys");
+  report.rows.push_back(attention_row("attn_64k", 20, analysis::bench_attention(65536, 11, quiet)));
+  report.rows.push_back(select_floor_row(at_32k, report.machine.read_bandwidth));
+  step(3, "recording a prefill of 4,096 tokens");
+  report.rows.push_back(capture_overhead_row(quiet));
+  step(4, "the window");
+  report.rows.push_back(window_row("frame", "99th percentile of frame times", "ms", 33));
+  report.rows.push_back(window_row("open_s", "window up until the first maps are drawn", "s", 1));
+  step(5, "the peer");
+  report.rows.push_back(capture_vs_peer(peers, quiet));
+  step(7, "done");
+  return report;
+}
+
+}  // namespace kvloupe::bench
