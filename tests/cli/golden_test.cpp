@@ -38,7 +38,9 @@ std::vector<int> difference(const json& expected, const json& actual, const json
 void expect_row(const json& expected, const json& actual, bool dense) {
   EXPECT_EQ(difference(expected["selected"], actual["selected"], expected["near_ties"]),
             std::vector<int>{});
-  if (!dense) EXPECT_EQ(expected["forced"], actual["forced"]);
+  if (!dense) {
+    EXPECT_EQ(expected["forced"], actual["forced"]);
+  }
   if (expected["selected"] != actual["selected"]) return;  // a near tie: the metrics may differ too
   EXPECT_NEAR(expected["mass_recall"], actual["mass_recall"], 1e-4);
   EXPECT_NEAR(expected["topk_overlap"], actual["topk_overlap"], 1e-6);
