@@ -112,6 +112,8 @@ void write_attribute(hid_t object, const std::string& name,
                      const std::vector<std::string>& values) {
   std::vector<const char*> texts;
   for (const auto& value : values) texts.push_back(value.c_str());
+  // An attribute's shape cannot change.
+  if (H5Aexists(object, name.c_str()) > 0) H5Adelete(object, name.c_str());
   const hsize_t count = texts.size();
   const Handle space = checked(H5Screate_simple(1, &count, nullptr), "describe " + name);
   write_value(object, name, string_type(), space, texts.data());

@@ -191,7 +191,9 @@ std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) 
     if (header.store_mass) {
       sets.key_mass = create_growing_vector(at, "key_mass", H5T_IEEE_F32LE, mass_piece, "cell",
                                             "probability", "attention mass of each key");
-      describe_plot(at, "key_mass", {"."}, fmt::format("Layer {}: key mass", layer));
+      if (!header.store_lse) {
+        describe_plot(at, "key_mass", {"."}, fmt::format("Layer {}: key mass", layer));
+      }
     }
     if (header.store_lse) {
       sets.lse = create_dataset(at, "lse", H5T_IEEE_F32LE,

@@ -1,5 +1,6 @@
 // What is written is read back, bit for bit; what is unfinished is read up to its last chunk.
 #include "core/base/error.h"
+#include "core/trace/hdf5.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>
@@ -129,6 +130,38 @@ TEST(TraceInfoTest, TokensFindTheirChunk) {
   EXPECT_EQ(info.chunk_of_token(54), 5);
   EXPECT_EQ(info.chunk_of_token(55), -1);
   EXPECT_EQ(info.chunk_of_token(-1), -1);
+}
+
+// What h5web and silx follow from the root to a plot.
+TEST(WriterTest, PlotsAreDescribedForOtherPrograms) {
+  const TemporaryFolder folder;
+  write_trace(folder / "t.h5", make_reference(DType::F16));
+  const h5::Lock lock;
+  const h5::Handle file = h5::open_file_for_reading((folder / "t.h5").string());
+  const h5::Handle layers = h5::open_group(file.get(), "/layers");
+  EXPECT_EQ(h5::string_attribute(file.get(), "default"), "layers");
+  EXPECT_EQ(h5::string_attribute(layers.get(), "default"), "0");
+  for (const std::string& plot : {std::string("/layers/0"), std::string("/runs/0")}) {
+    const h5::Handle group = h5::open_group(file.get(), plot);
+    EXPECT_EQ(h5::string_attribute(group.get(), "NX_class"), "NXdata");
+    const auto signal = h5::string_attribute(group.get(), "signal");
+    ASSERT_TRUE(signal.has_value());
+    const auto data = h5::Dataset::open(group.get(), *signal, h5::ValueClass::Float, 2);
+    EXPECT_TRUE(h5::string_attribute(data.id(), "units").has_value());
+    const auto axes = h5::strings_attribute(group.get(), "axes");
+    ASSERT_TRUE(axes.has_value());
+    ASSERT_EQ(axes->size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      if ((*axes)[i] == ".") continue;
+      const auto axis = h5::Dataset::open(group.get(), (*axes)[i], h5::ValueClass::Integer, 1);
+      EXPECT_EQ(axis.dims()[0], data.dims()[i]);
+    }
+  }
+  // The sliding window of run 0 keeps 8 keys once 8 are past.
+  const auto kept = h5::Dataset::open(file.get(), "/runs/0/kept", h5::ValueClass::Float, 2);
+  std::vector<float> column(6);
+  kept.read(H5T_NATIVE_FLOAT, {0, 0}, {6, 1}, column.data());
+  EXPECT_EQ(column, (std::vector<float>{0, 8, 8, 8, 8, 8}));
 }
 
 TEST(WriterTest, AnInterruptedCaptureLeavesItsChunks) {
