@@ -4,6 +4,7 @@
 #include "core/selection/pooling.h"
 #include "tests/selection/sequences.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -238,6 +239,31 @@ TEST(Random, IsUniform) {
         if (position < 50) ++counts[static_cast<std::size_t>(position)];
   // 256 draws of 10 of about 50: 50 a position, standard deviation 6.4.
   for (const int count : counts) EXPECT_NEAR(count, 50, 32);
+}
+
+// Long enough that the work is split over threads and tiles.
+TEST(LongSequences, DoNotDependOnThreadsOrMemory) {
+  SequenceShape shape;
+  shape.head_dim = 64;
+  shape.chunk_lengths = {3001, 64};
+  shape.decoded = 0;
+  const Sequence sequence = random_sequence(shape, 34);
+  const int threads = at::get_num_threads();
+  for (const char* spec :
+       {"quoka:budget_tokens=99", "quoka:budget_tokens=99,group_query_mode=post_agg",
+        "snapkv:budget_tokens=99", "snapkv:budget_tokens=99,state=select",
+        "keydiff:budget_tokens=99", "oracle:budget_tokens=99",
+        "oracle:budget_tokens=99,reduce=max"}) {
+    SCOPED_TRACE(spec);
+    at::set_num_threads(1);
+    const MethodRun single = run_method(sequence, spec);
+    at::set_num_threads(2);
+    const MethodRun pair = run_method(sequence, spec, 5);
+    EXPECT_EQ(sets(single), sets(pair));
+    EXPECT_EQ(single.alive, pair.alive);
+    EXPECT_EQ(single.cells[1].rows[0].positions.size(), 99U);
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(Kernels, AgreeWithPlainLoops) {
