@@ -226,7 +226,7 @@ trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOption
   header.store_qkv = recorder.store_qkv;
   header.store_lse = recorder.store_lse;
   header.store_mass = recorder.store_mass;
-  header.runs = runs_of(recorder);
+  header.runs = runs_of(recorder, model.info);
   header.spans = prompt.spans;
   return header;
 }

@@ -72,9 +72,7 @@ std::vector<std::string> read_lines(const fs::path& path) {
   return lines;
 }
 
-bool is_space(char c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
-}
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Bytes of a closing quote at `at`, 0 if there is none.
 std::size_t closing_quote(std::string_view text, std::size_t at) {

@@ -66,12 +66,15 @@ const float* floats_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr;
 }
 
-trace::RunInfo run_info(int id, const selection::MethodSpec& spec, trace::LoopMode mode) {
+trace::RunInfo run_info(int id, const selection::MethodSpec& spec, trace::LoopMode mode,
+                        const selection::ModelShape& shape) {
+  const selection::RowLayout layout = selection::row_layout(spec, shape);
   trace::RunInfo run;
   run.id = id;
   run.method = spec.canonical();
   run.mode = mode;
-  run.row_axis = spec.info().row_axis;
+  run.row_axis = layout.axis;
+  run.q_heads_per_row = layout.q_heads_per_row;
   run.granularity = spec.info().granularity;
   run.state_action = spec.state_action();
   return run;
@@ -84,13 +87,15 @@ std::uint8_t flag_of(const selection::CellSelection& selection) {
 
 }  // namespace
 
-std::vector<trace::RunInfo> runs_of(const RecorderOptions& options) {
+std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model) {
+  const selection::ModelShape shape = selection::shape_of(model);
   std::vector<trace::RunInfo> runs;
   if (options.closed_loop) {
-    runs.push_back(run_info(0, *options.closed_loop, trace::LoopMode::ClosedLoop));
+    runs.push_back(run_info(0, *options.closed_loop, trace::LoopMode::ClosedLoop, shape));
   }
   for (const selection::MethodSpec& spec : options.open_loop) {
-    runs.push_back(run_info(static_cast<int>(runs.size()), spec, trace::LoopMode::OpenLoop));
+    const int id = static_cast<int>(runs.size());
+    runs.push_back(run_info(id, spec, trace::LoopMode::OpenLoop, shape));
   }
   return runs;
 }

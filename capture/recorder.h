@@ -31,7 +31,7 @@ struct RecorderOptions {
 };
 
 // The runs of a capture with these options, as a trace declares them.
-std::vector<trace::RunInfo> runs_of(const RecorderOptions& options);
+std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model);
 
 class Recorder final : public AttentionHook {
  public:

@@ -111,9 +111,7 @@ std::int64_t TaskSpec::integer(std::string_view name) const {
   return parse_int(value(name)).value();
 }
 
-double TaskSpec::real(std::string_view name) const {
-  return parse_double(value(name)).value();
-}
+double TaskSpec::real(std::string_view name) const { return parse_double(value(name)).value(); }
 
 std::int64_t TaskSpec::seed(std::int64_t default_seed) const {
   return given_.contains("seed") ? integer("seed") : default_seed;
