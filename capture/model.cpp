@@ -7,13 +7,13 @@
 #include "capture/linear.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
+#include "core/base/sha256.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,14 +41,6 @@ Error unsupported(const GgufFile& file, std::string why) {
 Error damaged(const GgufFile& file, std::string why) {
   return input_error(fmt::format("cannot read the model file {}", file.path().string()),
                      std::move(why), "download the file again or choose another one");
-}
-
-std::string sha256_hex(std::span<const std::byte> bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  KVLOUPE_CHECK(
-      EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1);
-  return fmt::format("{:02x}", fmt::join(digest.data(), digest.data() + length, ""));
 }
 
 std::int64_t required_size(const GgufFile& file, std::string_view key) {
@@ -334,7 +326,9 @@ fs::path model_path(const std::string& name_or_path) {
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path) {
   const c10::InferenceMode no_gradients;
   const GgufFile file(model_path(name_or_path));
-  auto hash = std::async(std::launch::async, [&file] { return sha256_hex(file.bytes()); });
+  auto hash = std::async(std::launch::async, [&file] {
+    return Sha256().update(file.bytes().data(), file.bytes().size()).hex_digest();
+  });
   auto model = std::make_shared<LoadedModel>();
   read_config(file, *model);
   if (name_or_path == kBundledName) model->info.name = kBundledTitle;

@@ -1,6 +1,5 @@
 // SHA-256 against the examples of FIPS 180-4 and coreutils' sha256sum.
 #include "core/base/sha256.h"
-#include "core/base/error.h"
 
 #include <gtest/gtest.h>
 
@@ -28,8 +27,6 @@ TEST(Sha256Test, PiecesGiveTheSameAsTheWhole) {
   }
   EXPECT_EQ(hash.hex_digest(), sha256(text));
 }
-
-TEST(Sha256Test, AMissingFileIsASentence) { EXPECT_THROW(sha256_of_file("/no/such/file"), Error); }
 
 }  // namespace
 }  // namespace kvloupe
