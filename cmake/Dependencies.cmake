@@ -1,6 +1,6 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
 #   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d hello_imgui imgui_test_engine
-#   from Debian: hdf5 utf8proc epoxy egl hwy, and under their own names fmt::fmt spdlog::spdlog CLI11::CLI11
+#   from Debian: hdf5 utf8proc epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json tl::expected OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock benchmark::benchmark
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "KVLOUPE_[A-Z]+_DIR=[^\n]+" paths "${paths}")
@@ -54,7 +54,6 @@ endforeach()
 
 # --- Debian ----------------------------------------------------------------------------------------------------------
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
