@@ -20,7 +20,7 @@ std::optional<int> parse_index(std::string_view text) {
 
 Error bad_option(const std::string& option, const std::string& text, const char* remedy) {
   return usage_error(fmt::format("{} {} is not valid", option, text),
-                     "it is not a number from 0 or what else the option takes", remedy);
+                     "it counts from 0, in whole numbers", remedy);
 }
 
 }  // namespace
