@@ -1,6 +1,7 @@
 // The program: reads the command line, runs one subcommand or the window, and turns every failure
 // into one sentence and the exit code of the contract.
 #include "app/cli/commands.h"
+#include "app/shell/window.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
@@ -96,8 +97,10 @@ int run(int argc, char** argv) {
   }
   if (!program.get_subcommands().empty()) return 0;
   for (const std::string& name : traces) refuse_unknown_subcommand(name);
-  std::fputs(program.help().c_str(), stdout);
-  return 0;
+  shell::WindowOptions window;
+  window.traces = traces;
+  window.memory_limit = global.memory_limit;
+  return shell::run_window(window);
 }
 
 // Torch appends a stack trace below its first line.

@@ -36,8 +36,8 @@ class MissInspectorPanel final : public Panel {
     for (const Slot slot : shell::kSlots) slots += !workspace.selection().choice(slot).empty();
     for (const Slot slot : shell::kSlots) {
       if (workspace.selection().choice(slot).empty()) continue;
-      const float height =
-          std::max(widgets::em(11), room / static_cast<float>(slots) - widgets::em(0.5F));
+      const float height = std::max(widgets::em(context.figure ? 11.0F : 17.0F),
+                                    room / static_cast<float>(slots) - widgets::em(0.5F));
       ImGui::BeginChild(slot == Slot::A ? "fate a" : "fate b", {0, height});
       slot_ui(context, slot, *span);
       ImGui::EndChild();

@@ -56,7 +56,8 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context) {
                        ? "The model attended to everything while this trace was recorded."
                        : "The model attended only to what a method selected, so errors compound."});
   chips.push_back({info.dtype == trace::DType::F16 ? "stored f16, computed fp32" : "stored fp32", 0,
-                   "Precision of the stored Q and K and of what is computed from them."});
+                   "Precision of the stored Q and K and of what is computed from them.",
+                   info.dtype == trace::DType::F16 ? "f16" : "fp32"});
   if (!info.complete)
     chips.push_back({"incomplete trace", context.palette.warning,
                      "The capture ended early; the chunks done are shown."});
@@ -76,7 +77,8 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
        facts->mode == trace::LoopMode::ClosedLoop
            ? "The model attended only to this selection while it ran."
            : "Selected on the stored Q and K of the recorded run: an oracle simulation, "
-             "the model itself did not attend to this selection."});
+             "the model itself did not attend to this selection.",
+       words_of(facts->mode)});
   if (facts->source_mode == trace::LoopMode::ClosedLoop && facts->mode == trace::LoopMode::OpenLoop)
     chips.push_back({"on a closed-loop run", p.warning,
                      "The stored Q and K come from a run with sparse attention."});
@@ -87,16 +89,19 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
       text += fmt::format(" \u2192 {} kept", number(*facts->effective_budget));
     chips.push_back(
         {text, 0,
-         "KVs asked for, and the mean number kept over the chunks that selected, for this row."});
+         "KVs asked for, and the mean number kept over the chunks that selected, for this row.",
+         text.substr(7)});
   }
   if (!facts->scope.empty())
     chips.push_back({fmt::format("scope {}", facts->scope), 0,
                      facts->scope == "past"
                          ? "Selected among the keys before the chunk; the chunk itself is visible."
-                         : "Selected among all keys, the chunk's own included."});
+                         : "Selected among all keys, the chunk's own included.",
+                     facts->scope});
   chips.push_back(
       {context.workspace.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
-       "Precision of the stored Q and K and of the scores."});
+       "Precision of the stored Q and K and of the scores.",
+       context.workspace.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
   if (facts->dense_cells > 0) {
     const char* here = "";
     if (facts->dense_here) {
@@ -112,9 +117,12 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
           break;
       }
     }
-    chips.push_back({fmt::format("dense in {} of {} chunks{}", facts->dense_cells,
-                                 facts->dense_cells + facts->cells, here),
-                     facts->dense_here ? p.warning : 0, "Chunks in which everything was kept."});
+    chips.push_back(
+        {fmt::format("dense in {} of {} chunks{}", facts->dense_cells,
+                     facts->dense_cells + facts->cells, here),
+         facts->dense_here ? p.warning : 0, "Chunks in which everything was kept.",
+         fmt::format("dense {}/{}{}", facts->dense_cells, facts->dense_cells + facts->cells,
+                     facts->dense_here ? ", here" : "")});
   }
   return chips;
 }

@@ -119,6 +119,7 @@ class Workspace {
   Result<analysis::AttentionMap> attention_map();
   // The `all` row of one recorded run in the current layer.
   Result<analysis::CompareRow> run_summary(int run);
+  bool has_run_summary(int run) const;  // asked for already
   std::optional<MethodFacts> facts(Slot slot);
   // The needle span of the trace, if it has one; the selected span comes first.
   std::optional<trace::TokenSpan> watched_span() const;

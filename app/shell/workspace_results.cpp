@@ -243,6 +243,10 @@ Result<analysis::CompareRow> Workspace::run_summary(int run) {
       });
 }
 
+bool Workspace::has_run_summary(int run) const {
+  return ready() != nullptr && summaries_.has(fmt::format("{}|run{}", place_key(), run));
+}
+
 std::optional<MethodFacts> Workspace::facts(Slot slot) {
   const TraceTab* tab = ready();
   if (tab == nullptr || selection().choice(slot).empty()) return std::nullopt;

@@ -91,7 +91,8 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   bool first = true;
   for (const Chip& chip : chips) {
-    const ImVec2 text = ImGui::CalcTextSize(chip.text.c_str());
+    const std::string& words = figure || chip.brief.empty() ? chip.text : chip.brief;
+    const ImVec2 text = ImGui::CalcTextSize(words.c_str());
     const ImVec2 size(text.x + 2 * pad_x, text.y + 2 * pad_y);
     if (!first) {
       ImGui::SameLine(0, em(0.35F));
@@ -104,10 +105,10 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
     draw()->AddRectFilled(at, end, mix(palette.panel, color, chip.color == 0 ? 0.12 : 0.16),
                           size.y / 2);
     draw()->AddText({at.x + pad_x, at.y + pad_y}, chip.color == 0 ? palette.text : color,
-                    chip.text.c_str());
+                    words.c_str());
     ImGui::Dummy(size);
     if (!chip.explained.empty() && ImGui::IsItemHovered())
-      ImGui::SetTooltip("%s", chip.explained.c_str());
+      ImGui::SetTooltip("%s\n%s", chip.text.c_str(), chip.explained.c_str());
   }
 }
 

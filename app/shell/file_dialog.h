@@ -1,0 +1,42 @@
+// A file dialog inside the window: it works without any desktop service and can be driven by tests.
+#pragma once
+
+#include "app/widgets/palette.h"
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+class FileDialog {
+ public:
+  enum class Purpose { OpenTrace, SaveFile };
+  // `start`: folder, or for saving folder/name. `chosen` runs with the path when the user confirms.
+  void open(Purpose purpose, const std::string& title, const std::filesystem::path& start,
+            std::function<void(const std::string&)> chosen);
+  void draw(const widgets::Palette& palette);
+  bool is_open() const { return open_; }
+
+ private:
+  struct Entry {
+    std::string name;
+    bool folder = false;
+    std::uintmax_t bytes = 0;
+  };
+  void enter(const std::filesystem::path& folder);
+  void list_ui(const widgets::Palette& palette);
+  void confirm();
+
+  bool open_ = false;
+  bool appearing_ = false;
+  Purpose purpose_ = Purpose::OpenTrace;
+  std::string title_;
+  std::filesystem::path folder_;
+  std::string folder_text_, name_, problem_;
+  std::vector<Entry> entries_;
+  std::function<void(const std::string&)> chosen_;
+};
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,29 @@
+// How fast the window is: time until a trace is on screen, and frame times while scrubbing, in the
+// Explore workspace drawn without a display.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+struct FrameBenchOptions {
+  int width = 1600;
+  int height = 900;
+  float scale = 1.0F;
+  int frames = 240;  // measured while scrubbing, a chunk a frame, there and back
+  std::uint64_t memory_limit = 0;
+};
+
+struct FrameBenchReport {
+  double open_s = 0;  // window up -> kv_map, token strip and the chunk's attention rows drawn
+  std::vector<double> frame_ms;  // in the order measured
+  double median_ms = 0, p99_ms = 0, max_ms = 0;
+  std::string renderer;  // what OpenGL says it is
+};
+
+// Throws Error{Input} when the trace cannot be opened or nothing can draw.
+FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOptions& options);
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,20 @@
+// See window.h.
+#include "app/shell/window.h"
+
+#include "app/shell/app_window.h"
+#include "core/base/cancel.h"
+
+namespace kvloupe::shell {
+
+int run_window(const WindowOptions& options) {
+  AppWindow::Options window;
+  window.window = options;
+  window.settings = load_settings();
+  AppWindow app(std::move(window));
+  const CancelToken interrupted = interrupt_token();
+  while (app.frame() && !interrupted.cancelled()) app.wait();
+  interrupted.throw_if_cancelled();
+  return 0;
+}
+
+}  // namespace kvloupe::shell
