@@ -1,0 +1,62 @@
+// The measurements behind the benchmark rows, on small inputs: what they report hangs together.
+#include "capture/prefill_bench.h"
+#include "core/analysis/attention_bench.h"
+#include "core/analysis/timing.h"
+#include "core/base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace kvloupe {
+namespace {
+
+TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
+  const analysis::AttentionBench bench = analysis::bench_attention(2048, 3, {});
+  EXPECT_EQ(bench.past_len, 2048);
+  EXPECT_EQ(bench.method.substr(0, 25), "quoka:budget_tokens=1024,");
+  EXPECT_EQ(bench.key_bytes, 8.0 * (2048 + 128) * 128 * 4);
+  EXPECT_EQ(bench.dense_variant.substr(0, 5), "sdpa ");
+  if (bench.sparse.samples == 0) GTEST_SKIP() << "every round was disturbed";
+  EXPECT_EQ(bench.sparse.samples, 3);
+  EXPECT_GT(bench.select.median_ms, 0);
+  EXPECT_GT(bench.sparse.median_ms, bench.select.median_ms);
+  EXPECT_DOUBLE_EQ(bench.speed_up(), bench.dense.median_ms / bench.sparse.median_ms);
+}
+
+TEST(BenchPrefill, RunsBothSidesAndLeavesNothingButTheIds) {
+  const std::filesystem::path folder = "prefill";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  capture::PrefillBenchOptions options;
+  options.tokens = 256;
+  options.repetitions = 2;
+  options.warm_up = 0;
+  options.folder = folder;
+  options.ids_file = folder / "ids.txt";
+  const capture::PrefillBench bench = capture::bench_prefill(options, {});
+  EXPECT_LE(bench.tokens, 256);
+  EXPECT_GT(bench.tokens, 200);
+  ASSERT_EQ(bench.plain_ms.size(), 2U);
+  ASSERT_EQ(bench.recorded_ms.size(), 2U);
+  for (const double ms : bench.plain_ms) EXPECT_GT(ms, 0);
+  std::ifstream file(options.ids_file);
+  std::int64_t lines = 0;
+  for (std::string line; std::getline(file, line);) ++lines;
+  EXPECT_EQ(lines, bench.tokens);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(BenchPrefill, StopsWhenCancelled) {
+  CancelSource source;
+  source.cancel();
+  capture::PrefillBenchOptions options;
+  options.tokens = 256;
+  options.folder = ".";
+  EXPECT_THROW(capture::bench_prefill(options, {source.token(), {}}), Error);
+}
+
+}  // namespace
+}  // namespace kvloupe
