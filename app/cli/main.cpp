@@ -77,8 +77,8 @@ int run(int argc, char** argv) {
   });
 
   for (auto add : {add_bench_command, add_capture_command, add_info_command, add_validate_command,
-                   add_methods_command, add_select_command, add_compare_command,
-                   add_export_command, add_views_command})
+                   add_methods_command, add_select_command, add_compare_command, add_export_command,
+                   add_views_command})
     add(program, global);
 
   try {
@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
                                                      "close other programs or use less layers"));
   } catch (const std::exception& error) {
     return kvloupe::cli::report(Error(ErrorKind::Internal, "something unexpected failed",
-                                      kvloupe::cli::first_line(error.what()), "please report this with the command you ran"));
+                                      kvloupe::cli::first_line(error.what()),
+                                      "please report this with the command you ran"));
   }
 }

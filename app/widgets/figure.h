@@ -16,7 +16,7 @@ namespace kvloupe::widgets {
 
 struct Chip {
   std::string text;
-  ImU32 color = 0;        // 0: neutral
+  ImU32 color = 0;          // 0: neutral
   std::string explained{};  // tooltip
   std::string brief{};      // in place of `text` where room is short; empty: `text`
 };

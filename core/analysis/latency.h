@@ -17,14 +17,14 @@ struct LatencyStats {
 };
 
 struct LatencyReport {
-  std::string method;      // canonical
-  std::string device;      // "cpu, 2 threads", with its name
-  std::string dtype;       // "fp32"
+  std::string method;  // canonical
+  std::string device;  // "cpu, 2 threads", with its name
+  std::string dtype;   // "fp32"
   int layer = 0, chunk = 0;
   std::int64_t past_len = 0, chunk_len = 0;
   LatencyStats select, gather, attend, total, dense;
   std::string dense_variant;  // which of the dense baselines was fastest
-  int discarded = 0;          // samples thrown away because the machine was busy with our own threads
+  int discarded = 0;  // samples thrown away because the machine was busy with our own threads
   bool finished = false;
 };
 
@@ -34,8 +34,9 @@ struct LatencyOptions {
 };
 
 // Alternates method and dense. `on_sample` sees the report after every round.
-LatencyReport measure_latency(const TraceSession& session, const selection::MethodSpec& spec, int layer,
-                              int chunk, const LatencyOptions& options, const WorkContext& context,
+LatencyReport measure_latency(const TraceSession& session, const selection::MethodSpec& spec,
+                              int layer, int chunk, const LatencyOptions& options,
+                              const WorkContext& context,
                               const std::function<void(const LatencyReport&)>& on_sample);
 
 }  // namespace kvloupe::analysis

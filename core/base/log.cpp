@@ -23,9 +23,7 @@ const char* prefix_of(Level level) {
 
 }  // namespace
 
-void set_quiet(bool quiet) {
-  quiet_flag = quiet;
-}
+void set_quiet(bool quiet) { quiet_flag = quiet; }
 
 void write(Level level, const std::string& text) {
   if (level == Level::Info && quiet_flag) return;

@@ -87,9 +87,7 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
-std::string format_shortest(double value) {
-  return fmt::format("{}", value);
-}
+std::string format_shortest(double value) { return fmt::format("{}", value); }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   text = trim(text);

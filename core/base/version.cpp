@@ -3,8 +3,6 @@
 
 namespace kvloupe {
 
-std::string version() {
-  return KVLOUPE_VERSION;
-}
+std::string version() { return KVLOUPE_VERSION; }
 
 }  // namespace kvloupe

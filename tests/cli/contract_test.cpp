@@ -58,7 +58,8 @@ TEST(UsageErrors, ExitWithTwo) {
       {"capture", "--model", "smollm2", "--task", "nonesuch", "-o", "never.h5"},
       {"capture", "--model", "smollm2", "--task", "niah:length=512,depth=1.5", "-o", "never.h5"},
       {"capture", "--model", "smollm2", "-o", "never.h5"},
-      {"capture", "--model", "smollm2", "--prompt", "a", "--task", "niah:length=512", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--task", "niah:length=512", "-o",
+       "never.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "--chunk-size", "0", "-o", "never.h5"},
   };
   for (const auto& arguments : wrong) {
@@ -146,12 +147,14 @@ TEST(CanonicalText, HasAllParametersInTheContractsOrder) {
     return json::parse(result.standard_output)["method"].get<std::string>();
   };
   EXPECT_EQ(canonical("dense"), "dense");
-  EXPECT_EQ(canonical("quoka"),
-            "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,num_queries=16,metric=cosine,"
-            "query_reduce=max,group_query_mode=rank_paired,decode=select");
-  EXPECT_EQ(canonical("snapkv:state=select,budget_ratio=0.25"),
-            "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,window=32,kernel=7,pool=max,"
-            "state=select");
+  EXPECT_EQ(
+      canonical("quoka"),
+      "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,num_queries=16,metric=cosine,"
+      "query_reduce=max,group_query_mode=rank_paired,decode=select");
+  EXPECT_EQ(
+      canonical("snapkv:state=select,budget_ratio=0.25"),
+      "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,window=32,kernel=7,pool=max,"
+      "state=select");
   EXPECT_EQ(canonical("streaming_llm:sink_tokens=2"),
             "streaming_llm:budget_tokens=1024,budget_ratio=0,budget_scope=past,sink_tokens=2,"
             "positions=original");
@@ -159,7 +162,8 @@ TEST(CanonicalText, HasAllParametersInTheContractsOrder) {
 
 TEST(Select, OneCellEqualsTheSameCellOfAWholeReplay) {
   for (const char* spec : {"quoka:budget_tokens=24", "snapkv:budget_tokens=24,window=8"}) {
-    const json all = json::parse(run_program({"select", kTrace, "--method", spec, "--json"}).standard_output);
+    const json all =
+        json::parse(run_program({"select", kTrace, "--method", spec, "--json"}).standard_output);
     const json one = json::parse(
         run_program({"select", kTrace, "--method", spec, "--layer", "3", "--chunk", "3", "--json"})
             .standard_output);
@@ -171,8 +175,12 @@ TEST(Select, SavesARunThatInfoAndValidateSee) {
   std::filesystem::copy_file(kTrace, "saved.h5", std::filesystem::copy_options::overwrite_existing);
   std::filesystem::remove("saved.h5.runs.h5");
   const auto before = std::filesystem::last_write_time("saved.h5");
-  ASSERT_EQ(run_program({"select", "saved.h5", "--method", "keydiff:budget_tokens=24", "--save"}).exit_code, 0);
-  ASSERT_EQ(run_program({"select", "saved.h5", "--method", "quoka:budget_tokens=24", "--save"}).exit_code, 0);
+  ASSERT_EQ(run_program({"select", "saved.h5", "--method", "keydiff:budget_tokens=24", "--save"})
+                .exit_code,
+            0);
+  ASSERT_EQ(
+      run_program({"select", "saved.h5", "--method", "quoka:budget_tokens=24", "--save"}).exit_code,
+      0);
   EXPECT_EQ(std::filesystem::last_write_time("saved.h5"), before);
   const json info = json::parse(run_program({"info", "saved.h5", "--json"}).standard_output);
   ASSERT_EQ(info["runs"].size(), 2U);
@@ -182,15 +190,17 @@ TEST(Select, SavesARunThatInfoAndValidateSee) {
 }
 
 TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
-  const auto result = run_program({"compare", kTrace, "--method", "oracle:budget_tokens=24", "--method",
-                                   "random:budget_tokens=24", "--csv", "compare.csv", "--json"});
+  const auto result =
+      run_program({"compare", kTrace, "--method", "oracle:budget_tokens=24", "--method",
+                   "random:budget_tokens=24", "--csv", "compare.csv", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.standard_error;
   std::ifstream csv("compare.csv");
   std::string header;
   std::getline(csv, header);
   const json rows = json::parse(result.standard_output)["rows"];
-  for (const char* column : {"method", "scope", "index", "cells", "fallback_cells", "requested_budget",
-                             "effective_budget", "mass_recall", "topk_overlap", "output_error", "density"}) {
+  for (const char* column :
+       {"method", "scope", "index", "cells", "fallback_cells", "requested_budget",
+        "effective_budget", "mass_recall", "topk_overlap", "output_error", "density"}) {
     EXPECT_NE(header.find(column), std::string::npos) << column;
     EXPECT_TRUE(rows[0].contains(column)) << column;
   }

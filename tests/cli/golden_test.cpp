@@ -1,5 +1,6 @@
 // Runs `kvloupe select --json` and `compare --json` on traces made by h5py and holds every cell
-// against what tests/tools/selection_oracle.py computed: plain fp64 loops in Python, no code in common.
+// against what tests/tools/selection_oracle.py computed: plain fp64 loops in Python, no code in
+// common.
 #include "tests/cli/run_program.h"
 
 #include <gtest/gtest.h>
@@ -91,14 +92,16 @@ TEST_P(Goldens, EveryCellAgreesWithTheOracle) {
 TEST_P(Goldens, CompareAveragesTheOraclesCells) {
   const json answers = read_json(base() + ".json");
   std::ifstream trace(base() + ".h5");
-  for (const char* spec : {"quoka:budget_tokens=24,num_queries=4", "keydiff:budget_tokens=24",
-                           "oracle:budget_tokens=24", "quoka:budget_tokens=24,num_queries=4,budget_scope=all"}) {
+  for (const char* spec :
+       {"quoka:budget_tokens=24,num_queries=4", "keydiff:budget_tokens=24",
+        "oracle:budget_tokens=24", "quoka:budget_tokens=24,num_queries=4,budget_scope=all"}) {
     SCOPED_TRACE(spec);
     double recall = 0, error = 0;
     int rows = 0, heads = 0;
     for (const json& layer : answers[spec])
       for (const json& chunk : layer["chunks"]) {
-        const bool decode = chunk["chunk"].get<int>() >= (std::string(GetParam()) == "group3_f16" ? 5 : 3);
+        const bool decode =
+            chunk["chunk"].get<int>() >= (std::string(GetParam()) == "group3_f16" ? 5 : 3);
         if (!chunk["dense_reason"].is_null() || decode) continue;
         for (const json& row : chunk["rows"]) recall += row["mass_recall"].get<double>(), ++rows;
         for (const json& e : chunk["output_error"]) error += e.get<double>(), ++heads;

@@ -41,7 +41,8 @@ void redirect(int descriptor, const std::filesystem::path& path, int flags) {
 }
 
 [[noreturn]] void become_program(const std::vector<std::string>& arguments,
-                                 const std::vector<std::string>& environment, const Scratch& scratch) {
+                                 const std::vector<std::string>& environment,
+                                 const Scratch& scratch) {
   redirect(0, scratch.folder / "in", O_RDONLY);
   redirect(1, scratch.folder / "out", O_WRONLY | O_CREAT);
   redirect(2, scratch.folder / "err", O_WRONLY | O_CREAT);
@@ -62,14 +63,16 @@ std::string ProgramResult::last_error_line() const {
   return newline == std::string::npos ? text : text.substr(newline + 1);
 }
 
-ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& standard_input,
+ProgramResult run_program(const std::vector<std::string>& arguments,
+                          const std::string& standard_input,
                           const std::vector<std::string>& environment) {
   const Scratch scratch;
   std::ofstream(scratch.folder / "in", std::ios::binary) << standard_input;
   const pid_t child = fork();
   if (child == 0) become_program(arguments, environment, scratch);
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) throw std::runtime_error("no child process");
+  if (child < 0 || waitpid(child, &status, 0) != child)
+    throw std::runtime_error("no child process");
   ProgramResult result;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.standard_output = read_file(scratch.folder / "out");
