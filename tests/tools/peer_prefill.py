@@ -61,7 +61,7 @@ class Recorder:
         group["k"][:, begin:kv_len] = key[:, begin:].half().numpy()
         group["v"][:, begin:kv_len] = value[:, begin:].half().numpy()
         kv_heads = key.shape[0]
-        scores = query.view(kv_heads, -1, query.shape[-1]) @ key.transpose(1, 2) * scale
+        scores = query.reshape(kv_heads, -1, query.shape[-1]) @ key.transpose(1, 2) * scale
         scores = scores.view(query.shape[0], new, kv_len)
         scores.masked_fill_(torch.ones(new, kv_len, dtype=torch.bool).triu_(begin + 1), float("-inf"))
         lse = scores.logsumexp(-1)
