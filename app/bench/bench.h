@@ -42,7 +42,7 @@ struct Report {
   std::vector<Row> rows;
 };
 
-// All rows of DESIGN.md section 5 that this version has. With `peers` the Python peer is installed
+// All rows that this version has. With `peers` the Python peer is installed
 // when it is missing, and run.
 Report run_contract_suite(bool peers, const WorkContext& context);
 

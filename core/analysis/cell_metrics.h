@@ -1,4 +1,4 @@
-// What a selection keeps of one cell's attention: the definitions of CONTRACTS "select --json" and
+// What a selection keeps of one cell's attention: the definitions are those of replay.h and
 // "compare". Private to core/analysis: needs Torch.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Where queries and keys of one head lie: PCA, the mean query, and S_q of QuoKA (paper Eq. 1-2,
-// specification 1.2), with the chosen queries marked.
+// Algorithm 1), with the chosen queries marked.
 #pragma once
 
 #include "core/analysis/session.h"

@@ -1,5 +1,7 @@
 // Re-selects with a method on the stored Q and K (open loop) and measures what it keeps.
-// Definitions: CONTRACTS "select --json" and "compare".
+// mass_recall: sum of M over the selected / over the candidates, M[j] the dense attention that key j
+// receives from the chunk's queries and the row's heads. topk_overlap: |selected and O| / |selected|,
+// O the |selected| candidates of largest M. output_error: ||O - O^|| / ||O|| of a query head.
 #pragma once
 
 #include "core/analysis/session.h"

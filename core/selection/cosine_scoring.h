@@ -1,4 +1,4 @@
-// Scores keys against a few representative query rows (QuoKA, specification 1.2 steps 5 to 8).
+// Scores keys against a few representative query rows (QuoKA, Algorithm 1).
 // Which rows those are is what QuoKA and its ablation differ in.
 #pragma once
 
@@ -30,7 +30,7 @@ std::vector<float> score_keys(const Cell& cell,
                               const std::vector<std::vector<std::int32_t>>& chosen,
                               std::int64_t num_candidates, const CosineScoring& options);
 
-// S_q of one query head (specification 1.2 steps 2 and 3): minus the cosine of each row of the
+// S_q of one query head (QuoKA, Algorithm 1): minus the cosine of each row of the
 // chunk to the mean row. Low cosine, high score.
 std::vector<double> query_relevance(const Cell& cell, std::int64_t q_head);
 

@@ -76,7 +76,8 @@ class MethodSpec {
   const std::string& id() const { return info_->id; }
   // Replaces defaults that are formulas of the model by numbers. Idempotent.
   MethodSpec resolved(const ModelShape& shape) const;
-  // Canonical text of contract section 3; formulas must have been resolved.
+  // All parameters in order, the common ones first, numbers in their shortest form; itself a valid
+  // SPEC. Formulas must have been resolved.
   std::string canonical() const;
 
   std::int64_t integer(std::string_view name) const;

@@ -50,7 +50,7 @@ struct RowSelection {
 struct CellSelection {
   std::vector<RowSelection> rows;  // per KV head (or q head, or sub-group)
   std::optional<DenseReason> dense_reason;
-  bool dense_fallback = false;                // contract section 3, "Fallback"
+  bool dense_fallback = false;                // no past, or the candidates fit the budget
   std::optional<std::int64_t> budget_tokens;  // B of this cell; nullopt without a budget
   // Eviction: per row, the positions that die after this chunk, ascending.
   std::vector<std::vector<std::int32_t>> evicted;

@@ -1,5 +1,5 @@
 // Base of the methods that choose anew for every chunk which keys its queries may see: settles the
-// cells that are dense (contract section 3, "Fallback") and leaves the choice to the method.
+// cells that are dense (nothing past, or all of it fits the budget) and leaves the choice to the method.
 #pragma once
 
 #include "core/selection/selector.h"

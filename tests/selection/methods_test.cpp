@@ -1,5 +1,5 @@
 // What is particular to one method: hand-computed examples and the corner rules of the
-// specification.
+// papers.
 #include "core/selection/kernels.h"
 #include "core/selection/pooling.h"
 #include "tests/selection/sequences.h"

@@ -1,4 +1,4 @@
-// Slow oracles of the methods: plain fp64 loops written from the specification, one score per key,
+// Slow oracles of the methods: plain fp64 loops written from the papers, one score per key,
 // sharing no arithmetic with core/selection.
 #pragma once
 

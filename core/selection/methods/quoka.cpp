@@ -1,8 +1,9 @@
-// QuoKA (Query-Oriented KV selection for chunked prefill; seed 000, Algorithm 1).
-//   S_q[h,i] = -cos(mean_i Q[h,i], Q[h,i])                     queries far from the mean matter
-//   most I[h]     = the num_queries rows of largest S_q, by rank Qbar[g,r] = mean over the group's
-//   heads h of Q[h, I[h][r]] / |Q[h, I[h][r]]|     not renormalised S[g,j]   = max over r of
-//   <Qbar[g,r], K[g,j] / |K[g,j]|> keep the best B of [0, P), one set per KV head
+// QuoKA (query-oriented KV selection for chunked prefill, arXiv 2602.08722), Algorithm 1:
+//   S_q[h,i]  = -cos(mean_i Q[h,i], Q[h,i])      queries far from the mean matter most
+//   I[h]      = the num_queries rows of largest S_q, by rank
+//   Qbar[g,r] = mean over the group's heads h of Q[h, I[h][r]] / |Q[h, I[h][r]]|, not renormalised
+//   S[g,j]    = max over r of <Qbar[g,r], K[g,j] / |K[g,j]|>
+//   keep the best B of [0, P), one set per KV head
 // group_query_mode: which rows the heads of a group pair up. rank_paired pairs rows of equal rank;
 // shared_tokens ranks once, by the group's mean S_q; post_agg reduces over each head's own rows
 // before the mean over heads.
@@ -81,7 +82,8 @@ Method quoka_method() {
   MethodInfo& info = method.info;
   info.id = "quoka";
   info.title = "QuoKA";
-  info.paper = "QuoKA: query-oriented KV selection for efficient LLM prefill";
+  info.paper =
+      "QuoKA: query-oriented KV selection for efficient LLM prefill, ICLR 2026, arXiv 2602.08722";
   info.evidence =
       "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
   info.deviation = "the chunk's own keys are outside the budget unless budget_scope=all";
