@@ -240,7 +240,7 @@ class OverviewPanel final : public Panel {
     ImGui::SetCursorScreenPos(at);
     const ImVec2 extent(cell_w * static_cast<float>(wide ? num_layers : num_heads),
                         cell_h * static_cast<float>(wide ? num_heads : num_layers));
-    ImGui::InvisibleButton("##cells", extent);
+    const bool pressed = ImGui::InvisibleButton("##cells", extent);
     if (!ImGui::IsItemHovered() || context.figure) return;
     const ImVec2 mouse = ImGui::GetMousePos();
     const int across = std::clamp(static_cast<int>((mouse.x - at.x) / cell_w), 0,
@@ -251,7 +251,7 @@ class OverviewPanel final : public Panel {
     const int layer = overview.layers[static_cast<std::size_t>(l)];
     ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word, h, look.title,
                       static_cast<double>(overview.values.at(l, h)), look.meaning);
-    if (ImGui::IsMouseReleased(ImGuiMouseButton_Left)) go(workspace, overview, layer, h);
+    if (pressed) go(workspace, overview, layer, h);
   }
 
   struct ImRectLike {

@@ -78,19 +78,32 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
   if (spec.row_ticks) row_ticks(spec);
   ImPlot::SetupFinish();
 
+  // Whole pixels of the screen, each drawn from one pixel of the texture: sampling may drop none.
   const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const ImVec2 at = ImPlot::GetPlotPos();
   const ImVec2 size = ImPlot::GetPlotSize();
   const ImVec2 density = ImGui::GetIO().DisplayFramebufferScale;
-  const widgets::MapWindow window{limits.Y.Min,
-                                  limits.Y.Max,
-                                  limits.X.Min,
-                                  limits.X.Max,
-                                  static_cast<int>(std::lround(size.x * density.x)),
-                                  static_cast<int>(std::lround(size.y * density.y))};
+  const ImVec2 first(std::floor(at.x * density.x), std::floor(at.y * density.y));
+  const ImVec2 last(std::ceil((at.x + size.x) * density.x), std::ceil((at.y + size.y) * density.y));
+  const auto column = [&](float x) {
+    return limits.X.Min + (x / density.x - at.x) / size.x * limits.X.Size();
+  };
+  const auto row = [&](float y) {
+    return limits.Y.Min + (y / density.y - at.y) / size.y * limits.Y.Size();
+  };
+  const widgets::MapWindow window{row(first.y),
+                                  row(last.y),
+                                  column(first.x),
+                                  column(last.x),
+                                  static_cast<int>(last.x - first.x),
+                                  static_cast<int>(last.y - first.y)};
   texture.update(spec.content_key, window, spec.fill);
-  if (!texture.empty())
-    ImPlot::PlotImage("##map", texture.ref(), {limits.X.Min, limits.Y.Min},
-                      {limits.X.Max, limits.Y.Max}, {0, 1}, {1, 0});
+  if (!texture.empty()) {
+    ImPlot::PushPlotClipRect();
+    ImPlot::GetPlotDrawList()->AddImage(texture.ref(), {first.x / density.x, first.y / density.y},
+                                        {last.x / density.x, last.y / density.y});
+    ImPlot::PopPlotClipRect();
+  }
   if (over) over();
   if (ImPlot::IsPlotHovered() && !context.figure) {
     const ImPlotPoint mouse = ImPlot::GetPlotMousePos();

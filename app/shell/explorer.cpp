@@ -168,7 +168,8 @@ void Explorer::build_default_layout(ImGuiID dockspace) {
     }
     ImGui::DockBuilderDockWindow(window_name(*panel.info).c_str(), where);
     const std::string id = panel.info->id;
-    panel.frames_to_focus = id == "kv_map" || id == "token_strip" ? 4 : 0;
+    // One after the other: a dock node shows the tab that had the focus.
+    panel.frames_to_focus = id == "kv_map" ? 3 : id == "token_strip" ? 6 : 0;
   }
   runs_open_ = true;
   ImGui::DockBuilderDockWindow("Runs###runs", runs);
@@ -181,7 +182,7 @@ void Explorer::panels_ui() {
     panel.visible = false;
     if (!panel.open) continue;
     // Windows learn which tab is theirs over the first frames.
-    if (panel.frames_to_focus > 0 && --panel.frames_to_focus < 3) ImGui::SetNextWindowFocus();
+    if (panel.frames_to_focus > 0 && --panel.frames_to_focus == 0) ImGui::SetNextWindowFocus();
     ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
     panel.visible =
         ImGui::Begin(window_name(*panel.info).c_str(), &panel.open, ImGuiWindowFlags_NoCollapse);

@@ -132,6 +132,12 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method,
         cell.dense_reason = analysis::DenseReason::FitsBudget;
       cell.dense_fallback = cell.dense_reason.has_value();
       for (int kv_head = 0; kv_head < options_.num_kv_heads; ++kv_head) {
+        if (only_kept_key >= 0) {
+          analysis::ReplayRow row;
+          if (only_kept_key < past) row.selected.push_back(only_kept_key);
+          cell.rows.push_back(std::move(row));
+          continue;
+        }
         const std::vector<double> truth = mass(layer, kv_head, chunk);
         std::vector<std::int32_t> order(static_cast<std::size_t>(past));
         std::iota(order.begin(), order.end(), 0);

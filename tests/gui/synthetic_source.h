@@ -27,6 +27,8 @@ class SyntheticSource final : public shell::TraceSource {
 
   // Of all analyses from now on. Waiting ones end when they are cancelled.
   std::atomic<Behaviour> behaviour{Behaviour::Answer};
+  // When set, every method keeps this key alone.
+  std::atomic<std::int32_t> only_kept_key{-1};
 
   const trace::TraceInfo& info() const override { return info_; }
   const std::vector<std::string>& token_texts() const override { return texts_; }

@@ -1,0 +1,177 @@
+// Every registered view draws without a display in the empty, loading, error and full state, and
+// gives as data what it draws.
+#include "app/panels/panel.h"
+#include "app/shell/figure_page.h"
+#include "app/shell/headless.h"
+#include "tests/gui/synthetic_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+namespace kvloupe {
+namespace {
+
+using shell::ResultState;
+using test::SyntheticSource;
+
+void wait_until_idle(shell::Workspace& workspace) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (workspace.busy() && std::chrono::steady_clock::now() < end) {
+    workspace.publish();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  workspace.publish();
+}
+
+class ViewStates : public ::testing::Test {
+ protected:
+  ViewStates()
+      : source(std::make_shared<SyntheticSource>(options())),
+        workspace(0, [this](const std::string&, std::uint64_t) { return source; }),
+        renderer(640, 420, 1.0F) {}
+
+  static test::SyntheticOptions options() {
+    test::SyntheticOptions o;
+    o.num_tokens = 640;
+    o.num_layers = 4;
+    o.needle_begin = 300;
+    o.needle_end = 316;
+    return o;
+  }
+  void open() {
+    workspace.open("/synthetic.h5");
+    wait_until_idle(workspace);
+  }
+  // Different colours in the picture: a view that draws nothing has one.
+  std::size_t draw(panels::Panel& panel, bool settle) {
+    panels::DrawContext context{workspace, renderer.gui().palette(), true, false};
+    for (int i = 0; i < 4; ++i) {
+      renderer.frame([&] { shell::figure_page_ui(context, panel); });
+      if (settle) wait_until_idle(workspace);
+      workspace.publish();
+    }
+    const shell::Image image = renderer.read();
+    std::set<std::uint32_t> colors;
+    for (std::size_t i = 0; i + 3 < image.rgba.size(); i += 4)
+      colors.insert(image.rgba[i] | image.rgba[i + 1] << 8 | image.rgba[i + 2] << 16);
+    return colors.size();
+  }
+
+  std::shared_ptr<SyntheticSource> source;
+  shell::Workspace workspace;
+  shell::HeadlessRenderer renderer;
+};
+
+TEST_F(ViewStates, IdsAreUniqueAndEveryViewHasAPicture) {
+  std::set<std::string> ids;
+  for (const panels::PanelInfo& info : panels::panel_registry()) {
+    EXPECT_TRUE(ids.insert(info.id).second) << info.id;
+    EXPECT_TRUE(info.has(panels::Format::Png)) << info.id;
+    EXPECT_EQ(panels::find_panel(info.id), &info);
+  }
+  for (const char* wanted :
+       {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true", "miss_inspector",
+        "token_strip", "query_geometry", "query_relevance", "latency"})
+    EXPECT_EQ(ids.count(wanted), 1U) << wanted;
+  EXPECT_EQ(panels::find_panel("nothing"), nullptr);
+}
+
+TEST_F(ViewStates, EmptyWithoutATrace) {
+  for (const panels::PanelInfo& info : panels::panel_registry()) {
+    const auto panel = info.make();
+    EXPECT_GT(draw(*panel, true), 4U) << info.id << " says nothing";
+    EXPECT_FALSE(panel->problem(workspace).empty()) << info.id;
+    EXPECT_TRUE(panel->table(workspace).rows.empty()) << info.id;
+  }
+}
+
+TEST_F(ViewStates, LoadingWhileAnalysesRun) {
+  open();
+  source->behaviour = SyntheticSource::Behaviour::Wait;
+  for (const panels::PanelInfo& info : panels::panel_registry()) {
+    const auto panel = info.make();
+    EXPECT_GT(draw(*panel, false), 4U) << info.id;
+    if (info.id != std::string("trace_info") && info.id != std::string("latency")) {
+      EXPECT_TRUE(workspace.busy()) << info.id << " asked for nothing";
+    }
+  }
+  workspace.jobs().cancel_all();
+}
+
+TEST_F(ViewStates, ErrorIsShownNotThrown) {
+  open();
+  source->behaviour = SyntheticSource::Behaviour::Fail;
+  for (const panels::PanelInfo& info : panels::panel_registry()) {
+    if (info.id == std::string("trace_info")) continue;
+    const auto panel = info.make();
+    std::string problem;
+    for (int i = 0; i < 4; ++i) {
+      problem = panel->problem(workspace);
+      wait_until_idle(workspace);
+    }
+    EXPECT_NE(problem.find("the analysis failed"), std::string::npos) << info.id << ": " << problem;
+    EXPECT_GT(draw(*panel, true), 4U) << info.id;
+  }
+}
+
+TEST_F(ViewStates, FullWithAResult) {
+  open();
+  for (const panels::PanelInfo& info : panels::panel_registry()) {
+    const auto panel = info.make();
+    std::string problem = "not asked";
+    for (int i = 0; i < 16 && !problem.empty(); ++i) {
+      problem = panel->problem(workspace);
+      wait_until_idle(workspace);
+    }
+    EXPECT_EQ(problem, "") << info.id;
+    EXPECT_GT(draw(*panel, true), 40U) << info.id;
+    if (info.has(panels::Format::Csv)) {
+      const panels::Table table = panel->table(workspace);
+      EXPECT_FALSE(table.rows.empty()) << info.id;
+      for (const auto& row : table.rows) ASSERT_EQ(row.size(), table.columns.size()) << info.id;
+    }
+    if (info.has(panels::Format::Npy)) {
+      const panels::Array array = panel->array(workspace);
+      std::int64_t bytes = array.dtype == "|u1" ? 1 : 4;
+      for (const std::int64_t extent : array.shape) bytes *= extent;
+      EXPECT_EQ(static_cast<std::int64_t>(array.bytes.size()), bytes) << info.id;
+      EXPECT_GT(bytes, 0) << info.id;
+    }
+  }
+}
+
+// A single kept key among thousands must be seen in the picture of the map.
+TEST_F(ViewStates, ASingleKeptKeyNeverVanishes) {
+  test::SyntheticOptions o;
+  o.num_tokens = 16384;
+  o.num_layers = 1;
+  o.needle_begin = 9000;
+  o.needle_end = 9016;
+  source = std::make_shared<SyntheticSource>(o);
+  source->only_kept_key = 7777;
+  open();
+  const auto panel = panels::find_panel("kv_map")->make();
+  renderer.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
+  draw(*panel, true);
+  const shell::Image image = renderer.read();
+  // At least half way from the colour of a dropped key to that of a kept one.
+  const auto& palette = renderer.gui().palette();
+  const int red_dropped = static_cast<int>(palette.dropped & 255U),
+            red_kept = static_cast<int>(palette.hit & 255U);
+  const auto is_kept = [&](const std::uint8_t* pixel) {
+    return pixel[0] <= (red_dropped + red_kept) / 2 + 2 && pixel[0] >= red_kept &&
+           pixel[2] > pixel[0] + 40;
+  };
+  int seen = 0;
+  for (int y = image.height * 2 / 3; y < image.height * 5 / 6; ++y)
+    for (int x = image.width * 3 / 10; x < image.width / 2; ++x)
+      seen += is_kept(image.rgba.data() + (static_cast<std::size_t>(y) * image.width + x) * 4);
+  EXPECT_GT(seen, 20) << "the column of the only kept key is not in the picture";
+}
+
+}  // namespace
+}  // namespace kvloupe

@@ -1,0 +1,322 @@
+// The workspace without a window: linked selection, history, methods, results and their states;
+// token text; drafts.
+#include "app/shell/workspace.h"
+#include "app/shell/command_list.h"
+#include "app/shell/method_draft.h"
+#include "app/shell/settings.h"
+#include "app/shell/token_text.h"
+#include "core/base/error.h"
+#include "core/base/paths.h"
+#include "tests/gui/synthetic_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace kvloupe {
+namespace {
+
+using shell::ResultState;
+using shell::Slot;
+using test::SyntheticSource;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class WorkspaceTest : public ::testing::Test {
+ protected:
+  WorkspaceTest()
+      : source(std::make_shared<SyntheticSource>(options())),
+        workspace(0, [this](const std::string& path, std::uint64_t) -> shell::TraceSourcePtr {
+          if (path.find("broken") != std::string::npos)
+            throw input_error("broken.h5 cannot be opened", "it is no trace", "choose another");
+          return source;
+        }) {}
+
+  static test::SyntheticOptions options() {
+    test::SyntheticOptions o;
+    o.num_tokens = 1000;  // the last chunk is shorter
+    o.num_layers = 3;
+    o.needle_begin = 400;
+    o.needle_end = 416;
+    return o;
+  }
+  void settle() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (workspace.busy() && std::chrono::steady_clock::now() < end) {
+      workspace.publish();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    workspace.publish();
+  }
+  void open() {
+    workspace.open("/a.h5");
+    settle();
+  }
+  template <typename Ask>
+  auto answer(Ask ask) {
+    auto result = ask();
+    for (int i = 0;
+         i < 8 && result.state != ResultState::Ready && result.state != ResultState::Error; ++i) {
+      settle();
+      result = ask();
+    }
+    return result;
+  }
+
+  std::shared_ptr<SyntheticSource> source;
+  shell::Workspace workspace;
+};
+
+TEST_F(WorkspaceTest, OpensOnTheLastPrefillChunkWithTheFirstTwoRuns) {
+  open();
+  ASSERT_NE(workspace.ready(), nullptr);
+  EXPECT_EQ(workspace.selection().chunk, 7);
+  EXPECT_EQ(workspace.selection().choice(Slot::A).run, 0);
+  EXPECT_EQ(workspace.selection().choice(Slot::B).run, 1);
+  EXPECT_EQ(workspace.watched_span()->name, "needle");
+}
+
+TEST_F(WorkspaceTest, ADamagedFileIsAnErrorState) {
+  workspace.open("/broken.h5");
+  settle();
+  ASSERT_NE(workspace.active(), nullptr);
+  EXPECT_EQ(workspace.active()->state, ResultState::Error);
+  EXPECT_THAT(workspace.active()->error, HasSubstr("it is no trace"));
+  EXPECT_EQ(workspace.kv_map(Slot::A).state, ResultState::Empty);
+}
+
+TEST_F(WorkspaceTest, SettersClampToTheTrace) {
+  open();
+  workspace.set_chunk(99);
+  EXPECT_EQ(workspace.selection().chunk, 7);
+  workspace.step_chunk(-100);
+  EXPECT_EQ(workspace.selection().chunk, 0);
+  workspace.set_layer(7);
+  EXPECT_EQ(workspace.selection().layer, 2);
+  workspace.set_q_head(8);
+  EXPECT_EQ(workspace.kv_head(), 2);
+  workspace.set_key_span(990, 5000);
+  EXPECT_EQ(workspace.selection().key_end, 1000);
+}
+
+TEST_F(WorkspaceTest, GotoGoesOrExplains) {
+  open();
+  workspace.go_to(shell::parse_goto("layer=1,kv_head=2,chunk=3"));
+  EXPECT_EQ(workspace.selection().layer, 1);
+  EXPECT_EQ(workspace.selection().q_head, 6);
+  EXPECT_EQ(workspace.selection().chunk, 3);
+  workspace.go_to(shell::parse_goto("query=999"));
+  EXPECT_EQ(workspace.selection().chunk, 7);
+  try {
+    workspace.go_to(shell::parse_goto("chunk=8"));
+    FAIL() << "chunk 8 is not in the trace";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 1);
+    EXPECT_THAT(error.what(), HasSubstr("0 to 7"));
+  }
+  for (const char* wrong :
+       {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1"}) {
+    try {
+      shell::parse_goto(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2) << wrong;
+    }
+  }
+}
+
+TEST_F(WorkspaceTest, BackAndForwardWalkPlacesAndScrubbingIsOneStep) {
+  open();
+  workspace.set_chunk(6);
+  workspace.set_chunk(5);
+  workspace.set_chunk(4);
+  workspace.set_layer(0);
+  EXPECT_TRUE(workspace.back());
+  EXPECT_EQ(workspace.selection().layer, 1);
+  EXPECT_EQ(workspace.selection().chunk, 4);
+  EXPECT_TRUE(workspace.back());
+  EXPECT_EQ(workspace.selection().chunk, 7);
+  EXPECT_FALSE(workspace.back());
+  EXPECT_TRUE(workspace.forward());
+  EXPECT_EQ(workspace.selection().chunk, 4);
+  workspace.set_layer(2);  // a new way: the old one is forgotten
+  EXPECT_FALSE(workspace.forward());
+}
+
+TEST_F(WorkspaceTest, ASpecOfARecordedRunShowsTheRunAnotherOneSelectsAnew) {
+  open();
+  workspace.set_method(Slot::A, "streaming_llm:budget_tokens=256");
+  EXPECT_EQ(workspace.selection().choice(Slot::A).run, 1);
+  workspace.set_method(Slot::A, "streaming_llm:budget_tokens=128");
+  EXPECT_EQ(workspace.selection().choice(Slot::A).run, -1);
+  EXPECT_THROW(workspace.set_method(Slot::A, "streaming_llm:budget=1"), Error);
+  const auto map = answer([&] { return workspace.kv_map(Slot::A); });
+  ASSERT_EQ(map.state, ResultState::Ready);
+  EXPECT_EQ(map->map.kept[7], 128);
+  const auto facts = workspace.facts(Slot::A);
+  EXPECT_EQ(facts->mode, trace::LoopMode::OpenLoop);
+  EXPECT_EQ(facts->requested_budget, 128.0);
+  EXPECT_EQ(facts->effective_budget, 128.0);
+  EXPECT_EQ(facts->dense_cells, 2);  // nothing before chunk 0; 128 keys before chunk 1 fit
+  EXPECT_EQ(facts->scope, "past");
+}
+
+TEST_F(WorkspaceTest, TheLastResultStaysWhileTheNextIsComputed) {
+  open();
+  ASSERT_EQ(answer([&] { return workspace.query_geometry(); }).state, ResultState::Ready);
+  source->behaviour = SyntheticSource::Behaviour::Wait;
+  workspace.set_chunk(2);
+  const auto waiting = workspace.query_geometry();
+  EXPECT_EQ(waiting.state, ResultState::Loading);
+  EXPECT_TRUE(waiting.stale);
+  EXPECT_EQ(waiting->chunk, 7);
+  // Going on supersedes the request; going back must ask again and be answered.
+  workspace.set_chunk(3);
+  workspace.query_geometry();
+  workspace.set_chunk(2);
+  workspace.query_geometry();
+  source->behaviour = SyntheticSource::Behaviour::Answer;
+  const auto done = answer([&] { return workspace.query_geometry(); });
+  ASSERT_EQ(done.state, ResultState::Ready);
+  EXPECT_EQ(done->chunk, 2);
+  EXPECT_FALSE(done.stale);
+}
+
+TEST_F(WorkspaceTest, AFailingAnalysisIsAnErrorWithItsSentence) {
+  open();
+  source->behaviour = SyntheticSource::Behaviour::Fail;
+  const auto result = answer([&] { return workspace.kv_map(Slot::A); });
+  EXPECT_EQ(result.state, ResultState::Error);
+  EXPECT_THAT(result.error, HasSubstr("the analysis failed"));
+}
+
+TEST_F(WorkspaceTest, TheOverviewFollowsMetricAndMethod) {
+  open();
+  workspace.change("metric",
+                   [](shell::Selection& s) { s.metric = analysis::OverviewMetric::MassRecall; });
+  const auto recall = answer([&] { return workspace.overview(); });
+  EXPECT_EQ(recall->values.cols, 3);
+  workspace.change(
+      "metric", [](shell::Selection& s) { s.metric = analysis::OverviewMetric::RelevancePearson; });
+  const auto pearson = answer([&] { return workspace.overview(); });
+  EXPECT_EQ(pearson->values.cols, 9);
+}
+
+TEST_F(WorkspaceTest, SeveralTracesKeepTheirPlaces) {
+  open();
+  workspace.set_chunk(2);
+  workspace.open("/b.h5");
+  settle();
+  EXPECT_EQ(workspace.tabs().size(), 2U);
+  EXPECT_EQ(workspace.selection().chunk, 2);  // the place is carried over
+  workspace.set_chunk(5);
+  workspace.open("/a.h5");  // open already: shown
+  EXPECT_EQ(workspace.tabs().size(), 2U);
+  EXPECT_EQ(workspace.selection().chunk, 2);
+  workspace.close_active();
+  EXPECT_EQ(workspace.selection().chunk, 5);
+  workspace.close_active();
+  EXPECT_EQ(workspace.active(), nullptr);
+  workspace.close_active();
+}
+
+TEST_F(WorkspaceTest, LatencyReportsAndStops) {
+  open();
+  workspace.start_latency();
+  settle();
+  EXPECT_FALSE(workspace.latency().running);
+  ASSERT_TRUE(workspace.latency().report.has_value());
+  source->behaviour = SyntheticSource::Behaviour::Wait;
+  workspace.start_latency();
+  EXPECT_TRUE(workspace.latency().running);
+  workspace.stop_latency();
+  EXPECT_FALSE(workspace.latency().running);
+  settle();
+  EXPECT_FALSE(workspace.busy());
+}
+
+TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
+  EXPECT_EQ(shell::readable_text("\xE6"), "\\xE6");
+  EXPECT_EQ(shell::readable_text("a\xE6\x97"), "a\\xE6\\x97");
+  EXPECT_EQ(shell::readable_text("\xE6\x97\xA5"), "\xE6\x97\xA5");
+  EXPECT_EQ(shell::readable_text("a\n"), "a\u21B5");
+  EXPECT_EQ(shell::readable_text(std::string("\0\x1B", 2)), "\\x00\\x1B");
+  EXPECT_EQ(shell::readable_token(" the"), "\u00B7the");
+  EXPECT_EQ(shell::readable_token(""), "(empty)");
+}
+
+TEST(TokenText, SearchCrossesTokensAndIgnoresCase) {
+  const std::vector<std::string> tokens{"One", " of", " the", " ONE", " of"};
+  EXPECT_THAT(shell::find_text(tokens, "one of"), ElementsAre(0, 3));
+  EXPECT_THAT(shell::find_text(tokens, "f t"), ElementsAre(1));
+  EXPECT_TRUE(shell::find_text(tokens, "").empty());
+  EXPECT_TRUE(shell::find_text(tokens, "zebra").empty());
+}
+
+TEST(MethodDraft, ParametersOfTheCatalogueMakeAValidSpec) {
+  selection::ModelShape shape{30, 9, 3, 64};
+  for (const selection::MethodInfo& info : selection::catalogue()) {
+    shell::MethodDraft draft("quoka:budget_tokens=77", shape);
+    draft.change_method(info.id, shape);
+    EXPECT_EQ(draft.id(), info.id);
+    const bool needs_path = std::any_of(info.params.begin(), info.params.end(), [](const auto& p) {
+      return p.type == selection::ParamType::Path && p.default_text.empty();
+    });
+    if (!needs_path) {
+      EXPECT_EQ(draft.problem(), "") << draft.spec();
+    }
+    if (info.budget == selection::BudgetUse::Required) {
+      EXPECT_EQ(draft.value("budget_tokens"), "77") << info.id;
+    }
+  }
+}
+
+TEST(MethodDraft, TokensAndRatioExcludeEachOther) {
+  shell::MethodDraft draft("quoka:budget_tokens=77", {30, 9, 3, 64});
+  draft.set("budget_ratio", "0.25");
+  EXPECT_EQ(draft.value("budget_tokens"), "0");
+  EXPECT_EQ(draft.problem(), "");
+  draft.set("budget_tokens", "32");
+  EXPECT_EQ(draft.value("budget_ratio"), "0");
+  draft.set("num_queries", "-3");
+  EXPECT_NE(draft.problem(), "");
+}
+
+TEST(Commands, TheQueryMatchesAsAScatteredSubsequence) {
+  EXPECT_LT(shell::match_score("xyz", "Next chunk"), 0);
+  EXPECT_GT(shell::match_score("next", "Next chunk"),
+            shell::match_score("next", "An extract of text"));
+  EXPECT_GE(shell::match_score("", "anything"), 0);
+}
+
+TEST(Settings, RoundTripAndSurviveDamage) {
+  const auto folder = std::filesystem::current_path() / "config";
+  std::filesystem::remove_all(folder);
+  paths::set_config_dir(folder);
+  shell::Settings settings;
+  settings.theme = widgets::ThemeKind::Light;
+  settings.user_scale = 1.5F;
+  settings.last_folder = "/somewhere";
+  shell::save_settings(settings);
+  EXPECT_EQ(shell::load_settings().theme, widgets::ThemeKind::Light);
+  EXPECT_FLOAT_EQ(shell::load_settings().user_scale, 1.5F);
+  EXPECT_EQ(shell::load_settings().last_folder, "/somewhere");
+  for (const char* damaged :
+       {"{", "[]", "{\"scale\": \"big\", \"theme\": 3}", "{\"scale\": 1e30}"}) {
+    std::ofstream(paths::config_dir() / "settings.json") << damaged;
+    EXPECT_LE(shell::load_settings().user_scale, shell::kMostScale) << damaged;
+  }
+  for (int i = 0; i < 12; ++i) shell::add_recent_file("/t" + std::to_string(i) + ".h5");
+  shell::add_recent_file("/t8.h5");
+  const auto recent = shell::load_recent_files();
+  EXPECT_EQ(recent.size(), 9U);
+  EXPECT_EQ(recent[0], "/t8.h5");
+  EXPECT_EQ(recent[1], "/t11.h5");
+}
+
+}  // namespace
+}  // namespace kvloupe
