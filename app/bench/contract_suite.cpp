@@ -6,6 +6,7 @@
 #include "capture/prefill_bench.h"
 #include "core/analysis/attention_bench.h"
 #include "core/analysis/timing.h"
+#include "core/base/error.h"
 #include "core/base/version.h"
 #include "core/device/device.h"
 
@@ -101,7 +102,15 @@ std::vector<Row> window_rows(const WorkContext& context) {
   const ScratchFolder folder;
   const auto trace = folder.path() / "window.h5";
   capture_8k_trace(trace, context);
-  const shell::FrameBenchReport report = shell::measure_frames(trace.string(), {});
+  shell::FrameBenchReport report;
+  try {
+    report = shell::measure_frames(trace.string(), {});
+  } catch (const Error& error) {
+    // A machine that cannot draw still has its other rows.
+    if (error.kind() != ErrorKind::Input) throw;
+    frame.reason = open.reason = error.what();
+    return {frame, open};
+  }
   frame.value = report.p99_ms;
   frame.time = analysis::stats_of(report.frame_ms);
   frame.details = {{"max", fmt::format("{:.1f} ms", report.max_ms)}, {"renderer", report.renderer}};
