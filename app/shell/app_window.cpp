@@ -142,7 +142,7 @@ bool AppWindow::frame() {
   int pixel_width = 0, pixel_height = 0;
   glfwGetFramebufferSize(impl_->window, &pixel_width, &pixel_height);
   glViewport(0, 0, pixel_width, pixel_height);
-  const ImVec4 back = widgets::to_vec4(impl_->gui->palette().window);
+  const ImVec4 back = widgets::to_vec4(impl_->gui->palette().panel);
   glClearColor(back.x, back.y, back.z, 1.0F);
   glClear(GL_COLOR_BUFFER_BIT);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());

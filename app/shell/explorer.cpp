@@ -36,7 +36,7 @@ std::string window_name(const panels::PanelInfo& info) {
 Explorer::Explorer(Workspace& workspace, GuiContext& gui, Settings settings)
     : workspace_(workspace), gui_(gui), settings_(std::move(settings)) {
   for (const panels::PanelInfo& info : panels::panel_registry())
-    panels_.push_back({&info, info.make(), true, false, 0});
+    panels_.push_back({&info, info.make(), true, false, false, 0});
   workspace_.on_message = [this](const std::string& text, bool is_error) { say(text, is_error); };
   workspace_.on_opened = [this](const TraceTab& tab) {
     add_recent_file(tab.path);
@@ -91,10 +91,10 @@ void Explorer::frame() {
   menu_ui();
   transport_ui();
   status_ui();
+  layout_ui();  // also while nothing is open: a dock space that is not submitted forgets its windows
   if (workspace_.tabs().empty()) {
     welcome_ui();
   } else {
-    layout_ui();
     panels_ui();
     runs_ui();
   }
@@ -124,7 +124,7 @@ void Explorer::tick_playback() {
 
 void Explorer::layout_ui() {
   const ImGuiID dockspace = ImGui::DockSpaceOverViewport(
-      ImGui::GetID("explore"), ImGui::GetMainViewport(), ImGuiDockNodeFlags_None);
+      ImGui::GetID("explore"), ImGui::GetMainViewport(), ImGuiDockNodeFlags_PassthruCentralNode);
   const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dockspace);
   const bool unknown = node == nullptr || (node->IsLeafNode() && node->Windows.Size == 0 &&
                                            ImGui::GetFrameCount() < 8);
@@ -184,8 +184,13 @@ void Explorer::panels_ui() {
     // Windows learn which tab is theirs over the first frames.
     if (panel.frames_to_focus > 0 && --panel.frames_to_focus == 0) ImGui::SetNextWindowFocus();
     ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
+    // Docked, it lies on the cleared frame, which has its colour already.
+    ImGui::PushStyleColor(ImGuiCol_WindowBg,
+                          widgets::with_alpha(gui_.palette().panel, panel.docked ? 0 : 1));
     panel.visible =
         ImGui::Begin(window_name(*panel.info).c_str(), &panel.open, ImGuiWindowFlags_NoCollapse);
+    ImGui::PopStyleColor();
+    panel.docked = ImGui::IsWindowDocked();
     if (ImGui::BeginPopupContextItem()) {
       for (const panels::Format format : panel.info->formats)
         if (ImGui::MenuItem(fmt::format("Export as {}\u2026", panels::name_of(format)).c_str()))

@@ -49,6 +49,7 @@ class Explorer {
     std::unique_ptr<panels::Panel> panel;
     bool open = true;
     bool visible = false;
+    bool docked = false;
     int frames_to_focus = 0;
   };
   struct Toast {
@@ -99,6 +100,7 @@ class Explorer {
   bool quit_ = false;
   bool reset_layout_ = false;
   bool runs_open_ = true;
+  bool runs_docked_ = false;
   int fonts_for_tab_ = -1;
 
   bool playing_ = false;

@@ -290,8 +290,12 @@ void Explorer::param_ui(MethodDraft& draft, const selection::ParamInfo& param, b
 // The recorded runs with what they kept in this layer; a click shows one as A, Ctrl+click as B.
 void Explorer::runs_ui() {
   if (!runs_open_) return;
-  if (ImGui::Begin("Runs###runs", &runs_open_, ImGuiWindowFlags_NoCollapse) &&
-      workspace_.ready() != nullptr) {
+  ImGui::PushStyleColor(ImGuiCol_WindowBg,
+                        widgets::with_alpha(gui_.palette().panel, runs_docked_ ? 0 : 1));
+  const bool visible = ImGui::Begin("Runs###runs", &runs_open_, ImGuiWindowFlags_NoCollapse);
+  ImGui::PopStyleColor();
+  runs_docked_ = ImGui::IsWindowDocked();
+  if (visible && workspace_.ready() != nullptr) {
     const auto& p = gui_.palette();
     const auto& info = workspace_.info();
     const Selection& s = workspace_.selection();

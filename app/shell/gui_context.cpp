@@ -82,7 +82,7 @@ void set_colors(ImGuiStyle& style, const widgets::Palette& p) {
   set(ImGuiCol_TabDimmedSelected, p.panel);
   set(ImGuiCol_TabDimmedSelectedOverline, p.line);
   set(ImGuiCol_DockingPreview, with_alpha(p.accent, 0.5F));
-  set(ImGuiCol_DockingEmptyBg, p.window);
+  set(ImGuiCol_DockingEmptyBg, with_alpha(p.window, 0));
   set(ImGuiCol_TableHeaderBg, p.raised);
   set(ImGuiCol_TableBorderStrong, p.line);
   set(ImGuiCol_TableBorderLight, p.grid);
@@ -99,7 +99,8 @@ void set_plot_style(const widgets::Palette& p, float scale) {
   ImPlot::StyleColorsAuto(&style);
   const auto set = [&](ImPlotCol index, ImU32 color) { style.Colors[index] = to_vec4(color); };
   set(ImPlotCol_FrameBg, with_alpha(p.panel, 0));
-  set(ImPlotCol_PlotBg, p.panel);
+  // The frame is cleared to the panel's colour; a software renderer pays for every layer above it.
+  set(ImPlotCol_PlotBg, with_alpha(p.panel, 0));
   set(ImPlotCol_PlotBorder, p.line);
   set(ImPlotCol_LegendBg, with_alpha(p.panel, 0.92F));
   set(ImPlotCol_LegendBorder, p.line);

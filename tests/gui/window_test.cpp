@@ -2,6 +2,7 @@
 // changes the method, and holds the state behind the window to what was done. One window serves all
 // cases.
 #include "app/shell/app_window.h"
+#include "app/shell/headless.h"
 #include "core/base/paths.h"
 #include "tests/gui/synthetic_source.h"
 
@@ -82,6 +83,18 @@ class WindowTest : public ::testing::Test {
     EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success) << name;
     settle();
   }
+  // What the window looked like when something went wrong, beside the test's other output.
+  void TearDown() override {
+    if (!HasFailure()) return;
+    const std::string file =
+        std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) + ".png";
+    app->after_render = [&] {
+      const auto pixels = app->read_pixels();
+      shell::write_png(file, {pixels.width, pixels.height, pixels.rgba});
+    };
+    frames(1);
+    app->after_render = nullptr;
+  }
   static const shell::Selection& selection() { return app->workspace().selection(); }
 
   static std::unique_ptr<shell::AppWindow> app;
@@ -132,7 +145,7 @@ TEST_F(WindowTest, TabsShowTheirViews) {
       ctx->MouseClick(0);
       ctx->Yield(3);
     });
-    EXPECT_TRUE(app->explorer().panel_visible(id)) << id;
+    ASSERT_TRUE(app->explorer().panel_visible(id)) << id;
   }
 }
 
@@ -297,7 +310,7 @@ TEST_F(WindowTest, SurvivesRandomInput) {
       ImGuiKey_Space, ImGuiKey_LeftArrow, ImGuiKey_RightArrow, ImGuiKey_UpArrow, ImGuiKey_DownArrow,
       ImGuiKey_Home,  ImGuiKey_End,       ImGuiKey_X,          ImGuiKey_Escape,  ImGuiKey_F1,
       ImGuiKey_Tab,   ImGuiKey_PageUp,    ImGuiKey_Enter,      ImGuiKey_F5};
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 300; ++i) {
     ImGuiIO& io = ImGui::GetIO();
     const auto begin = Clock::now();
     switch (upto(4)) {
