@@ -8,8 +8,10 @@
 #   a static initialiser alone (TORCH_LIBRARY) needs a function in it that somebody calls.
 #
 # kvloupe_add_test(NAME trace_reader SOURCES a_test.cpp [LINKS lib...] [LABELS fast|capture|gui|cuda|cli] [TIMEOUT 60]
-#                  [TORCH_PCH])
+#                  [TORCH_PCH] [READS_SOURCE_DIR])
 #   A GoogleTest program (gtest_main, gmock), registered with ctest under NAME. Label gui runs it under xvfb-run.
+#   READS_SOURCE_DIR defines KVLOUPE_TEST_SOURCE_DIR, the folder of its sources. Only for tests that read files there: a
+#   path of this checkout on the command line keeps the compiler cache from serving another one.
 #   It runs in a folder of its own that it may write to.
 
 # The module whose precompiled header the others reuse. GCC accepts it where the code generation flags are equal and
@@ -42,7 +44,7 @@ function(kvloupe_add_module)
 endfunction()
 
 function(kvloupe_add_test)
-  cmake_parse_arguments(arg "TORCH_PCH" "NAME;TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_PCH;READS_SOURCE_DIR" "NAME;TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "kvloupe_add_test(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -53,7 +55,9 @@ function(kvloupe_add_test)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE
     kvloupe_options kvloupe_warnings ${arg_LINKS} GTest::gtest_main GTest::gmock)
-  target_compile_definitions(${target} PRIVATE KVLOUPE_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  if(arg_READS_SOURCE_DIR)
+    target_compile_definitions(${target} PRIVATE KVLOUPE_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  endif()
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${target})
   endif()
