@@ -99,7 +99,7 @@ class QueryGeometryPanel final : public Panel {
     if (!ImPlot::BeginPlot("##geometry", {-1, -1}, kFlags)) return;
     ImPlot::SetupAxes(axis_name(g, 0).c_str(), axis_name(g, 1).c_str(), ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
-    fit(g, room.x / std::max(room.y, 1.0F));
+    fit(g, (room.x - widgets::em(4.5F)) / std::max(room.y - widgets::em(3.4F), 1.0F));
     ImPlot::SetupFinish();
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();

@@ -95,7 +95,7 @@ class SelectedVsTruePanel final : public Panel {
       ImU32 color;
     };
     const auto& p = context.palette;
-    const std::vector<Item> items{
+    std::vector<Item> items{
         {fmt::format("{:.1f} %", v.mass_recall * 100), "mass recall", p.text},
         {fmt::format("{:.1f} %", v.topk_overlap * 100), "top-k overlap", p.text},
         {format_count(v.hits), "hits", p.hit},
@@ -103,8 +103,9 @@ class SelectedVsTruePanel final : public Panel {
         {format_count(v.wastes), "wastes",
          p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
         {fmt::format("{:.1f} %", v.missed_mass * 100), "mass missed", p.miss}};
+    if (!context.figure) items.pop_back();  // the complement of the recall: room is short there
     const float column =
-        std::max(widgets::em(5.0F), std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 6));
+        std::max(widgets::em(4.6F), std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 6));
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const int per_line = std::max(1, static_cast<int>(ImGui::GetContentRegionAvail().x / column));
     const float line = widgets::em(2.75F);

@@ -40,8 +40,10 @@ Explorer::Explorer(Workspace& workspace, GuiContext& gui, Settings settings)
   workspace_.on_message = [this](const std::string& text, bool is_error) { say(text, is_error); };
   workspace_.on_opened = [this](const TraceTab& tab) {
     add_recent_file(tab.path);
+    recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
+  recent_ = load_recent_files();
   make_commands();
 }
 
@@ -322,7 +324,7 @@ void Explorer::welcome_ui() {
     if (ImGui::Button("Open a trace\u2026", {widgets::em(10), 0})) open_dialog();
     ImGui::SameLine();
     widgets::text_colored(p.muted, "Ctrl+O, or drop a .h5 file here");
-    const auto recent = load_recent_files();
+    const std::vector<std::string> recent = recent_;
     if (!recent.empty()) {
       ImGui::SeparatorText("Recent");
       for (std::size_t i = 0; i < recent.size(); ++i) {

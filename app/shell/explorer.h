@@ -97,6 +97,7 @@ class Explorer {
   std::vector<Command> commands_;
   std::vector<Toast> toasts_;
   FileDialog files_;
+  std::vector<std::string> recent_;
   bool quit_ = false;
   bool reset_layout_ = false;
   bool runs_open_ = true;

@@ -36,12 +36,8 @@ void Explorer::make_commands() {
                          "",
                          fmt::format("Open recent file {}", i + 1),
                          {ImGuiMod_Ctrl | static_cast<ImGuiKey>(ImGuiKey_1 + i)},
-                         [this, i] {
-                           const auto recent = load_recent_files();
-                           if (static_cast<std::size_t>(i) < recent.size())
-                             workspace_.open(recent[static_cast<std::size_t>(i)]);
-                         },
-                         {},
+                         [this, i] { workspace_.open(recent_[static_cast<std::size_t>(i)]); },
+                         [this, i] { return static_cast<std::size_t>(i) < recent_.size(); },
                          false});
   add("quit", "File", "Quit", {ImGuiMod_Ctrl | ImGuiKey_Q}, [this] { quit_ = true; });
 
@@ -176,7 +172,7 @@ void Explorer::menu_ui() {
         command.run();
     }
     if (menu == std::string("File") && ImGui::BeginMenu("Recent")) {
-      for (const std::string& path : load_recent_files())
+      for (const std::string& path : std::vector<std::string>(recent_))
         if (ImGui::MenuItem(path.c_str(), nullptr, false, std::filesystem::exists(path)))
           workspace_.open(path);
       ImGui::EndMenu();

@@ -54,12 +54,21 @@ class ResultCache {
 
   using Work = std::function<std::shared_ptr<const T>(const WorkContext&)>;
 
+  // Urgent work is queued at once. Patient work (heavy, or of a detail) is queued when nothing else
+  // runs: the lane is first come, first served, and what stands in the middle of the screen must
+  // not wait behind it.
+  enum class Pace { Urgent, Patient };
   Result<T> request(const std::string& channel, const std::string& key, const std::string& title,
-                    Lane lane, const Work& work) {
+                    Lane lane, const Work& work, Pace pace = Pace::Urgent) {
     Channel& where = channels_[channel];
     auto found = entries_.find(key);
     if (found == entries_.end()) {
-      forget_in_flight(where);
+      if (forget_in_flight(where)) jobs_->cancel(channel);
+      if (pace == Pace::Patient && !jobs_->idle()) {
+        Result<T> waiting{ResultState::Loading, nullptr, false, {}, {}, {}};
+        attach_stale(where, waiting);
+        return waiting;
+      }
       where.in_flight = key;
       found = entries_.emplace(key, Entry{}).first;
       submit(channel, key, title, lane, work);
@@ -122,10 +131,12 @@ class ResultCache {
   }
 
   // The job system drops or cancels the older job of a channel without a callback.
-  void forget_in_flight(Channel& channel) {
+  // True if there was one.
+  bool forget_in_flight(Channel& channel) {
     const auto found = entries_.find(channel.in_flight);
-    if (found != entries_.end() && found->second.state == ResultState::Loading)
-      entries_.erase(found);
+    if (found == entries_.end() || found->second.state != ResultState::Loading) return false;
+    entries_.erase(found);
+    return true;
   }
 
   void attach_stale(const Channel& channel, Result<T>& result) const {

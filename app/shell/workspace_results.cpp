@@ -54,14 +54,18 @@ Result<analysis::ReplayResult> Workspace::replay_of(Slot slot, bool want_mass) {
   const MethodChoice choice = selection().choice(slot);
   if (choice.empty()) return empty_result<analysis::ReplayResult>("Choose a method");
   const int layer = selection().layer;
+  // The sets of a recorded run come first; what they are worth, later.
   return replays_.request(
       fmt::format("replay {} {}", letter(slot), want_mass ? "mass" : "sets"),
       fmt::format("{}|{}|{}", place_key(), method_key(slot), want_mass ? "mass" : "sets"),
       fmt::format("{} {} in layer {}", choice.run >= 0 ? "Reading" : "Selecting with",
                   choice.spec.substr(0, choice.spec.find(':')), layer),
-      Lane::Compute, [source = tab->source, choice, layer, want_mass](const WorkContext& context) {
+      Lane::Compute,
+      [source = tab->source, choice, layer, want_mass](const WorkContext& context) {
         return run_choice(*source, choice, {layer}, std::nullopt, want_mass, false, context);
-      });
+      },
+      want_mass && choice.run >= 0 ? ResultCache<analysis::ReplayResult>::Pace::Patient
+                                   : ResultCache<analysis::ReplayResult>::Pace::Urgent);
 }
 
 Result<analysis::ReplayResult> Workspace::replay_with_mass(Slot slot) {
@@ -131,7 +135,8 @@ Result<std::vector<analysis::SpanFate>> Workspace::span_fate(Slot slot,
       "Following the span through the chunks", Lane::Compute,
       [replay = source.value, trace = ready()->source, span](const WorkContext& context) {
         return std::make_shared<Fates>(trace->span_fate(*replay, span, context));
-      });
+      },
+      ResultCache<Fates>::Pace::Patient);
 }
 
 Result<analysis::QueryGeometry> Workspace::query_geometry() {
@@ -168,7 +173,8 @@ Result<analysis::Overview> Workspace::overview() {
         [source = tab->source, metric, chunk](const WorkContext& context) {
           return std::make_shared<analysis::Overview>(
               source->attention_overview(metric, chunk, context));
-        });
+        },
+        ResultCache<analysis::Overview>::Pace::Patient);
   const MethodChoice choice = s.choice(s.shown);
   if (choice.empty()) return empty_result<analysis::Overview>("Choose a method");
   const bool all = s.overview_all_chunks;
@@ -184,7 +190,8 @@ Result<analysis::Overview> Workspace::overview() {
                                        want_error, context);
         return std::make_shared<analysis::Overview>(
             analysis::overview_of_replay(*replay, metric, all ? -1 : chunk));
-      });
+      },
+      ResultCache<analysis::Overview>::Pace::Patient);
 }
 
 Result<analysis::Matrix> Workspace::attention_rows() {
@@ -224,7 +231,8 @@ Result<analysis::AttentionMap> Workspace::attention_map() {
       [source = tab->source, layer = s.layer, q_head = s.q_head](const WorkContext& context) {
         return std::make_shared<analysis::AttentionMap>(
             source->attention_map(layer, q_head, kAttentionMapSide, context));
-      });
+      },
+      ResultCache<analysis::AttentionMap>::Pace::Patient);
 }
 
 Result<analysis::CompareRow> Workspace::run_summary(int run) {
@@ -240,7 +248,8 @@ Result<analysis::CompareRow> Workspace::run_summary(int run) {
         for (const analysis::CompareRow& candidate : source->summarise(replay))
           if (candidate.scope == "all" && candidate.phase == "prefill") *row = candidate;
         return row;
-      });
+      },
+      ResultCache<analysis::CompareRow>::Pace::Patient);
 }
 
 bool Workspace::has_run_summary(int run) const {
