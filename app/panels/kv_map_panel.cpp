@@ -112,7 +112,7 @@ class KvMapPanel final : public Panel {
       if (!both && slot != workspace.selection().shown) continue;
       if (both)
         ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
-      widgets::figure_head_ui(context.palette, context.figure && !both, "KV map",
+      widgets::figure_head_ui(context.palette, context.figure, both ? "" : "KV map",
                               both ? "" : workspace.selection().choice(slot).spec,
                               place_caption(workspace), method_chips(context, slot));
       draw_slot(context, slot);

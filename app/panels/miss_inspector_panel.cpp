@@ -93,7 +93,8 @@ class MissInspectorPanel final : public Panel {
 
   static void slot_ui(DrawContext& context, Slot slot, const trace::TokenSpan& span) {
     auto& workspace = context.workspace;
-    widgets::figure_head_ui(context.palette, false, "", "", "", method_chips(context, slot));
+    widgets::figure_head_ui(context.palette, context.figure, "", "", "",
+                            method_chips(context, slot));
     const auto fates = workspace.span_fate(slot, span);
     if (!ready_ui(context, fates, "Following the span through the chunks")) return;
     const auto replay = workspace.replay(slot);

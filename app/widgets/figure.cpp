@@ -73,7 +73,7 @@ std::string elided(const std::string& text, float width) {
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
                     const std::string& subtitle, const std::string& caption,
                     const std::vector<Chip>& chips) {
-  if (figure) {
+  if (figure && !title.empty()) {
     {
       const FontScope strong(fonts().strong, 1.7F);
       text_colored(palette.text, title);

@@ -21,7 +21,7 @@ struct Chip {
   std::string brief{};      // in place of `text` where room is short; empty: `text`
 };
 
-// Title (figures only), caption and a row of chips.
+// Title and caption (figures only, unless the title is empty) and a row of chips.
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
                     const std::string& subtitle, const std::string& caption,
                     const std::vector<Chip>& chips);
