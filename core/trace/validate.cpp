@@ -37,6 +37,15 @@ void check_ids(const TraceReader& reader, Validation& found) {
   }
 }
 
+void check_decode_chunks(const TraceInfo& info, Validation& found) {
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    const auto& chunk = info.chunks[c];
+    if (chunk.phase == Phase::Prefill || chunk.length == 1) continue;
+    found.defects.push_back(
+        fmt::format("chunk {} is a decoded token but has length {}", c, chunk.length));
+  }
+}
+
 void check_text_size(const h5::Handle& file, const LoadedTrace& trace, Validation& found) {
   if (!trace.has_texts || !trace.info.complete) return;
   const auto tokens = static_cast<std::uint64_t>(trace.info.num_tokens);
@@ -82,6 +91,7 @@ void check_structure(const std::filesystem::path& path, Validation& found) {
     found.notes.push_back(fmt::format("incomplete: {} chunks ({} tokens) are done",
                                       info.chunks.size(), format_count(info.num_tokens)));
   }
+  check_decode_chunks(info, found);
   check_text_size(file, trace, found);
   check_spans(info, found);
   note_spare_room(trace, found);

@@ -336,6 +336,11 @@ TEST_F(HostileTest, Evictions) {
   expect_defect("shape", [&](hid_t f) { resize(f, evict, {2, 50}); });
 }
 
+TEST_F(HostileTest, DecodedTokensAreChunksOfLengthOne) {
+  expect_defect("is a decoded token but has length",
+                [](hid_t f) { set_value<std::uint8_t>(f, "/chunks/phase", 1, 1); });
+}
+
 TEST_F(HostileTest, GeneratedTokensThatWereNotFedAreANote) {
   const Validation found =
       check_trace(edited([](hid_t f) { set_value<std::int32_t>(f, "/tokens/generated", 1, 1); }));
