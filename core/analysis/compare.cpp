@@ -40,10 +40,8 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
 }
 
 void add_row(const ReplayCell& cell, std::size_t row, int q_heads_per_row, Averages& averages) {
-  if (cell.dense_reason) {
-    ++averages.fallback_cells;
-    return;
-  }
+  if (cell.dense_fallback) ++averages.fallback_cells;
+  if (cell.dense_reason) return;
   ++averages.cells;
   const ReplayRow& kept = cell.rows[row];
   const auto past_end =

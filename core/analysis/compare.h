@@ -15,7 +15,8 @@ struct CompareRow {
   std::string scope;       // all | layer | kv_head | chunk
   int index = 0;           // of the layer, KV head or chunk; 0 for all
   std::int64_t cells = 0;  // cells averaged: dense_reason null
-  std::int64_t fallback_cells = 0;
+  std::int64_t fallback_cells =
+      0;  // dense_fallback: dense for want of keys, not by the method's rule
   std::optional<double> requested_budget, effective_budget;
   std::optional<double> mass_recall, topk_overlap, output_error, density;
 };
