@@ -187,7 +187,7 @@ void add_capture_command(CLI::App& program, const GlobalOptions&) {
       ->capture_default_str();
   command->add_option("--device", options.device, "cpu or cuda:N")->capture_default_str();
   command->add_option("--seed", options.seed, "seed of a task that names none")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 53))
+      ->check(CLI::Range(std::int64_t{0}, (std::int64_t{1} << 53) - 1))
       ->capture_default_str();
   command->add_flag("--force", options.force, "overwrite the output");
   command->add_option("-o,--output", arguments->output, "the trace to write")->required();

@@ -43,8 +43,9 @@ constexpr std::array<std::pair<const char*, Number>, 6> kNumbers = {{
 
 bool is_shown(const std::optional<double>& number) { return number && std::isfinite(*number); }
 
-std::string json_text(const std::vector<CompareRow>& rows) {
-  ordered_json json{{"rows", ordered_json::array()}};
+std::string json_text(const std::vector<CompareRow>& rows, std::optional<int> chunk_size) {
+  ordered_json json{{"chunk_size", nullptr}, {"rows", ordered_json::array()}};
+  if (chunk_size) json["chunk_size"] = *chunk_size;
   for (const CompareRow& row : rows) {
     ordered_json entry{{"method", row.method}, {"phase", row.phase},
                        {"scope", row.scope},   {"index", row.index},
@@ -78,7 +79,7 @@ std::string csv_text(const std::vector<CompareRow>& rows) {
 }
 
 std::string table_text(const std::vector<CompareRow>& rows) {
-  TextTable table({"method", "phase", "cells", "dense", "budget", "kept", "recall", "overlap",
+  TextTable table({"method", "phase", "cells", "fallback", "budget", "kept", "recall", "overlap",
                    "error", "density"});
   for (const CompareRow& row : rows) {
     if (row.scope != "all") continue;
@@ -106,6 +107,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
   const analysis::TraceSession session(arguments.trace, global.memory_limit);
+  report_damage(session.info());
   WorkContext context;
   context.cancel = interrupt_token();
   std::vector<CompareRow> rows;
@@ -114,7 +116,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     const auto part = analysis::summarise(analysis::replay(session, request, context), session);
     rows.insert(rows.end(), part.begin(), part.end());
   }
-  const std::string text = arguments.json ? json_text(rows) : table_text(rows);
+  const std::string text =
+      arguments.json ? json_text(rows, arguments.chunk_size) : table_text(rows);
   if (!arguments.csv.empty()) shell::write_file_atomically(arguments.csv, csv_text(rows));
   std::fwrite(text.data(), 1, text.size(), stdout);
 }

@@ -1,6 +1,6 @@
 // `kvloupe info`: what a trace holds, for people or as JSON.
 #include "app/cli/commands.h"
-#include "core/base/log.h"
+#include "app/cli/options.h"
 #include "core/base/units.h"
 #include "core/trace/trace_names.h"
 #include "core/trace/trace_reader.h"
@@ -145,7 +145,7 @@ void add_info_command(CLI::App& program, const GlobalOptions&) {
             ? info_json(reader.info()).dump(2, ' ', false, ordered_json::error_handler_t::replace) +
                   "\n"
             : info_text(reader.info());
-    for (const auto& warning : reader.info().warnings) log::warning("{}", warning);
+    report_damage(reader.info());
     std::fputs(text.c_str(), stdout);
   });
 }

@@ -39,6 +39,16 @@ void refuse_unknown_subcommand(const std::string& name) {
                       "see kvloupe --help for the subcommands");
 }
 
+// A word that a subcommand has no place for falls through to the window's traces, where it would be
+// passed over in silence.
+void refuse_stray_words(const CLI::App& program, const std::vector<std::string>& traces) {
+  const auto subcommands = program.get_subcommands();
+  if (subcommands.empty() || traces.empty()) return;
+  const std::string name = subcommands.front()->get_name();
+  throw usage_error("'" + traces.front() + "' is one word too many", name + " has no place for it",
+                    "see kvloupe " + name + " --help");
+}
+
 void add_global_options(CLI::App& program, GlobalOptions& global, std::string& memory_limit,
                         std::string& config_dir, bool& quiet) {
   program.add_option("--threads", global.threads, "CPU threads to use (default: all cores)")
@@ -47,6 +57,17 @@ void add_global_options(CLI::App& program, GlobalOptions& global, std::string& m
                      "memory for cached trace data, for example 8GB or 512MiB");
   program.add_option("--config-dir", config_dir, "folder for settings instead of the XDG one");
   program.add_flag("--quiet", quiet, "no progress and no messages but errors");
+}
+
+// The options above belong to the whole program; a subcommand's help names them too.
+void mention_global_options(CLI::App& program) {
+  for (CLI::App* command : program.get_subcommands({})) {
+    const std::string own = command->get_footer();
+    command->footer(
+        (own.empty() ? "" : own + "\n\n") +
+        "Every subcommand also takes --threads N, --memory-limit SIZE, --config-dir DIR,\n"
+        "--quiet and --version; see kvloupe --help.");
+  }
 }
 
 int run(int argc, char** argv) {
@@ -64,6 +85,7 @@ int run(int argc, char** argv) {
   program.add_option("traces", traces, "trace files to open in the window");
   // Options such as --threads act before any subcommand's callback runs.
   program.parse_complete_callback([&] {
+    refuse_stray_words(program, traces);
     log::set_quiet(quiet);
     if (!config_dir.empty()) paths::set_config_dir(config_dir);
     if (!memory_limit.empty()) {
@@ -80,6 +102,7 @@ int run(int argc, char** argv) {
                    add_methods_command, add_select_command, add_compare_command, add_export_command,
                    add_views_command})
     add(program, global);
+  mention_global_options(program);
 
   try {
     program.parse(argc, argv);

@@ -1,6 +1,7 @@
 #include "app/cli/options.h"
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -42,6 +43,10 @@ std::vector<int> parse_index_range(const std::string& option, const std::string&
   std::vector<int> indices(static_cast<std::size_t>(*last - *first + 1));
   std::iota(indices.begin(), indices.end(), *first);
   return indices;
+}
+
+void report_damage(const trace::TraceInfo& info) {
+  for (const std::string& warning : info.warnings) log::warning("{}", warning);
 }
 
 }  // namespace kvloupe::cli

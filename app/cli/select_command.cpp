@@ -85,11 +85,13 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   return json;
 }
 
-std::string json_text(const ReplayResult& result) {
+std::string json_text(const ReplayResult& result, std::optional<int> chunk_size) {
   ordered_json json{{"method", result.method},
                     {"mode", "open_loop"},
                     {"source_mode", name_of(result.source_mode)},
+                    {"chunk_size", nullptr},
                     {"layers", ordered_json::array()}};
+  if (chunk_size) json["chunk_size"] = *chunk_size;
   const std::size_t per_layer =
       result.layers.empty() ? 0 : result.cells.size() / result.layers.size();
   for (std::size_t i = 0; i < result.layers.size(); ++i) {
@@ -109,7 +111,7 @@ std::string json_text(const ReplayResult& result) {
   return json.dump();
 }
 
-std::string table_text(const ReplayResult& result) {
+std::string table_text(const ReplayResult& result, std::optional<int> chunk_size) {
   TextTable table({"layer", "chunk", "begin", "length", "phase", "kept", "of", "recall", "overlap",
                    "ties", "dense"});
   for (const ReplayCell& cell : result.cells) {
@@ -130,9 +132,9 @@ std::string table_text(const ReplayResult& result) {
                cell.dense_reason ? analysis::name_of(*cell.dense_reason) : ""});
   }
   return fmt::format(
-      "{}\nopen loop on a trace made in {}; means over the rows of a cell\n{}", result.method,
+      "{}\nopen loop on a trace made in {}{}; means over the rows of a cell\n{}", result.method,
       result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
-      table.text());
+      chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "", table.text());
 }
 
 void save_run(const analysis::TraceSession& session, const selection::MethodSpec& spec,
@@ -161,11 +163,13 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
   const analysis::TraceSession session(arguments.trace, global.memory_limit);
+  report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
   WorkContext context;
   context.cancel = interrupt_token();
   const ReplayResult result = analysis::replay(session, request, context);
-  const std::string text = arguments.json ? json_text(result) + "\n" : table_text(result);
+  const std::string text = arguments.json ? json_text(result, arguments.chunk_size) + "\n"
+                                          : table_text(result, arguments.chunk_size);
   if (arguments.save) save_run(session, request.spec, result);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }

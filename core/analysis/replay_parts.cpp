@@ -13,14 +13,15 @@ using selection::BudgetScope;
 using selection::MethodSpec;
 
 std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted) {
+  if (info.layers.empty())
+    throw input_error("there is nothing to select from", "no layer of this trace can be read",
+                      "see kvloupe validate for what is wrong with it");
   if (wanted.empty()) return info.layers;
   for (const int layer : wanted)
     if (!info.has_layer(layer))
       throw input_error(fmt::format("layer {} is not in this trace", layer),
-                        info.layers.empty()
-                            ? "it holds no layer"
-                            : fmt::format("it holds {} layers from {} to {}", info.layers.size(),
-                                          info.layers.front(), info.layers.back()),
+                        fmt::format("it holds {} layers from {} to {}", info.layers.size(),
+                                    info.layers.front(), info.layers.back()),
                         "see kvloupe info for the layers captured");
   return wanted;
 }

@@ -37,6 +37,10 @@ TEST(UsageErrors, ExitWithTwo) {
       {"--threads", "0", "info", kTrace},
       {"--memory-limit", "plenty", "info", kTrace},
       {"select", kTrace},
+      {"select", kTrace, kTrace, "--method", "dense"},
+      {"info", kTrace, kTrace},
+      {kTrace, "info", kTrace},
+      {"methods", "stray"},
       {"select", kTrace, "--method", "nonesuch"},
       {"select", kTrace, "--method", "quoka:nonesuch=1"},
       {"select", kTrace, "--method", "quoka:budget_tokens=-1"},
@@ -127,6 +131,44 @@ TEST(Validate, FindsTheGoldenTracesSound) {
   EXPECT_EQ(run_program({"validate", kGoldens + "group1_f32.h5"}).exit_code, 0);
 }
 
+// A copy of the trace in which one word of the model's attributes is unknown.
+void write_damaged_copy(const std::string& path) {
+  std::ifstream in(kTrace, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const auto at = bytes.find("half_split");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = 'X';
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+TEST(Damage, IsSaidByEveryCommandThatGoesOn) {
+  write_damaged_copy("damaged.h5");
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"info", "damaged.h5"},
+                                             {"select", "damaged.h5", "--method", "dense"},
+                                             {"compare", "damaged.h5", "--method", "dense"}}) {
+    SCOPED_TRACE(command.front());
+    const ProgramResult result = run_program(command);
+    EXPECT_EQ(result.exit_code, 0) << result.standard_error;
+    EXPECT_NE(result.standard_error.find("Xalf_split"), std::string::npos) << result.standard_error;
+  }
+  const ProgramResult result = run_program({"--quiet", "validate", "damaged.h5"});
+  expect_failure(result, 1);
+  EXPECT_NE(result.standard_error.find("Xalf_split"), std::string::npos);
+}
+
+TEST(Help, OfEverySubcommandNamesTheCommonOptions) {
+  for (const char* name : {"capture", "info", "validate", "methods", "views", "select", "compare",
+                           "export", "bench"}) {
+    SCOPED_TRACE(name);
+    const ProgramResult result = run_program({name, "--help"});
+    EXPECT_EQ(result.exit_code, 0);
+    for (const char* option :
+         {"--help", "--version", "--threads", "--memory-limit", "--config-dir", "--quiet"})
+      EXPECT_NE(result.standard_output.find(option), std::string::npos) << option;
+  }
+}
+
 TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {
   const json methods = json::parse(run_program({"methods", "--json"}).standard_output);
   const json& list = methods.is_array() ? methods : methods["methods"];
@@ -169,6 +211,27 @@ TEST(Select, OneCellEqualsTheSameCellOfAWholeReplay) {
             .standard_output);
     EXPECT_EQ(one["layers"][0]["chunks"][0], all["layers"][1]["chunks"][3]);
   }
+}
+
+TEST(Select, LabelsAnotherChunking) {
+  const auto answer = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {kTrace, "--method", "random:budget_tokens=8", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.insert(arguments.begin(), "select");
+    const json select = json::parse(run_program(arguments).standard_output);
+    arguments.front() = "compare";
+    const json compare = json::parse(run_program(arguments).standard_output);
+    EXPECT_EQ(select["chunk_size"], compare["chunk_size"]);
+    return select;
+  };
+  EXPECT_TRUE(answer({})["chunk_size"].is_null());
+  const json cut = answer({"--chunk-size", "50"});
+  EXPECT_EQ(cut["chunk_size"], 50);
+  EXPECT_EQ(cut["mode"], "open_loop");
+  // 149 tokens of prompt, then three decoded ones, which stay as they are.
+  std::vector<int> lengths;
+  for (const json& chunk : cut["layers"][0]["chunks"]) lengths.push_back(chunk["length"]);
+  EXPECT_EQ(lengths, (std::vector<int>{50, 50, 49, 1, 1, 1}));
 }
 
 TEST(Select, SavesARunThatInfoAndValidateSee) {
