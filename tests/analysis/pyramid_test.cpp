@@ -63,7 +63,8 @@ TEST(Pyramid, OnlyCellsWithoutAnyValueAreNan) {
   for (std::int64_t row = 0; row < 512; ++row) {
     for (std::int64_t col = 0; col <= row; ++col) source.values[row * 512 + col] = 0.25f;
   }
-  const PyramidLevel& level = build_pyramid(source).levels.at(1);
+  const Pyramid pyramid = build_pyramid(source);
+  const PyramidLevel& level = pyramid.levels.at(1);
   for (std::int64_t row = 0; row < 256; ++row) {
     for (std::int64_t col = 0; col < 256; ++col) {
       EXPECT_EQ(std::isnan(level.mean.at(row, col)), col > row);
