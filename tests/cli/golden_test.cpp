@@ -91,7 +91,6 @@ TEST_P(Goldens, EveryCellAgreesWithTheOracle) {
 // The means of `compare`, rebuilt from the oracle's cells: prefill cells without a dense reason.
 TEST_P(Goldens, CompareAveragesTheOraclesCells) {
   const json answers = read_json(base() + ".json");
-  std::ifstream trace(base() + ".h5");
   for (const char* spec :
        {"quoka:budget_tokens=24,num_queries=4", "keydiff:budget_tokens=24",
         "oracle:budget_tokens=24", "quoka:budget_tokens=24,num_queries=4,budget_scope=all"}) {
@@ -108,12 +107,16 @@ TEST_P(Goldens, CompareAveragesTheOraclesCells) {
       }
     const auto result = test::run_program({"compare", base() + ".h5", "--method", spec, "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.standard_error;
-    for (const json& row : json::parse(result.standard_output)["rows"]) {
+    const json answer = json::parse(result.standard_output);
+    int found = 0;
+    for (const json& row : answer["rows"]) {
       if (row["scope"] != "all" || (row.contains("phase") && row["phase"] == "decode")) continue;
+      ++found;
       EXPECT_EQ(row["cells"], rows);
       EXPECT_NEAR(row["mass_recall"], recall / rows, 1e-4);
       EXPECT_NEAR(row["output_error"], error / heads, 1e-4);
     }
+    EXPECT_EQ(found, 1);
   }
 }
 
