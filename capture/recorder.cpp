@@ -3,7 +3,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
-#include "core/selection/reassigned_keys.h"
+#include "core/selection/attend.h"
 
 #include <ATen/ATen.h>
 
@@ -139,7 +139,8 @@ at::Tensor Recorder::attend(const AttentionCall& call) {
       closed_loop_ ? attend_closed_loop(cell, recorded) : attend_dense(cell, recorded);
   if (recorded) {
     for (OpenLoopRun& run : open_loop_) {
-      store_selection(run.id, cell, select(*run.selector, cell));
+      selection::CellSelection selection = select(*run.selector, cell);
+      store_selection(run.id, cell, std::move(selection), evict(*run.selector, cell));
     }
     store_layer(call, attended);
   }
@@ -175,21 +176,14 @@ Recorder::Attended Recorder::attend_dense(const selection::Cell& cell, bool reco
 Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, bool recorded) {
   selection::CellSelection selection = select(*closed_loop_, cell);
   Attended attended;
-  if (selection.dense_reason) {
+  if (selection.dense_reason && !selection.lanes) {
     attended = attend_dense(cell, recorded);
   } else {
     const ScopedTimer timer(times_.attention_seconds);
-    std::vector<std::vector<std::int32_t>> rows;
-    rows.reserve(selection.rows.size());
-    for (const selection::RowSelection& row : selection.rows) rows.push_back(row.positions);
-    const bool scope_all = options_.closed_loop->has_budget() &&
-                           options_.closed_loop->scope() == selection::BudgetScope::All;
-    // The keys themselves, or rotated anew for methods that change positions.
-    const at::Tensor keys = selection::attended_keys(*options_.closed_loop, model_, cell.layer,
-                                                     cell.k, cell.past_len, rows);
-    attended.output = attention::gathered_chunk_attention(
-        cell.q, keys, cell.v, cell.softmax_scale, rows,
-        scope_all ? attention::ChunkVisibility::SelfOnly : attention::ChunkVisibility::OpenChunk);
+    const selection::RowLayout layout =
+        selection::row_layout(*options_.closed_loop, selection::shape_of(model_));
+    attended.output =
+        selection::attend_selected(*options_.closed_loop, model_, cell, layout, selection);
     // What a trace says of attention is dense in both modes, so that selections can be judged.
     if (recorded && (options_.store_lse || options_.store_mass)) {
       attention::MassResult dense = attention::chunk_mass(cell.q, cell.k, cell.softmax_scale);
@@ -197,7 +191,8 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
       attended.key_mass = std::move(dense.key_mass);
     }
   }
-  if (recorded) store_selection(0, cell, std::move(selection));
+  auto evicted = evict(*closed_loop_, cell);
+  if (recorded) store_selection(0, cell, std::move(selection), std::move(evicted));
   return attended;
 }
 
@@ -207,8 +202,15 @@ selection::CellSelection Recorder::select(selection::Selector& selector,
   return selector.select(cell);
 }
 
+std::vector<std::vector<std::int32_t>> Recorder::evict(selection::Selector& selector,
+                                                       const selection::Cell& cell) {
+  const ScopedTimer timer(times_.selection_seconds);
+  return selector.evict(cell);
+}
+
 void Recorder::store_selection(int run, const selection::Cell& cell,
-                               selection::CellSelection selection) {
+                               selection::CellSelection selection,
+                               std::vector<std::vector<std::int32_t>> evicted) {
   trace::RunChunk data;
   data.run = run;
   data.layer = cell.layer;
@@ -220,7 +222,7 @@ void Recorder::store_selection(int run, const selection::Cell& cell,
     data.rows.push_back(flag ? std::vector<std::int32_t>{} : std::move(row.positions));
     bytes += data.rows.back().size() * sizeof(std::int32_t);
   }
-  data.evicted = std::move(selection.evicted);
+  data.evicted = std::move(evicted);
   for (const auto& row : data.evicted) bytes += row.size() * sizeof(std::int32_t);
   lane_.submit(bytes,
                [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });

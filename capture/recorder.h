@@ -64,7 +64,10 @@ class Recorder final : public AttentionHook {
   Attended attend_dense(const selection::Cell& cell, bool recorded);
   Attended attend_closed_loop(const selection::Cell& cell, bool recorded);
   selection::CellSelection select(selection::Selector& selector, const selection::Cell& cell);
-  void store_selection(int run, const selection::Cell& cell, selection::CellSelection selection);
+  std::vector<std::vector<std::int32_t>> evict(selection::Selector& selector,
+                                               const selection::Cell& cell);
+  void store_selection(int run, const selection::Cell& cell, selection::CellSelection selection,
+                       std::vector<std::vector<std::int32_t>> evicted);
   void store_layer(const AttentionCall& call, const Attended& attended);
 
   trace::TraceWriter& writer_;

@@ -68,6 +68,7 @@ class MethodRun {
     for (const Cell& cell : earlier_) {
       context.cancel.throw_if_cancelled();
       selector_->select(cell);
+      selector_->evict(cell);
     }
   }
 

@@ -79,7 +79,7 @@ class Replayer {
     const trace::ChunkInfo& span = result_.chunks[static_cast<std::size_t>(chunk)];
     const selection::Cell cell = load_cell(session_, layer, chunk, span);
     selection::CellSelection selection = selector_->select(cell);
-    note_evictions(layer_idx, chunk, selection);
+    note_evictions(layer_idx, chunk, selector_->evict(cell));
     if (request_.chunk && *request_.chunk != chunk) return;
     ReplayCell replayed = new_cell(layer, chunk, span, request_.spec);
     replayed.dense_fallback = selection.dense_fallback;
@@ -108,9 +108,10 @@ class Replayer {
   }
 
  private:
-  void note_evictions(std::size_t layer_idx, int chunk, const selection::CellSelection& selection) {
-    for (std::size_t row = 0; row < selection.evicted.size(); ++row)
-      for (const std::int32_t position : selection.evicted[row])
+  void note_evictions(std::size_t layer_idx, int chunk,
+                      const std::vector<std::vector<std::int32_t>>& evicted) {
+    for (std::size_t row = 0; row < evicted.size(); ++row)
+      for (const std::int32_t position : evicted[row])
         result_.evict_chunk[layer_idx][row][static_cast<std::size_t>(position)] =
             static_cast<std::uint16_t>(chunk);
   }

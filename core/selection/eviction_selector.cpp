@@ -15,42 +15,57 @@ CellSelection EvictionSelector::select(const Cell& cell) {
   // Survivors depend on every chunk before: none may be skipped or repeated.
   KVLOUPE_CHECK(cell.past_len == state.num_tokens);
   CellSelection result;
-  result.budget_tokens = spec_.budget(cell.past_len);
+  result.budget_tokens = capacity(cell.past_len);
   if (cell.past_len == 0) {
     result.dense_reason = DenseReason::EmptyPast;
-  } else if (cell.past_len <= *result.budget_tokens) {
+  } else if (spec_.has_budget() && cell.past_len <= *result.budget_tokens) {
     result.dense_reason = DenseReason::FitsBudget;
   }
   result.dense_fallback = result.dense_reason.has_value();
   result.rows = state.rows;
-  evict(cell, state, result);
-  state.num_tokens = cell.kv_len();
+  result.lanes = lanes(cell);
   return result;
 }
 
-void EvictionSelector::evict(const Cell& cell, LayerState& state, CellSelection& result) const {
+std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell) {
+  LayerState& state = layers_[cell.layer];
+  KVLOUPE_CHECK(cell.past_len == state.num_tokens && !state.rows.empty());
+  state.num_tokens = cell.kv_len();
   const std::int64_t heads = cell.num_kv_heads();
-  const std::int64_t budget = spec_.budget(cell.kv_len());
+  const std::int64_t budget = capacity(cell.kv_len());
   const bool rests = cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
-  result.evicted.resize(static_cast<std::size_t>(heads));
-  // As for methods whose chunk's last queries vote.
-  const auto largest_pool =
-      static_cast<std::int64_t>(state.rows.front().positions.size()) + cell.chunk_len;
-  const std::int64_t operations = 32 * cell.gqa_group_size() * largest_pool * cell.k.size(2);
-  for_each_item(heads, operations, [&](std::int64_t head) {
-    std::vector<std::int32_t> pool = std::move(state.rows[head].positions);
+  Pools pools(static_cast<std::size_t>(heads));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    pools[head] = std::move(state.rows[head].positions);
     for (std::int64_t position = cell.past_len; position < cell.kv_len(); ++position)
-      pool.push_back(static_cast<std::int32_t>(position));
+      pools[head].push_back(static_cast<std::int32_t>(position));
+  }
+  if (!rests) observe(cell, pools);
+
+  std::vector<std::vector<std::int32_t>> evicted(static_cast<std::size_t>(heads));
+  // As for methods whose chunk's last queries vote.
+  const std::int64_t operations =
+      32 * cell.gqa_group_size() * static_cast<std::int64_t>(pools.front().size()) * cell.k.size(2);
+  for_each_item(heads, operations, [&](std::int64_t head) {
     RowSelection& row = state.rows[head];
-    if (rests || static_cast<std::int64_t>(pool.size()) <= budget) {
-      row = RowSelection{std::move(pool), 0, 0};
+    if (rests || static_cast<std::int64_t>(pools[head].size()) <= budget) {
+      row = RowSelection{std::move(pools[head]), 0, 0};
       return;
     }
-    row = survivors(cell, head, pool, budget);
-    std::set_difference(pool.begin(), pool.end(), row.positions.begin(), row.positions.end(),
-                        std::back_inserter(result.evicted[head]));
+    row = survivors(cell, head, pools[head], budget);
+    std::set_difference(pools[head].begin(), pools[head].end(), row.positions.begin(),
+                        row.positions.end(), std::back_inserter(evicted[head]));
   });
+  return evicted;
 }
+
+void EvictionSelector::observe(const Cell&, const Pools&) {}
+
+std::int64_t EvictionSelector::capacity(std::int64_t num_tokens) const {
+  return spec_.budget(num_tokens);
+}
+
+std::optional<LaneSelection> EvictionSelector::lanes(const Cell&) { return std::nullopt; }
 
 std::vector<std::vector<std::int32_t>> EvictionSelector::alive(int layer) const {
   std::vector<std::vector<std::int32_t>> result;

@@ -14,13 +14,24 @@ class EvictionSelector : public Selector {
  public:
   explicit EvictionSelector(MethodSpec spec) : spec_(std::move(spec)) {}
   CellSelection select(const Cell& cell) final;
+  std::vector<std::vector<std::int32_t>> evict(const Cell& cell) final;
   std::vector<std::vector<std::int32_t>> alive(int layer) const final;
 
  protected:
-  // What survives of `pool` (positions alive before the chunk, then the chunk's, ascending; more
-  // than `budget` of them) after the chunk, for one KV head. May be called from several threads.
+  // Keys at hand after a chunk, per KV head: positions alive before it, then the chunk's, ascending.
+  using Pools = std::vector<std::vector<std::int32_t>>;
+
+  // Once for each cell in which the method may evict, before it does, whether or not anything will
+  // die: for tallies over all chunks and for what all heads share.
+  virtual void observe(const Cell& cell, const Pools& pools);
+  // What survives of `pool`, which holds more than `budget` keys, for one KV head. May be called
+  // from several threads, after observe().
   virtual RowSelection survivors(const Cell& cell, std::int64_t kv_head,
                                  std::span<const std::int32_t> pool, std::int64_t budget) const = 0;
+  // Keys that may be alive when `num_tokens` have been seen; the default is the SPEC's budget.
+  virtual std::int64_t capacity(std::int64_t num_tokens) const;
+  // Methods that prune lanes as well.
+  virtual std::optional<LaneSelection> lanes(const Cell& cell);
   const MethodSpec& spec() const { return spec_; }
 
  private:
@@ -28,7 +39,6 @@ class EvictionSelector : public Selector {
     std::int64_t num_tokens = 0;     // seen so far
     std::vector<RowSelection> rows;  // alive, with the counts of the eviction that made the set
   };
-  void evict(const Cell& cell, LayerState& state, CellSelection& result) const;
 
   MethodSpec spec_;
   std::map<int, LayerState> layers_;

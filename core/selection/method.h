@@ -9,11 +9,20 @@
 
 namespace kvloupe::selection {
 
+// What a method is made from.
+struct Setup {
+  const MethodSpec& spec;  // resolved
+  const ModelShape& shape;
+  const BasisPtr& basis;  // null unless MethodInfo::basis
+};
+
 struct Method {
   MethodInfo info;
-  std::function<std::unique_ptr<Selector>(const MethodSpec&, const ModelShape&)> make;
+  std::function<std::unique_ptr<Selector>(const Setup&)> make;
   // Only where the rows depend on parameters; else info.row_axis decides.
   std::function<RowLayout(const MethodSpec&, const ModelShape&)> row_layout;
+  // Only where sets pass from layer to layer: see source_layer() in selector.h.
+  std::function<std::optional<int>(const MethodSpec&, int layer)> source_layer;
 };
 
 // All methods, in the order of the contract's table (registry.cpp).
@@ -25,5 +34,10 @@ ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std:
 ParamInfo float_param(std::string name, double value, double min, double max, std::string meaning);
 ParamInfo flag_param(std::string name, bool value, std::string meaning);
 ParamInfo enum_param(std::string name, std::vector<std::string> choices, std::string meaning);
+// Int whose default is a formula of the model ("head_dim/4", "floor(0.4*num_layers)").
+ParamInfo formula_param(std::string name, std::string formula, std::int64_t min, std::int64_t max,
+                        std::string meaning);
+// basis=auto|self|PATH (basis.h).
+ParamInfo basis_param();
 
 }  // namespace kvloupe::selection

@@ -2,6 +2,7 @@
 // Torch-free: the command line and the window's controls and help are built from it.
 #pragma once
 
+#include "core/trace/basis_file.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -46,8 +47,12 @@ struct MethodInfo {
   bool accepts_scope_all = false;
   // Selects (or evicts) at each decoded token too; else it decodes densely over the keys left.
   bool active_in_decode = true;
-  // Carries sets from one layer to a later one of the same chunk: layers cannot be replayed apart.
+  // Carries sets from one layer to a later one of the same chunk (source_layer in selector.h).
   bool crosses_layers = false;
+  // Needs the probe queries and token novelty that only some captures record.
+  bool needs_probe = false;
+  // Rotates queries and keys by a calibrated basis; the parameter `basis` says which.
+  std::optional<trace::BasisKind> basis;
   std::vector<ParamInfo> params;  // its own, in the contract's order; the common ones not included
 };
 

@@ -74,15 +74,24 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   return run;
 }
 
-std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape) {
+std::optional<int> source_layer(const MethodSpec& spec, const ModelShape&, int layer) {
+  const Method& method = method_of(spec);
+  if (!method.source_layer) return std::nullopt;
+  return method.source_layer(spec, layer);
+}
+
+std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
+                                        BasisPtr basis) {
   if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
     throw input_error(fmt::format("{} cannot run on this model", spec.id()),
                       fmt::format("{} query heads do not share {} KV heads evenly",
                                   shape.num_q_heads, shape.num_kv_heads),
                       "check the trace with kvloupe validate");
-  return method_of(spec).make(spec, shape);
+  KVLOUPE_CHECK(!spec.info().basis || basis);
+  return method_of(spec).make({spec, shape, basis});
 }
 
+std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }
 std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }
 
 ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
@@ -125,6 +134,24 @@ ParamInfo enum_param(std::string name, std::vector<std::string> choices, std::st
   param.default_text = choices.front();
   param.choices = std::move(choices);
   param.meaning = std::move(meaning);
+  return param;
+}
+
+ParamInfo formula_param(std::string name, std::string formula, std::int64_t min, std::int64_t max,
+                        std::string meaning) {
+  ParamInfo param = int_param(std::move(name), 0, min, max, std::move(meaning));
+  param.default_text = std::move(formula);
+  return param;
+}
+
+ParamInfo basis_param() {
+  ParamInfo param;
+  param.name = "basis";
+  param.type = ParamType::Path;
+  param.default_text = "auto";
+  param.meaning =
+      "auto: the calibrated basis of this model; self: fitted on the trace itself (leakage); or a "
+      "file made by kvloupe calibrate";
   return param;
 }
 

@@ -1,9 +1,13 @@
 // The selection contract. A Selector is one method with its state over one pass through a trace or
-// a model run; it is asked once per (chunk, layer): chunks ascending, layers ascending inside one.
+// a model run. For each (chunk, layer) it is asked to select() once and then, if it evicts, to
+// evict() once. In each layer chunks come in ascending order; a cell comes after the cell of the
+// same chunk in the layer whose set it reuses (source_layer). So a live model goes through the
+// layers of a chunk, and a replay may go through the chunks of a layer.
 // Methods live in methods/<id>.cpp, one file each, and enter by one line in registry.cpp.
 #pragma once
 
 #include "core/selection/method_spec.h"
+#include "core/trace/basis_file.h"
 #include "core/trace/trace_types.h"
 
 #include <ATen/core/Tensor.h>
@@ -26,6 +30,9 @@ struct Cell {
   at::Tensor q;  // [num_q_heads, m, head_dim]
   at::Tensor k;  // [num_kv_heads, T, head_dim], T = P + m
   at::Tensor v;  // [num_kv_heads, T, head_dim]
+  // Only where MethodInfo::needs_probe; what capture recorded for it (FORMAT.md, section 5).
+  at::Tensor probe_q;  // [num_q_heads, n, head_dim] queries of the probe text after this chunk
+  at::Tensor novelty;  // [T] -log P of each token given those before it; position 0: infinity
 
   std::int64_t kv_len() const { return past_len + chunk_len; }
   std::int64_t num_q_heads() const { return q.size(0); }
@@ -47,19 +54,31 @@ struct RowSelection {
   std::int64_t ties_at_cut = 0;
 };
 
+// Lane methods prune channels of the dot product, not keys. Whatever lanes a query row uses, its
+// pruned scores are those of another query: S^ = <query', k>, with query' = P mask(P^T query).
+struct LaneSelection {
+  at::Tensor queries;  // [num_q_heads, m, head_dim] fp32: query'
+  at::Tensor counts;   // [num_q_heads, head_dim] int32: rows of the chunk that used the lane
+};
+
 struct CellSelection {
-  std::vector<RowSelection> rows;  // per KV head (or q head, or sub-group)
+  // Per KV head (or q head, or sub-group). Lane methods that drop no key: all candidates.
+  std::vector<RowSelection> rows;
   std::optional<DenseReason> dense_reason;
   bool dense_fallback = false;                // no past, or the candidates fit the budget
   std::optional<std::int64_t> budget_tokens;  // B of this cell; nullopt without a budget
-  // Eviction: per row, the positions that die after this chunk, ascending.
-  std::vector<std::vector<std::int32_t>> evicted;
+  // Lane methods, in every cell, dense_reason or not: that one speaks of keys.
+  std::optional<LaneSelection> lanes;
 };
 
 class Selector {
  public:
   virtual ~Selector() = default;
+  // What the chunk's queries attend to.
   virtual CellSelection select(const Cell& cell) = 0;
+  // Eviction: what dies after the chunk, per row, ascending. `cell` is the one that was selected
+  // for, with probe_q where the method needs it. Else empty.
+  virtual std::vector<std::vector<std::int32_t>> evict(const Cell& cell);
   // Eviction: the set alive after the last chunk seen of `layer`, per row. Else empty.
   virtual std::vector<std::vector<std::int32_t>> alive(int layer) const;
 };
@@ -69,7 +88,16 @@ RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape);
 // A run of `spec` (resolved) as a trace describes it; open loop.
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape);
 
-// `spec` must be resolved. Throws Error{Input} when the model cannot be served.
-std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape);
+// The layer whose set this layer reuses; nullopt where it chooses (or is dense) on its own.
+// A cell of this layer needs the same chunk's cell of that one before it.
+std::optional<int> source_layer(const MethodSpec& spec, const ModelShape& shape, int layer);
+
+using BasisPtr = std::shared_ptr<const trace::Basis>;
+
+// `spec` must be resolved; `basis` is needed where MethodInfo::basis says so (basis.h finds it) and
+// must hold every layer that will be selected in. Throws Error{Input} when the model cannot be
+// served.
+std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
+                                        BasisPtr basis = nullptr);
 
 }  // namespace kvloupe::selection

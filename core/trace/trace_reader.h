@@ -46,6 +46,12 @@ class TraceReader {
   // Column mass of one prefill chunk, [num_kv_heads, begin+length]; nullopt when not recorded.
   std::optional<std::vector<float>> read_key_mass(int layer, int chunk) const;
 
+  // Probe queries after one prefill chunk, fp32 [num_q_heads, probe_len, head_dim]; nullopt when
+  // not recorded (decode chunks never are).
+  std::optional<std::vector<float>> read_probe(int layer, int chunk) const;
+  // -log P of every token given those before it, [T], infinity at 0; empty when not recorded.
+  std::vector<float> read_novelty() const;
+
   bool has_run_layer(int run, int layer) const;
   // Throws Error{Input} when run or layer is absent. Offsets and positions are checked.
   RunLayer read_run(int run, int layer) const;

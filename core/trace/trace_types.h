@@ -59,6 +59,10 @@ struct RunInfo {
   int q_heads_per_row = 1;
   Granularity granularity = Granularity::Token;
   StateAction state_action = StateAction::Visibility;
+  bool decode_dense = false;  // decoded tokens attend to all keys left
+  // The calibrated basis that a method rotated by; empty source without one.
+  std::string basis_source, basis_hash;
+  bool basis_leakage = false;  // fitted on text of this very trace
   bool from_sidecar = false;
 };
 
@@ -74,6 +78,8 @@ struct RunLayer {
   std::vector<std::uint8_t> flags;      // [C*R]
   // Eviction methods: [R, T], the chunk after which the key died, 65535 alive. Else empty.
   std::vector<std::uint16_t> evict_chunk;
+  // Lane methods: [C, num_q_heads, head_dim], rows of the chunk that used the lane. Else empty.
+  std::vector<std::int32_t> lane_counts;
 };
 
 inline constexpr std::uint16_t kAlive = 65535;
@@ -92,9 +98,13 @@ struct TraceInfo {
   std::vector<int> layers;        // captured, ascending
   std::vector<TokenSpan> spans;
   std::vector<std::int32_t> generated;  // sampled tokens, in order
-  std::vector<RunInfo> runs;            // the trace's own, then the sidecar's
-  std::uint64_t bytes = 0;              // file size
-  std::vector<std::string> warnings;    // what could not be read, one sentence each
+  // Text and length of the probe whose queries were recorded after each prefill chunk, with the
+  // novelty of every token; 0 when they were not.
+  std::string probe_text;
+  int probe_len = 0;
+  std::vector<RunInfo> runs;          // the trace's own, then the sidecar's
+  std::uint64_t bytes = 0;            // file size
+  std::vector<std::string> warnings;  // what could not be read, one sentence each
 
   int chunk_of_token(std::int32_t token_pos) const;  // -1 if none
   bool has_layer(int layer) const;

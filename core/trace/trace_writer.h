@@ -23,6 +23,8 @@ struct TraceHeader {
   bool store_qkv = true;
   bool store_lse = true;
   bool store_mass = false;
+  std::string probe_text;  // with probe_len tokens; 0: no probe and no novelty
+  int probe_len = 0;
   std::vector<RunInfo> runs;  // in the order given; a closed-loop run first
   std::vector<TokenSpan> spans;
 };
@@ -47,6 +49,14 @@ struct RunChunk {
   std::vector<std::uint8_t> flags;              // [R]
   // Eviction: per row the positions that died after this chunk.
   std::vector<std::vector<std::int32_t>> evicted;
+  // Lane methods: [num_q_heads, head_dim] rows of the chunk that used the lane.
+  std::vector<std::int32_t> lane_counts;
+};
+
+// What infinipot needs beside q and k: probe queries of one layer after a prefill chunk.
+struct ProbeChunk {
+  int layer = 0;
+  const void* q = nullptr;  // [num_q_heads, probe_len, head_dim] in the trace's dtype
 };
 
 class TraceWriter {
@@ -59,6 +69,9 @@ class TraceWriter {
   // those of the chunk; texts are their raw bytes. end_chunk flushes and raises chunks_done.
   void write_layer(const ChunkInfo& chunk, const LayerChunk& data);
   void write_run(const ChunkInfo& chunk, const RunChunk& data);
+  void write_probe(const ChunkInfo& chunk, const ProbeChunk& data);
+  // -log P of the chunk's tokens, one each; only with a probe.
+  void write_novelty(const ChunkInfo& chunk, std::span<const float> novelty);
   void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                  const std::vector<std::string>& texts);
   // Trims the datasets to what was written, sets `complete` last and renames the file.

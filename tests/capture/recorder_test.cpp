@@ -45,6 +45,7 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
       cell.k = stored.k.slice(1, 0, chunk.end());
       cell.v = stored.v.slice(1, 0, chunk.end());
       const selection::CellSelection fresh = selector->select(cell);
+      const auto evicted = selector->evict(cell);
       ASSERT_EQ(fresh.rows.size(), rows);
       for (std::size_t row = 0; row < rows; ++row) {
         const std::size_t at = c * rows + row;
@@ -55,8 +56,8 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
         EXPECT_EQ(int(recorded.flags[at]), flag) << "layer " << layer << " chunk " << c;
         EXPECT_EQ(positions, flag ? std::vector<std::int32_t>{} : fresh.rows[row].positions)
             << "layer " << layer << " chunk " << c << " row " << row;
-        if (!fresh.evicted.empty()) {
-          for (const std::int32_t position : fresh.evicted[row]) {
+        if (!evicted.empty()) {
+          for (const std::int32_t position : evicted[row]) {
             evict_chunk[row][static_cast<std::size_t>(position)] = static_cast<std::uint16_t>(c);
           }
         }

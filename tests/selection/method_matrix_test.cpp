@@ -105,7 +105,7 @@ TEST_P(Matrix, AnEvictedKeyNeverReturns) {
     for (std::size_t head = 0; head < dead.size(); ++head) {
       for (const std::int32_t position : run.cells[c].rows[head].positions)
         EXPECT_EQ(dead[head].count(position), 0U);
-      for (const std::int32_t position : run.cells[c].evicted[head])
+      for (const std::int32_t position : run.evicted[c][head])
         EXPECT_TRUE(dead[head].insert(position).second);
     }
   }

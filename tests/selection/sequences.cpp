@@ -71,8 +71,11 @@ MethodRun run_method(const Sequence& sequence, const std::string& spec, int slac
   const auto resolved = MethodSpec::parse(spec).resolved(sequence.model());
   const auto selector = make_selector(resolved, sequence.model());
   MethodRun run;
-  for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk)
-    run.cells.push_back(selector->select(cell_of(sequence, static_cast<int>(chunk), slack)));
+  for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
+    const Cell cell = cell_of(sequence, static_cast<int>(chunk), slack);
+    run.cells.push_back(selector->select(cell));
+    run.evicted.push_back(selector->evict(cell));
+  }
   run.alive = selector->alive(sequence.shape.layer);
   return run;
 }

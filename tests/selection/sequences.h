@@ -47,6 +47,7 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack = 0);
 // `spec` on all chunks.
 struct MethodRun {
   std::vector<CellSelection> cells;
+  std::vector<std::vector<std::vector<std::int32_t>>> evicted;  // by chunk and row; or empty rows
   std::vector<std::vector<std::int32_t>> alive;
 };
 MethodRun run_method(const Sequence& sequence, const std::string& spec, int slack = 0);

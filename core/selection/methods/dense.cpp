@@ -26,9 +26,7 @@ Method dense_method() {
   info.summary = "Keeps every key: what the sparse methods are measured against.";
   info.granularity = trace::Granularity::None;
   info.budget = BudgetUse::None;
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<Dense>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<Dense>(setup.spec); };
   return method;
 }
 

@@ -96,10 +96,10 @@ Method keydiff_method() {
   info.active_in_decode = false;
   info.params = {
       enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk")};
-  method.make = [](const MethodSpec& spec, const ModelShape&) -> std::unique_ptr<Selector> {
-    if (spec.state_action() == trace::StateAction::Eviction)
-      return std::make_unique<KeydiffEvict>(spec);
-    return std::make_unique<KeydiffSelect>(spec);
+  method.make = [](const Setup& setup) -> std::unique_ptr<Selector> {
+    if (setup.spec.state_action() == trace::StateAction::Eviction)
+      return std::make_unique<KeydiffEvict>(setup.spec);
+    return std::make_unique<KeydiffSelect>(setup.spec);
   };
   return method;
 }

@@ -70,9 +70,7 @@ Method oracle_method() {
   info.accepts_scope_all = true;
   info.params = {
       enum_param("reduce", {"sum", "max"}, "over the chunk's rows and the group's heads")};
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<Oracle>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<Oracle>(setup.spec); };
   return method;
 }
 

@@ -99,9 +99,7 @@ Method quoka_method() {
                  "how the query heads of a group are brought together"),
       enum_param("decode", {"select", "dense"}, "what a decoded token does"),
   };
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<Quoka>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<Quoka>(setup.spec); };
   return method;
 }
 

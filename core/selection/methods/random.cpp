@@ -68,9 +68,7 @@ Method random_method() {
   info.accepts_scope_all = true;
   info.params = {int_param("seed", 0, 0, (std::int64_t{1} << 53) - 1,
                            "of the draws; every layer, KV head and chunk draws anew")};
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<Random>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<Random>(setup.spec); };
   return method;
 }
 

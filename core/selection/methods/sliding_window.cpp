@@ -39,9 +39,7 @@ Method sliding_window_method() {
   info.summary = "Keeps the most recent keys, whatever they are.";
   info.accepts_scope_all = true;
   info.active_in_decode = false;
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<SlidingWindow>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<SlidingWindow>(setup.spec); };
   return method;
 }
 

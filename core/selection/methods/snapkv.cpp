@@ -122,10 +122,10 @@ Method snapkv_method() {
       enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk"),
   };
   info.params[1].odd = true;
-  method.make = [](const MethodSpec& spec, const ModelShape&) -> std::unique_ptr<Selector> {
-    if (spec.state_action() == trace::StateAction::Eviction)
-      return std::make_unique<SnapkvEvict>(spec);
-    return std::make_unique<SnapkvSelect>(spec);
+  method.make = [](const Setup& setup) -> std::unique_ptr<Selector> {
+    if (setup.spec.state_action() == trace::StateAction::Eviction)
+      return std::make_unique<SnapkvEvict>(setup.spec);
+    return std::make_unique<SnapkvSelect>(setup.spec);
   };
   return method;
 }

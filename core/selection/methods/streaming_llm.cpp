@@ -48,9 +48,7 @@ Method streaming_llm_method() {
       enum_param("positions", {"original", "reassigned"},
                  "positions that attention sees: of the text, or inside the cache"),
   };
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<StreamingLlm>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<StreamingLlm>(setup.spec); };
   return method;
 }
 

@@ -39,9 +39,7 @@ Method uniform_queries_method() {
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;
   info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
-  method.make = [](const MethodSpec& spec, const ModelShape&) {
-    return std::make_unique<UniformQueries>(spec);
-  };
+  method.make = [](const Setup& setup) { return std::make_unique<UniformQueries>(setup.spec); };
   return method;
 }
 

@@ -1,0 +1,17 @@
+// The attention that a model computes when it attends to what a method selected.
+#pragma once
+
+#include "core/selection/selector.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace kvloupe::selection {
+
+// Output [num_q_heads, m, head_dim], softmax renormalised over the selected keys and the chunk
+// (scope `all`: the selected and each query's own), with pruned lanes and reassigned positions
+// where the method has them. `selection` may be dense. Throws Error{Input} for rotary scaling that
+// cannot be redone.
+at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
+                           const RowLayout& layout, const CellSelection& selection);
+
+}  // namespace kvloupe::selection
