@@ -26,6 +26,12 @@ struct ReplayRow {
   double topk_overlap = 1;
 };
 
+// One query head under a lane method.
+struct LaneRow {
+  std::vector<std::int32_t> counts;  // [head_dim] rows of the chunk that used the lane
+  double score_error = 0;  // ||S - S^||_F / ||S||_F over the rows' visible keys, before softmax
+};
+
 struct ReplayCell {
   int layer = 0;
   int chunk = 0;
@@ -36,6 +42,15 @@ struct ReplayCell {
   std::int64_t num_candidates = 0;   // candidates are [0, num_candidates): P, or T in scope all
   std::vector<ReplayRow> rows;       // per KV head, q head or sub-group
   std::vector<double> output_error;  // per query head; empty when not asked for
+  std::vector<LaneRow> lanes;        // per query head; lane methods only
+  std::optional<int> source_layer;   // the layer whose set this one reuses
+};
+
+// The calibrated basis that a method used.
+struct BasisNote {
+  std::string source, hash;  // what text it was fitted on
+  std::int64_t num_tokens = 0;
+  bool leakage = false;  // text of this very trace
 };
 
 struct ReplayRequest {
@@ -52,6 +67,7 @@ struct ReplayResult {
   trace::LoopMode source_mode = trace::LoopMode::OpenLoop;
   trace::RowAxis row_axis = trace::RowAxis::KvHead;
   int q_heads_per_row = 1;
+  std::optional<BasisNote> basis;
   std::vector<trace::ChunkInfo> chunks;  // the chunking used
   std::vector<int> layers;
   std::vector<ReplayCell> cells;  // layer-major, chunk ascending
