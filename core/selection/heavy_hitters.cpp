@@ -1,0 +1,91 @@
+#include "core/selection/heavy_hitters.h"
+
+#include "core/base/error.h"
+#include "core/selection/cell_rows.h"
+#include "core/selection/eviction_selector.h"
+#include "core/selection/kernels.h"
+#include "core/selection/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+// Rows whose probabilities are summed in fp32 before they join the tally.
+constexpr std::int64_t kRowsAtOnce = 128;
+
+// mass[j] += sum over the rows of one query head of p[t,j].
+void add_column_sums(const Cell& cell, const float* queries, std::int64_t row_stride,
+                     const float* keys, std::int64_t num_keys, std::vector<double>& mass) {
+  std::vector<float> sums;
+  for (std::int64_t first = 0; first < cell.chunk_len; first += kRowsAtOnce) {
+    const std::int64_t end = std::min(first + kRowsAtOnce, cell.chunk_len);
+    ChunkRows rows;
+    for (std::int64_t row = first; row < end; ++row) {
+      rows.pointers.push_back(queries + row * row_stride);
+      rows.visible.push_back(num_keys - cell.chunk_len + row + 1);
+    }
+    const std::int64_t seen = rows.visible.back();  // no row of the block sees more
+    sums.assign(static_cast<std::size_t>(seen), 0.0F);
+    reduce_probabilities(pack_rows(rows.pointers, cell.k.size(2)), rows.visible, keys, seen,
+                         cell.softmax_scale, ColumnReduce::Sum, sums.data());
+    for (std::int64_t key = 0; key < seen; ++key) mass[key] += static_cast<double>(sums[key]);
+  }
+}
+
+}  // namespace
+
+void HeavyHitters::observe(const Cell& cell, const at::Tensor& queries,
+                           const std::vector<std::vector<std::int32_t>>& pools) {
+  std::vector<Tally>& tallies = layers_[cell.layer];
+  tallies.resize(pools.size());
+  const std::int64_t operations = cell.gqa_group_size() * cell.chunk_len *
+                                  static_cast<std::int64_t>(pools.front().size()) *
+                                  (cell.k.size(2) + 16);
+  for_each_item(static_cast<std::int64_t>(pools.size()), operations,
+                [&](std::int64_t head) { add(cell, queries, head, pools[head], tallies[head]); });
+}
+
+void HeavyHitters::add(const Cell& cell, const at::Tensor& queries, std::int64_t kv_head,
+                       const std::vector<std::int32_t>& pool, Tally& tally) const {
+  const std::vector<float> keys = gather_keys(cell, kv_head, pool);
+  const std::int64_t group = cell.gqa_group_size();
+  std::vector<double> added(pool.size(), 0.0);
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    add_column_sums(cell, queries.const_data_ptr<float>() + head * queries.stride(0),
+                    queries.stride(1), keys.data(), static_cast<std::int64_t>(pool.size()), added);
+
+  // Both lists ascend: survivors take their old sums along.
+  std::size_t old = 0;
+  for (std::size_t i = 0; i < pool.size(); ++i) {
+    added[i] /= static_cast<double>(group);
+    while (old < tally.positions.size() && tally.positions[old] < pool[i]) ++old;
+    if (old < tally.positions.size() && tally.positions[old] == pool[i])
+      added[i] += tally.mass[old];
+  }
+  tally = {pool, std::move(added)};
+}
+
+RowSelection HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
+                                     std::span<const std::int32_t> pool,
+                                     std::int64_t budget) const {
+  const Tally& tally = layers_.at(cell.layer)[kv_head];
+  KVLOUPE_CHECK(tally.positions.size() == pool.size());
+  const auto recent =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(budget) * recent_ratio_ + 1e-9));
+  const std::int64_t rest = static_cast<std::int64_t>(pool.size()) - recent;
+  std::vector<float> scores;
+  scores.reserve(static_cast<std::size_t>(rest));
+  for (std::int64_t i = 0; i < rest; ++i) {
+    const double seen_by = by_age_ ? static_cast<double>(cell.kv_len() - pool[i]) : 1.0;
+    scores.push_back(static_cast<float>(tally.mass[i] / seen_by));
+  }
+  const Kept heavy = keep_best(scores, budget - recent);
+  RowSelection row{members_at(pool, heavy.indices), recent, heavy.ties_at_cut};
+  row.positions.insert(row.positions.end(), pool.end() - recent, pool.end());
+  return row;
+}
+
+}  // namespace kvloupe::selection

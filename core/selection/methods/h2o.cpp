@@ -1,0 +1,61 @@
+// H2O: heavy hitters, the keys that received most attention so far, and the most recent ones
+// (Zhang et al. 2023).
+//   acc[g,j] += sum over the chunk's rows t of mean over the group's heads h of p_{A+chunk}[h,t,j]
+//   recents   = the newest floor(B * recent_ratio) of alive + chunk
+//   heavy     = the best B - recents of the rest, by acc[g,j], or by acc[g,j] / (T - j)
+// p is computed anew over the surviving set and the chunk; an evicted key takes its sum with it.
+#include "core/selection/eviction_selector.h"
+#include "core/selection/heavy_hitters.h"
+#include "core/selection/method.h"
+
+namespace kvloupe::selection {
+namespace {
+
+class H2o final : public EvictionSelector {
+ public:
+  explicit H2o(const MethodSpec& spec)
+      : EvictionSelector(spec),
+        hitters_(spec.real("recent_ratio"), spec.text("normalise") == "by_age") {}
+
+ protected:
+  void observe(const Cell& cell, const Pools& pools) override {
+    hitters_.observe(cell, cell.q, pools);
+  }
+
+  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                         std::int64_t budget) const override {
+    return hitters_.survivors(cell, kv_head, pool, budget);
+  }
+
+ private:
+  HeavyHitters hitters_;
+};
+
+}  // namespace
+
+Method h2o_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "h2o";
+  info.title = "H2O";
+  info.paper = "Zhang et al. 2023, arXiv 2306.14048";
+  info.evidence =
+      "repository FMInference/H2O, utils_real_drop (real eviction; not the mask simulations "
+      "utils_hh and utils_lm_eval)";
+  info.deviation =
+      "evicts after every chunk of the prompt, and scores are the mean over the query heads of a "
+      "group, where the repository knows no shared KV heads; the budget is one number split by "
+      "recent_ratio; by_age is an addition";
+  info.summary = "Keeps the keys that were attended to most so far, and the most recent ones.";
+  info.needs = {"q", "k"};
+  info.state_action = trace::StateAction::Eviction;
+  info.params = {
+      float_param("recent_ratio", 0.5, 0, 1, "share of the budget that the newest keys get"),
+      enum_param("normalise", {"none", "by_age"},
+                 "by_age divides a key's attention by the number of queries that have seen it"),
+  };
+  method.make = [](const Setup& setup) { return std::make_unique<H2o>(setup.spec); };
+  return method;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,99 @@
+// InfiniPot: distils a full pot of keys by novelty and by what a probe text attends to
+// (Kim et al. 2024). The pot is full after every chunk; |C| = B.
+//   n[j]   = -log P(x_j | what came before it), the same for all heads; n[0] = infinity
+//   u[g,j] = mean over the group's heads h, sum over the probe's queries t, of
+//            softmax over the pot of s * <probe_q[h,t], K[g,j]>
+//   keep the best floor(novelty_ratio * B) of the pot by n, then the best of the others by u
+#include "core/base/error.h"
+#include "core/selection/eviction_selector.h"
+#include "core/selection/kernels.h"
+#include "core/selection/method.h"
+#include "core/selection/ranking.h"
+
+#include <cmath>
+
+namespace kvloupe::selection {
+namespace {
+
+// u of every key of the pool.
+std::vector<float> probe_votes(const Cell& cell, std::int64_t kv_head,
+                               std::span<const std::int32_t> pool) {
+  const std::int64_t group = cell.gqa_group_size();
+  const at::Tensor& probe = cell.probe_q;
+  std::vector<const float*> rows;
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    for (std::int64_t row = 0; row < probe.size(1); ++row)
+      rows.push_back(probe.const_data_ptr<float>() + head * probe.stride(0) +
+                     row * probe.stride(1));
+  const auto num_keys = static_cast<std::int64_t>(pool.size());
+  const std::vector<std::int64_t> visible(rows.size(), num_keys);
+  const std::vector<float> keys = gather_keys(cell, kv_head, pool);
+  std::vector<float> votes(pool.size(), 0.0F);
+  reduce_probabilities(pack_rows(rows, probe.size(2)), visible, keys.data(), num_keys,
+                       cell.softmax_scale, ColumnReduce::Sum, votes.data());
+  for (float& vote : votes) vote /= static_cast<float>(group);
+  return votes;
+}
+
+class Infinipot final : public EvictionSelector {
+ public:
+  explicit Infinipot(const MethodSpec& spec)
+      : EvictionSelector(spec), novelty_ratio_(spec.real("novelty_ratio")) {}
+
+ protected:
+  void observe(const Cell& cell, const Pools&) override {
+    KVLOUPE_CHECK(cell.probe_q.defined() && cell.probe_q.size(0) == cell.num_q_heads() &&
+                  cell.probe_q.size(1) > 0 && cell.probe_q.stride(2) == 1);
+    KVLOUPE_CHECK(cell.novelty.defined() && cell.novelty.size(0) == cell.kv_len() &&
+                  cell.novelty.is_contiguous());
+  }
+
+  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                         std::int64_t budget) const override {
+    const auto num_novel =
+        static_cast<std::int64_t>(std::floor(novelty_ratio_ * static_cast<double>(budget) + 1e-9));
+    std::vector<float> novelty;
+    novelty.reserve(pool.size());
+    for (const std::int32_t position : pool)
+      novelty.push_back(cell.novelty.const_data_ptr<float>()[position]);
+    const Kept novel = keep_best(novelty, num_novel);
+    if (num_novel == budget) return {members_at(pool, novel.indices), 0, novel.ties_at_cut};
+    std::vector<std::uint8_t> chosen(pool.size(), 0);
+    for (const std::int32_t index : novel.indices) chosen[index] = 1;
+    const Kept kept = keep_best(probe_votes(cell, kv_head, pool), budget, chosen);
+    // Novelty is a score, not a rule of place: nothing counts as forced.
+    return {members_at(pool, kept.indices), 0, kept.ties_at_cut};
+  }
+
+ private:
+  double novelty_ratio_;
+};
+
+}  // namespace
+
+Method infinipot_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "infinipot";
+  info.title = "InfiniPot";
+  info.paper = "Kim et al. 2024, arXiv 2410.01518";
+  info.evidence = "the paper's description of its two scores; no official code was found";
+  info.deviation =
+      "distils after every chunk and not when a larger pot is full; the probe text is ours, for "
+      "the paper's wording was not found, and its own keys are left out of the softmax; scores are "
+      "the mean over the query heads of a group; novelty is computed once and carried over, with "
+      "infinity for the first token; kept keys stay at their original positions (no CR-RoPE)";
+  info.summary =
+      "Keeps surprising tokens and the keys that a probe text, read after each chunk, attends to.";
+  info.needs = {"q", "k", "probe", "novelty"};
+  info.state_action = trace::StateAction::Eviction;
+  info.active_in_decode = false;
+  info.needs_probe = true;
+  info.params = {
+      float_param("novelty_ratio", 0.5, 0, 1, "share of the budget that goes to novel tokens"),
+  };
+  method.make = [](const Setup& setup) { return std::make_unique<Infinipot>(setup.spec); };
+  return method;
+}
+
+}  // namespace kvloupe::selection
