@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -28,6 +30,9 @@ struct TraceSession::Cache {
       : reader(trace_reader), limit(limit_bytes) {}
 
   std::shared_ptr<const LayerArray> get(int layer, trace::Stored what);
+  // The basis of a layer fitted on this very trace (trace_basis.cpp); `fit` makes it when missing.
+  trace::LayerBasis basis(trace::BasisKind kind, int layer,
+                          const std::function<trace::LayerBasis()>& fit);
   std::uint64_t bytes() const;
 
   const trace::TraceReader& reader;
@@ -39,10 +44,12 @@ struct TraceSession::Cache {
   std::shared_ptr<const LayerArray> find(const Key& key);
   void insert(const Key& key, std::shared_ptr<const LayerArray> array);
 
-  mutable std::mutex mutex_;  // guards the list
+  mutable std::mutex mutex_;  // guards the list and the bases
   std::mutex load_mutex_;     // one load at a time: reads are serial anyway
   std::list<Entry> entries_;  // most recently used first
   std::uint64_t bytes_ = 0;
+  // Small beside the arrays and slow to make: they stay.
+  std::map<std::pair<trace::BasisKind, int>, trace::LayerBasis> bases_;
 };
 
 int num_heads(const trace::ModelInfo& model, trace::Stored what);

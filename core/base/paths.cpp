@@ -70,6 +70,11 @@ fs::path state_dir() {
   return created(given.empty() ? xdg_dir("XDG_STATE_HOME", ".local/state") : given / "state");
 }
 
+fs::path cache_dir() {
+  const std::string given = environment("KVLOUPE_CACHE_DIR");
+  return given.empty() ? xdg_dir("XDG_CACHE_HOME", ".cache") : fs::path(given);
+}
+
 fs::path data_dir() {
   const std::string given = environment("KVLOUPE_DATA_DIR");
   return given.empty() ? fs::path(KVLOUPE_DATA_DIR) : fs::path(given);

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "core/trace/run_storage.h"
+#include "core/trace/temporary_file.h"
 #include "core/trace/trace_names.h"
 #include "core/trace/trace_writer.h"
 
@@ -41,24 +42,6 @@ class AppendLock {
 
  private:
   int descriptor_;
-};
-
-// Removes the file unless it was renamed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(fs::path path) : path_(std::move(path)) {}
-  ~TemporaryFile() {
-    std::error_code code;
-    if (!path_.empty()) fs::remove(path_, code);
-  }
-  const fs::path& path() const { return path_; }
-  void rename_to(const fs::path& target) {
-    fs::rename(path_, target);
-    path_.clear();
-  }
-
- private:
-  fs::path path_;
 };
 
 void require_shape(const TraceInfo& info, const RunInfo& run, const std::vector<int>& layers,
