@@ -2,15 +2,58 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
+#include <utility>
 
 namespace kvloupe::selection::testing {
+namespace {
+
+// Columns of a random matrix made orthonormal one after the other (Gram and Schmidt), in fp64.
+std::vector<double> random_directions(int dim, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  std::vector<double> matrix(static_cast<std::size_t>(dim * dim));
+  for (double& value : matrix) value = normal(random);
+  const auto at = [&](int row, int column) -> double& { return matrix[row * dim + column]; };
+  for (int column = 0; column < dim; ++column) {
+    // Twice: once leaves rounding errors that the second pass removes.
+    for (int before = 0; before < 2 * column; ++before) {
+      double along = 0;
+      for (int i = 0; i < dim; ++i) along += at(i, column) * at(i, before % column);
+      for (int i = 0; i < dim; ++i) at(i, column) -= along * at(i, before % column);
+    }
+    double squares = 0;
+    for (int i = 0; i < dim; ++i) squares += at(i, column) * at(i, column);
+    for (int i = 0; i < dim; ++i) at(i, column) /= std::sqrt(squares);
+  }
+  return matrix;
+}
+
+trace::Basis random_basis(const SequenceShape& shape, unsigned seed) {
+  trace::Basis basis;
+  basis.model_name = "random";
+  basis.num_kv_heads = shape.num_kv_heads;
+  basis.head_dim = shape.head_dim;
+  basis.source = "random";
+  std::mt19937 random(seed + 1000);
+  trace::LayerBasis& layer = basis.layers[shape.layer];
+  for (int head = 0; head < shape.num_kv_heads; ++head) {
+    for (const double value : random_directions(shape.head_dim, random))
+      layer.vectors.push_back(static_cast<float>(value));
+    for (int i = 0; i < shape.head_dim; ++i) layer.values.push_back(1.0 / (1 + i));
+  }
+  return basis;
+}
+
+}  // namespace
 
 double Sequence::scale() const { return 1.0 / std::sqrt(static_cast<double>(shape.head_dim)); }
 
 ModelShape Sequence::model() const {
-  return {shape.layer + 1, shape.num_q_heads, shape.num_kv_heads, shape.head_dim};
+  return {std::max(shape.num_layers, shape.layer + 1), shape.num_q_heads, shape.num_kv_heads,
+          shape.head_dim};
 }
 
 Sequence random_sequence(const SequenceShape& shape, unsigned seed) {
@@ -37,7 +80,29 @@ Sequence random_sequence(const SequenceShape& shape, unsigned seed) {
     for (int position = 0; position < begin; ++position)
       for (int i = 0; i < dim; ++i)
         sequence.k.push_back(normal(random) + (position == 0 ? 2.0F : 0.6F) * centre[i]);
+  for (int position = 0; position < begin; ++position)
+    sequence.novelty.push_back(position == 0 ? std::numeric_limits<float>::infinity()
+                                             : 3 * std::abs(normal(random)));
+  sequence.basis = random_basis(shape, seed);
   return sequence;
+}
+
+Sequence in_layer(const Sequence& sequence, int layer) {
+  Sequence other = sequence;
+  other.shape.layer = layer;
+  const auto dim = static_cast<std::ptrdiff_t>(sequence.shape.head_dim);
+  // Channels turned round in the keys only: q and k meet otherwise than before.
+  for (auto key = other.k.begin(); key != other.k.end(); key += dim) std::reverse(key, key + dim);
+  return other;
+}
+
+std::vector<float> probe_query(const Sequence& sequence, int chunk, int head, int row) {
+  // A query of the past read backwards: as large as the others, and looking elsewhere.
+  const int past = sequence.chunks[static_cast<std::size_t>(chunk)].end();
+  const float* query = sequence.query(head, (2 * row + 1) * past / (2 * kProbeLength));
+  std::vector<float> probe(query, query + sequence.shape.head_dim);
+  std::reverse(probe.begin(), probe.end());
+  return probe;
 }
 
 Cell cell_of(const Sequence& sequence, int chunk, int slack) {
@@ -64,14 +129,37 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
   cell.k = buffer.narrow(1, 0, span.end());
   cell.k.copy_(keys);
   cell.v = cell.k;
+  cell.novelty = at::tensor(
+      at::ArrayRef<float>(sequence.novelty.data(), static_cast<std::size_t>(span.end())));
+  if (span.phase == trace::Phase::Prefill) {
+    cell.probe_q = at::empty({shape.num_q_heads, kProbeLength, shape.head_dim}, at::kFloat);
+    for (int head = 0; head < shape.num_q_heads; ++head)
+      for (int row = 0; row < kProbeLength; ++row)
+        std::ranges::copy(probe_query(sequence, chunk, head, row),
+                          cell.probe_q[head][row].mutable_data_ptr<float>());
+  }
   return cell;
 }
 
-MethodRun run_method(const Sequence& sequence, const std::string& spec, int slack) {
+std::unique_ptr<Selector> selector_for(const Sequence& sequence, const std::string& spec) {
   const auto resolved = MethodSpec::parse(spec).resolved(sequence.model());
-  const auto selector = make_selector(resolved, sequence.model());
+  BasisPtr basis;
+  if (resolved.info().basis) {
+    auto own = std::make_shared<trace::Basis>(sequence.basis);
+    own->kind = *resolved.info().basis;
+    basis = std::move(own);
+  }
+  return make_selector(resolved, sequence.model(), basis);
+}
+
+MethodRun run_method(const Sequence& sequence, const std::string& spec, int slack) {
+  const auto selector = selector_for(sequence, spec);
+  const auto resolved = MethodSpec::parse(spec).resolved(sequence.model());
+  const std::optional<int> source = source_layer(resolved, sequence.model(), sequence.shape.layer);
+  const Sequence below = source ? in_layer(sequence, *source) : Sequence{};
   MethodRun run;
   for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
+    if (source) selector->select(cell_of(below, static_cast<int>(chunk), slack));
     const Cell cell = cell_of(sequence, static_cast<int>(chunk), slack);
     run.cells.push_back(selector->select(cell));
     run.evicted.push_back(selector->evict(cell));
@@ -83,6 +171,12 @@ MethodRun run_method(const Sequence& sequence, const std::string& spec, int slac
 std::vector<std::vector<std::int32_t>> positions_of(const CellSelection& cell) {
   std::vector<std::vector<std::int32_t>> positions;
   for (const RowSelection& row : cell.rows) positions.push_back(row.positions);
+  return positions;
+}
+
+std::vector<std::vector<std::vector<std::int32_t>>> positions_of(const MethodRun& run) {
+  std::vector<std::vector<std::vector<std::int32_t>>> positions;
+  for (const CellSelection& cell : run.cells) positions.push_back(positions_of(cell));
   return positions;
 }
 
