@@ -1,0 +1,28 @@
+// Retention losses of vectors in a basis, against the number of lanes kept. Private to
+// core/analysis: needs Torch.
+#pragma once
+
+#include "core/base/cancel.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::analysis {
+
+// Mean over the rows of `lanes` [n, d] of | ||v|| - ||v[I]|| | / ||v||, for each number of lanes in
+// `kept`: I the row's own largest lanes, or the first ones. A zero row loses nothing.
+std::vector<double> own_lane_loss(const at::Tensor& lanes, const std::vector<int>& kept,
+                                  bool leading);
+
+// The same of keys [P + m, d] under the largest lanes of the queries [m, d] that see them: mean over
+// the pairs (query t, key j), j <= P + t.
+std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor& keys,
+                                    const std::vector<int>& kept, const CancelToken& cancel);
+
+// ||S - S^||_F / ||S||_F with S = q k^T and S^ = pruned k^T of one head, over the keys that each row
+// sees; 0 when both are zero. q, pruned [m, d], k [P + m, d].
+double score_error(const at::Tensor& q, const at::Tensor& pruned, const at::Tensor& k);
+
+}  // namespace kvloupe::analysis

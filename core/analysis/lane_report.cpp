@@ -1,0 +1,229 @@
+#include "core/analysis/lane_report.h"
+
+#include "core/analysis/lane_loss.h"
+#include "core/analysis/session_tensors.h"
+#include "core/analysis/trace_basis.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::analysis {
+namespace {
+
+using selection::MethodSpec;
+
+// At most this many points on a curve.
+constexpr int kCurvePoints = 64;
+
+MethodSpec resolved(const std::string& text, const TraceSession& session) {
+  return MethodSpec::parse(text).resolved(session.shape());
+}
+
+// The method whose lanes are those of `spec` in one cell without state: aqua_h2o also evicts keys,
+// which its lanes do not depend on.
+MethodSpec stateless(const MethodSpec& spec, const TraceSession& session) {
+  if (spec.state_action() == trace::StateAction::Visibility) return spec;
+  return resolved(fmt::format("aqua:dim_ratio={},basis={}", format_shortest(spec.real("dim_ratio")),
+                              spec.text("basis")),
+                  session);
+}
+
+// The same with basis=self.
+MethodSpec on_own_basis(const MethodSpec& spec, const TraceSession& session) {
+  std::string text = spec.canonical();
+  const std::string now = "basis=" + spec.text("basis");
+  text.replace(text.find(now), now.size(), "basis=self");
+  return resolved(text, session);
+}
+
+selection::LaneSelection lanes_of(const MethodSpec& spec, const TraceSession& session,
+                                  const selection::BasisPtr& basis, const selection::Cell& cell) {
+  const auto chosen = selection::make_selector(spec, session.shape(), basis)->select(cell).lanes;
+  KVLOUPE_CHECK(chosen.has_value());
+  return *chosen;
+}
+
+std::vector<double> score_errors(const selection::LaneSelection& lanes,
+                                 const selection::Cell& cell) {
+  std::vector<double> errors;
+  for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+    errors.push_back(
+        score_error(cell.q[head], lanes.queries[head], cell.k[head / cell.gqa_group_size()]));
+  return errors;
+}
+
+// 1 to head_dim in even steps, with the method's own number among them.
+std::vector<int> curve_points(int head_dim, int kept_lanes) {
+  const int step = std::max(1, head_dim / kCurvePoints);
+  std::vector<int> points{kept_lanes, head_dim};
+  for (int k = step; k < head_dim; k += step) points.push_back(k);
+  std::sort(points.begin(), points.end());
+  points.erase(std::unique(points.begin(), points.end()), points.end());
+  return points;
+}
+
+// Direction i of the basis is column i.
+at::Tensor directions(const trace::Basis& basis, int layer, int kv_head) {
+  const std::vector<float>& vectors = basis.layers.at(layer).vectors;
+  const std::int64_t d = basis.head_dim;
+  return at::from_blob(const_cast<float*>(vectors.data()) + kv_head * d * d, {d, d}, at::kFloat)
+      .to(at::kDouble);
+}
+
+std::vector<LossCurve> curves_in(const trace::Basis& basis, const selection::Cell& cell,
+                                 const LaneReport& report, const WorkContext& context) {
+  const at::Tensor p = directions(basis, report.layer, report.kv_head);
+  const at::Tensor keys = at::matmul(cell.k[report.kv_head].to(at::kDouble), p);
+  std::vector<LossCurve> curves;
+  for (const LaneChoice choice : {LaneChoice::Magnitude, LaneChoice::Leading})
+    curves.push_back(
+        {true, -1, choice, own_lane_loss(keys, report.kept, choice == LaneChoice::Leading)});
+  for (int i = 0; i < report.q_heads_per_kv_head; ++i) {
+    const int head = report.kv_head * report.q_heads_per_kv_head + i;
+    const at::Tensor queries = at::matmul(cell.q[head].to(at::kDouble), p);
+    for (const LaneChoice choice : {LaneChoice::Magnitude, LaneChoice::Leading})
+      curves.push_back({false, head, choice,
+                        own_lane_loss(queries, report.kept, choice == LaneChoice::Leading)});
+    curves.push_back({true, head, LaneChoice::QueryLanes,
+                      query_lane_loss(queries, keys, report.kept, context.cancel)});
+  }
+  return curves;
+}
+
+// The basis fitted on the trace, and the calibrated one: that of the method where it has one.
+BasisLoss loss_against(bool matched, const MethodSpec& spec, const TraceSession& session,
+                       const selection::Cell& cell, const LaneReport& report,
+                       const WorkContext& context) {
+  BasisLoss result;
+  result.matched = matched;
+  const bool own_is_foreign = spec.text("basis") != "self";
+  const std::string wanted = matched ? "self" : own_is_foreign ? spec.text("basis") : "auto";
+  try {
+    const MethodSpec like = resolved(fmt::format("aqua:basis={}", wanted), session);
+    const selection::BasisPtr basis = basis_for(session, like, {report.layer}, context);
+    result.note = basis_note(session, basis);
+    result.curves = curves_in(*basis, cell, report, context);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    result.missing = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
+const char* name_of(LaneChoice choice) {
+  switch (choice) {
+    case LaneChoice::Magnitude:
+      return "magnitude";
+    case LaneChoice::Leading:
+      return "leading";
+    case LaneChoice::QueryLanes:
+      return "query_lanes";
+  }
+  return "";
+}
+
+double LaneReport::use_of(int q_head, int lane) const {
+  return static_cast<double>(counts[static_cast<std::size_t>(q_head * head_dim + lane)]) /
+         span.length;
+}
+
+const LossCurve* LaneReport::find(const BasisLoss& in, bool of_keys, LaneChoice choice,
+                                  int q_head) const {
+  for (const LossCurve& curve : in.curves)
+    if (curve.of_keys == of_keys && curve.choice == choice && curve.q_head == q_head) return &curve;
+  return nullptr;
+}
+
+std::vector<double> LaneReport::group_mean(const BasisLoss& in, bool of_keys,
+                                           LaneChoice choice) const {
+  std::vector<double> mean(kept.size(), 0);
+  int heads = 0;
+  for (const LossCurve& curve : in.curves) {
+    if (curve.of_keys != of_keys || curve.choice != choice || curve.q_head < 0) continue;
+    ++heads;
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += curve.loss[i];
+  }
+  for (double& value : mean) value /= std::max(1, heads);
+  return mean;
+}
+
+std::size_t LaneReport::kept_index() const {
+  return static_cast<std::size_t>(std::lower_bound(kept.begin(), kept.end(), kept_lanes) -
+                                  kept.begin());
+}
+
+BreakEven break_even(int head_dim, int kept_lanes) {
+  if (kept_lanes >= head_dim) return {};
+  const double d = head_dim;
+  const double one = d * d / (d - kept_lanes);
+  return {one, 2 * one};
+}
+
+LaneMemory lane_memory(int head_dim, int stored_lanes) {
+  const double cut = 1.0 - static_cast<double>(stored_lanes) / head_dim;
+  return {cut, cut / 2};
+}
+
+bool prunes_lanes(const MethodSpec& spec) { return spec.has("dim_ratio"); }
+
+LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, int layer, int chunk,
+                       int kv_head, const WorkContext& context) {
+  const trace::TraceInfo& info = session.info();
+  LaneReport report;
+  report.layer = layer;
+  report.chunk = chunk;
+  report.kv_head = kv_head;
+  report.span = info.chunks.at(static_cast<std::size_t>(chunk));
+  report.head_dim = info.model.head_dim;
+  report.num_q_heads = info.model.num_q_heads;
+  report.q_heads_per_kv_head = info.model.gqa_group_size();
+
+  const selection::Cell cell = load_cell(session, layer, chunk, report.span);
+  MethodSpec spec = wanted;
+  selection::BasisPtr basis;
+  try {
+    basis = basis_for(session, spec, {layer}, context);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input || spec.text("basis") == "self") throw;
+    report.basis_missing = error.what();
+    spec = on_own_basis(spec, session);
+    basis = basis_for(session, spec, {layer}, context);
+  }
+  report.method = spec.canonical();
+  report.basis = basis_note(session, basis).value_or(BasisNote{});
+  const auto lanes = lanes_of(stateless(spec, session), session, basis, cell);
+  const at::Tensor counts = lanes.counts.to(at::kInt).contiguous();
+  report.counts.assign(counts.const_data_ptr<std::int32_t>(),
+                       counts.const_data_ptr<std::int32_t>() + counts.numel());
+  // Every row uses k lanes.
+  report.kept_lanes = static_cast<int>(counts[0].sum().item<std::int64_t>() / report.span.length);
+  report.stored_lanes =
+      report.head_dim - (spec.has("slice_ratio")
+                             ? static_cast<int>(spec.real("slice_ratio") * report.head_dim + 1e-9)
+                             : 0);
+
+  const MethodSpec twin = resolved(
+      fmt::format("{}:dim_ratio={},basis={}",
+                  spec.id() == "static_slicing" ? "aqua" : "static_slicing",
+                  format_shortest(static_cast<double>(report.kept_lanes) / report.head_dim),
+                  spec.text("basis")),
+      session);
+  report.twin = twin.canonical();
+  report.score_error = score_errors(lanes, cell);
+  report.twin_score_error = score_errors(lanes_of(twin, session, basis, cell), cell);
+
+  report.kept = curve_points(report.head_dim, report.kept_lanes);
+  for (const bool matched : {true, false}) {
+    context.cancel.throw_if_cancelled();
+    report.bases.push_back(loss_against(matched, spec, session, cell, report, context));
+  }
+  return report;
+}
+
+}  // namespace kvloupe::analysis
