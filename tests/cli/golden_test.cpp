@@ -1,5 +1,5 @@
 // Runs `kvloupe select --json` and `compare --json` on traces made by h5py and holds every cell
-// against what tests/tools/selection_oracle.py computed: plain fp64 loops in Python, no code in
+// against what tests/tools/selection_oracle computed: plain fp64 loops in Python, no code in
 // common.
 #include "tests/cli/run_program.h"
 

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Independent oracle of the selection methods: slow, plain, in fp64, written from the papers and the
+contract, sharing no code with the program.
+
+  selection_oracle make FOLDER        writes synthetic traces (h5py) and the expected `select` and
+                                      `compare` answers as JSON: FOLDER/<name>.h5, <name>.json
+  selection_oracle check KVLOUPE TRACE [--layers 2,5] [SPEC...]
+                                      runs the program on any trace and compares every cell
+                                      (of the layers named)
+
+Needs numpy and h5py. The checked-in files in tests/data/goldens were made by `make`.
+"""
+import json
+import subprocess
+import sys
+
+from metrics import metrics
+from run import evicts, run
+from specs import SPECS, parse
+from traces import Trace, write_trace
+
+
+def expected(tr, spec, layers):
+    method, v = parse(spec, tr)
+    out = []
+    for layer in layers:
+        cells, alive = run(tr, spec, layer)
+        chunks = []
+        for c, cell in enumerate(cells):
+            rows, errors = metrics(tr, v, layer, c, cell)
+            chunks.append({
+                "chunk": c, "dense_fallback": cell[1], "dense_reason": cell[0],
+                "rows": [{"selected": r.positions, "near_ties": sorted(r.near), "forced": r.forced,
+                          "mass_recall": round(m[0], 9), "topk_overlap": round(m[1], 9)}
+                         for r, m in zip(cell[2], rows)],
+                "output_error": [round(e, 9) for e in errors]})
+        out.append({"layer": layer, "chunks": chunks,
+                    "final_alive": [a.positions for a in alive] if evicts(method, v) else None})
+    return out
+
+
+def make(folder):
+    traces = {
+        "group3_f16": dict(seed=5, H=6, G=2, d=16, lengths=[32, 32, 32, 32, 21], decode=3,
+                           layers=[1, 3], num_layers=4, dtype=np.float16),
+        "group1_f32": dict(seed=8, H=3, G=3, d=8, lengths=[48, 48, 17], decode=0, layers=[0],
+                           num_layers=1, dtype=np.float32),
+    }
+    for name, options in traces.items():
+        path = f"{folder}/{name}.h5"
+        write_trace(path, **options)
+        tr = Trace(path)
+        answer = {spec: expected(tr, spec, tr.layers) for spec in SPECS}
+        near = [s for s, ls in answer.items() for l in ls for c in l["chunks"] for r in c["rows"]
+                if r["near_ties"]]
+        with open(f"{folder}/{name}.json", "w") as f:
+            json.dump(answer, f, separators=(",", ":"))
+        print(name, "written; near ties in", sorted(set(near)))
+
+
+def check(program, path, specs, only):
+    tr, bad, cells, specs = Trace(path), 0, 0, specs or SPECS
+    layers = only or tr.layers
+    for spec in specs:
+        result = subprocess.run([program, "select", path, "--method", spec, "--json"],
+                                capture_output=True, text=True)
+        if result.returncode != 0:
+            print(spec, "FAILED:", result.stderr.strip().splitlines()[-1:])
+            bad += 1
+            continue
+        got = {x["layer"]: x for x in json.loads(result.stdout)["layers"]}
+        for want in expected(tr, spec, layers):
+            bad += compare_layer(spec, want, got[want["layer"]])
+            cells += len(want["chunks"])
+    print(f"{cells} cells of {len(specs)} specs compared, {bad} differences")
+    return bad
+
+
+def compare_layer(spec, want, have):
+    bad = 0
+    for w, h in zip(want["chunks"], have["chunks"]):
+        where = f"{spec} layer {want['layer']} chunk {w['chunk']}"
+        if (w["dense_fallback"], w["dense_reason"]) != (h["dense_fallback"], h["dense_reason"]):
+            print(where, "reason", w["dense_fallback"], w["dense_reason"], "got", h["dense_fallback"],
+                  h["dense_reason"])
+            bad += 1
+        for g, (x, y) in enumerate(zip(w["rows"], h["kv_heads"])):
+            odd = set(x["selected"]) ^ set(y["selected"])
+            if odd - set(x["near_ties"]):
+                print(where, "head", g, "selected differs:", sorted(odd)[:12])
+                bad += 1
+            elif not odd and (abs(x["mass_recall"] - y["mass_recall"]) > 1e-4 or
+                              abs(x["topk_overlap"] - y["topk_overlap"]) > 0.06):
+                print(where, "head", g, "metrics", x["mass_recall"], y["mass_recall"],
+                      x["topk_overlap"], y["topk_overlap"])
+                bad += 1
+            if w["dense_reason"] is None and x["forced"] != y["forced"]:
+                print(where, "head", g, "forced", x["forced"], y["forced"])
+                bad += 1
+    if want["final_alive"] is not None:
+        for g, (x, y) in enumerate(zip(want["final_alive"], have["final_alive"])):
+            if x != y["positions"]:
+                print(spec, "final_alive", g, "differs")
+                bad += 1
+    elif "final_alive" in have and have["final_alive"]:
+        print(spec, "has a final_alive that it should not have")
+        bad += 1
+    return bad
+
+
+if __name__ == "__main__":
+    arguments, only = sys.argv[1:], None
+    if "--layers" in arguments:
+        at = arguments.index("--layers")
+        only = [int(x) for x in arguments[at + 1].split(",")]
+        del arguments[at:at + 2]
+    if arguments[:1] == ["make"] and len(arguments) == 2:
+        make(arguments[1])
+    elif arguments[:1] == ["check"] and len(arguments) >= 3:
+        sys.exit(1 if check(arguments[1], arguments[2], arguments[3:], only) else 0)
+    else:
+        sys.exit(__doc__)

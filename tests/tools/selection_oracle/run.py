@@ -1,0 +1,65 @@
+"""A method's way through the chunks of one layer. A family of methods enters by its tables here."""
+import numpy as np
+
+import eviction
+import queries
+from ranking import Choice
+from specs import budget, parse
+
+SELECT = {**queries.SELECT, **eviction.SELECT}
+SELECT_IN_DECODE = {*queries.SELECT_IN_DECODE}
+EVICT = {**eviction.EVICT}
+EVICT_IN_DECODE = {*eviction.EVICT_IN_DECODE}
+
+
+def evicts(method, v):
+    """Methods that can do both have a parameter `state`."""
+    return v.get("state", "evict") == "evict" and method in EVICT
+
+
+def rule_for_dense(method, tr, layer, phase, v):
+    if method == "dense" or v.get("decode") == "dense" and phase == 1:
+        return True
+    return phase == 1 and not evicts(method, v) and method not in SELECT_IN_DECODE
+
+
+def run(tr, spec, layer):
+    """Per chunk: (dense_reason, dense_fallback, [Choice per KV head]); and the final alive sets."""
+    method, v = parse(spec, tr)
+    scope_all = v["budget_scope"] == "all"
+    alive, state, cells = [Choice([]) for _ in range(tr.G)], {}, []
+    for begin, length, phase in tr.chunks:
+        candidates = list(range(begin + length if scope_all else begin))
+        n = budget(v, begin)
+        reason = None
+        if begin == 0:
+            reason = "empty_past"
+        elif method != "dense" and len(candidates) <= n:
+            reason = "fits_budget"
+        fallback = reason is not None
+        if reason is None and rule_for_dense(method, tr, layer, phase, v):
+            reason = "method_rule"
+        if reason is not None:
+            rows = [Choice(candidates) for _ in range(tr.G)]
+        elif evicts(method, v):
+            rows = alive
+        else:
+            rows = SELECT[method](tr, layer, begin, length, v, n, candidates)
+        cells.append((reason, fallback, rows))
+        if evicts(method, v):
+            alive = after_chunk(method, tr, layer, (begin, length, phase), v, alive, state)
+    return cells, alive
+
+
+def after_chunk(method, tr, layer, chunk, v, alive, state):
+    begin, length, phase = chunk
+    n, out = budget(v, begin + length), []
+    for g in range(tr.G):
+        keys = np.array(sorted(set(alive[g].positions) | set(range(begin, begin + length))))
+        if phase == 1 and method not in EVICT_IN_DECODE:
+            out.append(Choice(keys, alive[g].near))
+        elif len(keys) <= n:
+            out.append(Choice(keys))
+        else:
+            out.append(EVICT[method](tr, layer, begin, length, v, n, keys, g, state))
+    return out

@@ -1,0 +1,56 @@
+"""Method SPECs: defaults, budgets, and the ones that the goldens hold."""
+import math
+
+# A default that depends on the model is a function of the trace.
+DEFAULTS = {
+    "dense": {},
+    "oracle": {"reduce": "sum"},
+    "sliding_window": {},
+    "quoka": {"num_queries": 16, "metric": "cosine", "query_reduce": "max",
+              "group_query_mode": "rank_paired", "decode": "select"},
+    "uniform_queries": {"num_queries": 16},
+    "snapkv": {"window": 32, "kernel": 7, "pool": "max", "state": "evict"},
+    "keydiff": {"state": "evict"},
+    "streaming_llm": {"sink_tokens": 4, "positions": "original"},
+}
+
+
+
+def parse(spec, tr):
+    method, _, rest = spec.partition(":")
+    values = {"budget_tokens": 1024, "budget_ratio": 0.0, "budget_scope": "past"}
+    values.update({k: v(tr) if callable(v) else v for k, v in DEFAULTS[method].items()})
+    for item in filter(None, rest.split(",")):
+        name, value = item.split("=")
+        values[name] = type(values[name])(value)
+        if name == "budget_ratio" and values[name] > 0:
+            values["budget_tokens"] = 0
+    return method, values
+
+
+def budget(values, n):
+    if values["budget_tokens"] > 0:
+        return values["budget_tokens"]
+    return max(1, math.floor(values["budget_ratio"] * n + 1e-9))
+
+
+SPECS = [
+    "dense", "oracle:budget_tokens=24", "oracle:budget_tokens=24,reduce=max",
+    "oracle:budget_ratio=0.25,budget_scope=all", "sliding_window:budget_tokens=20",
+    "sliding_window:budget_tokens=20,budget_scope=all", "quoka:budget_tokens=24,num_queries=4",
+    "quoka:budget_tokens=24", "quoka:budget_tokens=24,num_queries=64",
+    "quoka:budget_tokens=24,num_queries=4,metric=dot",
+    "quoka:budget_tokens=24,num_queries=4,query_reduce=mean",
+    "quoka:budget_tokens=24,num_queries=4,group_query_mode=shared_tokens",
+    "quoka:budget_tokens=24,num_queries=4,group_query_mode=post_agg",
+    "quoka:budget_tokens=24,num_queries=4,group_query_mode=post_agg,metric=dot,query_reduce=mean",
+    "quoka:budget_tokens=24,num_queries=4,budget_scope=all", "quoka:budget_ratio=0.3,decode=dense",
+    "uniform_queries:budget_tokens=24,num_queries=5", "uniform_queries:budget_tokens=24,num_queries=40",
+    "uniform_queries:budget_ratio=0.25,num_queries=5,budget_scope=all",
+    "snapkv:budget_tokens=24,window=8", "snapkv:budget_tokens=24,window=8,pool=avg,kernel=5",
+    "snapkv:budget_tokens=24,window=8,state=select", "snapkv:budget_tokens=24,window=8,state=select,pool=avg",
+    "snapkv:budget_tokens=24", "snapkv:budget_ratio=0.5,window=4", "snapkv:budget_tokens=40,window=64",
+    "keydiff:budget_tokens=24", "keydiff:budget_tokens=24,state=select", "keydiff:budget_ratio=0.3",
+    "streaming_llm:budget_tokens=24", "streaming_llm:budget_tokens=3", "streaming_llm:budget_ratio=0.25",
+    "streaming_llm:budget_tokens=24,sink_tokens=0", "quoka:budget_tokens=1000", "keydiff:budget_tokens=1000",
+]
