@@ -14,7 +14,11 @@ if [[ ${1:-} == --check ]]; then
   check=1
   shift
 fi
-files=("$@")
+# clang-format takes any file for C++ and ruins it, a CMakeLists.txt for one.
+files=()
+for file in "$@"; do
+  case "$file" in *.h | *.cpp | *.cu | *.cuh) files+=("$file") ;; esac
+done
 [[ $# -gt 0 ]] || mapfile -t files < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | while read -r file; do [[ ! -f $file ]] || echo "$file"; done)
 if [[ -n $check ]]; then
   unformatted=0
@@ -26,5 +30,5 @@ if [[ -n $check ]]; then
   echo "format: ${#files[@]} files, $unformatted not formatted (tests/tools/format.sh formats them)"
   [[ $unformatted == 0 ]]
 else
-  "$tool" -i "${files[@]}"
+  [[ ${#files[@]} == 0 ]] || "$tool" -i "${files[@]}"
 fi
