@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <functional>
+#include <numeric>
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -35,6 +37,11 @@ void widen_all(const std::uint16_t* halves, std::size_t count, float* out) {
   for (; i < count; ++i) out[i] = widen(halves[i]);
 }
 
+std::size_t stored_size(const h5::Dataset& dataset) {
+  const h5::Handle type = h5::checked(H5Dget_type(dataset.id()), "read a type");
+  return H5Tget_size(type.get());
+}
+
 void add_number(Sha256& hash, std::int64_t value) { hash.update(fmt::format("{}\n", value)); }
 
 }  // namespace
@@ -42,18 +49,21 @@ void add_number(Sha256& hash, std::int64_t value) { hash.update(fmt::format("{}\
 void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, std::int32_t end,
                     std::int32_t num_tokens, float* out) {
   const hsize_t dim = dataset.dims()[2];
-  const h5::Handle type = h5::checked(H5Dget_type(dataset.id()), "read a type");
-  const std::size_t size = H5Tget_size(type.get());
-  dataset.require_stored(dataset.dims()[0] * num_tokens * dim * size);
-  const std::vector<hsize_t> start = {static_cast<hsize_t>(head), static_cast<hsize_t>(begin), 0};
-  const std::vector<hsize_t> count = {1, static_cast<hsize_t>(end - begin), dim};
+  dataset.require_stored(dataset.dims()[0] * num_tokens * dim * stored_size(dataset));
   if (begin == end) return;
-  if (size == sizeof(float)) {
+  read_widened(dataset, {static_cast<hsize_t>(head), static_cast<hsize_t>(begin), 0},
+               {1, static_cast<hsize_t>(end - begin), dim}, out);
+}
+
+void read_widened(const h5::Dataset& dataset, const std::vector<hsize_t>& start,
+                  const std::vector<hsize_t>& count, float* out) {
+  if (stored_size(dataset) == sizeof(float)) {
     dataset.read(H5T_NATIVE_FLOAT, start, count, out);
     return;
   }
   // HDF5's own conversion of halves is many times slower.
-  std::vector<std::uint16_t> halves(count[1] * dim);
+  std::vector<std::uint16_t> halves(
+      std::accumulate(count.begin(), count.end(), std::size_t{1}, std::multiplies<>()));
   dataset.read(h5::half_type(), start, count, halves.data());
   widen_all(halves.data(), halves.size(), out);
 }

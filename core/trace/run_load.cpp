@@ -44,6 +44,15 @@ RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
                                  heads, model.gqa_group_size()));
   }
   run.q_heads_per_row = static_cast<int>(heads);
+  if (const auto decode = h5::string_attribute(id, "decode")) {
+    if (*decode != "dense") {
+      throw h5::Defect(fmt::format("its decode is \"{}\", an unknown word", *decode));
+    }
+    run.decode_dense = true;
+  }
+  run.basis_source = h5::string_attribute(id, "basis_source").value_or("");
+  run.basis_hash = h5::string_attribute(id, "basis_hash").value_or("");
+  run.basis_leakage = h5::int_attribute(id, "basis_leakage").value_or(0) != 0;
   return run;
 }
 
@@ -96,6 +105,40 @@ std::vector<std::uint16_t> load_evictions(hid_t file, const std::string& path, i
   return evict;
 }
 
+std::vector<std::int32_t> load_lanes(hid_t file, const std::string& path, const TraceInfo& info) {
+  const auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Integer, 3);
+  const auto chunks = static_cast<hsize_t>(info.chunks.size());
+  const auto heads = static_cast<hsize_t>(info.model.num_q_heads);
+  const auto dim = static_cast<hsize_t>(info.model.head_dim);
+  if (dataset.dims()[0] < chunks || dataset.dims()[1] != heads || dataset.dims()[2] != dim) {
+    throw h5::Defect(fmt::format("its lane_counts has shape [{}] where [{}, {}, {}] is needed",
+                                 fmt::join(dataset.dims(), ", "), chunks, heads, dim));
+  }
+  dataset.require_stored(chunks * heads * dim);
+  std::vector<std::int32_t> counts(chunks * heads * dim);
+  if (!counts.empty()) {
+    dataset.read(H5T_NATIVE_INT32, {0, 0, 0}, {chunks, heads, dim}, counts.data());
+  }
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t chunk = i / (heads * dim);
+    if (counts[i] >= 0 && counts[i] <= info.chunks[chunk].length) continue;
+    throw h5::Defect(fmt::format(
+        "its lane_counts has {} for lane {} of query head {} in chunk {}, which has {} rows",
+        counts[i], i % dim, i / dim % heads, chunk, info.chunks[chunk].length));
+  }
+  return counts;
+}
+
+// Flags of a method that drops no key.
+std::vector<std::uint8_t> flags_of_all_keys(const RunLayer& layer, const TraceInfo& info) {
+  std::vector<std::uint8_t> flags;
+  for (const ChunkInfo& chunk : info.chunks) {
+    flags.insert(flags.end(), static_cast<std::size_t>(layer.num_rows),
+                 chunk.begin == 0 ? kCellDenseFallback : kCellDenseByRule);
+  }
+  return flags;
+}
+
 }  // namespace
 
 void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidecar,
@@ -129,6 +172,17 @@ RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int 
   const auto open = [&](const char* name) {
     return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
   };
+  if (run.granularity == Granularity::Lane) {
+    result.lane_counts = load_lanes(file, at + "lane_counts", info);
+    const bool has_sets = h5::has_object(file, at + "offsets") ||
+                          h5::has_object(file, at + "positions") ||
+                          h5::has_object(file, at + "flags");
+    if (!has_sets && run.state_action == StateAction::Visibility) {
+      result.offsets.assign(cells + 1, 0);
+      result.flags = flags_of_all_keys(result, info);
+      return result;
+    }
+  }
   result.offsets = open("offsets").read_range<std::int64_t>(0, cells + 1);
   result.flags = open("flags").read_range<std::uint8_t>(0, cells);
   const h5::Dataset positions = open("positions");

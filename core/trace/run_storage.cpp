@@ -1,4 +1,4 @@
-// One run's selections: CSR over (chunk, row), and the chunk after which a key died.
+// One run's selections: CSR over (chunk, row), the chunk after which a key died, lanes used.
 #include "core/trace/run_storage.h"
 
 #include "core/base/error.h"
@@ -12,6 +12,7 @@ namespace kvloupe::trace {
 namespace {
 
 constexpr hsize_t kPositionsPerStorageChunk = 8192;
+constexpr hsize_t kLanesPerStorageChunk = 32768;
 
 void name_axes(hid_t dataset, const std::vector<std::string>& axes, const char* units) {
   h5::write_attribute(dataset, "axes", axes);
@@ -51,6 +52,12 @@ h5::Handle create_run_group(hid_t file, const RunInfo& run, const ModelInfo& mod
   h5::write_attribute(id, "q_heads_per_row", per_row);
   h5::write_attribute(id, "granularity", std::string(to_text(run.granularity)));
   h5::write_attribute(id, "state_action", std::string(to_text(run.state_action)));
+  if (run.decode_dense) h5::write_attribute(id, "decode", "dense");
+  if (!run.basis_source.empty()) {
+    h5::write_attribute(id, "basis_source", run.basis_source);
+    h5::write_attribute(id, "basis_hash", run.basis_hash);
+    h5::write_attribute(id, "basis_leakage", run.basis_leakage ? 1 : 0);
+  }
   h5::create_group(id, "layers");
   return group;
 }
@@ -83,11 +90,15 @@ void write_kept_plot(hid_t run_group, const std::vector<int>& layers,
                 {static_cast<hsize_t>(chunks), static_cast<hsize_t>(layers.size())}, kept.data());
 }
 
-RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, int num_rows,
-                               std::int32_t max_chunks, std::int32_t max_tokens)
-    : num_rows_(num_rows), max_tokens_(max_tokens) {
+RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run,
+                               const ModelInfo& model, std::int32_t max_chunks,
+                               std::int32_t max_tokens)
+    : num_rows_(num_rows_of(run, model)),
+      num_q_heads_(static_cast<hsize_t>(model.num_q_heads)),
+      head_dim_(static_cast<hsize_t>(model.head_dim)),
+      max_tokens_(max_tokens) {
   group_ = h5::create_group(run_group, fmt::format("layers/{}", layer));
-  const auto rows = static_cast<hsize_t>(num_rows);
+  const auto rows = static_cast<hsize_t>(num_rows_);
   const hsize_t cells = rows * max_chunks;
   offsets_ = create_dataset(group_.get(), "offsets", H5T_STD_I64LE, {cells + 1},
                             {std::min<hsize_t>(cells + 1, 16384)}, false);
@@ -110,6 +121,15 @@ RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, i
     for (hsize_t row = 0; row < rows; ++row) {
       h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens}, alive.data());
     }
+  }
+  if (run.granularity == Granularity::Lane) {
+    const auto chunks = static_cast<hsize_t>(max_chunks);
+    const hsize_t piece = std::clamp<hsize_t>(kLanesPerStorageChunk / (num_q_heads_ * head_dim_), 1,
+                                              std::max<hsize_t>(chunks, 1));
+    lane_counts_ =
+        create_dataset(group_.get(), "lane_counts", H5T_STD_I32LE,
+                       {chunks, num_q_heads_, head_dim_}, {piece, num_q_heads_, head_dim_}, false);
+    name_axes(lane_counts_.get(), {"chunk", "q_head", "lane"}, "row");
   }
 }
 
@@ -135,6 +155,13 @@ void RunLayerWriter::write_chunk(int chunk, const std::vector<std::vector<std::i
   h5::write_box(flags_.get(), H5T_NATIVE_UINT8, {cell}, {flags.size()}, flags.data());
   ends_.push_back(static_cast<std::int64_t>(end));
   ++chunks_written_;
+}
+
+void RunLayerWriter::write_lanes(int chunk, std::span<const std::int32_t> counts) {
+  KVLOUPE_CHECK(counts.size() == (lane_counts_ ? num_q_heads_ * head_dim_ : 0));
+  if (!lane_counts_) return;
+  h5::write_box(lane_counts_.get(), H5T_NATIVE_INT32, {static_cast<hsize_t>(chunk), 0, 0},
+                {1, num_q_heads_, head_dim_}, counts.data());
 }
 
 void RunLayerWriter::write_evicted(int chunk,
@@ -198,6 +225,9 @@ void RunLayerWriter::trim(int num_chunks, std::int32_t num_tokens) {
   resize(positions_, {static_cast<hsize_t>(ends_.at(num_chunks))});
   if (evict_chunk_) {
     resize(evict_chunk_, {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(num_tokens)});
+  }
+  if (lane_counts_) {
+    resize(lane_counts_, {static_cast<hsize_t>(num_chunks), num_q_heads_, head_dim_});
   }
 }
 

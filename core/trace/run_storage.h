@@ -27,10 +27,10 @@ h5::Handle create_kept_plot(hid_t run_group, const std::vector<int>& layers,
 void write_kept_plot(hid_t run_group, const std::vector<int>& layers,
                      const std::vector<float>& kept);
 
-// offsets, positions, flags and evict_chunk of one layer of one run.
+// offsets, positions, flags, evict_chunk and lane_counts of one layer of one run.
 class RunLayerWriter {
  public:
-  RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, int num_rows,
+  RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, const ModelInfo& model,
                  std::int32_t max_chunks, std::int32_t max_tokens);
 
   // Cells come chunk by chunk. Cells with a flag store no positions.
@@ -38,6 +38,8 @@ class RunLayerWriter {
                    std::span<const std::uint8_t> flags);
   // The positions of each row that died after `chunk`.
   void write_evicted(int chunk, const std::vector<std::vector<std::int32_t>>& evicted);
+  // [num_q_heads, head_dim] of a lane method's chunk; empty for other methods.
+  void write_lanes(int chunk, std::span<const std::int32_t> counts);
   // The whole [R, T] at once, as RunLayer holds it.
   void write_all_evicted(const std::vector<std::uint16_t>& evict_chunk);
   // Cuts everything to what the first `num_chunks` chunks of `num_tokens` tokens need.
@@ -50,10 +52,11 @@ class RunLayerWriter {
   void clear_evictions_after(int num_chunks);
 
   int num_rows_;
+  hsize_t num_q_heads_, head_dim_;
   std::int32_t max_tokens_;
   int chunks_written_ = 0;
   std::vector<std::int64_t> ends_ = {0};  // positions after each chunk
-  h5::Handle group_, offsets_, positions_, flags_, evict_chunk_;
+  h5::Handle group_, offsets_, positions_, flags_, evict_chunk_, lane_counts_;
 };
 
 }  // namespace kvloupe::trace

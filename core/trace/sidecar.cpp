@@ -48,10 +48,13 @@ void require_shape(const TraceInfo& info, const RunInfo& run, const std::vector<
                    const std::vector<RunLayer>& data) {
   KVLOUPE_CHECK(layers.size() == data.size() && std::is_sorted(layers.begin(), layers.end()));
   const auto rows = static_cast<std::size_t>(num_rows_of(run, info.model));
+  const std::size_t lanes = run.granularity == Granularity::Lane
+                                ? info.chunks.size() * info.model.num_q_heads * info.model.head_dim
+                                : 0;
   for (const auto& layer : data) {
     if (layer.num_rows != static_cast<int>(rows) ||
         layer.flags.size() != rows * info.chunks.size() ||
-        layer.offsets.size() != layer.flags.size() + 1) {
+        layer.offsets.size() != layer.flags.size() + 1 || layer.lane_counts.size() != lanes) {
       throw input_error(
           "cannot save the run " + run.method,
           fmt::format("its cells are not those of the trace's {} chunks", info.chunks.size()),
@@ -64,7 +67,10 @@ void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int
                  const RunLayer& data) {
   const int rows = data.num_rows;
   const auto num_chunks = static_cast<std::int32_t>(info.chunks.size());
-  RunLayerWriter writer(run_group, layer, run, rows, num_chunks, info.num_tokens);
+  RunLayerWriter writer(run_group, layer, run, info.model, num_chunks, info.num_tokens);
+  const std::span lanes(data.lane_counts);
+  const std::size_t lanes_per_chunk =
+      lanes.empty() ? 0 : static_cast<std::size_t>(info.model.num_q_heads) * info.model.head_dim;
   for (int chunk = 0; chunk < num_chunks; ++chunk) {
     std::vector<std::vector<std::int32_t>> cells;
     for (int row = 0; row < rows; ++row) {
@@ -74,6 +80,7 @@ void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int
     }
     writer.write_chunk(chunk, cells,
                        std::span(data.flags).subspan(std::size_t(chunk) * rows, rows));
+    writer.write_lanes(chunk, lanes.subspan(std::size_t(chunk) * lanes_per_chunk, lanes_per_chunk));
   }
   writer.write_all_evicted(data.evict_chunk);
 }

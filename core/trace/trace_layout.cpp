@@ -94,6 +94,18 @@ h5::Handle create_heads(hid_t group, const char* name, const TraceHeader& header
   return dataset;
 }
 
+// Grows with the prefill chunks: decoded tokens have no probe and take no room.
+h5::Handle create_probe_queries(hid_t group, const TraceHeader& header) {
+  const auto heads = static_cast<hsize_t>(header.model.num_q_heads);
+  const auto tokens = static_cast<hsize_t>(header.probe_len);
+  const auto dim = static_cast<hsize_t>(header.model.head_dim);
+  h5::Handle dataset = create_dataset(group, "probe_q", stored_type(header.dtype),
+                                      {0, heads, tokens, dim}, {1, 1, tokens, dim}, true);
+  name_axes(dataset, {"chunk", "q_head", "probe_token", "channel"}, "1",
+            "queries of the probe after each prefill chunk");
+  return dataset;
+}
+
 }  // namespace
 
 hid_t stored_type(DType dtype) { return dtype == DType::F16 ? h5::half_type() : H5T_IEEE_F32LE; }
@@ -134,6 +146,18 @@ void write_model(hid_t file, const ModelInfo& model) {
   h5::write_attribute(id, "layer_types", types);
 }
 
+void write_probe_text(hid_t file, const TraceHeader& header) {
+  if (header.probe_len == 0) return;
+  const h5::Handle group = h5::create_group(file, "/probe");
+  h5::write_attribute(group.get(), "text", header.probe_text);
+  h5::write_attribute(group.get(), "num_tokens", header.probe_len);
+  if (header.probe_ids.empty()) return;
+  const hsize_t count = header.probe_ids.size();
+  const h5::Handle ids = create_vector(group.get(), "ids", H5T_STD_I32LE, count, "probe_token", "1",
+                                       "token ids of the probe");
+  h5::write_box(ids.get(), H5T_NATIVE_INT32, {0}, {count}, header.probe_ids.data());
+}
+
 TokenDatasets create_tokens(hid_t file, const TraceHeader& header) {
   const auto tokens = static_cast<hsize_t>(header.max_tokens);
   const auto chunks = static_cast<hsize_t>(header.max_chunks);
@@ -145,6 +169,10 @@ TokenDatasets create_tokens(hid_t file, const TraceHeader& header) {
                                     "where each token's bytes begin in text");
   sets.text = create_growing_vector(at, "text", H5T_STD_U8LE, std::min<hsize_t>(16384, 8 * tokens),
                                     "byte", "1", "raw bytes of all tokens");
+  if (header.probe_len > 0) {
+    sets.nll = create_vector(at, "nll", H5T_IEEE_F32LE, tokens, "token", "nat",
+                             "-log P of each token given those before it");
+  }
   create_growing_vector(at, "generated", H5T_STD_I32LE, 256, "step", "1", "sampled token ids");
   write_spans(at, header.spans);
   const std::uint64_t zero = 0;
@@ -202,6 +230,7 @@ std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) 
       name_axes(sets.lse, {"q_head", "token"}, "nat", "log-sum-exp of the scaled logits");
       describe_plot(at, "lse", {".", "."}, fmt::format("Layer {}: log-sum-exp by head", layer));
     }
+    if (header.probe_len > 0) sets.probe_q = create_probe_queries(at, header);
     layers.push_back(std::move(sets));
   }
   return layers;

@@ -15,10 +15,12 @@ struct LayerDatasets {
   h5::Handle q, k, v;   // [heads, T, head_dim]
   h5::Handle lse;       // [num_q_heads, T]
   h5::Handle key_mass;  // [N]
+  h5::Handle probe_q;   // [chunks, num_q_heads, probe_len, head_dim]
 };
 
 struct TokenDatasets {
   h5::Handle ids, text, text_offsets;
+  h5::Handle nll;  // with a probe
   h5::Handle begin, length, phase, mass_offsets;
 };
 
@@ -27,6 +29,8 @@ std::uint64_t element_bytes(DType dtype);
 
 void write_root(hid_t file, const TraceHeader& header);
 void write_model(hid_t file, const ModelInfo& model);
+// /probe, with a probe.
+void write_probe_text(hid_t file, const TraceHeader& header);
 TokenDatasets create_tokens(hid_t file, const TraceHeader& header);
 // Creates /layers too.
 std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header);

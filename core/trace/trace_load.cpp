@@ -388,6 +388,8 @@ void load_root(hid_t file, TraceInfo& info) {
 
 }  // namespace
 
+bool has_stored_type(const h5::Dataset& dataset) { return dtype_of(dataset.id()).has_value(); }
+
 std::string require_format(hid_t file, const std::string& path, std::string_view format,
                            const char* noun) {
   const auto found = h5::string_attribute(file, "format");
@@ -436,6 +438,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   load_layers(file, trace);
   load_dtype(file, trace);
   tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
+  load_probe(file, trace);
   load_runs(file, info.model, 0, false, info.runs, info.warnings);
   return trace;
 }

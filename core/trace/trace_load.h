@@ -14,7 +14,7 @@ namespace kvloupe::trace {
 
 // The datasets of one captured layer; empty where not recorded or damaged.
 struct LayerSources {
-  h5::Dataset q, k, v, lse, key_mass;
+  h5::Dataset q, k, v, lse, key_mass, probe_q;
   bool plain_softmax = true;  // no window, softcap or learned sink
 };
 
@@ -24,6 +24,7 @@ struct LoadedTrace {
   h5::Dataset ids;
   bool has_texts = false;
   std::vector<std::int64_t> mass_offsets;  // [C+1], empty when not recorded
+  h5::Dataset nll;                         // [T], empty when not recorded
 };
 
 // Throws Defect for what makes a trace unreadable, Error for a file that is none of ours or too
@@ -48,6 +49,17 @@ std::string hash_of_trace(const LoadedTrace& trace);
 // Rows [begin, end) of one head as fp32.
 void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, std::int32_t end,
                     std::int32_t num_tokens, float* out);
+// Any box of a dataset of q's types as fp32; `count` has as many numbers as the dataset has axes.
+void read_widened(const h5::Dataset& dataset, const std::vector<hsize_t>& start,
+                  const std::vector<hsize_t>& count, float* out);
+// Whether it is float16 or float32, in either byte order.
+bool has_stored_type(const h5::Dataset& dataset);
+
+// /probe, the layers' probe_q and /tokens/nll. What is wrong goes to the warnings and is left out.
+void load_probe(hid_t file, LoadedTrace& trace);
+// [num_q_heads, probe_len, head_dim] of a prefill chunk.
+std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
+
 std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
 std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);
 

@@ -10,8 +10,10 @@ namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
-constexpr std::string_view kSchemaVersion = "1.0";
+constexpr std::string_view kSchemaVersion = "1.1";
 constexpr int kSchemaMajor = 1;
+// Far more than a sentence or two: what a reader believes.
+constexpr int kMaxProbeTokens = 4096;
 
 std::string_view to_text(LoopMode value);
 std::string_view to_text(DType value);

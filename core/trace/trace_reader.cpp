@@ -114,6 +114,11 @@ struct TraceReader::Impl {
     return fmt::format("choose one of its {} layers, {} to {}", layers.size(), layers.front(),
                        layers.back());
   }
+  void require_chunk(int chunk) const {
+    if (chunk >= 0 && chunk < static_cast<int>(info().chunks.size())) return;
+    throw absent(fmt::format("chunk {}", chunk),
+                 fmt::format("choose one of its {} chunks", info().chunks.size()));
+  }
   void require_range(int head, int heads, std::int32_t begin, std::int32_t end) const {
     if (head < 0 || head >= heads) {
       throw input_error(fmt::format("there is no head {} in {}", head, info().path),
@@ -217,13 +222,26 @@ std::optional<std::vector<float>> TraceReader::read_key_mass(int layer, int chun
     const h5::Dataset& mass = impl_->layer(layer).key_mass;
     const auto& offsets = impl_->trace.mass_offsets;
     if (!mass || offsets.empty()) return std::nullopt;
-    if (chunk < 0 || chunk >= static_cast<int>(info().chunks.size())) {
-      throw impl_->absent(fmt::format("chunk {}", chunk),
-                          fmt::format("choose one of its {} chunks", info().chunks.size()));
-    }
+    impl_->require_chunk(chunk);
     if (info().chunks[chunk].phase != Phase::Prefill) return std::nullopt;
     return mass.read_range<float>(static_cast<std::uint64_t>(offsets[chunk]),
                                   static_cast<std::uint64_t>(offsets[chunk + 1] - offsets[chunk]));
+  });
+}
+
+std::optional<std::vector<float>> TraceReader::read_probe(int layer, int chunk) const {
+  return guarded(info().path, [&]() -> std::optional<std::vector<float>> {
+    const LayerSources& sources = impl_->layer(layer);
+    impl_->require_chunk(chunk);
+    if (!sources.probe_q || info().chunks[chunk].phase != Phase::Prefill) return std::nullopt;
+    return load_probe_rows(impl_->trace, layer, chunk);
+  });
+}
+
+std::vector<float> TraceReader::read_novelty() const {
+  return guarded(info().path, [&]() -> std::vector<float> {
+    if (!impl_->trace.nll) return {};
+    return impl_->trace.nll.read_range<float>(0, static_cast<std::uint64_t>(info().num_tokens));
   });
 }
 

@@ -79,6 +79,7 @@ struct RunLayer {
   // Eviction methods: [R, T], the chunk after which the key died, 65535 alive. Else empty.
   std::vector<std::uint16_t> evict_chunk;
   // Lane methods: [C, num_q_heads, head_dim], rows of the chunk that used the lane. Else empty.
+  // Cells of lane methods that drop no key carry a flag.
   std::vector<std::int32_t> lane_counts;
 };
 
@@ -98,8 +99,8 @@ struct TraceInfo {
   std::vector<int> layers;        // captured, ascending
   std::vector<TokenSpan> spans;
   std::vector<std::int32_t> generated;  // sampled tokens, in order
-  // Text and length of the probe whose queries were recorded after each prefill chunk, with the
-  // novelty of every token; 0 when they were not.
+  // Text and length of the probe whose queries were recorded after each prefill chunk; 0 when they
+  // were not.
   std::string probe_text;
   int probe_len = 0;
   std::vector<RunInfo> runs;          // the trace's own, then the sidecar's

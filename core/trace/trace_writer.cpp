@@ -83,6 +83,8 @@ std::uint64_t expected_bytes(const TraceHeader& header) {
     bytes += layers * tokens * (heads + 2 * kv_heads) * dim * element_bytes(header.dtype);
   }
   if (header.store_lse) bytes += layers * tokens * heads * 4;
+  // Prefill chunks alone have a probe, and decoded tokens are chunks too: counted as they come.
+  if (header.probe_len > 0) bytes += tokens * 4;
   return bytes;
 }
 
@@ -110,6 +112,9 @@ void check_header(const TraceHeader& header) {
     KVLOUPE_CHECK(header.runs[i].q_heads_per_row > 0 &&
                   model.num_q_heads % header.runs[i].q_heads_per_row == 0);
   }
+  KVLOUPE_CHECK(header.probe_len >= 0 && header.probe_len <= kMaxProbeTokens);
+  KVLOUPE_CHECK(header.probe_ids.empty() ||
+                header.probe_ids.size() == static_cast<std::size_t>(header.probe_len));
 }
 
 h5::Handle create_file(const fs::path& part) {
@@ -160,7 +165,10 @@ struct TraceWriter::Impl {
   int chunks_done = 0;
   std::int32_t tokens_done = 0;
   std::uint64_t text_bytes = 0;
-  std::int64_t mass_count = 0;  // values of key_mass per layer
+  std::int64_t mass_count = 0;       // values of key_mass per layer
+  int probe_chunks = 0;              // chunks up to the last one of prefill
+  std::size_t probe_layers_now = 0;  // of the chunk under way
+  bool novelty_now = false;
 
   void create();
   void close_handles();
@@ -180,6 +188,7 @@ void TraceWriter::Impl::create() {
   file = create_file(part);
   write_root(file.get(), header);
   write_model(file.get(), header.model);
+  write_probe_text(file.get(), header);
   tokens = create_tokens(file.get(), header);
   layers = create_layers(file.get(), header);
   const h5::Handle all_runs = h5::create_group(file.get(), "/runs");
@@ -191,9 +200,8 @@ void TraceWriter::Impl::create() {
     run.group = create_run_group(file.get(), info, header.model);
     run.kept = create_kept_plot(run.group.get(), header.layers, header.max_chunks);
     run.kept_now.resize(header.layers.size());
-    const int rows = num_rows_of(info, header.model);
     for (const int layer : header.layers) {
-      run.layers.emplace_back(run.group.get(), layer, info, rows, header.max_chunks,
+      run.layers.emplace_back(run.group.get(), layer, info, header.model, header.max_chunks,
                               header.max_tokens);
     }
     runs.push_back(std::move(run));
@@ -266,6 +274,13 @@ void TraceWriter::Impl::append_chunk(const ChunkInfo& chunk) {
   if (tokens.mass_offsets) {
     h5::write_box(tokens.mass_offsets.get(), H5T_NATIVE_INT64, {index + 1}, {1}, &mass_count);
   }
+  if (header.probe_len > 0) {
+    const bool prefill = chunk.phase == Phase::Prefill;
+    KVLOUPE_CHECK(novelty_now && probe_layers_now == (prefill ? layers.size() : 0));
+    if (prefill) probe_chunks = chunks_done + 1;
+    novelty_now = false;
+    probe_layers_now = 0;
+  }
   for (auto& run : runs) {
     for (const auto& layer : run.layers) KVLOUPE_CHECK(layer.chunks_written() == chunks_done + 1);
     h5::write_box(run.kept.get(), H5T_NATIVE_FLOAT, {index, 0}, {1, run.kept_now.size()},
@@ -284,6 +299,7 @@ void TraceWriter::Impl::trim() {
   const auto kv_heads = static_cast<hsize_t>(header.model.num_kv_heads);
   const auto dim = static_cast<hsize_t>(header.model.head_dim);
   resize(tokens.ids, {token_count});
+  resize(tokens.nll, {token_count});
   resize(tokens.text, {text_bytes});
   resize(tokens.text_offsets, {token_count + 1});
   for (const auto* dataset : {&tokens.begin, &tokens.length, &tokens.phase}) {
@@ -296,6 +312,8 @@ void TraceWriter::Impl::trim() {
     resize(layer.v, {kv_heads, token_count, dim});
     resize(layer.lse, {q_heads, token_count});
     resize(layer.key_mass, {static_cast<hsize_t>(mass_count)});
+    resize(layer.probe_q, {static_cast<hsize_t>(probe_chunks), q_heads,
+                           static_cast<hsize_t>(header.probe_len), dim});
   }
   for (auto& run : runs) {
     resize(run.kept, {chunk_count, run.kept_now.size()});
@@ -366,8 +384,36 @@ void TraceWriter::write_run(const ChunkInfo& chunk, const RunChunk& data) {
   guarded(impl_->part, [&] {
     run.layers[index].write_chunk(impl_->chunks_done, data.rows, data.flags);
     run.layers[index].write_evicted(impl_->chunks_done, data.evicted);
+    run.layers[index].write_lanes(impl_->chunks_done, data.lane_counts);
     run.kept_now[index] = static_cast<float>(mean_kept(chunk, data));
   });
+}
+
+void TraceWriter::write_probe(const ChunkInfo& chunk, const ProbeChunk& data) {
+  impl_->require_next(chunk);
+  const h5::Handle& probe_q = impl_->layers.at(impl_->layer_index(data.layer)).probe_q;
+  KVLOUPE_CHECK(probe_q && data.q != nullptr && chunk.phase == Phase::Prefill);
+  const auto index = static_cast<hsize_t>(impl_->chunks_done);
+  const auto heads = static_cast<hsize_t>(impl_->header.model.num_q_heads);
+  const auto tokens = static_cast<hsize_t>(impl_->header.probe_len);
+  const auto dim = static_cast<hsize_t>(impl_->header.model.head_dim);
+  guarded(impl_->part, [&] {
+    const hsize_t extent[] = {index + 1, heads, tokens, dim};
+    h5::checked_status(H5Dset_extent(probe_q.get(), extent), "extend probe_q");
+    h5::write_box(probe_q.get(), stored_type(impl_->header.dtype), {index, 0, 0, 0},
+                  {1, heads, tokens, dim}, data.q);
+  });
+  ++impl_->probe_layers_now;
+}
+
+void TraceWriter::write_novelty(const ChunkInfo& chunk, std::span<const float> novelty) {
+  impl_->require_next(chunk);
+  KVLOUPE_CHECK(impl_->tokens.nll && novelty.size() == static_cast<std::size_t>(chunk.length));
+  guarded(impl_->part, [&] {
+    h5::write_box(impl_->tokens.nll.get(), H5T_NATIVE_FLOAT, {static_cast<hsize_t>(chunk.begin)},
+                  {novelty.size()}, novelty.data());
+  });
+  impl_->novelty_now = true;
 }
 
 void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,

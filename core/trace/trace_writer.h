@@ -25,7 +25,8 @@ struct TraceHeader {
   bool store_mass = false;
   std::string probe_text;  // with probe_len tokens; 0: no probe and no novelty
   int probe_len = 0;
-  std::vector<RunInfo> runs;  // in the order given; a closed-loop run first
+  std::vector<std::int32_t> probe_ids;  // [probe_len], or empty where they are not known
+  std::vector<RunInfo> runs;            // in the order given; a closed-loop run first
   std::vector<TokenSpan> spans;
 };
 
@@ -65,8 +66,9 @@ class TraceWriter {
   TraceWriter(const std::filesystem::path& path, const TraceHeader& header, bool overwrite);
   ~TraceWriter();  // without finish(): leaves the .part file with the chunks done
 
-  // Call order for chunk c: write_layer and write_run in any order, then end_chunk. Tokens are
-  // those of the chunk; texts are their raw bytes. end_chunk flushes and raises chunks_done.
+  // Call order for chunk c: write_layer, write_run and, with a probe, write_probe (prefill chunks)
+  // and write_novelty in any order, then end_chunk. Tokens are those of the chunk; texts are their
+  // raw bytes. end_chunk flushes and raises chunks_done.
   void write_layer(const ChunkInfo& chunk, const LayerChunk& data);
   void write_run(const ChunkInfo& chunk, const RunChunk& data);
   void write_probe(const ChunkInfo& chunk, const ProbeChunk& data);

@@ -12,4 +12,7 @@ void check_layer(const TraceReader& reader, int layer, const WorkContext& contex
 // Candidates, flags and evictions of one run.
 void check_run(const TraceReader& reader, const RunInfo& run, Validation& found);
 
+// Novelty and probe queries, where there are any.
+void check_probe(const TraceReader& reader, Validation& found);
+
 }  // namespace kvloupe::trace

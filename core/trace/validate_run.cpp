@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace kvloupe::trace {
 namespace {
@@ -76,6 +77,26 @@ std::optional<std::string> find_eviction_defect(const TraceInfo& info, const Run
   return std::nullopt;
 }
 
+// Every row uses a lane at least; that none is used more often than there are rows was checked as
+// they were read.
+std::optional<std::string> find_lane_defect(const TraceInfo& info, const RunInfo& run, int layer,
+                                            const RunLayer& data) {
+  const auto heads = static_cast<std::size_t>(info.model.num_q_heads);
+  const auto dim = static_cast<std::ptrdiff_t>(info.model.head_dim);
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    for (std::size_t head = 0; head < heads; ++head) {
+      const auto first =
+          data.lane_counts.begin() + static_cast<std::ptrdiff_t>(c * heads + head) * dim;
+      const std::int64_t used = std::accumulate(first, first + dim, std::int64_t{0});
+      if (used >= info.chunks[c].length) continue;
+      return fmt::format(
+          "run {}, layer {}, chunk {}, query head {}: its {} rows use {} lanes together", run.id,
+          layer, c, head, info.chunks[c].length, used);
+    }
+  }
+  return std::nullopt;
+}
+
 void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, Validation& found) {
   const auto& info = reader.info();
   const RunLayer data = reader.read_run(run.id, layer);
@@ -83,14 +104,15 @@ void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, V
   if (!defect && run.state_action == StateAction::Eviction) {
     defect = find_eviction_defect(info, run, layer, data);
   }
+  if (!defect && run.granularity == Granularity::Lane) {
+    defect = find_lane_defect(info, run, layer, data);
+  }
   if (defect) found.defects.push_back(*defect);
 }
 
 }  // namespace
 
 void check_run(const TraceReader& reader, const RunInfo& run, Validation& found) {
-  // Lane methods store counts instead of positions.
-  if (run.granularity == Granularity::Lane) return;
   for (const int layer : reader.info().layers) {
     if (!reader.has_run_layer(run.id, layer)) {
       if (!run.from_sidecar) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 namespace kvloupe::trace::testing {
@@ -32,22 +33,27 @@ std::uint16_t half_bits(float value) {
                                     (bits >> 13 & 0x3ffu));
 }
 
+std::vector<std::uint8_t> stored_bytes(const std::vector<float>& values, DType dtype) {
+  std::vector<std::uint8_t> bytes;
+  for (const float value : values) {
+    const std::uint16_t half = half_bits(value);
+    const auto* raw = dtype == DType::F16 ? reinterpret_cast<const std::uint8_t*>(&half)
+                                          : reinterpret_cast<const std::uint8_t*>(&value);
+    bytes.insert(bytes.end(), raw, raw + (dtype == DType::F16 ? 2 : 4));
+  }
+  return bytes;
+}
+
 // The rows of one chunk, [heads, length, dim], in the stored type.
 std::vector<std::uint8_t> rows_of(const std::vector<float>& all, int heads, int dim,
                                   std::int32_t num_tokens, const ChunkInfo& chunk, DType dtype) {
-  std::vector<std::uint8_t> bytes;
+  std::vector<float> rows;
   for (int head = 0; head < heads; ++head) {
-    for (std::int32_t token = chunk.begin; token < chunk.end(); ++token) {
-      for (int i = 0; i < dim; ++i) {
-        const float value = all[(static_cast<std::size_t>(head) * num_tokens + token) * dim + i];
-        const std::uint16_t half = half_bits(value);
-        const auto* raw = dtype == DType::F16 ? reinterpret_cast<const std::uint8_t*>(&half)
-                                              : reinterpret_cast<const std::uint8_t*>(&value);
-        bytes.insert(bytes.end(), raw, raw + (dtype == DType::F16 ? 2 : 4));
-      }
-    }
+    const auto row = all.begin() + std::ptrdiff_t{head} * num_tokens * dim;
+    rows.insert(rows.end(), row + std::ptrdiff_t{chunk.begin} * dim,
+                row + std::ptrdiff_t{chunk.end()} * dim);
   }
-  return bytes;
+  return stored_bytes(rows, dtype);
 }
 
 void derive(const ReferenceTrace& reference, ReferenceTrace::Layer& layer) {
@@ -127,7 +133,71 @@ RunChunk evicting_cell(const ReferenceTrace& reference, int layer, int chunk_ind
   return data;
 }
 
+// Lane i of query head h is used by all rows, by some or by none, in turn.
+std::vector<std::int32_t> lane_counts_of(const ModelInfo& model, int layer, int run,
+                                         const ChunkInfo& chunk) {
+  std::vector<std::int32_t> counts;
+  for (int head = 0; head < model.num_q_heads; ++head) {
+    for (int lane = 0; lane < model.head_dim; ++lane) {
+      const int kind = (lane + head + layer + run) % 3;
+      counts.push_back(kind == 0 ? chunk.length : kind == 1 ? chunk.length / 2 : 0);
+    }
+  }
+  return counts;
+}
+
 }  // namespace
+
+void add_probe_and_lanes(ReferenceTrace& reference) {
+  auto& header = reference.header;
+  header.probe_text = "what is it about?";
+  header.probe_len = 5;
+  header.probe_ids = {4, 8, 15, 16, 23};
+  std::mt19937 random(11);
+  reference.novelty = {std::numeric_limits<float>::infinity()};
+  for (std::int32_t t = 1; t < reference.num_tokens(); ++t) {
+    reference.novelty.push_back(static_cast<float>(random() % 1000) / 64.0f);
+  }
+  const std::size_t probe_values =
+      std::size_t(header.model.num_q_heads) * header.probe_len * header.model.head_dim;
+  for (auto& layer : reference.layers) {
+    for (std::size_t c = 0; c < reference.chunks.size(); ++c) {
+      layer.probe_q.push_back(random_values(random, probe_values));
+    }
+  }
+  RunInfo aqua = run_info(2, "aqua:dim_ratio=0.5,basis=auto", StateAction::Visibility);
+  aqua.granularity = Granularity::Lane;
+  aqua.decode_dense = true;
+  aqua.basis_source = "persuasion";
+  aqua.basis_hash = std::string(64, 'b');
+  RunInfo both = aqua;
+  both.id = 3;
+  both.method = "aqua_h2o:dim_ratio=0.5,basis=self,token_ratio=0.5,recent_ratio=0.5";
+  both.state_action = StateAction::Eviction;
+  both.decode_dense = false;
+  both.basis_source = "this trace";
+  both.basis_leakage = true;
+  header.runs.push_back(aqua);
+  header.runs.push_back(both);
+  reference.runs.resize(4, std::vector<std::vector<RunChunk>>(header.layers.size()));
+  for (std::size_t index = 0; index < header.layers.size(); ++index) {
+    const int layer = header.layers[index];
+    for (std::size_t c = 0; c < reference.chunks.size(); ++c) {
+      const ChunkInfo& chunk = reference.chunks[c];
+      RunChunk lanes;
+      lanes.run = 2;
+      lanes.layer = layer;
+      lanes.rows.resize(2);
+      lanes.flags.assign(2, chunk.begin == 0 ? kCellDenseFallback : kCellDenseByRule);
+      lanes.lane_counts = lane_counts_of(header.model, layer, 2, chunk);
+      reference.runs[2][index].push_back(lanes);
+      RunChunk evicting = reference.runs[1][index][c];
+      evicting.run = 3;
+      evicting.lane_counts = lane_counts_of(header.model, layer, 3, chunk);
+      reference.runs[3][index].push_back(evicting);
+    }
+  }
+}
 
 ReferenceTrace make_reference(DType dtype) {
   ReferenceTrace reference;
@@ -217,6 +287,11 @@ void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int ch
   writer.write_layer(chunk, data);
 }
 
+void write_probe_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index) {
+  const auto q = stored_bytes(reference.layers[index].probe_q[chunk], reference.header.dtype);
+  writer.write_probe(reference.chunks[chunk], {reference.header.layers[index], q.data()});
+}
+
 void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_chunks) {
   for (int c = 0; c < num_chunks; ++c) {
     const ChunkInfo& chunk = reference.chunks[c];
@@ -225,6 +300,12 @@ void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_
       for (std::size_t run = 0; run < reference.header.runs.size(); ++run) {
         writer.write_run(chunk, reference.runs[run][index][c]);
       }
+      if (reference.header.probe_len > 0 && chunk.phase == Phase::Prefill) {
+        write_probe_of(writer, reference, c, static_cast<int>(index));
+      }
+    }
+    if (reference.header.probe_len > 0) {
+      writer.write_novelty(chunk, std::span(reference.novelty).subspan(chunk.begin, chunk.length));
     }
     writer.end_chunk(
         chunk, std::span(reference.ids).subspan(chunk.begin, chunk.length),
@@ -250,6 +331,7 @@ void read_everything(const fs::path& path) {
     const TraceInfo& info = reader.info();
     attempt([&] { reader.token_ids(); });
     attempt([&] { reader.token_texts(); });
+    attempt([&] { reader.read_novelty(); });
     std::vector<float> rows(static_cast<std::size_t>(std::min(info.num_tokens, 4096)) *
                             std::min(info.model.head_dim, 4096));
     const std::int32_t end = std::min(info.num_tokens, 4096);
@@ -261,6 +343,7 @@ void read_everything(const fs::path& path) {
       attempt([&] { reader.read_lse(layer, 0, 0, end, rows.data()); });
       for (std::size_t c = 0; c < info.chunks.size(); ++c) {
         attempt([&] { reader.read_key_mass(layer, static_cast<int>(c)); });
+        attempt([&] { reader.read_probe(layer, static_cast<int>(c)); });
       }
       for (const auto& run : info.runs) attempt([&] { reader.read_run(run.id, layer); });
     }

@@ -23,8 +23,10 @@ struct ReferenceTrace {
     std::vector<float> q, k, v;
     std::vector<float> lse;                    // [num_q_heads, T]
     std::vector<std::vector<float>> key_mass;  // per chunk, [num_kv_heads, end]; empty in decode
+    std::vector<std::vector<float>> probe_q;   // per chunk, [num_q_heads, probe_len, head_dim]
   };
   std::vector<Layer> layers;
+  std::vector<float> novelty;  // [T], with a probe
   // [run][layer index][chunk]
   std::vector<std::vector<std::vector<RunChunk>>> runs;
 
@@ -32,9 +34,12 @@ struct ReferenceTrace {
 };
 
 ReferenceTrace make_reference(DType dtype);
+// Adds a probe of five tokens and two lane methods: run 2 drops no key, run 3 evicts as run 1 does.
+void add_probe_and_lanes(ReferenceTrace& reference);
 // Writes the first `num_chunks` chunks without finishing.
 void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_chunks);
 void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index);
+void write_probe_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index);
 void write_trace(const std::filesystem::path& path, const ReferenceTrace& reference,
                  bool overwrite = false);
 
