@@ -16,7 +16,11 @@
   X(uniform_queries)       \
   X(snapkv)                \
   X(keydiff)               \
-  X(streaming_llm)
+  X(streaming_llm)         \
+  X(aqua)                  \
+  X(static_slicing)        \
+  X(aqua_h2o)              \
+  X(aqua_memory)
 
 namespace kvloupe::selection {
 

@@ -14,6 +14,10 @@ bool VisibilitySelector::dense_by_rule(const Cell& cell) const {
   return cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
 }
 
+void VisibilitySelector::note_dense(const Cell&, std::int64_t, std::int64_t) {}
+
+std::optional<LaneSelection> VisibilitySelector::lanes(const Cell&) { return std::nullopt; }
+
 CellSelection VisibilitySelector::select(const Cell& cell) {
   const bool scope_all = spec_.scope() == BudgetScope::All;
   const std::int64_t candidates = scope_all ? cell.kv_len() : cell.past_len;
@@ -27,10 +31,13 @@ CellSelection VisibilitySelector::select(const Cell& cell) {
     result.dense_reason = DenseReason::MethodRule;
   }
   result.dense_fallback = result.dense_reason && *result.dense_reason != DenseReason::MethodRule;
+  const std::int64_t budget = result.budget_tokens.value_or(candidates);
+  result.lanes = lanes(cell);
   if (!result.dense_reason) {
-    result.rows = choose(cell, candidates, result.budget_tokens.value_or(candidates));
+    result.rows = choose(cell, candidates, budget);
     return result;
   }
+  if (result.dense_reason == DenseReason::MethodRule) note_dense(cell, candidates, budget);
   RowSelection all;
   all.positions.resize(static_cast<std::size_t>(candidates));
   std::iota(all.positions.begin(), all.positions.end(), 0);
@@ -45,11 +52,16 @@ std::vector<RowSelection> ScoringSelector::choose(const Cell& cell, std::int64_t
   KVLOUPE_CHECK(static_cast<std::int64_t>(all.size()) == heads * num_candidates);
   std::vector<RowSelection> rows(static_cast<std::size_t>(heads));
   for_each_item(heads, 128 * num_candidates, [&](std::int64_t head) {
-    Kept kept = keep_best(std::span(all).subspan(head * num_candidates, num_candidates), budget);
+    const auto row = std::span(all).subspan(head * num_candidates, num_candidates);
+    Kept kept = keep_best(row, num_kept(row, budget));
     rows[head].positions = std::move(kept.indices);
     rows[head].ties_at_cut = kept.ties_at_cut;
   });
   return rows;
+}
+
+std::int64_t ScoringSelector::num_kept(std::span<const float>, std::int64_t budget) const {
+  return budget;
 }
 
 }  // namespace kvloupe::selection

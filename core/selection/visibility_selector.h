@@ -4,6 +4,7 @@
 
 #include "core/selection/selector.h"
 
+#include <span>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -20,14 +21,18 @@ class VisibilitySelector : public Selector {
   // Dense although the candidates exceed the budget. The default: decoding, where the method does
   // not select then.
   virtual bool dense_by_rule(const Cell& cell) const;
+  // A cell that is dense by rule: for methods that choose there all the same, for later layers.
+  virtual void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget);
   virtual std::int64_t num_rows(const Cell& cell) const { return cell.num_kv_heads(); }
+  // Methods that prune lanes.
+  virtual std::optional<LaneSelection> lanes(const Cell& cell);
   const MethodSpec& spec() const { return spec_; }
 
  private:
   MethodSpec spec_;
 };
 
-// One score per candidate and KV head; the best `budget` are kept.
+// One score per candidate and KV head; the best are kept.
 class ScoringSelector : public VisibilitySelector {
  public:
   using VisibilitySelector::VisibilitySelector;
@@ -38,6 +43,8 @@ class ScoringSelector : public VisibilitySelector {
   // Scores of the candidates [0, num_candidates), row-major [num_kv_heads, num_candidates].
   // Higher is kept.
   virtual std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) = 0;
+  // How many keys of one row of scores are kept, at most `budget`; the default is all of it.
+  virtual std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const;
 };
 
 }  // namespace kvloupe::selection

@@ -1,0 +1,33 @@
+// AQUA: attention via query magnitudes (Santhosh G S et al. 2025, section 4 and Algorithm 1).
+//   q^ = q P_g(h)   k^ = k P_g                    P_g: principal directions of queries and keys
+//   I  = the k largest of |q^|, for each query head and row; k = max(1, floor(dim_ratio * d))
+//   S~_t = sum over c in I of q^_c k^_{t,c}       softmax of S~ / sqrt(d), all V
+// No key is dropped. See lanes.h for how S~ is computed.
+#include "core/selection/lane_method.h"
+
+namespace kvloupe::selection {
+
+Method aqua_method() {
+  Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
+    return LanePruning{LaneChoice::LargestOfQuery, head_dim,
+                       lanes_kept(spec.real("dim_ratio"), head_dim)};
+  });
+  MethodInfo& info = method.info;
+  info.id = "aqua";
+  info.title = "AQUA";
+  info.evidence = "section 4, Algorithm 1";
+  info.deviation =
+      "k rounds dim_ratio * head_dim down, at least 1 (the paper's rounding is open); the scale "
+      "stays "
+      "1/sqrt(head_dim); Algorithm 1 is a decode step, here every row of a prompt chunk follows it "
+      "too; "
+      "the basis is fitted on 16,384 tokens of one novel unless calibrated otherwise, where the "
+      "paper "
+      "names sequences of 4,096 tokens of BookCorpus and not how many";
+  info.summary =
+      "Drops no key: each query is compared with the keys in its own strongest directions alone.";
+  info.params = {dim_ratio_param(), basis_param()};
+  return method;
+}
+
+}  // namespace kvloupe::selection

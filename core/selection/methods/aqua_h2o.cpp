@@ -1,0 +1,78 @@
+// AQUA-H2O: heavy hitters by pruned scores (Santhosh G S et al. 2025, section 8.3; H2O: Zhang et al.
+// 2023). AQUA scores -> softmax over alive + chunk -> accumulate -> evict:
+//   acc[g,j] += sum over the chunk's rows and the group's heads of softmax(S~ / sqrt(d))
+//   B = max(1, floor(token_ratio * T)): the newest floor(B * recent_ratio), and the best of the rest
+// The mean over the group's heads, which heavy_hitters.h takes, ranks alike.
+#include "core/selection/eviction_selector.h"
+#include "core/selection/heavy_hitters.h"
+#include "core/selection/lane_method.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::selection {
+namespace {
+
+class AquaH2o final : public EvictionSelector {
+ public:
+  explicit AquaH2o(const Setup& setup)
+      : EvictionSelector(setup.spec),
+        basis_(setup.basis),
+        pruning_{LaneChoice::LargestOfQuery, setup.shape.head_dim,
+                 lanes_kept(setup.spec.real("dim_ratio"), setup.shape.head_dim)},
+        hitters_(setup.spec.real("recent_ratio"), false) {}
+
+ protected:
+  std::optional<LaneSelection> lanes(const Cell& cell) override {
+    return prune_lanes(cell, *basis_, pruning_);
+  }
+
+  void observe(const Cell& cell, const Pools& pools) override {
+    hitters_.observe(cell, prune_lanes(cell, *basis_, pruning_).queries, pools);
+  }
+
+  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                         std::int64_t budget) const override {
+    return hitters_.survivors(cell, kv_head, pool, budget);
+  }
+
+  std::int64_t capacity(std::int64_t num_tokens) const override {
+    const double share =
+        std::floor(spec().real("token_ratio") * static_cast<double>(num_tokens) + 1e-9);
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
+  }
+
+ private:
+  BasisPtr basis_;
+  LanePruning pruning_;
+  HeavyHitters hitters_;
+};
+
+}  // namespace
+
+Method aqua_h2o_method() {
+  Method method = lane_method({});
+  method.make = [](const Setup& setup) { return std::make_unique<AquaH2o>(setup); };
+  MethodInfo& info = method.info;
+  info.id = "aqua_h2o";
+  info.title = "AQUA-H2O";
+  info.evidence = "section 8.3 and Table 2; H2O's real eviction, FMInference/H2O";
+  info.deviation =
+      "evicts after every chunk of the prompt; keys are evicted per KV head by the sum over the "
+      "group's query heads; the paper does not say how token_ratio splits into heavy hitters and "
+      "recents, here halves unless recent_ratio says otherwise; AQUA's own choices are those of "
+      "aqua";
+  info.summary =
+      "Keeps the keys that received most attention so far and the most recent ones, with attention "
+      "computed in each query's strongest directions.";
+  info.state_action = trace::StateAction::Eviction;
+  ParamInfo token_ratio =
+      float_param("token_ratio", 0.5, 0, 1, "share of all tokens seen that stays cached");
+  token_ratio.min_exclusive = true;
+  info.params = {
+      dim_ratio_param(), basis_param(), token_ratio,
+      float_param("recent_ratio", 0.5, 0, 1, "share of the kept keys that are the newest ones")};
+  return method;
+}
+
+}  // namespace kvloupe::selection

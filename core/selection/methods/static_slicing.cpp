@@ -1,0 +1,24 @@
+// Static slicing: AQUA's baseline "Top-K by dimension" (Santhosh G S et al. 2025, section 7.1).
+//   I = {0 .. k-1} for every query: the leading principal lanes; else as AQUA, with the same P.
+#include "core/selection/lane_method.h"
+
+namespace kvloupe::selection {
+
+Method static_slicing_method() {
+  Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
+    return LanePruning{LaneChoice::Leading, head_dim, lanes_kept(spec.real("dim_ratio"), head_dim)};
+  });
+  MethodInfo& info = method.info;
+  info.id = "static_slicing";
+  info.title = "Static slicing";
+  info.evidence = "section 7.1, the baseline Top-K by Dimension (Slicing) of Figures 2 to 4";
+  info.deviation =
+      "the paper draws its loss on vectors only; here the sliced scores are attended to; k rounds "
+      "dim_ratio * head_dim down, at least 1";
+  info.summary =
+      "Drops no key: all queries are compared in the same leading directions, whatever they ask.";
+  info.params = {dim_ratio_param(), basis_param()};
+  return method;
+}
+
+}  // namespace kvloupe::selection
