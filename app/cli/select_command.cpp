@@ -139,12 +139,7 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
 
 void save_run(const analysis::TraceSession& session, const selection::MethodSpec& spec,
               const ReplayResult& result) {
-  trace::RunInfo run;
-  run.method = result.method;
-  run.row_axis = result.row_axis;
-  run.q_heads_per_row = result.q_heads_per_row;
-  run.granularity = spec.info().granularity;
-  run.state_action = spec.state_action();
+  const trace::RunInfo run = analysis::run_info(result, spec, session.shape());
   std::vector<trace::RunLayer> layers;
   for (std::size_t i = 0; i < result.layers.size(); ++i)
     layers.push_back(analysis::run_layer(result, i));

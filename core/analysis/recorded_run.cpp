@@ -34,7 +34,9 @@ ReplayCell recorded_cell(const trace::RunLayer& stored, int layer, int chunk,
       cell.dense_reason = span.begin == 0 ? DenseReason::EmptyPast : DenseReason::FitsBudget;
       replayed.selected = candidates;
     } else if ((stored.flags[index] & trace::kCellDenseByRule) != 0) {
-      cell.dense_reason = DenseReason::MethodRule;
+      // Lane methods that drop no key are flagged so, yet are not dense.
+      if (stored.lane_counts.empty() || !stored.evict_chunk.empty())
+        cell.dense_reason = DenseReason::MethodRule;
       replayed.selected = candidates;
     } else {
       replayed.selected.assign(stored.positions.begin() + stored.offsets[index],
@@ -60,6 +62,64 @@ void add_eviction_history(const trace::RunLayer& stored, std::size_t num_tokens,
   }
   result.evict_chunk.push_back(std::move(history));
   result.final_alive.push_back(std::move(alive));
+}
+
+// The cell as its selector would have given it, but for its lanes.
+selection::CellSelection selection_of(const ReplayCell& cell) {
+  selection::CellSelection selection;
+  for (const ReplayRow& row : cell.rows) selection.rows.push_back({row.selected, 0, 0});
+  if (cell.dense_reason) selection.dense_reason = selection::DenseReason::MethodRule;
+  return selection;
+}
+
+void add_lane_counts(const trace::RunLayer& stored, const trace::ModelInfo& model,
+                     ReplayCell& cell) {
+  const auto heads = static_cast<std::size_t>(model.num_q_heads);
+  const auto dim = static_cast<std::size_t>(model.head_dim);
+  for (std::size_t head = 0; head < heads; ++head) {
+    const auto first =
+        stored.lane_counts.begin() +
+        static_cast<std::ptrdiff_t>((static_cast<std::size_t>(cell.chunk) * heads + head) * dim);
+    LaneRow row;
+    row.counts.assign(first, first + static_cast<std::ptrdiff_t>(dim));
+    cell.lanes.push_back(std::move(row));
+  }
+}
+
+// What pruned lanes cost is not recorded. It is found by selecting afresh, if the basis that the
+// run used is at hand; else it stays unknown and `result` says so.
+void add_lane_errors(const TraceSession& session, const trace::RunInfo& run,
+                     const ReplayRequest& request, const WorkContext& context,
+                     ReplayResult& result) {
+  const auto unknown = [&](const std::string& why) {
+    result.notes.push_back(
+        fmt::format("the errors of run {} ({}) are not known: {}", run.id, run.method, why));
+  };
+  try {
+    const ReplayResult afresh = replay(session, request, context);
+    if (!afresh.basis || afresh.basis->hash != run.basis_hash) {
+      unknown("the basis that it used is not the one at hand");
+      return;
+    }
+    KVLOUPE_CHECK(afresh.cells.size() == result.cells.size());
+    for (std::size_t i = 0; i < result.cells.size(); ++i) {
+      result.cells[i].output_error = afresh.cells[i].output_error;
+      for (std::size_t head = 0; head < result.cells[i].lanes.size(); ++head)
+        result.cells[i].lanes[head].score_error = afresh.cells[i].lanes[head].score_error;
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    unknown(error.why());
+  }
+}
+
+std::optional<BasisNote> recorded_basis(const trace::RunInfo& run) {
+  if (run.basis_source.empty()) return std::nullopt;
+  BasisNote note;
+  note.source = run.basis_source;
+  note.hash = run.basis_hash;
+  note.leakage = run.basis_leakage;
+  return note;
 }
 
 // Nothing for a method that this version does not know; its sets can be shown all the same.
@@ -93,7 +153,9 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
   result.chunks = info.chunks;
   result.layers = checked_layers(info, layers);
   check_chunk(chunk, result.chunks.size());
+  result.basis = recorded_basis(*found);
   const selection::RowLayout layout{found->row_axis, found->q_heads_per_row};
+  bool has_lanes = false;
   const bool to_the_end = !chunk || *chunk + 1 == static_cast<int>(result.chunks.size());
   for (const int layer : result.layers) {
     const trace::RunLayer stored = session.reader().read_run(run, layer);
@@ -102,13 +164,29 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
       context.cancel.throw_if_cancelled();
       const trace::ChunkInfo& span = result.chunks[static_cast<std::size_t>(c)];
       ReplayCell replayed = recorded_cell(stored, layer, c, span, spec);
-      if (want_mass || want_output_error)
-        measure(session, load_cell(session, layer, c, span), spec, layout,
-                {want_mass, want_output_error}, replayed);
+      if (spec) replayed.source_layer = selection::source_layer(*spec, session.shape(), layer);
+      const bool lanes = !stored.lane_counts.empty();
+      const Wanted wanted{want_mass, want_output_error && !lanes};
+      if (lanes) add_lane_counts(stored, info.model, replayed);
+      has_lanes |= lanes;
+      if (wanted.mass || wanted.output_error) {
+        const selection::Cell cell = load_cell(session, layer, c, span);
+        CellTruth truth(cell, wanted);
+        measure(session, cell, truth, spec, layout, selection_of(replayed), wanted, replayed);
+      }
       result.cells.push_back(std::move(replayed));
     }
     if (!stored.evict_chunk.empty() && to_the_end)
       add_eviction_history(stored, static_cast<std::size_t>(info.num_tokens), result);
+  }
+  if (has_lanes && spec && (want_mass || want_output_error)) {
+    ReplayRequest request;
+    request.spec = *spec;
+    request.layers = result.layers;
+    request.chunk = chunk;
+    request.want_mass = want_mass;
+    request.want_output_error = want_output_error;
+    add_lane_errors(session, *found, request, context, result);
   }
   return result;
 }
@@ -120,10 +198,13 @@ trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx) {
   stored.offsets.push_back(0);
   for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) {
     const ReplayCell& cell = result.cells[layer_idx * num_chunks + chunk];
-    const std::uint8_t flag = cell.dense_fallback ? trace::kCellDenseFallback
-                              : cell.dense_reason ? trace::kCellDenseByRule
-                                                  : 0;
+    const bool prunes_lanes_alone = !cell.lanes.empty() && result.evict_chunk.empty();
+    const std::uint8_t flag = cell.dense_fallback                       ? trace::kCellDenseFallback
+                              : cell.dense_reason || prunes_lanes_alone ? trace::kCellDenseByRule
+                                                                        : 0;
     stored.num_rows = static_cast<int>(cell.rows.size());
+    for (const LaneRow& lane : cell.lanes)
+      stored.lane_counts.insert(stored.lane_counts.end(), lane.counts.begin(), lane.counts.end());
     for (const ReplayRow& row : cell.rows) {
       if (flag == 0)
         stored.positions.insert(stored.positions.end(), row.selected.begin(), row.selected.end());
@@ -135,6 +216,17 @@ trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx) {
     for (const auto& row : result.evict_chunk[layer_idx])
       stored.evict_chunk.insert(stored.evict_chunk.end(), row.begin(), row.end());
   return stored;
+}
+
+trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec& spec,
+                        const selection::ModelShape& shape) {
+  trace::RunInfo run = selection::describe_run(spec, shape);
+  if (result.basis) {
+    run.basis_source = result.basis->source;
+    run.basis_hash = result.basis->hash;
+    run.basis_leakage = result.basis->leakage;
+  }
+  return run;
 }
 
 }  // namespace kvloupe::analysis

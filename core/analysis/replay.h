@@ -6,9 +6,12 @@
 
 #include "core/analysis/session.h"
 #include "core/base/cancel.h"
+#include "core/base/error.h"
 #include "core/selection/method_spec.h"
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +32,9 @@ struct ReplayRow {
 // One query head under a lane method.
 struct LaneRow {
   std::vector<std::int32_t> counts;  // [head_dim] rows of the chunk that used the lane
-  double score_error = 0;  // ||S - S^||_F / ||S||_F over the rows' visible keys, before softmax
+  // ||S - S^||_F / ||S||_F over the chunk's rows and their visible keys, before softmax. NaN where
+  // it is not known: not asked for, or a recorded run whose basis is not at hand.
+  double score_error = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct ReplayCell {
@@ -58,7 +63,7 @@ struct ReplayRequest {
   std::vector<int> layers;        // empty: all captured
   std::optional<int> chunk;       // empty: all
   std::optional<int> chunk_size;  // re-chunks the trace (labelled open loop)
-  bool want_mass = true;          // mass_recall, topk_overlap
+  bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
   bool want_output_error = false;
 };
 
@@ -68,6 +73,7 @@ struct ReplayResult {
   trace::RowAxis row_axis = trace::RowAxis::KvHead;
   int q_heads_per_row = 1;
   std::optional<BasisNote> basis;
+  std::vector<std::string> notes;        // what could not be measured, one sentence each
   std::vector<trace::ChunkInfo> chunks;  // the chunking used
   std::vector<int> layers;
   std::vector<ReplayCell> cells;  // layer-major, chunk ascending
@@ -79,8 +85,30 @@ struct ReplayResult {
   const ReplayCell* find(int layer, int chunk) const;
 };
 
+// Throws Error{Input} for a method that this trace cannot serve (no such layer, no probe, no basis)
+// and Error{Usage} for wrong arguments.
 ReplayResult replay(const TraceSession& session, const ReplayRequest& request,
                     const WorkContext& context);
+
+// Takes the cells of the method of this place in the list, layer-major, chunk ascending.
+using CellSink = std::function<void(std::size_t method, ReplayCell&& cell)>;
+
+// Several methods in one pass: every cell is read once, and what depends on it alone (its dense
+// output, the mass of its keys) is computed once. `specs` are resolved and stand in for
+// request.spec. The results hold all but their cells, which `sink` has had.
+std::vector<ReplayResult> replay_methods(const TraceSession& session,
+                                         const std::vector<selection::MethodSpec>& specs,
+                                         const ReplayRequest& request, const CellSink& sink,
+                                         const WorkContext& context);
+
+// The error with which replay() would refuse the request; nothing if it would begin. Errors of the
+// arguments are thrown.
+std::optional<Error> why_unavailable(const TraceSession& session, const ReplayRequest& request,
+                                     const WorkContext& context);
+
+// How a trace describes the run that a replay made.
+trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec& spec,
+                        const selection::ModelShape& shape);
 
 // One layer of a whole replay (no single chunk, the trace's own chunks) as a trace records it.
 trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx);

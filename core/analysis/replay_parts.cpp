@@ -1,11 +1,12 @@
 #include "core/analysis/replay_parts.h"
 
-#include "core/analysis/cell_metrics.h"
 #include "core/base/error.h"
-#include "core/selection/reassigned_keys.h"
+#include "core/selection/attend.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvloupe::analysis {
 
@@ -23,7 +24,10 @@ std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<
                         fmt::format("it holds {} layers from {} to {}", info.layers.size(),
                                     info.layers.front(), info.layers.back()),
                         "see kvloupe info for the layers captured");
-  return wanted;
+  std::vector<int> layers = wanted;
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
 }
 
 void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks) {
@@ -33,35 +37,53 @@ void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks) {
                       "choose one of them, or all");
 }
 
-// Fills the metrics of a cell whose rows hold their `selected`.
-void measure(const TraceSession& session, const selection::Cell& cell,
-             const std::optional<MethodSpec>& spec, const selection::RowLayout& layout,
-             const Wanted& wanted, ReplayCell& result) {
-  if (result.dense_reason) {
-    if (wanted.output_error)
-      result.output_error.assign(static_cast<std::size_t>(cell.num_q_heads()), 0.0);
-    return;
+namespace {
+
+void measure_lanes(CellTruth& truth, const selection::LaneSelection& lanes, bool want_errors,
+                   ReplayCell& result) {
+  const at::Tensor counts = lanes.counts.contiguous();
+  const std::int64_t dim = counts.size(1);
+  const std::vector<double> errors =
+      want_errors ? truth.score_errors(lanes.queries) : std::vector<double>();
+  for (std::int64_t head = 0; head < counts.size(0); ++head) {
+    const auto* first = counts.const_data_ptr<std::int32_t>() + head * dim;
+    LaneRow row;
+    row.counts.assign(first, first + dim);
+    if (want_errors) row.score_error = errors[static_cast<std::size_t>(head)];
+    result.lanes.push_back(std::move(row));
   }
-  if (wanted.mass) {
-    const at::Tensor mass = row_mass(cell, layout);
+}
+
+}  // namespace
+
+void measure(const TraceSession& session, const selection::Cell& cell, CellTruth& truth,
+             const std::optional<MethodSpec>& spec, const selection::RowLayout& layout,
+             const selection::CellSelection& selection, const Wanted& wanted, ReplayCell& result) {
+  if (selection.lanes)
+    measure_lanes(truth, *selection.lanes, wanted.mass || wanted.output_error, result);
+  // All candidates kept: recall and overlap are 1.
+  const bool all_kept =
+      result.dense_reason ||
+      std::all_of(result.rows.begin(), result.rows.end(), [&](const ReplayRow& row) {
+        return static_cast<std::int64_t>(row.selected.size()) == result.num_candidates;
+      });
+  if (wanted.mass && !all_kept) {
     for (std::size_t row = 0; row < result.rows.size(); ++row) {
-      const float* values =
-          mass.const_data_ptr<float>() + static_cast<std::int64_t>(row) * mass.stride(0);
       const MassMetrics metrics =
-          mass_metrics(values, result.num_candidates, result.rows[row].selected);
+          truth.row(layout, row, result.num_candidates).metrics(result.rows[row].selected);
       result.rows[row].mass_recall = metrics.recall;
       result.rows[row].topk_overlap = metrics.overlap;
     }
   }
-  if (wanted.output_error) {
-    std::vector<std::vector<std::int32_t>> selected;
-    for (const ReplayRow& row : result.rows) selected.push_back(row.selected);
-    const at::Tensor keys = spec ? selection::attended_keys(*spec, session.info().model, cell.layer,
-                                                            cell.k, cell.past_len, selected)
-                                 : cell.k;
-    const BudgetScope scope = spec ? spec->scope() : BudgetScope::Past;
-    result.output_error = output_errors(cell, keys, selected, layout, scope);
+  if (!wanted.output_error) return;
+  if (result.dense_reason && !selection.lanes) {
+    result.output_error.assign(static_cast<std::size_t>(cell.num_q_heads()), 0.0);
+    return;
   }
+  // A recorded method that this version does not know attends as any plain one does.
+  static const MethodSpec plain = MethodSpec::parse("oracle");
+  result.output_error = truth.output_errors(selection::attend_selected(
+      spec ? *spec : plain, session.info().model, cell, layout, selection));
 }
 
 ReplayCell new_cell(int layer, int chunk, const trace::ChunkInfo& span,

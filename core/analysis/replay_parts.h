@@ -1,6 +1,7 @@
 // Steps that a replay and a recorded run share. Private to core/analysis: needs Torch.
 #pragma once
 
+#include "core/analysis/cell_metrics.h"
 #include "core/analysis/replay.h"
 #include "core/selection/selector.h"
 
@@ -9,8 +10,8 @@
 
 namespace kvloupe::analysis {
 
-// The layers asked for, all captured ones for an empty list. Throws Error{Input} for one not
-// captured.
+// The layers asked for, ascending; all captured ones for an empty list. Throws Error{Input} for one
+// not captured.
 std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted);
 // Throws Error{Input} for a chunk that does not exist.
 void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
@@ -19,13 +20,10 @@ void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
 ReplayCell new_cell(int layer, int chunk, const trace::ChunkInfo& span,
                     const std::optional<selection::MethodSpec>& spec);
 
-struct Wanted {
-  bool mass = true;
-  bool output_error = false;
-};
-// Fills the metrics of a cell whose rows hold their `selected`.
-void measure(const TraceSession& session, const selection::Cell& cell,
+// Fills the metrics of a cell whose rows hold what `selection` does. An unknown method is measured
+// as one of budget scope `past`.
+void measure(const TraceSession& session, const selection::Cell& cell, CellTruth& truth,
              const std::optional<selection::MethodSpec>& spec, const selection::RowLayout& layout,
-             const Wanted& wanted, ReplayCell& result);
+             const selection::CellSelection& selection, const Wanted& wanted, ReplayCell& result);
 
 }  // namespace kvloupe::analysis

@@ -69,7 +69,7 @@ SelectedVsTrue selected_vs_true(const TraceSession& session, const ReplayCell& c
   }
   const double whole = sum_of(values, values + cell.num_candidates);
   result.missed_mass = whole > 0 ? missed / whole : 0;
-  const MassMetrics metrics = mass_metrics(values, cell.num_candidates, kept.selected);
+  const MassMetrics metrics = RowTruth(values, cell.num_candidates).metrics(kept.selected);
   result.mass_recall = cell.dense_reason ? 1 : metrics.recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.overlap;
   return result;

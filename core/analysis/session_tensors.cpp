@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::analysis {
 namespace {

@@ -20,6 +20,10 @@ at::Tensor layer_v(const TraceSession& session, int layer);
 selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
                           const trace::ChunkInfo& chunk);
 
+// Fills probe_q (prefill chunks) and novelty for the methods that need them. Throws Error{Input}
+// when they were not recorded.
+void add_probe(const TraceSession& session, selection::Cell& cell);
+
 // Exact column mass of a cell, [num_kv_heads, T]; computed from q and k.
 at::Tensor cell_mass(const selection::Cell& cell);
 
