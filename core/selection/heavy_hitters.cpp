@@ -68,21 +68,26 @@ void HeavyHitters::add(const Cell& cell, const at::Tensor& queries, std::int64_t
   tally = {pool, std::move(added)};
 }
 
+std::vector<float> HeavyHitters::scores(const Cell& cell, std::int64_t kv_head) const {
+  const Tally& tally = layers_.at(cell.layer)[kv_head];
+  std::vector<float> scores;
+  scores.reserve(tally.mass.size());
+  for (std::size_t i = 0; i < tally.mass.size(); ++i) {
+    const std::int64_t seen_by = by_age_ ? cell.kv_len() - tally.positions[i] : 1;
+    scores.push_back(static_cast<float>(tally.mass[i] / static_cast<double>(seen_by)));
+  }
+  return scores;
+}
+
 RowSelection HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
                                      std::span<const std::int32_t> pool,
                                      std::int64_t budget) const {
-  const Tally& tally = layers_.at(cell.layer)[kv_head];
-  KVLOUPE_CHECK(tally.positions.size() == pool.size());
+  std::vector<float> rest = scores(cell, kv_head);
+  KVLOUPE_CHECK(rest.size() == pool.size());
   const auto recent =
       static_cast<std::int64_t>(std::floor(static_cast<double>(budget) * recent_ratio_ + 1e-9));
-  const std::int64_t rest = static_cast<std::int64_t>(pool.size()) - recent;
-  std::vector<float> scores;
-  scores.reserve(static_cast<std::size_t>(rest));
-  for (std::int64_t i = 0; i < rest; ++i) {
-    const double seen_by = by_age_ ? static_cast<double>(cell.kv_len() - pool[i]) : 1.0;
-    scores.push_back(static_cast<float>(tally.mass[i] / seen_by));
-  }
-  const Kept heavy = keep_best(scores, budget - recent);
+  rest.resize(pool.size() - static_cast<std::size_t>(recent));
+  const Kept heavy = keep_best(rest, budget - recent);
   RowSelection row{members_at(pool, heavy.indices), recent, heavy.ties_at_cut};
   row.positions.insert(row.positions.end(), pool.end() - recent, pool.end());
   return row;

@@ -28,6 +28,8 @@ class HeavyHitters {
   void observe(const Cell& cell, const at::Tensor& queries,
                const std::vector<std::vector<std::int32_t>>& pools);
 
+  // acc, by age where asked for, of each key of the pool that was observed last.
+  std::vector<float> scores(const Cell& cell, std::int64_t kv_head) const;
   // The recents and the best of the rest: `budget` keys of the pool that was observed last.
   RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
                          std::int64_t budget) const;

@@ -14,9 +14,17 @@
   X(sliding_window)        \
   X(quoka)                 \
   X(uniform_queries)       \
+  X(sample_attention)      \
+  X(sparq)                 \
+  X(loki)                  \
+  X(tidal_decode)          \
+  X(less_is_more)          \
   X(snapkv)                \
   X(keydiff)               \
+  X(h2o)                   \
+  X(tova)                  \
   X(streaming_llm)         \
+  X(infinipot)             \
   X(aqua)                  \
   X(static_slicing)        \
   X(aqua_h2o)              \

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace kvloupe::selection::testing {
 namespace {
@@ -45,17 +46,34 @@ void check_visibility(const Sequence& sequence, const MethodSpec& spec, const Me
   }
 }
 
+// The contract's paragraph on decoding: what evicts at each step, and in prefill only.
+const std::map<std::string, bool>& evicts_in_decode() {
+  static const std::map<std::string, bool> table = {
+      {"h2o", true},     {"tova", true},     {"streaming_llm", true},
+      {"snapkv", false}, {"keydiff", false}, {"infinipot", false},
+  };
+  return table;
+}
+
+TEST(Decode, EvictsAsTheContractSays) {
+  for (const auto& [id, evicts] : evicts_in_decode()) {
+    ASSERT_NE(find_method(id), nullptr) << id;
+    EXPECT_EQ(find_method(id)->active_in_decode, evicts) << id;
+  }
+}
+
 void check_eviction(const Sequence& sequence, const MethodSpec& spec, const MethodRun& run) {
-  for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
-    const trace::ChunkInfo& span = sequence.chunks[chunk];
-    for (std::size_t head = 0; head < run.alive.size(); ++head) {
-      const auto& before = run.cells[chunk].rows[head].positions;
+  for (std::size_t head = 0; head < run.alive.size(); ++head) {
+    History alive;
+    for (const CellSelection& cell : run.cells) alive.push_back(cell.rows[head].positions);
+    for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
+      const trace::ChunkInfo& span = sequence.chunks[chunk];
       const auto& after = chunk + 1 < run.cells.size() ? run.cells[chunk + 1].rows[head].positions
                                                        : run.alive[head];
-      const bool rests = span.phase == trace::Phase::Decode && spec.id() != "streaming_llm";
+      const bool rests = span.phase == trace::Phase::Decode && !evicts_in_decode().at(spec.id());
       const std::int64_t budget = rests ? 1 << 20 : spec.budget(span.end());
       EXPECT_EQ(defect(eviction_scores(sequence, spec, static_cast<int>(chunk),
-                                       static_cast<int>(head), before, budget),
+                                       static_cast<int>(head), alive, budget),
                        after, budget),
                 "")
           << "chunk " << chunk << " head " << head;

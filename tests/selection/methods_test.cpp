@@ -252,7 +252,8 @@ TEST(LongSequences, DoNotDependOnThreadsOrMemory) {
   for (const char* spec :
        {"quoka:budget_tokens=99", "quoka:budget_tokens=99,group_query_mode=post_agg",
         "snapkv:budget_tokens=99", "snapkv:budget_tokens=99,state=select",
-        "keydiff:budget_tokens=99", "oracle:budget_tokens=99",
+        "keydiff:budget_tokens=99", "h2o:budget_tokens=99", "tova:budget_tokens=99",
+        "infinipot:budget_tokens=99", "oracle:budget_tokens=99",
         "oracle:budget_tokens=99,reduce=max"}) {
     SCOPED_TRACE(spec);
     at::set_num_threads(1);

@@ -1,4 +1,4 @@
-#include "tests/selection/oracles.h"
+#include "tests/selection/oracle_parts.h"
 
 #include <fmt/format.h>
 
@@ -10,48 +10,6 @@
 
 namespace kvloupe::selection::testing {
 namespace {
-
-using Row = std::vector<double>;
-
-Row as_row(const float* values, int dim) { return Row(values, values + dim); }
-
-double dot(const Row& a, const Row& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-double length(const Row& a) { return std::sqrt(dot(a, a)); }
-
-double cosine(const Row& a, const Row& b, double eps) {
-  return dot(a, b) / (std::max(length(a), eps) * std::max(length(b), eps));
-}
-
-std::vector<std::int32_t> range(int begin, int end) {
-  std::vector<std::int32_t> positions(static_cast<std::size_t>(end - begin));
-  std::iota(positions.begin(), positions.end(), begin);
-  return positions;
-}
-
-// p of one query over the given keys, causally.
-std::vector<double> softmax_row(const Sequence& s, int head, int query,
-                                const std::vector<std::int32_t>& keys) {
-  const Row q = as_row(s.query(head, query), s.shape.head_dim);
-  std::vector<double> p(keys.size(), 0.0);
-  double largest = -std::numeric_limits<double>::infinity();
-  for (std::size_t j = 0; j < keys.size(); ++j) {
-    if (keys[j] > query) continue;
-    p[j] = s.scale() * dot(q, as_row(s.key(head / s.gqa_group_size(), keys[j]), s.shape.head_dim));
-    largest = std::max(largest, p[j]);
-  }
-  double total = 0;
-  for (std::size_t j = 0; j < keys.size(); ++j) {
-    p[j] = keys[j] > query ? 0.0 : std::exp(p[j] - largest);
-    total += p[j];
-  }
-  for (double& value : p) value /= total;
-  return p;
-}
 
 std::vector<double> oracle_values(const Sequence& s, const MethodSpec& spec,
                                   const trace::ChunkInfo& span, int kv_head) {
@@ -162,57 +120,6 @@ std::vector<double> query_key_values(const Sequence& s, const MethodSpec& spec,
   return scores;
 }
 
-std::vector<double> pooled(const std::vector<double>& values, int kernel, bool average) {
-  const int count = static_cast<int>(values.size());
-  std::vector<double> result;
-  for (int i = 0; i < count; ++i) {
-    double sum = 0;
-    double largest = -std::numeric_limits<double>::infinity();
-    for (int j = i - kernel / 2; j <= i + kernel / 2; ++j) {
-      if (j < 0 || j >= count) continue;
-      sum += values[j];
-      largest = std::max(largest, values[j]);
-    }
-    result.push_back(average ? sum / kernel : largest);
-  }
-  return result;
-}
-
-// Votes of the chunk's last rows for the first `scored` of `keys`.
-std::vector<double> snapkv_values(const Sequence& s, const MethodSpec& spec,
-                                  const trace::ChunkInfo& span, int kv_head,
-                                  const std::vector<std::int32_t>& keys, std::size_t scored) {
-  const int window = static_cast<int>(std::min<std::int64_t>(spec.integer("window"), span.length));
-  std::vector<double> score(scored, 0.0);
-  for (int head = kv_head * s.gqa_group_size(); head < (kv_head + 1) * s.gqa_group_size(); ++head) {
-    std::vector<double> votes(keys.size(), 0.0);
-    for (int query = span.end() - window; query < span.end(); ++query) {
-      const auto p = softmax_row(s, head, query, keys);
-      for (std::size_t j = 0; j < keys.size(); ++j) votes[j] += p[j];
-    }
-    votes.resize(scored);
-    const auto smooth =
-        pooled(votes, static_cast<int>(spec.integer("kernel")), spec.text("pool") == "avg");
-    for (std::size_t j = 0; j < scored; ++j) score[j] += smooth[j] / s.gqa_group_size();
-  }
-  return score;
-}
-
-std::vector<double> keydiff_values(const Sequence& s, int kv_head,
-                                   const std::vector<std::int32_t>& keys) {
-  const int dim = s.shape.head_dim;
-  Row mean(static_cast<std::size_t>(dim), 0.0);
-  for (const std::int32_t position : keys) {
-    const Row k = as_row(s.key(kv_head, position), dim);
-    const double norm = std::max(length(k), 1e-12);
-    for (int i = 0; i < dim; ++i) mean[i] += k[i] / norm / static_cast<double>(keys.size());
-  }
-  std::vector<double> scores;
-  for (const std::int32_t position : keys)
-    scores.push_back(-cosine(mean, as_row(s.key(kv_head, position), dim), 1e-8));
-  return scores;
-}
-
 }  // namespace
 
 Scores visibility_scores(const Sequence& s, const MethodSpec& spec, int chunk, int kv_head,
@@ -231,41 +138,6 @@ Scores visibility_scores(const Sequence& s, const MethodSpec& spec, int chunk, i
   if (spec.id() == "keydiff") result.values = keydiff_values(s, kv_head, all);
   if (spec.id() == "sliding_window") result.values.assign(all.begin(), all.end());
   result.values.resize(result.pool.size());
-  return result;
-}
-
-Scores eviction_scores(const Sequence& s, const MethodSpec& spec, int chunk, int kv_head,
-                       const std::vector<std::int32_t>& alive, std::int64_t budget) {
-  const trace::ChunkInfo& span = s.chunks[static_cast<std::size_t>(chunk)];
-  Scores result;
-  result.pool = alive;
-  for (int position = span.begin; position < span.end(); ++position)
-    result.pool.push_back(position);
-  const std::size_t count = result.pool.size();
-  result.values.assign(count, 0.0);
-  if (spec.id() == "keydiff") result.values = keydiff_values(s, kv_head, result.pool);
-  if (spec.id() == "streaming_llm") {
-    const std::int64_t sinks = spec.integer("sink_tokens");
-    for (std::size_t i = 0; i < count; ++i) {
-      if (budget <= sinks)
-        result.values[i] = -static_cast<double>(i);
-      else
-        result.values[i] = result.pool[i] < sinks ? 1e9 : result.pool[i];
-    }
-  }
-  if (spec.id() == "snapkv") {
-    result.probabilities = true;
-    const auto window =
-        static_cast<std::size_t>(std::min<std::int64_t>(spec.integer("window"), span.length));
-    result.forced.assign(result.pool.end() - static_cast<std::ptrdiff_t>(window),
-                         result.pool.end());
-    if (budget <= static_cast<std::int64_t>(window)) {
-      for (std::size_t i = 0; i < count; ++i) result.values[i] = static_cast<double>(i);
-    } else {
-      const auto votes = snapkv_values(s, spec, span, kv_head, result.pool, count - window);
-      std::copy(votes.begin(), votes.end(), result.values.begin());
-    }
-  }
   return result;
 }
 

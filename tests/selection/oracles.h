@@ -20,9 +20,12 @@ struct Scores {
 // Visibility methods: the scores of one KV head's candidates [0, n) at a chunk.
 Scores visibility_scores(const Sequence& sequence, const MethodSpec& spec, int chunk, int kv_head,
                          int num_candidates);
-// Eviction methods: the scores of `alive` and the chunk's keys after the chunk; `budget` keys stay.
+// One KV head's keys alive before each chunk, from the first on.
+using History = std::vector<std::vector<std::int32_t>>;
+// Eviction methods: the scores of `alive[chunk]` and the chunk's keys after the chunk; `budget` keys
+// stay.
 Scores eviction_scores(const Sequence& sequence, const MethodSpec& spec, int chunk, int kv_head,
-                       const std::vector<std::int32_t>& alive, std::int64_t budget);
+                       const History& alive, std::int64_t budget);
 
 // Empty when `selected` is a right choice of `budget` of the pool: forced ones first, then by
 // score; among equal scores the smaller position; keys nearer to the cut than the contract's

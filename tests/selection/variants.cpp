@@ -14,12 +14,18 @@ std::vector<std::string> values_of(const ParamInfo& param) {
   if (param.type == ParamType::Enum) return param.choices;
   if (param.type == ParamType::Bool) return {"0", "1"};
   std::vector<std::string> values;
+  const auto allowed = [&](double value) {
+    return (param.min_exclusive ? value > param.min : value >= param.min) && value <= param.max;
+  };
+  // Numbers of channels have to fit the smallest head of the tests, of 8.
+  const bool channels = param.default_text.starts_with("head_dim");
   if (param.type == ParamType::Int)
     for (const int value : {0, 1, 3, 5, 16, 63})
-      if (value >= param.min && value <= param.max && !(param.odd && value % 2 == 0))
+      if (allowed(value) && !(param.odd && value % 2 == 0) && !(channels && value > 8))
         values.push_back(fmt::format("{}", value));
   if (param.type == ParamType::Float)
-    for (const char* value : {"0.1", "0.5", "0.9"}) values.push_back(value);
+    for (const double value : {0.0, 0.1, 0.5, 0.9, 1.0})
+      if (allowed(value)) values.push_back(fmt::format("{}", value));
   return values;
 }
 
@@ -47,7 +53,9 @@ std::vector<std::string> variants(const std::string& budget) {
       "quoka:{},num_queries=3,budget_scope=all",
       "snapkv:{},window=5,state=select,pool=avg",
       "snapkv:{},window=5,pool=avg,kernel=5",
-      "snapkv:{},window=5,state=select,kernel=1"};
+      "snapkv:{},window=5,state=select,kernel=1",
+      "h2o:{},recent_ratio=0,normalise=by_age",
+      "tova:{},force_last=0,per_kv_head=1"};
   for (const std::string& pair : pairs) specs.push_back(fmt::format(fmt::runtime(pair), budget));
   return specs;
 }
