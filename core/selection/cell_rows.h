@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -36,6 +37,16 @@ struct ChunkRows {
   std::vector<const float*> pointers;
   std::vector<std::int64_t> visible;  // keys of [0, kv_len) that the row sees
 };
+
+// `count` rows of the chunk at even distances, floor((2i+1) m / (2 count)); all if there are no
+// more.
+inline std::vector<std::int32_t> evenly_spaced_rows(std::int64_t count, std::int64_t chunk_len) {
+  std::vector<std::int32_t> rows;
+  for (std::int64_t i = 0; i < std::min(count, chunk_len); ++i)
+    rows.push_back(
+        static_cast<std::int32_t>(count >= chunk_len ? i : (2 * i + 1) * chunk_len / (2 * count)));
+  return rows;
+}
 
 // The last `count` query rows of the chunk in one query head.
 inline ChunkRows last_rows(const Cell& cell, std::int64_t q_head, std::int64_t count) {

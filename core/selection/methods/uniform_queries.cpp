@@ -2,6 +2,7 @@
 // it,
 //   t_i = floor((2i+1) m / (2N)), i < N   (all rows if N >= m)
 // and the rest is QuoKA's: cosine, mean over the group's heads, max over the rows.
+#include "core/selection/cell_rows.h"
 #include "core/selection/cosine_scoring.h"
 #include "core/selection/method.h"
 #include "core/selection/visibility_selector.h"
@@ -15,12 +16,7 @@ class UniformQueries final : public ScoringSelector {
 
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    const std::int64_t count = spec().integer("num_queries");
-    const std::int64_t length = cell.chunk_len;
-    std::vector<std::int32_t> rows;
-    for (std::int64_t i = 0; i < std::min(count, length); ++i)
-      rows.push_back(
-          static_cast<std::int32_t>(count >= length ? i : (2 * i + 1) * length / (2 * count)));
+    const auto rows = evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
     const std::vector chosen(static_cast<std::size_t>(cell.num_q_heads()), rows);
     return score_keys(cell, chosen, num_candidates, CosineScoring{});
   }

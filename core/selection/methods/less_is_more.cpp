@@ -1,0 +1,109 @@
+// LessIsMore (arXiv 2508.07101) on a chunk: like TidalDecode, but all heads share one set, the best
+// keys of every query head in turn, with sinks and the newest keys.
+//   k_mid = floor(B (1 - recent_ratio)),  recent = B - k_mid; the sinks are taken out of recent, and
+//   there are none if recent < sink_tokens
+//   zbar[h,j] = mean over the chunk's rows t of z[h,t,j],  z the scaled logits
+//   each query head ranks the candidates [sinks, P - recent) by zbar
+//   union, rank by rank: every head's first in head order, then every head's second, ..., each key
+//   once, until k_mid are found
+//   set = sinks, union, the newest `recent`, for all KV heads, until the next selection layer
+#include "core/selection/cell_rows.h"
+#include "core/selection/cross_layer_selector.h"
+#include "core/selection/logit_scoring.h"
+#include "core/selection/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+
+namespace kvloupe::selection {
+namespace {
+
+class LessIsMore final : public CrossLayerSelector {
+ public:
+  using CrossLayerSelector::CrossLayerSelector;
+
+ protected:
+  std::vector<RowSelection> choose_anew(const Cell& cell, std::int64_t num_candidates,
+                                        std::int64_t budget) const override {
+    const auto middle = static_cast<std::int64_t>(
+        std::floor(static_cast<double>(budget) * (1 - spec().real("recent_ratio")) + 1e-9));
+    std::int64_t recent = budget - middle;
+    std::int64_t sinks = spec().integer("sink_tokens");
+    if (recent < sinks) sinks = 0;
+    recent -= sinks;
+    const std::int64_t newest = num_candidates - recent;
+
+    RowSelection row;
+    row.positions.resize(static_cast<std::size_t>(sinks));
+    std::iota(row.positions.begin(), row.positions.end(), 0);
+    const std::vector<std::int32_t> shared = union_of_heads(cell, sinks, newest, middle);
+    row.positions.insert(row.positions.end(), shared.begin(), shared.end());
+    for (std::int64_t position = newest; position < num_candidates; ++position)
+      row.positions.push_back(static_cast<std::int32_t>(position));
+    row.forced = sinks + recent;
+    return std::vector(static_cast<std::size_t>(cell.num_kv_heads()), row);
+  }
+
+ private:
+  // `count` positions of [begin, end), which holds at least as many, ascending.
+  static std::vector<std::int32_t> union_of_heads(const Cell& cell, std::int64_t begin,
+                                                  std::int64_t end, std::int64_t count) {
+    const std::int64_t heads = cell.num_q_heads();
+    std::vector<double> means;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::vector<double> mean = mean_query(cell, head);
+      means.insert(means.end(), mean.begin(), mean.end());
+    }
+    const std::vector<float> scores = logit_scores(cell, means, end);
+    std::vector<std::vector<std::int32_t>> orders(static_cast<std::size_t>(heads));
+    for_each_item(heads, 64 * end, [&](std::int64_t head) {
+      orders[head] = ranked(std::span(scores).subspan(head * end + begin, end - begin), count);
+    });
+    std::vector<std::int32_t> shared;
+    std::vector<bool> taken(static_cast<std::size_t>(end), false);
+    for (std::int64_t item = 0; static_cast<std::int64_t>(shared.size()) < count; ++item) {
+      const auto position = static_cast<std::int32_t>(begin) + orders[item % heads][item / heads];
+      if (!taken[position]) shared.push_back(position);
+      taken[position] = true;
+    }
+    std::sort(shared.begin(), shared.end());
+    return shared;
+  }
+};
+
+}  // namespace
+
+Method less_is_more_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "less_is_more";
+  info.title = "LessIsMore";
+  info.paper =
+      "Yang et al.: Less is more: training-free sparse attention with global locality for "
+      "efficient "
+      "reasoning, 2025, arXiv 2508.07101";
+  info.evidence =
+      "DerrickYLJ/LessIsMore, the Hugging Face path for Qwen; on a chunk as in QuoKA "
+      "(arXiv 2602.08722, section 4)";
+  info.deviation =
+      "applied to prefill chunks, from the mean over the chunk's rows, where the paper selects for "
+      "one decoded token; recent_ratio is the paper's share of recent keys (1 - lim_ratio in the "
+      "repository's Qwen file); the correction layer defaults to 0.4 of the model's layers; the "
+      "chunk is visible outside the budget";
+  info.summary =
+      "Finds keys that all heads vote for in two layers and reuses them in the layers above.";
+  info.needs = {"q", "k"};
+  info.crosses_layers = true;
+  info.params = CrossLayerSelector::params();
+  info.params.push_back(int_param("sink_tokens", 4, 0, 1 << 20,
+                                  "first keys that stay; none if the recent keys are fewer"));
+  info.params.push_back(
+      float_param("recent_ratio", 0.25, 0, 1, "share of the budget for sinks and newest keys"));
+  method.make = [](const Setup& setup) { return std::make_unique<LessIsMore>(setup.spec); };
+  method.source_layer = CrossLayerSelector::source_of;
+  return method;
+}
+
+}  // namespace kvloupe::selection

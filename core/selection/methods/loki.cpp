@@ -1,0 +1,127 @@
+// Loki (arXiv 2406.02542) on a chunk: keys live close to a subspace, so logits over the first r
+// principal directions P_r of the keys of a KV head stand for the true ones.
+//   zhat[h,t,j] = s <P_r^T Q[h,t], P_r^T K[g,j]>,  s the model's softmax scale, not 1/sqrt(r)
+//   logit_mean: score[g,j] = mean over h, t of zhat[h,t,j]
+//   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
+// The mean that the keys were centred on to find P is not taken from them here: it would add the
+// same to all logits of a query.
+#include "core/base/error.h"
+#include "core/selection/cell_rows.h"
+#include "core/selection/logit_scoring.h"
+#include "core/selection/method.h"
+#include "core/selection/visibility_selector.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+class Loki final : public ScoringSelector {
+ public:
+  Loki(MethodSpec spec, BasisPtr basis)
+      : ScoringSelector(std::move(spec)), basis_(std::move(basis)) {}
+
+ protected:
+  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+    const std::int64_t dim = cell.q.size(2);
+    const trace::LayerBasis& basis = layer_basis(cell.layer);
+    if (spec().text("agg") == "logit_mean") {
+      // The mean of projections is the projection of the mean.
+      std::vector<double> rows = mean_queries(cell);
+      for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head)
+        project(basis, head, std::span(rows).subspan(head * dim, dim));
+      return logit_scores(cell, rows, num_candidates);
+    }
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(cell.chunk_len));
+    std::iota(rows.begin(), rows.end(), 0);
+    return attention_scores(cell, projected_queries(cell, basis), rows, num_candidates);
+  }
+
+ private:
+  const trace::LayerBasis& layer_basis(int layer) const {
+    const auto found = basis_->layers.find(layer);
+    if (found == basis_->layers.end())
+      throw input_error(fmt::format("loki cannot select in layer {}", layer),
+                        "its basis does not hold this layer",
+                        "make one that does with kvloupe calibrate");
+    return found->second;
+  }
+
+  // row = P_r P_r^T row
+  void project(const trace::LayerBasis& basis, std::int64_t kv_head, std::span<double> row) const {
+    const auto dim = static_cast<std::int64_t>(row.size());
+    const std::int64_t kept = spec().integer("num_channels");
+    const float* vectors = basis.vectors.data() + kv_head * dim * dim;
+    std::vector<double> lanes(static_cast<std::size_t>(kept), 0.0);
+    for (std::int64_t channel = 0; channel < dim; ++channel)
+      for (std::int64_t lane = 0; lane < kept; ++lane)
+        lanes[lane] += row[channel] * static_cast<double>(vectors[channel * dim + lane]);
+    for (std::int64_t channel = 0; channel < dim; ++channel) {
+      double value = 0;
+      for (std::int64_t lane = 0; lane < kept; ++lane)
+        value += lanes[lane] * static_cast<double>(vectors[channel * dim + lane]);
+      row[channel] = value;
+    }
+  }
+
+  at::Tensor projected_queries(const Cell& cell, const trace::LayerBasis& basis) const {
+    const std::int64_t dim = cell.q.size(2);
+    at::Tensor queries = at::empty({cell.num_q_heads(), cell.chunk_len, dim}, at::kFloat);
+    float* out = queries.mutable_data_ptr<float>();
+    for_each_item(cell.num_q_heads() * cell.chunk_len, 4 * dim * dim, [&](std::int64_t item) {
+      const float* q = query_row(cell, item / cell.chunk_len, item % cell.chunk_len);
+      std::vector<double> row(q, q + dim);
+      project(basis, item / cell.chunk_len / cell.gqa_group_size(), row);
+      for (std::int64_t i = 0; i < dim; ++i) out[item * dim + i] = static_cast<float>(row[i]);
+    });
+    return queries;
+  }
+
+  BasisPtr basis_;
+};
+
+}  // namespace
+
+Method loki_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "loki";
+  info.title = "Loki";
+  info.paper =
+      "Singhania et al.: Loki: low-rank keys for efficient sparse attention, 2024, "
+      "arXiv 2406.02542";
+  info.evidence =
+      "hpcgroup/loki, methods/pca_topk and pca_analysis/pca.py; its mean over a chunk's queries as "
+      "in QuoKA (arXiv 2602.08722, section 4)";
+  info.deviation =
+      "one set per KV head from the mean over its query heads and the chunk's rows, where the "
+      "paper "
+      "has one for each query; the same number of directions in every layer; the budget is a "
+      "number "
+      "of keys instead of a share of the text";
+  info.summary = "Keeps the keys that match the chunk's queries along the keys' main directions.";
+  info.needs = {"q", "k", "basis"};
+  info.accepts_scope_all = true;
+  info.basis = trace::BasisKind::Loki;
+  info.params = {formula_param("num_channels", "head_dim/4", 1, 1 << 20,
+                               "principal directions that are compared; at most head_dim"),
+                 enum_param("agg", {"logit_mean", "prob_mean"},
+                            "over the chunk's rows and the group's heads: the mean of the "
+                            "approximate logits, or of their softmax"),
+                 basis_param()};
+  method.make = [](const Setup& setup) {
+    if (setup.spec.integer("num_channels") > setup.shape.head_dim)
+      throw input_error(
+          fmt::format("loki cannot compare {} directions", setup.spec.integer("num_channels")),
+          fmt::format("a head of this model has {}", setup.shape.head_dim),
+          "give a smaller num_channels");
+    return std::make_unique<Loki>(setup.spec, setup.basis);
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,79 @@
+// SampleAttention (arXiv 2406.15486) as QuoKA compares with it: exact attention of a few evenly
+// spaced query rows stands for that of the chunk.
+//   t_i        = floor((2i+1) m / (2N)), i < N   (all rows if N >= m)
+//   score[g,j] = mean over the group's heads h and i of p[h,t_i,j],  p the causal softmax over [0,T)
+//   budget:    keep the best B of the past
+//   coverage:  keep the smallest prefix, by falling score, that holds `coverage` of the past's
+//              score, at most B (the paper's alpha)
+#include "core/selection/cell_rows.h"
+#include "core/selection/logit_scoring.h"
+#include "core/selection/method.h"
+#include "core/selection/ranking.h"
+#include "core/selection/visibility_selector.h"
+
+namespace kvloupe::selection {
+namespace {
+
+class SampleAttention final : public ScoringSelector {
+ public:
+  using ScoringSelector::ScoringSelector;
+
+ protected:
+  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+    const auto rows = evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
+    return attention_scores(cell, cell.q, rows, num_candidates);
+  }
+
+  std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const override {
+    const double coverage = spec().real("coverage");
+    // All of the mass is all keys, whatever sums in fp64 make of the smallest.
+    if (spec().text("mode") == "budget" || coverage >= 1) return budget;
+    const std::vector<std::int32_t> order =
+        ranked(row_scores, static_cast<std::int64_t>(row_scores.size()));
+    double total = 0;
+    for (const std::int32_t key : order) total += static_cast<double>(row_scores[key]);
+    // Sums that would be equal but for rounding are.
+    const double goal = coverage * total * (1 - 1e-9);
+    double sum = 0;
+    std::int64_t kept = 0;
+    do {
+      sum += static_cast<double>(row_scores[order[kept++]]);
+    } while (kept < budget && !(sum >= goal));
+    return kept;
+  }
+};
+
+}  // namespace
+
+Method sample_attention_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "sample_attention";
+  info.title = "SampleAttention";
+  info.paper =
+      "Zhu et al.: SampleAttention: near-lossless acceleration of long context LLM inference with "
+      "adaptive structured sparse attention, 2024, arXiv 2406.15486";
+  info.evidence =
+      "the paper's column sums of sampled rows, as QuoKA (arXiv 2602.08722, section 4) adapts "
+      "them; "
+      "no official code was found";
+  info.deviation =
+      "rows are sampled in each chunk, at even distances; one set per KV head from the mean over "
+      "its query heads; a fixed budget instead of a share of the mass unless mode=coverage, which "
+      "stays within the budget and keeps at least one key; no local band, because the chunk is "
+      "visible anyway";
+  info.summary = "Keeps the keys that a few evenly spaced queries attend to most.";
+  info.needs = {"q", "k"};
+  info.accepts_scope_all = true;
+  ParamInfo coverage =
+      float_param("coverage", 0.95, 0, 1, "mode=coverage: share of the past's score to be held");
+  coverage.min_exclusive = true;
+  info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows"),
+                 enum_param("mode", {"budget", "coverage"},
+                            "how many keys are kept: the budget, or as few as hold the coverage"),
+                 coverage};
+  method.make = [](const Setup& setup) { return std::make_unique<SampleAttention>(setup.spec); };
+  return method;
+}
+
+}  // namespace kvloupe::selection

@@ -1,0 +1,61 @@
+// TidalDecode (arXiv 2410.05076) on a chunk: in the selection layers the best keys are found from
+// full logits, in the layers above they are reused.
+//   zbar[h,j]  = mean over the chunk's rows t of z[h,t,j],  z the scaled logits
+//   score[g,j] = mean over the group's heads h of zbar[h,j]
+//   keep the best B of [0, P), one set per KV head, until the next selection layer
+// The past is not masked, so the mean logit is the logit of the mean query.
+#include "core/selection/cell_rows.h"
+#include "core/selection/cross_layer_selector.h"
+#include "core/selection/logit_scoring.h"
+#include "core/selection/ranking.h"
+
+#include <span>
+
+namespace kvloupe::selection {
+namespace {
+
+class TidalDecode final : public CrossLayerSelector {
+ public:
+  using CrossLayerSelector::CrossLayerSelector;
+
+ protected:
+  std::vector<RowSelection> choose_anew(const Cell& cell, std::int64_t num_candidates,
+                                        std::int64_t budget) const override {
+    const std::vector<float> scores = logit_scores(cell, mean_queries(cell), num_candidates);
+    std::vector<RowSelection> rows(static_cast<std::size_t>(cell.num_kv_heads()));
+    for_each_item(cell.num_kv_heads(), 128 * num_candidates, [&](std::int64_t head) {
+      Kept kept =
+          keep_best(std::span(scores).subspan(head * num_candidates, num_candidates), budget);
+      rows[head].positions = std::move(kept.indices);
+      rows[head].ties_at_cut = kept.ties_at_cut;
+    });
+    return rows;
+  }
+};
+
+}  // namespace
+
+Method tidal_decode_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "tidal_decode";
+  info.title = "TidalDecode";
+  info.paper =
+      "Yang et al.: TidalDecode: fast and accurate LLM decoding with position persistent sparse "
+      "attention, 2024, arXiv 2410.05076";
+  info.evidence = "DerrickYLJ/TidalDecode; on a chunk as in QuoKA (arXiv 2602.08722, section 4)";
+  info.deviation =
+      "applied to prefill chunks, from the mean over the chunk's rows, where the paper selects for "
+      "one decoded token; one set per KV head from the mean over its query heads, where the paper "
+      "has one for each query head; the correction layer defaults to 0.4 of the model's layers; "
+      "the chunk is visible outside the budget";
+  info.summary = "Finds the best keys in two layers and reuses them in the layers above.";
+  info.needs = {"q", "k"};
+  info.crosses_layers = true;
+  info.params = CrossLayerSelector::params();
+  method.make = [](const Setup& setup) { return std::make_unique<TidalDecode>(setup.spec); };
+  method.source_layer = CrossLayerSelector::source_of;
+  return method;
+}
+
+}  // namespace kvloupe::selection
