@@ -295,8 +295,10 @@ void read_weights(const GgufFile& file, LoadedModel& model) {
   }
 }
 
+fs::path bundled_file() { return paths::data_dir() / "models" / kBundledFile; }
+
 fs::path bundled_path() {
-  fs::path path = paths::data_dir() / "models" / kBundledFile;
+  fs::path path = bundled_file();
   if (!fs::exists(path)) {
     throw input_error("cannot load the model smollm2",
                       fmt::format("the set-up has not put {} in place", path.string()),
@@ -321,14 +323,22 @@ fs::path model_path(const std::string& name_or_path) {
   return path;
 }
 
+std::string hash_of(const GgufFile& file) {
+  return Sha256().update(file.bytes().data(), file.bytes().size()).hex_digest();
+}
+
 }  // namespace
+
+std::string bundled_model_hash() {
+  const fs::path path = bundled_file();
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? hash_of(GgufFile(path)) : std::string();
+}
 
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path) {
   const c10::InferenceMode no_gradients;
   const GgufFile file(model_path(name_or_path));
-  auto hash = std::async(std::launch::async, [&file] {
-    return Sha256().update(file.bytes().data(), file.bytes().size()).hex_digest();
-  });
+  auto hash = std::async(std::launch::async, [&file] { return hash_of(file); });
   auto model = std::make_shared<LoadedModel>();
   read_config(file, *model);
   if (name_or_path == kBundledName) model->info.name = kBundledTitle;

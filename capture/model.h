@@ -41,4 +41,7 @@ struct LoadedModel {
 // damaged or unsupported, naming the tensor or key; nothing is allocated before it was checked.
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path);
 
+// SHA-256 of the bundled model's file; empty where the set-up has not fetched it.
+std::string bundled_model_hash();
+
 }  // namespace kvloupe::capture

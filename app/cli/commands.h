@@ -17,6 +17,7 @@ struct GlobalOptions {
   std::uint64_t memory_limit = 0;  // bytes; 0: the default of TraceSession
 };
 
+void add_calibrate_command(CLI::App& program, const GlobalOptions& global);
 void add_capture_command(CLI::App& program, const GlobalOptions& global);
 void add_info_command(CLI::App& program, const GlobalOptions& global);
 void add_validate_command(CLI::App& program, const GlobalOptions& global);

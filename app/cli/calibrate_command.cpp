@@ -1,0 +1,111 @@
+// `kvloupe calibrate`: fits the bases that loki and the AQUA methods rotate by.
+#include "app/cli/commands.h"
+#include "capture/calibrate.h"
+#include "core/base/cancel.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+namespace kvloupe::cli {
+namespace {
+
+struct CalibrateArguments {
+  std::vector<std::string> kinds;
+  std::string corpus;
+  std::string output;
+  capture::CalibrateOptions options;
+};
+
+std::vector<trace::BasisKind> kinds_of(const CalibrateArguments& arguments) {
+  std::vector<trace::BasisKind> kinds;
+  for (const std::string& name : arguments.kinds) {
+    const auto kind = name == "loki" ? trace::BasisKind::Loki : trace::BasisKind::Aqua;
+    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
+      throw usage_error(name + " is given twice", "one pass fits it once", "name it once");
+    kinds.push_back(kind);
+  }
+  if (kinds.size() > 1 && !arguments.output.empty())
+    throw usage_error("-o names one file", "two bases are asked for",
+                      "leave -o out, or calibrate one after the other");
+  return kinds;
+}
+
+void print_shares(const trace::Basis& basis) {
+  // Of the second moment that the leading quarter and half of the lanes hold, over all layers.
+  double total = 0, quarter = 0, half = 0;
+  for (const auto& [layer, data] : basis.layers) {
+    for (std::size_t i = 0; i < data.values.size(); ++i) {
+      const auto lane = static_cast<int>(i) % basis.head_dim;
+      total += data.values[i];
+      if (4 * lane < basis.head_dim) quarter += data.values[i];
+      if (2 * lane < basis.head_dim) half += data.values[i];
+    }
+  }
+  if (total > 0)
+    fmt::print("the leading quarter of the lanes holds {:.1f} %, the leading half {:.1f} %\n",
+               100 * quarter / total, 100 * half / total);
+}
+
+void run(const CalibrateArguments& arguments) {
+  capture::CalibrateOptions options = arguments.options;
+  options.kinds = kinds_of(arguments);
+  options.output = arguments.output;
+  if (!arguments.corpus.empty()) options.text.corpus = arguments.corpus;
+  WorkContext context;
+  context.cancel = interrupt_token();
+  context.progress = [last = std::chrono::steady_clock::now()](
+                         std::int64_t done, std::int64_t total, const std::string& stage) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (done < total && now - last < std::chrono::seconds(2)) return;
+    last = now;
+    log::info("{} of {} tokens, {}", format_count(done), format_count(total), stage);
+  };
+  for (const auto& [path, basis] : capture::run_calibration(options, context)) {
+    fmt::print("{}\n{} of {}: {} tokens of {} (SHA-256 {}...), {} layers\n", path.string(),
+               trace::name_of(basis.kind), basis.model_name, format_count(basis.num_tokens),
+               basis.source, basis.source_hash.substr(0, 16), basis.layers.size());
+    print_shares(basis);
+  }
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& program, const GlobalOptions&) {
+  auto arguments = std::make_shared<CalibrateArguments>();
+  CLI::App* command = program.add_subcommand(
+      "calibrate", "fit the directions that loki and the AQUA methods rotate by");
+  command->add_option("kind", arguments->kinds, "loki, aqua, or both, which takes one pass")
+      ->required()
+      ->expected(1, 2)
+      ->check(CLI::IsMember({"loki", "aqua"}));
+  command->add_option("--model", arguments->options.model, "smollm2 or a .gguf file")
+      ->capture_default_str();
+  command->add_option("--corpus", arguments->corpus,
+                      "text file to run over, its first 64 MiB (default: the novel Persuasion, "
+                      "which no task draws from)");
+  command
+      ->add_option("--sequences", arguments->options.text.sequences, "spread evenly over the text")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--length", arguments->options.text.length, "tokens of each sequence")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("-o,--output", arguments->output,
+                      "basis file to write (default: the one that basis=auto means)");
+  command->add_flag("--force", arguments->options.force, "overwrite the output");
+  command->footer(
+      "The papers calibrate on sequences of 4,096 tokens (Loki: wikitext; AQUA: BookCorpus, how\n"
+      "many is not said). The defaults are smaller so that a first use takes half a minute on\n"
+      "two cores.");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace kvloupe::cli
