@@ -148,10 +148,36 @@ TEST(Catalogue, SaysWhatAUserNeeds) {
     for (const ParamInfo& param : info.params) {
       SCOPED_TRACE(param.name);
       EXPECT_FALSE(param.meaning.empty());
-      // A default lies in the parameter's own range.
-      EXPECT_NO_THROW(MethodSpec::parse(info.id + ":" + param.name + "=" + param.default_text));
+      // A default lies in the parameter's own range; of a formula, what a model makes of it.
+      const MethodSpec resolved = MethodSpec::parse(info.id).resolved({30, 9, 3, 64});
+      EXPECT_NO_THROW(
+          MethodSpec::parse(info.id + ":" + param.name + "=" + resolved.text(param.name)));
     }
   }
+}
+
+TEST(Resolved, FormulasBecomeNumbersOfTheModel) {
+  const ModelShape shape{30, 9, 3, 64};
+  const std::string common = "budget_tokens=1024,budget_ratio=0,budget_scope=past,";
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"sample_attention",
+       "sample_attention:" + common + "num_queries=16,mode=budget,coverage=0.95"},
+      {"sparq", "sparq:" + common + "num_channels=16,agg=logit_mean"},
+      {"loki", "loki:" + common + "num_channels=16,agg=logit_mean,basis=auto"},
+      {"tidal_decode",
+       "tidal_decode:" + common + "first_layer=2,correction_layer=12,sel_layers=dense"},
+      {"less_is_more", "less_is_more:" + common +
+                           "first_layer=2,correction_layer=12,sel_layers=dense,sink_tokens=4,"
+                           "recent_ratio=0.25"},
+  };
+  for (const auto& [id, canonical] : expected) {
+    EXPECT_EQ(MethodSpec::parse(id).resolved(shape).canonical(), canonical);
+    EXPECT_EQ(MethodSpec::parse(canonical).resolved(shape).canonical(), canonical);
+  }
+  // 0.4 * 5 is 2 and not a little less.
+  EXPECT_EQ(MethodSpec::parse("tidal_decode").resolved({5, 4, 2, 8}).integer("correction_layer"),
+            2);
+  EXPECT_EQ(MethodSpec::parse("sparq").resolved({5, 4, 2, 6}).integer("num_channels"), 1);
 }
 
 }  // namespace

@@ -52,4 +52,11 @@ std::vector<double> snapkv_values(const Sequence& s, const MethodSpec& spec,
 std::vector<double> keydiff_values(const Sequence& s, int kv_head,
                                    const std::vector<std::int32_t>& keys);
 
+// The methods that score by logits or attention of the chunk's queries: whether this is one, whether
+// its scores are probabilities, and the scores of [0, T) (oracles_logits.cpp).
+bool has_logit_values(const MethodSpec& spec);
+bool has_probabilities(const MethodSpec& spec);
+std::vector<double> logit_values(const Sequence& s, const MethodSpec& spec,
+                                 const trace::ChunkInfo& span, int kv_head);
+
 }  // namespace kvloupe::selection::testing

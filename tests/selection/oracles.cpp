@@ -132,6 +132,10 @@ Scores visibility_scores(const Sequence& s, const MethodSpec& spec, int chunk, i
   if (spec.id() == "oracle") result.values = oracle_values(s, spec, span, kv_head);
   if (spec.id() == "quoka" || spec.id() == "uniform_queries")
     result.values = query_key_values(s, spec, span, kv_head);
+  if (has_logit_values(spec)) {
+    result.values = logit_values(s, spec, span, kv_head);
+    result.probabilities = has_probabilities(spec);
+  }
   if (spec.id() == "snapkv")
     result.values =
         snapkv_values(s, spec, span, kv_head, all, static_cast<std::size_t>(span.begin));

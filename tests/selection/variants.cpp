@@ -29,6 +29,15 @@ std::vector<std::string> values_of(const ParamInfo& param) {
   return values;
 }
 
+// `base` with one parameter at a time changed.
+void add_changes(const MethodInfo& info, const std::string& base, char separator,
+                 std::vector<std::string>& specs) {
+  for (const ParamInfo& param : info.params)
+    for (const std::string& value : values_of(param))
+      if (value != param.default_text)
+        specs.push_back(fmt::format("{}{}{}={}", base, separator, param.name, value));
+}
+
 }  // namespace
 
 std::vector<std::string> variants(const std::string& budget) {
@@ -38,10 +47,7 @@ std::vector<std::string> variants(const std::string& budget) {
     const std::string base = fmt::format("{}:{}", info.id, budget);
     specs.push_back(base);
     if (info.accepts_scope_all) specs.push_back(base + ",budget_scope=all");
-    for (const ParamInfo& param : info.params)
-      for (const std::string& value : values_of(param))
-        if (value != param.default_text)
-          specs.push_back(fmt::format("{},{}={}", base, param.name, value));
+    add_changes(info, base, ',', specs);
   }
   // Parameters that matter together.
   const std::vector<std::string> pairs = {
@@ -51,12 +57,33 @@ std::vector<std::string> variants(const std::string& budget) {
       "quoka:{},num_queries=3,group_query_mode=post_agg,metric=dot",
       "quoka:{},num_queries=3,metric=dot,query_reduce=mean",
       "quoka:{},num_queries=3,budget_scope=all",
+      "sample_attention:{},num_queries=3,mode=coverage,coverage=0.5",
+      "sample_attention:{},mode=coverage,coverage=0.2",
+      "sample_attention:{},mode=coverage,coverage=1",
+      "sparq:{},num_channels=3,agg=prob_mean",
+      "sparq:{},agg=prob_mean,budget_scope=all",
+      "loki:{},num_channels=3,agg=prob_mean",
+      "loki:{},agg=prob_mean,budget_scope=all",
+      "less_is_more:{},recent_ratio=0.6,sink_tokens=3,sel_layers=set",
+      "less_is_more:{},sel_layers=set,first_layer=5",
+      "tidal_decode:{},sel_layers=set,first_layer=5",
+      "tidal_decode:{},sel_layers=set,correction_layer=5",
       "snapkv:{},window=5,state=select,pool=avg",
       "snapkv:{},window=5,pool=avg,kernel=5",
       "snapkv:{},window=5,state=select,kernel=1",
       "h2o:{},recent_ratio=0,normalise=by_age",
       "tova:{},force_last=0,per_kv_head=1"};
   for (const std::string& pair : pairs) specs.push_back(fmt::format(fmt::runtime(pair), budget));
+  return specs;
+}
+
+std::vector<std::string> variants_without_budget() {
+  std::vector<std::string> specs;
+  for (const MethodInfo& info : catalogue()) {
+    if (info.budget != BudgetUse::None) continue;
+    specs.push_back(info.id);
+    add_changes(info, info.id, ':', specs);
+  }
   return specs;
 }
 
