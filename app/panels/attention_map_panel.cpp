@@ -72,6 +72,7 @@ class AttentionMapPanel final : public Panel {
     const auto rows = workspace.attention_rows();
     const auto map = workspace.attention_map();
     if (!ready_ui(context, rows, "Recomputing the chunk's attention from Q and K")) return;
+    method_note_ui(context, workspace.selection().shown);
     scale_ui(context);
     ImGui::Dummy({0, widgets::em(0.9F)});
     const double num_tokens = workspace.info().num_tokens;

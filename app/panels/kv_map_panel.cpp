@@ -55,6 +55,64 @@ class PixelMix {
   std::array<std::int32_t, analysis::kNumKeyStates> counts_{};
 };
 
+// Where keys die, as pixels: the end of a column is marked at the foot of the last chunk that it was
+// alive in, however small the picture.
+class DeathMarks {
+ public:
+  DeathMarks(const analysis::KvMap& map, const widgets::MapWindow& window)
+      : num_chunks_(map.chunks.size()),
+        dies_(static_cast<std::size_t>(window.width) * map.chunks.size(), 0) {
+    if (map.evict_chunk.empty()) return;
+    for (int x = 0; x < window.width; ++x) {
+      const auto keys = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
+                                                            window.width, x, map.num_tokens);
+      for (std::int64_t key = keys.first; key < keys.second; ++key)
+        if (const auto chunk = map.death_of(static_cast<std::int32_t>(key)))
+          if (static_cast<std::size_t>(*chunk) < num_chunks_) dies_[index(x, *chunk)] = 1;
+    }
+  }
+  // Any key of the pixel's columns, after one of the chunks.
+  bool at(int x, std::int64_t first_chunk, std::int64_t last_chunk) const {
+    for (std::int64_t chunk = first_chunk; chunk < last_chunk; ++chunk)
+      if (dies_[index(x, static_cast<int>(chunk))] != 0) return true;
+    return false;
+  }
+
+ private:
+  std::size_t index(int x, int chunk) const {
+    return static_cast<std::size_t>(x) * num_chunks_ + static_cast<std::size_t>(chunk);
+  }
+  std::size_t num_chunks_;
+  std::vector<std::uint8_t> dies_;
+};
+
+// Lays the marks over the pixels of the map. Rows of a few pixels end in a line; smaller ones are
+// tinted.
+void mark_deaths(const widgets::Palette& palette, const analysis::KvMap& map,
+                 const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+  if (map.evict_chunk.empty()) return;
+  const DeathMarks marks(map, window);
+  const auto num_chunks = static_cast<std::int64_t>(map.chunks.size());
+  const double row_pixels = window.height / (window.row_end - window.row_begin);
+  const double foot = std::max(1.0, std::round(0.14 * row_pixels)) / row_pixels;
+  constexpr double kTintBelow = 4;
+  for (int y = 0; y < window.height; ++y) {
+    const double from = window.row_begin + y / row_pixels, to = from + 1 / row_pixels;
+    std::int64_t first = static_cast<std::int64_t>(from);
+    std::int64_t last = first + 1;
+    if (row_pixels < kTintBelow)
+      last = std::max(last, static_cast<std::int64_t>(std::ceil(to)));
+    else if (from + 0.5 / row_pixels < static_cast<double>(last) - foot)
+      continue;  // not the foot of its row
+    first = std::clamp<std::int64_t>(first, 0, num_chunks);
+    last = std::clamp<std::int64_t>(last, 0, num_chunks);
+    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
+    for (int x = 0; x < window.width; ++x)
+      if (marks.at(x, first, last))
+        line[x] = row_pixels < kTintBelow ? widgets::mix(line[x], palette.died, 0.5) : palette.died;
+  }
+}
+
 void fill_map(const widgets::Palette& palette, const shell::KvMapResult& result,
               const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const analysis::KvMap& map = result.map;
@@ -113,25 +171,29 @@ class KvMapPanel final : public Panel {
       if (both)
         ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
       widgets::figure_head_ui(context.palette, context.figure, both ? "" : "KV map",
-                              both ? "" : workspace.selection().choice(slot).spec,
-                              place_caption(workspace), method_chips(context, slot));
+                              both ? "" : method_caption(workspace, slot), place_caption(workspace),
+                              method_chips(context, slot));
       draw_slot(context, slot);
       if (both) ImGui::EndChild();
     }
   }
 
   Table table(shell::Workspace& workspace) override {
-    Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall"}, {}};
+    Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall", "evicted_after"}, {}};
     const auto result = workspace.kv_map(workspace.selection().shown);
     if (!result) return table;
     const analysis::KvMap& map = result->map;
     for (std::size_t chunk = 0; chunk < map.chunks.size(); ++chunk)
       for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
         const KeyState state = map.at(chunk, begin);
-        for (end = begin + 1; end < map.num_tokens && map.at(chunk, end) == state;) ++end;
+        const auto death = map.death_of(begin);
+        for (end = begin + 1;
+             end < map.num_tokens && map.at(chunk, end) == state && map.death_of(end) == death;)
+          ++end;
         table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}),
                               cell(std::int64_t{end}), widgets::label_of(state),
-                              cell(map.mass_recall[chunk])});
+                              cell(map.mass_recall[chunk]),
+                              death ? cell(std::int64_t{*death}) : ""});
       }
     return table;
   }
@@ -153,6 +215,7 @@ class KvMapPanel final : public Panel {
     const auto result = context.workspace.kv_map(slot);
     if (!ready_ui(context, result, "Selecting, chunk by chunk")) return;
     const analysis::KvMap& map = result->map;
+    method_note_ui(context, slot);
     legend(context, map);
     ImGui::Dummy({0, widgets::em(0.9F)});
 
@@ -176,6 +239,7 @@ class KvMapPanel final : public Panel {
     spec.content_key = fmt::format("{}{}", result.key, static_cast<int>(context.palette.kind));
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill_map(context.palette, *result, window, pixels);
+      mark_deaths(context.palette, result->map, window, pixels);
     };
     spec.row_ticks = true;
     spec.x_range = &x_range;
@@ -197,6 +261,9 @@ class KvMapPanel final : public Panel {
     for (const KeyState state : kLegendOrder)
       if (present[static_cast<std::size_t>(state)])
         items.push_back({widgets::label_of(state), widgets::color_of(context.palette, state)});
+    if (!map.evict_chunk.empty())
+      items.push_back(
+          {"evicted after this chunk", context.palette.died, widgets::LegendItem::Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
@@ -271,6 +338,10 @@ class KvMapPanel final : public Panel {
     const KeyState state = map.at(chunk, key);
     widgets::legend_ui(context.palette,
                        {{widgets::label_of(state), widgets::color_of(context.palette, state)}});
+    if (const auto death = map.death_of(key))
+      ImGui::Text("evicted after chunk %d", *death);
+    else if (!map.evict_chunk.empty())
+      ImGui::TextUnformatted("alive at the end");
     ImGui::Text("%d past keys kept", map.kept[chunk]);
     if (result.has_recall) ImGui::Text("mass recall %.4f", map.mass_recall[chunk]);
     ImGui::EndTooltip();

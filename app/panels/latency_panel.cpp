@@ -15,6 +15,15 @@ namespace {
 using analysis::LatencyReport;
 using analysis::LatencyStats;
 
+// Whether the method measured last, which may no longer be the one shown, has a basis of this text.
+bool uses_own_text(shell::Workspace& workspace, const std::string& method) {
+  for (const auto slot : shell::kSlots)
+    if (const auto facts = workspace.facts(slot); facts && facts->choice.spec == method)
+      return facts->leakage;
+  const auto spec = selection::MethodSpec::parse(method);
+  return spec.has("basis") && spec.text("basis") == "self";
+}
+
 class LatencyPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
@@ -22,7 +31,7 @@ class LatencyPanel final : public Panel {
     auto& workspace = context.workspace;
     const auto slot = workspace.selection().shown;
     widgets::figure_head_ui(context.palette, context.figure, "Latency",
-                            workspace.selection().choice(slot).spec, place_caption(workspace),
+                            method_caption(workspace, slot), place_caption(workspace),
                             method_chips(context, slot));
     const shell::LatencyState state = workspace.latency();
     if (!context.figure) controls_ui(context, state);
@@ -41,15 +50,16 @@ class LatencyPanel final : public Panel {
 
   Table table(shell::Workspace& workspace) override {
     Table table{{"part", "median_ms", "q25_ms", "q75_ms", "samples", "device", "dtype", "past",
-                 "queries", "method"},
+                 "queries", "method", "leakage"},
                 {}};
     const auto state = workspace.latency();
     if (!state.report) return table;
     const LatencyReport& r = *state.report;
+    const bool leakage = uses_own_text(workspace, r.method);
     const auto add = [&](const std::string& part, const LatencyStats& s) {
       table.rows.push_back({part, cell(s.median_ms), cell(s.q25_ms), cell(s.q75_ms),
                             cell(std::int64_t{s.samples}), r.device, r.dtype, cell(r.past_len),
-                            cell(r.chunk_len), r.method});
+                            cell(r.chunk_len), r.method, leakage ? "1" : "0"});
     };
     add("select", r.select);
     add("gather", r.gather);

@@ -8,12 +8,28 @@
 #include <implot/implot.h>
 
 #include <algorithm>
+#include <map>
 
 namespace kvloupe::panels {
 namespace {
 
 using analysis::SpanFate;
 using shell::Slot;
+
+// The chunks after which keys of the span died, "5 (3 keys), 9"; empty if none did.
+std::string deaths_of(const analysis::ReplayResult& replay, int layer, int row,
+                      const trace::TokenSpan& span) {
+  const std::vector<std::uint16_t> deaths = analysis::deaths_in(replay, layer, row);
+  std::map<int, int> keys_of;
+  for (auto key = static_cast<std::size_t>(span.begin);
+       key < std::min(static_cast<std::size_t>(span.end), deaths.size()); ++key)
+    if (deaths[key] != trace::kAlive) ++keys_of[deaths[key]];
+  std::string text;
+  for (const auto& [chunk, keys] : keys_of)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", chunk,
+                        keys > 1 ? fmt::format(" ({} keys)", keys) : std::string());
+  return text;
+}
 
 class MissInspectorPanel final : public Panel {
  public:
@@ -46,19 +62,23 @@ class MissInspectorPanel final : public Panel {
 
   Table table(shell::Workspace& workspace) override {
     Table table{{"method", "span", "layer", "row", "chunk", "kept", "total", "mass_share",
-                 "best_true_rank"},
+                 "best_true_rank", "evicted_after", "leakage"},
                 {}};
     const auto span = workspace.watched_span();
     if (!span) return table;
     for (const Slot slot : shell::kSlots) {
       const auto fates = workspace.span_fate(slot, *span);
       if (!fates) continue;
+      const auto facts = workspace.facts(slot);
+      const auto replay = workspace.replay(slot);
       for (const SpanFate& fate : *fates)
         table.rows.push_back({workspace.selection().choice(slot).spec, span->name,
                               cell(std::int64_t{fate.layer}), cell(std::int64_t{fate.row}),
                               cell(std::int64_t{fate.chunk}), cell(std::int64_t{fate.kept}),
                               cell(std::int64_t{fate.total}), cell(fate.span_mass),
-                              cell(std::int64_t{fate.best_true_rank})});
+                              cell(std::int64_t{fate.best_true_rank}),
+                              replay ? deaths_of(*replay, fate.layer, fate.row, *span) : "",
+                              facts && facts->leakage ? "1" : "0"});
     }
     return table;
   }
@@ -104,6 +124,11 @@ class MissInspectorPanel final : public Panel {
     for (const SpanFate& fate : *fates)
       if (fate.row == row && fate.layer == workspace.selection().layer) mine.push_back(&fate);
     sentence_ui(context, slot, span, *replay, mine);
+    const std::string deaths = deaths_of(*replay, workspace.selection().layer, row, span);
+    if (!deaths.empty())
+      widgets::text_wrapped(context.palette.muted,
+                            fmt::format("Keys evicted after chunk {}.", deaths));
+    method_note_ui(context, slot);
     chart_ui(context, slot, mine);
   }
 

@@ -64,6 +64,7 @@ const PanelInfo* find_panel(const std::string& id);
 
 // The makers, one a file.
 std::unique_ptr<Panel> make_attention_map_panel();
+std::unique_ptr<Panel> make_aqua_lanes_panel();
 std::unique_ptr<Panel> make_kv_map_panel();
 std::unique_ptr<Panel> make_layer_head_overview_panel();
 std::unique_ptr<Panel> make_selected_vs_true_panel();

@@ -33,7 +33,7 @@ class SelectedVsTruePanel final : public Panel {
     auto& workspace = context.workspace;
     const auto slot = workspace.selection().shown;
     widgets::figure_head_ui(context.palette, context.figure, "Selected versus true keys",
-                            workspace.selection().choice(slot).spec, place_caption(workspace),
+                            method_caption(workspace, slot), place_caption(workspace),
                             method_chips(context, slot));
     const auto verdicts = workspace.selected_vs_true(slot);
     if (!ready_ui(context, verdicts, "Ranking the keys by true attention mass")) return;
@@ -41,6 +41,7 @@ class SelectedVsTruePanel final : public Panel {
       widgets::empty_ui(context.palette, "This chunk is the first one: no key lies before it.");
       return;
     }
+    method_note_ui(context, slot);
     numbers_ui(context, *verdicts);
     if (context.figure) {
       const float width = ImGui::GetContentRegionAvail().x;

@@ -60,10 +60,11 @@ class TokenStripPanel final : public Panel {
     auto& workspace = context.workspace;
     const auto slot = workspace.selection().shown;
     widgets::figure_head_ui(context.palette, context.figure, "Token strip",
-                            workspace.selection().choice(slot).spec, place_caption(workspace),
+                            method_caption(workspace, slot), place_caption(workspace),
                             method_chips(context, slot));
     const auto map = workspace.kv_map(slot);
     const auto verdicts = workspace.selected_vs_true(slot);
+    method_note_ui(context, slot);
     if (!context.figure) search_ui(context);
     legend(context);
     if (map.state == shell::ResultState::Error) {
@@ -77,7 +78,7 @@ class TokenStripPanel final : public Panel {
   }
 
   Table table(shell::Workspace& workspace) override {
-    Table table{{"position", "token", "chunk", "state", "verdict", "mass"}, {}};
+    Table table{{"position", "token", "chunk", "state", "verdict", "mass", "evicted_after"}, {}};
     const auto slot = workspace.selection().shown;
     const auto map = workspace.kv_map(slot);
     const auto verdicts = workspace.selected_vs_true(slot);
@@ -91,7 +92,8 @@ class TokenStripPanel final : public Panel {
            cell(std::int64_t{workspace.info().chunk_of_token(t)}),
            widgets::label_of(map->map.at(chunk, t)),
            judged ? widgets::label_of(verdicts->verdict[i]) : "",
-           verdicts && i < verdicts->mass.size() ? cell(double{verdicts->mass[i]}) : ""});
+           verdicts && i < verdicts->mass.size() ? cell(double{verdicts->mass[i]}) : "",
+           map->map.death_of(t) ? cell(std::int64_t{*map->map.death_of(t)}) : ""});
     }
     return table;
   }
@@ -220,7 +222,7 @@ class TokenStripPanel final : public Panel {
     underline_ui(context, draw, origin, line_height, from, to);
     ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
     if (!context.figure && ImGui::IsWindowHovered())
-      point_at(context, verdicts, origin, line_height, from, to);
+      point_at(context, map, verdicts, origin, line_height, from, to);
   }
 
   void underline_ui(DrawContext& context, ImDrawList* draw, ImVec2 origin, float line_height,
@@ -256,8 +258,9 @@ class TokenStripPanel final : public Panel {
     followed_ = key;
   }
 
-  void point_at(DrawContext& context, const shell::Result<analysis::SelectedVsTrue>& verdicts,
-                ImVec2 origin, float line_height, std::int32_t from, std::int32_t to) {
+  void point_at(DrawContext& context, const shell::Result<shell::KvMapResult>& map,
+                const shell::Result<analysis::SelectedVsTrue>& verdicts, ImVec2 origin,
+                float line_height, std::int32_t from, std::int32_t to) {
     auto& workspace = context.workspace;
     const ImVec2 mouse = ImGui::GetMousePos();
     const auto line = static_cast<std::int32_t>((mouse.y - origin.y) / line_height);
@@ -278,6 +281,9 @@ class TokenStripPanel final : public Panel {
             fmt::format("\nmass from this chunk {:.5g}", static_cast<double>(verdicts->mass[i]));
       if (verdicts && i < verdicts->verdict.size() && t < workspace.chunk().begin)
         text += fmt::format("\n{}", widgets::label_of(verdicts->verdict[i]));
+      if (map)
+        if (const auto death = map->map.death_of(t))
+          text += fmt::format("\nevicted after chunk {}", *death);
       ImGui::SetTooltip("%s\n\nclick or drag: follow these keys; double click: go to the chunk",
                         text.c_str());
       return;

@@ -29,7 +29,71 @@ const char* words_of(trace::LoopMode mode) {
   return mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop";
 }
 
+bool has_decode(const trace::TraceInfo& info) {
+  return !info.chunks.empty() && info.chunks.back().phase == trace::Phase::Decode;
+}
+
+widgets::Chip basis_chip(const widgets::Palette& palette, const shell::MethodFacts& facts) {
+  if (facts.leakage)
+    return {"leakage: basis fitted on this text", palette.warning,
+            "The directions that queries and keys are rotated by were fitted on text of this very "
+            "trace: better than they can be on new text.",
+            "leakage"};
+  return {fmt::format("basis: {}", facts.basis->source), 0,
+          fmt::format("Directions fitted on {} tokens of {}.",
+                      format_count(facts.basis->num_tokens), facts.basis->source),
+          facts.basis->source};
+}
+
+widgets::Chip budget_chip(const shell::MethodFacts& facts) {
+  std::string brief = facts.requested_budget ? number(*facts.requested_budget) : "none";
+  std::string text = "budget " + brief;
+  if (facts.effective_budget) {
+    brief += fmt::format(" \u2192 {} kept", number(*facts.effective_budget));
+    text += fmt::format(" \u2192 {} kept", number(*facts.effective_budget));
+    if (facts.forced > 0) text += fmt::format(", {} by rule", number(facts.forced));
+    text += fmt::format(", {}", format_bytes(facts.bytes));
+  }
+  return {text, 0,
+          fmt::format("KVs asked for, and the mean number kept over the chunks that selected, for "
+                      "this row; of those {} forced by rule (sinks, window, recent). They take {} "
+                      "of K and V as stored.",
+                      number(facts.forced), format_bytes(facts.bytes)),
+          brief};
+}
+
 }  // namespace
+
+std::string method_caption(shell::Workspace& workspace, shell::Slot slot) {
+  const auto facts = workspace.facts(slot);
+  if (!facts) return {};
+  return facts->choice.spec + (facts->leakage ? "  (leakage: basis fitted on this text)" : "");
+}
+
+std::string method_note(shell::Workspace& workspace, shell::Slot slot) {
+  const auto facts = workspace.facts(slot);
+  if (!facts) return {};
+  const int layer = workspace.selection().layer;
+  if (facts->prunes_lanes && !facts->evicts)
+    return fmt::format(
+        "{} drops lanes of the dot product, not keys: every key is kept. The view "
+        "AQUA lanes shows what it cuts.",
+        facts->id);
+  if (facts->source_layer)
+    return fmt::format("Layer {} reuses layer {}'s set; it scored nothing here.", layer,
+                       *facts->source_layer);
+  if (facts->dense_here == analysis::DenseReason::MethodRule && facts->id != "dense")
+    return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", layer, facts->id);
+  if (facts->prunes_lanes)
+    return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.",
+                       facts->id);
+  return {};
+}
+
+void method_note_ui(DrawContext& context, shell::Slot slot) {
+  const std::string note = method_note(context.workspace, slot);
+  if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
+}
 
 std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
@@ -82,16 +146,16 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
   if (facts->source_mode == trace::LoopMode::ClosedLoop && facts->mode == trace::LoopMode::OpenLoop)
     chips.push_back({"on a closed-loop run", p.warning,
                      "The stored Q and K come from a run with sparse attention."});
-  if (facts->requested_budget || facts->effective_budget) {
-    std::string text = "budget ";
-    text += facts->requested_budget ? number(*facts->requested_budget) : std::string("none");
-    if (facts->effective_budget)
-      text += fmt::format(" \u2192 {} kept", number(*facts->effective_budget));
-    chips.push_back(
-        {text, 0,
-         "KVs asked for, and the mean number kept over the chunks that selected, for this row.",
-         text.substr(7)});
-  }
+  if (facts->prunes_lanes)
+    chips.push_back({"prunes lanes", 0,
+                     "Drops channels of the rotated dot product: see the view AQUA lanes.",
+                     "lanes"});
+  if (facts->basis || facts->leakage) chips.push_back(basis_chip(p, *facts));
+  if (facts->source_layer)
+    chips.push_back({fmt::format("reuses layer {}'s set", *facts->source_layer), 0,
+                     "This layer scored nothing: the set was chosen in another layer.",
+                     fmt::format("set of layer {}", *facts->source_layer)});
+  if (facts->requested_budget || facts->effective_budget) chips.push_back(budget_chip(*facts));
   if (!facts->scope.empty())
     chips.push_back({fmt::format("scope {}", facts->scope), 0,
                      facts->scope == "past"
@@ -102,6 +166,14 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
       {context.workspace.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
        "Precision of the stored Q and K and of the scores.",
        context.workspace.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
+  if (facts->ties_here > 0)
+    chips.push_back({fmt::format("{} tied at the cut", format_count(facts->ties_here)), 0,
+                     "Keys left out of this chunk with the score of the last one kept; the earlier "
+                     "position wins.",
+                     fmt::format("{} ties", format_count(facts->ties_here))});
+  if (facts->decode_dense && has_decode(context.workspace.info()))
+    chips.push_back({"decode dense", 0,
+                     "Decoded tokens attend to all keys left: the method acts in prefill only."});
   if (facts->dense_cells > 0) {
     const char* here = "";
     if (facts->dense_here) {

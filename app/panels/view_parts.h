@@ -14,6 +14,13 @@ namespace kvloupe::panels {
 // Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision,
 // fallback.
 std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot);
+// The SPEC as captions carry it, flagged where its basis was fitted on the text under test.
+std::string method_caption(shell::Workspace& workspace, shell::Slot slot);
+// What the colours alone would not tell of the method in this layer, one line; nothing if there is
+// nothing to say.
+void method_note_ui(DrawContext& context, shell::Slot slot);
+// The same sentence.
+std::string method_note(shell::Workspace& workspace, shell::Slot slot);
 // Chips of views that show the model's attention alone.
 std::vector<widgets::Chip> trace_chips(DrawContext& context);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"

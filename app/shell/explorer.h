@@ -7,11 +7,10 @@
 #include "app/shell/command_list.h"
 #include "app/shell/file_dialog.h"
 #include "app/shell/gui_context.h"
-#include "app/shell/method_draft.h"
+#include "app/shell/method_editor.h"
 #include "app/shell/settings.h"
 #include "app/shell/workspace.h"
 
-#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,9 +82,6 @@ class Explorer {
   // explorer_bars.cpp
   void transport_ui();
   void place_ui();
-  void method_button_ui(Slot slot);
-  void method_popup_ui(Slot slot);
-  void param_ui(MethodDraft& draft, const selection::ParamInfo& param, bool& changed);
   void runs_ui();
 
   Workspace& workspace_;
@@ -112,8 +108,7 @@ class Explorer {
   bool palette_open_ = false, sheet_open_ = false, goto_open_ = false;
   std::string palette_query_, goto_text_, goto_problem_;
   int palette_index_ = 0;
-  std::array<MethodDraft, 2> drafts_;
-  std::string draft_problem_;
+  MethodEditor methods_;
 };
 
 }  // namespace kvloupe::shell

@@ -1,13 +1,13 @@
-// The transport bar (replay, place, methods), the method editor and the list of runs.
+// The transport bar (replay, place, methods) and the list of runs.
 #include "app/shell/explorer.h"
 
+#include "app/shell/method_groups.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <imgui_internal.h>
-#include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,15 +62,6 @@ bool icon_button(const char* id, Icon icon, const widgets::Palette& palette, con
       break;
   }
   return pressed;
-}
-
-std::string short_label(const std::string& spec) {
-  const auto parsed = selection::MethodSpec::parse(spec);
-  std::string label = parsed.id();
-  if (!parsed.has_budget()) return label;
-  if (parsed.integer("budget_tokens") > 0)
-    return label + fmt::format("  {}", format_count(parsed.integer("budget_tokens")));
-  return label + fmt::format("  {:g} %", parsed.real("budget_ratio") * 100);
 }
 
 }  // namespace
@@ -144,7 +135,7 @@ void Explorer::place_ui() {
   }
   for (const Slot slot : kSlots) {
     label(slot == Slot::A ? "A" : "B");
-    method_button_ui(slot);
+    methods_.draw(workspace_, gui_.palette(), slot);
   }
   label("show");
   for (const Slot slot : kSlots) {
@@ -159,132 +150,6 @@ void Explorer::place_ui() {
   }
   label("device");
   widgets::text_colored(gui_.palette().text, "cpu");
-}
-
-void Explorer::method_button_ui(Slot slot) {
-  const MethodChoice choice = workspace_.selection().choice(slot);
-  const char* popup = slot == Slot::A ? "method A" : "method B";
-  const std::string text = choice.empty() ? std::string("choose") : short_label(choice.spec);
-  ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
-  const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
-  ImGui::PopFont();
-  if (ImGui::IsItemHovered() && !choice.empty())
-    ImGui::SetTooltip("%s\n%s", choice.spec.c_str(),
-                      choice.run >= 0 ? "recorded" : "re-selected on stored Q and K (open loop)");
-  if (pressed) {
-    drafts_[static_cast<std::size_t>(slot)] =
-        choice.empty() ? MethodDraft(Workspace::default_spec(workspace_.info().num_tokens),
-                                     workspace_.ready()->source->shape())
-                       : MethodDraft(choice.spec, workspace_.ready()->source->shape());
-    draft_problem_.clear();
-    ImGui::OpenPopup(popup);
-  }
-  ImGui::SetNextWindowSizeConstraints({widgets::em(26), 0}, {widgets::em(40), widgets::em(44)});
-  if (ImGui::BeginPopup(popup)) {
-    method_popup_ui(slot);
-    ImGui::EndPopup();
-  }
-}
-
-void Explorer::method_popup_ui(Slot slot) {
-  const auto& p = gui_.palette();
-  MethodDraft& draft = drafts_[static_cast<std::size_t>(slot)];
-  bool changed = false;
-  ImGui::SeparatorText("Recorded");
-  for (const trace::RunInfo& run : workspace_.info().runs) {
-    const bool here = workspace_.selection().choice(slot).run == run.id;
-    if (ImGui::Selectable(fmt::format("{}##run{}", short_label(run.method), run.id).c_str(), here))
-      workspace_.set_run(slot, run.id);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", run.method.c_str());
-  }
-  ImGui::SeparatorText("Select anew on stored Q and K (open loop)");
-  const selection::MethodInfo* info = selection::find_method(draft.id());
-  ImGui::SetNextItemWidth(-1);
-  if (ImGui::BeginCombo("##method", info != nullptr ? info->title.c_str() : "",
-                        ImGuiComboFlags_HeightLarge)) {
-    for (const selection::MethodInfo& method : selection::catalogue()) {
-      if (ImGui::Selectable(fmt::format("{}##{}", method.title, method.id).c_str(),
-                            method.id == draft.id())) {
-        draft.change_method(method.id, workspace_.ready()->source->shape());
-        changed = true;
-      }
-      if (ImGui::IsItemHovered())
-        ImGui::SetTooltip("%s\n%s", method.summary.c_str(), method.paper.c_str());
-    }
-    ImGui::EndCombo();
-  }
-  if (info != nullptr) widgets::text_wrapped(p.muted, info->summary);
-  for (const selection::ParamInfo* param : draft.params()) param_ui(draft, *param, changed);
-  const std::string problem = draft.problem();
-  if (changed && problem.empty()) {
-    try {
-      workspace_.set_method(slot, draft.spec());
-      draft_problem_.clear();
-    } catch (const Error& error) {
-      draft_problem_ = error.what();
-    }
-  }
-  if (!problem.empty() || !draft_problem_.empty())
-    widgets::text_wrapped(p.error, problem.empty() ? draft_problem_ : problem);
-  ImGui::Separator();
-  const widgets::FontScope mono(widgets::fonts().mono, 0.85F);
-  widgets::text_wrapped(p.muted, draft.spec());
-}
-
-// One control for one parameter, made from what the catalogue says of it. A change counts once it
-// is complete.
-void Explorer::param_ui(MethodDraft& draft, const selection::ParamInfo& param, bool& changed) {
-  using selection::ParamType;
-  const std::string value = draft.value(param.name);
-  ImGui::SetNextItemWidth(widgets::em(10));
-  const auto put = [&](const std::string& text) {
-    draft.set(param.name, text);
-    changed = true;
-  };
-  switch (param.type) {
-    case ParamType::Int: {
-      int number = static_cast<int>(parse_int(value).value_or(0));
-      if (param.name == "budget_tokens") {
-        const int most = std::max(32, workspace_.info().num_tokens);
-        if (ImGui::SliderInt(param.name.c_str(), &number, 0, most, "%d",
-                             ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp))
-          draft.set(param.name, std::to_string(number));
-      } else if (ImGui::InputInt(param.name.c_str(), &number)) {
-        number =
-            static_cast<int>(std::clamp<double>(number, param.min, std::max(param.min, param.max)));
-        draft.set(param.name, std::to_string(number));
-      }
-      changed |= ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    }
-    case ParamType::Float: {
-      double number = parse_double(value).value_or(0);
-      if (ImGui::InputDouble(param.name.c_str(), &number, 0.05, 0.1, "%g"))
-        draft.set(param.name,
-                  format_shortest(std::clamp(number, param.min, std::max(param.min, param.max))));
-      changed |= ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    }
-    case ParamType::Bool: {
-      bool on = value == "1";
-      if (ImGui::Checkbox(param.name.c_str(), &on)) put(on ? "1" : "0");
-      break;
-    }
-    case ParamType::Enum:
-      if (ImGui::BeginCombo(param.name.c_str(), value.c_str())) {
-        for (const std::string& choice : param.choices)
-          if (ImGui::Selectable(choice.c_str(), choice == value)) put(choice);
-        ImGui::EndCombo();
-      }
-      break;
-    case ParamType::Path: {
-      std::string path = value;
-      if (ImGui::InputText(param.name.c_str(), &path)) draft.set(param.name, path);
-      changed |= ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    }
-  }
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", param.meaning.c_str());
 }
 
 // The recorded runs with what they kept in this layer; a click shows one as A, Ctrl+click as B.
@@ -308,12 +173,17 @@ void Explorer::runs_ui() {
       if (ImGui::Selectable("##run", is_a || is_b, 0, {0, widgets::em(2.5F)}))
         workspace_.set_run(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, run.id);
       if (ImGui::IsItemHovered())
-        ImGui::SetTooltip("%s\nclick: show as A; Ctrl+click: as B", run.method.c_str());
+        ImGui::SetTooltip("%s%s\nclick: show as A; Ctrl+click: as B", run.method.c_str(),
+                          run.basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
       const ImVec2 after = ImGui::GetCursorScreenPos();
       ImGui::SetCursorScreenPos({at.x + widgets::em(0.3F), at.y});
       widgets::text_colored(p.text,
                             short_label(run.method) +
                                 (run.mode == trace::LoopMode::ClosedLoop ? "  closed loop" : ""));
+      if (run.basis_leakage) {
+        ImGui::SameLine();
+        widgets::text_colored(p.warning, "leakage");
+      }
       if (is_a || is_b) {
         ImGui::SameLine();
         widgets::text_colored(p.accent, is_a && is_b ? "A B" : is_a ? "A" : "B");

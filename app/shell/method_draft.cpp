@@ -49,6 +49,12 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
   }
 }
 
+MethodDraft MethodDraft::defaults(const selection::ModelShape& shape) const {
+  MethodDraft draft;
+  draft.change_method(id_, shape);
+  return draft;
+}
+
 std::vector<const selection::ParamInfo*> MethodDraft::params() const {
   std::vector<const selection::ParamInfo*> params;
   const selection::MethodInfo* info = selection::find_method(id_);

@@ -18,6 +18,8 @@ class MethodDraft {
   const std::string& id() const { return id_; }
   // Another method; budget and scope stay where it has them.
   void change_method(const std::string& id, const selection::ModelShape& shape);
+  // The same method with the defaults of this model; empty values where it has none.
+  MethodDraft defaults(const selection::ModelShape& shape) const;
   // The common parameters where the method has a budget, then its own.
   std::vector<const selection::ParamInfo*> params() const;
   const std::string& value(const std::string& name) const;

@@ -53,6 +53,16 @@ class SessionSource final : public TraceSource {
                                        const WorkContext& context) const override {
     return analysis::attention_map(session_, layer, q_head, max_side, context);
   }
+  analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
+                                   int kv_head, const WorkContext& context) const override {
+    return analysis::lane_report(session_, spec, layer, chunk, kv_head, context);
+  }
+  std::string why_unavailable(const selection::MethodSpec& spec,
+                              const WorkContext& context) const override {
+    const auto error =
+        analysis::why_unavailable(session_, {spec, {}, {}, {}, false, false}, context);
+    return error ? error->what() : std::string();
+  }
   std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const override {
     return analysis::summarise(result, session_);
   }

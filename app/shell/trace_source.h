@@ -5,6 +5,7 @@
 #include "core/analysis/attention_map.h"
 #include "core/analysis/compare.h"
 #include "core/analysis/kv_map.h"
+#include "core/analysis/lane_report.h"
 #include "core/analysis/latency.h"
 #include "core/analysis/overview.h"
 #include "core/analysis/query_geometry.h"
@@ -48,6 +49,11 @@ class TraceSource {
                                           std::int32_t end, const WorkContext& context) const = 0;
   virtual analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
                                                const WorkContext& context) const = 0;
+  virtual analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
+                                           int kv_head, const WorkContext& context) const = 0;
+  // Why this trace cannot serve the (resolved) method; empty when it can.
+  virtual std::string why_unavailable(const selection::MethodSpec& spec,
+                                      const WorkContext& context) const = 0;
   virtual std::vector<analysis::CompareRow> summarise(
       const analysis::ReplayResult& result) const = 0;
   virtual analysis::LatencyReport measure_latency(

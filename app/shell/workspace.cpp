@@ -25,6 +25,8 @@ Workspace::Workspace(std::uint64_t memory_limit, Opener opener)
       rows_(jobs_, 16),
       maps_(jobs_, 8),
       summaries_(jobs_, 256),
+      lane_reports_(jobs_, 32),
+      unavailable_(jobs_),
       opened_(jobs_) {}
 
 Workspace::~Workspace() { jobs_.cancel_all(); }
@@ -115,6 +117,8 @@ void Workspace::close_active() {
   rows_.clear();
   maps_.clear();
   summaries_.clear();
+  lane_reports_.clear();
+  unavailable_.clear();
 }
 
 void Workspace::reload_active() {

@@ -9,6 +9,7 @@
 #include "core/base/jobs.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,10 +34,22 @@ struct MethodFacts {
   std::string scope;                                        // "past", "all"; empty without a budget
   std::optional<double> requested_budget;           // mean of B over the row's cells that selected
   std::optional<double> effective_budget;           // mean of |selected| over the same
+  double forced = 0;                                // of those, kept by rule, mean
+  std::uint64_t bytes = 0;                          // K and V of the kept keys as stored, mean
   int cells = 0;                                    // chunks of the row that selected
   int dense_cells = 0;                              // chunks that kept everything
   std::optional<analysis::DenseReason> dense_here;  // of the current chunk
+  std::int64_t ties_here = 0;                       // at the cut, of the current chunk
+  std::optional<int> source_layer;                  // whose set this layer reuses
+  bool prunes_lanes = false;                        // drops lanes of the dot product
+  bool evicts = false;                              // drops keys for good
+  bool decode_dense = false;                        // decoded tokens see all keys left
+  std::optional<analysis::BasisNote> basis;         // that queries and keys are rotated by
+  bool leakage = false;                             // the basis was fitted on text of this trace
 };
+
+// Why methods of the catalogue cannot be shown on a trace, by id.
+using Unavailable = std::map<std::string, std::string>;
 
 struct TraceTab {
   int id = 0;
@@ -121,6 +134,10 @@ class Workspace {
   Result<analysis::CompareRow> run_summary(int run);
   bool has_run_summary(int run) const;  // asked for already
   std::optional<MethodFacts> facts(Slot slot);
+  // The lanes of the shown method, or of aqua with its defaults where that one drops keys only.
+  Result<analysis::LaneReport> lane_report();
+  // Of all methods with their default parameters; asked once a trace.
+  Result<Unavailable> unavailable();
   // The needle span of the trace, if it has one; the selected span comes first.
   std::optional<trace::TokenSpan> watched_span() const;
 
@@ -174,6 +191,8 @@ class Workspace {
   ResultCache<analysis::Matrix> rows_;
   ResultCache<analysis::AttentionMap> maps_;
   ResultCache<analysis::CompareRow> summaries_;
+  ResultCache<analysis::LaneReport> lane_reports_;
+  ResultCache<Unavailable> unavailable_;
   ResultCache<TraceSourcePtr> opened_;
 };
 

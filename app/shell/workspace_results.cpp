@@ -256,43 +256,6 @@ bool Workspace::has_run_summary(int run) const {
   return ready() != nullptr && summaries_.has(fmt::format("{}|run{}", place_key(), run));
 }
 
-std::optional<MethodFacts> Workspace::facts(Slot slot) {
-  const TraceTab* tab = ready();
-  if (tab == nullptr || selection().choice(slot).empty()) return std::nullopt;
-  MethodFacts facts;
-  facts.choice = selection().choice(slot);
-  const auto spec = selection::MethodSpec::parse(facts.choice.spec);
-  facts.id = spec.id();
-  facts.source_mode = info().mode;
-  for (const trace::RunInfo& run : info().runs)
-    if (run.id == facts.choice.run) facts.mode = run.mode;
-  if (spec.has_budget())
-    facts.scope = spec.scope() == selection::BudgetScope::Past ? "past" : "all";
-
-  const Result<analysis::ReplayResult> source = replay(slot);
-  if (source.state != ResultState::Ready) return facts;
-  const auto row = static_cast<std::size_t>(row_of(*source));
-  double requested = 0, effective = 0;
-  int budgets = 0;
-  for (const analysis::ReplayCell& cell : source->cells) {
-    if (cell.span.phase != trace::Phase::Prefill || row >= cell.rows.size()) continue;
-    if (cell.chunk == selection().chunk) facts.dense_here = cell.dense_reason;
-    if (cell.dense_reason) {
-      ++facts.dense_cells;
-      continue;
-    }
-    ++facts.cells;
-    effective += static_cast<double>(cell.rows[row].selected.size());
-    if (cell.budget_tokens) {
-      requested += static_cast<double>(*cell.budget_tokens);
-      ++budgets;
-    }
-  }
-  if (facts.cells > 0) facts.effective_budget = effective / facts.cells;
-  if (budgets > 0) facts.requested_budget = requested / budgets;
-  return facts;
-}
-
 // --- latency
 // -----------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ Palette make_dark() {
   p.dense = rgb(0x2F5478);
   p.dropped = rgb(0x252B35);
   p.evicted = rgb(0x3A2F33);
+  p.died = rgb(0xF3F5F8);
   p.future = rgb(0x14181E);
   p.window = rgb(0x0F1216);
   p.panel = rgb(0x161A20);
@@ -52,6 +53,7 @@ Palette make_light() {
   p.dense = rgb(0xB4D1EA);
   p.dropped = rgb(0xEEF1F5);
   p.evicted = rgb(0xDDD3D0);
+  p.died = rgb(0x17202C);
   p.future = rgb(0xFFFFFF);
   p.window = rgb(0xEDF0F4);
   p.panel = rgb(0xFFFFFF);

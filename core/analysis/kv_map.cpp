@@ -39,10 +39,26 @@ KeyState KvMap::at(std::size_t chunk, std::int32_t token) const {
   return states[chunk * static_cast<std::size_t>(num_tokens) + static_cast<std::size_t>(token)];
 }
 
+std::optional<int> KvMap::death_of(std::int32_t token) const {
+  const auto index = static_cast<std::size_t>(token);
+  if (index >= evict_chunk.size() || evict_chunk[index] == trace::kAlive) return std::nullopt;
+  return evict_chunk[index];
+}
+
+std::vector<std::uint16_t> deaths_in(const ReplayResult& result, int layer, int row) {
+  const auto found = std::find(result.layers.begin(), result.layers.end(), layer);
+  const auto index = static_cast<std::size_t>(found - result.layers.begin());
+  if (index >= result.evict_chunk.size()) return {};
+  const auto& rows = result.evict_chunk[index];
+  return static_cast<std::size_t>(row) < rows.size() ? rows[static_cast<std::size_t>(row)]
+                                                     : std::vector<std::uint16_t>{};
+}
+
 KvMap build_kv_map(const ReplayResult& result, int layer, int row, std::int32_t num_tokens) {
   KvMap map;
   map.num_tokens = num_tokens;
   const std::int64_t sink_tokens = sink_tokens_of(result.method);
+  map.evict_chunk = deaths_in(result, layer, row);
   const KeyState missing = result.evict_chunk.empty() ? KeyState::Dropped : KeyState::Evicted;
   for (const ReplayCell& cell : result.cells) {
     if (cell.layer != layer || static_cast<std::size_t>(row) >= cell.rows.size()) continue;

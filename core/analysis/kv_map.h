@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace kvloupe::analysis {
@@ -27,9 +28,17 @@ struct KvMap {
   std::vector<KeyState> states;     // [num_chunks, num_tokens]
   std::vector<std::int32_t> kept;   // [num_chunks] past keys kept
   std::vector<double> mass_recall;  // [num_chunks]
+  // Eviction: [num_tokens], the chunk after which the key died, trace::kAlive if never. Else empty.
+  std::vector<std::uint16_t> evict_chunk;
 
   KeyState at(std::size_t chunk, std::int32_t token) const;
+  // The chunk after which the key died; nothing if it never did.
+  std::optional<int> death_of(std::int32_t token) const;
 };
+
+// The chunks after which the keys of a row died ([T], trace::kAlive if never); empty unless the
+// method evicts.
+std::vector<std::uint16_t> deaths_in(const ReplayResult& result, int layer, int row);
 
 KvMap build_kv_map(const ReplayResult& result, int layer, int row, std::int32_t num_tokens);
 

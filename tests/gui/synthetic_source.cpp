@@ -56,9 +56,11 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(opt
   for (const char* id : {"quoka", "streaming_llm"}) {
     const auto spec =
         selection::MethodSpec::parse(fmt::format("{}:budget_tokens=256", id)).resolved(shape());
-    info_.runs.push_back({static_cast<int>(info_.runs.size()), spec.canonical(),
-                          trace::LoopMode::OpenLoop, trace::RowAxis::KvHead, 1,
-                          trace::Granularity::Token, spec.state_action(), false});
+    trace::RunInfo run;
+    run.id = static_cast<int>(info_.runs.size());
+    run.method = spec.canonical();
+    run.state_action = spec.state_action();
+    info_.runs.push_back(std::move(run));
   }
   for (int t = 0; t < options.num_tokens; ++t)
     texts_.push_back(kWords[static_cast<std::size_t>(noise(1, t, 0) * 30)]);
@@ -161,7 +163,29 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method,
           cell.output_error.push_back(0.3 * noise(layer, head, 5));
       result.cells.push_back(std::move(cell));
     }
+  if (spec.state_action() == trace::StateAction::Eviction && !only_chunk) add_deaths(result);
   return result;
+}
+
+// A key dies after the last chunk that it was alive in.
+void SyntheticSource::add_deaths(analysis::ReplayResult& result) const {
+  const auto num_chunks = static_cast<int>(info_.chunks.size());
+  for (std::size_t l = 0; l < result.layers.size(); ++l) {
+    auto& rows = result.evict_chunk.emplace_back();
+    for (std::size_t row = 0; row < static_cast<std::size_t>(options_.num_kv_heads); ++row) {
+      auto& deaths =
+          rows.emplace_back(static_cast<std::size_t>(options_.num_tokens), trace::kAlive);
+      for (int chunk = num_chunks - 1; chunk > 0; --chunk) {
+        const auto& cell =
+            result
+                .cells[l * static_cast<std::size_t>(num_chunks) + static_cast<std::size_t>(chunk)];
+        const auto& alive = cell.rows[row].selected;
+        for (std::int32_t key = 0; key < cell.span.begin; ++key)
+          if (!std::binary_search(alive.begin(), alive.end(), key))
+            deaths[static_cast<std::size_t>(key)] = static_cast<std::uint16_t>(chunk - 1);
+      }
+    }
+  }
 }
 
 analysis::ReplayResult SyntheticSource::replay(const analysis::ReplayRequest& request,
@@ -332,6 +356,57 @@ analysis::AttentionMap SyntheticSource::attention_map(int layer, int q_head, int
                                        static_cast<std::int32_t>(c * map.step))));
   map.mean = map.max;
   return map;
+}
+
+analysis::LaneReport SyntheticSource::lane_report(const selection::MethodSpec& spec, int layer,
+                                                  int chunk, int kv_head,
+                                                  const WorkContext& context) const {
+  obey(context);
+  analysis::LaneReport r;
+  r.method = spec.canonical();
+  r.twin = spec.id() == "static_slicing" ? "aqua" : "static_slicing";
+  r.basis = {"this trace", "abc", options_.num_tokens, true};
+  r.layer = layer;
+  r.chunk = chunk;
+  r.kv_head = kv_head;
+  r.span = info_.chunks[static_cast<std::size_t>(chunk)];
+  r.head_dim = options_.head_dim;
+  r.num_q_heads = options_.num_q_heads;
+  r.q_heads_per_kv_head = info_.model.gqa_group_size();
+  r.stored_lanes = r.head_dim;
+  r.kept_lanes = r.head_dim * 3 / 4;
+  for (int head = 0; head < r.num_q_heads; ++head) {
+    for (int lane = 0; lane < r.head_dim; ++lane)
+      r.counts.push_back(static_cast<std::int32_t>(
+          r.span.length * (1 - 0.9 * lane / r.head_dim * noise(head, lane, 21))));
+    r.score_error.push_back(0.1 + 0.05 * noise(head, layer, 22));
+    r.twin_score_error.push_back(0.2 + 0.1 * noise(head, layer, 23));
+  }
+  for (int k = 1; k <= r.head_dim; ++k) r.kept.push_back(k);
+  const auto curve = [&](bool of_keys, int head, analysis::LaneChoice choice, double power) {
+    std::vector<double> loss;
+    for (const int k : r.kept)
+      loss.push_back(std::pow(1 - static_cast<double>(k) / r.head_dim, power));
+    return analysis::LossCurve{of_keys, head, choice, loss};
+  };
+  analysis::BasisLoss matched{true, r.basis, {}, {}};
+  for (const bool of_keys : {true, false})
+    for (int i = 0; i < (of_keys ? 1 : r.q_heads_per_kv_head); ++i) {
+      const int head = of_keys ? -1 : kv_head * r.q_heads_per_kv_head + i;
+      matched.curves.push_back(curve(of_keys, head, analysis::LaneChoice::Magnitude, 3));
+      matched.curves.push_back(curve(of_keys, head, analysis::LaneChoice::Leading, 2));
+    }
+  for (int i = 0; i < r.q_heads_per_kv_head; ++i)
+    matched.curves.push_back(
+        curve(true, kv_head * r.q_heads_per_kv_head + i, analysis::LaneChoice::QueryLanes, 1.8));
+  r.bases = {matched, {false, std::nullopt, "no basis of this model; run kvloupe calibrate", {}}};
+  return r;
+}
+
+std::string SyntheticSource::why_unavailable(const selection::MethodSpec& spec,
+                                             const WorkContext& context) const {
+  obey(context);
+  return spec.info().needs_probe ? "it needs the probe, which this trace does not hold" : "";
 }
 
 std::vector<analysis::CompareRow> SyntheticSource::summarise(

@@ -53,6 +53,11 @@ class SyntheticSource final : public shell::TraceSource {
                                   const WorkContext& context) const override;
   analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
                                        const WorkContext& context) const override;
+  analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
+                                   int kv_head, const WorkContext& context) const override;
+  // Methods that need a probe, which this trace has none of.
+  std::string why_unavailable(const selection::MethodSpec& spec,
+                              const WorkContext& context) const override;
   std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const override;
   analysis::LatencyReport measure_latency(
       const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
@@ -62,6 +67,7 @@ class SyntheticSource final : public shell::TraceSource {
   void obey(const WorkContext& context) const;
   analysis::ReplayResult select(const std::string& method, const std::vector<int>& layers,
                                 std::optional<int> chunk, bool want_error) const;
+  void add_deaths(analysis::ReplayResult& result) const;
   // The row's true mass on the candidates [0, past) of a chunk.
   std::vector<double> mass(int layer, int kv_head, int chunk) const;
   double attention(int layer, int q_head, std::int32_t query, std::int32_t key) const;

@@ -3,6 +3,7 @@
 #include "app/shell/workspace.h"
 #include "app/shell/command_list.h"
 #include "app/shell/method_draft.h"
+#include "app/shell/method_groups.h"
 #include "app/shell/settings.h"
 #include "app/shell/token_text.h"
 #include "core/base/error.h"
@@ -273,6 +274,66 @@ TEST(MethodDraft, ParametersOfTheCatalogueMakeAValidSpec) {
       EXPECT_EQ(draft.value("budget_tokens"), "77") << info.id;
     }
   }
+}
+
+TEST_F(WorkspaceTest, TheMapKnowsAfterWhichChunkAKeyDied) {
+  open();
+  workspace.set_method(Slot::A, "streaming_llm:budget_tokens=128");
+  const auto map = answer([&] { return workspace.kv_map(Slot::A); });
+  ASSERT_EQ(map.state, ResultState::Ready);
+  // 4 sinks and the 124 newest keys live on: keys 4 to 131 die after chunk 1, the next after 2.
+  EXPECT_EQ(map->map.death_of(0), std::nullopt);
+  EXPECT_EQ(map->map.death_of(4), 1);
+  EXPECT_EQ(map->map.death_of(131), 1);
+  EXPECT_EQ(map->map.death_of(132), 2);
+  EXPECT_EQ(map->map.death_of(999), std::nullopt);
+  EXPECT_TRUE(workspace.facts(Slot::A)->evicts);
+}
+
+TEST_F(WorkspaceTest, LanesAreThoseOfTheShownMethodOrOfAqua) {
+  open();
+  const auto other = answer([&] { return workspace.lane_report(); });
+  ASSERT_EQ(other.state, ResultState::Ready);
+  EXPECT_THAT(other->method, HasSubstr("aqua:dim_ratio=0.75"));
+  workspace.set_method(Slot::A, "static_slicing:dim_ratio=0.5,basis=self");
+  const auto own = answer([&] { return workspace.lane_report(); });
+  ASSERT_EQ(own.state, ResultState::Ready);
+  EXPECT_EQ(own->method, "static_slicing:dim_ratio=0.5,basis=self");
+  EXPECT_TRUE(workspace.facts(Slot::A)->prunes_lanes);
+}
+
+TEST_F(WorkspaceTest, MethodsThatTheTraceCannotServeHaveAReason) {
+  open();
+  const auto reasons = answer([&] { return workspace.unavailable(); });
+  ASSERT_EQ(reasons.state, ResultState::Ready);
+  ASSERT_EQ(reasons->count("infinipot"), 1U);
+  EXPECT_THAT(reasons->at("infinipot"), HasSubstr("probe"));
+  EXPECT_EQ(reasons->count("quoka"), 0U);
+}
+
+TEST(MethodGroups, AFewLettersFindAMethodUnderWhatItDoes) {
+  std::size_t count = 0;
+  for (const shell::MethodGroup& group : shell::method_groups("")) count += group.methods.size();
+  EXPECT_EQ(count, selection::catalogue().size());
+  const auto found = shell::method_groups("aqua h2o");
+  ASSERT_EQ(found.size(), 1U);
+  ASSERT_EQ(found.front().methods.size(), 1U);
+  EXPECT_EQ(found.front().methods.front()->id, "aqua_h2o");
+  EXPECT_TRUE(shell::method_groups("no such words").empty());
+  const auto evicting = shell::method_groups("tova");
+  ASSERT_EQ(evicting.size(), 1U);
+  EXPECT_EQ(evicting.front().title, "Evict keys for good");
+}
+
+TEST(MethodGroups, HelpNamesPaperEvidenceAndDeviations) {
+  for (const selection::MethodInfo& method : selection::catalogue()) {
+    const auto lines = shell::help_of(method);
+    ASSERT_GE(lines.size(), 5U) << method.id;
+    for (const shell::HelpLine& line : lines) EXPECT_FALSE(line.heading.empty()) << method.id;
+    EXPECT_EQ(lines[0].text, method.paper);
+    EXPECT_EQ(lines[1].text, method.evidence);
+  }
+  EXPECT_EQ(shell::short_label("aqua:dim_ratio=0.5"), "aqua  50 % of lanes");
 }
 
 TEST(MethodDraft, TokensAndRatioExcludeEachOther) {

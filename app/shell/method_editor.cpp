@@ -1,0 +1,250 @@
+// See method_editor.h.
+#include "app/shell/method_editor.h"
+
+#include "app/shell/method_groups.h"
+#include "app/widgets/figure.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <algorithm>
+
+namespace kvloupe::shell {
+namespace {
+
+using selection::ParamInfo;
+using selection::ParamType;
+
+void int_ui(MethodDraft& draft, const ParamInfo& param, int most_tokens) {
+  int number = static_cast<int>(parse_int(draft.value(param.name)).value_or(0));
+  bool edited = false;
+  if (param.name == "budget_tokens")
+    edited = ImGui::SliderInt(param.name.c_str(), &number, 0, std::max(32, most_tokens), "%d",
+                              ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp);
+  else
+    edited = ImGui::InputInt(param.name.c_str(), &number, param.odd ? 2 : 1, param.odd ? 10 : 8);
+  if (!edited) return;
+  number = static_cast<int>(std::clamp<double>(number, param.min, std::max(param.min, param.max)));
+  draft.set(param.name, std::to_string(number));
+}
+
+void float_ui(MethodDraft& draft, const ParamInfo& param) {
+  double number = parse_double(draft.value(param.name)).value_or(0);
+  if (ImGui::InputDouble(param.name.c_str(), &number, 0.05, 0.1, "%g"))
+    draft.set(param.name,
+              format_shortest(std::clamp(number, param.min, std::max(param.min, param.max))));
+}
+
+// A file, or one of the words that stand in for one.
+bool path_ui(MethodDraft& draft, const ParamInfo& param) {
+  bool changed = false;
+  std::string path = draft.value(param.name);
+  if (param.name == "basis") {
+    for (const char* word : {"auto", "self"}) {
+      if (ImGui::RadioButton(word, path == word)) {
+        draft.set(param.name, word);
+        changed = true;
+      }
+      ImGui::SameLine();
+    }
+  }
+  if (ImGui::InputText(param.name.c_str(), &path)) draft.set(param.name, path);
+  return changed || ImGui::IsItemDeactivatedAfterEdit();
+}
+
+// One control for one parameter. True once a change is complete.
+bool param_ui(MethodDraft& draft, const ParamInfo& param, const std::string& value_of_default,
+              int most_tokens) {
+  bool changed = false;
+  const std::string value = draft.value(param.name);
+  ImGui::SetNextItemWidth(widgets::em(10));
+  switch (param.type) {
+    case ParamType::Int:
+      int_ui(draft, param, most_tokens);
+      changed = ImGui::IsItemDeactivatedAfterEdit();
+      break;
+    case ParamType::Float:
+      float_ui(draft, param);
+      changed = ImGui::IsItemDeactivatedAfterEdit();
+      break;
+    case ParamType::Bool: {
+      bool on = value == "1";
+      changed = ImGui::Checkbox(param.name.c_str(), &on);
+      if (changed) draft.set(param.name, on ? "1" : "0");
+      break;
+    }
+    case ParamType::Enum:
+      if (ImGui::BeginCombo(param.name.c_str(), value.c_str())) {
+        for (const std::string& choice : param.choices)
+          if (ImGui::Selectable(choice.c_str(), choice == value)) {
+            draft.set(param.name, choice);
+            changed = true;
+          }
+        ImGui::EndCombo();
+      }
+      break;
+    case ParamType::Path:
+      changed = path_ui(draft, param);
+      break;
+  }
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", help_of(param, value_of_default).c_str());
+  return changed;
+}
+
+// Why the trace cannot serve the method; empty while that is not known.
+std::string reason_of(const Result<Unavailable>& unavailable, const std::string& id) {
+  if (!unavailable) return {};
+  const auto found = unavailable->find(id);
+  return found != unavailable->end() ? found->second : std::string();
+}
+
+}  // namespace
+
+void MethodEditor::draw(Workspace& workspace, const widgets::Palette& palette, Slot slot) {
+  const MethodChoice choice = workspace.selection().choice(slot);
+  const char* popup = slot == Slot::A ? "method A" : "method B";
+  const std::string text = choice.empty() ? std::string("choose") : short_label(choice.spec);
+  ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
+  const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
+  ImGui::PopFont();
+  if (ImGui::IsItemHovered() && !choice.empty())
+    ImGui::SetTooltip("%s\n%s", choice.spec.c_str(),
+                      choice.run >= 0 ? "recorded" : "re-selected on stored Q and K (open loop)");
+  if (pressed) {
+    const selection::ModelShape shape = workspace.ready()->source->shape();
+    drafts_[static_cast<std::size_t>(slot)] = MethodDraft(
+        choice.empty() ? Workspace::default_spec(workspace.info().num_tokens) : choice.spec, shape);
+    problem_.clear();
+    ImGui::OpenPopup(popup);
+  }
+  ImGui::SetNextWindowSizeConstraints({widgets::em(28), 0}, {widgets::em(42), widgets::em(46)});
+  if (ImGui::BeginPopup(popup)) {
+    popup_ui(workspace, palette, slot);
+    ImGui::EndPopup();
+  }
+}
+
+void MethodEditor::runs_ui(Workspace& workspace, const widgets::Palette& palette, Slot slot) {
+  ImGui::SeparatorText("Recorded");
+  const auto& runs = workspace.info().runs;
+  const float room =
+      ImGui::GetTextLineHeightWithSpacing() *
+      std::min<float>(6.5F, static_cast<float>(std::max<std::size_t>(1, runs.size())));
+  ImGui::BeginChild("##recorded", {0, room});
+  for (const trace::RunInfo& run : runs) {
+    const bool here = workspace.selection().choice(slot).run == run.id;
+    if (ImGui::Selectable(fmt::format("{}##run{}", short_label(run.method), run.id).c_str(), here))
+      workspace.set_run(slot, run.id);
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", run.method.c_str());
+    if (run.basis_leakage) {
+      ImGui::SameLine();
+      widgets::text_colored(palette.warning, "leakage");
+    }
+  }
+  if (runs.empty()) widgets::text_colored(palette.faint, "none");
+  ImGui::EndChild();
+}
+
+bool MethodEditor::methods_ui(Workspace& workspace, const widgets::Palette& palette,
+                              MethodDraft& draft) {
+  bool changed = false;
+  const selection::MethodInfo* info = selection::find_method(draft.id());
+  ImGui::SetNextItemWidth(-1);
+  ImGui::SetNextWindowSizeConstraints({widgets::em(26), 0}, {widgets::em(40), widgets::em(34)});
+  if (!ImGui::BeginCombo("##method", info != nullptr ? info->title.c_str() : "",
+                         ImGuiComboFlags_HeightLargest))
+    return false;
+  if (ImGui::IsWindowAppearing()) {
+    query_.clear();
+    ImGui::SetKeyboardFocusHere();
+  }
+  ImGui::SetNextItemWidth(-1);
+  const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
+                                                &query_, ImGuiInputTextFlags_EnterReturnsTrue);
+  const auto unavailable = workspace.unavailable();
+  const auto groups = method_groups(query_);
+  const auto take = [&](const selection::MethodInfo& method) {
+    draft.change_method(method.id, workspace.ready()->source->shape());
+    changed = true;
+    ImGui::CloseCurrentPopup();
+  };
+  for (const MethodGroup& group : groups) {
+    ImGui::SeparatorText(group.title.c_str());
+    for (const selection::MethodInfo* method : group.methods) {
+      const std::string reason = reason_of(unavailable, method->id);
+      if (!reason.empty()) ImGui::PushStyleColor(ImGuiCol_Text, palette.faint);
+      if (ImGui::Selectable(fmt::format("{}##{}", method->title, method->id).c_str(),
+                            method->id == draft.id()))
+        take(*method);
+      const bool hovered = ImGui::IsItemHovered();
+      if (!reason.empty()) {
+        ImGui::SameLine(0, widgets::em(0.8F));
+        ImGui::TextUnformatted("not on this trace");
+        ImGui::PopStyleColor();
+      }
+      if (hovered) {
+        ImGui::SetNextWindowSize({widgets::em(30), 0});
+        ImGui::BeginTooltip();
+        widgets::text_wrapped(palette.text, method->summary);
+        widgets::text_wrapped(palette.muted, method->paper);
+        if (!reason.empty()) widgets::text_wrapped(palette.warning, reason);
+        ImGui::EndTooltip();
+      }
+    }
+  }
+  if (groups.empty()) widgets::text_colored(palette.muted, "No method has all these words.");
+  if (entered && !groups.empty()) take(*groups.front().methods.front());
+  ImGui::EndCombo();
+  return changed;
+}
+
+void MethodEditor::help_ui(const widgets::Palette& palette, const selection::MethodInfo& method) {
+  if (!ImGui::TreeNodeEx("About this method", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
+  if (ImGui::BeginTable("##help", 2)) {
+    ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, widgets::em(4.5F));
+    ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthStretch);
+    for (const HelpLine& line : help_of(method)) {
+      ImGui::TableNextColumn();
+      widgets::text_colored(palette.muted, line.heading);
+      ImGui::TableNextColumn();
+      widgets::text_wrapped(palette.text, line.text);
+    }
+    ImGui::EndTable();
+  }
+  ImGui::TreePop();
+}
+
+void MethodEditor::popup_ui(Workspace& workspace, const widgets::Palette& palette, Slot slot) {
+  MethodDraft& draft = drafts_[static_cast<std::size_t>(slot)];
+  runs_ui(workspace, palette, slot);
+  ImGui::SeparatorText("Select anew on stored Q and K (open loop)");
+  bool changed = methods_ui(workspace, palette, draft);
+  const selection::MethodInfo* info = selection::find_method(draft.id());
+  if (info != nullptr) {
+    widgets::text_wrapped(palette.muted, info->summary);
+    const std::string reason = reason_of(workspace.unavailable(), info->id);
+    if (!reason.empty()) widgets::text_wrapped(palette.warning, "With its defaults: " + reason);
+  }
+  const MethodDraft defaults = draft.defaults(workspace.ready()->source->shape());
+  for (const ParamInfo* param : draft.params())
+    changed |= param_ui(draft, *param, defaults.value(param->name), workspace.info().num_tokens);
+  if (info != nullptr) help_ui(palette, *info);
+  const std::string problem = draft.problem();
+  if (changed && problem.empty()) {
+    try {
+      workspace.set_method(slot, draft.spec());
+      problem_.clear();
+    } catch (const Error& error) {
+      problem_ = error.what();
+    }
+  }
+  if (!problem.empty() || !problem_.empty())
+    widgets::text_wrapped(palette.error, problem.empty() ? problem_ : problem);
+  ImGui::Separator();
+  const widgets::FontScope mono(widgets::fonts().mono, 0.85F);
+  widgets::text_wrapped(palette.muted, draft.spec());
+}
+
+}  // namespace kvloupe::shell
