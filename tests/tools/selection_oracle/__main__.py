@@ -14,6 +14,8 @@ import json
 import subprocess
 import sys
 
+import numpy as np
+
 from metrics import metrics
 from run import evicts, run
 from specs import SPECS, parse

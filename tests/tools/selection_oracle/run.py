@@ -1,6 +1,7 @@
 """A method's way through the chunks of one layer. A family of methods enters by its tables here."""
 import numpy as np
 
+import attention_eviction
 import eviction
 import queries
 from ranking import Choice
@@ -8,8 +9,9 @@ from specs import budget, parse
 
 SELECT = {**queries.SELECT, **eviction.SELECT}
 SELECT_IN_DECODE = {*queries.SELECT_IN_DECODE}
-EVICT = {**eviction.EVICT}
-EVICT_IN_DECODE = {*eviction.EVICT_IN_DECODE}
+EVICT = {**eviction.EVICT, **attention_eviction.EVICT}
+EVICT_IN_DECODE = {*eviction.EVICT_IN_DECODE, *attention_eviction.EVICT_IN_DECODE}
+OBSERVE = {**attention_eviction.OBSERVE}
 
 
 def evicts(method, v):
@@ -58,7 +60,10 @@ def after_chunk(method, tr, layer, chunk, v, alive, state):
         keys = np.array(sorted(set(alive[g].positions) | set(range(begin, begin + length))))
         if phase == 1 and method not in EVICT_IN_DECODE:
             out.append(Choice(keys, alive[g].near))
-        elif len(keys) <= n:
+            continue
+        if method in OBSERVE:
+            OBSERVE[method](tr, layer, begin, length, v, keys, g, state)
+        if len(keys) <= n:
             out.append(Choice(keys))
         else:
             out.append(EVICT[method](tr, layer, begin, length, v, n, keys, g, state))

@@ -11,7 +11,10 @@ DEFAULTS = {
     "uniform_queries": {"num_queries": 16},
     "snapkv": {"window": 32, "kernel": 7, "pool": "max", "state": "evict"},
     "keydiff": {"state": "evict"},
+    "h2o": {"recent_ratio": 0.5, "normalise": "none"},
+    "tova": {"force_last": 1, "per_kv_head": 0},
     "streaming_llm": {"sink_tokens": 4, "positions": "original"},
+    "infinipot": {"novelty_ratio": 0.5},
 }
 
 
@@ -52,5 +55,10 @@ SPECS = [
     "snapkv:budget_tokens=24", "snapkv:budget_ratio=0.5,window=4", "snapkv:budget_tokens=40,window=64",
     "keydiff:budget_tokens=24", "keydiff:budget_tokens=24,state=select", "keydiff:budget_ratio=0.3",
     "streaming_llm:budget_tokens=24", "streaming_llm:budget_tokens=3", "streaming_llm:budget_ratio=0.25",
+    "h2o:budget_tokens=24", "h2o:budget_tokens=25,recent_ratio=0.3,normalise=by_age",
+    "h2o:budget_ratio=0.3,recent_ratio=0", "h2o:budget_tokens=24,recent_ratio=1",
+    "tova:budget_tokens=24", "tova:budget_tokens=24,force_last=0,per_kv_head=1", "tova:budget_ratio=0.3",
+    "infinipot:budget_tokens=24", "infinipot:budget_tokens=24,novelty_ratio=0",
+    "infinipot:budget_tokens=24,novelty_ratio=1", "infinipot:budget_ratio=0.3,novelty_ratio=0.3",
     "streaming_llm:budget_tokens=24,sink_tokens=0", "quoka:budget_tokens=1000", "keydiff:budget_tokens=1000",
 ]

@@ -18,6 +18,10 @@ class Trace:
             self.layers = sorted(int(l) for l in f["layers"])
             self.q = {l: f[f"layers/{l}/q"][:].astype(np.float64) for l in self.layers}
             self.k = {l: f[f"layers/{l}/k"][:].astype(np.float64) for l in self.layers}
+            # For infinipot; not every trace has them.
+            self.novelty = f["tokens/nll"][:].astype(np.float64) if "tokens/nll" in f else None
+            self.probe = {l: f[f"layers/{l}/probe_q"][:].astype(np.float64) for l in self.layers
+                          if f"layers/{l}/probe_q" in f}
             self.v = {l: f[f"layers/{l}/v"][:].astype(np.float64) for l in self.layers}
 
     def probabilities(self, layer, begin, length, keys=None, rows=None):
@@ -40,6 +44,18 @@ class Trace:
         return max(len(k) for k in keys) if isinstance(keys, list) else len(keys)
 
 
+def write_probe(f, seed, H, d, chunks, layers, dtype):
+    """Five probe queries after each prefill chunk, and the novelty of every token."""
+    rng = np.random.default_rng(seed + 1000)
+    nll = rng.exponential(2.0, size=chunks[-1][0] + chunks[-1][1])
+    nll[0] = np.inf
+    f["tokens/nll"] = nll.astype(np.float32)
+    f.create_group("probe").attrs.update(dict(text="What matters?", num_tokens=5))
+    for layer in layers:
+        probe = rng.normal(size=(sum(c[2] == 0 for c in chunks), H, 5, d)) * 1.5
+        f[f"layers/{layer}/probe_q"] = probe.astype(dtype)
+
+
 def write_trace(path, seed, H, G, d, lengths, decode, layers, num_layers, dtype):
     rng = np.random.default_rng(seed)
     chunks = [(sum(lengths[:i]), n, 0) for i, n in enumerate(lengths)]
@@ -47,7 +63,7 @@ def write_trace(path, seed, H, G, d, lengths, decode, layers, num_layers, dtype)
     T = sum(lengths) + decode
     vlen = h5py.string_dtype()
     with h5py.File(path, "w") as f:
-        f.attrs.update(dict(format="kvloupe-trace", schema_version="1.0", producer="selection_oracle",
+        f.attrs.update(dict(format="kvloupe-trace", schema_version="1.1", producer="selection_oracle",
                             created="2026-01-01T00:00:00Z", complete=1, chunks_done=len(chunks),
                             mode="open_loop"))
         m = f.create_group("model")
@@ -73,3 +89,4 @@ def write_trace(path, seed, H, G, d, lengths, decode, layers, num_layers, dtype)
             q[:, T // 2:T // 2 + 6] += 1.5 * k[0, 9]
             for name, x in (("q", q), ("k", k), ("v", rng.normal(size=(G, T, d)))):
                 f[f"layers/{layer}/{name}"] = x.astype(dtype)
+        write_probe(f, seed, H, d, chunks, layers, dtype)
