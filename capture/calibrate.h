@@ -20,7 +20,7 @@ struct LoadedModel;  // model.h
 // BookCorpus, it does not say how many); these defaults take half a minute on two cores.
 struct CalibrationText {
   std::optional<std::filesystem::path> corpus;  // text file; empty: Persuasion
-  int sequences = 8;                            // spread evenly over the text
+  int sequences = 6;                            // spread evenly over the text
   int length = 2048;                            // tokens of each
 };
 

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -128,6 +129,8 @@ void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k) {
   const std::int64_t group = q.size(0) / heads;
   Moments& moments = layers_[layer];
   if (!moments.sum.defined()) {
+    // A decoder calls from within InferenceMode, whose tensors the threads below may not change.
+    const c10::InferenceMode plain_tensors(false);
     moments.sum = at::zeros({heads, dim}, at::kDouble);
     moments.squares = at::zeros({heads, dim, dim}, at::kDouble);
   }

@@ -21,7 +21,7 @@ Method aqua_method() {
       "stays "
       "1/sqrt(head_dim); Algorithm 1 is a decode step, here every row of a prompt chunk follows it "
       "too; "
-      "the basis is fitted on 16,384 tokens of one novel unless calibrated otherwise, where the "
+      "the basis is fitted on 12,288 tokens of one novel unless calibrated otherwise, where the "
       "paper "
       "names sequences of 4,096 tokens of BookCorpus and not how many";
   info.summary =
