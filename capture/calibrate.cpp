@@ -207,14 +207,6 @@ std::vector<BasisKind> missing_kinds(const std::string& model_hash) {
   return missing;
 }
 
-bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
-  if (!spec.info().basis || spec.text("basis") != "auto" || model.file_hash.empty()) return false;
-  std::error_code code;
-  if (fs::exists(selection::auto_basis_path(*spec.info().basis, model.file_hash), code))
-    return false;
-  return model.file_hash == bundled_model_hash();
-}
-
 void make_auto_bases(const std::string& model_hash,
                      const std::function<std::shared_ptr<const LoadedModel>()>& load,
                      const WorkContext& context) {
@@ -272,6 +264,16 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
     written.push_back({paths[i], std::move(bases[i])});
   }
   return written;
+}
+
+bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
+  if (!spec.info().basis || spec.text("basis") != "auto" || model.file_hash.empty()) return false;
+  std::error_code code;
+  if (fs::exists(selection::auto_basis_path(*spec.info().basis, model.file_hash), code))
+    return false;
+  // Read once: the window asks again and again for traces of other models.
+  static const std::string bundled = bundled_model_hash();
+  return model.file_hash == bundled;
 }
 
 void ensure_basis(const selection::MethodSpec& spec, const trace::ModelInfo& model,

@@ -50,6 +50,8 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
 // with a message on standard error. Else does nothing.
 void ensure_basis(const selection::MethodSpec& spec, const trace::ModelInfo& model,
                   const WorkContext& context);
+// Whether it has something to make.
+bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model);
 // The same with the model in memory already.
 void ensure_basis(const selection::MethodSpec& spec,
                   const std::shared_ptr<const LoadedModel>& model, const WorkContext& context);

@@ -2,6 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
+#include "capture/calibrate.h"
 #include "app/shell/atomic_file.h"
 #include "core/analysis/compare.h"
 #include "core/base/cancel.h"
@@ -113,6 +114,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   std::vector<CompareRow> rows;
   for (const selection::MethodSpec& spec : specs) {
     request.spec = spec.resolved(session.shape());
+    capture::ensure_basis(request.spec, session.info().model, context);
     const auto part = analysis::summarise(analysis::replay(session, request, context), session);
     rows.insert(rows.end(), part.begin(), part.end());
   }

@@ -2,6 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
+#include "capture/calibrate.h"
 #include "core/analysis/replay.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
@@ -162,6 +163,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   request.spec = request.spec.resolved(session.shape());
   WorkContext context;
   context.cancel = interrupt_token();
+  capture::ensure_basis(request.spec, session.info().model, context);
   const ReplayResult result = analysis::replay(session, request, context);
   const std::string text = arguments.json ? json_text(result, arguments.chunk_size) + "\n"
                                           : table_text(result, arguments.chunk_size);

@@ -1,6 +1,8 @@
 // The analyses of an open TraceSession; see trace_source.h.
 #include "app/shell/trace_source.h"
 
+#include "capture/calibrate.h"
+
 namespace kvloupe::shell {
 namespace {
 
@@ -18,6 +20,7 @@ class SessionSource final : public TraceSource {
 
   analysis::ReplayResult replay(const analysis::ReplayRequest& request,
                                 const WorkContext& context) const override {
+    capture::ensure_basis(request.spec, info().model, context);
     return analysis::replay(session_, request, context);
   }
   analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers,
@@ -55,10 +58,12 @@ class SessionSource final : public TraceSource {
   }
   analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
                                    int kv_head, const WorkContext& context) const override {
+    capture::ensure_basis(spec, info().model, context);
     return analysis::lane_report(session_, spec, layer, chunk, kv_head, context);
   }
   std::string why_unavailable(const selection::MethodSpec& spec,
                               const WorkContext& context) const override {
+    if (capture::needs_calibration(spec, info().model)) return {};  // made when it is replayed
     const auto error =
         analysis::why_unavailable(session_, {spec, {}, {}, {}, false, false}, context);
     return error ? error->what() : std::string();
@@ -69,6 +74,7 @@ class SessionSource final : public TraceSource {
   analysis::LatencyReport measure_latency(
       const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
       const std::function<void(const analysis::LatencyReport&)>& on_sample) const override {
+    capture::ensure_basis(spec, info().model, context);
     return analysis::measure_latency(session_, spec, layer, chunk, analysis::LatencyOptions{},
                                      context, on_sample);
   }
