@@ -2,10 +2,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
-#include "capture/calibrate.h"
 #include "app/shell/atomic_file.h"
+#include "capture/calibrate.h"
 #include "core/analysis/compare.h"
 #include "core/base/cancel.h"
+#include "core/base/log.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@ namespace kvloupe::cli {
 namespace {
 
 using analysis::CompareRow;
+using analysis::Comparison;
 using nlohmann::ordered_json;
 
 struct CompareArguments {
@@ -33,21 +35,30 @@ struct CompareArguments {
 };
 
 using Number = std::optional<double> CompareRow::*;
-constexpr std::array<std::pair<const char*, Number>, 6> kNumbers = {{
+constexpr std::array<std::pair<const char*, Number>, 8> kNumbers = {{
     {"requested_budget", &CompareRow::requested_budget},
     {"effective_budget", &CompareRow::effective_budget},
     {"mass_recall", &CompareRow::mass_recall},
     {"topk_overlap", &CompareRow::topk_overlap},
     {"output_error", &CompareRow::output_error},
     {"density", &CompareRow::density},
+    {"forced", &CompareRow::forced},
+    {"kv_bytes", &CompareRow::kv_bytes},
 }};
 
 bool is_shown(const std::optional<double>& number) { return number && std::isfinite(*number); }
 
-std::string json_text(const std::vector<CompareRow>& rows, std::optional<int> chunk_size) {
-  ordered_json json{{"chunk_size", nullptr}, {"rows", ordered_json::array()}};
+// Whether the method's basis was fitted on text of the trace: its figures flatter it then.
+int leakage_of(const CompareRow& row) { return row.basis && row.basis->leakage ? 1 : 0; }
+
+std::string json_text(const Comparison& comparison, std::optional<int> chunk_size) {
+  ordered_json json{{"chunk_size", nullptr},
+                    {"rows", ordered_json::array()},
+                    {"unavailable", ordered_json::array()}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
-  for (const CompareRow& row : rows) {
+  for (const analysis::UnavailableMethod& entry : comparison.unavailable)
+    json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
+  for (const CompareRow& row : comparison.rows) {
     ordered_json entry{{"method", row.method}, {"phase", row.phase},
                        {"scope", row.scope},   {"index", row.index},
                        {"cells", row.cells},   {"fallback_cells", row.fallback_cells}};
@@ -55,6 +66,7 @@ std::string json_text(const std::vector<CompareRow>& rows, std::optional<int> ch
       const auto& number = row.*member;
       entry[name] = is_shown(number) ? ordered_json(*number) : ordered_json(nullptr);
     }
+    entry["leakage"] = leakage_of(row);
     json["rows"].push_back(std::move(entry));
   }
   return json.dump() + "\n";
@@ -63,7 +75,7 @@ std::string json_text(const std::vector<CompareRow>& rows, std::optional<int> ch
 std::string csv_text(const std::vector<CompareRow>& rows) {
   std::string text = "method,phase,scope,index,cells,fallback_cells";
   for (const auto& [name, member] : kNumbers) text += fmt::format(",{}", name);
-  text += "\n";
+  text += ",leakage\n";
   for (const CompareRow& row : rows) {
     // A SPEC holds commas but never a quote in a method of the catalogue; a path may.
     std::string method;
@@ -74,26 +86,43 @@ std::string csv_text(const std::vector<CompareRow>& rows) {
       const auto& number = row.*member;
       text += "," + (is_shown(number) ? format_shortest(*number) : std::string());
     }
-    text += "\n";
+    text += fmt::format(",{}\n", leakage_of(row));
   }
+  return text;
+}
+
+// One line for each method with a basis, and for each that is missing.
+std::string notes_text(const Comparison& comparison) {
+  std::string text;
+  for (const CompareRow& row : comparison.rows) {
+    if (row.scope != "all" || row.phase != "prefill" || !row.basis) continue;
+    text += fmt::format("{}: basis fitted on {}, {} tokens{}\n", row.method, row.basis->source,
+                        row.basis->num_tokens,
+                        row.basis->leakage ? "; leakage: this trace holds that text" : "");
+  }
+  for (const analysis::UnavailableMethod& entry : comparison.unavailable)
+    text += fmt::format("{} is not available: {}\n", entry.method, entry.error.what());
   return text;
 }
 
 std::string table_text(const std::vector<CompareRow>& rows) {
   TextTable table({"method", "phase", "cells", "fallback", "budget", "kept", "recall", "overlap",
-                   "error", "density"});
+                   "error", "density", "forced", "KV bytes", "leakage"});
   for (const CompareRow& row : rows) {
     if (row.scope != "all") continue;
     std::vector<std::string> line = {row.method, row.phase, fmt::format("{}", row.cells),
                                      fmt::format("{}", row.fallback_cells)};
     for (const auto& [name, member] : kNumbers) {
       const auto& number = row.*member;
-      const bool budget =
-          member == &CompareRow::requested_budget || member == &CompareRow::effective_budget;
+      // Shares and errors need the digits, counts do not.
+      const bool share = member == &CompareRow::mass_recall ||
+                         member == &CompareRow::topk_overlap ||
+                         member == &CompareRow::output_error || member == &CompareRow::density;
       line.push_back(!is_shown(number) ? std::string("-")
-                     : budget          ? fmt::format("{:.1f}", *number)
-                                       : fmt::format("{:.4f}", *number));
+                     : share           ? fmt::format("{:.4f}", *number)
+                                       : fmt::format("{:.1f}", *number));
     }
+    line.push_back(leakage_of(row) != 0 ? "yes" : "");
     table.add(std::move(line));
   }
   return table.text();
@@ -102,7 +131,8 @@ std::string table_text(const std::vector<CompareRow>& rows) {
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
   std::vector<selection::MethodSpec> specs;
   for (const std::string& method : arguments.methods)
-    specs.push_back(selection::MethodSpec::parse(method));
+    for (selection::MethodSpec& spec : analysis::parse_methods(method))
+      specs.push_back(std::move(spec));
   analysis::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
@@ -111,16 +141,15 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   report_damage(session.info());
   WorkContext context;
   context.cancel = interrupt_token();
-  std::vector<CompareRow> rows;
-  for (const selection::MethodSpec& spec : specs) {
-    request.spec = spec.resolved(session.shape());
-    capture::ensure_basis(request.spec, session.info().model, context);
-    const auto part = analysis::summarise(analysis::replay(session, request, context), session);
-    rows.insert(rows.end(), part.begin(), part.end());
-  }
-  const std::string text =
-      arguments.json ? json_text(rows, arguments.chunk_size) : table_text(rows);
-  if (!arguments.csv.empty()) shell::write_file_atomically(arguments.csv, csv_text(rows));
+  for (const selection::MethodSpec& spec : specs)
+    capture::ensure_basis(spec, session.info().model, context);
+  const Comparison comparison = analysis::compare_methods(session, specs, request, context);
+  for (const analysis::UnavailableMethod& entry : comparison.unavailable)
+    log::warning("{} is left out: {}", entry.method, entry.error.what());
+  const std::string text = arguments.json ? json_text(comparison, arguments.chunk_size)
+                                          : table_text(comparison.rows) + notes_text(comparison);
+  if (!arguments.csv.empty())
+    shell::write_file_atomically(arguments.csv, csv_text(comparison.rows));
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
@@ -130,7 +159,9 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<CompareArguments>();
   CLI::App* command = program.add_subcommand("compare", "averages of several methods on one trace");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->methods, "method SPEC; may be repeated")
+  command
+      ->add_option("--method", arguments->methods,
+                   "method SPEC, or all, or all:name=value,...; may be repeated")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

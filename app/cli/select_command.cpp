@@ -13,8 +13,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 
 namespace kvloupe::cli {
 namespace {
@@ -63,14 +66,17 @@ ordered_json row_label(const ReplayResult& result, std::size_t row) {
   return json;
 }
 
-ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
-  ordered_json json{{"chunk", cell.chunk},
-                    {"begin", cell.span.begin},
-                    {"length", cell.span.length},
-                    {"phase", name_of(cell.span.phase)},
-                    {"dense_fallback", cell.dense_fallback},
-                    {"dense_reason", nullptr}};
-  if (cell.dense_reason) json["dense_reason"] = analysis::name_of(*cell.dense_reason);
+// A number that may be unknown.
+ordered_json number_or_null(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+// Lane methods that drop no key have lanes instead.
+bool has_key_rows(const ReplayResult& result, const ReplayCell& cell) {
+  return cell.lanes.empty() || !result.evict_chunk.empty();
+}
+
+ordered_json rows_json(const ReplayResult& result, const ReplayCell& cell) {
   ordered_json rows = ordered_json::array();
   for (std::size_t i = 0; i < cell.rows.size(); ++i) {
     const ReplayRow& row = cell.rows[i];
@@ -82,7 +88,32 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
     entry["topk_overlap"] = row.topk_overlap;
     rows.push_back(std::move(entry));
   }
-  json[row_names(result.row_axis).first] = std::move(rows);
+  return rows;
+}
+
+ordered_json lanes_json(const ReplayCell& cell) {
+  ordered_json lanes = ordered_json::array();
+  for (std::size_t head = 0; head < cell.lanes.size(); ++head)
+    lanes.push_back(
+        {{"q_head", head},
+         {"counts", cell.lanes[head].counts},
+         {"score_error", number_or_null(cell.lanes[head].score_error)},
+         {"output_error", head < cell.output_error.size() ? number_or_null(cell.output_error[head])
+                                                          : ordered_json(nullptr)}});
+  return lanes;
+}
+
+ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
+  ordered_json json{{"chunk", cell.chunk},
+                    {"begin", cell.span.begin},
+                    {"length", cell.span.length},
+                    {"phase", name_of(cell.span.phase)},
+                    {"dense_fallback", cell.dense_fallback},
+                    {"dense_reason", nullptr}};
+  if (cell.dense_reason) json["dense_reason"] = analysis::name_of(*cell.dense_reason);
+  if (cell.source_layer) json["source_layer"] = *cell.source_layer;
+  if (!cell.lanes.empty()) json["lanes"] = lanes_json(cell);
+  if (has_key_rows(result, cell)) json[row_names(result.row_axis).first] = rows_json(result, cell);
   return json;
 }
 
@@ -90,9 +121,14 @@ std::string json_text(const ReplayResult& result, std::optional<int> chunk_size)
   ordered_json json{{"method", result.method},
                     {"mode", "open_loop"},
                     {"source_mode", name_of(result.source_mode)},
-                    {"chunk_size", nullptr},
-                    {"layers", ordered_json::array()}};
+                    {"chunk_size", nullptr}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
+  if (result.basis)
+    json["basis"] = {{"source", result.basis->source},
+                     {"tokens", result.basis->num_tokens},
+                     {"hash", result.basis->hash},
+                     {"leakage", result.basis->leakage}};
+  json["layers"] = ordered_json::array();
   const std::size_t per_layer =
       result.layers.empty() ? 0 : result.cells.size() / result.layers.size();
   for (std::size_t i = 0; i < result.layers.size(); ++i) {
@@ -112,9 +148,51 @@ std::string json_text(const ReplayResult& result, std::optional<int> chunk_size)
   return json.dump();
 }
 
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// Lanes that a row uses, of how many, and what their lack costs; means over the heads.
+std::vector<std::string> lane_columns(const ReplayCell& cell) {
+  double used = 0, error = 0;
+  const auto heads = static_cast<double>(cell.lanes.size());
+  for (const analysis::LaneRow& lane : cell.lanes) {
+    const auto uses = std::accumulate(lane.counts.begin(), lane.counts.end(), std::int64_t{0});
+    used += static_cast<double>(uses) / cell.span.length / heads;
+    error += lane.score_error / heads;
+  }
+  return {fmt::format("{:.1f}", used), fmt::format("{}", cell.lanes.front().counts.size()),
+          fmt::format("{:.4f}", error), fmt::format("{:.4f}", mean_of(cell.output_error))};
+}
+
+// What is said above the table.
+std::string heading(const ReplayResult& result, std::optional<int> chunk_size) {
+  std::string text = fmt::format(
+      "{}\nopen loop on a trace made in {}{}; means over the rows of a cell\n", result.method,
+      result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
+      chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "");
+  if (result.basis)
+    text += fmt::format("basis fitted on {}, {} tokens; {}\n", result.basis->source,
+                        result.basis->num_tokens,
+                        result.basis->leakage ? "leakage: this trace holds that text"
+                                              : "no leakage: this trace holds none of that text");
+  return text;
+}
+
 std::string table_text(const ReplayResult& result, std::optional<int> chunk_size) {
-  TextTable table({"layer", "chunk", "begin", "length", "phase", "kept", "of", "recall", "overlap",
-                   "ties", "dense"});
+  const auto any_cell = [&](const auto& test) {
+    return std::any_of(result.cells.begin(), result.cells.end(), test);
+  };
+  const bool lanes = any_cell([](const ReplayCell& cell) { return !cell.lanes.empty(); });
+  const bool sources =
+      any_cell([](const ReplayCell& cell) { return cell.source_layer.has_value(); });
+  std::vector<std::string> header = {"layer", "chunk",  "begin",   "length", "phase", "kept",
+                                     "of",    "recall", "overlap", "ties",   "dense"};
+  if (sources) header.emplace_back("set of layer");
+  if (lanes) header.insert(header.end(), {"lanes", "of", "score error", "output error"});
+  TextTable table(header);
   for (const ReplayCell& cell : result.cells) {
     const double rows = static_cast<double>(std::max<std::size_t>(1, cell.rows.size()));
     double kept = 0, recall = 0, overlap = 0;
@@ -125,17 +203,24 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
       overlap += row.topk_overlap / rows;
       ties += row.ties_at_cut;
     }
-    table.add({fmt::format("{}", cell.layer), fmt::format("{}", cell.chunk),
-               fmt::format("{}", cell.span.begin), fmt::format("{}", cell.span.length),
-               name_of(cell.span.phase), fmt::format("{:.0f}", kept),
-               fmt::format("{}", cell.num_candidates), fmt::format("{:.4f}", recall),
-               fmt::format("{:.4f}", overlap), fmt::format("{}", ties),
-               cell.dense_reason ? analysis::name_of(*cell.dense_reason) : ""});
+    std::vector<std::string> line = {
+        fmt::format("{}", cell.layer),
+        fmt::format("{}", cell.chunk),
+        fmt::format("{}", cell.span.begin),
+        fmt::format("{}", cell.span.length),
+        name_of(cell.span.phase),
+        fmt::format("{:.0f}", kept),
+        fmt::format("{}", cell.num_candidates),
+        fmt::format("{:.4f}", recall),
+        fmt::format("{:.4f}", overlap),
+        fmt::format("{}", ties),
+        cell.dense_reason ? analysis::name_of(*cell.dense_reason) : ""};
+    if (sources) line.push_back(cell.source_layer ? fmt::format("{}", *cell.source_layer) : "");
+    if (lanes)
+      for (std::string& column : lane_columns(cell)) line.push_back(std::move(column));
+    table.add(std::move(line));
   }
-  return fmt::format(
-      "{}\nopen loop on a trace made in {}{}; means over the rows of a cell\n{}", result.method,
-      result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
-      chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "", table.text());
+  return heading(result, chunk_size) + table.text();
 }
 
 void save_run(const analysis::TraceSession& session, const selection::MethodSpec& spec,
@@ -154,6 +239,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
   request.chunk = parse_index_or_all("--chunk", arguments.chunk);
   request.chunk_size = arguments.chunk_size;
+  request.want_output_error = request.spec.info().granularity == trace::Granularity::Lane;
   if (arguments.save && (request.chunk || request.chunk_size))
     throw usage_error("--save cannot be combined with --chunk or --chunk-size",
                       "a saved run covers all chunks of the trace",

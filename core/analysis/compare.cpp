@@ -1,11 +1,21 @@
 #include "core/analysis/compare.h"
 
+#include "core/base/error.h"
+#include "core/selection/selector.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace kvloupe::analysis {
+
+using selection::MethodSpec;
+
 namespace {
 
 // A mean over what was added; empty when nothing was.
@@ -29,7 +39,17 @@ struct Averages {
   std::int64_t cells = 0;
   std::int64_t fallback_cells = 0;
   Mean requested_budget, effective_budget, mass_recall, topk_overlap, output_error, density;
+  Mean forced, kv_bytes;
 };
+
+// Nothing for a recorded run of a method that this version does not know.
+std::optional<MethodSpec> known_spec(const std::string& method) {
+  try {
+    return MethodSpec::parse(method);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
 
 double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) {
   Mean mean;
@@ -39,67 +59,186 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
   return mean.value().value_or(0);
 }
 
-void add_row(const ReplayCell& cell, std::size_t row, int q_heads_per_row, Averages& averages) {
-  if (cell.dense_fallback) ++averages.fallback_cells;
-  if (cell.dense_reason) return;
-  ++averages.cells;
-  const ReplayRow& kept = cell.rows[row];
-  const auto past_end =
-      std::lower_bound(kept.selected.begin(), kept.selected.end(), cell.span.begin);
-  if (cell.budget_tokens) averages.requested_budget.add(static_cast<double>(*cell.budget_tokens));
-  averages.effective_budget.add(static_cast<double>(kept.selected.size()));
-  averages.mass_recall.add(kept.mass_recall);
-  averages.topk_overlap.add(kept.topk_overlap);
-  averages.density.add(static_cast<double>(past_end - kept.selected.begin()) /
-                       static_cast<double>(cell.span.begin));
-  if (!cell.output_error.empty()) averages.output_error.add(mean_error(cell, row, q_heads_per_row));
+// Past K and V that one key costs. Values are never sliced, keys only by aqua_memory.
+double bytes_per_key(const std::string& method, const TraceSession& session) {
+  const int dim = session.info().model.head_dim;
+  const int bytes = session.info().dtype == trace::DType::F16 ? 2 : 4;
+  double key_lanes = dim;
+  if (const auto spec = known_spec(method); spec && spec->has("slice_ratio"))
+    key_lanes = std::max(1.0, dim - std::floor(spec->real("slice_ratio") * dim + 1e-9));
+  return bytes * (key_lanes + dim);
 }
 
 constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
 
-// Averages of one phase by (place in kScopes, index), in the order of the rows.
-using Table = std::map<std::pair<int, int>, Averages>;
+// The rows of one method while its cells come in.
+class Averager {
+ public:
+  Averager(const std::string& method, int q_heads_per_row, const TraceSession& session)
+      : q_heads_per_row_(q_heads_per_row),
+        gqa_group_size_(session.info().model.gqa_group_size()),
+        bytes_per_key_(bytes_per_key(method, session)) {
+    tables_[trace::Phase::Prefill][{0, 0}];  // stands even where no cell is averaged
+  }
 
-Table averages_of_phase(const ReplayResult& result, trace::Phase phase, int gqa_group_size) {
-  Table table;
-  for (const ReplayCell& cell : result.cells) {
-    if (cell.span.phase != phase) continue;
+  void add(const ReplayCell& cell) {
+    Table& table = tables_[cell.span.phase];
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
-      const int kv_head = static_cast<int>(row) * result.q_heads_per_row / gqa_group_size;
+      const int kv_head = static_cast<int>(row) * q_heads_per_row_ / gqa_group_size_;
       const std::array indices = {0, cell.layer, kv_head, cell.chunk};
       for (int scope = 0; scope < static_cast<int>(kScopes.size()); ++scope)
-        add_row(cell, row, result.q_heads_per_row, table[{scope, indices[scope]}]);
+        add_row(cell, row, table[{scope, indices[static_cast<std::size_t>(scope)]}]);
     }
   }
-  return table;
+
+  std::vector<CompareRow> rows(const ReplayResult& result) const {
+    std::vector<CompareRow> rows;
+    for (const auto& [phase, table] : tables_) {
+      for (const auto& [place, averages] : table) {
+        CompareRow row;
+        row.method = result.method;
+        row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
+        row.scope = kScopes[static_cast<std::size_t>(place.first)];
+        row.index = place.second;
+        row.cells = averages.cells;
+        row.fallback_cells = averages.fallback_cells;
+        row.requested_budget = averages.requested_budget.value();
+        row.effective_budget = averages.effective_budget.value();
+        row.mass_recall = averages.mass_recall.value();
+        row.topk_overlap = averages.topk_overlap.value();
+        row.output_error = averages.output_error.value();
+        row.density = averages.density.value();
+        row.forced = averages.forced.value();
+        row.kv_bytes = averages.kv_bytes.value();
+        row.basis = result.basis;
+        rows.push_back(std::move(row));
+      }
+    }
+    return rows;
+  }
+
+ private:
+  // Averages by (place in kScopes, index), in the order of the rows.
+  using Table = std::map<std::pair<int, int>, Averages>;
+
+  void add_row(const ReplayCell& cell, std::size_t row, Averages& averages) const {
+    if (cell.dense_fallback) ++averages.fallback_cells;
+    if (cell.dense_reason) return;
+    ++averages.cells;
+    const ReplayRow& kept = cell.rows[row];
+    const auto past_end =
+        std::lower_bound(kept.selected.begin(), kept.selected.end(), cell.span.begin);
+    const auto kept_past = static_cast<double>(past_end - kept.selected.begin());
+    if (cell.budget_tokens) averages.requested_budget.add(static_cast<double>(*cell.budget_tokens));
+    averages.effective_budget.add(static_cast<double>(kept.selected.size()));
+    if (cell.lanes.empty()) {
+      averages.mass_recall.add(kept.mass_recall);
+      averages.topk_overlap.add(kept.topk_overlap);
+    }
+    averages.density.add(kept_past / static_cast<double>(cell.span.begin));
+    averages.forced.add(static_cast<double>(kept.forced));
+    averages.kv_bytes.add(kept_past * bytes_per_key_);
+    if (!cell.output_error.empty())
+      averages.output_error.add(mean_error(cell, row, q_heads_per_row_));
+  }
+
+  int q_heads_per_row_;
+  int gqa_group_size_;
+  double bytes_per_key_;
+  std::map<trace::Phase, Table> tables_;
+};
+
+// One name=value of "all:...".
+struct Parameter {
+  std::string name, value, text;
+  bool taken = false;  // by any method
+};
+
+std::vector<Parameter> parameters_of(std::string_view text) {
+  std::vector<Parameter> parameters;
+  while (true) {
+    const auto comma = text.find(',');
+    const std::string item(text.substr(0, comma));
+    const auto equals = item.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw usage_error(fmt::format("all: '{}' is not a parameter", item),
+                        "parameters are written name=value, separated by commas",
+                        "see kvloupe methods");
+    parameters.push_back({item.substr(0, equals), item.substr(equals + 1), item});
+    if (comma == std::string_view::npos) return parameters;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// Whether the method has the parameter; budget_scope=all is given to those that accept it.
+bool takes(const selection::MethodInfo& info, const Parameter& parameter) {
+  const auto has = [&](const std::vector<selection::ParamInfo>& params) {
+    return std::any_of(params.begin(), params.end(), [&](const selection::ParamInfo& param) {
+      return param.name == parameter.name;
+    });
+  };
+  if (parameter.name == "budget_scope" && parameter.value == "all" && !info.accepts_scope_all)
+    return false;
+  return has(info.params) ||
+         (info.budget != selection::BudgetUse::None && has(selection::common_params()));
 }
 
 }  // namespace
 
 std::vector<CompareRow> summarise(const ReplayResult& result, const TraceSession& session) {
-  std::vector<CompareRow> rows;
-  for (const auto phase : {trace::Phase::Prefill, trace::Phase::Decode}) {
-    Table table = averages_of_phase(result, phase, session.info().model.gqa_group_size());
-    // The row over all stands even where no cell was averaged.
-    if (phase == trace::Phase::Prefill) table[{0, 0}];
-    for (const auto& [place, averages] : table) {
-      CompareRow row;
-      row.method = result.method;
-      row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
-      row.scope = kScopes[place.first];
-      row.index = place.second;
-      row.cells = averages.cells;
-      row.fallback_cells = averages.fallback_cells;
-      row.requested_budget = averages.requested_budget.value();
-      row.effective_budget = averages.effective_budget.value();
-      row.mass_recall = averages.mass_recall.value();
-      row.topk_overlap = averages.topk_overlap.value();
-      row.output_error = averages.output_error.value();
-      row.density = averages.density.value();
-      rows.push_back(std::move(row));
+  Averager averager(result.method, result.q_heads_per_row, session);
+  for (const ReplayCell& cell : result.cells) averager.add(cell);
+  return averager.rows(result);
+}
+
+Comparison compare_methods(const TraceSession& session, const std::vector<MethodSpec>& specs,
+                           const ReplayRequest& request, const WorkContext& context) {
+  Comparison comparison;
+  std::vector<MethodSpec> served;
+  std::vector<Averager> averagers;
+  for (const MethodSpec& given : specs) {
+    ReplayRequest one = request;
+    one.spec = given.resolved(session.shape());
+    if (auto error = why_unavailable(session, one, context)) {
+      comparison.unavailable.push_back({one.spec.canonical(), std::move(*error)});
+      continue;
     }
+    averagers.emplace_back(one.spec.canonical(),
+                           selection::row_layout(one.spec, session.shape()).q_heads_per_row,
+                           session);
+    served.push_back(std::move(one.spec));
   }
-  return rows;
+  if (served.empty()) throw comparison.unavailable.front().error;
+  const auto results = replay_methods(
+      session, served, request,
+      [&](std::size_t method, ReplayCell&& cell) { averagers[method].add(cell); }, context);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto rows = averagers[i].rows(results[i]);
+    comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
+  }
+  return comparison;
+}
+
+std::vector<MethodSpec> parse_methods(const std::string& text) {
+  const std::string_view whole = text;
+  if (whole != "all" && !whole.starts_with("all:")) return {MethodSpec::parse(text)};
+  std::vector<Parameter> parameters;
+  if (whole != "all") parameters = parameters_of(whole.substr(4));
+  std::vector<MethodSpec> specs;
+  for (const selection::MethodInfo& info : selection::catalogue()) {
+    std::string spec = info.id;
+    for (Parameter& parameter : parameters) {
+      if (!takes(info, parameter)) continue;
+      parameter.taken = true;
+      spec += fmt::format("{}{}", spec == info.id ? ':' : ',', parameter.text);
+    }
+    specs.push_back(MethodSpec::parse(spec));
+  }
+  for (const Parameter& parameter : parameters)
+    if (!parameter.taken)
+      throw usage_error(fmt::format("all: {} is not valid", parameter.text),
+                        "no method has such a parameter", "see kvloupe methods");
+  return specs;
 }
 
 }  // namespace kvloupe::analysis

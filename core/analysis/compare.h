@@ -15,13 +15,38 @@ struct CompareRow {
   std::string scope;       // all | layer | kv_head | chunk
   int index = 0;           // of the layer, KV head or chunk; 0 for all
   std::int64_t cells = 0;  // cells averaged: dense_reason null
-  std::int64_t fallback_cells =
-      0;  // dense_fallback: dense for want of keys, not by the method's rule
+  // dense_fallback: dense for want of keys, not by the method's rule
+  std::int64_t fallback_cells = 0;
   std::optional<double> requested_budget, effective_budget;
+  // Recall and overlap are empty for lane methods, which rank no keys.
   std::optional<double> mass_recall, topk_overlap, output_error, density;
+  std::optional<double> forced;  // keys kept by rule
+  // Past K and V that the row's attention reads, in the trace's dtype; lanes sliced off the cached
+  // keys for good are not counted.
+  std::optional<double> kv_bytes;
+  std::optional<BasisNote> basis;
 };
 
 // Unweighted means over (layer, row, chunk) cells whose dense_reason is null; decode apart.
 std::vector<CompareRow> summarise(const ReplayResult& result, const TraceSession& session);
+
+struct UnavailableMethod {
+  std::string method;  // canonical
+  Error error;
+};
+struct Comparison {
+  std::vector<CompareRow> rows;  // of one method after the other, in the order asked for
+  std::vector<UnavailableMethod> unavailable;  // what this trace cannot serve, with the reason
+};
+
+// All methods in one pass over the trace; request.spec is not looked at. Throws the error of the
+// first method when none can be served.
+Comparison compare_methods(const TraceSession& session,
+                           const std::vector<selection::MethodSpec>& specs,
+                           const ReplayRequest& request, const WorkContext& context);
+
+// `text` is a method SPEC, or "all" or "all:name=value,...": every method of the catalogue, each
+// with those of the parameters that it has. Throws Error{Usage}.
+std::vector<selection::MethodSpec> parse_methods(const std::string& text);
 
 }  // namespace kvloupe::analysis

@@ -19,7 +19,8 @@ using selection::MethodSpec;
 
 // A cell of a recorded run. The trace stores no budget: it follows from the method.
 ReplayCell recorded_cell(const trace::RunLayer& stored, int layer, int chunk,
-                         const trace::ChunkInfo& span, const std::optional<MethodSpec>& spec) {
+                         const trace::ChunkInfo& span, const std::optional<MethodSpec>& spec,
+                         bool decode_dense) {
   ReplayCell cell = new_cell(layer, chunk, span, spec);
   if (spec && spec->has_budget()) cell.budget_tokens = spec->budget(span.begin);
   std::vector<std::int32_t> candidates(static_cast<std::size_t>(cell.num_candidates));
@@ -34,8 +35,9 @@ ReplayCell recorded_cell(const trace::RunLayer& stored, int layer, int chunk,
       cell.dense_reason = span.begin == 0 ? DenseReason::EmptyPast : DenseReason::FitsBudget;
       replayed.selected = candidates;
     } else if ((stored.flags[index] & trace::kCellDenseByRule) != 0) {
-      // Lane methods that drop no key are flagged so, yet are not dense.
-      if (stored.lane_counts.empty() || !stored.evict_chunk.empty())
+      // Lane methods that drop no key are flagged so wherever they work.
+      const bool works = !decode_dense || span.phase == trace::Phase::Prefill;
+      if (stored.lane_counts.empty() || !stored.evict_chunk.empty() || !works)
         cell.dense_reason = DenseReason::MethodRule;
       replayed.selected = candidates;
     } else {
@@ -163,7 +165,7 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
          ++c) {
       context.cancel.throw_if_cancelled();
       const trace::ChunkInfo& span = result.chunks[static_cast<std::size_t>(c)];
-      ReplayCell replayed = recorded_cell(stored, layer, c, span, spec);
+      ReplayCell replayed = recorded_cell(stored, layer, c, span, spec, found->decode_dense);
       if (spec) replayed.source_layer = selection::source_layer(*spec, session.shape(), layer);
       const bool lanes = !stored.lane_counts.empty();
       const Wanted wanted{want_mass, want_output_error && !lanes};

@@ -237,6 +237,7 @@ std::vector<ReplayResult> replay_methods(const TraceSession& session,
           cell = load_cell(session, layer, chunk, chunks[static_cast<std::size_t>(chunk)]);
           truth.emplace(*cell, Wanted{request.want_mass, request.want_output_error});
         }
+        if (method.needs_probe() && !cell->novelty.defined()) add_probe(session, *cell);
         if (auto replayed = method.step(*cell, *truth)) sink(i, std::move(*replayed));
       }
       context.report(++done, total, "selecting");

@@ -163,6 +163,22 @@ selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
   return cell;
 }
 
+void add_probe(const TraceSession& session, selection::Cell& cell) {
+  const trace::TraceInfo& info = session.info();
+  const auto probe = cell.phase == trace::Phase::Prefill
+                         ? session.reader().read_probe(cell.layer, cell.chunk)
+                         : std::optional<std::vector<float>>(std::in_place);
+  const std::vector<float> novelty = session.reader().read_novelty();
+  if (!probe || static_cast<std::int64_t>(novelty.size()) < cell.kv_len())
+    throw input_error(fmt::format("layer {}, chunk {} has no probe", cell.layer, cell.chunk),
+                      "its probe queries or the novelty of its tokens were not recorded",
+                      "capture again with --store qkv,lse,probe");
+  if (!probe->empty())
+    cell.probe_q = at::tensor(*probe, at::kFloat)
+                       .view({info.model.num_q_heads, info.probe_len, info.model.head_dim});
+  cell.novelty = at::tensor(novelty, at::kFloat).narrow(0, 0, cell.kv_len());
+}
+
 at::Tensor cell_mass(const selection::Cell& cell) {
   return attention::chunk_mass(cell.q, cell.k, cell.softmax_scale).key_mass;
 }
