@@ -129,10 +129,11 @@ class AquaLanesPanel final : public Panel {
                             widgets::em(6));
     ImGui::SameLine(0, widgets::em(1));
     std::vector<widgets::LegendItem> items{{"static slicing keeps the lanes left of it",
-                                            context.palette.hit, widgets::LegendItem::Shape::Line}};
+                                            loss_color(context.palette, LaneChoice::Leading),
+                                            widgets::LegendItem::Shape::Line}};
     if (r.stored_lanes < r.head_dim)
       items.push_back(
-          {"never stored right of it", context.palette.miss, widgets::LegendItem::Shape::Line});
+          {"never stored right of it", context.palette.text, widgets::LegendItem::Shape::Line});
     widgets::legend_ui(context.palette, items);
     const float map_height =
         std::max(widgets::em(8), room * 0.56F - ImGui::GetCursorPosY() + ImGui::GetScrollY());
@@ -204,7 +205,7 @@ class AquaLanesPanel final : public Panel {
                             "{} of the KV cache. (The paper claims {} of the KV cache, but defines "
                             "no projection of the values.)",
                             r.stored_lanes, r.head_dim, percent(memory.of_keys),
-                            percent(memory.of_kv_cache), percent(memory.of_keys)));
+                            percent(memory.of_kv_cache), percent(r.slice_ratio)));
   }
 
   widgets::MapTexture texture_;

@@ -294,11 +294,14 @@ class KvMapPanel final : public Panel {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     const analysis::KvMap& map = result.map;
+    const auto facts = context.workspace.facts(slot);
+    const bool keeps_all = facts && facts->prunes_lanes && !facts->evicts;
     for (std::size_t chunk = 0; chunk < map.chunks.size() && result.has_recall; ++chunk) {
       const double recall = map.mass_recall[chunk];
       const ImVec2 from = ImPlot::PlotToPixels(0, static_cast<double>(chunk) + 0.12);
       const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
-      const bool dense = map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
+      const bool dense =
+          keeps_all || map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
       const bool here = static_cast<int>(chunk) == context.workspace.selection().chunk;
       draw->AddRectFilled(from, to,
                           dense ? context.palette.dense

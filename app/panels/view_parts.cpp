@@ -155,7 +155,9 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
     chips.push_back({fmt::format("reuses layer {}'s set", *facts->source_layer), 0,
                      "This layer scored nothing: the set was chosen in another layer.",
                      fmt::format("set of layer {}", *facts->source_layer)});
-  if (facts->requested_budget || facts->effective_budget) chips.push_back(budget_chip(*facts));
+  const bool keeps_all = facts->prunes_lanes && !facts->evicts;
+  if (!keeps_all && (facts->requested_budget || facts->effective_budget))
+    chips.push_back(budget_chip(*facts));
   if (!facts->scope.empty())
     chips.push_back({fmt::format("scope {}", facts->scope), 0,
                      facts->scope == "past"

@@ -203,10 +203,9 @@ LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, in
                        counts.const_data_ptr<std::int32_t>() + counts.numel());
   // Every row uses k lanes.
   report.kept_lanes = static_cast<int>(counts[0].sum().item<std::int64_t>() / report.span.length);
+  report.slice_ratio = spec.has("slice_ratio") ? spec.real("slice_ratio") : 0;
   report.stored_lanes =
-      report.head_dim - (spec.has("slice_ratio")
-                             ? static_cast<int>(spec.real("slice_ratio") * report.head_dim + 1e-9)
-                             : 0);
+      report.head_dim - static_cast<int>(report.slice_ratio * report.head_dim + 1e-9);
 
   const MethodSpec twin = resolved(
       fmt::format("{}:dim_ratio={},basis={}",

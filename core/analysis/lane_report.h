@@ -49,8 +49,9 @@ struct LaneReport {
   int head_dim = 0;
   int num_q_heads = 0;
   int q_heads_per_kv_head = 1;
-  int stored_lanes = 0;  // head_dim less the lanes that are dropped before caching (aqua_memory)
-  int kept_lanes = 0;    // k: lanes in each dot product
+  int stored_lanes = 0;    // head_dim less the lanes that are dropped before caching (aqua_memory)
+  double slice_ratio = 0;  // S of aqua_memory
+  int kept_lanes = 0;      // k: lanes in each dot product
 
   std::vector<std::int32_t> counts;  // [num_q_heads, head_dim] rows of the chunk that used the lane
   // [num_q_heads] ||S - S^||_F / ||S||_F over the rows' visible keys, before softmax

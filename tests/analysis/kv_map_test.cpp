@@ -79,5 +79,21 @@ TEST(KvMap, ReducedCellsCountEveryKey) {
   EXPECT_EQ(full.cols, 500);
 }
 
+TEST(KvMap, TellsAfterWhichChunkAKeyOfThisRowDied) {
+  ReplayResult result;
+  result.method = "streaming_llm:budget_tokens=2,sink_tokens=1";
+  result.layers = {1, 2};
+  result.cells.push_back(cell(0, 0, 2, {}));
+  result.cells.push_back(cell(1, 2, 2, {0, 1}));
+  result.evict_chunk = {{{9, 9, 9, 9}}, {{trace::kAlive, 1, trace::kAlive, 0}}};
+  const KvMap map = build_kv_map(result, 2, 0, 4);
+  EXPECT_EQ(map.death_of(0), std::nullopt);
+  EXPECT_EQ(map.death_of(1), 1);
+  EXPECT_EQ(map.death_of(3), 0);
+  EXPECT_EQ(map.death_of(4), std::nullopt);
+  EXPECT_TRUE(deaths_in(result, 2, 1).empty()) << "no such row";
+  EXPECT_TRUE(deaths_in(result, 3, 0).empty()) << "no such layer";
+}
+
 }  // namespace
 }  // namespace kvloupe::analysis
