@@ -1,5 +1,6 @@
 // `kvloupe methods`: what can be asked of the selection methods.
 #include "app/cli/commands.h"
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/selection/method_spec.h"
 
@@ -80,6 +81,12 @@ const char* name_of(trace::StateAction action) {
   return action == trace::StateAction::Eviction ? "eviction" : "visibility";
 }
 
+// What the method does for a decoded token.
+const char* decode_of(const MethodInfo& method) {
+  if (!method.active_in_decode) return "dense";
+  return method.state_action == trace::StateAction::Eviction ? "evict" : "select";
+}
+
 // All parameters in the order of the canonical text.
 std::vector<ParamInfo> params_of(const MethodInfo& method) {
   std::vector<ParamInfo> params;
@@ -138,44 +145,68 @@ ordered_json json_of(const MethodInfo& method) {
   json["granularity"] = name_of(method.granularity);
   json["row_axis"] = name_of(method.row_axis);
   json["budget"] = name_of(method.budget);
+  json["decode"] = decode_of(method);
+  json["crosses_layers"] = method.crosses_layers;
+  json["needs_probe"] = method.needs_probe;
+  json["basis"] = method.basis ? ordered_json(trace::name_of(*method.basis)) : nullptr;
   return json;
+}
+
+// What one line says of how the method works.
+std::string nature_of(const MethodInfo& method) {
+  std::string text = fmt::format(
+      "{}, {} granularity, needs {}", name_of(method.state_action), name_of(method.granularity),
+      method.needs.empty() ? "positions only" : fmt::format("{}", fmt::join(method.needs, ", ")));
+  const std::string decode = decode_of(method);
+  text += decode == "dense" ? "; decodes densely over the keys left"
+                            : fmt::format("; {}s at each decoded token too", decode);
+  if (method.crosses_layers) text += "; some layers reuse the set of an earlier one";
+  if (method.needs_probe) text += "; only on traces captured with a probe (capture --store probe)";
+  if (method.basis)
+    text +=
+        fmt::format("; rotates by a basis of kvloupe calibrate {}", trace::name_of(*method.basis));
+  return text;
 }
 
 std::string text_of(const MethodInfo& method) {
   std::string text = fmt::format("{}  {}\n    {}\n    paper: {}\n", method.id, method.title,
                                  method.summary, method.paper);
+  if (!method.evidence.empty()) text += fmt::format("    follows: {}\n", method.evidence);
   if (!method.deviation.empty()) text += fmt::format("    differs: {}\n", method.deviation);
-  text += fmt::format(
-      "    {}, {} granularity, needs {}\n", name_of(method.state_action),
-      name_of(method.granularity),
-      method.needs.empty() ? "positions only" : fmt::format("{}", fmt::join(method.needs, ", ")));
+  text += fmt::format("    {}\n", nature_of(method));
   for (const ParamInfo& param : params_of(method))
     text += fmt::format("    {}={}  {}; {}\n", param.name, param.default_text, range_of(param),
                         param.meaning);
   return text;
 }
 
-void print_methods(bool as_json) {
-  if (as_json) {
-    ordered_json json{{"methods", ordered_json::array()}};
-    for (const MethodInfo& method : selection::catalogue())
-      json["methods"].push_back(json_of(method));
-    fmt::print("{}\n", json.dump());
-    return;
-  }
+void print_methods(const std::string& id, bool as_json) {
+  if (!id.empty() && selection::find_method(id) == nullptr)
+    throw usage_error(fmt::format("there is no method {}", id), "no method has this id",
+                      "see kvloupe methods for all of them");
+  ordered_json json{{"methods", ordered_json::array()}};
   std::string text;
-  for (const MethodInfo& method : selection::catalogue()) text += text_of(method) + "\n";
-  fmt::print("{}", text);
+  for (const MethodInfo& method : selection::catalogue()) {
+    if (!id.empty() && method.id != id) continue;
+    json["methods"].push_back(json_of(method));
+    text += text_of(method) + (id.empty() ? "\n" : "");
+  }
+  fmt::print("{}", as_json ? json.dump() + "\n" : text);
 }
 
 }  // namespace
 
 void add_methods_command(CLI::App& program, const GlobalOptions&) {
-  auto as_json = std::make_shared<bool>(false);
+  struct Arguments {
+    std::string id;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       program.add_subcommand("methods", "the selection methods and their parameters");
-  command->add_flag("--json", *as_json, "as JSON");
-  command->callback([as_json] { print_methods(*as_json); });
+  command->add_option("id", arguments->id, "one method, or all of them");
+  command->add_flag("--json", arguments->json, "as JSON");
+  command->callback([arguments] { print_methods(arguments->id, arguments->json); });
 }
 
 }  // namespace kvloupe::cli

@@ -1,8 +1,10 @@
 #include "core/analysis/latency.h"
 
 #include "core/analysis/dense_baseline.h"
+#include "core/analysis/replay.h"
 #include "core/analysis/session_tensors.h"
 #include "core/analysis/timing.h"
+#include "core/analysis/trace_basis.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/device/device.h"
@@ -26,45 +28,64 @@ using Rows = std::vector<std::vector<std::int32_t>>;
 // A piece of the cell that attends to one gathering: all KV heads at once, or, for methods whose
 // rows are query heads or sub-groups, one row.
 struct Piece {
-  at::Tensor q, k, v;
+  std::int64_t first_q_head = 0, q_heads = 0;
+  at::Tensor k, v;
   std::size_t first_row = 0, num_rows = 0;
 };
 
 std::vector<Piece> pieces_of(const Cell& cell, const selection::RowLayout& layout) {
   if (layout.axis == trace::RowAxis::KvHead) {
-    return {{cell.q, cell.k, cell.v, 0, static_cast<std::size_t>(cell.num_kv_heads())}};
+    return {
+        {0, cell.num_q_heads(), cell.k, cell.v, 0, static_cast<std::size_t>(cell.num_kv_heads())}};
   }
   std::vector<Piece> pieces;
   for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
     const std::int64_t kv_head = head / cell.gqa_group_size();
-    pieces.push_back({cell.q.narrow(0, head, layout.q_heads_per_row), cell.k.narrow(0, kv_head, 1),
+    pieces.push_back({head, layout.q_heads_per_row, cell.k.narrow(0, kv_head, 1),
                       cell.v.narrow(0, kv_head, 1), pieces.size(), 1});
   }
   return pieces;
 }
 
-// One method on one cell, in the three steps that are timed apart.
+// The layers before `layer` whose set it reuses, the first one first.
+std::vector<int> source_layers(const selection::MethodSpec& spec,
+                               const selection::ModelShape& shape, int layer) {
+  std::vector<int> sources;
+  for (auto source = selection::source_layer(spec, shape, layer); source;
+       source = selection::source_layer(spec, shape, *source))
+    sources.insert(sources.begin(), *source);
+  return sources;
+}
+
+// One method on one cell, in the three steps that are timed apart. Selection is all that the method
+// does for a chunk: what it selects, prunes and evicts. Attention is that of attend_selected().
 class MethodRun {
  public:
-  MethodRun(const TraceSession& session, const selection::MethodSpec& spec, int layer, int chunk)
+  MethodRun(const TraceSession& session, const selection::MethodSpec& spec, int layer, int chunk,
+            const WorkContext& context)
       : session_(session),
         spec_(spec.resolved(session.shape())),
         layer_(layer),
         layout_(selection::row_layout(spec_, session.shape())),
-        cell_(load_cell(session, layer, chunk, session.info().chunks[chunk])),
+        cell_(load(layer, chunk)),
         pieces_(pieces_of(cell_, layout_)) {
-    // Only eviction depends on what came before; its earlier chunks are replayed before each round.
+    const std::vector<int> sources = source_layers(spec_, session.shape(), layer);
+    check_servable(chunk, context);
+    std::vector<int> layers = sources;
+    layers.push_back(layer);
+    basis_ = basis_for(session, spec_, layers, context);
+    // What the timed cell's choice rests on is replayed before each round: the chunks before it
+    // under eviction, else the layers that it reuses.
     const bool remembers = spec_.state_action() == trace::StateAction::Eviction;
-    for (int c = 0; remembers && c < chunk; ++c) {
-      earlier_.push_back(load_cell(session, layer, c, session.info().chunks[c]));
-    }
+    for (int c = 0; remembers && c < chunk; ++c) earlier_.push_back(load(layer, c));
+    for (const int source : sources) earlier_.push_back(load(source, chunk));
   }
 
   const Cell& cell() const { return cell_; }
   const selection::MethodSpec& spec() const { return spec_; }
 
   void prepare(const WorkContext& context) {
-    selector_ = selection::make_selector(spec_, session_.shape());
+    selector_ = selection::make_selector(spec_, session_.shape(), basis_);
     for (const Cell& cell : earlier_) {
       context.cancel.throw_if_cancelled();
       selector_->select(cell);
@@ -72,11 +93,14 @@ class MethodRun {
     }
   }
 
-  void select() { selected_ = selector_->select(cell_); }
+  void select() {
+    selected_ = selector_->select(cell_);
+    selector_->evict(cell_);
+  }
 
   void gather() {
     gathered_.clear();
-    if (selected_.dense_reason) return;  // dense attention reads the cache as it lies
+    if (reads_whole_cache()) return;  // dense attention reads the cache as it lies
     Rows rows;
     for (const selection::RowSelection& row : selected_.rows) rows.push_back(row.positions);
     const bool open = !spec_.has_budget() || spec_.scope() == selection::BudgetScope::Past;
@@ -92,16 +116,39 @@ class MethodRun {
   }
 
   void attend() {
-    if (selected_.dense_reason) {
-      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale, false);
+    const at::Tensor& q = selected_.lanes ? selected_.lanes->queries : cell_.q;
+    if (reads_whole_cache()) {
+      attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, false);
       return;
     }
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      attention::attend_gathered(pieces_[i].q, gathered_[i], cell_.softmax_scale);
+      const Piece& piece = pieces_[i];
+      attention::attend_gathered(q.narrow(0, piece.first_q_head, piece.q_heads), gathered_[i],
+                                 cell_.softmax_scale);
     }
   }
 
  private:
+  Cell load(int layer, int chunk) const {
+    Cell cell = load_cell(session_, layer, chunk, session_.info().chunks[chunk]);
+    if (spec_.info().needs_probe) add_probe(session_, cell);
+    return cell;
+  }
+
+  void check_servable(int chunk, const WorkContext& context) const {
+    ReplayRequest request;
+    request.spec = spec_;
+    request.layers = {layer_};
+    request.chunk = chunk;
+    if (const auto error = why_unavailable(session_, request, context)) throw *error;
+  }
+
+  // Lanes alone drop no key.
+  bool reads_whole_cache() const {
+    return selected_.dense_reason ||
+           (selected_.lanes && spec_.state_action() != trace::StateAction::Eviction);
+  }
+
   const TraceSession& session_;
   selection::MethodSpec spec_;
   int layer_;
@@ -109,6 +156,7 @@ class MethodRun {
   Cell cell_;
   std::vector<Piece> pieces_;
   std::vector<Cell> earlier_;
+  selection::BasisPtr basis_;
   std::unique_ptr<selection::Selector> selector_;
   selection::CellSelection selected_;
   std::vector<attention::GatheredKeys> gathered_;
@@ -143,7 +191,7 @@ LatencyReport measure_latency(const TraceSession& session, const selection::Meth
                       fmt::format("the trace has {} chunks", session.info().chunks.size()),
                       "choose a chunk inside the trace");
   }
-  MethodRun run(session, spec, layer, chunk);
+  MethodRun run(session, spec, layer, chunk, context);
   const Cell& cell = run.cell();
   const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax_scale);
   std::vector<TimedPart> parts = {{"select", [&] { run.select(); }},
