@@ -205,6 +205,43 @@ TEST(Tova, TheMeanIsOverAllHeadsUnlessPerKvHead) {
   EXPECT_EQ(own.alive, (std::vector<Ints>{{1}, {2}}));
 }
 
+// A key that no query sees changes nothing but the positions after it.
+TEST(Eviction, KeysWithoutAnyWeightDoNotMatter) {
+  SequenceShape shape;
+  shape.chunk_lengths = {30};
+  shape.decoded = 0;
+  Sequence plain = random_sequence(shape, 46);
+  const auto set_last = [](Sequence& sequence, float query, float key) {
+    const int dim = sequence.shape.head_dim;
+    for (std::size_t i = dim - 1; i < sequence.q.size(); i += dim) sequence.q[i] = query;
+    for (std::size_t i = dim - 1; i < sequence.k.size(); i += dim) sequence.k[i] = key;
+  };
+  set_last(plain, 1, 0);
+  shape.chunk_lengths = {31};
+  Sequence with = random_sequence(shape, 47);
+  constexpr int kUnseen = 9;
+  const auto copy = [&](const float* from, float* to) {
+    const int dim = shape.head_dim;
+    std::copy_n(from, kUnseen * dim, to);
+    std::copy_n(from + kUnseen * dim, (30 - kUnseen) * dim, to + (kUnseen + 1) * dim);
+  };
+  for (int head = 0; head < shape.num_q_heads; ++head)
+    copy(plain.query(head, 0), const_cast<float*>(with.query(head, 0)));
+  for (int head = 0; head < shape.num_kv_heads; ++head) {
+    copy(plain.key(head, 0), const_cast<float*>(with.key(head, 0)));
+    const_cast<float*>(with.key(head, kUnseen))[shape.head_dim - 1] = -1e5F;
+  }
+  for (const char* spec : {"tova:budget_tokens=12", "snapkv:budget_tokens=12,window=6,kernel=1"}) {
+    const MethodRun run = run_method(plain, spec);
+    const MethodRun other = run_method(with, spec);
+    for (std::size_t head = 0; head < run.alive.size(); ++head) {
+      Ints expected = run.alive[head];
+      for (std::int32_t& position : expected) position += position >= kUnseen;
+      EXPECT_EQ(other.alive[head], expected) << spec;
+    }
+  }
+}
+
 TEST(Infinipot, NoveltyComesFirstThenWhatTheProbeAttendsTo) {
   Sequence sequence = scalar_sequence({6});
   sequence.novelty = {std::numeric_limits<float>::infinity(), 1, 5, 5, 2, 0};

@@ -77,7 +77,9 @@ Method infinipot_method() {
   info.id = "infinipot";
   info.title = "InfiniPot";
   info.paper = "Kim et al. 2024, arXiv 2410.01518";
-  info.evidence = "the paper's description of its two scores; no official code was found";
+  info.evidence =
+      "a detailed summary of the paper's two scores; no official code was found, so details are "
+      "choices";
   info.deviation =
       "distils after every chunk and not when a larger pot is full; the probe text is ours, for "
       "the paper's wording was not found, and its own keys are left out of the softmax; scores are "

@@ -110,7 +110,10 @@ Method snapkv_method() {
   info.paper = "Li et al. 2024, arXiv 2404.14469";
   info.evidence =
       "repository FasterDecoding/SnapKV, snapkv_utils.py; group mean after pooling as in kvpress";
-  info.deviation = "evicts after every chunk instead of once after the prompt";
+  info.deviation =
+      "evicts after every chunk instead of once after the prompt, and pools over the survivors in "
+      "their order; one set per KV head, where the repository keeps one per query head; "
+      "state=select is an addition";
   info.summary = "Keeps the keys that the chunk's last queries attend to, and these queries' own.";
   info.needs = {"q", "k"};
   info.state_action = trace::StateAction::Eviction;

@@ -39,7 +39,9 @@ Method streaming_llm_method() {
   info.title = "StreamingLLM";
   info.paper = "Xiao et al. 2023, arXiv 2309.17453";
   info.evidence = "repository mit-han-lab/streaming-llm, kv_cache.py";
-  info.deviation = "the chunk is outside the budget, so recents do not shrink to make room for it";
+  info.deviation =
+      "the chunk is outside the budget, so recents do not shrink to make room for it; "
+      "positions=original is the default, where the repository re-assigns them";
   info.summary = "Keeps the first tokens and the most recent ones.";
   info.needs = {};
   info.state_action = trace::StateAction::Eviction;
