@@ -1,14 +1,17 @@
 // The course of a capture: check everything, load the model, estimate, run and record.
 #include "capture/capture.h"
 
+#include "capture/calibrate.h"
 #include "capture/decoder.h"
 #include "capture/estimate.h"
 #include "capture/model.h"
+#include "capture/probe.h"
 #include "capture/prompt_source.h"
 #include "capture/recorder.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/selection/basis.h"
 #include "core/selection/selector.h"
 #include "core/trace/trace_writer.h"
 
@@ -17,6 +20,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -106,6 +111,21 @@ std::vector<int> layers_to_record(const CaptureOptions& options, int num_layers)
   return layers;
 }
 
+// The calibrated basis that a method needs, for the layers that it will select in; null without.
+selection::BasisPtr basis_of(const selection::MethodSpec& spec, const trace::ModelInfo& model,
+                             const std::vector<int>& layers) {
+  if (!spec.info().basis) return nullptr;
+  const selection::BasisPtr basis = selection::load_basis(spec, model);
+  for (const int layer : layers) {
+    if (basis->layers.contains(layer)) continue;
+    throw input_error(
+        fmt::format("{} cannot use the basis {}", spec.id(), spec.text("basis")),
+        fmt::format("it has no directions for layer {}, in which the method selects", layer),
+        "use a basis of all layers, such as kvloupe calibrate makes, or record other --layers");
+  }
+  return basis;
+}
+
 RecorderOptions recorder_options(const CaptureOptions& options, const trace::ModelInfo& model) {
   const selection::ModelShape shape = selection::shape_of(model);
   RecorderOptions result;
@@ -113,14 +133,28 @@ RecorderOptions recorder_options(const CaptureOptions& options, const trace::Mod
   result.layers = layers_to_record(options, model.num_layers);
   result.store_qkv = options.store_qkv;
   result.store_lse = options.store_lse;
-  if (options.closed_loop) result.closed_loop = options.closed_loop->resolved(shape);
-  for (const selection::MethodSpec& spec : options.methods) {
-    result.open_loop.push_back(spec.resolved(shape));
-  }
   // A method that cannot serve this model says so now, before a file is begun.
-  for (const auto& spec : result.open_loop) selection::make_selector(spec, shape);
-  if (result.closed_loop) selection::make_selector(*result.closed_loop, shape);
+  const auto recorded = [&](const selection::MethodSpec& given, const std::vector<int>& layers) {
+    RecordedMethod method{given.resolved(shape), nullptr};
+    method.basis = basis_of(method.spec, model, layers);
+    selection::make_selector(method.spec, shape, method.basis);
+    return method;
+  };
+  if (options.closed_loop) {
+    std::vector<int> all_layers(static_cast<std::size_t>(model.num_layers));
+    std::iota(all_layers.begin(), all_layers.end(), 0);
+    result.closed_loop = recorded(*options.closed_loop, all_layers);
+  }
+  for (const selection::MethodSpec& spec : options.methods) {
+    result.open_loop.push_back(recorded(spec, result.layers));
+  }
   return result;
+}
+
+bool needs_probe(const CaptureOptions& options) {
+  const auto needs = [](const selection::MethodSpec& spec) { return spec.info().needs_probe; };
+  return options.store_probe || (options.closed_loop && needs(*options.closed_loop)) ||
+         std::any_of(options.methods.begin(), options.methods.end(), needs);
 }
 
 void check_disk(const CaptureEstimate& estimate, const fs::path& output) {
@@ -146,13 +180,14 @@ class CaptureRun {
  public:
   CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
              std::vector<std::int32_t> prompt, const std::vector<trace::ChunkInfo>& plan,
-             Recorder& recorder)
+             const Probe& probe, Recorder& recorder)
       : model_(model),
         max_new_tokens_(options.max_new_tokens),
         ids_(std::move(prompt)),
         plan_(plan),
+        probe_(probe),
         recorder_(recorder),
-        decoder_(std::move(model), {plan.back().end(), options.dtype == trace::DType::F16}) {}
+        decoder_(std::move(model), {cache_size(), options.dtype == trace::DType::F16}) {}
 
   // Returns false when it was cancelled before the end.
   bool run(const WorkContext& context) {
@@ -187,12 +222,36 @@ class CaptureRun {
     recorder_.begin_chunk(chunk);
     const bool prompt_done = chunk.end() == static_cast<std::int64_t>(ids_.size());
     const bool wants_token = prompt_done && static_cast<int>(generated_.size()) < max_new_tokens_;
-    const at::Tensor logits = decoder_.forward(ids, recorder_, wants_token);
+    const at::Tensor logits =
+        probe_.ids.empty() ? decoder_.forward(ids, recorder_, wants_token) : probe(chunk, ids);
     std::vector<std::string> texts;
     for (const std::int32_t id : ids) texts.push_back(model_->tokenizer.decode_bytes(id));
     recorder_.end_chunk({ids.begin(), ids.end()}, std::move(texts));
     ++chunks_done_;
     if (wants_token) sample(logits);
+  }
+
+  // The chunk, the novelty of its tokens and, after prefill, the probe. Returns the chunk's logits.
+  at::Tensor probe(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids) {
+    std::vector<float> novelty;
+    at::Tensor logits = decoder_.forward(ids, recorder_, true, &novelty);
+    const float first = last_logits_.defined() ? novelty_of(last_logits_, ids.front())
+                                               : std::numeric_limits<float>::infinity();
+    novelty.insert(novelty.begin(), first);
+    last_logits_ = logits;
+    recorder_.add_novelty(std::move(novelty));
+    if (chunk.phase == trace::Phase::Prefill) {
+      recorder_.begin_probe();
+      decoder_.forward(probe_.ids, recorder_, false);
+      decoder_.truncate(chunk.end());
+    }
+    return logits;
+  }
+
+  // The probe follows the prompt and each of its chunks.
+  std::int64_t cache_size() const {
+    return std::max<std::int64_t>(plan_.back().end(),
+                                  static_cast<std::int64_t>(ids_.size() + probe_.ids.size()));
   }
 
   // The new token is fed by the next chunk of the plan, unless it ends the answer.
@@ -207,6 +266,8 @@ class CaptureRun {
   std::vector<std::int32_t> ids_;  // the prompt, then what was generated
   std::vector<std::int32_t> generated_;
   const std::vector<trace::ChunkInfo>& plan_;
+  const Probe& probe_;      // no tokens: nothing is probed
+  at::Tensor last_logits_;  // of the chunk before, when something is
   Recorder& recorder_;
   Decoder decoder_;
   int chunks_done_ = 0;
@@ -214,7 +275,7 @@ class CaptureRun {
 };
 
 trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOptions& recorder,
-                             const LoadedModel& model, const Prompt& prompt,
+                             const LoadedModel& model, const Prompt& prompt, const Probe& probe,
                              const std::vector<trace::ChunkInfo>& plan) {
   trace::TraceHeader header;
   header.model = model.info;
@@ -226,7 +287,10 @@ trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOption
   header.store_qkv = recorder.store_qkv;
   header.store_lse = recorder.store_lse;
   header.store_mass = recorder.store_mass;
-  header.runs = runs_of(recorder, model.info);
+  header.probe_text = probe.text;
+  header.probe_len = recorder.probe_len;
+  header.probe_ids = probe.ids;
+  header.runs = runs_of(recorder, model.info, prompt.ids);
   header.spans = prompt.spans;
   return header;
 }
@@ -249,9 +313,14 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
                            const std::shared_ptr<const LoadedModel>& model,
                            const std::function<void(const CaptureEstimate&)>& on_estimate,
                            const WorkContext& context) {
+  for (const selection::MethodSpec& spec : options.methods) ensure_basis(spec, model, context);
+  if (options.closed_loop) ensure_basis(*options.closed_loop, model, context);
   RecorderOptions recording = recorder_options(options, model->info);
-  const TaskRequest request{model->tokenizer, options.raw,
-                            model->context_length - options.max_new_tokens, options.seed};
+  const Probe probe = needs_probe(options) ? make_probe(model->tokenizer) : Probe{};
+  recording.probe_len = static_cast<int>(probe.ids.size());
+  const TaskRequest request{
+      model->tokenizer, options.raw,
+      model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
   warn_of_dropped_bytes(model->tokenizer);
 
@@ -270,10 +339,11 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   if (on_estimate) on_estimate(estimate);
   context.cancel.throw_if_cancelled();
 
-  trace::TraceWriter writer(
-      options.output, header_of(options, recording, *model, task.prompt, plan), options.force);
+  trace::TraceWriter writer(options.output,
+                            header_of(options, recording, *model, task.prompt, probe, plan),
+                            options.force);
   Recorder recorder(writer, model->info, recording);
-  CaptureRun run(model, options, std::move(task.prompt.ids), plan, recorder);
+  CaptureRun run(model, options, std::move(task.prompt.ids), plan, probe, recorder);
 
   CaptureReport report;
   const auto begin = Clock::now();

@@ -32,6 +32,7 @@ struct CaptureOptions {
   trace::DType dtype = trace::DType::F16;
   bool store_qkv = true, store_lse = true;
   std::optional<bool> store_mass;  // empty: when at most a quarter of q, k, v
+  bool store_probe = false;        // also set by methods that need it
   int max_new_tokens = 0;
   std::string device = "cpu";
   std::int64_t seed = 0;

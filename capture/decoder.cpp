@@ -15,6 +15,11 @@
 #include <utility>
 
 namespace kvloupe::capture {
+namespace {
+
+constexpr std::int64_t kSliceLogits = std::int64_t{1} << 23;  // 32 MiB of fp32
+
+}  // namespace
 
 at::Tensor DenseAttention::attend(const AttentionCall& call) {
   return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax_scale, false).output;
@@ -30,7 +35,26 @@ struct Decoder::Impl {
   at::Tensor attention(int layer, const at::Tensor& normed, const RopeTable& table,
                        AttentionHook& hook);
   void feed_forward(const LayerWeights& weights, at::Tensor& x) const;
+  // What follows the attention of a layer, for these rows.
+  at::Tensor after_attention(const LayerWeights& weights, const at::Tensor& x,
+                             const at::Tensor& attended) const;
+  std::vector<float> novelty(const at::Tensor& x, std::span<const std::int32_t> next) const;
 };
+
+namespace {
+
+// [rows] from logits [rows, vocab_size]; never below zero by rounding.
+at::Tensor novelty_of_rows(const at::Tensor& logits, const at::Tensor& tokens) {
+  const at::Tensor chosen = logits.gather(1, tokens.unsqueeze(1)).squeeze(1);
+  return (at::logsumexp(logits, 1) - chosen).clamp_min(0);
+}
+
+}  // namespace
+
+float novelty_of(const at::Tensor& logits, std::int32_t token) {
+  const c10::InferenceMode no_gradients;
+  return novelty_of_rows(logits.unsqueeze(0), at::full({1}, token, at::kLong)).item<float>();
+}
 
 Decoder::Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions& options)
     : impl_(std::make_unique<Impl>()) {
@@ -54,6 +78,11 @@ Decoder::Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions&
 Decoder::~Decoder() = default;
 
 std::int64_t Decoder::length() const { return impl_->length; }
+
+void Decoder::truncate(std::int64_t length) {
+  KVLOUPE_CHECK(length >= 0 && length <= impl_->length);
+  impl_->length = length;
+}
 
 at::Tensor Decoder::Impl::embed(std::span<const std::int32_t> tokens) const {
   const std::int64_t hidden = model->info.hidden_size;
@@ -109,8 +138,37 @@ void Decoder::Impl::feed_forward(const LayerWeights& weights, at::Tensor& x) con
   x.add_(project(at::silu(gate).mul_(up), weights.down_proj));
 }
 
+at::Tensor Decoder::Impl::after_attention(const LayerWeights& weights, const at::Tensor& x,
+                                          const at::Tensor& attended) const {
+  at::Tensor result = x + project(attended, weights.o_proj);
+  feed_forward(weights, result);
+  return result;
+}
+
+// In slices: all rows by the whole vocabulary would be hundreds of MiB.
+std::vector<float> Decoder::Impl::novelty(const at::Tensor& x,
+                                          std::span<const std::int32_t> next) const {
+  const auto count = static_cast<std::int64_t>(next.size());
+  const std::int64_t slice = std::max<std::int64_t>(1, kSliceLogits / model->vocab_size);
+  const at::Tensor tokens = at::empty({count}, at::kLong);
+  std::copy(next.begin(), next.end(), tokens.data_ptr<std::int64_t>());
+  std::vector<float> result;
+  result.reserve(next.size());
+  for (std::int64_t begin = 0; begin < count; begin += slice) {
+    const std::int64_t rows = std::min(slice, count - begin);
+    const at::Tensor normed =
+        rms_norm(x.narrow(0, begin, rows), model->output_norm, model->rms_norm_eps);
+    const at::Tensor values =
+        novelty_of_rows(at::mm(normed, model->output.t()), tokens.narrow(0, begin, rows))
+            .contiguous();
+    result.insert(result.end(), values.const_data_ptr<float>(),
+                  values.const_data_ptr<float>() + rows);
+  }
+  return result;
+}
+
 at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
-                            bool want_logits) {
+                            bool want_logits, std::vector<float>* novelty) {
   const c10::InferenceMode no_gradients;
   const LoadedModel& model = *impl_->model;
   const auto count = static_cast<std::int64_t>(tokens.size());
@@ -124,21 +182,29 @@ at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook&
   at::Tensor x = impl_->embed(tokens);
   const RopeTable table =
       rope_table(impl_->length, count, model.info.head_dim, model.info.rope_theta);
+  at::Tensor attended;
   for (int layer = 0; layer < model.info.num_layers; ++layer) {
     const LayerWeights& weights = model.layers[layer];
-    at::Tensor attended =
+    attended =
         impl_->attention(layer, rms_norm(x, weights.attn_norm, model.rms_norm_eps), table, hook);
-    if (layer + 1 == model.info.num_layers) {
-      // Beyond the last attention only the last position matters, and only to the logits.
-      if (!want_logits) break;
-      x = x.narrow(0, count - 1, 1);
-      attended = attended.narrow(0, count - 1, 1);
-    }
+    if (layer + 1 == model.info.num_layers) break;
     x.add_(project(attended, weights.o_proj));
     impl_->feed_forward(weights, x);
   }
   impl_->length += count;
+  // Beyond the last attention only what the logits need is computed: that of the last position on
+  // its own, so that it is the same to the bit whether or not the others are wanted.
+  const LayerWeights& last = model.layers.back();
+  if (novelty != nullptr) {
+    novelty->clear();
+    if (count > 1) {
+      const at::Tensor others =
+          impl_->after_attention(last, x.narrow(0, 0, count - 1), attended.narrow(0, 0, count - 1));
+      *novelty = impl_->novelty(others, tokens.subspan(1));
+    }
+  }
   if (!want_logits) return {};
+  x = impl_->after_attention(last, x.narrow(0, count - 1, 1), attended.narrow(0, count - 1, 1));
   return at::mv(model.output, rms_norm(x, model.output_norm, model.rms_norm_eps).squeeze(0));
 }
 

@@ -68,13 +68,54 @@ std::uint64_t run_bytes(const trace::ModelInfo& model, const selection::MethodSp
     const std::int64_t budget = spec.budget(chunk.begin);
     if (chunk.begin > budget) positions += static_cast<std::uint64_t>(budget);
   }
-  const auto rows = static_cast<std::uint64_t>(model.num_kv_heads);
+  const selection::RowLayout layout = selection::row_layout(spec, selection::shape_of(model));
+  const auto rows = static_cast<std::uint64_t>(model.num_q_heads / layout.q_heads_per_row);
   std::uint64_t bytes = kBytesPerLayer + rows * chunks.size() * kBytesPerCell +
                         rounded_up(rows * positions * sizeof(std::int32_t), kPositionsPiece);
   if (spec.state_action() == trace::StateAction::Eviction && !chunks.empty()) {
     bytes += rows * static_cast<std::uint64_t>(chunks.back().end()) * sizeof(std::uint16_t);
   }
+  if (spec.info().granularity == trace::Granularity::Lane) {
+    bytes += chunks.size() * static_cast<std::uint64_t>(model.num_q_heads) *
+             static_cast<std::uint64_t>(model.head_dim) * sizeof(std::int32_t);
+  }
   return bytes * layers;
+}
+
+// Keys at hand after each prefill chunk, all chunks together.
+double keys_after_prefill(const std::vector<trace::ChunkInfo>& chunks) {
+  double keys = 0;
+  for (const trace::ChunkInfo& chunk : chunks) {
+    if (chunk.phase == trace::Phase::Prefill) keys += chunk.end();
+  }
+  return keys;
+}
+
+std::int64_t prefill_chunks(const std::vector<trace::ChunkInfo>& chunks) {
+  return std::count_if(chunks.begin(), chunks.end(), [](const trace::ChunkInfo& chunk) {
+    return chunk.phase == trace::Phase::Prefill;
+  });
+}
+
+// The probe's queries, and the novelty of the tokens.
+std::uint64_t probe_bytes(const trace::ModelInfo& model, const RecorderOptions& options,
+                          const std::vector<trace::ChunkInfo>& chunks) {
+  if (options.probe_len == 0) return 0;
+  const std::uint64_t element = options.dtype == trace::DType::F16 ? 2 : 4;
+  const auto probes = static_cast<std::uint64_t>(prefill_chunks(chunks)) * options.layers.size();
+  return probes * static_cast<std::uint64_t>(options.probe_len) *
+             static_cast<std::uint64_t>(model.num_q_heads) *
+             static_cast<std::uint64_t>(model.head_dim) * element +
+         static_cast<std::uint64_t>(chunks.back().end()) * sizeof(float);
+}
+
+// The probe's products, and the logits of all positions for the novelty.
+double probe_seconds(const LoadedModel& model, const RecorderOptions& options,
+                     const std::vector<trace::ChunkInfo>& chunks) {
+  const at::Tensor hidden = at::ones({64, model.output.size(1)}, at::kFloat);
+  const double logits = warm_seconds_of([&] { at::mm(hidden, model.output.t()); }) / 64;
+  return static_cast<double>(prefill_chunks(chunks)) * product_seconds(model, options.probe_len) +
+         logits * chunks.back().end();
 }
 
 }  // namespace
@@ -129,10 +170,11 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
     estimate.bytes +=
         tokens * static_cast<std::uint64_t>(model.info.num_q_heads) * sizeof(float) * layers;
   }
-  std::vector<selection::MethodSpec> methods = options.open_loop;
+  estimate.bytes += probe_bytes(model.info, options, chunks);
+  std::vector<RecordedMethod> methods = options.open_loop;
   if (options.closed_loop) methods.push_back(*options.closed_loop);
-  for (const selection::MethodSpec& spec : methods) {
-    estimate.bytes += run_bytes(model.info, spec, layers, chunks);
+  for (const RecordedMethod& method : methods) {
+    estimate.bytes += run_bytes(model.info, method.spec, layers, chunks);
   }
 
   const std::int64_t rows = chunks.front().length;
@@ -149,7 +191,10 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   }
   // Each method reads the keys once more; the better ones take far less than attention does.
   const double passes = 1 + 0.3 * static_cast<double>(methods.size());
-  estimate.seconds += pair * pairs * passes * static_cast<double>(model.layers.size());
+  const auto probe_pairs = static_cast<double>(options.probe_len) * keys_after_prefill(chunks);
+  estimate.seconds +=
+      (pair * pairs * passes + pair * probe_pairs) * static_cast<double>(model.layers.size());
+  if (options.probe_len > 0) estimate.seconds += probe_seconds(model, options, chunks);
   return estimate;
 }
 

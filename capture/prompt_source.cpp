@@ -117,7 +117,7 @@ TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request) {
   if (tokens > request.max_prompt_tokens) {
     throw input_error(
         fmt::format("the prompt of {} tokens does not fit", format_count(tokens)),
-        fmt::format("the model's context leaves room for {} tokens besides the new ones",
+        fmt::format("the model's context leaves room for {} tokens besides those that follow it",
                     format_count(std::max<std::int64_t>(0, request.max_prompt_tokens))),
         "shorten the prompt or ask for fewer new tokens");
   }

@@ -66,88 +66,179 @@ const float* floats_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr;
 }
 
-trace::RunInfo run_info(int id, const selection::MethodSpec& spec, trace::LoopMode mode,
-                        const selection::ModelShape& shape) {
-  const selection::RowLayout layout = selection::row_layout(spec, shape);
-  trace::RunInfo run;
+trace::RunInfo run_info(int id, const RecordedMethod& method, trace::LoopMode mode,
+                        const selection::ModelShape& shape,
+                        const std::vector<std::int32_t>& prompt) {
+  trace::RunInfo run = selection::describe_run(method.spec, shape);
   run.id = id;
-  run.method = spec.canonical();
   run.mode = mode;
-  run.row_axis = layout.axis;
-  run.q_heads_per_row = layout.q_heads_per_row;
-  run.granularity = spec.info().granularity;
-  run.state_action = spec.state_action();
+  if (method.basis) {
+    run.basis_source = method.basis->source;
+    run.basis_hash = method.basis->source_hash;
+    run.basis_leakage = trace::shares_text(*method.basis, prompt);
+  }
   return run;
 }
 
-std::uint8_t flag_of(const selection::CellSelection& selection) {
+bool evicts(const selection::MethodSpec& spec) {
+  return spec.state_action() == trace::StateAction::Eviction;
+}
+
+std::uint8_t flag_of(const selection::CellSelection& selection, bool evicting) {
   if (selection.dense_fallback) return trace::kCellDenseFallback;
-  return selection.dense_reason ? trace::kCellDenseByRule : 0;
+  // Lane methods that evict nothing keep all keys.
+  const bool lanes_alone = selection.lanes && !evicting;
+  return selection.dense_reason || lanes_alone ? trace::kCellDenseByRule : 0;
+}
+
+// The keys that a chunk found alive, and its own.
+selection::CellSelection keys_at_hand(const std::vector<selection::RowSelection>& alive_before,
+                                      const trace::ChunkInfo& chunk) {
+  selection::CellSelection result;
+  result.rows = alive_before;
+  for (selection::RowSelection& row : result.rows) {
+    for (std::int32_t j = chunk.begin; j < chunk.end(); ++j) row.positions.push_back(j);
+  }
+  return result;
 }
 
 }  // namespace
 
-std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model) {
+std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model,
+                                    const std::vector<std::int32_t>& prompt) {
   const selection::ModelShape shape = selection::shape_of(model);
   std::vector<trace::RunInfo> runs;
   if (options.closed_loop) {
-    runs.push_back(run_info(0, *options.closed_loop, trace::LoopMode::ClosedLoop, shape));
+    runs.push_back(run_info(0, *options.closed_loop, trace::LoopMode::ClosedLoop, shape, prompt));
   }
-  for (const selection::MethodSpec& spec : options.open_loop) {
+  for (const RecordedMethod& method : options.open_loop) {
     const int id = static_cast<int>(runs.size());
-    runs.push_back(run_info(id, spec, trace::LoopMode::OpenLoop, shape));
+    runs.push_back(run_info(id, method, trace::LoopMode::OpenLoop, shape, prompt));
   }
   return runs;
 }
 
 Recorder::Recorder(trace::TraceWriter& writer, const trace::ModelInfo& model,
                    RecorderOptions options)
-    : writer_(writer), model_(model), options_(std::move(options)), lane_(kMaxQueuedBytes) {
-  const selection::ModelShape shape = selection::shape_of(model);
+    : writer_(writer),
+      model_(model),
+      options_(std::move(options)),
+      shape_(selection::shape_of(model)),
+      lane_(kMaxQueuedBytes) {
   int id = 0;
-  if (options_.closed_loop) {
-    closed_loop_ = selection::make_selector(*options_.closed_loop, shape);
-    ++id;
-  }
-  for (const selection::MethodSpec& spec : options_.open_loop) {
-    open_loop_.push_back({id++, selection::make_selector(spec, shape)});
+  if (options_.closed_loop) closed_loop_ = make_run(*options_.closed_loop, id++, false);
+  for (const RecordedMethod& method : options_.open_loop) {
+    open_loop_.push_back(make_run(method, id++, true));
   }
 }
 
 Recorder::~Recorder() = default;
+
+Recorder::Run Recorder::make_run(const RecordedMethod& method, int id, bool open_loop) const {
+  Run run;
+  run.id = id;
+  run.selector = selection::make_selector(method.spec, shape_, method.basis);
+  run.needs_probe = method.spec.info().needs_probe;
+  KVLOUPE_CHECK(!run.needs_probe || options_.probe_len > 0);
+  if (!open_loop) return run;
+  for (const int layer : options_.layers) {
+    const std::optional<int> source = selection::source_layer(method.spec, shape_, layer);
+    if (source && !is_recorded(*source)) run.unrecorded_sources.insert(*source);
+  }
+  return run;
+}
 
 void Recorder::begin_chunk(const trace::ChunkInfo& chunk) {
   chunk_ = chunk;
   ++chunk_idx_;
 }
 
-at::Tensor Recorder::attend(const AttentionCall& call) {
-  KVLOUPE_CHECK(call.past_len == chunk_.begin && call.q.size(1) == chunk_.length);
-  const bool recorded = is_recorded(call.layer);
+selection::Cell Recorder::cell_of(const AttentionCall& call) const {
   selection::Cell cell;
   cell.layer = call.layer;
   cell.chunk = chunk_idx_;
   cell.past_len = call.past_len;
-  cell.chunk_len = chunk_.length;
+  cell.chunk_len = call.q.size(1);
   cell.phase = chunk_.phase;
   cell.softmax_scale = call.softmax_scale;
   cell.q = call.q;
   cell.k = call.k;
   cell.v = call.v;
+  return cell;
+}
 
+at::Tensor Recorder::attend(const AttentionCall& call) {
+  if (probing_) return attend_probe(call);
+  KVLOUPE_CHECK(call.past_len == chunk_.begin && call.q.size(1) == chunk_.length);
+  const bool recorded = is_recorded(call.layer);
+  const selection::Cell cell = cell_of(call);
   const Attended attended =
       closed_loop_ ? attend_closed_loop(cell, recorded) : attend_dense(cell, recorded);
-  if (recorded) {
-    for (OpenLoopRun& run : open_loop_) {
-      selection::CellSelection selection = select(*run.selector, cell);
-      store_selection(run.id, cell, std::move(selection), evict(*run.selector, cell));
+  for (Run& run : open_loop_) {
+    if (recorded) {
+      settle(run, cell, select(run, cell));
+    } else if (run.unrecorded_sources.contains(call.layer)) {
+      select(run, cell);
     }
-    store_layer(call, attended);
   }
+  if (recorded) store_layer(call, attended);
   return attended.output;
 }
 
+void Recorder::add_novelty(std::vector<float> novelty) {
+  KVLOUPE_CHECK(novelty.size() == static_cast<std::size_t>(chunk_.length));
+  novelty_.insert(novelty_.end(), novelty.begin(), novelty.end());
+  lane_.submit(novelty.size() * sizeof(float),
+               [this, chunk = chunk_, novelty = std::move(novelty)] {
+                 writer_.write_novelty(chunk, novelty);
+               });
+}
+
+void Recorder::begin_probe() {
+  KVLOUPE_CHECK(chunk_.phase == trace::Phase::Prefill);
+  KVLOUPE_CHECK(novelty_.size() == static_cast<std::size_t>(chunk_.end()));
+  novelty_tensor_ = at::tensor(novelty_);
+  probing_ = true;
+}
+
+at::Tensor Recorder::attend_probe(const AttentionCall& call) {
+  KVLOUPE_CHECK(call.past_len == chunk_.end() && call.q.size(1) == options_.probe_len);
+  at::Tensor output = probe_attention(call);
+  if (is_recorded(call.layer)) store_probe(call);
+  for (Waiting& waiting : waiting_) {
+    if (waiting.cell.layer != call.layer) continue;
+    waiting.cell.probe_q = call.q;
+    waiting.cell.novelty = novelty_tensor_;
+    evict_and_store(*waiting.run, waiting.cell, std::move(waiting.selection));
+  }
+  std::erase_if(waiting_, [&](const Waiting& each) { return each.cell.layer == call.layer; });
+  return output;
+}
+
+at::Tensor Recorder::probe_attention(const AttentionCall& call) {
+  const auto alive = alive_before_.find(call.layer);
+  if (alive == alive_before_.end()) return attend_dense(cell_of(call), false).output;
+  const ScopedTimer timer(times_.attention_seconds);
+  const selection::MethodSpec& spec = options_.closed_loop->spec;
+  return selection::attend_selected(spec, model_, cell_of(call),
+                                    selection::row_layout(spec, shape_),
+                                    keys_at_hand(alive->second, chunk_));
+}
+
+void Recorder::store_probe(const AttentionCall& call) {
+  at::Tensor q;
+  {
+    const ScopedTimer timer(times_.copy_seconds);
+    q = stored_copy(call.q, call.q_half, options_.dtype).contiguous();
+  }
+  lane_.submit(bytes_of(q), [this, chunk = chunk_, layer = call.layer, q] {
+    writer_.write_probe(chunk, {layer, q.const_data_ptr()});
+  });
+}
+
 void Recorder::end_chunk(std::vector<std::int32_t> ids, std::vector<std::string> texts) {
+  KVLOUPE_CHECK(waiting_.empty());
+  probing_ = false;
   lane_.submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts)] {
     writer_.end_chunk(chunk, ids, texts);
   });
@@ -175,15 +266,15 @@ Recorder::Attended Recorder::attend_dense(const selection::Cell& cell, bool reco
 
 Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, bool recorded) {
   selection::CellSelection selection = select(*closed_loop_, cell);
+  const selection::MethodSpec& spec = options_.closed_loop->spec;
+  if (options_.probe_len > 0 && evicts(spec)) alive_before_[cell.layer] = selection.rows;
   Attended attended;
   if (selection.dense_reason && !selection.lanes) {
     attended = attend_dense(cell, recorded);
   } else {
     const ScopedTimer timer(times_.attention_seconds);
-    const selection::RowLayout layout =
-        selection::row_layout(*options_.closed_loop, selection::shape_of(model_));
-    attended.output =
-        selection::attend_selected(*options_.closed_loop, model_, cell, layout, selection);
+    attended.output = selection::attend_selected(spec, model_, cell,
+                                                 selection::row_layout(spec, shape_), selection);
     // What a trace says of attention is dense in both modes, so that selections can be judged.
     if (recorded && (options_.store_lse || options_.store_mass)) {
       attention::MassResult dense = attention::chunk_mass(cell.q, cell.k, cell.softmax_scale);
@@ -191,21 +282,33 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
       attended.key_mass = std::move(dense.key_mass);
     }
   }
-  auto evicted = evict(*closed_loop_, cell);
-  if (recorded) store_selection(0, cell, std::move(selection), std::move(evicted));
+  settle(*closed_loop_, cell, std::move(selection));
   return attended;
 }
 
-selection::CellSelection Recorder::select(selection::Selector& selector,
-                                          const selection::Cell& cell) {
+selection::CellSelection Recorder::select(Run& run, const selection::Cell& cell) {
   const ScopedTimer timer(times_.selection_seconds);
-  return selector.select(cell);
+  return run.selector->select(cell);
 }
 
-std::vector<std::vector<std::int32_t>> Recorder::evict(selection::Selector& selector,
-                                                       const selection::Cell& cell) {
-  const ScopedTimer timer(times_.selection_seconds);
-  return selector.evict(cell);
+void Recorder::settle(Run& run, const selection::Cell& cell, selection::CellSelection selection) {
+  if (run.needs_probe && cell.phase == trace::Phase::Prefill) {
+    waiting_.push_back({&run, cell, std::move(selection)});
+  } else {
+    evict_and_store(run, cell, std::move(selection));
+  }
+}
+
+void Recorder::evict_and_store(Run& run, const selection::Cell& cell,
+                               selection::CellSelection selection) {
+  std::vector<std::vector<std::int32_t>> evicted;
+  {
+    const ScopedTimer timer(times_.selection_seconds);
+    evicted = run.selector->evict(cell);
+  }
+  if (is_recorded(cell.layer)) {
+    store_selection(run.id, cell, std::move(selection), std::move(evicted));
+  }
 }
 
 void Recorder::store_selection(int run, const selection::Cell& cell,
@@ -214,13 +317,19 @@ void Recorder::store_selection(int run, const selection::Cell& cell,
   trace::RunChunk data;
   data.run = run;
   data.layer = cell.layer;
-  const std::uint8_t flag = flag_of(selection);
+  const std::uint8_t flag = flag_of(selection, !evicted.empty());
   std::size_t bytes = 0;
   for (selection::RowSelection& row : selection.rows) {
     data.flags.push_back(flag);
     // A cell with a flag means all candidates and stores none of them.
     data.rows.push_back(flag ? std::vector<std::int32_t>{} : std::move(row.positions));
     bytes += data.rows.back().size() * sizeof(std::int32_t);
+  }
+  if (selection.lanes) {
+    const at::Tensor counts = selection.lanes->counts.contiguous();
+    data.lane_counts.assign(counts.const_data_ptr<std::int32_t>(),
+                            counts.const_data_ptr<std::int32_t>() + counts.numel());
+    bytes += data.lane_counts.size() * sizeof(std::int32_t);
   }
   data.evicted = std::move(evicted);
   for (const auto& row : data.evicted) bytes += row.size() * sizeof(std::int32_t);

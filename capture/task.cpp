@@ -141,7 +141,7 @@ TaskPrompt largest_prompt(const TaskRequest& request, std::int64_t length,
   if (length > request.max_prompt_tokens) {
     throw input_error(
         fmt::format("a task prompt of {} tokens does not fit", format_count(length)),
-        fmt::format("the model's context leaves room for {} tokens besides the new ones",
+        fmt::format("the model's context leaves room for {} tokens besides those that follow it",
                     format_count(std::max<std::int64_t>(0, request.max_prompt_tokens))),
         "use a smaller length or fewer new tokens");
   }

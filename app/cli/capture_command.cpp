@@ -45,7 +45,7 @@ std::string task_help() {
   return help;
 }
 
-// "qkv,lse" and so on: what is named is stored, and nothing else.
+// "qkv,lse" and so on: what is named is stored, and nothing else (but what a method needs).
 void parse_store(const std::string& text, CaptureOptions& options) {
   options.store_qkv = options.store_lse = false;
   options.store_mass = false;
@@ -58,9 +58,12 @@ void parse_store(const std::string& text, CaptureOptions& options) {
       options.store_lse = true;
     } else if (word == "mass") {
       options.store_mass = true;
+    } else if (word == "probe") {
+      options.store_probe = true;
     } else {
       throw usage_error(fmt::format("--store cannot take '{}'", word),
-                        "it takes a list of qkv, lse and mass", "write it as in --store qkv,lse");
+                        "it takes a list of qkv, lse, mass and probe",
+                        "write it as in --store qkv,lse");
     }
     begin = end + 1;
   }
@@ -181,7 +184,8 @@ void add_capture_command(CLI::App& program, const GlobalOptions&) {
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
   command->add_option("--store", arguments->store,
-                      "list of qkv, lse, mass (default qkv,lse and mass where it is small)");
+                      "list of qkv, lse, mass, probe (default qkv,lse, mass where it is small and "
+                      "probe where a method needs it)");
   command->add_option("--max-new-tokens", options.max_new_tokens, "tokens to generate, greedily")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();

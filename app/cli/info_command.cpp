@@ -51,6 +51,8 @@ ordered_json info_json(const TraceInfo& info) {
   for (const auto& span : info.spans) {
     spans.push_back({{"name", span.name}, {"begin", span.begin}, {"end", span.end}});
   }
+  ordered_json probe = nullptr;
+  if (info.probe_len > 0) probe = {{"text", info.probe_text}, {"num_tokens", info.probe_len}};
   return {{"path", info.path},
           {"schema_version", info.schema_version},
           {"complete", info.complete},
@@ -65,7 +67,8 @@ ordered_json info_json(const TraceInfo& info) {
           {"producer", info.producer},
           {"created", info.created},
           {"generated_tokens", info.generated.size()},
-          {"spans", spans}};
+          {"spans", spans},
+          {"probe", probe}};
 }
 
 const char* spoken(trace::LoopMode mode) {
@@ -118,6 +121,10 @@ std::string info_text(const TraceInfo& info) {
                              to_text(info.dtype)));
   for (const auto& span : info.spans) {
     line("span", fmt::format("[{}, {}) {}", span.begin, span.end, span.name));
+  }
+  if (info.probe_len > 0) {
+    line("probe", fmt::format("{} tokens after each prefill chunk, and the novelty of each token",
+                              info.probe_len));
   }
   for (const auto& run : info.runs) {
     line("run", fmt::format("{}: {} ({}{})", run.id, run.method, spoken(run.mode),

@@ -83,6 +83,8 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   run.q_heads_per_row = layout.q_heads_per_row;
   run.granularity = spec.info().granularity;
   run.state_action = spec.state_action();
+  run.decode_dense =
+      !spec.info().active_in_decode || (spec.has("decode") && spec.text("decode") == "dense");
   return run;
 }
 

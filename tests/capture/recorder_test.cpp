@@ -1,9 +1,11 @@
 // Captures of a tiny random model, read back: stored values against plain loops, recorded sets
 // against a replay by fresh selectors.
 #include "capture/capture.h"
+#include "core/base/error.h"
 #include "core/selection/selector.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/capture_fixture.h"
+#include "tests/capture/method_specs.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -18,6 +20,72 @@ namespace {
 
 using selection::MethodSpec;
 
+// One cell of a trace as capture shows it to selectors.
+selection::Cell stored_cell(const trace::TraceReader& reader, const StoredLayer& stored, int layer,
+                            int chunk_idx, const std::vector<float>& novelty) {
+  const trace::TraceInfo& info = reader.info();
+  const trace::ChunkInfo& chunk = info.chunks[static_cast<std::size_t>(chunk_idx)];
+  selection::Cell cell;
+  cell.layer = layer;
+  cell.chunk = chunk_idx;
+  cell.past_len = chunk.begin;
+  cell.chunk_len = chunk.length;
+  cell.phase = chunk.phase;
+  cell.softmax_scale = info.model.softmax_scale;
+  cell.q = stored.q.slice(1, chunk.begin, chunk.end()).contiguous();
+  cell.k = stored.k.slice(1, 0, chunk.end());
+  cell.v = stored.v.slice(1, 0, chunk.end());
+  if (const auto probe = reader.read_probe(layer, chunk_idx)) {
+    cell.probe_q =
+        at::tensor(*probe).reshape({info.model.num_q_heads, info.probe_len, info.model.head_dim});
+    cell.novelty = at::tensor(novelty).slice(0, 0, chunk.end());
+  }
+  return cell;
+}
+
+// What a trace should hold of one layer, gathered cell by cell.
+struct FreshLayer {
+  std::vector<int> flags;
+  std::vector<std::vector<std::int32_t>> positions;
+  std::vector<std::vector<std::uint16_t>> evict_chunk;  // by row
+  std::vector<std::int32_t> lane_counts;
+
+  void add(const selection::CellSelection& selection,
+           const std::vector<std::vector<std::int32_t>>& evicted, int chunk, std::size_t tokens) {
+    const bool lanes_alone = selection.lanes && evicted.empty();
+    const int flag = selection.dense_fallback ? 1 : selection.dense_reason || lanes_alone ? 2 : 0;
+    for (const selection::RowSelection& row : selection.rows) {
+      flags.push_back(flag);
+      positions.push_back(flag ? std::vector<std::int32_t>{} : row.positions);
+    }
+    evict_chunk.resize(evicted.size(), std::vector<std::uint16_t>(tokens, trace::kAlive));
+    for (std::size_t row = 0; row < evicted.size(); ++row) {
+      for (const std::int32_t position : evicted[row]) {
+        evict_chunk[row][static_cast<std::size_t>(position)] = static_cast<std::uint16_t>(chunk);
+      }
+    }
+    if (!selection.lanes) return;
+    const at::Tensor counts = selection.lanes->counts.contiguous();
+    const auto* first = counts.const_data_ptr<std::int32_t>();
+    lane_counts.insert(lane_counts.end(), first, first + counts.numel());
+  }
+};
+
+void expect_layer(const trace::RunLayer& recorded, const FreshLayer& fresh) {
+  EXPECT_EQ(std::vector<int>(recorded.flags.begin(), recorded.flags.end()), fresh.flags);
+  ASSERT_EQ(recorded.offsets.size(), fresh.positions.size() + 1);
+  for (std::size_t cell = 0; cell < fresh.positions.size(); ++cell) {
+    EXPECT_EQ(std::vector<std::int32_t>(recorded.positions.begin() + recorded.offsets[cell],
+                                        recorded.positions.begin() + recorded.offsets[cell + 1]),
+              fresh.positions[cell])
+        << "cell " << cell;
+  }
+  std::vector<std::uint16_t> flat;
+  for (const auto& row : fresh.evict_chunk) flat.insert(flat.end(), row.begin(), row.end());
+  EXPECT_EQ(recorded.evict_chunk, flat);
+  EXPECT_EQ(recorded.lane_counts, fresh.lane_counts);
+}
+
 // What a fresh selector makes of the stored values must be what the run holds, bit for bit.
 void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
   const trace::TraceInfo& info = reader.info();
@@ -25,69 +93,32 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
   SCOPED_TRACE(run_info.method);
   const MethodSpec spec = MethodSpec::parse(run_info.method);
   EXPECT_EQ(spec.canonical(), run_info.method);
-  const auto selector = selection::make_selector(spec, selection::shape_of(info.model));
-  for (const int layer : info.layers) {
-    const StoredLayer stored = read_layer(reader, layer);
-    const trace::RunLayer recorded = reader.read_run(run, layer);
-    const std::size_t rows = static_cast<std::size_t>(recorded.num_rows);
-    std::vector<std::vector<std::uint16_t>> evict_chunk(
-        rows, std::vector<std::uint16_t>(static_cast<std::size_t>(info.num_tokens), trace::kAlive));
-    for (std::size_t c = 0; c < info.chunks.size(); ++c) {
-      const trace::ChunkInfo& chunk = info.chunks[c];
-      selection::Cell cell;
-      cell.layer = layer;
-      cell.chunk = static_cast<int>(c);
-      cell.past_len = chunk.begin;
-      cell.chunk_len = chunk.length;
-      cell.phase = chunk.phase;
-      cell.softmax_scale = info.model.softmax_scale;
-      cell.q = stored.q.slice(1, chunk.begin, chunk.end()).contiguous();
-      cell.k = stored.k.slice(1, 0, chunk.end());
-      cell.v = stored.v.slice(1, 0, chunk.end());
-      const selection::CellSelection fresh = selector->select(cell);
-      const auto evicted = selector->evict(cell);
-      ASSERT_EQ(fresh.rows.size(), rows);
-      for (std::size_t row = 0; row < rows; ++row) {
-        const std::size_t at = c * rows + row;
-        const std::vector<std::int32_t> positions(
-            recorded.positions.begin() + recorded.offsets[at],
-            recorded.positions.begin() + recorded.offsets[at + 1]);
-        const int flag = fresh.dense_fallback ? 1 : fresh.dense_reason ? 2 : 0;
-        EXPECT_EQ(int(recorded.flags[at]), flag) << "layer " << layer << " chunk " << c;
-        EXPECT_EQ(positions, flag ? std::vector<std::int32_t>{} : fresh.rows[row].positions)
-            << "layer " << layer << " chunk " << c << " row " << row;
-        if (!evicted.empty()) {
-          for (const std::int32_t position : evicted[row]) {
-            evict_chunk[row][static_cast<std::size_t>(position)] = static_cast<std::uint16_t>(c);
-          }
-        }
-      }
-    }
-    if (run_info.state_action == trace::StateAction::Eviction) {
-      std::vector<std::uint16_t> flat;
-      for (const auto& row : evict_chunk) flat.insert(flat.end(), row.begin(), row.end());
-      EXPECT_EQ(recorded.evict_chunk, flat);
-      EXPECT_THAT(flat, testing::Contains(testing::Lt(trace::kAlive)));
-    } else {
-      EXPECT_TRUE(recorded.evict_chunk.empty());
+  const selection::BasisPtr basis =
+      spec.info().basis ? selection::load_basis(spec, info.model) : nullptr;
+  const auto selector = selection::make_selector(spec, selection::shape_of(info.model), basis);
+  const std::vector<float> novelty = reader.read_novelty();
+  std::vector<StoredLayer> stored;
+  for (const int layer : info.layers) stored.push_back(read_layer(reader, layer));
+  std::vector<FreshLayer> fresh(stored.size());
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const selection::Cell cell =
+          stored_cell(reader, stored[i], info.layers[i], static_cast<int>(c), novelty);
+      const selection::CellSelection selection = selector->select(cell);
+      fresh[i].add(selection, selector->evict(cell), static_cast<int>(c),
+                   static_cast<std::size_t>(info.num_tokens));
     }
   }
-}
-
-std::vector<std::string> all_method_specs() {
-  std::vector<std::string> specs;
-  for (const selection::MethodInfo& method : selection::catalogue()) {
-    specs.push_back(method.budget == selection::BudgetUse::None ? method.id
-                                                                : method.id + ":budget_tokens=40");
-    if (method.accepts_scope_all) {
-      specs.push_back(method.id + ":budget_tokens=40,budget_scope=all");
-    }
-    for (const selection::ParamInfo& param : method.params) {
-      if (param.name == "state") specs.push_back(method.id + ":budget_tokens=40,state=select");
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    SCOPED_TRACE(testing::Message() << "layer " << info.layers[i]);
+    expect_layer(reader.read_run(run, info.layers[i]), fresh[i]);
+    const bool evicts = run_info.state_action == trace::StateAction::Eviction;
+    EXPECT_EQ(evicts, !fresh[i].evict_chunk.empty());
+    if (evicts) {
+      EXPECT_THAT(reader.read_run(run, info.layers[i]).evict_chunk,
+                  testing::Contains(testing::Lt(trace::kAlive)));
     }
   }
-  specs.push_back("snapkv:budget_ratio=0.3");
-  return specs;
 }
 
 class Recording : public testing::TestWithParam<trace::DType> {};
@@ -110,14 +141,13 @@ TEST_P(Recording, ReplayOfStoredValuesGivesTheRecordedSets) {
 }
 
 TEST_P(Recording, ClosedLoopIsRunZeroAndReplaysToo) {
-  for (const char* spec : {"quoka:budget_tokens=24", "snapkv:budget_tokens=40",
-                           "keydiff:budget_tokens=24", "oracle:budget_tokens=24,budget_scope=all",
-                           "streaming_llm:budget_tokens=24", "random:budget_tokens=24"}) {
+  for (const std::string& spec : all_method_specs(24)) {
     CaptureOptions options = tiny_options("closed.h5");
     options.dtype = GetParam();
     options.closed_loop = MethodSpec::parse(spec);
     options.methods = {MethodSpec::parse("oracle:budget_tokens=24")};
     capture_tiny(options);
+    EXPECT_EQ(trace::validate_trace("closed.h5"), std::vector<std::string>{}) << spec;
     const trace::TraceReader reader("closed.h5");
     EXPECT_EQ(reader.info().mode, trace::LoopMode::ClosedLoop);
     ASSERT_EQ(reader.info().runs.size(), 2u);
@@ -127,6 +157,50 @@ TEST_P(Recording, ClosedLoopIsRunZeroAndReplaysToo) {
     expect_replay_equals_run(reader, 0);
     expect_replay_equals_run(reader, 1);
   }
+}
+
+// The layers whose sets are reused are selected in, though they are not recorded.
+TEST_P(Recording, ReusedSetsOfLayersThatAreNotRecorded) {
+  CaptureOptions options = tiny_options("all.h5");
+  options.dtype = GetParam();
+  for (const char* id : {"tidal_decode", "less_is_more"}) {
+    options.methods.push_back(
+        MethodSpec::parse(std::string(id) + ":budget_tokens=24,first_layer=0,correction_layer=1"));
+  }
+  capture_tiny(options);
+  options.output = "one.h5";
+  options.layers = {2, 2};
+  capture_tiny(options);
+  const trace::TraceReader all("all.h5"), one("one.h5");
+  EXPECT_EQ(one.info().layers, std::vector<int>{2});
+  for (const int run : {0, 1}) {
+    const trace::RunLayer recorded = one.read_run(run, 2);
+    EXPECT_FALSE(recorded.positions.empty());
+    EXPECT_EQ(recorded.positions, all.read_run(run, 2).positions);
+    EXPECT_EQ(recorded.flags, all.read_run(run, 2).flags);
+  }
+}
+
+TEST_P(Recording, RunsSayWhatTheirBasisIs) {
+  CaptureOptions options = tiny_options("based.h5");
+  options.dtype = GetParam();
+  const std::string spec = "loki:budget_tokens=24,basis=" + tiny_basis(trace::BasisKind::Loki);
+  options.methods = {MethodSpec::parse(spec), MethodSpec::parse("oracle:budget_tokens=24")};
+  capture_tiny(options);
+  const trace::TraceReader strange("based.h5");
+  EXPECT_EQ(strange.info().runs[0].basis_source, "another text");
+  EXPECT_EQ(strange.info().runs[0].basis_hash, std::string(64, 'c'));
+  EXPECT_FALSE(strange.info().runs[0].basis_leakage);
+  EXPECT_TRUE(strange.info().runs[1].basis_source.empty());
+  // The prompt holds what the basis was fitted on.
+  options.prompt_text =
+      "Here: Another text, of which no piece is in the prompts that are captured.";
+  capture_tiny(options);
+  EXPECT_TRUE(trace::TraceReader("based.h5").info().runs[0].basis_leakage);
+  options.methods = {MethodSpec::parse("loki:budget_tokens=24,basis=self")};
+  EXPECT_THROW(capture_tiny(options), Error);
+  options.methods = {MethodSpec::parse("aqua:basis=" + tiny_basis(trace::BasisKind::Loki))};
+  EXPECT_THROW(capture_tiny(options), Error);
 }
 
 // exp-sum in double over the causal set, from the stored values.

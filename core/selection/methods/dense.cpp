@@ -26,6 +26,7 @@ Method dense_method() {
   info.summary = "Keeps every key: what the sparse methods are measured against.";
   info.granularity = trace::Granularity::None;
   info.budget = BudgetUse::None;
+  info.active_in_decode = false;
   method.make = [](const Setup& setup) { return std::make_unique<Dense>(setup.spec); };
   return method;
 }
