@@ -3,12 +3,13 @@ import numpy as np
 
 import attention_eviction
 import eviction
+import logits
 import queries
 from ranking import Choice
 from specs import budget, parse
 
-SELECT = {**queries.SELECT, **eviction.SELECT}
-SELECT_IN_DECODE = {*queries.SELECT_IN_DECODE}
+SELECT = {**queries.SELECT, **logits.SELECT, **eviction.SELECT}
+SELECT_IN_DECODE = {*queries.SELECT_IN_DECODE, *logits.SELECT_IN_DECODE}
 EVICT = {**eviction.EVICT, **attention_eviction.EVICT}
 EVICT_IN_DECODE = {*eviction.EVICT_IN_DECODE, *attention_eviction.EVICT_IN_DECODE}
 OBSERVE = {**attention_eviction.OBSERVE}
@@ -21,6 +22,8 @@ def evicts(method, v):
 
 def rule_for_dense(method, tr, layer, phase, v):
     if method == "dense" or v.get("decode") == "dense" and phase == 1:
+        return True
+    if "first_layer" in v and logits.dense_layer(v, layer):
         return True
     return phase == 1 and not evicts(method, v) and method not in SELECT_IN_DECODE
 

@@ -1,6 +1,13 @@
 """Method SPECs: defaults, budgets, and the ones that the goldens hold."""
 import math
 
+
+
+def two_fifths(tr):
+    """floor(0.4 * num_layers)"""
+    return 2 * tr.num_layers // 5
+
+
 # A default that depends on the model is a function of the trace.
 DEFAULTS = {
     "dense": {},
@@ -9,6 +16,12 @@ DEFAULTS = {
     "quoka": {"num_queries": 16, "metric": "cosine", "query_reduce": "max",
               "group_query_mode": "rank_paired", "decode": "select"},
     "uniform_queries": {"num_queries": 16},
+    "sample_attention": {"num_queries": 16, "mode": "budget", "coverage": 0.95},
+    "sparq": {"num_channels": lambda tr: max(1, tr.d // 4), "agg": "logit_mean"},
+    "loki": {"num_channels": lambda tr: max(1, tr.d // 4), "agg": "logit_mean", "basis": "auto"},
+    "tidal_decode": {"first_layer": 2, "correction_layer": two_fifths, "sel_layers": "dense"},
+    "less_is_more": {"first_layer": 2, "correction_layer": two_fifths, "sel_layers": "dense",
+                     "sink_tokens": 4, "recent_ratio": 0.25},
     "snapkv": {"window": 32, "kernel": 7, "pool": "max", "state": "evict"},
     "keydiff": {"state": "evict"},
     "h2o": {"recent_ratio": 0.5, "normalise": "none"},
@@ -16,7 +29,6 @@ DEFAULTS = {
     "streaming_llm": {"sink_tokens": 4, "positions": "original"},
     "infinipot": {"novelty_ratio": 0.5},
 }
-
 
 
 def parse(spec, tr):
@@ -50,6 +62,20 @@ SPECS = [
     "quoka:budget_tokens=24,num_queries=4,budget_scope=all", "quoka:budget_ratio=0.3,decode=dense",
     "uniform_queries:budget_tokens=24,num_queries=5", "uniform_queries:budget_tokens=24,num_queries=40",
     "uniform_queries:budget_ratio=0.25,num_queries=5,budget_scope=all",
+    "sample_attention:budget_tokens=24,num_queries=5", "sample_attention:budget_ratio=0.25",
+    "sample_attention:budget_tokens=24,num_queries=4,budget_scope=all",
+    "sample_attention:budget_tokens=40,mode=coverage,coverage=0.6",
+    "sample_attention:budget_tokens=24,mode=coverage",
+    "sparq:budget_tokens=24", "sparq:budget_tokens=24,num_channels=3,agg=prob_mean",
+    "sparq:budget_ratio=0.25,num_channels=5,budget_scope=all",
+    "loki:budget_tokens=24,basis=self", "loki:budget_tokens=24,num_channels=3,agg=prob_mean,basis=self",
+    "loki:budget_ratio=0.25,num_channels=8,budget_scope=all,basis=self",
+    "tidal_decode:budget_tokens=24,first_layer=3",
+    "tidal_decode:budget_tokens=24,first_layer=1,correction_layer=0",
+    "tidal_decode:budget_tokens=24,first_layer=1,correction_layer=3,sel_layers=set",
+    "less_is_more:budget_tokens=24,first_layer=1,correction_layer=0",
+    "less_is_more:budget_tokens=24,first_layer=1,correction_layer=3,sel_layers=set",
+    "less_is_more:budget_ratio=0.3,first_layer=1,correction_layer=0,sink_tokens=2,recent_ratio=0.6",
     "snapkv:budget_tokens=24,window=8", "snapkv:budget_tokens=24,window=8,pool=avg,kernel=5",
     "snapkv:budget_tokens=24,window=8,state=select", "snapkv:budget_tokens=24,window=8,state=select,pool=avg",
     "snapkv:budget_tokens=24", "snapkv:budget_ratio=0.5,window=4", "snapkv:budget_tokens=40,window=64",
