@@ -3,7 +3,7 @@
 contract, sharing no code with the program.
 
   selection_oracle make FOLDER        writes synthetic traces (h5py) and the expected `select` and
-                                      `compare` answers as JSON: FOLDER/<name>.h5, <name>.json
+                                      `compare` answers as JSON: FOLDER/<name>.h5, <name>.json, <name>_lanes.json
   selection_oracle check KVLOUPE TRACE [--layers 2,5] [SPEC...]
                                       runs the program on any trace and compares every cell
                                       (of the layers named)
@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 
+import lanes
 from metrics import metrics
 from run import evicts, run
 from specs import SPECS, parse
@@ -57,11 +58,15 @@ def make(folder):
                 if r["near_ties"]]
         with open(f"{folder}/{name}.json", "w") as f:
             json.dump(answer, f, separators=(",", ":"))
+        pruned = {spec: {str(layer): dict(zip(("chunks", "final_alive"), lanes.run(tr, spec, layer)))
+                         for layer in tr.layers} for spec in lanes.SPECS}
+        with open(f"{folder}/{name}_lanes.json", "w") as f:
+            json.dump(pruned, f, separators=(",", ":"), default=int)
         print(name, "written; near ties in", sorted(set(near)))
 
 
 def check(program, path, specs, only):
-    tr, bad, cells, specs = Trace(path), 0, 0, specs or SPECS
+    tr, bad, cells, specs = Trace(path), 0, 0, specs or SPECS + lanes.SPECS
     layers = only or tr.layers
     for spec in specs:
         result = subprocess.run([program, "select", path, "--method", spec, "--json"],
@@ -71,6 +76,13 @@ def check(program, path, specs, only):
             bad += 1
             continue
         got = {x["layer"]: x for x in json.loads(result.stdout)["layers"]}
+        if lanes.is_lane_method(spec):
+            for layer in layers:
+                want, alive = lanes.run(tr, spec, layer)
+                wrong = lanes.differences(spec, layer, want, alive, got[layer])
+                print(*wrong, sep="\n", end="\n" if wrong else "")
+                bad, cells = bad + len(wrong), cells + len(want)
+            continue
         for want in expected(tr, spec, layers):
             bad += compare_layer(spec, want, got[want["layer"]])
             cells += len(want["chunks"])
