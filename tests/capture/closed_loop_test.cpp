@@ -4,12 +4,16 @@
 #include "capture/model.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/capture_fixture.h"
+#include "tests/capture/method_specs.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,12 +72,57 @@ class RecordQueries final : public AttentionHook {
   std::vector<std::vector<at::Tensor>> queries_;
 };
 
+// The rows of one query head as a lane method scores them, from the papers' words: rotated by the
+// basis, all but the kept lanes set to zero, rotated back.
+class LaneTruth {
+ public:
+  explicit LaneTruth(const MethodSpec& spec) : id_(spec.id()) {
+    if (!spec.info().basis || *spec.info().basis != trace::BasisKind::Aqua) return;
+    basis_ = trace::read_basis(spec.text("basis"));
+    const double lanes = basis_->head_dim;
+    usable_ = spec.has("slice_ratio")
+                  ? basis_->head_dim - static_cast<int>(spec.real("slice_ratio") * lanes + 1e-9)
+                  : basis_->head_dim;
+    kept_ = std::max(1, static_cast<int>(spec.real("dim_ratio") * usable_ + 1e-9));
+  }
+
+  at::Tensor pruned(const at::Tensor& q, int layer, std::int64_t kv_head) const {
+    if (!basis_) return q;
+    const std::int64_t dim = basis_->head_dim;
+    const at::Tensor directions = at::tensor(basis_->layers.at(layer).vectors)
+                                      .reshape({basis_->num_kv_heads, dim, dim})[kv_head]
+                                      .to(at::kDouble);
+    const at::Tensor lanes = at::mv(directions.t(), q);
+    std::vector<std::int64_t> order(static_cast<std::size_t>(usable_));
+    std::iota(order.begin(), order.end(), 0);
+    if (id_ != "static_slicing") {
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return std::abs(lanes[a].item<double>()) > std::abs(lanes[b].item<double>());
+      });
+    }
+    at::Tensor result = at::zeros_like(q);
+    for (int i = 0; i < kept_; ++i) {
+      const std::int64_t lane = order[static_cast<std::size_t>(i)];
+      result += directions.select(1, lane) * lanes[lane];
+    }
+    return result;
+  }
+
+ private:
+  std::string id_;
+  std::optional<trace::Basis> basis_;
+  int usable_ = 0, kept_ = 0;
+};
+
 // Attention in double over the sets that a trace's run 0 holds: past by the set, the chunk
 // causally; in scope `all` the set, causally, and the query's own key.
 class AttendToRecorded final : public AttentionHook {
  public:
-  AttendToRecorded(const trace::TraceReader& reader, bool scope_all)
-      : reader_(reader), scope_all_(scope_all) {}
+  explicit AttendToRecorded(const trace::TraceReader& reader)
+      : reader_(reader),
+        spec_(MethodSpec::parse(reader.info().runs[0].method)),
+        lanes_(spec_),
+        scope_all_(spec_.scope() == selection::BudgetScope::All) {}
 
   at::Tensor attend(const AttentionCall& call) override {
     if (!runs_.contains(call.layer)) runs_[call.layer] = reader_.read_run(0, call.layer);
@@ -81,9 +130,10 @@ class AttendToRecorded final : public AttentionHook {
     const int chunk = reader_.info().chunk_of_token(static_cast<std::int32_t>(call.past_len));
     const std::int64_t rows = call.q.size(1), dim = call.q.size(2);
     const std::int64_t group = call.q.size(0) / call.k.size(0);
+    const std::int64_t heads_per_row = reader_.info().runs[0].q_heads_per_row;
     at::Tensor output = at::zeros_like(call.q);
     for (std::int64_t head = 0; head < call.q.size(0); ++head) {
-      const auto cell = static_cast<std::size_t>(chunk * run.num_rows + head / group);
+      const auto cell = static_cast<std::size_t>(chunk * run.num_rows + head / heads_per_row);
       const std::vector<std::int32_t> set(run.positions.begin() + run.offsets[cell],
                                           run.positions.begin() + run.offsets[cell + 1]);
       const at::Tensor k = call.k[head / group].to(at::kDouble);
@@ -97,7 +147,8 @@ class AttendToRecorded final : public AttentionHook {
           if (in_set || open) keys.push_back(j);
         }
         const at::Tensor index = at::tensor(keys, at::kLong);
-        const at::Tensor q = call.q[head][t].to(at::kDouble);
+        const at::Tensor q =
+            lanes_.pruned(call.q[head][t].to(at::kDouble), call.layer, head / group);
         const at::Tensor logits = at::mv(k.index_select(0, index), q) * call.softmax_scale;
         output[head][t] = at::matmul(at::softmax(logits, 0), v.index_select(0, index));
       }
@@ -107,22 +158,27 @@ class AttendToRecorded final : public AttentionHook {
 
  private:
   const trace::TraceReader& reader_;
+  MethodSpec spec_;
+  LaneTruth lanes_;
   std::map<int, trace::RunLayer> runs_;
   bool scope_all_;
 };
 
+// For every method, in prefill and decode: each layer's queries depend on the attention of all
+// layers below, in all chunks before.
 TEST(Capture, ClosedLoopAttendsToWhatItRecordsAndNothingElse) {
-  for (const bool scope_all : {false, true}) {
+  for (const std::string& spec : all_method_specs(20)) {
+    SCOPED_TRACE(spec);
     CaptureOptions options = tiny_options("truth.h5");
+    options.prompt_text = some_text().substr(0, 150);
     options.dtype = trace::DType::F32;
-    options.closed_loop = MethodSpec::parse(scope_all ? "oracle:budget_tokens=20,budget_scope=all"
-                                                      : "snapkv:budget_tokens=40");
+    options.closed_loop = MethodSpec::parse(spec);
     capture_tiny(options);
     const trace::TraceReader reader("truth.h5");
     const std::vector<std::int32_t> ids = reader.token_ids();
     const auto model = make_tiny_model();
     Decoder decoder(model, {300, false});
-    AttendToRecorded truth(reader, scope_all);
+    AttendToRecorded truth(reader);
     RecordQueries queries(truth);
     for (const trace::ChunkInfo& chunk : reader.info().chunks) {
       decoder.forward(std::span(ids).subspan(chunk.begin, chunk.length), queries);
@@ -132,6 +188,89 @@ TEST(Capture, ClosedLoopAttendsToWhatItRecordsAndNothingElse) {
       EXPECT_LT((queries.of(layer) - stored).abs().max().item<float>(), 1e-3) << layer;
     }
   }
+}
+
+enum class Decoding { Selects, Evicts, Dense };
+
+// Who selects, who evicts and who does neither at a decoded token.
+const std::map<std::string, Decoding> kDecoding = {
+    {"dense", Decoding::Dense},
+    {"oracle", Decoding::Selects},
+    {"random", Decoding::Selects},
+    {"sliding_window", Decoding::Dense},
+    {"quoka", Decoding::Selects},
+    {"uniform_queries", Decoding::Selects},
+    {"sample_attention", Decoding::Selects},
+    {"sparq", Decoding::Selects},
+    {"loki", Decoding::Selects},
+    {"tidal_decode", Decoding::Selects},
+    {"less_is_more", Decoding::Selects},
+    {"snapkv", Decoding::Dense},
+    {"keydiff", Decoding::Dense},
+    {"h2o", Decoding::Evicts},
+    {"tova", Decoding::Evicts},
+    {"streaming_llm", Decoding::Evicts},
+    {"infinipot", Decoding::Dense},
+    {"aqua", Decoding::Dense},
+    {"static_slicing", Decoding::Dense},
+    {"aqua_h2o", Decoding::Dense},
+    {"aqua_memory", Decoding::Dense},
+};
+
+// Cells of layer 2 in the decode chunks of run 0.
+struct DecodeCells {
+  int dense = 0, chosen = 0, deaths = 0;
+};
+
+DecodeCells decode_cells(const trace::TraceReader& reader) {
+  const trace::RunLayer run = reader.read_run(0, 2);
+  const auto& chunks = reader.info().chunks;
+  DecodeCells found;
+  for (std::size_t cell = 0; cell < run.flags.size(); ++cell) {
+    const std::size_t chunk = cell / static_cast<std::size_t>(run.num_rows);
+    if (chunks[chunk].phase == trace::Phase::Prefill) continue;
+    const std::int64_t kept =
+        run.flags[cell] != 0 ? chunks[chunk].begin : run.offsets[cell + 1] - run.offsets[cell];
+    (kept == chunks[chunk].begin ? found.dense : found.chosen) += 1;
+  }
+  for (const std::uint16_t died : run.evict_chunk) {
+    found.deaths += died != trace::kAlive && chunks[died].phase == trace::Phase::Decode;
+  }
+  return found;
+}
+
+TEST(Capture, ClosedLoopDecodesAsEachMethodSays) {
+  EXPECT_EQ(kDecoding.size(), selection::catalogue().size());
+  for (const selection::MethodInfo& method : selection::catalogue()) {
+    SCOPED_TRACE(method.id);
+    ASSERT_TRUE(kDecoding.contains(method.id));
+    const Decoding decoding = kDecoding.at(method.id);
+    CaptureOptions options = tiny_options("decode.h5");
+    // A correction layer leaves layer 2 to reuse a set; by default it would choose, densely itself.
+    options.closed_loop = MethodSpec::parse(
+        spec_text(method, 20, method.crosses_layers ? "first_layer=0,correction_layer=1" : ""));
+    capture_tiny(options);
+    const trace::TraceReader reader("decode.h5");
+    ASSERT_EQ(reader.info().chunks.size(), 9u);
+    const DecodeCells cells = decode_cells(reader);
+    EXPECT_EQ(reader.info().runs[0].decode_dense, decoding == Decoding::Dense);
+    EXPECT_EQ(cells.deaths > 0, decoding == Decoding::Evicts);
+    if (reader.info().runs[0].state_action == trace::StateAction::Eviction) {
+      EXPECT_EQ(cells.dense, 0);
+    } else {
+      EXPECT_EQ(cells.chosen > 0, decoding == Decoding::Selects);
+      EXPECT_EQ(cells.dense > 0, decoding == Decoding::Dense);
+    }
+  }
+}
+
+TEST(Capture, QuokaMayDecodeDensely) {
+  CaptureOptions options = tiny_options("decode.h5");
+  options.closed_loop = MethodSpec::parse("quoka:budget_tokens=20,decode=dense");
+  capture_tiny(options);
+  const trace::TraceReader reader("decode.h5");
+  EXPECT_TRUE(reader.info().runs[0].decode_dense);
+  EXPECT_EQ(decode_cells(reader).chosen, 0);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <string>
@@ -262,6 +263,7 @@ TEST(Probe, NeedsItsRoomInTheContext) {
   CaptureOptions options = probed_options("room.h5");
   EXPECT_TRUE(capture_tiny(options, {}, model_of(230 + probe_len)).complete);
   options.output = "no_room.h5";
+  std::filesystem::remove(options.output);
   try {
     capture_tiny(options, {}, model_of(230 + probe_len - 1));
     ADD_FAILURE() << "the probe had no room";
@@ -270,6 +272,7 @@ TEST(Probe, NeedsItsRoomInTheContext) {
     EXPECT_THAT(error.what(), testing::HasSubstr("leaves room for 229 tokens"));
   }
   EXPECT_FALSE(std::filesystem::exists("no_room.h5"));
+  options.output = "room.h5";
   options.store_probe = false;
   EXPECT_TRUE(capture_tiny(options, {}, model_of(236)).complete);
 }
