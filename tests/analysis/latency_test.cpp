@@ -2,6 +2,7 @@
 // compute what they claim to.
 #include "core/analysis/latency.h"
 
+#include "core/analysis/compare.h"
 #include "core/analysis/dense_baseline.h"
 #include "core/analysis/timing.h"
 #include "core/attention/attention.h"
@@ -21,6 +22,7 @@ namespace kvloupe::analysis {
 namespace {
 
 using testing::SmallTrace;
+using testing::SmallTraceShape;
 
 void spin(double ms) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
@@ -129,14 +131,38 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_GE(report.total.median_ms, report.select.median_ms);
 }
 
-TEST(MeasureLatency, EveryKindOfMethodAndCell) {
-  const SmallTrace trace;
-  for (const char* spec :
-       {"snapkv:budget_tokens=8", "streaming_llm:budget_tokens=8,positions=reassigned",
-        "oracle:budget_tokens=8,budget_scope=all", "dense"}) {
-    for (const int chunk : {0, 3}) EXPECT_TRUE(measure(trace, spec, chunk).finished) << spec;
-  }
-  EXPECT_THROW(measure(trace, "dense", 4), Error);
+TEST(MeasureLatency, EveryMethodAndKindOfCell) {
+  SmallTraceShape shape;
+  shape.num_layers = 6;
+  shape.probe_len = 3;
+  shape.decoded = 1;
+  const SmallTrace trace(shape);
+  auto specs = parse_methods("all:budget_tokens=8,basis=self");
+  EXPECT_EQ(specs.size(), selection::catalogue().size());
+  for (const char* more :
+       {"streaming_llm:budget_tokens=8,positions=reassigned", "snapkv:budget_tokens=8,state=select",
+        "oracle:budget_tokens=8,budget_scope=all"})
+    specs.push_back(selection::MethodSpec::parse(more));
+  for (const selection::MethodSpec& spec : specs)
+    for (const int chunk : {0, 3, 4})
+      EXPECT_TRUE(
+          measure_latency(trace.session(), spec, 4, chunk, {.repetitions = 1, .warm_up = 1}, {}, {})
+              .finished)
+          << spec.id();
+  EXPECT_THROW(measure(trace, "dense", 5), Error);
+}
+
+TEST(MeasureLatency, RefusesWhatTheTraceCannotServe) {
+  SmallTraceShape shape;
+  shape.num_layers = 6;
+  shape.layers = {0, 1, 4};
+  const SmallTrace trace(shape);
+  for (const char* spec : {"infinipot:budget_tokens=8", "aqua",
+                           "tidal_decode:budget_tokens=8,first_layer=2,correction_layer=3"})
+    EXPECT_THROW(
+        measure_latency(trace.session(), selection::MethodSpec::parse(spec), 4, 2, {}, {}, {}),
+        Error)
+        << spec;
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 
 #include <unistd.h>
@@ -54,6 +56,21 @@ SmallTrace::SmallTrace(const SmallTraceShape& shape)
     k_.push_back(fill(shape_.num_kv_heads));
     v_.push_back(fill(shape_.num_kv_heads));
   }
+  if (shape_.probe_len > 0) {
+    const std::size_t per_layer = shape_.chunk_lengths.size() *
+                                  static_cast<std::size_t>(shape_.num_q_heads) * shape_.probe_len *
+                                  shape_.head_dim;
+    probe_.assign(shape_.num_layers, std::vector<float>(per_layer));
+    for (auto& layer : probe_)
+      for (float& value : layer) value = normal(random);
+    novelty_.resize(num_tokens_);
+    for (float& value : novelty_) value = std::abs(normal(random));
+    novelty_.front() = std::numeric_limits<float>::infinity();
+  }
+  if (shape_.layers.empty()) {
+    shape_.layers.resize(shape_.num_layers);
+    std::iota(shape_.layers.begin(), shape_.layers.end(), 0);
+  }
   if (shape_.broken_key_at >= 0)
     const_cast<float*>(key(1, 1, shape_.broken_key_at))[0] = std::nanf("");
   write();
@@ -79,6 +96,12 @@ const float* SmallTrace::key(int layer, int kv_head, int position) const {
 const float* SmallTrace::value(int layer, int kv_head, int position) const {
   return v_[layer].data() +
          (static_cast<std::ptrdiff_t>(kv_head) * num_tokens_ + position) * shape_.head_dim;
+}
+
+const float* SmallTrace::probe_query(int layer, int chunk, int q_head, int row) const {
+  const std::ptrdiff_t index =
+      (static_cast<std::ptrdiff_t>(chunk) * shape_.num_q_heads + q_head) * shape_.probe_len + row;
+  return probe_[layer].data() + index * shape_.head_dim;
 }
 
 double SmallTrace::score(int layer, int q_head, int query_pos, int key_pos) const {
@@ -111,8 +134,9 @@ void SmallTrace::write() {
                   .file_hash = std::string(64, 'a'),
                   .layer_types = std::vector(shape_.num_layers, trace::LayerType::Full)};
   header.dtype = trace::DType::F32;
-  header.layers.resize(shape_.num_layers);
-  std::iota(header.layers.begin(), header.layers.end(), 0);
+  header.layers = shape_.layers;
+  header.probe_len = shape_.probe_len;
+  if (shape_.probe_len > 0) header.probe_text = "what matters?";
   header.max_tokens = num_tokens_;
   std::vector<int> lengths = shape_.chunk_lengths;
   lengths.insert(lengths.end(), static_cast<std::size_t>(shape_.decoded), 1);
@@ -125,7 +149,7 @@ void SmallTrace::write() {
     const trace::ChunkInfo chunk{
         begin, length,
         c < shape_.chunk_lengths.size() ? trace::Phase::Prefill : trace::Phase::Decode};
-    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+    for (const int layer : shape_.layers) {
       const auto part = [&](const std::vector<float>& whole, int heads) {
         return chunk_of(whole, heads, num_tokens_, shape_.head_dim, begin, begin + length);
       };
@@ -141,7 +165,11 @@ void SmallTrace::write() {
       }
       writer.write_layer(chunk, {layer, q.data(), k.data(), v.data(),
                                  shape_.store_lse ? lse.data() : nullptr, nullptr});
+      if (shape_.probe_len > 0 && chunk.phase == trace::Phase::Prefill)
+        writer.write_probe(chunk, {layer, probe_query(layer, static_cast<int>(c), 0, 0)});
     }
+    if (shape_.probe_len > 0)
+      writer.write_novelty(chunk, std::span(novelty_).subspan(begin, length));
     std::vector<std::int32_t> ids(length, 1);
     writer.end_chunk(chunk, ids, std::vector<std::string>(length, "a"));
     begin += length;

@@ -14,7 +14,9 @@ struct SmallTraceShape {
   int num_layers = 2, num_q_heads = 4, num_kv_heads = 2, head_dim = 8;
   std::vector<int> chunk_lengths = {16, 16, 16, 5};
   bool store_lse = true;
-  int decoded = 0;         // chunks of one token after the prompt
+  int decoded = 0;               // chunks of one token after the prompt
+  std::vector<int> layers = {};  // captured; empty: all
+  int probe_len = 0;       // queries of a probe after each prefill chunk, with novelty; 0: none
   int broken_key_at = -1;  // position where layer 1, KV head 1 holds a NaN key
 };
 
@@ -33,6 +35,9 @@ class SmallTrace {
   const float* query(int layer, int q_head, int position) const;
   const float* key(int layer, int kv_head, int position) const;
   const float* value(int layer, int kv_head, int position) const;
+  // Of the probe after a prefill chunk.
+  const float* probe_query(int layer, int chunk, int q_head, int row) const;
+  const std::vector<float>& novelty() const { return novelty_; }
   // p of one (query, key) by the definition; 0 above the diagonal.
   double probability(int layer, int q_head, int query, int key) const;
 
@@ -43,6 +48,8 @@ class SmallTrace {
   SmallTraceShape shape_;
   int num_tokens_ = 0;
   std::vector<std::vector<float>> q_, k_, v_;  // [layer][heads, T, head_dim]
+  std::vector<std::vector<float>> probe_;      // [layer][chunk, heads, probe_len, head_dim]
+  std::vector<float> novelty_;                 // [T]
   std::filesystem::path folder_;
   SessionPtr session_;
 };
