@@ -65,6 +65,8 @@ TEST(UsageErrors, ExitWithTwo) {
       {"capture", "--model", "smollm2", "--prompt", "a", "--task", "niah:length=512", "-o",
        "never.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "--chunk-size", "0", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--store", "qkv,nonesuch", "-o",
+       "never.h5"},
   };
   for (const auto& arguments : wrong) {
     std::string text;
@@ -114,7 +116,7 @@ TEST(Info, HasTheKeysOfTheContract) {
   ASSERT_EQ(result.exit_code, 0) << result.standard_error;
   const json info = json::parse(result.standard_output);
   EXPECT_EQ(info["path"], kTrace);
-  EXPECT_EQ(info["schema_version"], "1.1");
+  EXPECT_EQ(info["schema_version"], "1.0");
   EXPECT_EQ(info["complete"], true);
   EXPECT_EQ(info["mode"], "open_loop");
   EXPECT_EQ(info["model"]["num_q_heads"], 6);
@@ -123,6 +125,7 @@ TEST(Info, HasTheKeysOfTheContract) {
   EXPECT_EQ(info["layers"], json::array({1, 3}));
   EXPECT_EQ(info["dtype"], "f16");
   EXPECT_EQ(info["runs"], json::array());
+  EXPECT_TRUE(info["probe"].is_null());
   EXPECT_EQ(info["bytes"], std::filesystem::file_size(kTrace));
 }
 
