@@ -253,7 +253,11 @@ TEST(LongSequences, DoNotDependOnThreadsOrMemory) {
        {"quoka:budget_tokens=99", "quoka:budget_tokens=99,group_query_mode=post_agg",
         "snapkv:budget_tokens=99", "snapkv:budget_tokens=99,state=select",
         "keydiff:budget_tokens=99", "h2o:budget_tokens=99", "tova:budget_tokens=99",
-        "infinipot:budget_tokens=99", "oracle:budget_tokens=99",
+        "infinipot:budget_tokens=99", "sample_attention:budget_tokens=99", "sparq:budget_tokens=99",
+        "sparq:budget_tokens=99,agg=prob_mean", "loki:budget_tokens=99",
+        "loki:budget_tokens=99,agg=prob_mean",
+        "tidal_decode:budget_tokens=99,first_layer=0,sel_layers=set",
+        "less_is_more:budget_tokens=99,first_layer=0,sel_layers=set", "oracle:budget_tokens=99",
         "oracle:budget_tokens=99,reduce=max"}) {
     SCOPED_TRACE(spec);
     at::set_num_threads(1);
