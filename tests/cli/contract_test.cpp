@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ using test::run_program;
 
 const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
 const std::string kTrace = kGoldens + "group3_f16.h5";
+const std::string kNoProbe = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
 
 // Nothing on standard output, and "error: what; why; what to do" as the last line of the other.
 void expect_failure(const ProgramResult& result, int exit_code) {
@@ -41,6 +43,11 @@ TEST(UsageErrors, ExitWithTwo) {
       {"info", kTrace, kTrace},
       {kTrace, "info", kTrace},
       {"methods", "stray"},
+      {"compare", kTrace, "--method", "all:nonesuch=1"},
+      {"compare", kTrace, "--method", "all:budget_tokens=-1"},
+      {"select", kTrace, "--method", "all"},
+      {"select", kTrace, "--method", "aqua:budget_tokens=8"},
+      {"select", kTrace, "--method", "h2o:budget_scope=all"},
       {"select", kTrace, "--method", "nonesuch"},
       {"select", kTrace, "--method", "quoka:nonesuch=1"},
       {"select", kTrace, "--method", "quoka:budget_tokens=-1"},
@@ -91,6 +98,12 @@ TEST(InputErrors, ExitWithOne) {
       {"select", kTrace, "--method", "dense", "--layer", "2"},
       {"select", kTrace, "--method", "dense", "--chunk", "99"},
       {"compare", kTrace, "--method", "dense", "--layers", "0-3"},
+      {"select", kTrace, "--method", "tidal_decode"},
+      {"select", kTrace, "--method", "loki"},
+      {"select", kTrace, "--method", "aqua:basis=no_such_file.h5"},
+      {"select", kTrace, "--method", "infinipot", "--chunk-size", "50"},
+      {"select", kNoProbe, "--method", "infinipot"},
+      {"compare", kTrace, "--method", "aqua", "--method", "tidal_decode"},
       {"export", kTrace, "--view", "kv_map", "--goto", "layer=0", "--png", "never.png"},
       {"capture", "--model", "no_such_model.gguf", "--prompt", "a", "-o", "never.h5"},
       {"capture", "--model", "not_a_trace.h5", "--prompt", "a", "-o", "never.h5"},
@@ -116,7 +129,7 @@ TEST(Info, HasTheKeysOfTheContract) {
   ASSERT_EQ(result.exit_code, 0) << result.standard_error;
   const json info = json::parse(result.standard_output);
   EXPECT_EQ(info["path"], kTrace);
-  EXPECT_EQ(info["schema_version"], "1.0");
+  EXPECT_EQ(info["schema_version"], "1.1");
   EXPECT_EQ(info["complete"], true);
   EXPECT_EQ(info["mode"], "open_loop");
   EXPECT_EQ(info["model"]["num_q_heads"], 6);
@@ -125,7 +138,8 @@ TEST(Info, HasTheKeysOfTheContract) {
   EXPECT_EQ(info["layers"], json::array({1, 3}));
   EXPECT_EQ(info["dtype"], "f16");
   EXPECT_EQ(info["runs"], json::array());
-  EXPECT_TRUE(info["probe"].is_null());
+  EXPECT_TRUE(info["probe"]["text"].is_string());
+  EXPECT_GT(info["probe"]["num_tokens"], 0);
   EXPECT_EQ(info["bytes"], std::filesystem::file_size(kTrace));
 }
 
@@ -177,8 +191,14 @@ TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {
   const json& list = methods.is_array() ? methods : methods["methods"];
   ASSERT_GE(list.size(), 9U);
   for (const json& method : list) {
-    SCOPED_TRACE(method["id"].get<std::string>());
-    const ProgramResult first = run_program({"select", kTrace, "--method", method["id"], "--json"});
+    // The trace is of no model that has bases, and holds the layers 1 and 3 alone.
+    std::string spec = method["id"];
+    for (const json& param : method["parameters"]) {
+      if (param["name"] == "basis") spec += ":basis=self";
+      if (param["name"] == "first_layer") spec += ":first_layer=1,correction_layer=3";
+    }
+    SCOPED_TRACE(spec);
+    const ProgramResult first = run_program({"select", kTrace, "--method", spec, "--json"});
     ASSERT_EQ(first.exit_code, 0) << first.standard_error;
     const std::string canonical = json::parse(first.standard_output)["method"];
     const ProgramResult again = run_program({"select", kTrace, "--method", canonical, "--json"});
@@ -214,6 +234,64 @@ TEST(Select, OneCellEqualsTheSameCellOfAWholeReplay) {
             .standard_output);
     EXPECT_EQ(one["layers"][0]["chunks"][0], all["layers"][1]["chunks"][3]);
   }
+}
+
+json answer_of(const std::vector<std::string>& arguments) {
+  const ProgramResult result = run_program(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.standard_error;
+  return json::parse(result.standard_output);
+}
+
+std::set<std::string> keys_of(const json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+TEST(Select, LaneMethodsHaveLanesInsteadOfRows) {
+  const json aqua = answer_of({"select", kTrace, "--method", "aqua:basis=self", "--json"});
+  EXPECT_EQ(keys_of(aqua["basis"]), (std::set<std::string>{"source", "tokens", "hash", "leakage"}));
+  EXPECT_EQ(aqua["basis"]["leakage"], true);
+  EXPECT_EQ(aqua["basis"]["tokens"], 152);
+  const json& layer = aqua["layers"][1];
+  EXPECT_FALSE(layer.contains("final_alive"));
+  for (const json& chunk : layer["chunks"]) {
+    EXPECT_FALSE(chunk.contains("kv_heads"));
+    ASSERT_EQ(chunk["lanes"].size(), 6U);
+    for (const json& lane : chunk["lanes"]) {
+      EXPECT_EQ(keys_of(lane),
+                (std::set<std::string>{"q_head", "counts", "score_error", "output_error"}));
+      // Each row uses floor(0.75 * 16) lanes.
+      int uses = 0;
+      for (const json& count : lane["counts"]) uses += count.get<int>();
+      EXPECT_EQ(uses, 12 * chunk["length"].get<int>());
+      EXPECT_GT(lane["score_error"], 0);
+      EXPECT_GT(lane["output_error"], 0);
+    }
+  }
+  const json both = answer_of({"select", kTrace, "--method", "aqua_h2o:basis=self", "--json"});
+  EXPECT_TRUE(both["layers"][0].contains("final_alive"));
+  EXPECT_TRUE(both["layers"][0]["chunks"][2].contains("kv_heads"));
+  EXPECT_TRUE(both["layers"][0]["chunks"][2].contains("lanes"));
+  EXPECT_FALSE(answer_of({"select", kTrace, "--method", "keydiff", "--json"}).contains("basis"));
+}
+
+TEST(Select, NamesTheLayerWhoseSetIsReused) {
+  const json answer = answer_of(
+      {"select", kTrace, "--method", "tidal_decode:budget_tokens=24,first_layer=1", "--json"});
+  EXPECT_FALSE(answer["layers"][0]["chunks"][2].contains("source_layer"));
+  EXPECT_EQ(answer["layers"][1]["chunks"][2]["source_layer"], 1);
+}
+
+TEST(Select, TextNamesLeakage) {
+  const auto text = [](const std::vector<std::string>& arguments) {
+    return run_program(arguments).standard_output;
+  };
+  EXPECT_NE(
+      text({"select", kTrace, "--method", "loki:budget_tokens=24,basis=self"}).find("leakage"),
+      std::string::npos);
+  EXPECT_NE(text({"compare", kTrace, "--method", "aqua:basis=self"}).find("leakage: this trace"),
+            std::string::npos);
 }
 
 TEST(Select, LabelsAnotherChunking) {
@@ -270,11 +348,70 @@ TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
     EXPECT_NE(header.find(column), std::string::npos) << column;
     EXPECT_TRUE(rows[0].contains(column)) << column;
   }
+  // Additions come last.
+  EXPECT_EQ(header.substr(header.find("density")), "density,forced,kv_bytes,leakage");
   double oracle = 0, random = 0;
   for (const json& row : rows)
     if (row["scope"] == "all" && row.value("phase", "prefill") == "prefill")
       (row["method"].get<std::string>()[0] == 'o' ? oracle : random) = row["mass_recall"];
   EXPECT_GT(oracle, random);
+}
+
+TEST(Compare, AllStandsForEveryMethodAndNamesTheMissingOnes) {
+  const std::size_t known = answer_of({"methods", "--json"})["methods"].size();
+  const ProgramResult result =
+      run_program({"compare", kTrace, "--method", "all:budget_tokens=24,basis=self", "--layers",
+                   "1-1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+  const json answer = json::parse(result.standard_output);
+  std::set<std::string> missing, shown;
+  for (const json& entry : answer["unavailable"]) {
+    const std::string method = entry["method"];
+    missing.insert(method.substr(0, method.find(':')));
+    EXPECT_NE(entry["reason"].get<std::string>(), "");
+    EXPECT_NE(result.standard_error.find("warning: " + method), std::string::npos);
+  }
+  for (const json& row : answer["rows"]) {
+    const std::string method = row["method"];
+    shown.insert(method.substr(0, method.find(':')));
+    if (row["scope"] != "all" || row["phase"] != "prefill") continue;
+    const bool lanes = method.starts_with("aqua") || method.starts_with("static_slicing");
+    EXPECT_EQ(row["leakage"], lanes || method.starts_with("loki") ? 1 : 0) << method;
+    EXPECT_EQ(row["mass_recall"].is_null(), lanes || method == "dense") << method;
+    EXPECT_EQ(row["topk_overlap"].is_null(), lanes || method == "dense") << method;
+    if (method.starts_with("aqua:")) EXPECT_EQ(row["density"], 1);
+  }
+  EXPECT_EQ(missing, (std::set<std::string>{}));
+  EXPECT_EQ(shown.size(), known);
+
+  const json some =
+      answer_of({"compare", kTrace, "--method", "loki", "--method", "dense", "--json"});
+  ASSERT_EQ(some["unavailable"].size(), 1U);
+  EXPECT_EQ(some["unavailable"][0]["method"].get<std::string>().rfind("loki:", 0), 0U);
+}
+
+TEST(Methods, OneIsDescribedByItsName) {
+  const json one = answer_of({"methods", "infinipot", "--json"});
+  ASSERT_EQ(one["methods"].size(), 1U);
+  EXPECT_EQ(one["methods"][0]["needs_probe"], true);
+  EXPECT_EQ(one["methods"][0]["decode"], "dense");
+  const std::string text = run_program({"methods", "loki"}).standard_output;
+  for (const char* part :
+       {"loki  ", "paper: ", "follows: ", "differs: ", "basis=", "num_channels="})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  EXPECT_EQ(text.find("keydiff"), std::string::npos);
+}
+
+// What a user must be told of each method.
+TEST(Methods, EachNamesItsPaperAndWhatItFollows) {
+  for (const json& method : answer_of({"methods", "--json"})["methods"]) {
+    SCOPED_TRACE(method["id"].get<std::string>());
+    for (const char* key : {"title", "summary", "paper", "evidence", "state_action", "granularity"})
+      EXPECT_NE(method[key].get<std::string>(), "") << key;
+    for (const json& param : method["parameters"])
+      for (const char* key : {"name", "type", "range", "meaning"})
+        EXPECT_NE(param[key].get<std::string>(), "") << param["name"] << " " << key;
+  }
 }
 
 }  // namespace
