@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 
 namespace kvloupe::selection {
 namespace {
@@ -15,6 +16,12 @@ constexpr std::uint32_t kSignBit = 0x80000000U;
 // upper and one for the lower half of the bits.
 std::uint32_t value_at_rank(const std::vector<std::uint32_t>& values, std::int64_t count) {
   constexpr std::size_t kBuckets = 1U << 16;
+  // Clearing the histograms would cost more than a few values do (the lanes of a query row).
+  if (values.size() < kBuckets / 32) {
+    std::vector<std::uint32_t> parted = values;
+    std::nth_element(parted.begin(), parted.begin() + (count - 1), parted.end(), std::greater<>());
+    return parted[static_cast<std::size_t>(count - 1)];
+  }
   std::vector<std::uint32_t> histogram(kBuckets, 0);
   auto find_bucket = [&](std::int64_t& left) {
     std::size_t bucket = kBuckets - 1;
