@@ -86,7 +86,10 @@ Method quoka_method() {
       "QuoKA: query-oriented KV selection for efficient LLM prefill, ICLR 2026, arXiv 2602.08722";
   info.evidence =
       "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
-  info.deviation = "the chunk's own keys are outside the budget unless budget_scope=all";
+  info.deviation =
+      "the chunk's own keys are outside the budget unless budget_scope=all; heads of a group pair "
+      "their chosen queries by rank, where the repository leaves their order open; a chunk of at "
+      "most num_queries rows is used whole, row by row";
   info.summary = "Keeps the keys closest to the chunk's most unusual queries.";
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;
