@@ -251,6 +251,22 @@ TEST(Probe, IsRecordedForMethodsThatNeedItAndForNoOther) {
   EXPECT_GT(trace::TraceReader("need.h5").info().probe_len, 0);
 }
 
+// 4 prefill chunks, 3 layers, 6 heads of 16 channels in half precision; 235 tokens in fp32.
+TEST(Probe, IsCountedInTheEstimate) {
+  std::vector<CaptureEstimate> estimates;
+  for (const bool probed : {false, true}) {
+    CaptureOptions options = tiny_options("estimate.h5");
+    options.store_probe = probed;
+    at::set_num_threads(1);
+    run_capture(options, make_tiny_model(),
+                [&](const CaptureEstimate& estimate) { estimates.push_back(estimate); }, {});
+  }
+  const std::uint64_t probe_len = make_probe(make_tiny_model()->tokenizer).ids.size();
+  ASSERT_EQ(estimates.size(), 2u);
+  EXPECT_EQ(estimates[1].tokens, 235);
+  EXPECT_EQ(estimates[1].bytes - estimates[0].bytes, 4 * 3 * 6 * 16 * 2 * probe_len + 235 * 4);
+}
+
 // The model's context must hold the prompt and the probe, though not at once the new tokens.
 TEST(Probe, NeedsItsRoomInTheContext) {
   const auto model_of = [](std::int64_t context) {
