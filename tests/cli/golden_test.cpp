@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
@@ -85,6 +86,54 @@ TEST_P(Goldens, EveryCellAgreesWithTheOracle) {
     const json answer = json::parse(result.standard_output);
     ASSERT_EQ(layers.size(), answer["layers"].size());
     for (std::size_t l = 0; l < layers.size(); ++l) expect_layer(layers[l], answer["layers"][l]);
+  }
+}
+
+// Lanes of one query head. Rows whose lanes hang on a hair are `close`.
+void expect_lanes(const json& expected, const json& actual) {
+  const int close = expected["close"];
+  const auto& want = expected["counts"];
+  const auto& have = actual["counts"];
+  ASSERT_EQ(want.size(), have.size());
+  int odd = 0;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    odd += std::abs(want[i].get<int>() - have[i].get<int>());
+  EXPECT_LE(odd, 2 * close);
+  for (const char* error : {"score_error", "output_error"})
+    EXPECT_NEAR(expected[error], actual[error], 1e-4 * (1 + close)) << error;
+}
+
+TEST_P(Goldens, LanesAgreeWithTheOracle) {
+  const json answers = read_json(base() + "_lanes.json");
+  ASSERT_FALSE(answers.empty());
+  for (const auto& [spec, layers] : answers.items()) {
+    const auto result = test::run_program({"select", base() + ".h5", "--method", spec, "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+    const json answer = json::parse(result.standard_output);
+    ASSERT_EQ(layers.size(), answer["layers"].size());
+    for (const json& layer : answer["layers"]) {
+      const json& want = layers[layer["layer"].dump()];
+      ASSERT_EQ(want["chunks"].size(), layer["chunks"].size());
+      for (std::size_t c = 0; c < want["chunks"].size(); ++c) {
+        SCOPED_TRACE(spec + " layer " + layer["layer"].dump() + " chunk " + std::to_string(c));
+        const json& cell = want["chunks"][c];
+        EXPECT_EQ(cell["reason"], layer["chunks"][c]["dense_reason"]);
+        ASSERT_EQ(cell["heads"].size(), layer["chunks"][c]["lanes"].size());
+        for (std::size_t head = 0; head < cell["heads"].size(); ++head)
+          expect_lanes(cell["heads"][head], layer["chunks"][c]["lanes"][head]);
+        if (want["final_alive"].is_null() || !cell["reason"].is_null()) continue;
+        for (std::size_t row = 0; row < cell["alive"].size(); ++row)
+          EXPECT_EQ(difference(cell["alive"][row], layer["chunks"][c]["kv_heads"][row]["selected"],
+                               cell["near"][row]),
+                    std::vector<int>{});
+      }
+      ASSERT_EQ(want["final_alive"].is_null(), !layer.contains("final_alive"));
+      if (want["final_alive"].is_null()) continue;
+      for (std::size_t row = 0; row < want["final_alive"].size(); ++row)
+        EXPECT_EQ(difference(want["final_alive"][row], layer["final_alive"][row]["positions"],
+                             want["chunks"].back()["near"][row]),
+                  std::vector<int>{});
+    }
   }
 }
 
