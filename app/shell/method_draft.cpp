@@ -39,7 +39,8 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
   } catch (const Error&) {
     // It cannot stand without a parameter (a path, say): begin with the plain defaults.
     values_.clear();
-    for (const selection::ParamInfo& param : info->params) values_[param.name] = param.default_text;
+    for (const selection::ParamInfo* param : selection::params_with(*info, {}))
+      values_[param->name] = param->default_text;
   }
   for (const selection::ParamInfo& param : selection::common_params()) {
     const auto kept = before.find(param.name);
@@ -56,13 +57,9 @@ MethodDraft MethodDraft::defaults(const selection::ModelShape& shape) const {
 }
 
 std::vector<const selection::ParamInfo*> MethodDraft::params() const {
-  std::vector<const selection::ParamInfo*> params;
   const selection::MethodInfo* info = selection::find_method(id_);
-  if (info == nullptr) return params;
-  for (const selection::ParamInfo& param : selection::common_params())
-    if (values_.count(param.name) != 0) params.push_back(&param);
-  for (const selection::ParamInfo& param : info->params) params.push_back(&param);
-  return params;
+  if (info == nullptr) return {};
+  return selection::params_with(*info, {values_.begin(), values_.end()});
 }
 
 const std::string& MethodDraft::value(const std::string& name) const {
@@ -73,6 +70,9 @@ const std::string& MethodDraft::value(const std::string& name) const {
 
 void MethodDraft::set(const std::string& name, const std::string& value) {
   values_[name] = value;
+  // Some parameters exist only beside this value: they begin with its defaults.
+  for (const selection::ParamInfo* param : params())
+    if (param->only_for == name + "=" + value) values_[param->name] = param->default_text;
   if (name == "budget_ratio" && value != "0" && !value.empty()) values_["budget_tokens"] = "0";
   if (name == "budget_tokens" && value != "0" && !value.empty()) values_["budget_ratio"] = "0";
 }

@@ -39,5 +39,9 @@ ParamInfo formula_param(std::string name, std::string formula, std::int64_t min,
                         std::string meaning);
 // basis=auto|self|PATH (basis.h).
 ParamInfo basis_param();
+// A file that the method cannot do without.
+ParamInfo path_param(std::string name, std::string meaning);
+// lowering=union|budget of block methods (block_selector.h).
+ParamInfo lowering_param();
 
 }  // namespace kvloupe::selection

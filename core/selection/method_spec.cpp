@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -28,17 +27,15 @@ const std::vector<ParamInfo>& common_params_of(const MethodInfo& info) {
   return info.budget == BudgetUse::None ? no_params() : common_params();
 }
 
-const ParamInfo* find_param(const MethodInfo& info, std::string_view name) {
-  for (const auto* params : {&common_params_of(info), &info.params})
-    for (const ParamInfo& param : *params)
-      if (param.name == name) return &param;
+const ParamInfo* find_param(const std::vector<const ParamInfo*>& params, std::string_view name) {
+  for (const ParamInfo* param : params)
+    if (param->name == name) return param;
   return nullptr;
 }
 
-std::string names_of_params(const MethodInfo& info) {
+std::string names_of_params(const std::vector<const ParamInfo*>& params) {
   std::vector<std::string> names;
-  for (const auto* params : {&common_params_of(info), &info.params})
-    for (const ParamInfo& param : *params) names.push_back(param.name);
+  for (const ParamInfo* param : params) names.push_back(param->name);
   return names.empty() ? "it has no parameters"
                        : fmt::format("it knows {}", fmt::join(names, ", "));
 }
@@ -161,8 +158,27 @@ const std::vector<ParamInfo>& common_params() {
   return params;
 }
 
+std::vector<const ParamInfo*> params_with(const MethodInfo& info, const ParamValues& values) {
+  std::vector<const ParamInfo*> result;
+  const auto value_of = [&](std::string_view name) -> std::string_view {
+    const auto given = values.find(name);
+    if (given != values.end()) return given->second;
+    const ParamInfo* param = find_param(result, name);
+    return param != nullptr ? std::string_view(param->default_text) : std::string_view();
+  };
+  for (const auto* params : {&common_params_of(info), &info.params})
+    for (const ParamInfo& param : *params) {
+      const auto equals = param.only_for.find('=');
+      if (equals == std::string::npos ||
+          value_of(param.only_for.substr(0, equals)) == param.only_for.substr(equals + 1))
+        result.push_back(&param);
+    }
+  return result;
+}
+
 ModelShape shape_of(const trace::ModelInfo& model) {
-  return {model.num_layers, model.num_q_heads, model.num_kv_heads, model.head_dim};
+  return {model.num_layers, model.num_q_heads,  model.num_kv_heads, model.head_dim,
+          model.rope_theta, model.rope_pairing, model.rope_scaling, model.layer_types};
 }
 
 MethodSpec MethodSpec::parse(std::string_view text) {
@@ -177,21 +193,24 @@ MethodSpec MethodSpec::parse(std::string_view text) {
                       fmt::format("the methods are {}", fmt::join(ids, ", ")), kHelp);
   }
   const MethodInfo& info = *spec.info_;
-  for (const auto* params : {&common_params_of(info), &info.params})
-    for (const ParamInfo& param : *params) spec.values_[param.name] = default_of(info, param);
-
-  std::set<std::string, std::less<>> given;
-  if (colon != std::string_view::npos) {
-    for (const auto& [name, value] : split_items(text.substr(colon + 1), id)) {
-      const ParamInfo* param = find_param(info, name);
-      if (param == nullptr)
-        throw usage_error(fmt::format("{} has no parameter '{}'", id, name), names_of_params(info),
-                          kHelp);
-      if (!given.insert(std::string(name)).second)
+  ParamValues given;
+  if (colon != std::string_view::npos)
+    for (const auto& [name, value] : split_items(text.substr(colon + 1), id))
+      if (!given.emplace(name, value).second)
         throw usage_error(fmt::format("{}: {} is given twice", id, name),
                           "a parameter has one value", "leave one of them out");
-      spec.values_[param->name] = normalise(info, *param, value);
-    }
+  const std::vector<const ParamInfo*> params = params_with(info, given);
+  for (const auto& [name, value] : given)
+    if (find_param(params, name) == nullptr)
+      throw usage_error(fmt::format("{} has no parameter '{}'", id, name), names_of_params(params),
+                        kHelp);
+  for (const ParamInfo* param : params) {
+    const auto found = given.find(param->name);
+    if (found == given.end() && param->required)
+      throw usage_error(fmt::format("{} needs {}", id, param->name), param->meaning,
+                        fmt::format("write {}:{}=...", id, param->name));
+    spec.values_[param->name] =
+        found == given.end() ? default_of(info, *param) : normalise(info, *param, found->second);
   }
   if (info.budget != BudgetUse::None) spec.settle_budget(given.count("budget_tokens") > 0);
   return spec;
@@ -210,13 +229,22 @@ void MethodSpec::settle_budget(bool tokens_given) {
   if (scope() == BudgetScope::All && !info_->accepts_scope_all)
     throw usage_error(fmt::format("{} does not take budget_scope=all", id()),
                       "its chunk is always visible outside the budget", "use budget_scope=past");
+  if (!has("lowering")) return;
+  const bool to_budget = text("lowering") == "budget";
+  if (to_budget && !has_budget())
+    throw usage_error(fmt::format("{} has no budget", id()), "lowering=budget needs one",
+                      "give budget_tokens or budget_ratio, or use lowering=union");
+  if (!to_budget && has_budget())
+    throw usage_error(fmt::format("{} does not take a budget", id()),
+                      "lowering=union keeps every block that the method's threshold keeps",
+                      "use lowering=budget, or leave the budget out");
 }
 
 MethodSpec MethodSpec::resolved(const ModelShape& shape) const {
   MethodSpec result = *this;
-  for (const ParamInfo& param : info_->params) {
-    std::string& value = result.values_.find(param.name)->second;
-    if (is_formula(param, value)) value = fmt::format("{}", evaluate_formula(value, shape));
+  for (const ParamInfo* param : params_with(*info_, values_)) {
+    std::string& value = result.values_.find(param->name)->second;
+    if (is_formula(*param, value)) value = fmt::format("{}", evaluate_formula(value, shape));
   }
   return result;
 }
@@ -224,13 +252,11 @@ MethodSpec MethodSpec::resolved(const ModelShape& shape) const {
 std::string MethodSpec::canonical() const {
   std::string result = id();
   char separator = ':';
-  for (const auto* params : {&common_params_of(*info_), &info_->params}) {
-    for (const ParamInfo& param : *params) {
-      const std::string& value = values_.find(param.name)->second;
-      KVLOUPE_CHECK(!is_formula(param, value));
-      result += fmt::format("{}{}={}", separator, param.name, value);
-      separator = ',';
-    }
+  for (const ParamInfo* param : params_with(*info_, values_)) {
+    const std::string& value = values_.find(param->name)->second;
+    KVLOUPE_CHECK(!is_formula(*param, value));
+    result += fmt::format("{}{}={}", separator, param->name, value);
+    separator = ',';
   }
   return result;
 }

@@ -29,7 +29,11 @@ struct ParamInfo {
   bool min_exclusive = false;
   bool odd = false;                  // Int: even values are refused
   std::vector<std::string> choices;  // Enum, the default first
-  std::string meaning;               // one sentence, with unit
+  // Path: there is no default, a SPEC without it is a usage error. Its default_text is empty.
+  bool required = false;
+  // "name=value" of an Enum before it: the parameter exists only where that one has this value.
+  std::string only_for;
+  std::string meaning;  // one sentence, with unit
 };
 
 struct MethodInfo {
@@ -62,12 +66,21 @@ const MethodInfo* find_method(std::string_view id);
 // budget_tokens, budget_ratio, budget_scope.
 const std::vector<ParamInfo>& common_params();
 
-// What defaults may depend on.
+// The parameters that a method has with the values given, in order, the common ones first. Values
+// that are not given count as defaults.
+using ParamValues = std::map<std::string, std::string, std::less<>>;
+std::vector<const ParamInfo*> params_with(const MethodInfo& info, const ParamValues& values);
+
+// What defaults, and methods that undo the rotary embedding, depend on.
 struct ModelShape {
   int num_layers = 0;
   int num_q_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
+  double rope_theta = 0;
+  trace::RopePairing rope_pairing = trace::RopePairing::HalfSplit;
+  std::string rope_scaling = "none";
+  std::vector<trace::LayerType> layer_types = {};  // [num_layers], or empty: all are full
 };
 ModelShape shape_of(const trace::ModelInfo& model);
 
@@ -100,11 +113,11 @@ class MethodSpec {
   std::int64_t budget(std::int64_t n) const;
 
  private:
-  // Lets a ratio replace the default number of tokens, and checks both and the scope.
+  // Lets a ratio replace the default number of tokens, and checks both, the scope and the lowering.
   void settle_budget(bool tokens_given);
 
   const MethodInfo* info_ = nullptr;
-  std::map<std::string, std::string, std::less<>> values_;
+  ParamValues values_;
 };
 
 }  // namespace kvloupe::selection

@@ -169,4 +169,19 @@ ParamInfo basis_param() {
   return param;
 }
 
+ParamInfo path_param(std::string name, std::string meaning) {
+  ParamInfo param;
+  param.name = std::move(name);
+  param.type = ParamType::Path;
+  param.required = true;
+  param.meaning = std::move(meaning);
+  return param;
+}
+
+ParamInfo lowering_param() {
+  return enum_param("lowering", {"union", "budget"},
+                    "union: all blocks that any query block of the chunk and head of the group "
+                    "keeps; budget: the floor(B/block_size) best blocks by the group's mean score");
+}
+
 }  // namespace kvloupe::selection

@@ -6,6 +6,7 @@
 // Methods live in methods/<id>.cpp, one file each, and enter by one line in registry.cpp.
 #pragma once
 
+#include "core/selection/blocks.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/basis_file.h"
 #include "core/trace/trace_types.h"
@@ -26,6 +27,7 @@ struct Cell {
   std::int64_t past_len = 0;   // P
   std::int64_t chunk_len = 0;  // m
   trace::Phase phase = trace::Phase::Prefill;
+  bool ends_prefill = false;  // the last prefill chunk of the prompt
   double softmax_scale = 0;
   at::Tensor q;  // [num_q_heads, m, head_dim]
   at::Tensor k;  // [num_kv_heads, T, head_dim], T = P + m
@@ -69,6 +71,8 @@ struct CellSelection {
   std::optional<std::int64_t> budget_tokens;  // B of this cell; nullopt without a budget
   // Lane methods, in every cell, dense_reason or not: that one speaks of keys.
   std::optional<LaneSelection> lanes;
+  // Block methods, in cells that are not dense: the native masks that `rows` came from.
+  std::optional<BlockChoice> blocks;
 };
 
 class Selector {

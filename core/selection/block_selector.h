@@ -1,0 +1,52 @@
+// From the native masks of a block method to the KV sets that a chunk attends to: one row per KV
+// head (compact_attention: per KV head or sub-group of query heads), whole blocks, the chunk itself
+// open.
+//   union:  the past blocks that any query block and any head of the row keeps
+//   budget: the floor(B/block_size) best past blocks by the mean of the scores over the row's heads
+//           and the query blocks, those kept by rule first (rows per KV head only)
+// The past tokens of a block that straddles the chunk's begin are selected, and forced.
+// (CompactAttention; jiwonsong-dev/CompactAttention.)
+#pragma once
+
+#include "core/selection/blocks.h"
+#include "core/selection/selector.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvloupe::selection {
+
+struct Setup;  // method.h
+
+// A block method without its lowering: what each query head's query blocks attend to. Threshold
+// methods keep no state between chunks; a masker may cache what it derived of earlier keys only if
+// the result is the same without the cache.
+class BlockMasker {
+ public:
+  virtual ~BlockMasker() = default;
+  // The cell has past keys (P > 0) and is a prefill chunk.
+  virtual BlockChoice choose(const Cell& cell) = 0;
+};
+
+// The maskers that compact_attention can build on too. `setup.spec` has the method's own parameters
+// (methods/<id>.cpp).
+std::unique_ptr<BlockMasker> make_flash_prefill_masker(const Setup& setup);
+std::unique_ptr<BlockMasker> make_xattention_masker(const Setup& setup);
+std::unique_ptr<BlockMasker> make_seer_attention_masker(const Setup& setup);
+
+// Past blocks kept for the query heads [first, first + count): the union over them and the query
+// blocks. [J_cur], 1 kept, 2 kept and forced (by any of them).
+std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first,
+                                   std::int64_t count);
+
+// The tokens of the past blocks kept (non-zero), and those of the straddling block.
+RowSelection row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept);
+
+// The selector of a block method: dense where P = 0 (fallback) and in decode (by rule), else the
+// masker's choice lowered as above over rows of `layout`. CellSelection::blocks holds the choice.
+std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
+                                              std::unique_ptr<BlockMasker> masker);
+
+}  // namespace kvloupe::selection

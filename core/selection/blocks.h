@@ -1,0 +1,88 @@
+// How block methods see a cell: keys in blocks of block_size from position 0, the chunk's queries
+// in query blocks, cut at multiples of block_size from position 0 too. A query block has the number
+// of the key block at its place. A block that straddles the chunk's begin counts as current.
+// Masks are per query head, as the methods' own kernels use them (MInference, XAttention,
+// FlexPrefill, FlashPrefill, SeerAttention); what the chunk's KV sets make of them is in
+// block_selector.h.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::selection {
+
+struct BlockGrid {
+  std::int64_t block_size = 0;
+  std::int64_t past_len = 0;   // P
+  std::int64_t chunk_len = 0;  // m
+
+  std::int64_t kv_len() const { return past_len + chunk_len; }
+  // N_b: all key blocks, the last one maybe partial.
+  std::int64_t num_key_blocks() const { return (kv_len() + block_size - 1) / block_size; }
+  // J_cur: blocks [0, J_cur) lie wholly before the chunk, the others hold keys of it.
+  std::int64_t num_past_blocks() const { return past_len / block_size; }
+  // Past tokens of block J_cur: 0 where the chunk begins on a block.
+  std::int64_t straddling_tokens() const { return past_len % block_size; }
+  // Q_b. Query block i is block J_cur + i of the text.
+  std::int64_t num_query_blocks() const { return num_key_blocks() - num_past_blocks(); }
+  std::int64_t block_of_query_block(std::int64_t query_block) const {
+    return num_past_blocks() + query_block;
+  }
+  // Rows [row_begin, row_end) of the chunk that are in the query block.
+  std::int64_t row_begin(std::int64_t query_block) const {
+    return std::max<std::int64_t>(0, block_of_query_block(query_block) * block_size - past_len);
+  }
+  std::int64_t row_end(std::int64_t query_block) const {
+    return std::min(chunk_len, (block_of_query_block(query_block) + 1) * block_size - past_len);
+  }
+  // Real tokens [key_begin, key_end) of a key block.
+  std::int64_t key_begin(std::int64_t block) const { return block * block_size; }
+  std::int64_t key_end(std::int64_t block) const {
+    return std::min(kv_len(), (block + 1) * block_size);
+  }
+};
+
+// One value per (query head, query block, key block), row-major [H, Q_b, N_b].
+template <typename Value>
+class BlockTable {
+ public:
+  BlockTable() = default;
+  BlockTable(const BlockGrid& grid, std::int64_t num_q_heads, Value value = {})
+      : num_q_heads_(num_q_heads),
+        num_query_blocks_(grid.num_query_blocks()),
+        num_key_blocks_(grid.num_key_blocks()),
+        values_(static_cast<std::size_t>(num_q_heads * num_query_blocks_ * num_key_blocks_),
+                value) {}
+
+  std::int64_t num_q_heads() const { return num_q_heads_; }
+  bool empty() const { return values_.empty(); }
+  // [N_b]
+  Value* row(std::int64_t q_head, std::int64_t query_block) {
+    return values_.data() + (q_head * num_query_blocks_ + query_block) * num_key_blocks_;
+  }
+  const Value* row(std::int64_t q_head, std::int64_t query_block) const {
+    return values_.data() + (q_head * num_query_blocks_ + query_block) * num_key_blocks_;
+  }
+  const std::vector<Value>& values() const { return values_; }
+
+ private:
+  std::int64_t num_q_heads_ = 0, num_query_blocks_ = 0, num_key_blocks_ = 0;
+  std::vector<Value> values_;
+};
+
+// What a block method decides natively, before any union.
+struct BlockChoice {
+  BlockGrid grid;
+  BlockTable<std::uint8_t> mask;    // 1: the head's query block attends to the key block; causal
+  BlockTable<std::uint8_t> forced;  // 1: kept by rule (sink, window, first, diagonal); within mask
+  BlockTable<float> scores;         // what was ranked or compared; 0 for blocks that had no score
+  // Methods that keep single keys beside whole blocks (MInference): all past keys that any row of
+  // the chunk attends to, ascending, [H]; the blocks of `mask` cover them. Else empty.
+  std::vector<std::vector<std::int32_t>> past_keys;
+  // Query blocks that do not vote in a union (FlashPrefill's dense last ones), [Q_b]; empty: all
+  // vote. Their rows of the mask are dense.
+  std::vector<std::uint8_t> abstains;
+};
+
+}  // namespace kvloupe::selection
