@@ -4,6 +4,7 @@
 //   union:  the past blocks that any query block and any head of the row keeps
 //   budget: the floor(B/block_size) best past blocks by the mean of the scores over the row's heads
 //           and the query blocks, those kept by rule first (rows per KV head only)
+// Query blocks that abstain count in neither.
 // The past tokens of a block that straddles the chunk's begin are selected, and forced.
 // (CompactAttention; jiwonsong-dev/CompactAttention.)
 #pragma once

@@ -80,6 +80,8 @@ struct BlockChoice {
   // Methods that keep single keys beside whole blocks (MInference): all past keys that any row of
   // the chunk attends to, ascending, [H]; the blocks of `mask` cover them. Else empty.
   std::vector<std::vector<std::int32_t>> past_keys;
+  // Those of past_keys that the head keeps by rule, ascending, [H]; empty where past_keys is.
+  std::vector<std::vector<std::int32_t>> forced_keys;
   // Query blocks that do not vote in a union (FlashPrefill's dense last ones), [Q_b]; empty: all
   // vote. Their rows of the mask are dense.
   std::vector<std::uint8_t> abstains;

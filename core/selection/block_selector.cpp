@@ -1,0 +1,150 @@
+#include "core/selection/block_selector.h"
+
+#include "core/base/error.h"
+#include "core/selection/ranking.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+using Positions = std::vector<std::int32_t>;
+
+bool votes(const BlockChoice& choice, std::int64_t query_block) {
+  return choice.abstains.empty() || choice.abstains[static_cast<std::size_t>(query_block)] == 0;
+}
+
+void append_range(std::int64_t begin, std::int64_t end, Positions& positions) {
+  for (std::int64_t position = begin; position < end; ++position)
+    positions.push_back(static_cast<std::int32_t>(position));
+}
+
+// What any of the query heads [first, first + count) keeps, and the straddling tokens.
+Positions union_of_keys(const std::vector<Positions>& keys, const BlockGrid& grid,
+                        std::int64_t first, std::int64_t count) {
+  Positions all;
+  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, all);
+  for (std::int64_t head = first; head < first + count; ++head) {
+    const Positions& own = keys[static_cast<std::size_t>(head)];
+    Positions merged;
+    std::set_union(all.begin(), all.end(), own.begin(), own.end(), std::back_inserter(merged));
+    all = std::move(merged);
+  }
+  return all;
+}
+
+// The best `count` past blocks by the mean score over the heads and the query blocks that vote,
+// those that any of them keeps by rule first.
+std::vector<std::uint8_t> best_blocks(const BlockChoice& choice, std::int64_t first,
+                                      std::int64_t heads, std::int64_t count) {
+  const std::int64_t past_blocks = choice.grid.num_past_blocks();
+  std::vector<double> sums(static_cast<std::size_t>(past_blocks), 0.0);
+  double num_rows = 0;
+  for (std::int64_t head = first; head < first + heads; ++head)
+    for (std::int64_t i = 0; i < choice.grid.num_query_blocks(); ++i) {
+      if (!votes(choice, i)) continue;
+      const float* row = choice.scores.row(head, i);
+      for (std::int64_t j = 0; j < past_blocks; ++j) sums[j] += static_cast<double>(row[j]);
+      ++num_rows;
+    }
+  std::vector<float> means;
+  for (const double sum : sums) means.push_back(static_cast<float>(sum / num_rows));
+
+  std::vector<std::uint8_t> forced = union_of(choice, first, heads);
+  for (std::uint8_t& flag : forced) flag = flag == 2;
+  std::vector<std::uint8_t> kept(means.size(), 0);
+  for (const std::int32_t block : keep_best(means, count, forced).indices)
+    kept[block] = forced[block] != 0 ? 2 : 1;
+  return kept;
+}
+
+class BlockSelector final : public Selector {
+ public:
+  BlockSelector(MethodSpec spec, RowLayout layout, std::unique_ptr<BlockMasker> masker)
+      : spec_(std::move(spec)), layout_(layout), masker_(std::move(masker)) {}
+
+  CellSelection select(const Cell& cell) override {
+    CellSelection result;
+    if (spec_.has_budget()) result.budget_tokens = spec_.budget(cell.past_len);
+    const std::int64_t num_rows = cell.num_q_heads() / layout_.q_heads_per_row;
+    if (cell.past_len == 0)
+      result.dense_reason = DenseReason::EmptyPast;
+    else if (cell.phase == trace::Phase::Decode)
+      result.dense_reason = DenseReason::MethodRule;
+    if (result.dense_reason) {
+      result.dense_fallback = result.dense_reason == DenseReason::EmptyPast;
+      RowSelection all;
+      append_range(0, cell.past_len, all.positions);
+      result.rows.assign(static_cast<std::size_t>(num_rows), all);
+      return result;
+    }
+    BlockChoice choice = masker_->choose(cell);
+    for (std::int64_t row = 0; row < num_rows; ++row)
+      result.rows.push_back(lowered(choice, row * layout_.q_heads_per_row, result.budget_tokens));
+    result.blocks = std::move(choice);
+    return result;
+  }
+
+ private:
+  RowSelection lowered(const BlockChoice& choice, std::int64_t first_head,
+                       std::optional<std::int64_t> budget) const {
+    const std::int64_t heads = layout_.q_heads_per_row;
+    if (budget)
+      return row_of_blocks(
+          choice.grid, best_blocks(choice, first_head, heads, *budget / choice.grid.block_size));
+    if (choice.past_keys.empty())
+      return row_of_blocks(choice.grid, union_of(choice, first_head, heads));
+    RowSelection row;
+    row.positions = union_of_keys(choice.past_keys, choice.grid, first_head, heads);
+    row.forced = static_cast<std::int64_t>(
+        union_of_keys(choice.forced_keys, choice.grid, first_head, heads).size());
+    return row;
+  }
+
+  MethodSpec spec_;
+  RowLayout layout_;
+  std::unique_ptr<BlockMasker> masker_;
+};
+
+}  // namespace
+
+std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first,
+                                   std::int64_t count) {
+  const std::int64_t past_blocks = choice.grid.num_past_blocks();
+  std::vector<std::uint8_t> kept(static_cast<std::size_t>(past_blocks), 0);
+  for (std::int64_t head = first; head < first + count; ++head)
+    for (std::int64_t i = 0; i < choice.grid.num_query_blocks(); ++i) {
+      if (!votes(choice, i)) continue;
+      const std::uint8_t* mask = choice.mask.row(head, i);
+      const std::uint8_t* forced = choice.forced.row(head, i);
+      for (std::int64_t j = 0; j < past_blocks; ++j) {
+        if (mask[j] == 0) continue;
+        kept[j] = std::max<std::uint8_t>(kept[j], forced[j] != 0 ? 2 : 1);
+      }
+    }
+  return kept;
+}
+
+RowSelection row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept) {
+  KVLOUPE_CHECK(static_cast<std::int64_t>(kept.size()) == grid.num_past_blocks());
+  RowSelection row;
+  for (std::size_t j = 0; j < kept.size(); ++j) {
+    if (kept[j] == 0) continue;
+    const auto block = static_cast<std::int64_t>(j);
+    append_range(grid.key_begin(block), grid.key_end(block), row.positions);
+    if (kept[j] == 2) row.forced += grid.block_size;
+  }
+  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, row.positions);
+  row.forced += grid.straddling_tokens();
+  return row;
+}
+
+std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
+                                              std::unique_ptr<BlockMasker> masker) {
+  return std::make_unique<BlockSelector>(spec, layout, std::move(masker));
+}
+
+}  // namespace kvloupe::selection
