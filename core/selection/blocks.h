@@ -6,42 +6,15 @@
 // block_selector.h.
 #pragma once
 
-#include <algorithm>
+#include "core/trace/block_mask.h"
+
 #include <cstdint>
 #include <vector>
 
 namespace kvloupe::selection {
 
-struct BlockGrid {
-  std::int64_t block_size = 0;
-  std::int64_t past_len = 0;   // P
-  std::int64_t chunk_len = 0;  // m
-
-  std::int64_t kv_len() const { return past_len + chunk_len; }
-  // N_b: all key blocks, the last one maybe partial.
-  std::int64_t num_key_blocks() const { return (kv_len() + block_size - 1) / block_size; }
-  // J_cur: blocks [0, J_cur) lie wholly before the chunk, the others hold keys of it.
-  std::int64_t num_past_blocks() const { return past_len / block_size; }
-  // Past tokens of block J_cur: 0 where the chunk begins on a block.
-  std::int64_t straddling_tokens() const { return past_len % block_size; }
-  // Q_b. Query block i is block J_cur + i of the text.
-  std::int64_t num_query_blocks() const { return num_key_blocks() - num_past_blocks(); }
-  std::int64_t block_of_query_block(std::int64_t query_block) const {
-    return num_past_blocks() + query_block;
-  }
-  // Rows [row_begin, row_end) of the chunk that are in the query block.
-  std::int64_t row_begin(std::int64_t query_block) const {
-    return std::max<std::int64_t>(0, block_of_query_block(query_block) * block_size - past_len);
-  }
-  std::int64_t row_end(std::int64_t query_block) const {
-    return std::min(chunk_len, (block_of_query_block(query_block) + 1) * block_size - past_len);
-  }
-  // Real tokens [key_begin, key_end) of a key block.
-  std::int64_t key_begin(std::int64_t block) const { return block * block_size; }
-  std::int64_t key_end(std::int64_t block) const {
-    return std::min(kv_len(), (block + 1) * block_size);
-  }
-};
+// Blocks of keys and query blocks of a chunk.
+using trace::BlockGrid;
 
 // One value per (query head, query block, key block), row-major [H, Q_b, N_b].
 template <typename Value>
@@ -85,6 +58,14 @@ struct BlockChoice {
   // Query blocks that do not vote in a union (FlashPrefill's dense last ones), [Q_b]; empty: all
   // vote. Their rows of the mask are dense.
   std::vector<std::uint8_t> abstains;
+
+  BlockChoice() = default;
+  // Nothing kept, all scores 0.
+  BlockChoice(const BlockGrid& blocks, std::int64_t num_q_heads)
+      : grid(blocks),
+        mask(blocks, num_q_heads),
+        forced(blocks, num_q_heads),
+        scores(blocks, num_q_heads) {}
 };
 
 }  // namespace kvloupe::selection

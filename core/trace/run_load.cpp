@@ -1,5 +1,6 @@
 // Runs as they stand in a trace or a sidecar, checked so that no index read from a file is trusted.
 #include "core/base/error.h"
+#include "core/trace/block_mask.h"
 #include "core/trace/trace_load.h"
 #include "core/trace/trace_names.h"
 
@@ -50,22 +51,30 @@ RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
     }
     run.decode_dense = true;
   }
+  const std::int64_t block_size = h5::int_attribute(id, "block_size").value_or(0);
+  if (block_size < 0 || block_size > kMaxBlockSize) {
+    throw h5::Defect(fmt::format("its block_size is {}", block_size));
+  }
+  run.block_size = static_cast<int>(block_size);
+  run.block_tables = block_size > 0 && h5::int_attribute(id, "block_tables").value_or(0) != 0;
   run.basis_source = h5::string_attribute(id, "basis_source").value_or("");
   run.basis_hash = h5::string_attribute(id, "basis_hash").value_or("");
   run.basis_leakage = h5::int_attribute(id, "basis_leakage").value_or(0) != 0;
   return run;
 }
 
-void check_offsets(const std::vector<std::int64_t>& offsets, const h5::Dataset& positions) {
-  if (offsets.front() != 0) throw h5::Defect("its offsets do not begin at 0");
+// `name` and `values` say what the offsets are and what they point into.
+void check_offsets(const std::vector<std::int64_t>& offsets, const h5::Dataset& positions,
+                   const char* name = "offsets", const char* values = "positions") {
+  if (offsets.front() != 0) throw h5::Defect(fmt::format("its {} do not begin at 0", name));
   for (std::size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) {
-      throw h5::Defect(fmt::format("its offsets fall at cell {}", i - 1));
+      throw h5::Defect(fmt::format("its {} fall at cell {}", name, i - 1));
     }
   }
   if (static_cast<std::uint64_t>(offsets.back()) > positions.dims().front()) {
-    throw h5::Defect(fmt::format("its offsets end at {} of {} positions", offsets.back(),
-                                 positions.dims().front()));
+    throw h5::Defect(fmt::format("its {} end at {} of {} {}", name, offsets.back(),
+                                 positions.dims().front(), values));
   }
 }
 
@@ -129,6 +138,65 @@ std::vector<std::int32_t> load_lanes(hid_t file, const std::string& path, const 
   return counts;
 }
 
+// The masks of all chunks done; their size follows from the chunks.
+std::vector<std::uint8_t> load_masks(const h5::Dataset& dataset, int block_size,
+                                     const TraceInfo& info) {
+  const std::uint64_t available = dataset.dims().front();
+  std::uint64_t needed = 0;
+  for (const ChunkInfo& chunk : info.chunks) {
+    const BlockGrid grid = block_grid(chunk, block_size);
+    const auto row_bytes = static_cast<std::uint64_t>(packed_row_bytes(grid));
+    const auto rows = static_cast<std::uint64_t>(info.model.num_q_heads * grid.num_query_blocks());
+    if (rows > (available - needed) / row_bytes) {
+      throw h5::Defect(fmt::format("its block_mask of {} bytes is too short for {} chunks",
+                                   available, info.chunks.size()));
+    }
+    needed += rows * row_bytes;
+  }
+  return dataset.read_range<std::uint8_t>(0, needed);
+}
+
+void check_tables(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
+  for (std::size_t cell = 0; cell + 1 < layer.table_indptr.size(); ++cell) {
+    const BlockGrid grid = block_grid(chunks[cell / layer.num_rows], layer.block_size);
+    std::int32_t previous = -1;
+    for (auto i = layer.table_indptr[cell]; i < layer.table_indptr[cell + 1]; ++i) {
+      const std::int32_t block = layer.table_indices[i];
+      if (block <= previous || block >= grid.num_key_blocks()) {
+        throw h5::Defect(fmt::format(
+            "chunk {}, row {} has block {} after {} in its table; blocks must rise below {}",
+            cell / layer.num_rows, cell % layer.num_rows, block, previous, grid.num_key_blocks()));
+      }
+      previous = block;
+    }
+  }
+}
+
+// Native masks and tables of a block method. Runs of schema 1.1 and before have neither.
+void load_blocks(hid_t file, const std::string& at, const RunInfo& run, const TraceInfo& info,
+                 RunLayer& layer) {
+  if (run.block_size == 0 && !h5::has_object(file, at + "block_mask")) return;
+  const auto mask = h5::Dataset::open(file, at + "block_mask", h5::ValueClass::Integer, 1);
+  const std::int64_t size = h5::int_attribute(mask.id(), "block_size").value_or(0);
+  if (size < 1 || size > kMaxBlockSize || (run.block_size != 0 && size != run.block_size)) {
+    throw h5::Defect(fmt::format("its block_mask has the block_size {} where the run has {}", size,
+                                 run.block_size));
+  }
+  layer.block_size = static_cast<int>(size);
+  layer.block_mask = load_masks(mask, layer.block_size, info);
+  if (!run.block_tables) return;
+  const auto open = [&](const char* name) {
+    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
+  };
+  const std::uint64_t cells = static_cast<std::uint64_t>(layer.num_rows) * info.chunks.size();
+  layer.table_indptr = open("table_indptr").read_range<std::int64_t>(0, cells + 1);
+  const h5::Dataset indices = open("table_indices");
+  check_offsets(layer.table_indptr, indices, "table_indptr", "table entries");
+  layer.table_indices = indices.read_range<std::int32_t>(
+      0, static_cast<std::uint64_t>(layer.table_indptr.back()));
+  check_tables(layer, info.chunks);
+}
+
 // Flags of a method that drops no key.
 std::vector<std::uint8_t> flags_of_all_keys(const RunLayer& layer, const TraceInfo& info) {
   std::vector<std::uint8_t> flags;
@@ -190,6 +258,7 @@ RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int 
   result.positions =
       positions.read_range<std::int32_t>(0, static_cast<std::uint64_t>(result.offsets.back()));
   check_positions(result, info.chunks);
+  load_blocks(file, at, run, info, result);
   result.evict_chunk = load_evictions(file, at + "evict_chunk", result.num_rows, info);
   if (run.state_action == StateAction::Eviction && result.evict_chunk.empty() &&
       info.num_tokens > 0) {

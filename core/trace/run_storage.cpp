@@ -1,4 +1,5 @@
-// One run's selections: CSR over (chunk, row), the chunk after which a key died, lanes used.
+// One run's selections: CSR over (chunk, row), the chunk after which a key died, lanes used, masks
+// and tables of blocks.
 #include "core/trace/run_storage.h"
 
 #include "core/base/error.h"
@@ -13,10 +14,22 @@ namespace {
 
 constexpr hsize_t kPositionsPerStorageChunk = 8192;
 constexpr hsize_t kLanesPerStorageChunk = 32768;
+constexpr hsize_t kMaskBytesPerStorageChunk = 4096;
+constexpr hsize_t kTableEntriesPerStorageChunk = 1024;
 
 void name_axes(hid_t dataset, const std::vector<std::string>& axes, const char* units) {
   h5::write_attribute(dataset, "axes", axes);
   h5::write_attribute(dataset, "units", units);
+}
+
+// Adds values at the end of a vector that grows; returns its new length.
+std::int64_t append(const h5::Handle& dataset, hid_t type, std::int64_t end, const void* values,
+                    std::size_t count) {
+  if (count == 0) return end;
+  const hsize_t size = static_cast<hsize_t>(end) + count;
+  h5::checked_status(H5Dset_extent(dataset.get(), &size), "extend the runs");
+  h5::write_box(dataset.get(), type, {static_cast<hsize_t>(end)}, {count}, values);
+  return static_cast<std::int64_t>(size);
 }
 
 }  // namespace
@@ -53,6 +66,10 @@ h5::Handle create_run_group(hid_t file, const RunInfo& run, const ModelInfo& mod
   h5::write_attribute(id, "granularity", std::string(to_text(run.granularity)));
   h5::write_attribute(id, "state_action", std::string(to_text(run.state_action)));
   if (run.decode_dense) h5::write_attribute(id, "decode", "dense");
+  if (run.block_size > 0) {
+    h5::write_attribute(id, "block_size", run.block_size);
+    h5::write_attribute(id, "block_tables", run.block_tables ? 1 : 0);
+  }
   if (!run.basis_source.empty()) {
     h5::write_attribute(id, "basis_source", run.basis_source);
     h5::write_attribute(id, "basis_hash", run.basis_hash);
@@ -96,7 +113,8 @@ RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run,
     : num_rows_(num_rows_of(run, model)),
       num_q_heads_(static_cast<hsize_t>(model.num_q_heads)),
       head_dim_(static_cast<hsize_t>(model.head_dim)),
-      max_tokens_(max_tokens) {
+      max_tokens_(max_tokens),
+      block_size_(run.block_size) {
   group_ = h5::create_group(run_group, fmt::format("layers/{}", layer));
   const auto rows = static_cast<hsize_t>(num_rows_);
   const hsize_t cells = rows * max_chunks;
@@ -131,6 +149,23 @@ RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run,
                        {chunks, num_q_heads_, head_dim_}, {piece, num_q_heads_, head_dim_}, false);
     name_axes(lane_counts_.get(), {"chunk", "q_head", "lane"}, "row");
   }
+  if (block_size_ > 0) create_blocks(run, cells);
+}
+
+void RunLayerWriter::create_blocks(const RunInfo& run, hsize_t cells) {
+  block_mask_ = create_dataset(group_.get(), "block_mask", H5T_STD_U8LE, {0},
+                               {kMaskBytesPerStorageChunk}, true);
+  name_axes(block_mask_.get(), {"byte"}, "1");
+  h5::write_attribute(block_mask_.get(), "block_size", block_size_);
+  if (!run.block_tables) return;
+  table_indptr_ = create_dataset(group_.get(), "table_indptr", H5T_STD_I64LE, {cells + 1},
+                                 {std::min<hsize_t>(cells + 1, 16384)}, false);
+  table_indices_ = create_dataset(group_.get(), "table_indices", H5T_STD_I32LE, {0},
+                                  {kTableEntriesPerStorageChunk}, true);
+  const std::int64_t zero = 0;
+  h5::write_box(table_indptr_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
+  name_axes(table_indptr_.get(), {"cell"}, "1");
+  name_axes(table_indices_.get(), {"entry"}, "block");
 }
 
 void RunLayerWriter::write_chunk(int chunk, const std::vector<std::vector<std::int32_t>>& rows,
@@ -143,18 +178,43 @@ void RunLayerWriter::write_chunk(int chunk, const std::vector<std::vector<std::i
     if (flags[row] == 0) positions.insert(positions.end(), rows[row].begin(), rows[row].end());
     row_ends.push_back(ends_.back() + static_cast<std::int64_t>(positions.size()));
   }
-  const auto begin = static_cast<hsize_t>(ends_.back());
-  const hsize_t end = begin + positions.size();
   const auto cell = static_cast<hsize_t>(chunk) * num_rows_;
-  if (!positions.empty()) {
-    h5::checked_status(H5Dset_extent(positions_.get(), &end), "extend positions");
-    h5::write_box(positions_.get(), H5T_NATIVE_INT32, {begin}, {positions.size()},
-                  positions.data());
-  }
+  ends_.push_back(
+      append(positions_, H5T_NATIVE_INT32, ends_.back(), positions.data(), positions.size()));
   h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {cell + 1}, {row_ends.size()}, row_ends.data());
   h5::write_box(flags_.get(), H5T_NATIVE_UINT8, {cell}, {flags.size()}, flags.data());
-  ends_.push_back(static_cast<std::int64_t>(end));
   ++chunks_written_;
+}
+
+void RunLayerWriter::write_masks(const ChunkInfo& chunk, std::span<const std::uint8_t> packed) {
+  const std::int64_t bytes = block_size_ == 0
+                                 ? 0
+                                 : packed_mask_bytes(block_grid(chunk, block_size_),
+                                                     static_cast<int>(num_q_heads_));
+  KVLOUPE_CHECK(static_cast<std::int64_t>(packed.size()) == bytes);
+  if (!block_mask_) return;
+  mask_ends_.push_back(
+      append(block_mask_, H5T_NATIVE_UINT8, mask_ends_.back(), packed.data(), packed.size()));
+}
+
+void RunLayerWriter::write_tables(const ChunkInfo& chunk,
+                                  const std::vector<std::vector<std::int32_t>>& rows,
+                                  std::span<const std::uint8_t> flags) {
+  if (!table_indices_) return;
+  std::vector<std::int32_t> indices;
+  std::vector<std::int64_t> row_ends;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (flags[row] == 0) {
+      const auto table = block_table(block_grid(chunk, block_size_), rows[row]);
+      indices.insert(indices.end(), table.begin(), table.end());
+    }
+    row_ends.push_back(table_ends_.back() + static_cast<std::int64_t>(indices.size()));
+  }
+  const auto cell = static_cast<hsize_t>(chunks_written_) * num_rows_;
+  h5::write_box(table_indptr_.get(), H5T_NATIVE_INT64, {cell + 1}, {row_ends.size()},
+                row_ends.data());
+  table_ends_.push_back(append(table_indices_, H5T_NATIVE_INT32, table_ends_.back(),
+                               indices.data(), indices.size()));
 }
 
 void RunLayerWriter::write_lanes(int chunk, std::span<const std::int32_t> counts) {
@@ -228,6 +288,11 @@ void RunLayerWriter::trim(int num_chunks, std::int32_t num_tokens) {
   }
   if (lane_counts_) {
     resize(lane_counts_, {static_cast<hsize_t>(num_chunks), num_q_heads_, head_dim_});
+  }
+  if (block_mask_) resize(block_mask_, {static_cast<hsize_t>(mask_ends_.at(num_chunks))});
+  if (table_indices_) {
+    resize(table_indptr_, {cells + 1});
+    resize(table_indices_, {static_cast<hsize_t>(table_ends_.at(num_chunks))});
   }
 }
 

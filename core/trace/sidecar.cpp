@@ -51,10 +51,17 @@ void require_shape(const TraceInfo& info, const RunInfo& run, const std::vector<
   const std::size_t lanes = run.granularity == Granularity::Lane
                                 ? info.chunks.size() * info.model.num_q_heads * info.model.head_dim
                                 : 0;
+  std::size_t masks = 0;
+  for (const ChunkInfo& chunk : info.chunks) {
+    if (run.block_size == 0) break;
+    masks += static_cast<std::size_t>(
+        packed_mask_bytes(block_grid(chunk, run.block_size), info.model.num_q_heads));
+  }
   for (const auto& layer : data) {
     if (layer.num_rows != static_cast<int>(rows) ||
         layer.flags.size() != rows * info.chunks.size() ||
-        layer.offsets.size() != layer.flags.size() + 1 || layer.lane_counts.size() != lanes) {
+        layer.offsets.size() != layer.flags.size() + 1 || layer.lane_counts.size() != lanes ||
+        layer.block_mask.size() != masks) {
       throw input_error(
           "cannot save the run " + run.method,
           fmt::format("its cells are not those of the trace's {} chunks", info.chunks.size()),
@@ -71,6 +78,7 @@ void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int
   const std::span lanes(data.lane_counts);
   const std::size_t lanes_per_chunk =
       lanes.empty() ? 0 : static_cast<std::size_t>(info.model.num_q_heads) * info.model.head_dim;
+  std::size_t mask_begin = 0;
   for (int chunk = 0; chunk < num_chunks; ++chunk) {
     std::vector<std::vector<std::int32_t>> cells;
     for (int row = 0; row < rows; ++row) {
@@ -78,8 +86,16 @@ void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int
       cells.emplace_back(data.positions.begin() + data.offsets[cell],
                          data.positions.begin() + data.offsets[cell + 1]);
     }
-    writer.write_chunk(chunk, cells,
-                       std::span(data.flags).subspan(std::size_t(chunk) * rows, rows));
+    const auto flags = std::span(data.flags).subspan(std::size_t(chunk) * rows, rows);
+    const ChunkInfo& span = info.chunks[chunk];
+    const std::size_t mask_bytes =
+        run.block_size == 0 ? 0
+                            : static_cast<std::size_t>(packed_mask_bytes(
+                                  block_grid(span, run.block_size), info.model.num_q_heads));
+    writer.write_masks(span, std::span(data.block_mask).subspan(mask_begin, mask_bytes));
+    mask_begin += mask_bytes;
+    writer.write_tables(span, cells, flags);
+    writer.write_chunk(chunk, cells, flags);
     writer.write_lanes(chunk, lanes.subspan(std::size_t(chunk) * lanes_per_chunk, lanes_per_chunk));
   }
   writer.write_all_evicted(data.evict_chunk);

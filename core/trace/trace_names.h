@@ -10,10 +10,11 @@ namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
-constexpr std::string_view kSchemaVersion = "1.1";
+constexpr std::string_view kSchemaVersion = "1.2";
 constexpr int kSchemaMajor = 1;
 // Far more than a sentence or two: what a reader believes.
 constexpr int kMaxProbeTokens = 4096;
+constexpr int kMaxBlockSize = 1 << 20;
 
 std::string_view to_text(LoopMode value);
 std::string_view to_text(DType value);

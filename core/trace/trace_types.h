@@ -60,6 +60,8 @@ struct RunInfo {
   Granularity granularity = Granularity::Token;
   StateAction state_action = StateAction::Visibility;
   bool decode_dense = false;  // decoded tokens attend to all keys left
+  int block_size = 0;         // of block methods, tokens; 0: no native masks are recorded
+  bool block_tables = false;  // the tables of kept blocks that attention runs on are recorded too
   // The calibrated basis that a method rotated by; empty source without one.
   std::string basis_source, basis_hash;
   bool basis_leakage = false;  // fitted on text of this very trace
@@ -81,6 +83,12 @@ struct RunLayer {
   // Lane methods: [C, num_q_heads, head_dim], rows of the chunk that used the lane. Else empty.
   // Cells of lane methods that drop no key carry a flag.
   std::vector<std::int32_t> lane_counts;
+  // Block methods: native masks, packed as block_mask.h says, chunk after chunk. Else empty.
+  int block_size = 0;
+  std::vector<std::uint8_t> block_mask;
+  // Block tables: CSR over (chunk, row), kept blocks ascending; flagged cells list none. Else empty.
+  std::vector<std::int64_t> table_indptr;   // [C*R+1]
+  std::vector<std::int32_t> table_indices;
 };
 
 inline constexpr std::uint16_t kAlive = 65535;

@@ -382,6 +382,8 @@ void TraceWriter::write_run(const ChunkInfo& chunk, const RunChunk& data) {
   auto& run = impl_->runs.at(data.run);
   const std::size_t index = impl_->layer_index(data.layer);
   guarded(impl_->part, [&] {
+    run.layers[index].write_masks(chunk, data.block_mask);
+    run.layers[index].write_tables(chunk, data.rows, data.flags);
     run.layers[index].write_chunk(impl_->chunks_done, data.rows, data.flags);
     run.layers[index].write_evicted(impl_->chunks_done, data.evicted);
     run.layers[index].write_lanes(impl_->chunks_done, data.lane_counts);

@@ -52,6 +52,8 @@ struct RunChunk {
   std::vector<std::vector<std::int32_t>> evicted;
   // Lane methods: [num_q_heads, head_dim] rows of the chunk that used the lane.
   std::vector<std::int32_t> lane_counts;
+  // Runs with a block_size: the packed native masks of the chunk (block_mask.h).
+  std::vector<std::uint8_t> block_mask;
 };
 
 // What infinipot needs beside q and k: probe queries of one layer after a prefill chunk.

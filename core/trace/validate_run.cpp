@@ -1,11 +1,13 @@
 // The selections of a run against the chunks they belong to.
 #include "core/base/error.h"
+#include "core/trace/block_mask.h"
 #include "core/trace/validate.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 namespace kvloupe::trace {
 namespace {
@@ -97,6 +99,87 @@ std::optional<std::string> find_lane_defect(const TraceInfo& info, const RunInfo
   return std::nullopt;
 }
 
+// What one cell's masks must be: nothing of the future and, beyond the rule that a straddling block
+// is selected, nothing selected that no head of the row keeps. A dense row keeps all.
+class MaskCheck {
+ public:
+  MaskCheck(const TraceInfo& info, const RunInfo& run, const RunLayer& data)
+      : info_(info),
+        data_(data),
+        heads_per_row_(info.model.num_q_heads / data.num_rows),
+        ranked_(run.method.find("lowering=budget") != std::string::npos) {}
+
+  std::optional<std::string> defect(const BlockGrid& grid, std::span<const std::uint8_t> packed,
+                                    std::size_t first_cell) const {
+    const auto mask = unpack_mask(grid, info_.model.num_q_heads, packed);
+    const auto causal = unpack_mask(grid, info_.model.num_q_heads,
+                                    packed_causal_mask(grid, info_.model.num_q_heads));
+    if (pack_mask(grid, mask) != std::vector<std::uint8_t>(packed.begin(), packed.end())) {
+      return "its masks have bits beyond the last block";
+    }
+    const std::size_t per_head =
+        static_cast<std::size_t>(grid.num_query_blocks() * grid.num_key_blocks());
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      const std::size_t head = i / per_head;
+      if (mask[i] > causal[i]) {
+        return fmt::format("query head {} keeps a block of the future", head);
+      }
+      if (data_.flags[first_cell + head / heads_per_row_] != 0 && mask[i] != causal[i]) {
+        return fmt::format("query head {} lacks a block in a dense row", head);
+      }
+    }
+    return row_defect(grid, mask, first_cell);
+  }
+
+ private:
+  std::optional<std::string> row_defect(const BlockGrid& grid,
+                                        const std::vector<std::uint8_t>& mask,
+                                        std::size_t first_cell) const {
+    const auto blocks = static_cast<std::size_t>(grid.num_key_blocks());
+    const std::size_t row_values = mask.size() / data_.num_rows;
+    for (int row = 0; row < data_.num_rows; ++row) {
+      const std::size_t cell = first_cell + row;
+      if (data_.flags[cell] != 0) continue;
+      std::vector<std::uint8_t> kept(blocks, 0);
+      for (std::size_t i = 0; i < row_values; ++i) kept[i % blocks] |= mask[row * row_values + i];
+      const std::span selected(data_.positions.data() + data_.offsets[cell],
+                               data_.positions.data() + data_.offsets[cell + 1]);
+      const auto table = block_table(grid, selected);
+      for (const std::int32_t block : table) {
+        if (block < grid.num_past_blocks() && kept[block] == 0 && !ranked_) {
+          return fmt::format("row {} selects block {}, which none of its heads keeps", row, block);
+        }
+      }
+      if (data_.table_indptr.empty()) continue;
+      const std::vector<std::int32_t> stored(
+          data_.table_indices.begin() + data_.table_indptr[cell],
+          data_.table_indices.begin() + data_.table_indptr[cell + 1]);
+      if (stored != table) return fmt::format("row {} has a table that is not its positions'", row);
+    }
+    return std::nullopt;
+  }
+
+  const TraceInfo& info_;
+  const RunLayer& data_;
+  int heads_per_row_;
+  bool ranked_;  // the row's blocks are the best by score, whoever keeps them
+};
+
+std::optional<std::string> find_block_defect(const TraceInfo& info, const RunInfo& run, int layer,
+                                             const RunLayer& data) {
+  const MaskCheck check(info, run, data);
+  std::size_t begin = 0;
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    const BlockGrid grid = block_grid(info.chunks[c], data.block_size);
+    const auto bytes = static_cast<std::size_t>(packed_mask_bytes(grid, info.model.num_q_heads));
+    const auto defect =
+        check.defect(grid, std::span(data.block_mask).subspan(begin, bytes), c * data.num_rows);
+    if (defect) return fmt::format("run {}, layer {}, chunk {}: {}", run.id, layer, c, *defect);
+    begin += bytes;
+  }
+  return std::nullopt;
+}
+
 void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, Validation& found) {
   const auto& info = reader.info();
   const RunLayer data = reader.read_run(run.id, layer);
@@ -107,6 +190,7 @@ void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, V
   if (!defect && run.granularity == Granularity::Lane) {
     defect = find_lane_defect(info, run, layer, data);
   }
+  if (!defect && data.block_size > 0) defect = find_block_defect(info, run, layer, data);
   if (defect) found.defects.push_back(*defect);
 }
 
