@@ -1,6 +1,5 @@
 #include "core/attention/cpu_attention.h"
 
-#include "core/attention/row_block.h"
 #include "core/attention/scratch.h"
 #include "core/attention/softmax.h"
 
@@ -8,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -24,7 +24,8 @@ Shape shape_of(const at::Tensor& q, const at::Tensor& k) {
   return {q.size(0), k.size(0), q.size(1), k.size(1), q.size(2)};
 }
 
-// A view of a cache is used where it lies: only the head stride may be larger than one head.
+}  // namespace
+
 at::Tensor contiguous_per_head(const at::Tensor& tensor) {
   const bool as_is = tensor.stride(2) == 1 && tensor.stride(1) == tensor.size(2);
   return as_is ? tensor : tensor.contiguous();
@@ -34,16 +35,24 @@ const float* head_data(const at::Tensor& tensor, std::int64_t head) {
   return tensor.const_data_ptr<float>() + head * tensor.stride(0);
 }
 
-struct Results {
-  at::Tensor output, lse;
-  at::Tensor span_sums;  // [spans, padded(keys)]
-};
+void share_out(std::int64_t count, const std::function<void(const NextItem&)>& work) {
+  std::atomic<std::int64_t> taken = 0;
+  const NextItem next = [&]() -> std::optional<std::int64_t> {
+    const std::int64_t item = taken.fetch_add(1, std::memory_order_relaxed);
+    return item < count ? std::optional(item) : std::nullopt;
+  };
+  // Two workers at least, though one may find nothing to do: a product outside of a parallel region
+  // is cut over the threads, and its bits depend on their number.
+  const std::int64_t workers =
+      std::min<std::int64_t>(std::max<std::int64_t>(count, 2), at::get_num_threads());
+  at::parallel_for(0, workers, 1, [&](std::int64_t, std::int64_t) { work(next); });
+}
 
-// All rows of all KV heads over views[kv_head].
-void attend(const at::Tensor& q, const Shape& shape, double scale,
-            const std::vector<KeyView>& views, const std::vector<RowSpan>& spans,
-            Results* results) {
-  const auto [num_q_heads, num_kv_heads, chunk_len, kv_len, dim] = shape;
+void attend_views(const at::Tensor& q, double scale, const std::vector<KeyView>& views,
+                  const std::vector<RowSpan>& spans, Results* results) {
+  const std::int64_t chunk_len = q.size(1), dim = q.size(2);
+  const std::int64_t rows_per_view =
+      q.size(0) / static_cast<std::int64_t>(views.size()) * chunk_len;
   const float* q_data = q.const_data_ptr<float>();
   float* output = results->output.defined() ? results->output.mutable_data_ptr<float>() : nullptr;
   float* lse = results->lse.defined() ? results->lse.mutable_data_ptr<float>() : nullptr;
@@ -51,17 +60,17 @@ void attend(const at::Tensor& q, const Shape& shape, double scale,
       results->span_sums.defined() ? results->span_sums.mutable_data_ptr<float>() : nullptr;
   std::int64_t most_keys = 0;
   for (const KeyView& view : views) most_keys = std::max(most_keys, view.past + chunk_len);
-  at::parallel_for(0, spans.size(), 1, [&](std::int64_t begin, std::int64_t end) {
+  share_out(static_cast<std::int64_t>(spans.size()), [&](const NextItem& next) {
     const Scratch scratch(scratch_floats(most_keys, sums != nullptr));
-    for (std::int64_t s = begin; s < end; ++s) {
-      const RowSpan& span = spans[s];
-      float* column_sums = sums == nullptr ? nullptr : sums + s * padded(most_keys);
+    while (const auto s = next()) {
+      const RowSpan& span = spans[*s];
+      float* column_sums = sums == nullptr ? nullptr : sums + *s * padded(most_keys);
       if (column_sums != nullptr) std::fill_n(column_sums, padded(most_keys), 0.0f);
       for (std::int64_t row = span.begin; row < span.end; row += span.block_rows) {
         const std::int64_t rows = std::min(span.block_rows, span.end - row);
-        const std::int64_t folded = span.kv_head * shape.rows_per_kv_head() + row;
+        const std::int64_t folded = span.view * rows_per_view + row;
         attend_row_block(q_data + folded * dim, row, rows, chunk_len, dim,
-                         static_cast<float>(scale), views[span.kv_head], scratch.data(),
+                         static_cast<float>(scale), views[span.view], scratch.data(),
                          {output == nullptr ? nullptr : output + folded * dim,
                           lse == nullptr ? nullptr : lse + folded, column_sums});
       }
@@ -69,11 +78,13 @@ void attend(const at::Tensor& q, const Shape& shape, double scale,
   });
 }
 
+namespace {
+
 std::vector<KeyView> whole_cache(const at::Tensor& k, const at::Tensor* v, const Shape& shape) {
   std::vector<KeyView> views(shape.num_kv_heads);
   for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
-    views[g] = {head_data(k, g), v == nullptr ? nullptr : head_data(*v, g), shape.past_len(),
-                nullptr};
+    const float* values = v == nullptr ? nullptr : head_data(*v, g);
+    views[g] = {{{head_data(k, g), values, shape.kv_len}}, shape.past_len(), nullptr};
   }
   return views;
 }
@@ -85,7 +96,7 @@ at::Tensor key_mass_of_spans(const at::Tensor& span_sums, const std::vector<RowS
   float* out = mass.mutable_data_ptr<float>();
   const float* sums = span_sums.const_data_ptr<float>();
   for (std::size_t s = 0; s < spans.size(); ++s) {
-    float* row = out + spans[s].kv_head * shape.kv_len;
+    float* row = out + spans[s].view * shape.kv_len;
     const float* add = sums + s * padded(shape.kv_len);
     for (std::int64_t j = 0; j < shape.kv_len; ++j) row[j] += add[j];
   }
@@ -116,7 +127,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
     results.span_sums =
         at::empty({static_cast<std::int64_t>(spans.size()), padded(shape.kv_len)}, q.options());
   }
-  attend(q, shape, scale, whole_cache(k, &v, shape), spans, &results);
+  attend_views(q, scale, whole_cache(k, &v, shape), spans, &results);
   return {
       results.output, results.lse,
       want_mass ? key_mass_of_spans(results.span_sums, spans, shape) : at::empty({0}, q.options())};
@@ -131,7 +142,7 @@ std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q_in, const at::
   results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
   results.span_sums =
       at::empty({static_cast<std::int64_t>(spans.size()), padded(shape.kv_len)}, q.options());
-  attend(q, shape, scale, whole_cache(k, nullptr, shape), spans, &results);
+  attend_views(q, scale, whole_cache(k, nullptr, shape), spans, &results);
   return {results.lse, key_mass_of_spans(results.span_sums, spans, shape)};
 }
 
@@ -177,13 +188,15 @@ at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys, dou
   std::vector<KeyView> views(heads);
   for (std::int64_t g = 0; g < heads; ++g) {
     const std::int64_t first = keys.begin[g] * shape.head_dim;
-    views[g] = {keys.k.const_data_ptr<float>() + first, keys.v.const_data_ptr<float>() + first,
-                keys.begin[g + 1] - keys.begin[g] - shape.chunk_len,
-                keys.shared.empty() ? nullptr : keys.shared.data() + g * shape.chunk_len};
+    const std::int64_t count = keys.begin[g + 1] - keys.begin[g];
+    views[g] = {
+        {{keys.k.const_data_ptr<float>() + first, keys.v.const_data_ptr<float>() + first, count}},
+        count - shape.chunk_len,
+        keys.shared.empty() ? nullptr : keys.shared.data() + g * shape.chunk_len};
   }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
-  attend(q, shape, scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
+  attend_views(q, scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
   return results.output;
 }
 

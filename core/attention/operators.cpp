@@ -1,5 +1,7 @@
 // The operators of namespace kvloupe, and the typed functions of attention.h that call them through
-// Torch's dispatcher: CPU tensors run the code of this folder, CUDA tensors the plug-in's.
+// Torch's dispatcher: CPU tensors run the code of this folder, CUDA tensors the plug-in's. Those of
+// paged_attention.h are in paged_attention.cpp.
+#include "core/attention/operators.h"
 #include "core/attention/attention.h"
 #include "core/attention/cpu_attention.h"
 #include "core/attention/gemm.h"
@@ -8,7 +10,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -23,24 +24,6 @@ using ChunkAttention = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::
 using ChunkMass = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, double);
 using GatheredAttention = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                      double, const at::Tensor&, const at::Tensor&, bool);
-
-template <typename Signature>
-c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
-void check_shapes(const at::Tensor& q, const at::Tensor& k) {
-  KVLOUPE_CHECK(q.dim() == 3 && k.dim() == 3);
-  KVLOUPE_CHECK(q.scalar_type() == at::kFloat && k.scalar_type() == at::kFloat);
-  KVLOUPE_CHECK(q.size(0) > 0 && k.size(0) > 0 && q.size(0) % k.size(0) == 0);
-  KVLOUPE_CHECK(q.size(1) > 0 && q.size(1) <= k.size(1));
-  KVLOUPE_CHECK(q.size(2) > 0 && q.size(2) == k.size(2));
-}
-
-void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  check_shapes(q, k);
-  KVLOUPE_CHECK(v.scalar_type() == at::kFloat && v.sizes() == k.sizes());
-}
 
 void check_selection(const std::vector<std::int32_t>& positions, std::int64_t past_len,
                      std::int64_t kv_len, ChunkVisibility visibility) {
@@ -72,6 +55,19 @@ Csr csr_of(const std::vector<std::vector<std::int32_t>>& selected, const at::Ten
 }
 
 }  // namespace
+
+void check_shapes(const at::Tensor& q, const at::Tensor& k) {
+  KVLOUPE_CHECK(q.dim() == 3 && k.dim() == 3);
+  KVLOUPE_CHECK(q.scalar_type() == at::kFloat && k.scalar_type() == at::kFloat);
+  KVLOUPE_CHECK(q.size(0) > 0 && k.size(0) > 0 && q.size(0) % k.size(0) == 0);
+  KVLOUPE_CHECK(q.size(1) > 0 && q.size(1) <= k.size(1));
+  KVLOUPE_CHECK(q.size(2) > 0 && q.size(2) == k.size(2));
+}
+
+void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  check_shapes(q, k);
+  KVLOUPE_CHECK(v.scalar_type() == at::kFloat && v.sizes() == k.sizes());
+}
 
 DenseResult dense_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   double scale, bool want_mass) {
@@ -148,10 +144,18 @@ TORCH_LIBRARY(kvloupe, m) {
   m.def(
       "gathered_attention(Tensor q, Tensor k, Tensor v, float scale, Tensor positions, "
       "Tensor offsets, bool self_only) -> Tensor");
+  m.def(
+      "paged_attention(Tensor q, Tensor k, Tensor v, float scale, int page_size, "
+      "int q_heads_per_row, int pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor");
+  m.def(
+      "block_sparse_attention(Tensor q, Tensor k, Tensor v, float scale, int block_size, "
+      "Tensor mask) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(kvloupe, CPU, m) {
   m.impl("chunk_attention", kvloupe::attention::cpu::chunk_attention);
   m.impl("chunk_mass", kvloupe::attention::cpu::chunk_mass);
   m.impl("gathered_attention", kvloupe::attention::cpu::gathered_attention);
+  m.impl("paged_attention", kvloupe::attention::cpu::paged_attention);
+  m.impl("block_sparse_attention", kvloupe::attention::cpu::block_sparse_attention);
 }

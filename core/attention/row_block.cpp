@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 namespace kvloupe::attention {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr std::int64_t kMaxSpansPerKvHead = 8;
+constexpr std::int64_t kMaxSpansPerView = 8;
 
 std::int64_t num_tiles(std::int64_t num_keys) { return (num_keys + kTileKeys - 1) / kTileKeys; }
 
@@ -30,6 +31,29 @@ void mask_row(const KeyView& keys, std::int64_t t, std::int64_t begin, std::int6
 
 void scale_row(float* row, std::int64_t count, float factor) {
   for (std::int64_t i = 0; i < count; ++i) row[i] *= factor;
+}
+
+// Where a walk along the segments of a view stands.
+struct Cursor {
+  std::size_t segment = 0;
+  std::int64_t offset = 0;  // keys of the segment that lie behind
+};
+
+// Calls use(k, v, at, count) for each run of the next `keys` keys that lie together; `at` counts
+// from 0. Returns the place after them.
+template <typename Use>
+Cursor for_each_run(const KeyView& view, std::int64_t head_dim, Cursor cursor, std::int64_t keys,
+                    Use use) {
+  for (std::int64_t at = 0; at < keys;) {
+    const KeySegment& segment = view.segments[cursor.segment];
+    const std::int64_t count = std::min(keys - at, segment.count - cursor.offset);
+    const std::int64_t first = cursor.offset * head_dim;
+    use(segment.k + first, segment.v == nullptr ? nullptr : segment.v + first, at, count);
+    at += count;
+    cursor.offset += count;
+    if (cursor.offset == segment.count) cursor = {cursor.segment + 1, 0};
+  }
+  return cursor;
 }
 
 }  // namespace
@@ -54,28 +78,37 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
   float* tiles = scratch + kBlockRows * (keep_tiles ? num_tiles(count) : 1);
   const auto tile_at = [&](std::int64_t begin) { return tiles + (keep_tiles ? rows * begin : 0); };
 
+  Cursor tile_begin;
   for (std::int64_t begin = 0; begin < count; begin += kTileKeys) {
     const std::int64_t tile_keys = std::min(kTileKeys, count - begin), stride = padded(tile_keys);
     float* tile = tile_at(begin);
-    multiply_qk(q, keys.k + begin * head_dim, rows, tile_keys, head_dim, scale, tile, stride);
+    const Cursor tile_end =
+        for_each_run(keys, head_dim, tile_begin, tile_keys,
+                     [&](const float* k, const float*, std::int64_t at, std::int64_t run) {
+                       multiply_qk(q, k, rows, run, head_dim, scale, tile + at, stride);
+                     });
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = tile + r * stride;
       mask_row(keys, (first_row + r) % chunk_len, begin, stride, row);
       const float factor = softmax_tile(row, stride, &states[r]);
-      if (begin > 0 && keys.v != nullptr)
+      if (begin > 0 && outputs.output != nullptr)
         scale_row(outputs.output + r * head_dim, head_dim, factor);
       if (keep_tiles) tile_max[begin / kTileKeys * kBlockRows + r] = states[r].max;
     }
-    if (keys.v != nullptr) {
-      multiply_pv(tile, keys.v + begin * head_dim, rows, tile_keys, head_dim, stride, begin > 0,
-                  outputs.output);
+    if (outputs.output != nullptr) {
+      for_each_run(keys, head_dim, tile_begin, tile_keys,
+                   [&](const float*, const float* v, std::int64_t at, std::int64_t run) {
+                     multiply_pv(tile + at, v, rows, run, head_dim, stride, begin + at > 0,
+                                 outputs.output);
+                   });
     }
+    tile_begin = tile_end;
   }
 
   for (std::int64_t r = 0; r < rows; ++r) {
     const float inverse_sum = 1 / states[r].sum;
     if (outputs.lse != nullptr) outputs.lse[r] = states[r].lse();
-    if (keys.v != nullptr) scale_row(outputs.output + r * head_dim, head_dim, inverse_sum);
+    if (outputs.output != nullptr) scale_row(outputs.output + r * head_dim, head_dim, inverse_sum);
   }
   if (!keep_tiles) return;
   for (std::int64_t begin = 0; begin < count; begin += kTileKeys) {
@@ -90,17 +123,16 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
   }
 }
 
-std::vector<RowSpan> cut_rows(std::int64_t num_kv_heads, std::int64_t rows_per_kv_head) {
+std::vector<RowSpan> cut_rows(std::int64_t num_views, std::int64_t rows_per_view) {
   std::int64_t blocks = 1;
-  while (blocks * kBlockRows < rows_per_kv_head) blocks *= 2;
-  const std::int64_t block_rows = (rows_per_kv_head + blocks - 1) / blocks;
-  const std::int64_t span_rows =
-      block_rows * std::max<std::int64_t>(blocks / kMaxSpansPerKvHead, 1);
+  while (blocks * kBlockRows < rows_per_view) blocks *= 2;
+  const std::int64_t block_rows = (rows_per_view + blocks - 1) / blocks;
+  const std::int64_t span_rows = block_rows * std::max<std::int64_t>(blocks / kMaxSpansPerView, 1);
   std::vector<RowSpan> spans;
-  for (std::int64_t g = 0; g < num_kv_heads; ++g) {
-    for (std::int64_t begin = 0; begin < rows_per_kv_head; begin += span_rows) {
-      const std::int64_t end = std::min(begin + span_rows, rows_per_kv_head);
-      spans.push_back({g, begin, end, block_rows});
+  for (std::int64_t view = 0; view < num_views; ++view) {
+    for (std::int64_t begin = 0; begin < rows_per_view; begin += span_rows) {
+      const std::int64_t end = std::min(begin + span_rows, rows_per_view);
+      spans.push_back({view, begin, end, block_rows});
     }
   }
   return spans;

@@ -9,11 +9,17 @@
 
 namespace kvloupe::attention {
 
-// The keys that the rows of one KV head attend to: first `past` keys seen by every row, then the
-// chunk's m keys, of which row t sees 0 .. t.
-struct KeyView {
-  const float* k = nullptr;  // [past + m, head_dim]
+// Keys that lie one after the other in memory.
+struct KeySegment {
+  const float* k = nullptr;  // [count, head_dim]
   const float* v = nullptr;  // the same; null when no output is wanted
+  std::int64_t count = 0;
+};
+
+// The keys that the rows of one KV head (or of some of its query heads) attend to, read where they
+// lie: first `past` keys seen by every row, then the chunk's m keys, of which row t sees 0 .. t.
+struct KeyView {
+  std::vector<KeySegment> segments;  // past + m keys together
   std::int64_t past = 0;
   // [m] 1 where later rows of the chunk may see the key too; null: all of them. A row always sees
   // its own key.
@@ -21,7 +27,7 @@ struct KeyView {
 };
 
 struct RowBlockOutputs {
-  float* output = nullptr;       // [rows, head_dim]; null when v is null
+  float* output = nullptr;       // [rows, head_dim]; null when not wanted
   float* lse = nullptr;          // [rows]; may be null
   float* column_sums = nullptr;  // [padded(past + m)] of probabilities, added to; may be null
 };
@@ -42,16 +48,16 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
                       std::int64_t chunk_len, std::int64_t head_dim, float scale,
                       const KeyView& keys, float* scratch, const RowBlockOutputs& outputs);
 
-// Folded rows [begin, end) of one KV head in blocks of `block_rows`, done by one thread from first
-// to last.
+// Folded rows [begin, end) of one view (of a KV head, say) in blocks of `block_rows`, done by one
+// thread from first to last.
 struct RowSpan {
-  std::int64_t kv_head = 0;
+  std::int64_t view = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t block_rows = 0;
 };
-// A power of two of equal blocks a KV head, which few threads share evenly whatever the number of
-// KV heads; and few spans: each span has its own column sums, added up in order afterwards.
-std::vector<RowSpan> cut_rows(std::int64_t num_kv_heads, std::int64_t rows_per_kv_head);
+// A power of two of equal blocks a view, which few threads share evenly whatever the number of
+// views; and few spans: each span has its own column sums, added up in order afterwards.
+std::vector<RowSpan> cut_rows(std::int64_t num_views, std::int64_t rows_per_view);
 
 }  // namespace kvloupe::attention

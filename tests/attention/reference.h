@@ -41,10 +41,10 @@ struct Reference {
   std::vector<double> p;  // [num_q_heads, m, T]
 };
 
-// `may_see(kv_head, t, j)`: whether row t of the chunk attends to key j.
-inline Reference attend_slowly(
-    const Inputs& in,
-    const std::function<bool(std::int64_t, std::int64_t, std::int64_t)>& may_see) {
+using MaySee = std::function<bool(std::int64_t, std::int64_t, std::int64_t)>;
+
+// `may_see(q_head, t, j)`: whether row t of the chunk attends to key j.
+inline Reference attend_slowly_by_head(const Inputs& in, const MaySee& may_see) {
   const std::int64_t heads = in.q.size(0), m = in.q.size(1), dim = in.q.size(2);
   const std::int64_t kv_heads = in.k.size(0), keys = in.k.size(1);
   const auto q = in.q.accessor<float, 3>(), k = in.k.accessor<float, 3>(),
@@ -60,13 +60,13 @@ inline Reference attend_slowly(
       double* p = ref.p.data() + (h * m + t) * keys;
       double max = -std::numeric_limits<double>::infinity();
       for (std::int64_t j = 0; j < keys; ++j) {
-        if (!may_see(g, t, j)) continue;
+        if (!may_see(h, t, j)) continue;
         for (std::int64_t c = 0; c < dim; ++c) p[j] += in.scale * q[h][t][c] * k[g][j][c];
         max = std::max(max, p[j]);
       }
       double sum = 0;
       for (std::int64_t j = 0; j < keys; ++j) {
-        p[j] = may_see(g, t, j) ? std::exp(p[j] - max) : 0;
+        p[j] = may_see(h, t, j) ? std::exp(p[j] - max) : 0;
         sum += p[j];
       }
       ref.lse[h * m + t] = max + std::log(sum);
@@ -79,6 +79,13 @@ inline Reference attend_slowly(
     }
   }
   return ref;
+}
+
+// `may_see(kv_head, t, j)`.
+inline Reference attend_slowly(const Inputs& in, const MaySee& may_see) {
+  const std::int64_t group = in.q.size(0) / in.k.size(0);
+  return attend_slowly_by_head(
+      in, [&](std::int64_t h, std::int64_t t, std::int64_t j) { return may_see(h / group, t, j); });
 }
 
 inline Reference attend_slowly(const Inputs& in) {
