@@ -215,7 +215,7 @@ void make_auto_bases(const std::string& model_hash,
   const CalibrationLock lock(folder / ".lock", context.cancel);
   const std::vector<BasisKind> kinds = missing_kinds(model_hash);
   if (kinds.empty()) return;
-  log::info("calibrating this model's bases on Persuasion, once; about half a minute");
+  log::info("calibrating this model's bases on Persuasion, once; a minute or two on two cores");
   for (const trace::Basis& basis : calibrate(load(), kinds, {}, context)) {
     const fs::path path = selection::auto_basis_path(basis.kind, model_hash);
     trace::write_basis(path, basis);

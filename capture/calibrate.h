@@ -17,7 +17,7 @@ namespace kvloupe::capture {
 struct LoadedModel;  // model.h
 
 // What is read. The methods' authors used sequences of 4,096 tokens (Loki: of wikitext; AQUA: of
-// BookCorpus, it does not say how many); these defaults take half a minute on two cores.
+// BookCorpus, it does not say how many); these defaults take a minute or two on two cores.
 struct CalibrationText {
   std::optional<std::filesystem::path> corpus;  // text file; empty: Persuasion
   int sequences = 6;                            // spread evenly over the text

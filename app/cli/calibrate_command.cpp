@@ -103,7 +103,7 @@ void add_calibrate_command(CLI::App& program, const GlobalOptions&) {
   command->add_flag("--force", arguments->options.force, "overwrite the output");
   command->footer(
       "The papers calibrate on sequences of 4,096 tokens (Loki: wikitext; AQUA: BookCorpus, how\n"
-      "many is not said). The defaults are smaller so that a first use takes half a minute on\n"
+      "many is not said). The defaults are smaller so that a first use takes a minute or two on\n"
       "two cores.");
   command->callback([arguments] { run(*arguments); });
 }
