@@ -1,6 +1,8 @@
 #include "core/selection/attend.h"
 
 #include "core/attention/attention.h"
+#include "core/attention/paged_attention.h"
+#include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 
 #include <ATen/ATen.h>
@@ -17,6 +19,9 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
       selection.dense_reason || (selection.lanes && !spec.has_budget() &&
                                  spec.state_action() != trace::StateAction::Eviction);
   if (all_keys) return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
+
+  if (const auto tables = page_tables(spec, layout, cell, selection))
+    return attention::paged_chunk_attention(q, cell.k, cell.v, scale, *tables);
 
   std::vector<std::vector<std::int32_t>> rows;
   rows.reserve(selection.rows.size());

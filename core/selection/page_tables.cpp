@@ -1,0 +1,54 @@
+#include "core/selection/page_tables.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+// Tokens of a page or block of the method; 0 where it selects single keys.
+std::int64_t page_size_of(const MethodSpec& spec, const CellSelection& selection) {
+  if (selection.blocks) return selection.blocks->grid.block_size;
+  return spec.info().granularity == trace::Granularity::Page ? spec.integer("page_size") : 0;
+}
+
+// Appends the ids of the pages that `positions` (ascending) are made of; false if one is not whole.
+bool append_pages(std::span<const std::int32_t> positions, std::int64_t page_size,
+                  std::int64_t past_len, std::int64_t first_id, std::vector<std::int32_t>* ids) {
+  const auto count = static_cast<std::int64_t>(positions.size());
+  for (std::int64_t i = 0; i < count;) {
+    const std::int64_t page = positions[i] / page_size;
+    const std::int64_t begin = page * page_size, end = std::min(begin + page_size, past_len);
+    const std::int64_t last = i + end - begin - 1;
+    // Positions are distinct, so the first and the last in place leave no gap between them.
+    if (positions[i] != begin || last >= count || positions[last] != end - 1) return false;
+    ids->push_back(static_cast<std::int32_t>(first_id + page));
+    i = last + 1;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<attention::BlockTables> page_tables(const MethodSpec& spec, const RowLayout& layout,
+                                                  const Cell& cell,
+                                                  const CellSelection& selection) {
+  attention::BlockTables tables;
+  tables.page_size = page_size_of(spec, selection);
+  if (tables.page_size == 0) return std::nullopt;
+  tables.q_heads_per_row = layout.q_heads_per_row;
+  tables.pages_per_head = (cell.kv_len() + tables.page_size - 1) / tables.page_size;
+  tables.kv_indptr = {0};
+  for (std::size_t row = 0; row < selection.rows.size(); ++row) {
+    const std::int64_t q_head = static_cast<std::int64_t>(row) * layout.q_heads_per_row;
+    const std::int64_t first_id = q_head / cell.gqa_group_size() * tables.pages_per_head;
+    if (!append_pages(selection.rows[row].positions, tables.page_size, cell.past_len, first_id,
+                      &tables.kv_indices))
+      return std::nullopt;
+    tables.kv_indptr.push_back(static_cast<std::int32_t>(tables.kv_indices.size()));
+  }
+  return tables;
+}
+
+}  // namespace kvloupe::selection
