@@ -18,7 +18,7 @@ struct Row {
   std::string id = {};
   std::string meaning = {};  // one line for the table
   std::string unit = "x";
-  double threshold = 0;
+  std::optional<double> threshold = {};  // nothing: no goal is set for it
   Goal goal = Goal::AtLeast;
   std::optional<double> value = {};  // nothing: not measured, `reason` says why
   std::string reason = {};
@@ -42,9 +42,19 @@ struct Report {
   std::vector<Row> rows;
 };
 
-// All rows that this version has. With `peers` the Python peer is installed
+Machine describe_machine();
+std::string stats_text(const analysis::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
+
+// The suite `contract`: all rows that this version has. With `peers` the Python peer is installed
 // when it is missing, and run.
 Report run_contract_suite(bool peers, const WorkContext& context);
+
+// The suite `paged`: paged attention against dense attention, gather-and-copy and block-sparse
+// execution, from 8k to 128k keys, at four sparsities (paged_suite.cpp).
+Report run_paged_suite(const WorkContext& context);
+
+// The row paged_90 (paged_suite.cpp).
+Row paged_90(const WorkContext& context);
 
 // The row capture_vs_peer (peer_bench.cpp).
 Row capture_vs_peer(bool peers, const WorkContext& context);

@@ -21,10 +21,6 @@ namespace {
 
 using analysis::AttentionBench;
 
-std::string stats_text(const analysis::LatencyStats& stats) {
-  return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
-}
-
 Row attention_row(const char* id, double threshold, const AttentionBench& bench) {
   Row row{.id = id,
           .meaning = fmt::format("dense / quoka, one chunk after {} keys", bench.past_len),
@@ -120,25 +116,32 @@ std::vector<Row> window_rows(const WorkContext& context) {
 
 }  // namespace
 
+std::string stats_text(const analysis::LatencyStats& stats) {
+  return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
+}
+
+Machine describe_machine() {
+  const device::DeviceInfo info = device::open_device("cpu");
+  return {info.label(), info.name, info.threads, device::measure_read_bandwidth(), version()};
+}
+
 const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }
 
 std::optional<bool> Row::holds() const {
-  if (!value) return std::nullopt;
-  return goal == Goal::AtLeast ? *value >= threshold : *value <= threshold;
+  if (!value || !threshold) return std::nullopt;
+  return goal == Goal::AtLeast ? *value >= *threshold : *value <= *threshold;
 }
 
 Report run_contract_suite(bool peers, const WorkContext& context) {
   const auto step = [&](int done, const char* what) {
     context.cancel.throw_if_cancelled();
-    context.report(done, 7, what);
+    context.report(done, 8, what);
   };
   // Rounds inside a row report nothing: the suite counts rows.
   const WorkContext quiet{context.cancel, {}};
   Report report;
   step(0, "memory");
-  const device::DeviceInfo info = device::open_device("cpu");
-  report.machine = {info.label(), info.name, info.threads, device::measure_read_bandwidth(),
-                    version()};
+  report.machine = describe_machine();
   step(1, "attention after 32,768 keys");
   const AttentionBench at_32k = analysis::bench_attention(32768, 11, quiet);
   // The best bandwidth seen before and after: the floor is what the machine can do.
@@ -148,13 +151,15 @@ Report run_contract_suite(bool peers, const WorkContext& context) {
   step(2, "attention after 65,536 keys");
   report.rows.push_back(attention_row("attn_64k", 20, analysis::bench_attention(65536, 11, quiet)));
   report.rows.push_back(select_floor_row(at_32k, report.machine.read_bandwidth));
-  step(3, "recording a prefill of 4,096 tokens");
+  step(3, "paged attention after 65,536 keys");
+  report.rows.push_back(paged_90(quiet));
+  step(4, "recording a prefill of 4,096 tokens");
   report.rows.push_back(capture_overhead_row(quiet));
-  step(4, "the window");
+  step(5, "the window");
   for (Row& row : window_rows(quiet)) report.rows.push_back(std::move(row));
-  step(5, "the peer");
+  step(6, "the peer");
   report.rows.push_back(capture_vs_peer(peers, quiet));
-  step(7, "done");
+  step(8, "done");
   return report;
 }
 

@@ -37,7 +37,7 @@ ordered_json json_of(const bench::Row& row) {
   ordered_json json = {{"id", row.id},
                        {"value", number_or_null(row.value)},
                        {"unit", row.unit},
-                       {"threshold", row.threshold},
+                       {"threshold", number_or_null(row.threshold)},
                        {"goal", bench::name_of(row.goal)},
                        {"holds", row.holds() ? ordered_json(*row.holds()) : ordered_json(nullptr)},
                        {"median_ms", time(row.time.median_ms)},
@@ -66,13 +66,15 @@ std::string table_text(const bench::Report& report) {
   TextTable table({"row", "value", "goal", "holds", "median", "quartiles", "what"});
   for (const bench::Row& row : report.rows) {
     const bool timed = row.value && row.time.samples > 0;
-    table.add(
-        {row.id, row.value ? fmt::format("{:.2f} {}", *row.value, row.unit) : "-",
-         fmt::format("{} {:g}", row.goal == bench::Goal::AtLeast ? ">=" : "<=", row.threshold),
-         row.holds() ? (*row.holds() ? "yes" : "no") : "-",
-         timed ? fmt::format("{:.1f} ms", row.time.median_ms) : "-",
-         timed ? fmt::format("{:.1f} to {:.1f}", row.time.q25_ms, row.time.q75_ms) : "-",
-         row.value ? row.meaning : fmt::format("{}: {}", row.meaning, row.reason)});
+    table.add({row.id, row.value ? fmt::format("{:.2f} {}", *row.value, row.unit) : "-",
+               row.threshold
+                   ? fmt::format("{} {:g}",
+                                 row.goal == bench::Goal::AtLeast ? ">=" : "<=", *row.threshold)
+                   : "-",
+               row.holds() ? (*row.holds() ? "yes" : "no") : "-",
+               timed ? fmt::format("{:.1f} ms", row.time.median_ms) : "-",
+               timed ? fmt::format("{:.1f} to {:.1f}", row.time.q25_ms, row.time.q75_ms) : "-",
+               row.value ? row.meaning : fmt::format("{}: {}", row.meaning, row.reason)});
   }
   std::string text = fmt::format("{}, reads {:.1f} GB/s, kvloupe {}\n\n", report.machine.device,
                                  report.machine.read_bandwidth / 1e9, report.machine.version);
@@ -86,21 +88,26 @@ std::string table_text(const bench::Report& report) {
 }
 
 void run_bench(const BenchArguments& arguments) {
-  if (arguments.suite != "contract") {
+  const bool paged = arguments.suite == "paged";
+  if (!paged && arguments.suite != "contract") {
     throw input_error(fmt::format("the suite {} cannot be run", arguments.suite),
-                      "this version has the suite contract alone", "use --suite contract");
+                      "this version has the suites contract and paged",
+                      "use --suite contract or --suite paged");
   }
   if (device::parse_device(arguments.device).is_cuda) {
     const device::DeviceInfo info = device::open_device(arguments.device);
-    throw input_error(fmt::format("the suite contract cannot run on {}", info.label()),
-                      "its rows are defined for the processor", "use --device cpu");
+    throw input_error(
+        fmt::format("the suite {} cannot run on {}", arguments.suite, info.label()),
+        paged ? "paged attention has no CUDA kernel" : "its rows are defined for the processor",
+        "use --device cpu");
   }
   WorkContext context;
   context.cancel = interrupt_token();
   context.progress = [](std::int64_t, std::int64_t, const std::string& stage) {
     log::info("bench: {}", stage);
   };
-  const bench::Report report = bench::run_contract_suite(arguments.peers, context);
+  const bench::Report report =
+      paged ? bench::run_paged_suite(context) : bench::run_contract_suite(arguments.peers, context);
   std::fputs((arguments.json ? json_text(report) : table_text(report)).c_str(), stdout);
 }
 

@@ -5,6 +5,7 @@
 #include "core/device/cuda_plugin.h"
 #include "core/device/threads.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -75,6 +76,31 @@ double measure_read_bandwidth() {
   }
   KVLOUPE_CHECK(total == static_cast<std::uint64_t>(kSweeps) * kWords);
   return best;
+}
+
+double measure_peak_flops() {
+  constexpr std::int64_t kSize = 2048;
+  constexpr int kProducts = 8;
+  const at::Tensor a = at::ones({kSize, kSize}), b = at::ones({kSize, kSize});
+  at::Tensor product = at::empty({kSize, kSize});
+  double best = 0;
+  for (int i = 0; i < kProducts; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    at::mm_out(product, a, b);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds.count());
+  }
+  return best;
+}
+
+double available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name; file.ignore(256, '\n')) {
+    double kibibytes = 0;
+    if (name == "MemAvailable:" && file >> kibibytes) return 1024 * kibibytes;
+  }
+  throw input_error("the free memory is unknown", "/proc/meminfo has no line MemAvailable",
+                    "run this on a Linux of 2014 or later, with /proc mounted");
 }
 
 }  // namespace kvloupe::device

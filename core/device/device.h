@@ -28,4 +28,11 @@ DeviceInfo open_device(const std::string& text);
 // far larger than the caches. Takes about a quarter of a second; CPU.
 double measure_read_bandwidth();
 
+// Floating-point operations a second of an fp32 matrix product with all threads, the best of a few.
+// Takes about a second; CPU.
+double measure_peak_flops();
+
+// Bytes of memory that can be had without swapping.
+double available_memory();
+
 }  // namespace kvloupe::device

@@ -19,7 +19,8 @@ expect() {
 
 expect 2 "--suite" --suite nothing
 expect 2 "is not a device" --device gpu
-expect 1 "the suite paged cannot be run" --suite paged
-# Without a driver, and with one: the contract's rows are the processor's.
+expect 1 "the suite prefill cannot be run" --suite prefill
+# Without a driver, and with one: the rows are the processor's.
 expect 1 "--device cpu" --device cuda:0
+expect 1 "--device cpu" --suite paged --device cuda:0
 [[ $failures == 0 ]]

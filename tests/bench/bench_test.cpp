@@ -1,6 +1,7 @@
 // The measurements behind the benchmark rows, on small inputs: what they report hangs together.
 #include "capture/prefill_bench.h"
 #include "core/analysis/attention_bench.h"
+#include "core/analysis/paged_bench.h"
 #include "core/analysis/timing.h"
 #include "core/base/error.h"
 
@@ -24,6 +25,36 @@ TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
   EXPECT_GT(bench.select.median_ms, 0);
   EXPECT_GT(bench.sparse.median_ms, bench.select.median_ms);
   EXPECT_DOUBLE_EQ(bench.speed_up(), bench.dense.median_ms / bench.sparse.median_ms);
+}
+
+TEST(BenchPaged, CountsWhatItsSidesKeep) {
+  const analysis::PagedBench bench = analysis::bench_paged(2048, 256, {0.5, 0.75}, 2, {});
+  EXPECT_EQ(bench.past_len, 2048);
+  EXPECT_EQ(bench.chunk_len, 256);
+  EXPECT_EQ(bench.dense_variant.substr(0, 5), "sdpa ");
+  ASSERT_EQ(bench.sides.size(), 2U);
+  EXPECT_EQ(bench.sides[0].sparsity, 0.5);
+  EXPECT_EQ(bench.sides[0].kept_past, 1024);
+  EXPECT_EQ(bench.sides[1].kept_past, 512);
+  // K and V in fp32 of 8 heads, 128 channels each: kept and own keys.
+  EXPECT_EQ(bench.sides[0].bytes, 2.0 * 4 * 8 * 128 * (1024 + 256));
+  // Two products of 24 heads: every query with the kept keys, query t with t + 1 of its own.
+  EXPECT_EQ(bench.sides[1].flops, 2.0 * 2 * 24 * 128 * (256.0 * 512 + 256 * 257 / 2));
+  if (bench.dense.samples == 0) GTEST_SKIP() << "every round was disturbed";
+  EXPECT_EQ(bench.dense.samples, 2);
+  for (const analysis::PagedSide& side : bench.sides)
+    for (const analysis::LatencyStats& stats : {side.paged, side.gathered, side.block_sparse}) {
+      EXPECT_EQ(stats.samples, 2);
+      EXPECT_GT(stats.median_ms, 0);
+    }
+  EXPECT_DOUBLE_EQ(bench.speed_up(1), bench.dense.median_ms / bench.sides[1].paged.median_ms);
+}
+
+TEST(BenchPaged, KnowsItsMemory) {
+  // K and V of 131,072 keys once as cached and three times expanded are 4 GiB, the masks 2 GiB.
+  const double bytes = analysis::paged_bench_bytes(131072 - 1024, 1024);
+  EXPECT_GT(bytes, 6.0 * (1LL << 30));
+  EXPECT_LT(bytes, 9.0 * (1LL << 30));
 }
 
 TEST(BenchPrefill, RunsBothSidesAndLeavesNothingButTheIds) {

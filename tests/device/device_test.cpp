@@ -61,6 +61,17 @@ TEST(ReadBandwidth, IsThatOfAComputer) {
   EXPECT_LT(bytes_per_second, 1e13);
 }
 
+TEST(PeakFlops, IsThatOfAComputer) {
+  const double flops = measure_peak_flops();
+  EXPECT_GT(flops, 1e8);
+  EXPECT_LT(flops, 1e15);
+}
+
+TEST(AvailableMemory, IsThatOfAComputer) {
+  EXPECT_GT(available_memory(), 1e7);
+  EXPECT_LT(available_memory(), 1e14);
+}
+
 TEST(ThreadUsage, CountsTheThreadsThatRan) {
   std::atomic<bool> stop = false;
   std::vector<std::thread> spinning;

@@ -1,0 +1,130 @@
+// The suite `paged`, and the row paged_90 that it shares with the contract.
+#include "app/bench/bench.h"
+#include "core/analysis/paged_bench.h"
+#include "core/base/units.h"
+#include "core/device/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::bench {
+namespace {
+
+using analysis::PagedBench;
+using analysis::PagedSide;
+
+struct Point {
+  std::int64_t past_len, chunk_len;
+};
+
+// All lengths at the paper's chunk, all chunks at the length of paged_90.
+constexpr std::array<Point, 7> kPoints = {{{8192, 1024},
+                                           {16384, 1024},
+                                           {32768, 1024},
+                                           {65536, 512},
+                                           {65536, 1024},
+                                           {65536, 2048},
+                                           {131072, 1024}}};
+const std::vector<double> kSparsities = {0.7, 0.8, 0.9, 0.95};
+constexpr int kRepetitions = 5;
+
+constexpr Point kGoalPoint = {65536, 1024};
+constexpr double kGoalSparsity = 0.9;
+constexpr double kGoal = 6.5;
+
+Row empty_row(const Point& point, double sparsity) {
+  const int percent = static_cast<int>(100 * sparsity + 0.5);
+  Row row;
+  row.id = fmt::format("paged_{}k_c{}_s{}", point.past_len / 1024, point.chunk_len, percent);
+  row.meaning = fmt::format("dense / paged, {} keys, chunk {}, {} % of past blocks dropped",
+                            format_count(point.past_len), format_count(point.chunk_len), percent);
+  const bool has_goal = point.past_len == kGoalPoint.past_len &&
+                        point.chunk_len == kGoalPoint.chunk_len && sparsity == kGoalSparsity;
+  if (has_goal) row.threshold = kGoal;
+  return row;
+}
+
+struct Floors {
+  double read_bandwidth = 0, peak_flops = 0;
+};
+
+Row paged_row(const Point& point, const PagedBench& bench, std::size_t index,
+              const Floors& floors) {
+  const PagedSide& side = bench.sides[index];
+  Row row = empty_row(point, side.sparsity);
+  if (side.paged.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return row;
+  }
+  const auto against_paged = [&](const analysis::LatencyStats& other) {
+    return fmt::format("{}, {:.2f} x paged", stats_text(other),
+                       other.median_ms / side.paged.median_ms);
+  };
+  row.value = bench.speed_up(index);
+  row.time = side.paged;
+  row.details = {
+      {"dense_variant", bench.dense_variant},
+      {"dense", stats_text(bench.dense)},
+      {"gathered", against_paged(side.gathered)},
+      {"block_sparse", against_paged(side.block_sparse)},
+      {"kept_past_keys", std::to_string(side.kept_past)},
+      {"floor", fmt::format("{:.2f} ms reading K and V, {:.2f} ms arithmetic",
+                            1000 * side.bytes / floors.read_bandwidth,
+                            1000 * side.flops / floors.peak_flops)},
+      {"discarded_rounds", std::to_string(bench.discarded)},
+  };
+  return row;
+}
+
+std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsities,
+                         double read_bandwidth, const WorkContext& context) {
+  std::vector<Row> rows;
+  const double needed = analysis::paged_bench_bytes(point.past_len, point.chunk_len);
+  const double available = device::available_memory();
+  if (needed > available) {
+    for (const double sparsity : sparsities) {
+      rows.push_back(empty_row(point, sparsity));
+      rows.back().reason = fmt::format("needs {} of memory, {} are free",
+                                       format_bytes(static_cast<std::uint64_t>(needed)),
+                                       format_bytes(static_cast<std::uint64_t>(available)));
+    }
+    return rows;
+  }
+  const PagedBench bench =
+      analysis::bench_paged(point.past_len, point.chunk_len, sparsities, kRepetitions, context);
+  const Floors floors = {read_bandwidth, device::measure_peak_flops()};
+  for (std::size_t i = 0; i < sparsities.size(); ++i)
+    rows.push_back(paged_row(point, bench, i, floors));
+  return rows;
+}
+
+}  // namespace
+
+Row paged_90(const WorkContext& context) {
+  Row row = rows_of(kGoalPoint, {kGoalSparsity}, device::measure_read_bandwidth(), context).front();
+  row.id = "paged_90";
+  return row;
+}
+
+Report run_paged_suite(const WorkContext& context) {
+  // Rounds inside a point report nothing: the suite counts points.
+  const WorkContext quiet{context.cancel, {}};
+  Report report;
+  report.machine = describe_machine();
+  for (std::size_t i = 0; i < kPoints.size(); ++i) {
+    context.cancel.throw_if_cancelled();
+    context.report(static_cast<std::int64_t>(i), kPoints.size(),
+                   fmt::format("{} keys, chunk {}", format_count(kPoints[i].past_len),
+                               format_count(kPoints[i].chunk_len)));
+    for (Row& row : rows_of(kPoints[i], kSparsities, report.machine.read_bandwidth, quiet))
+      report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
+}  // namespace kvloupe::bench
