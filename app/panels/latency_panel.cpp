@@ -24,6 +24,11 @@ bool uses_own_text(shell::Workspace& workspace, const std::string& method) {
   return spec.has("basis") && spec.text("basis") == "self";
 }
 
+// What stands between selection and attention.
+const char* gather_name(const LatencyReport& report) {
+  return report.paged ? "block tables" : "gather";
+}
+
 class LatencyPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
@@ -62,7 +67,7 @@ class LatencyPanel final : public Panel {
                             cell(r.chunk_len), r.method, leakage ? "1" : "0"});
     };
     add("select", r.select);
-    add("gather", r.gather);
+    add(gather_name(r), r.gather);
     add("attend", r.attend);
     add("total", r.total);
     add("dense (" + r.dense_variant + ")", r.dense);
@@ -92,7 +97,7 @@ class LatencyPanel final : public Panel {
     const auto& p = context.palette;
     const ImU32 select = p.hit, gather = p.waste, attend = p.recent, dense = p.current;
     widgets::legend_ui(
-        p, {{"select", select}, {"gather", gather}, {"attend", attend}, {"dense", dense}});
+        p, {{"select", select}, {gather_name(r), gather}, {"attend", attend}, {"dense", dense}});
     {
       const widgets::FontScope strong(widgets::fonts().strong, 1.25F);
       if (r.total.median_ms > 0)

@@ -53,7 +53,7 @@ const std::vector<PanelInfo>& panel_registry() {
        make_aqua_lanes_panel},
       {"latency",
        "Latency",
-       "select, gather and attend against dense attention, measured live",
+       "select, gather (or block tables) and attend against dense attention, measured live",
        {Png, Csv},
        make_latency_panel},
       {"trace_info", "Trace", "what the open trace holds", {Png, Csv}, make_trace_info_panel},

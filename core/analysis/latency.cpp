@@ -6,8 +6,10 @@
 #include "core/analysis/timing.h"
 #include "core/analysis/trace_basis.h"
 #include "core/attention/attention.h"
+#include "core/attention/paged_attention.h"
 #include "core/base/error.h"
 #include "core/device/device.h"
+#include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 #include "core/selection/selector.h"
 
@@ -57,6 +59,10 @@ std::vector<int> source_layers(const selection::MethodSpec& spec,
   return sources;
 }
 
+bool of_pages(trace::Granularity granularity) {
+  return granularity == trace::Granularity::Page || granularity == trace::Granularity::Block;
+}
+
 // One method on one cell, in the three steps that are timed apart. Selection is all that the method
 // does for a chunk: what it selects, prunes and evicts. Attention is that of attend_selected().
 class MethodRun {
@@ -75,9 +81,14 @@ class MethodRun {
     layers.push_back(layer);
     basis_ = basis_for(session, spec_, layers, context);
     // What the timed cell's choice rests on is replayed before each round: the chunks before it
-    // under eviction, else the layers that it reuses.
-    const bool remembers = spec_.state_action() == trace::StateAction::Eviction;
-    for (int c = 0; remembers && c < chunk; ++c) earlier_.push_back(load(layer, c));
+    // under eviction; the last of them where pages or blocks are summarised as keys come in; the
+    // layers that it reuses.
+    int first = chunk;
+    if (spec_.state_action() == trace::StateAction::Eviction)
+      first = 0;
+    else if (of_pages(spec_.info().granularity))
+      first = std::max(chunk - 1, 0);
+    for (int c = first; c < chunk; ++c) earlier_.push_back(load(layer, c));
     for (const int source : sources) earlier_.push_back(load(source, chunk));
   }
 
@@ -98,9 +109,14 @@ class MethodRun {
     selector_->evict(cell_);
   }
 
+  bool paged() const { return tables_.has_value(); }
+
   void gather() {
     gathered_.clear();
+    tables_.reset();
     if (reads_whole_cache()) return;  // dense attention reads the cache as it lies
+    tables_ = selection::page_tables(spec_, layout_, cell_, selected_);
+    if (tables_) return;
     Rows rows;
     for (const selection::RowSelection& row : selected_.rows) rows.push_back(row.positions);
     const bool open = !spec_.has_budget() || spec_.scope() == selection::BudgetScope::Past;
@@ -119,6 +135,10 @@ class MethodRun {
     const at::Tensor& q = selected_.lanes ? selected_.lanes->queries : cell_.q;
     if (reads_whole_cache()) {
       attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, false);
+      return;
+    }
+    if (tables_) {
+      attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, *tables_);
       return;
     }
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -160,6 +180,7 @@ class MethodRun {
   std::unique_ptr<selection::Selector> selector_;
   selection::CellSelection selected_;
   std::vector<attention::GatheredKeys> gathered_;
+  std::optional<attention::BlockTables> tables_;
 };
 
 enum Part : std::size_t { kSelect, kGather, kAttend, kFirstDense };
@@ -213,10 +234,12 @@ LatencyReport measure_latency(const TraceSession& session, const selection::Meth
   rounds.prepare = [&] { run.prepare(context); };
   const RoundTimes times = time_rounds(parts, rounds, context, [&](const RoundTimes& so_far) {
     fill(so_far, parts, &report);
+    report.paged = run.paged();
     context.report(report.total.samples, options.repetitions, "rounds");
     if (on_sample) on_sample(report);
   });
   fill(times, parts, &report);
+  report.paged = run.paged();
   report.finished = true;
   return report;
 }

@@ -23,6 +23,9 @@ struct LatencyReport {
   int layer = 0, chunk = 0;
   std::int64_t past_len = 0, chunk_len = 0;
   LatencyStats select, gather, attend, total, dense;
+  // Whole pages or blocks were selected: `gather` is the time of making their block tables, and
+  // attention reads them where they lie. Else the selected KVs are copied together.
+  bool paged = false;
   std::string dense_variant;  // which of the dense baselines was fastest
   int discarded = 0;  // samples thrown away because the machine was busy with our own threads
   bool finished = false;
