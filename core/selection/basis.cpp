@@ -48,10 +48,11 @@ trace::Basis find_auto_basis(const MethodSpec& spec, const trace::ModelInfo& mod
                       "give basis=self or basis=PATH");
   const fs::path path = auto_basis_path(kind, model.file_hash);
   std::error_code code;
+  // The sentence stands in figures too: it names no folder of the user's.
   if (!fs::exists(path, code))
     throw input_error(
         fmt::format("{} has no basis for the model {}", spec.id(), model.name),
-        fmt::format("basis=auto is {}, which does not exist", path.string()),
+        "none was calibrated on this computer",
         fmt::format("make it by {}; or give basis=self", calibrate_command(kind, model)));
   return trace::read_basis(path);
 }
