@@ -98,7 +98,19 @@ class AquaLanesPanel final : public Panel {
     if (!spec.empty() && id_of(spec) != id_of(r.method))
       note = fmt::format("{} drops keys, not lanes: shown is {} with its defaults. ", id_of(spec),
                          id_of(r.method));
-    note += r.basis_missing;
+    if (selection::MethodSpec::parse(r.method).state_action() == trace::StateAction::Eviction)
+      note += fmt::format(
+          "{} also evicts keys, which changes no query's lanes: the errors here are over all keys, "
+          "as if none had been evicted. The KV map shows those kept. ",
+          id_of(r.method));
+    const bool said_beside_curves =
+        std::any_of(r.bases.begin(), r.bases.end(),
+                    [&](const BasisLoss& basis) { return basis.missing == r.basis_missing; });
+    if (!r.basis_missing.empty())
+      note += said_beside_curves
+                  ? "Shown in a basis fitted on this trace, for want of a calibrated "
+                    "one."
+                  : r.basis_missing;
     if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
   }
 

@@ -183,6 +183,7 @@ class KvMapPanel final : public Panel {
     const auto result = workspace.kv_map(workspace.selection().shown);
     if (!result) return table;
     const analysis::KvMap& map = result->map;
+    const bool measured = !keeps_all(workspace, workspace.selection().shown);
     for (std::size_t chunk = 0; chunk < map.chunks.size(); ++chunk)
       for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
         const KeyState state = map.at(chunk, begin);
@@ -192,7 +193,7 @@ class KvMapPanel final : public Panel {
           ++end;
         table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}),
                               cell(std::int64_t{end}), widgets::label_of(state),
-                              cell(map.mass_recall[chunk]),
+                              measured ? cell(map.mass_recall[chunk]) : "",
                               death ? cell(std::int64_t{*death}) : ""});
       }
     return table;
@@ -211,6 +212,12 @@ class KvMapPanel final : public Panel {
   }
 
  private:
+  // Lane methods that evict nothing: a recall says nothing of them.
+  static bool keeps_all(shell::Workspace& workspace, Slot slot) {
+    const auto facts = workspace.facts(slot);
+    return facts && facts->prunes_lanes && !facts->evicts;
+  }
+
   void draw_slot(DrawContext& context, Slot slot) {
     const auto result = context.workspace.kv_map(slot);
     if (!ready_ui(context, result, "Selecting, chunk by chunk")) return;
@@ -288,20 +295,20 @@ class KvMapPanel final : public Panel {
                       ImPlotAxisFlags_NoDecorations | ImPlotAxisFlags_Invert);
     ImPlot::SetupAxisLimits(ImAxis_X1, 0, 1.0, ImPlotCond_Always);
     static const double kTicks[] = {0, 0.5, 1};
-    static const char* const kLabels[] = {"0", "0.5", "1"};
-    ImPlot::SetupAxisTicks(ImAxis_X1, kTicks, 3, kLabels);
+    // In the window the 0 would run into the last number of the keys' axis.
+    const char* const labels[] = {context.figure ? "0" : "", "0.5", "1"};
+    ImPlot::SetupAxisTicks(ImAxis_X1, kTicks, 3, labels);
     ImPlot::SetupAxisLinks(ImAxis_Y1, &y_range.Min, &y_range.Max);
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     const analysis::KvMap& map = result.map;
-    const auto facts = context.workspace.facts(slot);
-    const bool keeps_all = facts && facts->prunes_lanes && !facts->evicts;
+    const bool all_kept = keeps_all(context.workspace, slot);
     for (std::size_t chunk = 0; chunk < map.chunks.size() && result.has_recall; ++chunk) {
       const double recall = map.mass_recall[chunk];
       const ImVec2 from = ImPlot::PlotToPixels(0, static_cast<double>(chunk) + 0.12);
       const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
       const bool dense =
-          keeps_all || map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
+          all_kept || map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
       const bool here = static_cast<int>(chunk) == context.workspace.selection().chunk;
       draw->AddRectFilled(from, to,
                           dense ? context.palette.dense

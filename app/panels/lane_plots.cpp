@@ -152,8 +152,12 @@ void lane_map_ui(DrawContext& context, const LaneReport& r, widgets::MapTexture&
     border(r.kept_lanes, loss_color(context.palette, LaneChoice::Leading));
     if (r.stored_lanes < r.head_dim) border(r.stored_lanes, context.palette.text);
     const int head = context.workspace.selection().q_head;
-    draw->AddRect(ImPlot::PlotToPixels(0, head), ImPlot::PlotToPixels(r.head_dim, head + 1),
-                  context.palette.text, 0, 0, std::max(1.0F, widgets::em(0.09F)));
+    const auto frame = [&](ImU32 color, float width) {
+      draw->AddRect(ImPlot::PlotToPixels(0, head), ImPlot::PlotToPixels(r.head_dim, head + 1),
+                    color, 0, 0, std::max(1.0F, widgets::em(width)));
+    };
+    frame(context.palette.panel, 0.27F);  // so that it shows on any colour
+    frame(context.palette.text, 0.09F);
     ImPlot::PopPlotClipRect();
   });
   if (hit) lane_tooltip(context, r, *hit);
@@ -215,6 +219,7 @@ void loss_plot_ui(DrawContext& context, const LaneReport& r, std::size_t basis, 
   const auto& p = context.palette;
   const BasisLoss& in = r.bases[basis];
   constexpr ImPlotFlags kFlags = ImPlotFlags_CanvasOnly;
+  const TickRoom room;
   if (!ImPlot::BeginPlot("##loss", size, kFlags)) return;
   const std::string what = of_keys
                                ? fmt::format("K, KV head {}", r.kv_head)

@@ -73,7 +73,7 @@ class OverviewPanel final : public Panel {
     if (!trace_ready_ui(context)) return;
     auto& workspace = context.workspace;
     const auto& s = workspace.selection();
-    const MetricLook& look = look_of(s.metric);
+    const MetricLook& look = look_of(workspace.overview_metric());
     const bool of_method = analysis::needs_method(s.metric);
     widgets::figure_head_ui(context.palette, context.figure,
                             fmt::format("{} by layer and head", look.title),
@@ -84,6 +84,7 @@ class OverviewPanel final : public Panel {
     if (!ready_ui(context, overview, fmt::format("Measuring {} in all layers", look.title))) return;
     const MetricLook& shown = look_of(overview->metric);
     const Range range = range_of(*overview);
+    note_ui(context, shown);
     scale_ui(context, *overview, shown, range);
     if (context.figure) {
       const float side = widgets::em(19);
@@ -124,6 +125,19 @@ class OverviewPanel final : public Panel {
   }
 
  private:
+  static void note_ui(DrawContext& context, const MetricLook& shown) {
+    auto& workspace = context.workspace;
+    const auto& s = workspace.selection();
+    if (shown.metric != s.metric)
+      widgets::text_wrapped(
+          context.palette.warning,
+          fmt::format("{} cuts lanes and keeps every key: shown is not the {} but what the cut "
+                      "lanes cost.",
+                      workspace.facts(s.shown)->id, analysis::name_of(s.metric)));
+    else if (analysis::needs_method(shown.metric))
+      method_note_ui(context, s.shown);
+  }
+
   static void controls_ui(DrawContext& context) {
     auto& workspace = context.workspace;
     const auto& s = workspace.selection();
@@ -182,6 +196,12 @@ class OverviewPanel final : public Panel {
       if (context.figure) ImGui::SameLine(0, widgets::em(1));
       widgets::text_colored(context.palette.text,
                             fmt::format("{} of {} heads above 0.5", above, all));
+    }
+    const auto& values = overview.values.values;
+    if (analysis::needs_method(overview.metric) &&
+        std::any_of(values.begin(), values.end(), [](float value) { return std::isnan(value); })) {
+      if (context.figure) ImGui::SameLine(0, widgets::em(1));
+      widgets::text_colored(context.palette.muted, "struck out: dense, everything is kept");
     }
     ImGui::Dummy({0, widgets::em(0.2F)});
   }

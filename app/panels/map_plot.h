@@ -40,6 +40,17 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
 
 // "1,024" on an axis that counts tokens; nothing at fractions.
 int format_token_tick(double value, char* buffer, int size, void*);
+// Plots that begin while it lives leave room beside the frame for half of the last tick's number.
+class TickRoom {
+ public:
+  TickRoom() {
+    const ImVec2 padding = ImPlot::GetStyle().PlotPadding;
+    ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, {widgets::em(1), padding.y});
+  }
+  ~TickRoom() { ImPlot::PopStyleVar(); }
+  TickRoom(const TickRoom&) = delete;
+  TickRoom& operator=(const TickRoom&) = delete;
+};
 // A click that was not a drag, in the plot just drawn.
 bool plot_clicked();
 

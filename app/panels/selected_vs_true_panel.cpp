@@ -138,6 +138,7 @@ class SelectedVsTruePanel final : public Panel {
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
+    const TickRoom room;
     if (!ImPlot::BeginPlot("##bars", size, kFlags)) return;
     ImPlot::SetupAxes("key, by true rank", "share of mass",
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,

@@ -45,9 +45,15 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const shell::MethodFac
           facts.basis->source};
 }
 
+// Grows with the past: what is asked for differs from chunk to chunk.
+bool budget_is_a_share(const shell::MethodFacts& facts) {
+  const auto spec = selection::MethodSpec::parse(facts.choice.spec);
+  return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
+}
+
 widgets::Chip budget_chip(const shell::MethodFacts& facts) {
   std::string brief = facts.requested_budget ? number(*facts.requested_budget) : "none";
-  std::string text = "budget " + brief;
+  std::string text = (budget_is_a_share(facts) ? "mean budget " : "budget ") + brief;
   if (facts.effective_budget) {
     brief += fmt::format(" \u2192 {} kept", number(*facts.effective_budget));
     text += fmt::format(" \u2192 {} kept", number(*facts.effective_budget));

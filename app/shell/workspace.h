@@ -126,6 +126,9 @@ class Workspace {
   Result<std::vector<analysis::SpanFate>> span_fate(Slot slot, const trace::TokenSpan& span);
   Result<analysis::QueryGeometry> query_geometry();
   Result<analysis::Overview> overview();
+  // What overview() measures: the metric selected, but for methods that keep every key and cut
+  // lanes, of which recall and overlap say nothing, the output error instead.
+  analysis::OverviewMetric overview_metric() const;
   Result<analysis::Matrix> attention_rows();
   // All keys of one query, for exact values under the mouse.
   Result<analysis::Matrix> attention_row(std::int32_t query);

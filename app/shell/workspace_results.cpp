@@ -160,11 +160,24 @@ Result<analysis::QueryGeometry> Workspace::query_geometry() {
       });
 }
 
+analysis::OverviewMetric Workspace::overview_metric() const {
+  using analysis::OverviewMetric;
+  const Selection& s = selection();
+  const MethodChoice& choice = s.choice(s.shown);
+  if (choice.empty() ||
+      (s.metric != OverviewMetric::MassRecall && s.metric != OverviewMetric::TopkOverlap))
+    return s.metric;
+  const auto spec = selection::MethodSpec::parse(choice.spec);
+  const bool keeps_all =
+      analysis::prunes_lanes(spec) && spec.state_action() == trace::StateAction::Visibility;
+  return keeps_all ? OverviewMetric::OutputError : s.metric;
+}
+
 Result<analysis::Overview> Workspace::overview() {
   const TraceTab* tab = ready();
   if (tab == nullptr) return empty_result<analysis::Overview>("Open a trace");
   const Selection& s = selection();
-  const analysis::OverviewMetric metric = s.metric;
+  const analysis::OverviewMetric metric = overview_metric();
   const int chunk = s.chunk;
   if (!analysis::needs_method(metric))
     return overviews_.request(

@@ -144,6 +144,23 @@ TEST_F(ViewStates, FullWithAResult) {
   }
 }
 
+TEST_F(ViewStates, TheMapOfLanesHasNoRecall) {
+  open();
+  const auto panel = panels::find_panel("kv_map")->make();
+  const auto recalls = [&](const char* method) {
+    workspace.set_method(shell::Slot::A, method);
+    for (int i = 0; i < 16 && !panel->problem(workspace).empty(); ++i) wait_until_idle(workspace);
+    const panels::Table table = panel->table(workspace);
+    EXPECT_EQ(table.columns.at(4), "mass_recall");
+    std::set<bool> given;
+    for (const auto& row : table.rows) given.insert(!row.at(4).empty());
+    return given;
+  };
+  EXPECT_EQ(recalls("quoka:budget_tokens=64"), std::set<bool>{true});
+  EXPECT_EQ(recalls("aqua:basis=self"), std::set<bool>{false});
+  EXPECT_EQ(recalls("aqua_h2o:basis=self"), std::set<bool>{true});
+}
+
 // A single kept key among thousands must be seen in the picture of the map.
 TEST_F(ViewStates, ASingleKeptKeyNeverVanishes) {
   test::SyntheticOptions o;
