@@ -103,6 +103,24 @@ ordered_json lanes_json(const ReplayCell& cell) {
   return lanes;
 }
 
+// Per query head, per query block of the chunk: the key blocks kept, ascending. Null in dense cells.
+ordered_json block_mask_json(const ReplayCell& cell) {
+  if (!cell.blocks) return nullptr;
+  const analysis::BlockMasks& masks = *cell.blocks;
+  ordered_json heads = ordered_json::array();
+  for (int head = 0; head < masks.num_q_heads; ++head) {
+    ordered_json query_blocks = ordered_json::array();
+    for (std::int64_t i = 0; i < masks.grid.num_query_blocks(); ++i) {
+      ordered_json kept = ordered_json::array();
+      for (std::int64_t j = 0; j < masks.grid.num_key_blocks(); ++j)
+        if (masks.kept[masks.index(head, i, j)] != 0) kept.push_back(j);
+      query_blocks.push_back(std::move(kept));
+    }
+    heads.push_back(std::move(query_blocks));
+  }
+  return heads;
+}
+
 ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   ordered_json json{{"chunk", cell.chunk},
                     {"begin", cell.span.begin},
@@ -113,6 +131,7 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   if (cell.dense_reason) json["dense_reason"] = analysis::name_of(*cell.dense_reason);
   if (cell.source_layer) json["source_layer"] = *cell.source_layer;
   if (!cell.lanes.empty()) json["lanes"] = lanes_json(cell);
+  if (result.block_size > 0) json["block_mask"] = block_mask_json(cell);
   if (has_key_rows(result, cell)) json[row_names(result.row_axis).first] = rows_json(result, cell);
   return json;
 }
@@ -128,6 +147,7 @@ std::string json_text(const ReplayResult& result, std::optional<int> chunk_size)
                      {"tokens", result.basis->num_tokens},
                      {"hash", result.basis->hash},
                      {"leakage", result.basis->leakage}};
+  if (result.block_size > 0) json["block_size"] = result.block_size;
   json["layers"] = ordered_json::array();
   const std::size_t per_layer =
       result.layers.empty() ? 0 : result.cells.size() / result.layers.size();
@@ -197,6 +217,7 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
     const double rows = static_cast<double>(std::max<std::size_t>(1, cell.rows.size()));
     double kept = 0, recall = 0, overlap = 0;
     std::int64_t ties = 0;
+    const bool keys = has_key_rows(result, cell);
     for (const ReplayRow& row : cell.rows) {
       kept += static_cast<double>(row.selected.size()) / rows;
       recall += row.mass_recall / rows;
@@ -211,8 +232,8 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
         name_of(cell.span.phase),
         fmt::format("{:.0f}", kept),
         fmt::format("{}", cell.num_candidates),
-        fmt::format("{:.4f}", recall),
-        fmt::format("{:.4f}", overlap),
+        keys ? fmt::format("{:.4f}", recall) : "-",
+        keys ? fmt::format("{:.4f}", overlap) : "-",
         fmt::format("{}", ties),
         cell.dense_reason ? analysis::name_of(*cell.dense_reason) : ""};
     if (sources) line.push_back(cell.source_layer ? fmt::format("{}", *cell.source_layer) : "");
