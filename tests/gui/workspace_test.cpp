@@ -302,6 +302,23 @@ TEST_F(WorkspaceTest, LanesAreThoseOfTheShownMethodOrOfAqua) {
   EXPECT_TRUE(workspace.facts(Slot::A)->prunes_lanes);
 }
 
+TEST_F(WorkspaceTest, TheOverviewOfLanesIsTheirCost) {
+  using analysis::OverviewMetric;
+  open();
+  workspace.set_method(Slot::A, "quoka:budget_tokens=128");
+  EXPECT_EQ(workspace.overview_metric(), OverviewMetric::MassRecall);
+  workspace.set_method(Slot::A, "aqua:basis=self");
+  EXPECT_EQ(workspace.overview_metric(), OverviewMetric::OutputError);
+  const auto cost = answer([&] { return workspace.overview(); });
+  ASSERT_EQ(cost.state, ResultState::Ready);
+  EXPECT_EQ(cost->metric, OverviewMetric::OutputError);
+  workspace.change("", [](shell::Selection& s) { s.metric = OverviewMetric::Entropy; });
+  EXPECT_EQ(workspace.overview_metric(), OverviewMetric::Entropy);
+  workspace.change("", [](shell::Selection& s) { s.metric = OverviewMetric::MassRecall; });
+  workspace.set_method(Slot::A, "aqua_h2o:basis=self");
+  EXPECT_EQ(workspace.overview_metric(), OverviewMetric::MassRecall) << "it evicts keys";
+}
+
 TEST_F(WorkspaceTest, MethodsThatTheTraceCannotServeHaveAReason) {
   open();
   const auto reasons = answer([&] { return workspace.unavailable(); });
