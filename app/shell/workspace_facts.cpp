@@ -1,18 +1,13 @@
 // What views say of the methods: facts of the shown selections, lanes, and what a trace cannot
 // serve.
 #include "app/shell/workspace.h"
+#include "core/analysis/compare.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
 
 namespace kvloupe::shell {
 namespace {
-
-// K and V of one key in one KV head, as stored.
-std::uint64_t bytes_per_key(const trace::TraceInfo& info) {
-  const std::uint64_t bytes = info.dtype == trace::DType::F16 ? 2 : 4;
-  return 2 * bytes * static_cast<std::uint64_t>(info.model.head_dim);
-}
 
 // Means over the prefill cells of one row that selected.
 void add_budgets(MethodFacts& facts, const analysis::ReplayResult& replay, std::size_t row,
@@ -71,8 +66,8 @@ std::optional<MethodFacts> Workspace::facts(Slot slot) {
   if (source.state != ResultState::Ready) return facts;
   add_budgets(facts, *source, static_cast<std::size_t>(row_of(*source)), selection().chunk);
   if (facts.effective_budget)
-    facts.bytes = static_cast<std::uint64_t>(*facts.effective_budget *
-                                             static_cast<double>(bytes_per_key(info())));
+    facts.bytes = static_cast<std::uint64_t>(
+        *facts.effective_budget * static_cast<double>(analysis::bytes_per_key(spec, info())));
   facts.basis = source->basis;
   facts.leakage |= source->basis && source->basis->leakage;
   return facts;

@@ -6,6 +6,7 @@
 #include "core/selection/ranking.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,6 +26,15 @@ double relative_error(const float* reference, const float* other, std::int64_t c
     size += a * a;
   }
   return difference == 0 ? 0 : std::sqrt(difference) / std::sqrt(size);
+}
+
+// Stored values are finite, their products need not be.
+Error overflow_error(const selection::Cell& cell, const char* head_kind, std::int64_t head) {
+  return input_error(
+      fmt::format("layer {}, {} head {}, chunk {} cannot be measured", cell.layer, head_kind, head,
+                  cell.chunk),
+      "products of its queries and keys are beyond single precision, so its attention is not known",
+      "choose other layers or chunks");
 }
 
 }  // namespace
@@ -97,7 +107,14 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
   const at::Tensor& values = mass(layout);
   const float* of_row =
       values.const_data_ptr<float>() + static_cast<std::int64_t>(row) * values.stride(0);
-  return rows_.emplace(key, RowTruth(of_row, num_candidates)).first->second;
+  const RowTruth truth(of_row, num_candidates);
+  if (!truth.is_finite()) {
+    const bool of_kv_head = layout.axis == trace::RowAxis::KvHead;
+    throw overflow_error(
+        cell_, of_kv_head ? "KV" : "query",
+        static_cast<std::int64_t>(row) * (of_kv_head ? 1 : layout.q_heads_per_row));
+  }
+  return rows_.emplace(key, truth).first->second;
 }
 
 std::vector<double> CellTruth::output_errors(const at::Tensor& sparse) {
@@ -109,6 +126,9 @@ std::vector<double> CellTruth::output_errors(const at::Tensor& sparse) {
   for (std::int64_t head = 0; head < dense.size(0); ++head)
     errors.push_back(relative_error(dense.const_data_ptr<float>() + head * per_head,
                                     other.const_data_ptr<float>() + head * per_head, per_head));
+  for (std::size_t head = 0; head < errors.size(); ++head)
+    if (std::isnan(errors[head]))
+      throw overflow_error(cell_, "query", static_cast<std::int64_t>(head));
   return errors;
 }
 

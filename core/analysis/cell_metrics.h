@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -29,6 +30,7 @@ class RowTruth {
   // `mass` is borrowed.
   RowTruth(const float* mass, std::int64_t num_candidates);
   MassMetrics metrics(const std::vector<std::int32_t>& selected);
+  bool is_finite() const { return std::isfinite(whole_); }
 
  private:
   const std::vector<std::uint8_t>& best(std::int64_t count);
@@ -51,6 +53,7 @@ class CellTruth {
  public:
   CellTruth(const selection::Cell& cell, const Wanted& wanted) : cell_(cell), wanted_(wanted) {}
 
+  // Both throw Error{Input} where products of queries and keys are beyond fp32.
   // ||O - O^|| / ||O|| of each query head; `sparse` is O^ [num_q_heads, m, head_dim].
   std::vector<double> output_errors(const at::Tensor& sparse);
   RowTruth& row(const selection::RowLayout& layout, std::size_t row, std::int64_t num_candidates);

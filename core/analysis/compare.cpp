@@ -1,13 +1,13 @@
 #include "core/analysis/compare.h"
 
 #include "core/base/error.h"
+#include "core/selection/lane_counts.h"
 #include "core/selection/selector.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -59,16 +59,6 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
   return mean.value().value_or(0);
 }
 
-// Past K and V that one key costs. Values are never sliced, keys only by aqua_memory.
-double bytes_per_key(const std::string& method, const TraceSession& session) {
-  const int dim = session.info().model.head_dim;
-  const int bytes = session.info().dtype == trace::DType::F16 ? 2 : 4;
-  double key_lanes = dim;
-  if (const auto spec = known_spec(method); spec && spec->has("slice_ratio"))
-    key_lanes = std::max(1.0, dim - std::floor(spec->real("slice_ratio") * dim + 1e-9));
-  return bytes * (key_lanes + dim);
-}
-
 constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
 
 // The rows of one method while its cells come in.
@@ -77,7 +67,7 @@ class Averager {
   Averager(const std::string& method, int q_heads_per_row, const TraceSession& session)
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
-        bytes_per_key_(bytes_per_key(method, session)) {
+        bytes_per_key_(static_cast<double>(bytes_per_key(known_spec(method), session.info()))) {
     tables_[trace::Phase::Prefill][{0, 0}];  // stands even where no cell is averaged
   }
 
@@ -184,6 +174,12 @@ bool takes(const selection::MethodInfo& info, const Parameter& parameter) {
 }
 
 }  // namespace
+
+std::int64_t bytes_per_key(const std::optional<MethodSpec>& spec, const trace::TraceInfo& info) {
+  const std::int64_t dim = info.model.head_dim;
+  const std::int64_t key_lanes = spec ? selection::lanes_stored(*spec, dim) : dim;
+  return (info.dtype == trace::DType::F16 ? 2 : 4) * (key_lanes + dim);
+}
 
 std::vector<CompareRow> summarise(const ReplayResult& result, const TraceSession& session) {
   Averager averager(result.method, result.q_heads_per_row, session);

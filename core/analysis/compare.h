@@ -27,6 +27,11 @@ struct CompareRow {
   std::optional<BasisNote> basis;
 };
 
+// K and V that one past key costs a row, in the trace's dtype. Values are stored whole; of keys
+// aqua_memory stores fewer lanes. `spec` is empty for a recorded run of an unknown method.
+std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
+                           const trace::TraceInfo& info);
+
 // Unweighted means over (layer, row, chunk) cells whose dense_reason is null; decode apart.
 std::vector<CompareRow> summarise(const ReplayResult& result, const TraceSession& session);
 

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 namespace kvloupe::analysis {
 namespace {
 
@@ -59,15 +57,6 @@ std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor&
     loss.push_back(lost.sum(at::kDouble).item<double>() / num_pairs);
   }
   return loss;
-}
-
-double score_error(const at::Tensor& q, const at::Tensor& pruned, const at::Tensor& k) {
-  const at::Tensor keys = k.to(at::kDouble).t();
-  const at::Tensor hidden = ~causal_mask(q.size(0), k.size(0));
-  const at::Tensor scores = at::matmul(q.to(at::kDouble), keys).masked_fill(hidden, 0);
-  const at::Tensor approximate = at::matmul(pruned.to(at::kDouble), keys).masked_fill(hidden, 0);
-  const auto difference = (scores - approximate).norm().item<double>();
-  return difference == 0 ? 0 : difference / scores.norm().item<double>();
 }
 
 }  // namespace kvloupe::analysis

@@ -21,8 +21,4 @@ std::vector<double> own_lane_loss(const at::Tensor& lanes, const std::vector<int
 std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor& keys,
                                     const std::vector<int>& kept, const CancelToken& cancel);
 
-// ||S - S^||_F / ||S||_F with S = q k^T and S^ = pruned k^T of one head, over the keys that each row
-// sees; 0 when both are zero. q, pruned [m, d], k [P + m, d].
-double score_error(const at::Tensor& q, const at::Tensor& pruned, const at::Tensor& k);
-
 }  // namespace kvloupe::analysis

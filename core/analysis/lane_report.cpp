@@ -1,10 +1,12 @@
 #include "core/analysis/lane_report.h"
 
+#include "core/analysis/cell_metrics.h"
 #include "core/analysis/lane_loss.h"
 #include "core/analysis/session_tensors.h"
 #include "core/analysis/trace_basis.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/selection/lane_counts.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -45,15 +47,6 @@ selection::LaneSelection lanes_of(const MethodSpec& spec, const TraceSession& se
   const auto chosen = selection::make_selector(spec, session.shape(), basis)->select(cell).lanes;
   KVLOUPE_CHECK(chosen.has_value());
   return *chosen;
-}
-
-std::vector<double> score_errors(const selection::LaneSelection& lanes,
-                                 const selection::Cell& cell) {
-  std::vector<double> errors;
-  for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
-    errors.push_back(
-        score_error(cell.q[head], lanes.queries[head], cell.k[head / cell.gqa_group_size()]));
-  return errors;
 }
 
 // 1 to head_dim in even steps, with the method's own number among them.
@@ -204,8 +197,7 @@ LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, in
   // Every row uses k lanes.
   report.kept_lanes = static_cast<int>(counts[0].sum().item<std::int64_t>() / report.span.length);
   report.slice_ratio = spec.has("slice_ratio") ? spec.real("slice_ratio") : 0;
-  report.stored_lanes =
-      report.head_dim - static_cast<int>(report.slice_ratio * report.head_dim + 1e-9);
+  report.stored_lanes = static_cast<int>(selection::lanes_stored(spec, report.head_dim));
 
   const MethodSpec twin = resolved(
       fmt::format("{}:dim_ratio={},basis={}",
@@ -214,8 +206,9 @@ LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, in
                   spec.text("basis")),
       session);
   report.twin = twin.canonical();
-  report.score_error = score_errors(lanes, cell);
-  report.twin_score_error = score_errors(lanes_of(twin, session, basis, cell), cell);
+  CellTruth truth(cell, {});
+  report.score_error = truth.score_errors(lanes.queries);
+  report.twin_score_error = truth.score_errors(lanes_of(twin, session, basis, cell).queries);
 
   report.kept = curve_points(report.head_dim, report.kept_lanes);
   for (const bool matched : {true, false}) {

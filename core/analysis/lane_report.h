@@ -1,6 +1,6 @@
 // What a lane method (AQUA and its kin) does to one cell: which lanes the queries use, what norm a
 // vector loses with the lanes that are cut, and what the scores lose.
-// Information retention loss (AQUA, section 3.4): L(v, v^, I) = | ||v|| - ||v^[I]|| | / ||v||, 0 for
+// Information retention loss (AQUA, section 6.2): L(v, v^, I) = | ||v|| - ||v^[I]|| | / ||v||, 0 for
 // a zero vector, where v^ = v P and I are the lanes kept.
 #pragma once
 

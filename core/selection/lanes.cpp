@@ -57,6 +57,12 @@ std::int64_t lanes_kept(double ratio, std::int64_t num_lanes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
 }
 
+std::int64_t lanes_stored(const MethodSpec& spec, std::int64_t head_dim) {
+  if (!spec.has("slice_ratio")) return head_dim;
+  const double sliced = std::floor(spec.real("slice_ratio") * static_cast<double>(head_dim) + 1e-9);
+  return std::max<std::int64_t>(1, head_dim - static_cast<std::int64_t>(sliced));
+}
+
 LaneSelection prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning) {
   const std::int64_t dim = cell.k.size(2), heads = cell.num_q_heads();
   KVLOUPE_CHECK(basis.head_dim == dim && basis.num_kv_heads == cell.num_kv_heads());

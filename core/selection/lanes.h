@@ -4,6 +4,7 @@
 // The right side is how it is computed: attention reads the stored keys, with another query.
 #pragma once
 
+#include "core/selection/lane_counts.h"
 #include "core/selection/selector.h"
 
 #include <cstdint>
@@ -20,9 +21,6 @@ struct LanePruning {
   std::int64_t usable = 0;  // lanes [0, usable) exist at all
   std::int64_t kept = 0;    // of these
 };
-
-// max(1, floor(ratio * num_lanes + 1e-9)).
-std::int64_t lanes_kept(double ratio, std::int64_t num_lanes);
 
 // Each row of the cell's queries, pruned. The bits of a row depend on that row and P alone.
 LaneSelection prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning);

@@ -199,6 +199,11 @@ TEST(Lanes, ComparedWithoutRecallAndWithTheBytesOfWhatIsKept) {
   // floor(0.3 * 8) = 2 lanes of each key are gone.
   const CompareRow memory = row_of("aqua_memory:slice_ratio=0.3,basis=" + basis);
   EXPECT_DOUBLE_EQ(*memory.kv_bytes, (16 + 32 + 48) / 3.0 * (6 + 8) * 4);
+  const MethodSpec whole = MethodSpec::parse("aqua");
+  const MethodSpec sliced = MethodSpec::parse("aqua_memory:slice_ratio=0.99");
+  EXPECT_EQ(bytes_per_key(whole, trace.session().info()), (8 + 8) * 4);
+  EXPECT_EQ(bytes_per_key(std::nullopt, trace.session().info()), (8 + 8) * 4);
+  EXPECT_EQ(bytes_per_key(sliced, trace.session().info()), (1 + 8) * 4);  // floor(7.92) are gone
   const CompareRow sinks = row_of("streaming_llm:budget_tokens=10");
   EXPECT_DOUBLE_EQ(*sinks.kv_bytes, 10.0 * 2 * 8 * 4);
   EXPECT_DOUBLE_EQ(*sinks.forced, 10);

@@ -227,6 +227,31 @@ TEST(Replay, NamesTheNanThatACellCanSee) {
   }
 }
 
+// Finite values whose products are not: no recall or error is made up for them.
+TEST(Replay, NamesTheCellWhoseScoresOverflow) {
+  SmallTraceShape shape;
+  shape.q_and_k_times = 0x1p80F;
+  const SmallTrace trace(shape);
+  ReplayRequest request;
+  request.layers = {1};
+  for (const bool output_error : {false, true})
+    for (const char* spec : {"keydiff:budget_tokens=7", "oracle:budget_tokens=7"}) {
+      request.want_mass = !output_error;
+      request.want_output_error = output_error;
+      try {
+        replay_of(trace, spec, request);
+        FAIL() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Input);
+        const std::string text = error.what();
+        for (const char* part : {"layer 1", "head 0", "chunk 1", "single precision"})
+          EXPECT_NE(text.find(part), std::string::npos) << text;
+      }
+    }
+  request.want_mass = request.want_output_error = false;
+  EXPECT_NO_THROW(replay_of(trace, "keydiff:budget_tokens=7", request));
+}
+
 TEST(Replay, IsCancelled) {
   const SmallTrace trace;
   CancelSource source;

@@ -71,6 +71,9 @@ SmallTrace::SmallTrace(const SmallTraceShape& shape)
     shape_.layers.resize(shape_.num_layers);
     std::iota(shape_.layers.begin(), shape_.layers.end(), 0);
   }
+  for (auto* layers : {&q_, &k_})
+    for (std::vector<float>& values : *layers)
+      for (float& value : values) value *= shape_.q_and_k_times;
   if (shape_.broken_key_at >= 0)
     const_cast<float*>(key(1, 1, shape_.broken_key_at))[0] = std::nanf("");
   write();

@@ -16,8 +16,9 @@ struct SmallTraceShape {
   bool store_lse = true;
   int decoded = 0;               // chunks of one token after the prompt
   std::vector<int> layers = {};  // captured; empty: all
-  int probe_len = 0;       // queries of a probe after each prefill chunk, with novelty; 0: none
-  int broken_key_at = -1;  // position where layer 1, KV head 1 holds a NaN key
+  int probe_len = 0;        // queries of a probe after each prefill chunk, with novelty; 0: none
+  float q_and_k_times = 1;  // a power of two
+  int broken_key_at = -1;   // position where layer 1, KV head 1 holds a NaN key
 };
 
 class SmallTrace {

@@ -5,16 +5,11 @@
 //   share of multiplications E = (1 - slice_ratio) * dim_ratio
 #include "core/selection/lane_method.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace kvloupe::selection {
 
 Method aqua_memory_method() {
   Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
-    const double sliced =
-        std::floor(spec.real("slice_ratio") * static_cast<double>(head_dim) + 1e-9);
-    const auto usable = std::max<std::int64_t>(1, head_dim - static_cast<std::int64_t>(sliced));
+    const std::int64_t usable = lanes_stored(spec, head_dim);
     return LanePruning{LaneChoice::LargestOfQuery, usable,
                        lanes_kept(spec.real("dim_ratio"), usable)};
   });
