@@ -105,9 +105,9 @@ void score_tile(const std::vector<PackedRows>& rows, const float* keys, std::int
   }
   if (metric == KeyMetric::Dot) return;
   // The length of a key divides all its products alike, so it may come after the maximum.
-  squared_norms(keys, num_keys, dim, buffer.data());
+  norms(keys, num_keys, dim, buffer.data());
   for (std::int64_t i = 0; i < num_keys; ++i)
-    out[i] /= std::max(std::sqrt(buffer[i]), static_cast<float>(kCosineEpsilon));
+    out[i] /= std::max(buffer[i], static_cast<float>(kCosineEpsilon));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -97,10 +98,20 @@ void dot_products_impl(const float* row, const float* keys, std::int64_t num_key
     out[key] = inner_product(row, keys + key * head_dim, head_dim);
 }
 
-void squared_norms_impl(const float* keys, std::int64_t num_keys, std::int64_t head_dim,
-                        float* out) {
-  for (std::int64_t key = 0; key < num_keys; ++key)
-    out[key] = inner_product(keys + key * head_dim, keys + key * head_dim, head_dim);
+float norm_in_double(const float* row, std::int64_t head_dim) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < head_dim; ++i)
+    sum += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+  return static_cast<float>(std::sqrt(sum));
+}
+
+void norms_impl(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out) {
+  for (std::int64_t key = 0; key < num_keys; ++key) {
+    const float* row = keys + key * head_dim;
+    const float square = inner_product(row, row, head_dim);
+    out[key] = square <= std::numeric_limits<float>::max() ? std::sqrt(square)
+                                                           : norm_in_double(row, head_dim);
+  }
 }
 
 // Logits of one row block, [num_keys, kRowBlock], causally masked; returns the largest of each row.
@@ -187,7 +198,7 @@ namespace kvloupe::selection {
 
 HWY_EXPORT(max_dot_products_impl);
 HWY_EXPORT(dot_products_impl);
-HWY_EXPORT(squared_norms_impl);
+HWY_EXPORT(norms_impl);
 HWY_EXPORT(reduce_probabilities_impl);
 
 PackedRows pack_rows(std::span<const float* const> rows, std::int64_t head_dim) {
@@ -217,8 +228,8 @@ void dot_products(const float* row, const float* keys, std::int64_t num_keys, st
   HWY_DYNAMIC_DISPATCH(dot_products_impl)(row, keys, num_keys, head_dim, out);
 }
 
-void squared_norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out) {
-  HWY_DYNAMIC_DISPATCH(squared_norms_impl)(keys, num_keys, head_dim, out);
+void norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out) {
+  HWY_DYNAMIC_DISPATCH(norms_impl)(keys, num_keys, head_dim, out);
 }
 
 void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> visible,

@@ -31,8 +31,8 @@ void max_dot_products(const PackedRows& rows, const float* keys, std::int64_t nu
 void dot_products(const float* row, const float* keys, std::int64_t num_keys, std::int64_t head_dim,
                   float* out);
 
-// out[j] = <key j, key j>.
-void squared_norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out);
+// out[j] = |key j|, also where its square is beyond fp32.
+void norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out);
 
 enum class ColumnReduce { Sum, Max };
 // Softmax over the keys of each row, then over the rows: out[j] = out[j] + sum of p or

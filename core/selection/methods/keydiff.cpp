@@ -22,13 +22,12 @@ constexpr double kCosineEpsilon = 1e-8;
 // Scores of the first num_scored of num_keys keys; all of them enter the mean.
 std::vector<float> difference_scores(const float* keys, std::int64_t num_keys,
                                      std::int64_t num_scored, std::int64_t dim) {
-  std::vector<float> norms(static_cast<std::size_t>(num_keys));
-  squared_norms(keys, num_keys, dim, norms.data());
-  for (float& norm : norms) norm = std::sqrt(norm);
+  std::vector<float> lengths(static_cast<std::size_t>(num_keys));
+  norms(keys, num_keys, dim, lengths.data());
 
   std::vector<double> mean(static_cast<std::size_t>(dim), 0.0);
   for (std::int64_t key = 0; key < num_keys; ++key) {
-    const double length = std::max(static_cast<double>(norms[key]), kNormaliseEpsilon);
+    const double length = std::max(static_cast<double>(lengths[key]), kNormaliseEpsilon);
     for (std::int64_t i = 0; i < dim; ++i)
       mean[i] += static_cast<double>(keys[key * dim + i]) / length;
   }
@@ -44,7 +43,7 @@ std::vector<float> difference_scores(const float* keys, std::int64_t num_keys,
   std::vector<float> scores(static_cast<std::size_t>(num_scored));
   dot_products(mean_row.data(), keys, num_scored, dim, scores.data());
   for (std::int64_t key = 0; key < num_scored; ++key) {
-    const double length = std::max(static_cast<double>(norms[key]), kCosineEpsilon);
+    const double length = std::max(static_cast<double>(lengths[key]), kCosineEpsilon);
     scores[key] = static_cast<float>(-static_cast<double>(scores[key]) / (mean_norm * length));
   }
   return scores;
