@@ -3,6 +3,7 @@
 #include "tests/selection/oracle_parts.h"
 #include "tests/selection/sequences.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -150,8 +151,9 @@ TEST(LessIsMore, TheUnionGoesRankByRank) {
       const_cast<float*>(sequence.key(0, ranks[head][rank]))[head] = static_cast<float>(3 - rank);
   }
   const auto kept = [&](int budget) {
-    return run_method(sequence, "less_is_more:recent_ratio=0,sel_layers=set,budget_tokens=" +
-                                    std::to_string(budget))
+    return run_method(
+               sequence,
+               fmt::format("less_is_more:recent_ratio=0,sel_layers=set,budget_tokens={}", budget))
         .cells[1]
         .rows[0]
         .positions;

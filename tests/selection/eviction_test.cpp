@@ -206,9 +206,9 @@ TEST(Tova, TheMeanIsOverAllHeadsUnlessPerKvHead) {
 }
 
 // A key that no query sees changes nothing but the positions after it.
-TEST(Eviction, KeysWithoutAnyWeightDoNotMatter) {
+TEST(Probabilities, KeysWithoutAnyWeightDoNotMatter) {
   SequenceShape shape;
-  shape.chunk_lengths = {30};
+  shape.chunk_lengths = {24, 6};
   shape.decoded = 0;
   Sequence plain = random_sequence(shape, 46);
   const auto set_last = [](Sequence& sequence, float query, float key) {
@@ -217,7 +217,7 @@ TEST(Eviction, KeysWithoutAnyWeightDoNotMatter) {
     for (std::size_t i = dim - 1; i < sequence.k.size(); i += dim) sequence.k[i] = key;
   };
   set_last(plain, 1, 0);
-  shape.chunk_lengths = {31};
+  shape.chunk_lengths = {25, 6};
   Sequence with = random_sequence(shape, 47);
   constexpr int kUnseen = 9;
   const auto copy = [&](const float* from, float* to) {
@@ -231,14 +231,20 @@ TEST(Eviction, KeysWithoutAnyWeightDoNotMatter) {
     copy(plain.key(head, 0), const_cast<float*>(with.key(head, 0)));
     const_cast<float*>(with.key(head, kUnseen))[shape.head_dim - 1] = -1e5F;
   }
-  for (const char* spec : {"tova:budget_tokens=12", "snapkv:budget_tokens=12,window=6,kernel=1"}) {
+  const auto moved = [](std::vector<Ints> rows) {
+    for (Ints& row : rows)
+      for (std::int32_t& position : row) position += position >= kUnseen;
+    return rows;
+  };
+  for (const char* spec :
+       {"tova:budget_tokens=12", "snapkv:budget_tokens=12,window=6,kernel=1",
+        "snapkv:budget_tokens=12,window=6,kernel=1,state=select", "oracle:budget_tokens=12",
+        "oracle:budget_tokens=12,reduce=max", "sample_attention:budget_tokens=12,num_queries=3",
+        "sample_attention:budget_tokens=12,num_queries=3,mode=coverage,coverage=0.4"}) {
     const MethodRun run = run_method(plain, spec);
     const MethodRun other = run_method(with, spec);
-    for (std::size_t head = 0; head < run.alive.size(); ++head) {
-      Ints expected = run.alive[head];
-      for (std::int32_t& position : expected) position += position >= kUnseen;
-      EXPECT_EQ(other.alive[head], expected) << spec;
-    }
+    EXPECT_EQ(positions_of(other.cells[1]), moved(positions_of(run.cells[1]))) << spec;
+    EXPECT_EQ(other.alive, moved(run.alive)) << spec;
   }
 }
 
@@ -302,6 +308,12 @@ TEST(Keydiff, AKeyOfNoLengthLiesBetweenLikeAndUnlike) {
   EXPECT_EQ(after(run_method(sequence, "keydiff:budget_tokens=1"), 0), Ints{3});
   EXPECT_EQ(after(run_method(sequence, "keydiff:budget_tokens=2"), 0), (Ints{1, 3}));
   EXPECT_EQ(after(run_method(sequence, "keydiff:budget_tokens=3"), 0), (Ints{0, 1, 3}));
+}
+
+TEST(Keydiff, WithoutAMeanDirectionAllKeysAreAlike) {
+  Sequence sequence = uniform_sequence({6});
+  sequence.k = {1, -1, 2, -3, -1, 1};
+  EXPECT_EQ(after(run_method(sequence, "keydiff:budget_tokens=4"), 0), range(0, 4));
 }
 
 TEST(Keydiff, TheOrderOfTheKeysDoesNotMatter) {

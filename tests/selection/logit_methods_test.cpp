@@ -1,12 +1,13 @@
 // SampleAttention, SparQ and Loki: hand-computed examples, and what must not change their choice.
 #include "core/base/error.h"
 #include "core/selection/logit_scoring.h"
-#include "tests/selection/oracles.h"
+#include "tests/selection/oracle_parts.h"
 #include "tests/selection/sequences.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace kvloupe::selection::testing {
@@ -37,6 +38,44 @@ const RowSelection& row_of(const MethodRun& run) { return run.cells[1].rows[0]; 
 // With one channel the softmax scale is 1: the past's probabilities are as 8, 4, 2, 1.
 Sequence halves() {
   return one_head(1, {{std::log(2.0F)}, {0}, {std::log(8.0F)}, {std::log(4.0F)}}, {{1}}, {{0}});
+}
+
+// The attention that a set captures of one KV head, over the group's heads and the chunk's rows.
+double captured(const Sequence& s, const trace::ChunkInfo& span, int kv_head, unsigned set) {
+  double mass = 0;
+  for (int head = kv_head * s.gqa_group_size(); head < (kv_head + 1) * s.gqa_group_size(); ++head)
+    for (int query = span.begin; query < span.end(); ++query) {
+      const std::vector<double> p = softmax_row(s, head, query, range(0, span.end()));
+      for (int key = 0; key < span.end(); ++key)
+        if (set >> key & 1U) mass += p[static_cast<std::size_t>(key)];
+    }
+  return mass;
+}
+
+TEST(Oracle, NoSetOfItsSizeCapturesMore) {
+  SequenceShape shape;
+  shape.num_q_heads = 4;
+  shape.head_dim = 8;
+  shape.chunk_lengths = {9, 3};
+  shape.decoded = 0;
+  const Sequence sequence = random_sequence(shape, 61);
+  const trace::ChunkInfo& span = sequence.chunks[1];
+  for (const bool all : {false, true}) {
+    const MethodRun run = run_method(
+        sequence, all ? "oracle:budget_tokens=4,budget_scope=all" : "oracle:budget_tokens=4");
+    const int candidates = all ? 12 : 9;
+    for (int head = 0; head < shape.num_kv_heads; ++head) {
+      unsigned kept = 0;
+      for (const std::int32_t key : run.cells[1].rows[static_cast<std::size_t>(head)].positions)
+        kept |= 1U << key;
+      ASSERT_EQ(std::popcount(kept), 4);
+      const double most = captured(sequence, span, head, kept);
+      for (unsigned set = 0; set < 1U << candidates; ++set)
+        if (std::popcount(set) == 4 && set != kept) {
+          EXPECT_LT(captured(sequence, span, head, set), most) << set;
+        }
+    }
+  }
 }
 
 TEST(SampleAttention, CoverageKeepsTheSmallestPrefix) {

@@ -103,18 +103,42 @@ void check_eviction(const Sequence& sequence, const MethodSpec& spec, const Meth
   }
 }
 
+void check(const Sequence& sequence, const std::string& text) {
+  const MethodSpec spec = MethodSpec::parse(text).resolved(sequence.model());
+  // Not by scores: methods_test.cpp, cross_layer_test.cpp.
+  if (spec.id() == "random" || spec.id() == "less_is_more") return;
+  const MethodRun run = run_method(sequence, text);
+  if (spec.state_action() == trace::StateAction::Eviction)
+    check_eviction(sequence, spec, run);
+  else
+    check_visibility(sequence, spec, run);
+}
+
 TEST_P(AgainstOracle, ChoosesTheSameKeys) {
   for (std::size_t i = 0; i < shapes().size(); ++i) {
     SCOPED_TRACE(i);
-    const Sequence sequence = random_sequence(shapes()[i], 100 + static_cast<unsigned>(i));
-    const MethodSpec spec = MethodSpec::parse(GetParam()).resolved(sequence.model());
-    // Not by scores: methods_test.cpp, cross_layer_test.cpp.
-    if (spec.id() == "random" || spec.id() == "less_is_more") continue;
-    const MethodRun run = run_method(sequence, GetParam());
-    if (spec.state_action() == trace::StateAction::Eviction)
-      check_eviction(sequence, spec, run);
-    else
-      check_visibility(sequence, spec, run);
+    check(random_sequence(shapes()[i], 100 + static_cast<unsigned>(i)), GetParam());
+  }
+}
+
+// Kernels work through keys by tiles and blocks of some hundred.
+TEST(ManyKeys, TilesHaveNoSeams) {
+  SequenceShape shape;
+  shape.head_dim = 8;
+  shape.chunk_lengths = {1100, 150};
+  shape.decoded = 1;
+  shape.layer = 5;
+  const Sequence sequence = random_sequence(shape, 110);
+  for (const char* spec :
+       {"quoka:budget_tokens=300", "quoka:budget_tokens=300,group_query_mode=post_agg",
+        "uniform_queries:budget_tokens=300,num_queries=20,budget_scope=all",
+        "sample_attention:budget_tokens=300", "sparq:budget_tokens=300",
+        "tidal_decode:budget_tokens=300,sel_layers=set,first_layer=5", "oracle:budget_tokens=300",
+        "snapkv:budget_tokens=300", "snapkv:budget_tokens=300,state=select",
+        "keydiff:budget_tokens=300", "keydiff:budget_tokens=300,state=select",
+        "h2o:budget_tokens=300", "tova:budget_tokens=300"}) {
+    SCOPED_TRACE(spec);
+    check(sequence, spec);
   }
 }
 
