@@ -158,8 +158,12 @@ std::string nature_of(const MethodInfo& method) {
       "{}, {} granularity, needs {}", name_of(method.state_action), name_of(method.granularity),
       method.needs.empty() ? "positions only" : fmt::format("{}", fmt::join(method.needs, ", ")));
   const std::string decode = decode_of(method);
-  text += decode == "dense" ? "; decodes densely over the keys left"
-                            : fmt::format("; {}s at each decoded token too", decode);
+  if (decode != "dense")
+    text += fmt::format("; {}s at each decoded token too", decode);
+  else if (method.granularity == trace::Granularity::Lane)
+    text += "; decoded tokens see all keys left, in pruned lanes";
+  else
+    text += "; decodes densely over the keys left";
   if (method.crosses_layers) text += "; some layers reuse the set of an earlier one";
   if (method.needs_probe) text += "; only on traces captured with a probe (capture --store probe)";
   if (method.basis)

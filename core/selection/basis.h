@@ -23,7 +23,7 @@ BasisPtr load_basis(const MethodSpec& spec, const trace::ModelInfo& model);
 
 // Second moments in fp64, gathered piece by piece; then the directions.
 // Loki: covariance of the keys about their mean. Aqua: sum of x x^T over the group's queries and
-// the keys, about zero (AQUA, section 3.1).
+// the keys, about zero (AQUA, sections 6.1 and 6.3).
 class BasisFit {
  public:
   explicit BasisFit(trace::BasisKind kind) : kind_(kind) {}

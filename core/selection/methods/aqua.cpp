@@ -15,7 +15,7 @@ Method aqua_method() {
   MethodInfo& info = method.info;
   info.id = "aqua";
   info.title = "AQUA";
-  info.evidence = "section 4, Algorithm 1";
+  info.evidence = "section 4, Algorithm 1; the basis as in sections 6.1 and 6.3";
   info.deviation =
       "k rounds dim_ratio * head_dim down, at least 1 (the paper's rounding is open); the scale "
       "stays "

@@ -102,7 +102,8 @@ Method loki_method() {
       "paper "
       "has one for each query; the same number of directions in every layer; the budget is a "
       "number "
-      "of keys instead of a share of the text";
+      "of keys instead of a share of the text; QuoKA does not say how many directions it compared, "
+      "the default is a quarter";
   info.summary = "Keeps the keys that match the chunk's queries along the keys' main directions.";
   info.needs = {"q", "k", "basis"};
   info.accepts_scope_all = true;

@@ -83,11 +83,14 @@ Method quoka_method() {
   info.id = "quoka";
   info.title = "QuoKA";
   info.paper =
-      "QuoKA: query-oriented KV selection for efficient LLM prefill, ICLR 2026, arXiv 2602.08722";
+      "Jones, Park, Morse, Lee, Lott, Langston: QuoKA: query-oriented KV selection for efficient "
+      "LLM "
+      "prefill, 2026, arXiv 2602.08722";
   info.evidence =
       "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
   info.deviation =
-      "the chunk's own keys are outside the budget unless budget_scope=all; heads of a group pair "
+      "the chunk's own keys are outside the budget unless budget_scope=all, where each query also "
+      "sees its own key; heads of a group pair "
       "their chosen queries by rank, where the repository leaves their order open; a chunk of at "
       "most num_queries rows is used whole, row by row";
   info.summary = "Keeps the keys closest to the chunk's most unusual queries.";

@@ -112,7 +112,9 @@ Method snapkv_method() {
       "repository FasterDecoding/SnapKV, snapkv_utils.py; group mean after pooling as in kvpress";
   info.deviation =
       "evicts after every chunk instead of once after the prompt, and pools over the survivors in "
-      "their order; one set per KV head, where the repository keeps one per query head; "
+      "their order; a chunk shorter than the window votes with all its rows; one set per KV head, "
+      "where the repository keeps one per query head; the defaults are those of its LongBench "
+      "runs; "
       "state=select is an addition";
   info.summary = "Keeps the keys that the chunk's last queries attend to, and these queries' own.";
   info.needs = {"q", "k"};

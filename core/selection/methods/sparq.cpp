@@ -100,7 +100,7 @@ Method sparq_method() {
       "query; "
       "no local keys are forced, because the chunk is visible anyway; what the dropped keys would "
       "have added is not replaced by the mean value; a softmax scale other than 1/sqrt(head_dim) "
-      "is kept";
+      "is kept; QuoKA does not say how many channels it compared, the default is a quarter";
   info.summary = "Keeps the keys that match the chunk's queries on their largest channels.";
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;

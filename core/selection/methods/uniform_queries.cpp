@@ -29,7 +29,7 @@ Method uniform_queries_method() {
   MethodInfo& info = method.info;
   info.id = "uniform_queries";
   info.title = "Uniform queries";
-  info.paper = "ablation of QuoKA";
+  info.paper = "reference; an ablation of QuoKA, arXiv 2602.08722";
   info.evidence = "QuoKA's scoring with evenly spaced query rows";
   info.summary = "QuoKA with query rows taken evenly instead of by their relevance.";
   info.needs = {"q", "k"};
