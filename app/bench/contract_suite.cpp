@@ -143,13 +143,14 @@ Report run_contract_suite(bool peers, const WorkContext& context) {
   step(0, "memory");
   report.machine = describe_machine();
   step(1, "attention after 32,768 keys");
-  const AttentionBench at_32k = analysis::bench_attention(32768, 11, quiet);
+  const AttentionBench at_32k = analysis::bench_attention({.past_len = 32768}, 11, quiet);
   // The best bandwidth seen before and after: the floor is what the machine can do.
   report.machine.read_bandwidth =
       std::max(report.machine.read_bandwidth, device::measure_read_bandwidth());
   report.rows.push_back(attention_row("attn_32k", 12, at_32k));
   step(2, "attention after 65,536 keys");
-  report.rows.push_back(attention_row("attn_64k", 20, analysis::bench_attention(65536, 11, quiet)));
+  report.rows.push_back(
+      attention_row("attn_64k", 20, analysis::bench_attention({.past_len = 65536}, 11, quiet)));
   report.rows.push_back(select_floor_row(at_32k, report.machine.read_bandwidth));
   step(3, "paged attention after 65,536 keys");
   report.rows.push_back(paged_90(quiet));

@@ -1,5 +1,5 @@
-// The attention benchmarks of the contract: quoka against dense attention of one chunk, on random
-// inputs of shape S (24 query heads, 8 KV heads, head_dim 128, chunk 128, fp32).
+// A method against dense attention of one chunk, on synthetic inputs of shape S (24 query heads, 8
+// KV heads, head_dim 128, fp32): the attention benchmarks of the contract, and block methods.
 #pragma once
 
 #include "core/analysis/latency.h"
@@ -10,9 +10,22 @@
 
 namespace kvloupe::analysis {
 
+enum class SyntheticKeys {
+  Random,     // independent normal values
+  Clustered,  // blocks of 128 keys around centres of their own; queries look for a few of them
+};
+
+struct AttentionBenchCase {
+  std::int64_t past_len = 0;
+  std::int64_t chunk_len = 128;
+  std::string method = "quoka:budget_tokens=1024,num_queries=16";
+  SyntheticKeys keys = SyntheticKeys::Random;
+};
+
 struct AttentionBench {
   std::int64_t past_len = 0;
   std::string method;   // canonical
+  double density = 0;   // past keys selected / past keys, over the method's rows
   LatencyStats sparse;  // selection and attention of the method
   LatencyStats select;  // its selection alone
   LatencyStats dense;   // the fastest of the dense variants
@@ -23,6 +36,7 @@ struct AttentionBench {
   double speed_up() const { return dense.median_ms / sparse.median_ms; }
 };
 
-AttentionBench bench_attention(std::int64_t past_len, int repetitions, const WorkContext& context);
+AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
+                               const WorkContext& context);
 
 }  // namespace kvloupe::analysis

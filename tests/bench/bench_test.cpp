@@ -15,9 +15,10 @@ namespace kvloupe {
 namespace {
 
 TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
-  const analysis::AttentionBench bench = analysis::bench_attention(2048, 3, {});
+  const analysis::AttentionBench bench = analysis::bench_attention({.past_len = 2048}, 3, {});
   EXPECT_EQ(bench.past_len, 2048);
   EXPECT_EQ(bench.method.substr(0, 25), "quoka:budget_tokens=1024,");
+  EXPECT_EQ(bench.density, 0.5);
   EXPECT_EQ(bench.key_bytes, 8.0 * (2048 + 128) * 128 * 4);
   EXPECT_EQ(bench.dense_variant.substr(0, 5), "sdpa ");
   if (bench.sparse.samples == 0) GTEST_SKIP() << "every round was disturbed";
