@@ -103,6 +103,8 @@ bool is_numeric(const ParamInfo& param) {
 
 std::string range_of(const ParamInfo& param) {
   if (param.type == ParamType::Bool) return "0|1";
+  if (param.type == ParamType::Path)
+    return param.name == "basis" ? "auto, self or a file" : "a file";
   if (!is_numeric(param)) return fmt::format("{}", fmt::join(param.choices, "|"));
   return fmt::format("{} {} to {}{}", param.min_exclusive ? "above" : "from",
                      format_shortest(param.min), format_shortest(param.max),

@@ -129,7 +129,7 @@ TEST(Info, HasTheKeysOfTheContract) {
   ASSERT_EQ(result.exit_code, 0) << result.standard_error;
   const json info = json::parse(result.standard_output);
   EXPECT_EQ(info["path"], kTrace);
-  EXPECT_EQ(info["schema_version"], "1.1");
+  EXPECT_EQ(info["schema_version"], "1.2");
   EXPECT_EQ(info["complete"], true);
   EXPECT_EQ(info["mode"], "open_loop");
   EXPECT_EQ(info["model"]["num_q_heads"], 6);
@@ -274,6 +274,23 @@ TEST(Select, LaneMethodsHaveLanesInsteadOfRows) {
   EXPECT_TRUE(both["layers"][0]["chunks"][2].contains("kv_heads"));
   EXPECT_TRUE(both["layers"][0]["chunks"][2].contains("lanes"));
   EXPECT_FALSE(answer_of({"select", kTrace, "--method", "keydiff", "--json"}).contains("basis"));
+}
+
+TEST(Select, AMissingBasisNamesTheCommandAndNoFolder) {
+  const auto run = run_program({"select", kTrace, "--method", "loki:budget_tokens=24"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.standard_output, "");
+  EXPECT_NE(run.standard_error.find("kvloupe calibrate loki --model FILE"), std::string::npos);
+  EXPECT_EQ(run.standard_error.find('/'), std::string::npos) << run.standard_error;
+}
+
+TEST(Select, TextGivesLaneMethodsNoRecall) {
+  const std::string lanes =
+      run_program({"select", kTrace, "--method", "aqua:basis=self", "--layer", "1", "--chunk", "2"})
+          .standard_output;
+  const std::string line = lanes.substr(lanes.rfind('\n', lanes.size() - 2));
+  EXPECT_NE(line.find(" - "), std::string::npos) << lanes;
+  EXPECT_EQ(line.find("1.0000"), std::string::npos) << lanes;
 }
 
 TEST(Select, NamesTheLayerWhoseSetIsReused) {
