@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -19,6 +20,8 @@ struct Setup {
 struct Method {
   MethodInfo info;
   std::function<std::unique_ptr<Selector>(const Setup&)> make;
+  // Only where the title depends on parameters: title_of() in method_spec.h.
+  std::function<std::string(const MethodSpec&)> title;
   // Only where the rows depend on parameters; else info.row_axis decides.
   std::function<RowLayout(const MethodSpec&, const ModelShape&)> row_layout;
   // Only where sets pass from layer to layer: see source_layer() in selector.h.

@@ -38,7 +38,7 @@ struct ParamInfo {
 
 struct MethodInfo {
   std::string id;
-  std::string title;
+  std::string title;               // of the default parameters
   std::string paper;               // authors, year, arXiv
   std::string evidence;            // equations or repository code followed
   std::string deviation;           // from the paper, one sentence; empty if none
@@ -121,3 +121,6 @@ class MethodSpec {
 };
 
 }  // namespace kvloupe::selection
+// The method's title with these parameters: quest says which of its forms extend the paper.
+std::string title_of(const MethodSpec& spec);
+

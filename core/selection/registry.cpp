@@ -25,6 +25,7 @@
   X(tova)                  \
   X(streaming_llm)         \
   X(infinipot)             \
+  X(quest)                 \
   X(aqua)                  \
   X(static_slicing)        \
   X(aqua_h2o)              \
@@ -74,6 +75,11 @@ RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
   const bool per_kv_head = method.info.row_axis == trace::RowAxis::KvHead;
   return {method.info.row_axis, per_kv_head ? shape.num_q_heads / shape.num_kv_heads : 1};
 }
+std::string title_of(const MethodSpec& spec) {
+  const Method& method = method_of(spec);
+  return method.title ? method.title(spec) : method.info.title;
+}
+
 
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   const RowLayout layout = row_layout(spec, shape);

@@ -57,10 +57,11 @@ void expect_layer(const json& expected, const json& actual) {
     SCOPED_TRACE("layer " + expected["layer"].dump() + " chunk " + want["chunk"].dump());
     EXPECT_EQ(want["dense_fallback"], have["dense_fallback"]);
     EXPECT_EQ(want["dense_reason"], have["dense_reason"]);
-    ASSERT_EQ(want["rows"].size(), have["kv_heads"].size());
+    const json& rows = have[have.contains("q_heads") ? "q_heads" : "kv_heads"];
+    ASSERT_EQ(want["rows"].size(), rows.size());
     for (std::size_t r = 0; r < want["rows"].size(); ++r) {
-      SCOPED_TRACE("kv_head " + std::to_string(r));
-      expect_row(want["rows"][r], have["kv_heads"][r], !want["dense_reason"].is_null());
+      SCOPED_TRACE("row " + std::to_string(r));
+      expect_row(want["rows"][r], rows[r], !want["dense_reason"].is_null());
     }
   }
   if (expected["final_alive"].is_null()) {

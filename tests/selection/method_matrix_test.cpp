@@ -77,6 +77,11 @@ void expect_sound_rows(const CellSelection& cell, std::int64_t candidates) {
   for (const RowSelection& row : cell.rows) {
     EXPECT_TRUE(std::is_sorted(row.positions.begin(), row.positions.end()));
     EXPECT_EQ(std::set<std::int32_t>(row.positions.begin(), row.positions.end()).size(),
+// Sizes that depend on where pages end: pages_test.cpp and the oracle know them.
+bool keeps_pages(const MethodSpec& spec) {
+  return spec.info().granularity == trace::Granularity::Page;
+}
+
               row.positions.size());
     if (!row.positions.empty()) {
       EXPECT_GE(row.positions.front(), 0);
@@ -115,7 +120,7 @@ void expect_sound(const Sequence& sequence, const MethodSpec& spec, const Method
       } else if (may_keep_less(spec)) {
         EXPECT_GE(size, 1);
         EXPECT_LE(size, budget);
-      } else if (!grows) {
+      } else if (!grows && !keeps_pages(spec)) {
         EXPECT_EQ(size, budget);
       }
     }
@@ -202,8 +207,14 @@ TEST_P(Matrix, AGroupOfEqualHeadsIsOneHead) {
   for (int head = 0; head < 6; ++head)
     grouped.q.insert(grouped.q.end(), single.query(head / 3, 0),
                      single.query(head / 3, 0) + single.num_tokens() * shape.head_dim);
-  EXPECT_EQ(positions_of(run_method(grouped, GetParam())),
-            positions_of(run_method(single, GetParam())));
+  const auto got = positions_of(run_method(grouped, GetParam()));
+  const auto expected = positions_of(run_method(single, GetParam()));
+  for (std::size_t chunk = 0; chunk < expected.size(); ++chunk) {
+    // Methods whose rows are query heads have one row for each of the equal ones.
+    const std::size_t times = got[chunk].size() / expected[chunk].size();
+    for (std::size_t row = 0; row < got[chunk].size(); ++row)
+      EXPECT_EQ(got[chunk][row], expected[chunk][row / times]);
+  }
 }
 
 TEST_P(Matrix, KvHeadsDoNotKnowOfEachOther) {
@@ -216,7 +227,7 @@ TEST_P(Matrix, KvHeadsDoNotKnowOfEachOther) {
   auto& vectors = swapped.basis.layers.at(swapped.shape.layer).vectors;
   std::rotate(vectors.begin(), vectors.begin() + vectors.size() / 2, vectors.end());
   auto expected = positions_of(run_method(sequence, GetParam()));
-  for (auto& rows : expected) std::reverse(rows.begin(), rows.end());
+  for (auto& rows : expected) std::rotate(rows.begin(), rows.begin() + rows.size() / 2, rows.end());
   EXPECT_EQ(positions_of(run_method(swapped, GetParam())), expected);
 }
 
@@ -262,7 +273,7 @@ TEST_P(Matrix, TheLengthOfHugeKeysLeavesCosinesAlone) {
 TEST_P(Matrix, ScalingQueriesLeavesLogitsAlone) {
   const std::set<std::string> cosines = {"quoka",  "uniform_queries", "keydiff",
                                          "random", "sliding_window",  "streaming_llm"};
-  const std::set<std::string> logits = {"sparq", "loki", "tidal_decode", "less_is_more"};
+  const std::set<std::string> logits = {"sparq", "loki", "tidal_decode", "less_is_more", "quest"};
   if (cosines.count(id()) + logits.count(id()) == 0) GTEST_SKIP() << "scores by softmax";
   if (spec().has("agg") && spec().text("agg") == "prob_mean") GTEST_SKIP() << "scores by softmax";
   const Sequence sequence = plain_sequence(15);

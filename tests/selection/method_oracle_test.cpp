@@ -68,6 +68,18 @@ void check_visibility(const Sequence& sequence, const MethodSpec& spec, const Me
   }
 }
 
+void check_pages(const Sequence& sequence, const MethodSpec& spec, const MethodRun& run) {
+  for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
+    const CellSelection& cell = run.cells[chunk];
+    if (cell.dense_reason) continue;
+    for (std::size_t row = 0; row < cell.rows.size(); ++row)
+      EXPECT_EQ(page_defect(sequence, spec, static_cast<int>(chunk), static_cast<int>(row),
+                            cell.rows[row]),
+                "")
+          << "chunk " << chunk << " row " << row;
+  }
+}
+
 // The contract's paragraph on decoding: what evicts at each step, and in prefill only.
 const std::map<std::string, bool>& evicts_in_decode() {
   static const std::map<std::string, bool> table = {
@@ -105,11 +117,15 @@ void check_eviction(const Sequence& sequence, const MethodSpec& spec, const Meth
 
 void check(const Sequence& sequence, const std::string& text) {
   const MethodSpec spec = MethodSpec::parse(text).resolved(sequence.model());
-  // Not by scores: methods_test.cpp, cross_layer_test.cpp.
-  if (spec.id() == "random" || spec.id() == "less_is_more") return;
+  // Not by scores of keys: methods_test.cpp, cross_layer_test.cpp, block_methods_test.cpp.
+  if (spec.id() == "random" || spec.id() == "less_is_more" ||
+      spec.info().granularity == trace::Granularity::Block)
+    return;
   const MethodRun run = run_method(sequence, text);
   if (spec.state_action() == trace::StateAction::Eviction)
     check_eviction(sequence, spec, run);
+  else if (spec.info().granularity == trace::Granularity::Page)
+    check_pages(sequence, spec, run);
   else
     check_visibility(sequence, spec, run);
 }

@@ -33,4 +33,9 @@ Scores eviction_scores(const Sequence& sequence, const MethodSpec& spec, int chu
 std::string defect(const Scores& scores, const std::vector<std::int32_t>& selected,
                    std::int64_t budget);
 
+// Methods that keep pages (oracles_pages.cpp): empty when one row of a chunk that is not dense has
+// the right pages, whole, and the right count of tokens kept by rule. Else what is wrong.
+std::string page_defect(const Sequence& sequence, const MethodSpec& spec, int chunk, int row,
+                        const RowSelection& selected);
+
 }  // namespace kvloupe::selection::testing

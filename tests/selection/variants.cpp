@@ -72,7 +72,14 @@ std::vector<std::string> variants(const std::string& budget) {
       "snapkv:{},window=5,pool=avg,kernel=5",
       "snapkv:{},window=5,state=select,kernel=1",
       "h2o:{},recent_ratio=0,normalise=by_age",
-      "tova:{},force_last=0,per_kv_head=1"};
+      "tova:{},force_last=0,per_kv_head=1",
+      "quest:{},page_size=3,gqa_reduce=union",
+      "quest:{},page_size=3,gqa_reduce=mean_score,rule=kernel",
+      "quest:{},page_size=3,gqa_reduce=max_score,force_last_page=0",
+      "quest:{},page_size=3,prefill=per_query",
+      "quest:{},page_size=3,prefill=per_query,force_last_page=0",
+      "quest:{},page_size=3,prefill=per_query,gqa_reduce=mean_score,force_last_page=0",
+      "quest:{},page_size=5,prefill=per_query,gqa_reduce=union,rule=kernel"};
   for (const std::string& pair : pairs) specs.push_back(fmt::format(fmt::runtime(pair), budget));
   return specs;
 }

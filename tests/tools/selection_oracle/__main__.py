@@ -98,7 +98,11 @@ def compare_layer(spec, want, have):
             print(where, "reason", w["dense_fallback"], w["dense_reason"], "got", h["dense_fallback"],
                   h["dense_reason"])
             bad += 1
-        for g, (x, y) in enumerate(zip(w["rows"], h["kv_heads"])):
+        have_rows = next(h[axis] for axis in ("kv_heads", "q_heads", "subgroups") if axis in h)
+        if len(w["rows"]) != len(have_rows):
+            print(where, len(w["rows"]), "rows, got", len(have_rows))
+            bad += 1
+        for g, (x, y) in enumerate(zip(w["rows"], have_rows)):
             odd = set(x["selected"]) ^ set(y["selected"])
             if odd - set(x["near_ties"]):
                 print(where, "head", g, "selected differs:", sorted(odd)[:12])

@@ -9,9 +9,10 @@ def metrics(tr, v, layer, chunk, cell):
     reason, _, rows = cell
     scope_all = v["budget_scope"] == "all"
     p = tr.probabilities(layer, begin, length)
-    mass = p.reshape(tr.G, tr.R, length, -1).sum(axis=(1, 2))
+    heads_each = tr.H // len(rows)  # query heads that a row speaks for
+    mass = p.reshape(len(rows), heads_each, length, -1).sum(axis=(1, 2))
     out = []
-    for g in range(tr.G):
+    for g in range(len(rows)):
         candidates = np.arange(begin + length if scope_all else begin)
         s = np.array(rows[g].positions, dtype=int)
         if reason is not None:
@@ -23,7 +24,7 @@ def metrics(tr, v, layer, chunk, cell):
         out.append((recall, len(best & set(s.tolist())) / len(s) if len(s) else 1.0))
     errors = []
     for h in range(tr.H):
-        s = np.array(rows[h // tr.R].positions, dtype=int)
+        s = np.array(rows[h // heads_each].positions, dtype=int)
         visible = np.zeros((length, begin + length), dtype=bool)
         for t in range(length):
             if scope_all:

@@ -4,12 +4,13 @@ import numpy as np
 import attention_eviction
 import eviction
 import logits
+import pages
 import queries
 from ranking import Choice
 from specs import budget, parse
 
-SELECT = {**queries.SELECT, **logits.SELECT, **eviction.SELECT}
-SELECT_IN_DECODE = {*queries.SELECT_IN_DECODE, *logits.SELECT_IN_DECODE}
+SELECT = {**queries.SELECT, **logits.SELECT, **eviction.SELECT, **pages.SELECT}
+SELECT_IN_DECODE = {*queries.SELECT_IN_DECODE, *logits.SELECT_IN_DECODE, *pages.SELECT_IN_DECODE}
 EVICT = {**eviction.EVICT, **attention_eviction.EVICT}
 EVICT_IN_DECODE = {*eviction.EVICT_IN_DECODE, *attention_eviction.EVICT_IN_DECODE}
 OBSERVE = {**attention_eviction.OBSERVE}
@@ -25,11 +26,17 @@ def rule_for_dense(method, tr, layer, phase, v):
         return True
     if "first_layer" in v and logits.dense_layer(v, layer):
         return True
+    if method == "quest" and pages.dense_rule(v, layer, phase):
+        return True
     return phase == 1 and not evicts(method, v) and method not in SELECT_IN_DECODE
 
 
+def num_rows(method, tr, v):
+    return pages.num_rows(tr, v) if method == "quest" else tr.G
+
+
 def run(tr, spec, layer):
-    """Per chunk: (dense_reason, dense_fallback, [Choice per KV head]); and the final alive sets."""
+    """Per chunk: (dense_reason, dense_fallback, [Choice per row]); and the final alive sets."""
     method, v = parse(spec, tr)
     scope_all = v["budget_scope"] == "all"
     alive, state, cells = [Choice([]) for _ in range(tr.G)], {}, []
@@ -45,7 +52,7 @@ def run(tr, spec, layer):
         if reason is None and rule_for_dense(method, tr, layer, phase, v):
             reason = "method_rule"
         if reason is not None:
-            rows = [Choice(candidates) for _ in range(tr.G)]
+            rows = [Choice(candidates) for _ in range(num_rows(method, tr, v))]
         elif evicts(method, v):
             rows = alive
         else:

@@ -28,6 +28,8 @@ DEFAULTS = {
     "tova": {"force_last": 1, "per_kv_head": 0},
     "streaming_llm": {"sink_tokens": 4, "positions": "original"},
     "infinipot": {"novelty_ratio": 0.5},
+    "quest": {"page_size": 16, "prefill": "chunk", "rule": "eval", "gqa_reduce": "per_query_head",
+              "skip_layers": 2, "force_last_page": 1},
 }
 
 
@@ -86,5 +88,15 @@ SPECS = [
     "tova:budget_tokens=24", "tova:budget_tokens=24,force_last=0,per_kv_head=1", "tova:budget_ratio=0.3",
     "infinipot:budget_tokens=24", "infinipot:budget_tokens=24,novelty_ratio=0",
     "infinipot:budget_tokens=24,novelty_ratio=1", "infinipot:budget_ratio=0.3,novelty_ratio=0.3",
+    "quest:budget_tokens=40", "quest:budget_tokens=24,page_size=4,skip_layers=0",
+    "quest:budget_ratio=0.3,page_size=5,skip_layers=0,force_last_page=0",
+    "quest:budget_tokens=24,page_size=4,skip_layers=0,rule=kernel,gqa_reduce=union",
+    "quest:budget_tokens=24,page_size=4,skip_layers=0,gqa_reduce=max_score",
+    "quest:budget_tokens=24,page_size=6,skip_layers=0,gqa_reduce=mean_score",
+    "quest:budget_tokens=8,page_size=16,skip_layers=0,rule=kernel",
+    "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=per_query",
+    "quest:budget_tokens=24,page_size=6,skip_layers=0,prefill=per_query,force_last_page=0",
+    "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=per_query,gqa_reduce=mean_score",
+    "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=dense",
     "streaming_llm:budget_tokens=24,sink_tokens=0", "quoka:budget_tokens=1000", "keydiff:budget_tokens=1000",
 ]

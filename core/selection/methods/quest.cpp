@@ -1,0 +1,245 @@
+// Quest (arXiv 2406.10774): pages of page_size keys, chosen for each query by a bound on what any
+// of their keys can score.
+//   kmax[p,c], kmin[p,c] = largest and smallest key value of page p in channel c
+//   U[h,p] = sum_c max(q[h,c] kmax[p,c], q[h,c] kmin[p,c])      (>= q . k for every key of the page)
+//   each query head attends to its n pages of largest U, the last page among them (force_last_page)
+// n = max(1, floor(B/page_size)) (rule=eval), or max(2, ...) with the last page always (rule=kernel).
+// Decoding follows the paper: pages over [0,T), the new token in the last one. A prompt's chunks are
+// dense in the paper; the two replays that show pages there are extensions:
+//   chunk:     U[h,p] = max over the chunk's rows, pages over the past keys [0,P)
+//   per_query: row i (position P+i) chooses n of the pages over [0,P+i]; what is shown is the union
+//              of the rows' choices, cut to [0,P)
+// gqa_reduce brings the heads of a group to one set after the maximum over rows: the union of their
+// pages, or the n best by the largest or the mean U.
+#include "core/selection/cell_rows.h"
+#include "core/selection/method.h"
+#include "core/selection/pages.h"
+#include "core/selection/ranking.h"
+#include "core/selection/visibility_selector.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace kvloupe::selection {
+namespace {
+
+enum class Prefill { Chunk, PerQuery, Dense };
+enum class GroupReduce { PerQueryHead, Union, MaxScore, MeanScore };
+
+GroupReduce group_reduce(const MethodSpec& spec) {
+  const std::string& text = spec.text("gqa_reduce");
+  if (text == "union") return GroupReduce::Union;
+  if (text == "max_score") return GroupReduce::MaxScore;
+  if (text == "mean_score") return GroupReduce::MeanScore;
+  return GroupReduce::PerQueryHead;
+}
+
+Prefill prefill(const MethodSpec& spec) {
+  const std::string& text = spec.text("prefill");
+  if (text == "per_query") return Prefill::PerQuery;
+  return text == "dense" ? Prefill::Dense : Prefill::Chunk;
+}
+
+// Pages taken so far for one row of the selection.
+struct PageSet {
+  std::vector<std::uint8_t> taken;  // per page
+  std::int64_t forced_page = -1;    // the only one that can be kept by rule and hold past keys
+  std::int64_t ties_at_cut = 0;
+
+  void add(const Kept& kept, std::int64_t num_pages, bool last_is_forced) {
+    if (static_cast<std::int64_t>(taken.size()) < num_pages)
+      taken.resize(static_cast<std::size_t>(num_pages), 0);
+    for (const std::int32_t page : kept.indices) taken[static_cast<std::size_t>(page)] = 1;
+    ties_at_cut = kept.ties_at_cut;
+    if (last_is_forced && forced_page < 0) forced_page = num_pages - 1;
+  }
+
+  RowSelection past_tokens(PageGrid grid, std::int64_t past_len) const {
+    grid.num_tokens = past_len;
+    RowSelection row;
+    row.ties_at_cut = ties_at_cut;
+    for (std::int64_t page = 0; page < grid.num_pages(); ++page) {
+      if (taken[static_cast<std::size_t>(page)] == 0) continue;
+      if (page == forced_page) row.forced = grid.end(page) - grid.begin(page);
+      for (std::int64_t token = grid.begin(page); token < grid.end(page); ++token)
+        row.positions.push_back(static_cast<std::int32_t>(token));
+    }
+    return row;
+  }
+};
+
+class Quest final : public VisibilitySelector {
+ public:
+  explicit Quest(const MethodSpec& spec)
+      : VisibilitySelector(spec),
+        page_size_(spec.integer("page_size")),
+        prefill_(prefill(spec)),
+        kernel_rule_(spec.text("rule") == "kernel"),
+        force_last_(kernel_rule_ || spec.flag("force_last_page")),
+        reduce_(group_reduce(spec)) {}
+
+ protected:
+  bool dense_by_rule(const Cell& cell) const override {
+    return cell.layer < spec().integer("skip_layers") ||
+           (cell.phase == trace::Phase::Prefill && prefill_ == Prefill::Dense);
+  }
+
+  std::int64_t num_rows(const Cell& cell) const override {
+    return reduce_ == GroupReduce::PerQueryHead ? cell.num_q_heads() : cell.num_kv_heads();
+  }
+
+  std::vector<RowSelection> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
+    const std::int64_t count = std::max<std::int64_t>(kernel_rule_ ? 2 : 1, budget / page_size_);
+    std::vector<PageBounds>& bounds = bounds_[cell.layer];
+    if (bounds.empty())
+      bounds.assign(static_cast<std::size_t>(cell.num_kv_heads()),
+                    PageBounds(page_size_, cell.q.size(2)));
+    const std::int64_t rows_each = num_rows(cell) / cell.num_kv_heads();
+    std::vector<RowSelection> rows(static_cast<std::size_t>(num_rows(cell)));
+    const std::int64_t operations = 2 * cell.gqa_group_size() * cell.chunk_len * cell.q.size(2) *
+                                    (cell.kv_len() / page_size_ + 1);
+    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
+      const auto sets = choose_pages(cell, kv_head, bounds[kv_head], count);
+      for (std::int64_t i = 0; i < rows_each; ++i)
+        rows[kv_head * rows_each + i] = sets[i].past_tokens(bounds[kv_head].grid(), cell.past_len);
+    });
+    return rows;
+  }
+
+ private:
+  // One set per row of the selection that this KV head has.
+  std::vector<PageSet> choose_pages(const Cell& cell, std::int64_t kv_head, PageBounds& bounds,
+                                    std::int64_t count) const {
+    const float* keys = keys_of(cell, kv_head);
+    std::vector<PageSet> sets(
+        reduce_ == GroupReduce::PerQueryHead ? static_cast<std::size_t>(cell.gqa_group_size()) : 1);
+    const bool decode = cell.phase == trace::Phase::Decode;
+    if (!decode && prefill_ == Prefill::Chunk) {
+      bounds.extend(keys, cell.past_len);
+      take(cell, kv_head, bounds, 0, cell.chunk_len, count, sets);
+      return sets;
+    }
+    for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
+      bounds.extend(keys, cell.past_len + row + 1);
+      take(cell, kv_head, bounds, row, 1, count, sets);
+    }
+    // A union of many rows has no cut.
+    if (!decode)
+      for (PageSet& set : sets) set.ties_at_cut = 0;
+    return sets;
+  }
+
+  // Adds the pages that the rows [first, first + num_rows) of the group's heads choose together.
+  void take(const Cell& cell, std::int64_t kv_head, const PageBounds& bounds, std::int64_t first,
+            std::int64_t num_rows, std::int64_t count, std::vector<PageSet>& sets) const {
+    const std::int64_t num_pages = bounds.grid().num_pages();
+    std::vector<std::uint8_t> forced(static_cast<std::size_t>(num_pages), 0);
+    forced.back() = force_last_ ? 1 : 0;
+    std::vector<std::vector<float>> scores;
+    for (std::int64_t member = 0; member < cell.gqa_group_size(); ++member) {
+      std::vector<const float*> rows;
+      for (std::int64_t row = first; row < first + num_rows; ++row)
+        rows.push_back(query_row(cell, kv_head * cell.gqa_group_size() + member, row));
+      scores.push_back(bounds.scores(rows));
+    }
+    if (reduce_ == GroupReduce::MaxScore || reduce_ == GroupReduce::MeanScore)
+      scores = {reduced(scores)};
+    for (std::size_t member = 0; member < scores.size(); ++member)
+      sets[sets.size() == 1 ? 0 : member].add(keep_best(scores[member], count, forced), num_pages,
+                                              force_last_);
+    if (scores.size() > 1 && sets.size() == 1) sets.front().ties_at_cut = 0;  // a union
+  }
+
+  std::vector<float> reduced(const std::vector<std::vector<float>>& scores) const {
+    std::vector<float> result;
+    for (std::size_t page = 0; page < scores.front().size(); ++page) {
+      float largest = scores.front()[page];
+      double sum = 0;
+      for (const std::vector<float>& head : scores) {
+        largest = std::max(largest, head[page]);
+        sum += static_cast<double>(head[page]);
+      }
+      result.push_back(reduce_ == GroupReduce::MaxScore
+                           ? largest
+                           : static_cast<float>(sum / static_cast<double>(scores.size())));
+    }
+    return result;
+  }
+
+  std::int64_t page_size_;
+  Prefill prefill_;
+  bool kernel_rule_;
+  bool force_last_;
+  GroupReduce reduce_;
+  std::map<int, std::vector<PageBounds>> bounds_;  // by layer, one per KV head
+};
+
+std::string title(const MethodSpec& spec) {
+  std::string text = "Quest";
+  if (prefill(spec) == Prefill::Chunk) text += ", chunk replay";
+  if (prefill(spec) == Prefill::PerQuery) text += ", per-query replay";
+  const GroupReduce reduce = group_reduce(spec);
+  if (reduce == GroupReduce::Union) text += ", union over the group";
+  if (reduce == GroupReduce::MaxScore) text += ", largest score of the group";
+  if (reduce == GroupReduce::MeanScore) text += ", mean score of the group";
+  return text == "Quest" ? text : text + " (extension)";
+}
+
+std::vector<ParamInfo> parameters() {
+  return {
+      int_param("page_size", 16, 1, 1 << 20, "keys in a page"),
+      enum_param("prefill", {"chunk", "per_query", "dense"},
+                 "a prompt's chunks: pages by the largest bound over the chunk's queries, pages "
+                 "for each query of which the union over the chunk's past is shown, or all keys as "
+                 "in the paper; the first two are extensions"),
+      enum_param("rule", {"eval", "kernel"},
+                 "pages kept: floor(B/page_size), at least 1, the last page as force_last_page "
+                 "says; or at least 2, the last one always among them"),
+      enum_param("gqa_reduce", {"per_query_head", "union", "max_score", "mean_score"},
+                 "query heads that share a KV head: each its own pages, the union of them, or one "
+                 "choice by the largest or the mean bound; the last three are extensions"),
+      int_param("skip_layers", 2, 0, 1 << 20, "the model's first layers, which stay dense"),
+      flag_param("force_last_page", true,
+                 "rule=eval: the last page is kept whatever it scores, as one of the pages kept"),
+  };
+}
+
+}  // namespace
+
+Method quest_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "quest";
+  info.title = "Quest, chunk replay (extension)";
+  info.paper =
+      "Tang et al.: Quest: query-aware sparsity for efficient long-context LLM inference, ICML "
+      "2024, arXiv 2406.10774";
+  info.evidence =
+      "section 3 and Algorithm 1; repository mit-han-lab/Quest, evaluation/quest_attention.py "
+      "(rule=eval) and its kernels (rule=kernel)";
+  info.deviation =
+      "the paper selects in decode only: prefill=chunk and prefill=per_query show pages in the "
+      "prompt as extensions, prefill=dense is the paper's; under grouped queries every query head "
+      "has its own pages as in the evaluation code, the group reductions are extensions; the "
+      "evaluation code's floor of 3 pages is not copied, and force_last_page adds to it the "
+      "kernels' last page; the kernels' full attention where the pages fit the budget is the "
+      "fallback for P <= B; at equal bounds the earlier page is kept; a decoded token that begins "
+      "a page leaves one page less to the past, as in the paper: the last page is then the token's "
+      "own, counts as one of the pages kept and adds no past key; the token itself is always "
+      "visible";
+  info.summary = "Keeps the pages whose channel-wise largest and smallest keys promise most.";
+  info.needs = {"q", "k"};
+  info.granularity = trace::Granularity::Page;
+  info.row_axis = trace::RowAxis::QHead;
+  info.params = parameters();
+  method.make = [](const Setup& setup) { return std::make_unique<Quest>(setup.spec); };
+  method.title = title;
+  method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {
+    if (group_reduce(spec) == GroupReduce::PerQueryHead) return {trace::RowAxis::QHead, 1};
+    return {trace::RowAxis::KvHead, shape.num_q_heads / shape.num_kv_heads};
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

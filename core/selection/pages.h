@@ -1,0 +1,51 @@
+// Pages of a KV head's keys, `page_size` of them from position 0 on, and what is known of each page
+// without its keys (Quest, section 3.2): the largest and the smallest value of every channel. They
+// bound the product of any query with any key of the page:
+//   q . k <= sum_c max(q_c kmax_c, q_c kmin_c)  =  <(max(q, 0), min(q, 0)), (kmax, kmin)>
+// so the bound is one dot product of twice the length.
+#pragma once
+
+#include "core/selection/cell_rows.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kvloupe::selection {
+
+struct PageGrid {
+  std::int64_t page_size = 0;
+  std::int64_t num_tokens = 0;
+
+  // The last one maybe partial.
+  std::int64_t num_pages() const { return (num_tokens + page_size - 1) / page_size; }
+  // Real tokens [begin, end) of a page.
+  std::int64_t begin(std::int64_t page) const { return page * page_size; }
+  std::int64_t end(std::int64_t page) const {
+    return page_size * (page + 1) < num_tokens ? page_size * (page + 1) : num_tokens;
+  }
+};
+
+// Bounds of the pages of one KV head, kept as keys come in. Largest and smallest values do not
+// depend on the order or the portions in which keys are added.
+class PageBounds {
+ public:
+  PageBounds(std::int64_t page_size, std::int64_t head_dim);
+
+  // Makes the pages hold the first `num_tokens` of `keys` ([>= num_tokens, head_dim], contiguous):
+  // reads only those that are new. Fewer than before: starts again.
+  void extend(const float* keys, std::int64_t num_tokens);
+  const PageGrid& grid() const { return grid_; }
+  const float* largest(std::int64_t page) const { return values_.data() + page * 2 * head_dim_; }
+  const float* smallest(std::int64_t page) const { return largest(page) + head_dim_; }
+
+  // One value per page: the largest of the bounds over `rows`, summed in fp32.
+  std::vector<float> scores(std::span<const float* const> rows) const;
+
+ private:
+  PageGrid grid_;
+  std::int64_t head_dim_;
+  std::vector<float> values_;  // [num_pages, 2, head_dim]: kmax, kmin
+};
+
+}  // namespace kvloupe::selection

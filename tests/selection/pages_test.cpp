@@ -1,0 +1,137 @@
+// Page bounds: the golden of the paper's formula, the bound itself, and bounds kept token by token
+// against bounds of all keys at once.
+#include "core/selection/pages.h"
+#include "tests/selection/oracle_parts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace kvloupe::selection::testing {
+namespace {
+
+std::vector<float> scores_of(const std::vector<float>& keys, const std::vector<float>& query,
+                             std::int64_t page_size) {
+  const auto dim = static_cast<std::int64_t>(query.size());
+  PageBounds bounds(page_size, dim);
+  bounds.extend(keys.data(), static_cast<std::int64_t>(keys.size()) / dim);
+  const float* row = query.data();
+  return bounds.scores({&row, 1});
+}
+
+std::vector<float> values_of(const PageBounds& bounds, int dim) {
+  std::vector<float> values;
+  for (std::int64_t page = 0; page < bounds.grid().num_pages(); ++page) {
+    values.insert(values.end(), bounds.largest(page), bounds.largest(page) + dim);
+    values.insert(values.end(), bounds.smallest(page), bounds.smallest(page) + dim);
+  }
+  return values;
+}
+
+std::vector<float> random_values(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(random() % 2001) / 500.0F - 2.0F;
+  return values;
+}
+
+// Keys (1,-2) (-1,3) | (0,1) (2,2), query (1,-1): kmax (1,3) (2,2), kmin (-1,-2) (0,1), so
+// U = 1 + 2 and 2 - 1, where the best keys truly reach 3 and 0.
+TEST(Pages, BoundOfTheGolden) {
+  EXPECT_EQ(scores_of({1, -2, -1, 3, 0, 1, 2, 2}, {1, -1}, 2), (std::vector<float>{3, 1}));
+}
+
+TEST(Pages, ZeroAndNegativeLanesOfTheQuery) {
+  // Lane 0 does not count, lane 1 takes the smallest key times -2, lane 2 the largest times 0.5.
+  EXPECT_EQ(scores_of({9, 3, 4, -9, -1, 6}, {0, -2, 0.5F}, 2), (std::vector<float>{2 + 3}));
+}
+
+TEST(Pages, APartialPageScoresByItsRealTokens) {
+  // The third key is alone in its page: all of its products are negative, and so is the bound.
+  EXPECT_EQ(scores_of({1, 1, 2, 2, -3, -4}, {1, 1}, 2), (std::vector<float>{4, -7}));
+}
+
+TEST(Pages, KeysBeyondTheRangeOfHalfPrecisionAreBounded) {
+  // An initial value of -65504 or 65504 would show here.
+  EXPECT_EQ(scores_of({-1e5F, 2e5F, -3e5F, 4e5F}, {1, -1}, 2), (std::vector<float>{-3e5F}));
+}
+
+TEST(Pages, TheBoundIsAboveEveryKeyAndExactForOne) {
+  const int dim = 12, tokens = 57;
+  const std::vector<float> keys = random_values(static_cast<std::size_t>(dim * tokens), 1);
+  const std::vector<float> query = random_values(static_cast<std::size_t>(dim), 2);
+  const Row row = as_row(query.data(), dim);
+  for (const int size : {1, 2, 5, 16, 64}) {
+    const std::vector<float> scores = scores_of(keys, query, size);
+    ASSERT_EQ(static_cast<int>(scores.size()), (tokens + size - 1) / size);
+    for (int token = 0; token < tokens; ++token) {
+      const double product = dot(row, as_row(keys.data() + token * dim, dim));
+      EXPECT_GE(static_cast<double>(scores[token / size]), product - 1e-4);
+      if (size == 1) {
+        EXPECT_NEAR(static_cast<double>(scores[token]), product, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(Pages, LargerPagesHaveLargerBounds) {
+  const int dim = 8;
+  const std::vector<float> keys = random_values(dim * 48, 3);
+  const std::vector<float> query = random_values(dim, 4);
+  const auto fine = scores_of(keys, query, 4);
+  const auto coarse = scores_of(keys, query, 12);
+  for (std::size_t page = 0; page < fine.size(); ++page)
+    EXPECT_GE(coarse[page / 3], fine[page] - 1e-4F);
+}
+
+// Token by token, in portions across page boundaries, or at once: the same bits.
+TEST(Pages, AppendingIsRebuilding) {
+  const int dim = 5, tokens = 41, size = 4;
+  const std::vector<float> keys = random_values(static_cast<std::size_t>(dim * tokens), 5);
+  PageBounds single(size, dim), portions(size, dim);
+  for (int count = 1; count <= tokens; ++count) {
+    single.extend(keys.data(), count);
+    if (count % 7 == 0) portions.extend(keys.data(), count);
+    PageBounds whole(size, dim);
+    whole.extend(keys.data(), count);
+    EXPECT_EQ(values_of(single, dim), values_of(whole, dim));
+    if (count % 7 == 0) {
+      EXPECT_EQ(values_of(portions, dim), values_of(whole, dim));
+    }
+  }
+}
+
+TEST(Pages, GoingBackStartsAgain) {
+  const int dim = 3;
+  const std::vector<float> keys = random_values(dim * 20, 6);
+  PageBounds bounds(4, dim), fresh(4, dim);
+  bounds.extend(keys.data(), 20);
+  bounds.extend(keys.data(), 9);
+  fresh.extend(keys.data(), 9);
+  EXPECT_EQ(bounds.grid().num_pages(), 3);
+  EXPECT_EQ(values_of(bounds, dim), values_of(fresh, dim));
+}
+
+TEST(Pages, RowsTogetherScoreTheirLargestBound) {
+  const int dim = 6;
+  const std::vector<float> keys = random_values(dim * 30, 7);
+  const std::vector<float> queries = random_values(dim * 21, 8);
+  PageBounds bounds(4, dim);
+  bounds.extend(keys.data(), 30);
+  std::vector<const float*> rows;
+  std::vector<float> largest(8, -1e30F);
+  for (int row = 0; row < 21; ++row) {
+    rows.push_back(queries.data() + row * dim);
+    const std::vector<float> alone = bounds.scores({&rows.back(), 1});
+    for (std::size_t page = 0; page < 8; ++page)
+      largest[page] = std::max(largest[page], alone[page]);
+  }
+  const std::vector<float> together = bounds.scores(rows);
+  ASSERT_EQ(together.size(), largest.size());
+  for (std::size_t page = 0; page < 8; ++page) EXPECT_NEAR(together[page], largest[page], 1e-4F);
+}
+
+}  // namespace
+}  // namespace kvloupe::selection::testing
