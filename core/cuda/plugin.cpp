@@ -1,5 +1,7 @@
 // The plug-in: binds the CUDA kernels to the operators that core/attention declares. Built as a
-// shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp).
+// shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). There is a
+// kernel for chunk_attention; chunk_mass, gathered_attention, paged_attention and
+// block_sparse_attention have none: with CUDA tensors Torch throws an error that names the operator.
 #include "core/cuda/chunk_attention.cuh"
 #include "core/device/cuda_plugin_api.h"
 
