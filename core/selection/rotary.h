@@ -1,0 +1,52 @@
+// The rotary position embedding (RoFormer, arXiv 2104.09864, eq. 34): at position p the channel pair
+// i of a head is turned by the angle p * theta^(-2i/dim). Angles in fp64.
+#pragma once
+
+#include "core/selection/method_spec.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvloupe::selection {
+
+class Rotary {
+ public:
+  // `dim` is even.
+  Rotary(double theta, std::int64_t dim, trace::RopePairing pairing);
+
+  // What turns rows on by so many positions; negative: back.
+  struct Turn {
+    std::vector<double> cos, sin;  // [dim / 2]
+  };
+  Turn turn(double positions) const;
+  void apply(const Turn& turn, float* row) const;
+
+ private:
+  bool interleaved_;
+  std::vector<double> frequencies_;  // [dim / 2]
+};
+
+// Whether queries and keys of the layer carry positions at all.
+bool has_rotary(const ModelShape& shape, int layer);
+
+// Queries and keys of a model as they were before the embedding, the channels in the order of
+// half-split pairs (that of published weights) whatever the order of the trace.
+class RotaryUndo {
+ public:
+  // Throws Error{Input} for a model whose frequencies are scaled: `what_failed` is the first part of
+  // the sentence.
+  RotaryUndo(const ModelShape& shape, const std::string& what_failed);
+
+  // Of the layers with an embedding: what undoes it at `position`.
+  Rotary::Turn turn_back(std::int64_t position) const;
+  // row, out [head_dim]; `turn` is null in layers without an embedding.
+  void undo(const Rotary::Turn* turn, const float* row, float* out) const;
+
+ private:
+  std::int64_t dim_;
+  bool interleaved_;
+  Rotary rotary_;
+};
+
+}  // namespace kvloupe::selection
