@@ -11,6 +11,7 @@
 #include <imgui_test_engine/imgui_te_context.h>
 #include <imgui_test_engine/imgui_te_engine.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -221,6 +222,46 @@ TEST_F(WindowTest, MethodAndBudgetChangeOnTheSpot) {
     ctx->PopupCloseAll();
   });
   EXPECT_THAT(selection().choice(Slot::A).spec, HasSubstr("sliding_window:budget_tokens=100"));
+}
+
+// Whoever knows a method's name finds it, sees its help and changes a parameter.
+TEST_F(WindowTest, EveryMethodIsFoundByItsNameAndEdited) {
+  using selection::ParamInfo;
+  open(kSynthetic);
+  for (const selection::MethodInfo& method : selection::catalogue()) {
+    const bool needs_file =
+        std::any_of(method.params.begin(), method.params.end(), [](const ParamInfo& param) {
+          return param.type == selection::ParamType::Path && param.default_text.empty();
+        });
+    if (needs_file) continue;
+    const bool budget = method.budget == selection::BudgetUse::Required;
+    drive(method.id.c_str(), [&](ImGuiTestContext* ctx) {
+      ctx->ItemClick("//##transport/###method A button");
+      ctx->Yield(3);
+      ctx->SetRef("//$FOCUSED");
+      ctx->ItemClick("##method");
+      ctx->Yield(3);
+      ctx->SetRef("//$FOCUSED");
+      ctx->ItemInputValue("##find", method.id.c_str());
+      ctx->Yield(3);
+      ctx->SetRef("//$FOCUSED");
+      if (budget) ctx->ItemInputValue("budget_tokens", 99);
+      if (method.basis) ctx->ItemClick("self");
+      ctx->ItemOpen("About this method");
+      IM_CHECK(ctx->ItemIsOpened("About this method"));
+      ctx->Yield(3);
+      ctx->PopupCloseAll();
+    });
+    const shell::MethodChoice& choice = selection().choice(Slot::A);
+    EXPECT_EQ(selection::MethodSpec::parse(choice.spec).id(), method.id);
+    EXPECT_EQ(choice.run, -1) << method.id << " is selected anew";
+    if (budget) {
+      EXPECT_THAT(choice.spec, HasSubstr("budget_tokens=99"));
+    }
+    if (method.basis) {
+      EXPECT_THAT(choice.spec, HasSubstr("basis=self"));
+    }
+  }
 }
 
 TEST_F(WindowTest, AClickInTheOverviewGoesThere) {
