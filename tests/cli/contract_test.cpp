@@ -129,7 +129,7 @@ TEST(Info, HasTheKeysOfTheContract) {
   ASSERT_EQ(result.exit_code, 0) << result.standard_error;
   const json info = json::parse(result.standard_output);
   EXPECT_EQ(info["path"], kTrace);
-  EXPECT_EQ(info["schema_version"], "1.2");
+  EXPECT_EQ(info["schema_version"], "1.1");
   EXPECT_EQ(info["complete"], true);
   EXPECT_EQ(info["mode"], "open_loop");
   EXPECT_EQ(info["model"]["num_q_heads"], 6);
