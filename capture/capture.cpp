@@ -322,6 +322,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
       model->tokenizer, options.raw,
       model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
+  recording.prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
   warn_of_dropped_bytes(model->tokenizer);
 
   const auto plan = plan_chunks(static_cast<std::int64_t>(task.prompt.ids.size()),

@@ -91,6 +91,14 @@ std::uint8_t flag_of(const selection::CellSelection& selection, bool evicting) {
   return selection.dense_reason || lanes_alone ? trace::kCellDenseByRule : 0;
 }
 
+// Native masks as a trace stores them; a dense cell attends to all blocks.
+std::vector<std::uint8_t> packed_masks(const selection::CellSelection& selection,
+                                       const trace::BlockGrid& grid, int num_q_heads) {
+  if (!selection.blocks) return trace::packed_causal_mask(grid, num_q_heads);
+  KVLOUPE_CHECK(selection.blocks->grid == grid);
+  return trace::pack_mask(grid, selection.blocks->mask.values());
+}
+
 // The keys that a chunk found alive, and its own.
 selection::CellSelection keys_at_hand(const std::vector<selection::RowSelection>& alive_before,
                                       const trace::ChunkInfo& chunk) {
@@ -139,6 +147,7 @@ Recorder::Run Recorder::make_run(const RecordedMethod& method, int id, bool open
   run.id = id;
   run.selector = selection::make_selector(method.spec, shape_, method.basis);
   run.needs_probe = method.spec.info().needs_probe;
+  run.block_size = selection::describe_run(method.spec, shape_).block_size;
   KVLOUPE_CHECK(!run.needs_probe || options_.probe_len > 0);
   if (!open_loop) return run;
   for (const int layer : options_.layers) {
@@ -160,6 +169,7 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) const {
   cell.past_len = call.past_len;
   cell.chunk_len = call.q.size(1);
   cell.phase = chunk_.phase;
+  cell.ends_prefill = chunk_.phase == trace::Phase::Prefill && chunk_.end() == options_.prompt_len;
   cell.softmax_scale = call.softmax_scale;
   cell.q = call.q;
   cell.k = call.k;
@@ -307,15 +317,15 @@ void Recorder::evict_and_store(Run& run, const selection::Cell& cell,
     evicted = run.selector->evict(cell);
   }
   if (is_recorded(cell.layer)) {
-    store_selection(run.id, cell, std::move(selection), std::move(evicted));
+    store_selection(run, cell, std::move(selection), std::move(evicted));
   }
 }
 
-void Recorder::store_selection(int run, const selection::Cell& cell,
+void Recorder::store_selection(const Run& run, const selection::Cell& cell,
                                selection::CellSelection selection,
                                std::vector<std::vector<std::int32_t>> evicted) {
   trace::RunChunk data;
-  data.run = run;
+  data.run = run.id;
   data.layer = cell.layer;
   const std::uint8_t flag = flag_of(selection, !evicted.empty());
   std::size_t bytes = 0;
@@ -330,6 +340,11 @@ void Recorder::store_selection(int run, const selection::Cell& cell,
     data.lane_counts.assign(counts.const_data_ptr<std::int32_t>(),
                             counts.const_data_ptr<std::int32_t>() + counts.numel());
     bytes += data.lane_counts.size() * sizeof(std::int32_t);
+  }
+  if (run.block_size > 0) {
+    data.block_mask = packed_masks(selection, trace::block_grid(chunk_, run.block_size),
+                                   static_cast<int>(cell.num_q_heads()));
+    bytes += data.block_mask.size();
   }
   data.evicted = std::move(evicted);
   for (const auto& row : data.evicted) bytes += row.size() * sizeof(std::int32_t);

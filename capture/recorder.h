@@ -31,7 +31,8 @@ struct RecorderOptions {
   bool store_qkv = true;
   bool store_lse = true;
   bool store_mass = false;
-  int probe_len = 0;  // tokens of the probe; 0: neither probe nor novelty
+  int probe_len = 0;            // tokens of the probe; 0: neither probe nor novelty
+  std::int32_t prompt_len = 0;  // tokens of the prompt: its last chunk ends prefill
   // In closed loop the model attends to what this method selects, in all layers; it is run 0 of the
   // trace.
   std::optional<RecordedMethod> closed_loop;
@@ -71,6 +72,7 @@ class Recorder final : public AttentionHook {
     int id = 0;
     std::unique_ptr<selection::Selector> selector;
     bool needs_probe = false;
+    int block_size = 0;  // block methods
     // Open loop: layers that are not recorded but whose sets recorded ones reuse.
     std::set<int> unrecorded_sources;
   };
@@ -96,7 +98,8 @@ class Recorder final : public AttentionHook {
   // Evicts and stores: at once, or when the probe has been seen.
   void settle(Run& run, const selection::Cell& cell, selection::CellSelection selection);
   void evict_and_store(Run& run, const selection::Cell& cell, selection::CellSelection selection);
-  void store_selection(int run, const selection::Cell& cell, selection::CellSelection selection,
+  void store_selection(const Run& run, const selection::Cell& cell,
+                       selection::CellSelection selection,
                        std::vector<std::vector<std::int32_t>> evicted);
   void store_layer(const AttentionCall& call, const Attended& attended);
 

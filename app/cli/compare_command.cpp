@@ -13,9 +13,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -46,7 +48,23 @@ constexpr std::array<std::pair<const char*, Number>, 8> kNumbers = {{
     {"kv_bytes", &CompareRow::kv_bytes},
 }};
 
+// After all others; empty for methods that do not choose blocks.
+constexpr std::array<std::pair<const char*, Number>, 5> kBlockNumbers = {{
+    {"native_density", &CompareRow::native_density},
+    {"native_density_causal", &CompareRow::native_density_causal},
+    {"native_density_rectangle", &CompareRow::native_density_rectangle},
+    {"density_causal", &CompareRow::density_causal},
+    {"density_rectangle", &CompareRow::density_rectangle},
+}};
+
 bool is_shown(const std::optional<double>& number) { return number && std::isfinite(*number); }
+
+ordered_json json_of(const std::optional<double>& number) {
+  return is_shown(number) ? ordered_json(*number) : ordered_json(nullptr);
+}
+std::string csv_of(const std::optional<double>& number) {
+  return is_shown(number) ? format_shortest(*number) : std::string();
+}
 
 // Whether the method's basis was fitted on text of the trace: its figures flatter it then.
 int leakage_of(const CompareRow& row) { return row.basis && row.basis->leakage ? 1 : 0; }
@@ -63,10 +81,10 @@ std::string json_text(const Comparison& comparison, std::optional<int> chunk_siz
                        {"scope", row.scope},   {"index", row.index},
                        {"cells", row.cells},   {"fallback_cells", row.fallback_cells}};
     for (const auto& [name, member] : kNumbers) {
-      const auto& number = row.*member;
-      entry[name] = is_shown(number) ? ordered_json(*number) : ordered_json(nullptr);
+      entry[name] = json_of(row.*member);
     }
     entry["leakage"] = leakage_of(row);
+    for (const auto& [name, member] : kBlockNumbers) entry[name] = json_of(row.*member);
     json["rows"].push_back(std::move(entry));
   }
   return json.dump() + "\n";
@@ -75,7 +93,9 @@ std::string json_text(const Comparison& comparison, std::optional<int> chunk_siz
 std::string csv_text(const std::vector<CompareRow>& rows) {
   std::string text = "method,phase,scope,index,cells,fallback_cells";
   for (const auto& [name, member] : kNumbers) text += fmt::format(",{}", name);
-  text += ",leakage\n";
+  text += ",leakage";
+  for (const auto& [name, member] : kBlockNumbers) text += fmt::format(",{}", name);
+  text += '\n';
   for (const CompareRow& row : rows) {
     // A SPEC holds commas but never a quote in a method of the catalogue; a path may.
     std::string method;
@@ -83,10 +103,11 @@ std::string csv_text(const std::vector<CompareRow>& rows) {
     text += fmt::format("\"{}\",{},{},{},{},{}", method, row.phase, row.scope, row.index, row.cells,
                         row.fallback_cells);
     for (const auto& [name, member] : kNumbers) {
-      const auto& number = row.*member;
-      text += "," + (is_shown(number) ? format_shortest(*number) : std::string());
+      text += "," + csv_of(row.*member);
     }
-    text += fmt::format(",{}\n", leakage_of(row));
+    text += fmt::format(",{}", leakage_of(row));
+    for (const auto& [name, member] : kBlockNumbers) text += "," + csv_of(row.*member);
+    text += '\n';
   }
   return text;
 }
@@ -106,8 +127,15 @@ std::string notes_text(const Comparison& comparison) {
 }
 
 std::string table_text(const std::vector<CompareRow>& rows) {
-  TextTable table({"method", "phase", "cells", "fallback", "budget", "kept", "recall", "overlap",
-                   "error", "density", "forced", "KV bytes", "leakage"});
+  const bool blocks = std::any_of(rows.begin(), rows.end(),
+                                  [](const CompareRow& row) { return row.native_density; });
+  std::vector<std::string> header = {"method", "phase",    "cells",   "fallback", "budget",
+                                     "kept",   "recall",   "overlap", "error",    "density",
+                                     "forced", "KV bytes", "leakage"};
+  if (blocks)
+    header.insert(header.end(), {"native density", "of causal", "of rectangle", "density of causal",
+                                 "of rectangle"});
+  TextTable table(header);
   for (const CompareRow& row : rows) {
     if (row.scope != "all") continue;
     std::vector<std::string> line = {row.method, row.phase, fmt::format("{}", row.cells),
@@ -123,6 +151,9 @@ std::string table_text(const std::vector<CompareRow>& rows) {
                                        : fmt::format("{:.1f}", *number));
     }
     line.push_back(leakage_of(row) != 0 ? "yes" : "");
+    for (const auto& [name, member] : kBlockNumbers)
+      if (blocks)
+        line.push_back(is_shown(row.*member) ? fmt::format("{:.4f}", *(row.*member)) : "-");
     table.add(std::move(line));
   }
   return table.text();
@@ -130,9 +161,12 @@ std::string table_text(const std::vector<CompareRow>& rows) {
 
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
   std::vector<selection::MethodSpec> specs;
-  for (const std::string& method : arguments.methods)
-    for (selection::MethodSpec& spec : analysis::parse_methods(method))
-      specs.push_back(std::move(spec));
+  std::vector<analysis::UnavailableMethod> unavailable;
+  for (const std::string& method : arguments.methods) {
+    analysis::MethodList list = analysis::parse_methods(method);
+    std::move(list.specs.begin(), list.specs.end(), std::back_inserter(specs));
+    std::move(list.unavailable.begin(), list.unavailable.end(), std::back_inserter(unavailable));
+  }
   analysis::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
@@ -143,7 +177,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   context.cancel = interrupt_token();
   for (const selection::MethodSpec& spec : specs)
     capture::ensure_basis(spec, session.info().model, context);
-  const Comparison comparison = analysis::compare_methods(session, specs, request, context);
+  Comparison comparison = analysis::compare_methods(session, specs, request, context);
+  std::move(unavailable.begin(), unavailable.end(), std::back_inserter(comparison.unavailable));
   for (const analysis::UnavailableMethod& entry : comparison.unavailable)
     log::warning("{} is left out: {}", entry.method, entry.error.what());
   const std::string text = arguments.json ? json_text(comparison, arguments.chunk_size)

@@ -40,6 +40,12 @@ struct Averages {
   std::int64_t fallback_cells = 0;
   Mean requested_budget, effective_budget, mass_recall, topk_overlap, output_error, density;
   Mean forced, kv_bytes;
+  Mean native_past, native_causal, native_rectangle, set_causal, set_rectangle;
+};
+
+// Of one row of a block method.
+struct RowDensity {
+  PairShares native, set;
 };
 
 // Nothing for a recorded run of a method that this version does not know.
@@ -74,10 +80,11 @@ class Averager {
   void add(const ReplayCell& cell) {
     Table& table = tables_[cell.span.phase];
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      const auto density = density_of(cell, row);
       const int kv_head = static_cast<int>(row) * q_heads_per_row_ / gqa_group_size_;
       const std::array indices = {0, cell.layer, kv_head, cell.chunk};
       for (int scope = 0; scope < static_cast<int>(kScopes.size()); ++scope)
-        add_row(cell, row, table[{scope, indices[static_cast<std::size_t>(scope)]}]);
+        add_row(cell, row, density, table[{scope, indices[static_cast<std::size_t>(scope)]}]);
     }
   }
 
@@ -100,6 +107,11 @@ class Averager {
         row.density = averages.density.value();
         row.forced = averages.forced.value();
         row.kv_bytes = averages.kv_bytes.value();
+        row.native_density = averages.native_past.value();
+        row.native_density_causal = averages.native_causal.value();
+        row.native_density_rectangle = averages.native_rectangle.value();
+        row.density_causal = averages.set_causal.value();
+        row.density_rectangle = averages.set_rectangle.value();
         row.basis = result.basis;
         rows.push_back(std::move(row));
       }
@@ -111,7 +123,18 @@ class Averager {
   // Averages by (place in kScopes, index), in the order of the rows.
   using Table = std::map<std::pair<int, int>, Averages>;
 
-  void add_row(const ReplayCell& cell, std::size_t row, Averages& averages) const {
+  std::optional<RowDensity> density_of(const ReplayCell& cell, std::size_t row) const {
+    if (!cell.blocks) return std::nullopt;
+    RowDensity density;
+    density.native =
+        native_shares(*cell.blocks, static_cast<int>(row) * q_heads_per_row_, q_heads_per_row_);
+    density.set =
+        shares_of_set(cell.blocks->grid, static_cast<std::int64_t>(cell.rows[row].selected.size()));
+    return density;
+  }
+
+  void add_row(const ReplayCell& cell, std::size_t row, const std::optional<RowDensity>& density,
+               Averages& averages) const {
     if (cell.dense_fallback) ++averages.fallback_cells;
     if (cell.dense_reason) return;
     ++averages.cells;
@@ -128,6 +151,13 @@ class Averager {
     averages.density.add(kept_past / static_cast<double>(cell.span.begin));
     averages.forced.add(static_cast<double>(kept.forced));
     averages.kv_bytes.add(kept_past * bytes_per_key_);
+    if (density) {
+      averages.native_past.add(density->native.past);
+      averages.native_causal.add(density->native.causal);
+      averages.native_rectangle.add(density->native.rectangle);
+      averages.set_causal.add(density->set.causal);
+      averages.set_rectangle.add(density->set.rectangle);
+    }
     if (!cell.output_error.empty())
       averages.output_error.add(mean_error(cell, row, q_heads_per_row_));
   }
@@ -160,17 +190,34 @@ std::vector<Parameter> parameters_of(std::string_view text) {
   }
 }
 
-// Whether the method has the parameter; budget_scope=all is given to those that accept it.
-bool takes(const selection::MethodInfo& info, const Parameter& parameter) {
-  const auto has = [&](const std::vector<selection::ParamInfo>& params) {
-    return std::any_of(params.begin(), params.end(), [&](const selection::ParamInfo& param) {
-      return param.name == parameter.name;
+// Which of the parameters the method takes.
+selection::ParamValues taken_by(const selection::MethodInfo& info,
+                                const std::vector<Parameter>& parameters) {
+  selection::ParamValues values;
+  for (const Parameter& parameter : parameters) values[parameter.name] = parameter.value;
+  if (!info.accepts_scope_all && values.count("budget_scope") > 0 &&
+      values["budget_scope"] == "all")
+    values.erase("budget_scope");
+  const bool ranks_blocks = values.count("lowering") > 0 && values["lowering"] == "budget";
+  if (info.budget == selection::BudgetUse::Optional && !ranks_blocks) {
+    values.erase("budget_tokens");
+    values.erase("budget_ratio");
+  }
+  const auto params = selection::params_with(info, values);
+  std::erase_if(values, [&](const auto& value) {
+    return std::none_of(params.begin(), params.end(), [&](const selection::ParamInfo* param) {
+      return param->name == value.first;
     });
-  };
-  if (parameter.name == "budget_scope" && parameter.value == "all" && !info.accepts_scope_all)
-    return false;
-  return has(info.params) ||
-         (info.budget != selection::BudgetUse::None && has(selection::common_params()));
+  });
+  return values;
+}
+
+// A parameter without a default that is not among the values.
+bool lacks_file(const selection::MethodInfo& info, const selection::ParamValues& values) {
+  const auto params = selection::params_with(info, values);
+  return std::any_of(params.begin(), params.end(), [&](const selection::ParamInfo* param) {
+    return param->required && values.count(param->name) == 0;
+  });
 }
 
 }  // namespace
@@ -215,26 +262,32 @@ Comparison compare_methods(const TraceSession& session, const std::vector<Method
   return comparison;
 }
 
-std::vector<MethodSpec> parse_methods(const std::string& text) {
+MethodList parse_methods(const std::string& text) {
   const std::string_view whole = text;
-  if (whole != "all" && !whole.starts_with("all:")) return {MethodSpec::parse(text)};
+  if (whole != "all" && !whole.starts_with("all:")) return {{MethodSpec::parse(text)}, {}};
   std::vector<Parameter> parameters;
   if (whole != "all") parameters = parameters_of(whole.substr(4));
-  std::vector<MethodSpec> specs;
+  MethodList list;
   for (const selection::MethodInfo& info : selection::catalogue()) {
+    const selection::ParamValues values = taken_by(info, parameters);
     std::string spec = info.id;
     for (Parameter& parameter : parameters) {
-      if (!takes(info, parameter)) continue;
+      if (values.count(parameter.name) == 0) continue;
       parameter.taken = true;
       spec += fmt::format("{}{}", spec == info.id ? ':' : ',', parameter.text);
     }
-    specs.push_back(MethodSpec::parse(spec));
+    try {
+      list.specs.push_back(MethodSpec::parse(spec));
+    } catch (const Error& error) {
+      if (!lacks_file(info, values)) throw;
+      list.unavailable.push_back({spec, error});
+    }
   }
   for (const Parameter& parameter : parameters)
     if (!parameter.taken)
       throw usage_error(fmt::format("all: {} is not valid", parameter.text),
                         "no method has such a parameter", "see kvloupe methods");
-  return specs;
+  return list;
 }
 
 }  // namespace kvloupe::analysis

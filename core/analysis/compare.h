@@ -24,6 +24,10 @@ struct CompareRow {
   // Past K and V that the row's attention reads, in the trace's dtype; lanes sliced off the cached
   // keys for good are not counted.
   std::optional<double> kv_bytes;
+  // Block methods, see block_report.h: the native masks, mean over the row's query heads, and what
+  // the chunk attends to after the unions (`density` is its share of the past).
+  std::optional<double> native_density, native_density_causal, native_density_rectangle;
+  std::optional<double> density_causal, density_rectangle;
   std::optional<BasisNote> basis;
 };
 
@@ -50,8 +54,14 @@ Comparison compare_methods(const TraceSession& session,
                            const std::vector<selection::MethodSpec>& specs,
                            const ReplayRequest& request, const WorkContext& context);
 
+// What a text names.
+struct MethodList {
+  std::vector<selection::MethodSpec> specs;
+  std::vector<UnavailableMethod> unavailable;  // of "all": a file that they need is not given
+};
 // `text` is a method SPEC, or "all" or "all:name=value,...": every method of the catalogue, each
-// with those of the parameters that it has. Throws Error{Usage}.
-std::vector<selection::MethodSpec> parse_methods(const std::string& text);
+// with those of the parameters that it has. Threshold methods take a budget only beside
+// lowering=budget. Throws Error{Usage}.
+MethodList parse_methods(const std::string& text);
 
 }  // namespace kvloupe::analysis

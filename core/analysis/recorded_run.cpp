@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 namespace kvloupe::analysis {
@@ -66,6 +67,12 @@ void add_eviction_history(const trace::RunLayer& stored, std::size_t num_tokens,
   result.final_alive.push_back(std::move(alive));
 }
 
+std::size_t mask_bytes(const trace::RunLayer& stored, const trace::TraceInfo& info, int chunk) {
+  const trace::ChunkInfo& span = info.chunks[static_cast<std::size_t>(chunk)];
+  return static_cast<std::size_t>(
+      trace::packed_mask_bytes(trace::block_grid(span, stored.block_size), info.model.num_q_heads));
+}
+
 // The cell as its selector would have given it, but for its lanes.
 selection::CellSelection selection_of(const ReplayCell& cell) {
   selection::CellSelection selection;
@@ -85,6 +92,47 @@ void add_lane_counts(const trace::RunLayer& stored, const trace::ModelInfo& mode
     LaneRow row;
     row.counts.assign(first, first + static_cast<std::ptrdiff_t>(dim));
     cell.lanes.push_back(std::move(row));
+  }
+}
+
+void add_masks(std::span<const std::uint8_t> packed, const trace::BlockGrid& grid, int num_q_heads,
+               ReplayCell& cell) {
+  if (cell.dense_reason) return;
+  BlockMasks masks;
+  masks.grid = grid;
+  masks.num_q_heads = num_q_heads;
+  masks.kept = trace::unpack_mask(grid, num_q_heads, packed);
+  cell.blocks = std::move(masks);
+}
+
+// Which blocks were kept by rule is not recorded. It is found by selecting afresh; a cell that comes
+// out otherwise keeps its masks as recorded, and `result` says so.
+void add_block_rules(const TraceSession& session, const ReplayRequest& request,
+                     const trace::RunInfo& run, const WorkContext& context, ReplayResult& result) {
+  try {
+    const ReplayResult afresh = replay(session, request, context);
+    KVLOUPE_CHECK(afresh.cells.size() == result.cells.size());
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < result.cells.size(); ++i) {
+      ReplayCell& recorded = result.cells[i];
+      const ReplayCell& made = afresh.cells[i];
+      if (!recorded.blocks || !made.blocks) continue;
+      if (recorded.blocks->kept != made.blocks->kept) {
+        ++different;
+        continue;
+      }
+      recorded.blocks = made.blocks;
+      for (std::size_t row = 0; row < recorded.rows.size(); ++row)
+        recorded.rows[row].forced = made.rows[row].forced;
+    }
+    if (different > 0)
+      result.notes.push_back(fmt::format(
+          "run {} ({}): {} cells have other masks when they are selected anew on this machine",
+          run.id, run.method, different));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    result.notes.push_back(fmt::format("which blocks run {} ({}) kept by rule is not known: {}",
+                                       run.id, run.method, error.why()));
   }
 }
 
@@ -152,6 +200,7 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
   result.source_mode = info.mode;
   result.row_axis = found->row_axis;
   result.q_heads_per_row = found->q_heads_per_row;
+  result.block_size = found->block_size;
   result.chunks = info.chunks;
   result.layers = checked_layers(info, layers);
   check_chunk(chunk, result.chunks.size());
@@ -161,6 +210,10 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
   const bool to_the_end = !chunk || *chunk + 1 == static_cast<int>(result.chunks.size());
   for (const int layer : result.layers) {
     const trace::RunLayer stored = session.reader().read_run(run, layer);
+    if (stored.block_size > 0) result.block_size = stored.block_size;
+    std::size_t mask_end = 0;
+    for (int c = 0; c < chunk.value_or(0) && stored.block_size > 0; ++c)
+      mask_end += mask_bytes(stored, info, c);
     for (int c = chunk.value_or(0); c <= chunk.value_or(static_cast<int>(result.chunks.size()) - 1);
          ++c) {
       context.cancel.throw_if_cancelled();
@@ -171,6 +224,11 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
       const Wanted wanted{want_mass, want_output_error && !lanes};
       if (lanes) add_lane_counts(stored, info.model, replayed);
       has_lanes |= lanes;
+      if (stored.block_size > 0) {
+        const std::size_t begin = std::exchange(mask_end, mask_end + mask_bytes(stored, info, c));
+        add_masks(std::span(stored.block_mask).subspan(begin, mask_end - begin),
+                  trace::block_grid(span, stored.block_size), info.model.num_q_heads, replayed);
+      }
       if (wanted.mass || wanted.output_error) {
         const selection::Cell cell = load_cell(session, layer, c, span);
         CellTruth truth(cell, wanted);
@@ -181,22 +239,35 @@ ReplayResult recorded_run(const TraceSession& session, int run, const std::vecto
     if (!stored.evict_chunk.empty() && to_the_end)
       add_eviction_history(stored, static_cast<std::size_t>(info.num_tokens), result);
   }
-  if (has_lanes && spec && (want_mass || want_output_error)) {
+  if (spec && (want_mass || want_output_error)) {
     ReplayRequest request;
     request.spec = *spec;
     request.layers = result.layers;
     request.chunk = chunk;
-    request.want_mass = want_mass;
-    request.want_output_error = want_output_error;
-    add_lane_errors(session, *found, request, context, result);
+    request.want_mass = want_mass && has_lanes;
+    request.want_output_error = want_output_error && has_lanes;
+    if (has_lanes) add_lane_errors(session, *found, request, context, result);
+    if (result.block_size > 0) add_block_rules(session, request, *found, context, result);
   }
   return result;
 }
+
+namespace {
+
+std::vector<std::uint8_t> packed_masks(const ReplayResult& result, const ReplayCell& cell) {
+  const trace::BlockGrid grid = trace::block_grid(cell.span, result.block_size);
+  if (cell.blocks) return trace::pack_mask(grid, cell.blocks->kept);
+  const int num_q_heads = static_cast<int>(cell.rows.size()) * result.q_heads_per_row;
+  return trace::packed_causal_mask(grid, num_q_heads);
+}
+
+}  // namespace
 
 trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx) {
   const std::size_t num_chunks = result.chunks.size();
   KVLOUPE_CHECK(result.cells.size() == result.layers.size() * num_chunks);
   trace::RunLayer stored;
+  stored.block_size = result.block_size;
   stored.offsets.push_back(0);
   for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) {
     const ReplayCell& cell = result.cells[layer_idx * num_chunks + chunk];
@@ -205,6 +276,10 @@ trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx) {
                               : cell.dense_reason || prunes_lanes_alone ? trace::kCellDenseByRule
                                                                         : 0;
     stored.num_rows = static_cast<int>(cell.rows.size());
+    if (result.block_size > 0) {
+      const auto masks = packed_masks(result, cell);
+      stored.block_mask.insert(stored.block_mask.end(), masks.begin(), masks.end());
+    }
     for (const LaneRow& lane : cell.lanes)
       stored.lane_counts.insert(stored.lane_counts.end(), lane.counts.begin(), lane.counts.end());
     for (const ReplayRow& row : cell.rows) {

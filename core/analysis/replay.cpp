@@ -96,6 +96,7 @@ class MethodReplay {
     result_.source_mode = info.mode;
     result_.row_axis = layout_.axis;
     result_.q_heads_per_row = layout_.q_heads_per_row;
+    result_.block_size = selection::describe_run(spec, session.shape()).block_size;
     result_.chunks = request.chunk_size ? rechunked(info.chunks, *request.chunk_size) : info.chunks;
     result_.layers = checked_layers(info, request.layers);
     check_chunk(request.chunk, result_.chunks.size());
@@ -140,6 +141,7 @@ class MethodReplay {
       replayed_row.ties_at_cut = row.ties_at_cut;
       replayed.rows.push_back(std::move(replayed_row));
     }
+    if (selection.blocks) replayed.blocks = masks_of(*selection.blocks);
     measure(session_, cell, truth, spec_, layout_, selection,
             {request_.want_mass, request_.want_output_error}, replayed);
     return replayed;

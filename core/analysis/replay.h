@@ -4,6 +4,7 @@
 // O the |selected| candidates of largest M. output_error: ||O - O^|| / ||O|| of a query head.
 #pragma once
 
+#include "core/analysis/block_report.h"
 #include "core/analysis/session.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
@@ -48,6 +49,7 @@ struct ReplayCell {
   std::vector<ReplayRow> rows;       // per KV head, q head or sub-group
   std::vector<double> output_error;  // per query head; empty when not asked for
   std::vector<LaneRow> lanes;        // per query head; lane methods only
+  std::optional<BlockMasks> blocks;  // native masks; block methods, where dense_reason is null
   std::optional<int> source_layer;   // the layer whose set this one reuses
 };
 
@@ -72,6 +74,7 @@ struct ReplayResult {
   trace::LoopMode source_mode = trace::LoopMode::OpenLoop;
   trace::RowAxis row_axis = trace::RowAxis::KvHead;
   int q_heads_per_row = 1;
+  int block_size = 0;  // of block methods
   std::optional<BasisNote> basis;
   std::vector<std::string> notes;        // what could not be measured, one sentence each
   std::vector<trace::ChunkInfo> chunks;  // the chunking used

@@ -148,6 +148,17 @@ at::Tensor layer_v(const TraceSession& session, int layer) {
   return session.cache().get(layer, Stored::V)->values;
 }
 
+bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk) {
+  if (chunk.phase != trace::Phase::Prefill) return false;
+  std::int32_t prompt_end = 0;
+  bool decoded = !info.generated.empty();
+  for (const trace::ChunkInfo& each : info.chunks) {
+    if (each.phase == trace::Phase::Prefill) prompt_end = std::max(prompt_end, each.end());
+    decoded |= each.phase == trace::Phase::Decode;
+  }
+  return (info.complete || decoded) && chunk.end() == prompt_end;
+}
+
 selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
                           const trace::ChunkInfo& chunk) {
   selection::Cell cell;
@@ -156,6 +167,7 @@ selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
   cell.past_len = chunk.begin;
   cell.chunk_len = chunk.length;
   cell.phase = chunk.phase;
+  cell.ends_prefill = ends_prefill(session.info(), chunk);
   cell.softmax_scale = session.info().model.softmax_scale;
   cell.q = load_queries(session, layer, chunk);
   cell.k = load_keys_or_values(session, layer, Stored::K, chunk);

@@ -14,6 +14,10 @@ at::Tensor layer_q(const TraceSession& session, int layer);
 at::Tensor layer_k(const TraceSession& session, int layer);
 at::Tensor layer_v(const TraceSession& session, int layer);
 
+// Whether the chunk, of the trace or of a new cut of it, is the last one of the prompt: not known,
+// and so false, where a capture was cut short before the model's first answer.
+bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk);
+
 // The cell of one (layer, chunk): q is its own, k and v are views of the cached layer (contiguous
 // inside a head), as in a live KV cache. Throws Error{Input} naming layer, head and
 // position when q, k or v hold a NaN or Inf that the cell can see.

@@ -16,6 +16,9 @@ namespace kvloupe::selection {
 // Blocks of keys and query blocks of a chunk.
 using trace::BlockGrid;
 
+// Of methods without the parameter block_size: MInference's kernels work on blocks of 64 tokens.
+inline constexpr int kBlockSizeOfPatterns = 64;
+
 // One value per (query head, query block, key block), row-major [H, Q_b, N_b].
 template <typename Value>
 class BlockTable {

@@ -91,6 +91,11 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   run.state_action = spec.state_action();
   run.decode_dense =
       !spec.info().active_in_decode || (spec.has("decode") && spec.text("decode") == "dense");
+  if (run.granularity == trace::Granularity::Block) {
+    run.block_size = static_cast<int>(
+        spec.has("block_size") ? spec.integer("block_size") : kBlockSizeOfPatterns);
+    run.block_tables = spec.has("subgroup_size");
+  }
   return run;
 }
 
