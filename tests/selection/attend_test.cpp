@@ -1,0 +1,168 @@
+// The attention over what page and block methods select: tables, and their execution, against
+// masked dense attention in plain loops.
+#include "core/selection/attend.h"
+
+#include "core/selection/page_tables.h"
+#include "tests/attention/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace kvloupe::selection {
+namespace {
+
+using attention::Inputs;
+using attention::Problem;
+
+Cell cell_of(const Inputs& in) {
+  Cell cell;
+  cell.layer = 4;
+  cell.chunk = 1;
+  cell.chunk_len = in.q.size(1);
+  cell.past_len = in.k.size(1) - cell.chunk_len;
+  cell.softmax_scale = in.scale;
+  cell.q = in.q;
+  cell.k = in.k;
+  cell.v = in.v;
+  return cell;
+}
+
+// Each page of the past with probability one half, the straddling one always.
+RowSelection random_pages(std::mt19937& random, std::int64_t past_len, std::int64_t page_size) {
+  RowSelection row;
+  for (std::int64_t begin = 0; begin < past_len; begin += page_size) {
+    const std::int64_t end = std::min(begin + page_size, past_len);
+    if (random() % 2 == 0 && end < past_len) continue;
+    for (std::int64_t j = begin; j < end; ++j)
+      row.positions.push_back(static_cast<std::int32_t>(j));
+  }
+  return row;
+}
+
+double attention_error(const MethodSpec& spec, const RowLayout& layout, const Inputs& in,
+                       const CellSelection& selection) {
+  const Cell cell = cell_of(in);
+  const attention::Reference want =
+      attention::attend_slowly_by_head(in, [&](std::int64_t h, std::int64_t t, std::int64_t j) {
+        if (j >= cell.past_len) return j <= cell.past_len + t;
+        const auto& row = selection.rows[h / layout.q_heads_per_row].positions;
+        return std::find(row.begin(), row.end(), j) != row.end();
+      });
+  return attention::largest_error(attend_selected(spec, {}, cell, layout, selection), want.output);
+}
+
+TEST(AttendSelected, WholePagesAgreeWithMaskedDenseAttention) {
+  const MethodSpec spec = MethodSpec::parse("quest:page_size=16,budget_tokens=64");
+  std::mt19937 random(3);
+  for (const int group : {1, 3, 4, 8}) {
+    for (const std::int64_t past : {160, 171}) {
+      const Inputs in = attention::make_inputs(
+          {.num_q_heads = 2 * group, .num_kv_heads = 2, .m = 37, .past = past, .dim = 16});
+      for (const RowLayout layout :
+           {RowLayout{trace::RowAxis::KvHead, group}, RowLayout{trace::RowAxis::QHead, 1},
+            RowLayout{trace::RowAxis::Subgroup, group % 4 == 0 ? 4 : 1}}) {
+        CellSelection selection;
+        for (int row = 0; row < 2 * group / layout.q_heads_per_row; ++row)
+          selection.rows.push_back(random_pages(random, past, 16));
+        ASSERT_TRUE(page_tables(spec, layout, cell_of(in), selection));
+        EXPECT_LT(attention_error(spec, layout, in, selection), 1e-5)
+            << "group " << group << ", past " << past << ", rows of " << layout.q_heads_per_row;
+      }
+    }
+  }
+}
+
+TEST(AttendSelected, SingleKeysAgreeToo) {
+  // Rows of a page method that are not whole pages, and those of a method of single keys.
+  const Inputs in =
+      attention::make_inputs({.num_q_heads = 4, .num_kv_heads = 2, .m = 9, .past = 50, .dim = 8});
+  const RowLayout layout{trace::RowAxis::KvHead, 2};
+  CellSelection selection;
+  selection.rows = {{{0, 1, 2, 3, 9, 10}}, {{4, 5, 6, 7, 49}}};
+  for (const char* text : {"quest:page_size=4", "oracle:budget_tokens=8"}) {
+    const MethodSpec spec = MethodSpec::parse(text);
+    EXPECT_FALSE(page_tables(spec, layout, cell_of(in), selection)) << text;
+    EXPECT_LT(attention_error(spec, layout, in, selection), 1e-5) << text;
+  }
+}
+
+// The methods' own rows: query heads, KV heads, sub-groups, with pasts that end inside a page.
+TEST(AttendSelected, WhatQuestSelectsAgreesWithMaskedDenseAttention) {
+  for (const int group : {1, 3, 4, 8}) {
+    const Inputs in = attention::make_inputs(
+        {.num_q_heads = 2 * group, .num_kv_heads = 2, .m = 30, .past = 203, .dim = 16});
+    ModelShape shape;
+    shape.num_layers = 6;
+    shape.num_q_heads = 2 * group;
+    shape.num_kv_heads = 2;
+    shape.head_dim = 16;
+    for (const char* text :
+         {"quest:budget_tokens=48", "quest:budget_tokens=48,gqa_reduce=union",
+          "quest:budget_tokens=48,force_last_page=0", "quest:budget_tokens=48,prefill=per_query"}) {
+      const MethodSpec spec = MethodSpec::parse(text).resolved(shape);
+      const RowLayout layout = row_layout(spec, shape);
+      const CellSelection selection = make_selector(spec, shape)->select(cell_of(in));
+      ASSERT_FALSE(selection.dense_reason);
+      EXPECT_TRUE(page_tables(spec, layout, cell_of(in), selection)) << text;
+      EXPECT_LT(attention_error(spec, layout, in, selection), 1e-5) << text << ", group " << group;
+    }
+  }
+}
+
+TEST(PageTables, ListTheIdsOfWholePages) {
+  // 22 past tokens in pages of 8 (the last one straddles), 30 tokens: 4 pages a KV head.
+  const Inputs in =
+      attention::make_inputs({.num_q_heads = 4, .num_kv_heads = 2, .m = 8, .past = 22, .dim = 4});
+  const MethodSpec spec = MethodSpec::parse("quest:page_size=8");
+  CellSelection selection;
+  selection.rows = {{{0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21}},
+                    {{}},
+                    {{8, 9, 10, 11, 12, 13, 14, 15}},
+                    {{16, 17, 18, 19, 20, 21}}};
+  const auto tables = page_tables(spec, {trace::RowAxis::QHead, 1}, cell_of(in), selection);
+  ASSERT_TRUE(tables);
+  EXPECT_EQ(tables->page_size, 8);
+  EXPECT_EQ(tables->pages_per_head, 4);
+  EXPECT_EQ(tables->q_heads_per_row, 1);
+  EXPECT_EQ(tables->kv_indptr, (std::vector<std::int32_t>{0, 2, 2, 3, 4}));
+  EXPECT_EQ(tables->kv_indices, (std::vector<std::int32_t>{0, 2, 4 + 1, 4 + 2}));
+}
+
+TEST(PageTables, APageThatLacksATokenIsNone) {
+  const Inputs in =
+      attention::make_inputs({.num_q_heads = 1, .num_kv_heads = 1, .m = 3, .past = 10, .dim = 4});
+  const MethodSpec spec = MethodSpec::parse("quest:page_size=4");
+  const auto tables_of = [&](std::vector<std::int32_t> positions) {
+    CellSelection selection;
+    selection.rows = {{std::move(positions)}};
+    return page_tables(spec, {trace::RowAxis::KvHead, 1}, cell_of(in), selection).has_value();
+  };
+  EXPECT_TRUE(tables_of({0, 1, 2, 3, 8, 9}));
+  EXPECT_TRUE(tables_of({}));
+  EXPECT_FALSE(tables_of({0, 1, 2, 8, 9}));
+  EXPECT_FALSE(tables_of({1, 2, 3, 8, 9}));
+  EXPECT_FALSE(tables_of({0, 1, 3, 4, 8, 9}));
+  EXPECT_FALSE(tables_of({0, 1, 2, 3, 8}));
+  EXPECT_FALSE(tables_of({0, 1, 2, 3, 9}));
+}
+
+TEST(PageTables, BlocksOfTheChoiceDecideTheirSize) {
+  const Inputs in =
+      attention::make_inputs({.num_q_heads = 1, .num_kv_heads = 1, .m = 2, .past = 8, .dim = 4});
+  CellSelection selection;
+  selection.rows = {{{4, 5, 6, 7}}};
+  selection.blocks.emplace();
+  selection.blocks->grid = {4, 8, 2};
+  const auto tables =
+      page_tables(MethodSpec::parse("dense"), {trace::RowAxis::KvHead, 1}, cell_of(in), selection);
+  ASSERT_TRUE(tables);
+  EXPECT_EQ(tables->page_size, 4);
+  EXPECT_EQ(tables->kv_indices, (std::vector<std::int32_t>{1}));
+}
+
+}  // namespace
+}  // namespace kvloupe::selection
