@@ -21,6 +21,10 @@ namespace kvloupe::selection {
 
 struct Setup;  // method.h
 
+inline BlockGrid grid_of(const Cell& cell, std::int64_t block_size) {
+  return {block_size, cell.past_len, cell.chunk_len};
+}
+
 // A block method without its lowering: what each query head's query blocks attend to. Threshold
 // methods keep no state between chunks; a masker may cache what it derived of earlier keys only if
 // the result is the same without the cache.
@@ -36,6 +40,10 @@ class BlockMasker {
 std::unique_ptr<BlockMasker> make_flash_prefill_masker(const Setup& setup);
 std::unique_ptr<BlockMasker> make_xattention_masker(const Setup& setup);
 std::unique_ptr<BlockMasker> make_seer_attention_masker(const Setup& setup);
+// Those parameters, without the lowering.
+std::vector<ParamInfo> flash_prefill_params();
+std::vector<ParamInfo> xattention_params();
+std::vector<ParamInfo> seer_attention_params();
 
 // Past blocks kept for the query heads [first, first + count): the union over them and the query
 // blocks. [J_cur], 1 kept, 2 kept and forced (by any of them).

@@ -189,6 +189,41 @@ void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int6
   }
 }
 
+void sum_columns_and_slashes_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
+                                  const float* keys, std::int64_t num_keys, double scale,
+                                  float* columns, float* slashes) {
+  std::vector<float> logits(static_cast<std::size_t>(num_keys * kRowBlock));
+  // Lanes that see nothing of a key have negative distances; they add zeros before the first.
+  std::vector<float> padded(static_cast<std::size_t>(num_keys + 2 * kRowBlock), 0.0F);
+  for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
+    const std::int64_t first = block * kRowBlock;
+    const std::int64_t count = std::min(kRowBlock, rows.num_rows - first);
+    const std::int64_t seen = visible[first + count - 1];
+    Vector largest[kVectors];
+    masked_logits(rows.block(block), visible.subspan(first, count), keys, seen, rows.head_dim,
+                  static_cast<float>(scale), logits.data(), largest);
+    double totals[kRowBlock];
+    exponentials(seen, largest, logits.data(), totals);
+    float weights[kRowBlock] = {};  // of the padding rows: none
+    for (std::int64_t row = 0; row < count; ++row)
+      weights[row] = static_cast<float>(1.0 / totals[row]);
+    for (std::int64_t key = 0; key < seen; ++key) {
+      Vector sum = hn::Zero(kLanes);
+      float* distances = padded.data() + kRowBlock + visible[first] - 1 - key;
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        const auto e = hn::LoadU(kLanes, logits.data() + key * kRowBlock + v * kWidth);
+        const auto p = hn::Mul(e, hn::LoadU(kLanes, weights + v * kWidth));
+        sum = hn::Add(sum, p);
+        hn::StoreU(hn::Add(hn::LoadU(kLanes, distances + v * kWidth), p), kLanes,
+                   distances + v * kWidth);
+      }
+      columns[key] += hn::GetLane(hn::SumOfLanes(kLanes, sum));
+    }
+  }
+  for (std::int64_t distance = 0; distance < num_keys; ++distance)
+    slashes[distance] += padded[kRowBlock + distance];
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kvloupe::selection
 HWY_AFTER_NAMESPACE();
@@ -200,6 +235,7 @@ HWY_EXPORT(max_dot_products_impl);
 HWY_EXPORT(dot_products_impl);
 HWY_EXPORT(norms_impl);
 HWY_EXPORT(reduce_probabilities_impl);
+HWY_EXPORT(sum_columns_and_slashes_impl);
 
 PackedRows pack_rows(std::span<const float* const> rows, std::int64_t head_dim) {
   PackedRows packed;
@@ -237,6 +273,13 @@ void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> 
                           ColumnReduce reduce, float* out) {
   HWY_DYNAMIC_DISPATCH(reduce_probabilities_impl)
   (rows, visible, keys, num_keys, scale, reduce, out);
+}
+
+void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
+                             const float* keys, std::int64_t num_keys, double scale,
+                             float* columns, float* slashes) {
+  HWY_DYNAMIC_DISPATCH(sum_columns_and_slashes_impl)
+  (rows, visible, keys, num_keys, scale, columns, slashes);
 }
 
 }  // namespace kvloupe::selection

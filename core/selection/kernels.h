@@ -41,4 +41,11 @@ void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> 
                           const float* keys, std::int64_t num_keys, double scale,
                           ColumnReduce reduce, float* out);
 
+// The same softmax of consecutive rows (each sees one key more than the one before), summed over
+// the rows by key and by distance: columns[j] += sum of p[r,j] and
+// slashes[o] += sum of p[r, visible[r]-1-o], both [num_keys].
+void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
+                             const float* keys, std::int64_t num_keys, double scale,
+                             float* columns, float* slashes);
+
 }  // namespace kvloupe::selection

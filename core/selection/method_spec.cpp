@@ -213,7 +213,16 @@ MethodSpec MethodSpec::parse(std::string_view text) {
         found == given.end() ? default_of(info, *param) : normalise(info, *param, found->second);
   }
   if (info.budget != BudgetUse::None) spec.settle_budget(given.count("budget_tokens") > 0);
+  spec.check_multiples();
   return spec;
+}
+
+void MethodSpec::check_multiples() const {
+  for (const ParamInfo* param : params_with(*info_, values_))
+    if (!param->multiple_of.empty() && integer(param->name) % integer(param->multiple_of) != 0)
+      throw bad_value(*info_, *param, text(param->name),
+                      fmt::format("it must be a multiple of {}, which is {}", param->multiple_of,
+                                  text(param->multiple_of)));
 }
 
 void MethodSpec::settle_budget(bool tokens_given) {

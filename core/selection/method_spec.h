@@ -31,6 +31,8 @@ struct ParamInfo {
   std::vector<std::string> choices;  // Enum, the default first
   // Path: there is no default, a SPEC without it is a usage error. Its default_text is empty.
   bool required = false;
+  // Int: the name of another one that must divide it.
+  std::string multiple_of;
   // "name=value" of an Enum before it: the parameter exists only where that one has this value.
   std::string only_for;
   std::string meaning;  // one sentence, with unit
@@ -115,12 +117,13 @@ class MethodSpec {
  private:
   // Lets a ratio replace the default number of tokens, and checks both, the scope and the lowering.
   void settle_budget(bool tokens_given);
+  void check_multiples() const;
 
   const MethodInfo* info_ = nullptr;
   ParamValues values_;
 };
 
-}  // namespace kvloupe::selection
 // The method's title with these parameters: quest says which of its forms extend the paper.
 std::string title_of(const MethodSpec& spec);
 
+}  // namespace kvloupe::selection

@@ -1,0 +1,100 @@
+// CompactAttention: the block masks of a selector become one block table per KV head, which dense
+// paged attention walks without a copy.
+//   Mbar[h,j]  = OR over the query blocks I of M[h,I,j]           (those that vote)
+//   keep[r,j]  = OR over the query heads h of row r of Mbar[h,j]; a row is a KV head's group if that
+//                has at most subgroup_size heads, else subgroup_size consecutive heads of it
+//   keep[r,j]  = 1 for all j >= J_cur = floor(P / b): the chunk stays open
+// (jiwonsong-dev/CompactAttention, compact_attn/modules/flashprefill_prefill.py.)
+#include "core/base/error.h"
+#include "core/selection/block_selector.h"
+#include "core/selection/method.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+struct BlockSource {
+  const char* id;
+  std::vector<ParamInfo> (*params)();
+  std::unique_ptr<BlockMasker> (*make)(const Setup&);
+};
+
+constexpr BlockSource kSources[] = {
+    {"flash_prefill", flash_prefill_params, make_flash_prefill_masker},
+    {"xattention", xattention_params, make_xattention_masker},
+};
+
+std::unique_ptr<BlockMasker> make_source(const Setup& setup) {
+  for (const BlockSource& source : kSources)
+    if (setup.spec.text("selector") == source.id) return source.make(setup);
+  fail_check("a selector of the choices", __FILE__, __LINE__);
+}
+
+RowLayout rows_of(const MethodSpec& spec, const ModelShape& shape) {
+  const int group = shape.num_q_heads / shape.num_kv_heads;
+  const auto subgroup = static_cast<int>(spec.integer("subgroup_size"));
+  if (group <= subgroup) return {trace::RowAxis::KvHead, group};
+  if (group % subgroup == 0) return {trace::RowAxis::Subgroup, subgroup};
+  std::vector<int> divisors;
+  for (int i = 1; i <= group; ++i)
+    if (group % i == 0) divisors.push_back(i);
+  throw input_error(
+      fmt::format("compact_attention cannot run on this model with subgroup_size={}", subgroup),
+      fmt::format("{} does not divide the {} query heads that share a KV head", subgroup, group),
+      fmt::format("use a subgroup_size of {}, or one above {}", fmt::join(divisors, ", "), group));
+}
+
+std::vector<ParamInfo> all_params() {
+  std::vector<std::string> ids;
+  for (const BlockSource& source : kSources) ids.push_back(source.id);
+  std::vector<ParamInfo> params = {
+      enum_param("selector", ids, "the method whose block masks are united"),
+      int_param("subgroup_size", 4, 1, 1 << 16,
+                "query heads that share a block table, where a KV head has more")};
+  for (const BlockSource& source : kSources)
+    for (ParamInfo param : source.params()) {
+      param.only_for = fmt::format("selector={}", source.id);
+      params.push_back(std::move(param));
+    }
+  return params;
+}
+
+}  // namespace
+
+Method compact_attention_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "compact_attention";
+  info.title = "CompactAttention";
+  info.paper =
+      "Song et al.: CompactAttention: accelerating chunked prefill with block-union KV selection, "
+      "2026, code at github.com/jiwonsong-dev/CompactAttention";
+  info.evidence =
+      "the paper's sections on block-union selection and appendix B.1 (sub-groups), repository "
+      "jiwonsong-dev/CompactAttention (compact_attn/modules/flashprefill_prefill.py)";
+  info.deviation =
+      "selector=xattention is an extension of KVLoupe: the paper has FlashPrefill and "
+      "SeerAttention only; a block that straddles the chunk's begin counts as current (the code "
+      "rounds the past up for FlashPrefill and down for SeerAttention), so chunks may begin "
+      "anywhere; a group of at most subgroup_size heads is not cut; last_full_blocks is 0 (the "
+      "code's scripts use 2, which takes the prompt's last 256 queries out of the vote)";
+  info.summary =
+      "Unites the blocks that the heads of a group and the queries of a chunk want into one table, "
+      "and attends to those blocks in place.";
+  info.needs = {"q", "k"};
+  info.granularity = trace::Granularity::Block;
+  info.budget = BudgetUse::None;
+  info.active_in_decode = false;
+  info.params = all_params();
+  method.row_layout = rows_of;
+  method.make = [](const Setup& setup) {
+    return make_block_selector(setup.spec, rows_of(setup.spec, setup.shape), make_source(setup));
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

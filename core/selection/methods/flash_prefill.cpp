@@ -1,0 +1,162 @@
+// FlashPrefill: blocks whose mean key holds a fair share of a query block's attention.
+//   Kbar[g,j] = mean of block j's keys
+//   z[i,j]    = softmax_scale <q_i, Kbar_j>,  valid where row i sees all of block j: p_i >= j b + b - 1
+//   s[I,j]    = sum of exp(z[i,j] - m_I) over the rows i of query block I that see j, m_I the largest
+//               valid z of I: one softmax over rows and blocks together; s / (sum_j s + 1e-9)
+//   keep[I,j] = s[I,j] >= alpha max_j s[I,j]  or  j < sink_blocks  or  0 <= I - j < window_blocks,
+//               and j <= I
+// In the prompt's last chunk the last last_full_blocks query blocks see everything and do not vote;
+// the chunk's first query block always votes.
+// (qhfan/FlashPrefill; in chunks: jiwonsong-dev/CompactAttention.)
+#include "core/selection/block_means.h"
+#include "core/selection/block_selector.h"
+#include "core/selection/cell_rows.h"
+#include "core/selection/kernels.h"
+#include "core/selection/method.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+class FlashPrefill final : public BlockMasker {
+ public:
+  explicit FlashPrefill(const MethodSpec& spec)
+      : block_size_(spec.integer("block_size")),
+        alpha_(spec.real("alpha")),
+        sink_blocks_(spec.integer("sink_blocks")),
+        window_blocks_(spec.integer("window_blocks")),
+        last_full_blocks_(spec.integer("last_full_blocks")),
+        means_(block_size_) {}
+
+  BlockChoice choose(const Cell& cell) override {
+    const BlockGrid grid = grid_of(cell, block_size_);
+    BlockChoice choice(grid, cell.num_q_heads());
+    const BlockMeans::Heads& means = means_.of(cell);
+    const std::int64_t query_blocks = grid.num_query_blocks();
+    const std::int64_t operations =
+        std::min(block_size_, grid.chunk_len) * grid.num_key_blocks() * (cell.q.size(2) + 16);
+    for_each_item(cell.num_q_heads() * query_blocks, operations, [&](std::int64_t item) {
+      const std::int64_t head = item / query_blocks;
+      const std::int64_t query_block = item % query_blocks;
+      float* scores = choice.scores.row(head, query_block);
+      score(cell, grid, means[head / cell.gqa_group_size()].data(), head, query_block, scores);
+      keep(grid.block_of_query_block(query_block), scores, choice.mask.row(head, query_block),
+           choice.forced.row(head, query_block));
+    });
+    if (cell.ends_prefill) open_last(choice);
+    return choice;
+  }
+
+ private:
+  // s[I, :] of one head; 0 for blocks that no row of I sees whole.
+  void score(const Cell& cell, const BlockGrid& grid, const float* means, std::int64_t head,
+             std::int64_t query_block, float* scores) const {
+    const std::int64_t begin = grid.row_begin(query_block);
+    const std::int64_t end = grid.row_end(query_block);
+    const auto visible = [&](std::int64_t row) { return (grid.past_len + row + 1) / block_size_; };
+    const std::int64_t blocks = visible(end - 1);
+    std::vector<float> logits(static_cast<std::size_t>((end - begin) * blocks));
+    const auto scale = static_cast<float>(cell.softmax_scale);
+    float largest = -std::numeric_limits<float>::infinity();
+    for (std::int64_t row = begin; row < end; ++row) {
+      float* own = logits.data() + (row - begin) * blocks;
+      dot_products(query_row(cell, head, row), means, visible(row), cell.q.size(2), own);
+      for (std::int64_t j = 0; j < visible(row); ++j) largest = std::max(largest, own[j] *= scale);
+    }
+    std::vector<double> sums(static_cast<std::size_t>(blocks), 0.0);
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t j = 0; j < visible(row); ++j)
+        sums[j] += static_cast<double>(std::exp(logits[(row - begin) * blocks + j] - largest));
+    double total = 1e-9;
+    for (const double sum : sums) total += sum;
+    for (std::int64_t j = 0; j < blocks; ++j) scores[j] = static_cast<float>(sums[j] / total);
+  }
+
+  void keep(std::int64_t own_block, const float* scores, std::uint8_t* mask,
+            std::uint8_t* forced) const {
+    const double threshold =
+        alpha_ * static_cast<double>(*std::max_element(scores, scores + own_block + 1));
+    for (std::int64_t j = 0; j <= own_block; ++j) {
+      forced[j] = j < sink_blocks_ || own_block - j < window_blocks_;
+      mask[j] = forced[j] != 0 || static_cast<double>(scores[j]) >= threshold;
+    }
+  }
+
+  void open_last(BlockChoice& choice) const {
+    const std::int64_t query_blocks = choice.grid.num_query_blocks();
+    const std::int64_t first = query_blocks - std::min(last_full_blocks_, query_blocks - 1);
+    choice.abstains.assign(static_cast<std::size_t>(query_blocks), 0);
+    for (std::int64_t i = first; i < query_blocks; ++i) {
+      choice.abstains[i] = 1;
+      const std::int64_t causal = choice.grid.block_of_query_block(i) + 1;
+      for (std::int64_t head = 0; head < choice.mask.num_q_heads(); ++head) {
+        std::fill_n(choice.mask.row(head, i), causal, std::uint8_t{1});
+        std::fill_n(choice.forced.row(head, i), causal, std::uint8_t{1});
+      }
+    }
+  }
+
+  std::int64_t block_size_;
+  double alpha_;
+  std::int64_t sink_blocks_, window_blocks_, last_full_blocks_;
+  BlockMeans means_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockMasker> make_flash_prefill_masker(const Setup& setup) {
+  return std::make_unique<FlashPrefill>(setup.spec);
+}
+
+std::vector<ParamInfo> flash_prefill_params() {
+  return {int_param("block_size", 128, 1, 1 << 20, "tokens of a block"),
+          float_param("alpha", 0.06, 0, 1,
+                      "share of a query block's highest score that a block needs to be kept"),
+          int_param("sink_blocks", 2, 0, 1 << 20, "first blocks, always kept"),
+          int_param("window_blocks", 4, 0, 1 << 20,
+                    "latest blocks before and with the query block's own, always kept"),
+          int_param("last_full_blocks", 0, 0, 1 << 20,
+                    "query blocks at the prompt's end that see everything and do not vote in the "
+                    "union")};
+}
+
+Method flash_prefill_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "flash_prefill";
+  info.title = "FlashPrefill";
+  info.paper =
+      "Fan et al.: FlashPrefill: instantaneous pattern discovery and thresholding for ultra-fast "
+      "long-context prefilling, 2026, arXiv 2603.06199";
+  info.evidence =
+      "repository qhfan/FlashPrefill and its chunked form in jiwonsong-dev/CompactAttention "
+      "(flashprefill_native_forward.py, flashprefill_prefill.py), the selector of CompactAttention";
+  info.deviation =
+      "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
+      "chunk, where the kernel runs on each head's own mask; blocks and query blocks are cut from "
+      "position 0 (the code cuts query blocks from the chunk's begin and fills them with zeros); "
+      "mean keys in fp32, not in the type of the cache; alpha is CompactAttention's 0.06 for Llama "
+      "(its own scripts use 0.08 to 0.18); last_full_blocks is 0, not 2, and speaks of the "
+      "prompt's last chunk only; no top-k floor (min_budget); decodes densely; with "
+      "lowering=budget whole blocks by mean score";
+  info.summary =
+      "Keeps the blocks whose mean key holds a fair share of what a block of queries attends to, "
+      "beside the first and the latest blocks.";
+  info.needs = {"q", "k"};
+  info.granularity = trace::Granularity::Block;
+  info.budget = BudgetUse::Optional;
+  info.active_in_decode = false;
+  info.params = flash_prefill_params();
+  info.params.push_back(lowering_param());
+  method.make = [](const Setup& setup) {
+    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                               make_flash_prefill_masker(setup));
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

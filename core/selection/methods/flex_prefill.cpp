@@ -1,0 +1,277 @@
+// FlexPrefill: each head decides between vertical-slash blocks and query-aware blocks by whether
+// pooled keys tell where its latest queries look. Sizes follow the coverage gamma.
+//   p            = causal softmax of the chunk's last min(b, m) rows over [0, T)
+//   vertical[j]  = mean over those rows of p[i,j];  slash[i] = that of the keys at distance T-1-i
+//   n            = #(running sum, falling <= gamma) + 1 tokens, n // 128 + 1 blocks, at least
+//                  ceil(min_budget / b), at most ceil(T / b); for vertical and slash apart
+//   abar         = softmax over blocks of <mean row, softmax_scale mean key>;
+//   D            = sqrt(JS(abar, vertical summed by blocks)); D < tau: the head is query-aware
+//   all heads    = the best n vertical blocks, block 0 first: pairs (I, j); and the best n slash
+//                  blocks, the nearest first: pairs (I, I - s). Slash blocks are cut from the far
+//                  end, so block s of N_b - 1 - s is the partial one where T is no multiple of b
+//   query-aware  = n = ceil(min_budget / b) for both, and of softmax over j <= I of
+//                  <mean query of I, softmax_scale mean key j>, all pairs of the chunk together, the
+//                  largest whose running sum is at most gamma times the number of query blocks
+// (bytedance/FlexPrefill, flex_prefill/ops/flex_prefill_attention.py.)
+#include "core/selection/block_means.h"
+#include "core/selection/block_selector.h"
+#include "core/selection/cell_rows.h"
+#include "core/selection/kernels.h"
+#include "core/selection/method.h"
+#include "core/selection/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace kvloupe::selection {
+namespace {
+
+// How many of the largest values, one after the other, sum up to at most `share` of all. Sums that
+// would be equal but for rounding are.
+std::int64_t count_within(std::span<const float> values, std::span<const std::int32_t> falling,
+                          double share) {
+  double total = 0;
+  for (const std::int32_t i : falling) total += static_cast<double>(values[i]);
+  const double limit = share * total * (1 + 1e-9);
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const std::int32_t i : falling) {
+    sum += static_cast<double>(values[i]);
+    if (sum > limit) break;
+    ++count;
+  }
+  return count;
+}
+
+std::vector<std::int32_t> falling_order(std::span<const float> values) {
+  return ranked(values, static_cast<std::int64_t>(values.size()));
+}
+
+std::vector<float> summed_by_blocks(std::span<const float> values, std::int64_t block_size) {
+  std::vector<double> sums((values.size() + block_size - 1) / block_size, 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sums[i / block_size] += static_cast<double>(values[i]);
+  return std::vector<float>(sums.begin(), sums.end());
+}
+
+void softmax(std::span<float> values) {
+  const float largest = *std::max_element(values.begin(), values.end());
+  double total = 0;
+  for (float& value : values) {
+    value = std::exp(value - largest);
+    total += static_cast<double>(value);
+  }
+  for (float& value : values) value = static_cast<float>(static_cast<double>(value) / total);
+}
+
+// The square root of the Jensen-Shannon divergence, in nats; a term without mass is 0.
+double divergence(std::span<const float> p, std::span<const float> q) {
+  double sum = 0;
+  const auto term = [](double x, double mean) { return x > 0 ? x * std::log(x / mean) : 0.0; };
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const auto a = static_cast<double>(p[i]);
+    const auto b = static_cast<double>(q[i]);
+    sum += 0.5 * (term(a, (a + b) / 2) + term(b, (a + b) / 2));
+  }
+  return std::sqrt(std::max(0.0, sum));
+}
+
+// One query head of one cell.
+class Head {
+ public:
+  Head(const Cell& cell, const BlockGrid& grid, const MethodSpec& spec, const float* key_means,
+       std::int64_t head)
+      : cell_(cell), grid_(grid), spec_(spec), key_means_(key_means), head_(head) {
+    observe();
+  }
+
+  void choose(BlockChoice& choice) const {
+    const double gamma = spec_.real("gamma");
+    const bool query_aware = divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
+    const std::int64_t least =
+        (spec_.integer("min_budget") + grid_.block_size - 1) / grid_.block_size;
+    const auto size = [&](const std::vector<float>& values) {
+      return query_aware ? least : std::max(least, covering_blocks(values, gamma));
+    };
+    score(choice);
+    keep_vertical(size(vertical_), choice);
+    keep_slash(size(slash_), choice);
+    if (query_aware) keep_pairs(gamma, choice);
+  }
+
+ private:
+  // vertical and slash of the last rows.
+  void observe() {
+    const std::int64_t total = grid_.kv_len();
+    const std::int64_t count = std::min(grid_.block_size, grid_.chunk_len);
+    const ChunkRows rows = last_rows(cell_, head_, count);
+    vertical_.assign(static_cast<std::size_t>(total), 0.0F);
+    slash_.assign(static_cast<std::size_t>(total), 0.0F);
+    sum_columns_and_slashes(pack_rows(rows.pointers, cell_.q.size(2)), rows.visible,
+                            keys_of(cell_, head_ / cell_.gqa_group_size()), total,
+                            cell_.softmax_scale, vertical_.data(), slash_.data());
+    for (float& value : vertical_) value /= static_cast<float>(count);
+    for (float& value : slash_) value /= static_cast<float>(count);
+    std::reverse(slash_.begin(), slash_.end());  // by distance until now; from the far end
+    vertical_blocks_ = summed_by_blocks(vertical_, grid_.block_size);
+    slash_blocks_ = summed_by_blocks(slash_, grid_.block_size);
+  }
+
+  // softmax_scale <mean of rows [begin, end), mean key j> of the blocks j < count.
+  std::vector<float> pooled_logits(std::int64_t begin, std::int64_t end, std::int64_t count) const {
+    const std::int64_t dim = cell_.q.size(2);
+    std::vector<float> mean(static_cast<std::size_t>(dim));
+    mean_of_rows(query_row(cell_, head_, 0), begin, end, dim, mean.data());
+    std::vector<float> logits(static_cast<std::size_t>(count));
+    dot_products(mean.data(), key_means_, count, dim, logits.data());
+    for (float& logit : logits) logit *= static_cast<float>(cell_.softmax_scale);
+    return logits;
+  }
+
+  // abar
+  std::vector<float> pooled_attention() const {
+    const std::int64_t count = std::min(grid_.block_size, grid_.chunk_len);
+    std::vector<float> pooled =
+        pooled_logits(grid_.chunk_len - count, grid_.chunk_len, grid_.num_key_blocks());
+    softmax(pooled);
+    return pooled;
+  }
+
+  static std::int64_t covering_blocks(const std::vector<float>& values, double gamma) {
+    constexpr std::int64_t kTokens = 128;  // whatever the block size is, as in the code
+    return (count_within(values, falling_order(values), gamma) + 1) / kTokens + 1;
+  }
+
+  // What lowering=budget ranks by: the attention of the block's keys and of its distance.
+  void score(BlockChoice& choice) const {
+    const std::int64_t blocks = grid_.num_key_blocks();
+    for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i) {
+      const std::int64_t own = grid_.block_of_query_block(i);
+      float* scores = choice.scores.row(head_, i);
+      for (std::int64_t j = 0; j <= own; ++j)
+        scores[j] = vertical_blocks_[j] + slash_blocks_[blocks - 1 - (own - j)];
+    }
+  }
+
+  // The best `size` of the blocks, `first` before all.
+  static std::vector<std::int32_t> best(const std::vector<float>& values, std::int64_t first,
+                                        std::int64_t size) {
+    std::vector<std::uint8_t> forced(values.size(), 0);
+    forced[first] = 1;
+    return keep_best(values, std::max<std::int64_t>(1, size), forced).indices;
+  }
+
+  void keep_vertical(std::int64_t size, BlockChoice& choice) const {
+    for (const std::int32_t j : best(vertical_blocks_, 0, size))
+      for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i)
+        if (j <= grid_.block_of_query_block(i)) keep(choice, i, j, j == 0);
+  }
+
+  void keep_slash(std::int64_t size, BlockChoice& choice) const {
+    const std::int64_t last = grid_.num_key_blocks() - 1;
+    for (const std::int32_t slash : best(slash_blocks_, last, size))
+      for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i) {
+        const std::int64_t j = grid_.block_of_query_block(i) - (last - slash);
+        if (j >= 0) keep(choice, i, j, slash == last);
+      }
+  }
+
+  void keep_pairs(double gamma, BlockChoice& choice) const {
+    const std::int64_t blocks = grid_.num_key_blocks();
+    std::vector<float> pairs(static_cast<std::size_t>(grid_.num_query_blocks() * blocks), 0.0F);
+    for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i) {
+      std::vector<float> row =
+          pooled_logits(grid_.row_begin(i), grid_.row_end(i), grid_.block_of_query_block(i) + 1);
+      softmax(row);
+      std::copy(row.begin(), row.end(), pairs.begin() + i * blocks);
+    }
+    const std::vector<std::int32_t> order = falling_order(pairs);
+    const std::int64_t count = count_within(pairs, order, gamma);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t j = order[n] % blocks;
+      if (j <= grid_.block_of_query_block(order[n] / blocks))
+        keep(choice, order[n] / blocks, j, false);
+    }
+  }
+
+  void keep(BlockChoice& choice, std::int64_t query_block, std::int64_t block, bool forced) const {
+    choice.mask.row(head_, query_block)[block] = 1;
+    if (forced) choice.forced.row(head_, query_block)[block] = 1;
+  }
+
+  const Cell& cell_;
+  const BlockGrid& grid_;
+  const MethodSpec& spec_;
+  const float* key_means_;
+  std::int64_t head_;
+  std::vector<float> vertical_, slash_;                // [T]
+  std::vector<float> vertical_blocks_, slash_blocks_;  // [N_b]
+};
+
+class FlexPrefill final : public BlockMasker {
+ public:
+  explicit FlexPrefill(const MethodSpec& spec) : spec_(spec), means_(spec.integer("block_size")) {}
+
+  BlockChoice choose(const Cell& cell) override {
+    const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
+    BlockChoice choice(grid, cell.num_q_heads());
+    const BlockMeans::Heads& means = means_.of(cell);
+    const std::int64_t operations =
+        std::min(grid.block_size, grid.chunk_len) * cell.kv_len() * (cell.q.size(2) + 16);
+    for_each_item(cell.num_q_heads(), operations, [&](std::int64_t head) {
+      Head(cell, grid, spec_, means[head / cell.gqa_group_size()].data(), head).choose(choice);
+    });
+    return choice;
+  }
+
+ private:
+  MethodSpec spec_;
+  BlockMeans means_;
+};
+
+}  // namespace
+
+Method flex_prefill_method() {
+  Method method;
+  MethodInfo& info = method.info;
+  info.id = "flex_prefill";
+  info.title = "FlexPrefill";
+  info.paper =
+      "Lai et al.: FlexPrefill: a context-aware sparse attention mechanism for efficient "
+      "long-sequence inference, 2025, arXiv 2502.20766";
+  info.evidence = "repository bytedance/FlexPrefill (flex_prefill/ops/flex_prefill_attention.py)";
+  info.deviation =
+      "the code refuses chunked prefill; here the chunk's last rows are observed, over all keys, "
+      "pairs are cut to the chunk's query blocks, and the query-aware pairs of a chunk are "
+      "gathered "
+      "together; a KV head sees the union over query blocks and the group's heads, and the whole "
+      "chunk; dense only without a past, where the code is up to 2 blocks or min_budget; no "
+      "max_budget; pairs left out do not stand for block 0; a block without attention adds 0 to "
+      "the divergence (the code gets NaN: vertical-slash); decodes densely; with lowering=budget "
+      "whole blocks by the attention of their keys plus that of their distance";
+  info.summary =
+      "Lets each head choose between columns and diagonals of the attention map and single blocks, "
+      "as many as hold a share gamma of the attention.";
+  info.needs = {"q", "k"};
+  info.granularity = trace::Granularity::Block;
+  info.budget = BudgetUse::Optional;
+  info.active_in_decode = false;
+  ParamInfo gamma =
+      float_param("gamma", 0.9, 0, 1, "share of the attention that sets the number of blocks");
+  gamma.min_exclusive = true;
+  info.params = {
+      int_param("block_size", 128, 1, 1 << 20, "tokens of a block"), gamma,
+      float_param("tau", 0.1, 0, 1, "divergence below which a head is query-aware; 0: none is"),
+      int_param("min_budget", 512, 0, 1 << 30,
+                "tokens of columns, and of diagonals, that a head keeps at least"),
+      lowering_param()};
+  method.make = [](const Setup& setup) {
+    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                               std::make_unique<FlexPrefill>(setup.spec));
+  };
+  return method;
+}
+
+}  // namespace kvloupe::selection

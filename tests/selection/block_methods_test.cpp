@@ -1,0 +1,540 @@
+// FlashPrefill, XAttention, FlexPrefill and CompactAttention: hand-computed examples, the slow
+// oracle, and what unions must be.
+#include "core/base/error.h"
+#include "core/selection/kernels.h"
+#include "tests/selection/oracles_blocks.h"
+#include "tests/selection/sequences.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace kvloupe::selection::testing {
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+
+Ints range(int begin, int end) {
+  Ints positions(static_cast<std::size_t>(end - begin));
+  std::iota(positions.begin(), positions.end(), begin);
+  return positions;
+}
+
+// One head; the scale of the dimension is taken out of the queries.
+Sequence one_head(std::vector<int> lengths, int dim, std::vector<float> q, std::vector<float> k) {
+  SequenceShape shape;
+  shape.num_q_heads = shape.num_kv_heads = 1;
+  shape.head_dim = dim;
+  shape.chunk_lengths = std::move(lengths);
+  shape.decoded = 0;
+  Sequence sequence = random_sequence(shape, 1);
+  for (float& value : q) value *= std::sqrt(static_cast<float>(dim));
+  sequence.q = std::move(q);
+  sequence.k = std::move(k);
+  return sequence;
+}
+
+std::vector<float> scores_of(const CellSelection& cell, int head, int query_block) {
+  const BlockChoice& choice = cell.blocks.value();
+  const float* row = choice.scores.row(head, query_block);
+  return std::vector<float>(row, row + choice.grid.num_key_blocks());
+}
+
+Ints kept_blocks(const CellSelection& cell, int head, int query_block) {
+  const BlockChoice& choice = cell.blocks.value();
+  Ints blocks;
+  for (int j = 0; j < choice.grid.num_key_blocks(); ++j)
+    if (choice.mask.row(head, query_block)[j] != 0) blocks.push_back(j);
+  return blocks;
+}
+
+void expect_near(const std::vector<float>& values, const std::vector<double>& expected) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 5e-4) << i;
+}
+
+// Logits of the rows (2, 0, -inf), (0, 0, 1): only the last row sees the diagonal block.
+TEST(FlashPrefill, OneSoftmaxOverRowsAndBlocks) {
+  const Sequence sequence = one_head({4, 2}, 2, {0, 0, 0, 0, 0, 0, 0, 0, /**/ 2, 0, 0, 1},
+                                     {2, 0, 0, 0, 1, 1, -1, -1, /**/ 0, 3, 0, -1});
+  const std::string own = "flash_prefill:block_size=2,sink_blocks=0,window_blocks=0,";
+  const CellSelection cell = run_method(sequence, own + "alpha=0.2").cells[1];
+  expect_near(scores_of(cell, 0, 0), {.640, .153, .207});
+  EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 1, 2}));
+  EXPECT_EQ(kept_blocks(run_method(sequence, own + "alpha=0.3").cells[1], 0, 0), (Ints{0, 2}));
+}
+
+// Logits of the rows (2, 0, 1), (0, 0, 1), and a diagonal block that nothing looks at.
+TEST(FlashPrefill, RowsWithLargeLogitsDominate) {
+  const Sequence sequence =
+      one_head({6, 2}, 2, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /**/ 2, 1, 0, 1},
+               {1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, /**/ 0, -100, 0, -100});
+  const CellSelection cell =
+      run_method(sequence, "flash_prefill:block_size=2,sink_blocks=0,window_blocks=0,alpha=0.5")
+          .cells[1];
+  expect_near(scores_of(cell, 0, 0), {.530, .126, .344, 0});
+  EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2}));
+  EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5}));
+  EXPECT_EQ(cell.rows[0].forced, 0);
+}
+
+TEST(FlashPrefill, SinksAndWindowAreForced) {
+  SequenceShape shape;
+  shape.chunk_lengths = {40, 8};
+  const Sequence sequence = random_sequence(shape, 2);
+  const CellSelection cell =
+      run_method(sequence, "flash_prefill:block_size=4,alpha=1,sink_blocks=1,window_blocks=3")
+          .cells[1];
+  // Query blocks 10 and 11: the window of the first reaches back to 8, of the second to 9.
+  for (const RowSelection& row : cell.rows) {
+    EXPECT_EQ(row.forced, 12);
+    for (const int position : {0, 3, 32, 39})
+      EXPECT_TRUE(std::binary_search(row.positions.begin(), row.positions.end(), position));
+  }
+}
+
+// Blocks that no row sees whole score nothing, and nothing is at least alpha times nothing.
+TEST(FlashPrefill, WithoutAnyWholeBlockAllIsKept) {
+  SequenceShape shape;
+  shape.chunk_lengths = {5, 3};
+  const CellSelection cell = run_method(random_sequence(shape, 3),
+                                        "flash_prefill:block_size=16,sink_blocks=0,"
+                                        "window_blocks=0,alpha=1")
+                                 .cells[1];
+  EXPECT_EQ(kept_blocks(cell, 0, 0), Ints{0});
+  EXPECT_EQ(cell.rows[0].positions, range(0, 5));
+  EXPECT_EQ(cell.rows[0].forced, 5);  // the block straddles the chunk's begin
+}
+
+TEST(FlashPrefill, TheLastBlocksOfThePromptDoNotVote) {
+  SequenceShape shape;
+  shape.chunk_lengths = {32, 12, 12};
+  const Sequence sequence = random_sequence(shape, 4);
+  const std::string own = "flash_prefill:block_size=4,alpha=0.9,sink_blocks=0,window_blocks=0";
+  const MethodRun plain = run_method(sequence, own);
+  const MethodRun compat = run_method(sequence, own + ",last_full_blocks=2");
+  EXPECT_EQ(positions_of(compat.cells[1]), positions_of(plain.cells[1]));
+  const BlockChoice& choice = compat.cells[2].blocks.value();
+  EXPECT_EQ(choice.abstains, (std::vector<std::uint8_t>{0, 1, 1}));
+  EXPECT_EQ(kept_blocks(compat.cells[2], 3, 1), range(0, 13));
+  EXPECT_EQ(kept_blocks(compat.cells[2], 3, 2), range(0, 14));
+  // Only the first query block votes.
+  for (int row = 0; row < 2; ++row) {
+    Ints expected;
+    for (int j = 0; j < 11; ++j)
+      for (int head = 2 * row; head < 2 * row + 2; ++head)
+        if (plain.cells[2].blocks->mask.row(head, 0)[j] != 0) {
+          for (int i = 0; i < 4; ++i) expected.push_back(4 * j + i);
+          break;
+        }
+    EXPECT_EQ(compat.cells[2].rows[static_cast<std::size_t>(row)].positions, expected);
+  }
+  // The first one always does.
+  const MethodRun all = run_method(sequence, own + ",last_full_blocks=50");
+  EXPECT_EQ(positions_of(all.cells[2]), positions_of(compat.cells[2]));
+}
+
+// A row of estimated masses, made exact by blocks and strides of one token.
+Ints xattention_row(const std::vector<double>& masses, const std::string& tau) {
+  const auto past = static_cast<int>(masses.size()) - 1;
+  std::vector<float> keys;
+  for (const double mass : masses) keys.push_back(static_cast<float>(std::log(mass)));
+  const Sequence sequence = one_head({past, 1}, 1, std::vector<float>(masses.size(), 1.0F), keys);
+  const CellSelection cell =
+      run_method(sequence, "xattention:block_size=1,stride=1,tau=" + tau).cells[1];
+  expect_near(scores_of(cell, 0, 0), masses);
+  EXPECT_EQ(cell.rows[0].forced, 1);
+  return kept_blocks(cell, 0, 0);
+}
+
+TEST(XAttention, FewestBlocksThatHoldTau) {
+  const std::vector<double> row = {.20, .05, .30, .10, .25, .10};
+  EXPECT_EQ(xattention_row(row, "0.5"), (Ints{0, 2, 5}));
+  EXPECT_EQ(xattention_row(row, "0.61"), (Ints{0, 2, 4, 5}));
+  EXPECT_EQ(xattention_row(row, "0.9"), (Ints{0, 2, 3, 4, 5}));
+  EXPECT_EQ(xattention_row(row, "1"), (Ints{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(xattention_row(row, "0"), (Ints{0, 5}));
+  const std::vector<double> other = {.1, .05, .4, .02, .13, .3};
+  EXPECT_EQ(xattention_row(other, "0.3"), (Ints{0, 5}));
+  EXPECT_EQ(xattention_row(other, "0.75"), (Ints{0, 2, 5}));
+}
+
+// Stride 2: row a has q[2a+1] k[2n] + q[2a] k[2n+1]. The chunk begins inside a stride and ends
+// inside one: q[2], k[6] and k[7] do not exist.
+TEST(XAttention, StridesStartAtPositionZero) {
+  const Sequence sequence = one_head({3, 3}, 1, {9, 9, 9, /**/ 2, 1, 3}, {1, 2, 0, 1, /**/ -1, 4});
+  const CellSelection cell =
+      run_method(sequence, "xattention:block_size=2,stride=2,tau=0").cells[1];
+  // a = 1: q[3] k[2n] / 2: (1, 0). a = 2: (q[5] k[2n] + q[4] k[2n+1]) / 2: (2.5, 0.5, 0.5).
+  const double first = std::exp(1.0) + 1;
+  expect_near(scores_of(cell, 0, 0), {std::exp(1.0) / first, 1 / first, 0});
+  const double second = std::exp(2.5) + 2 * std::exp(0.5);
+  expect_near(scores_of(cell, 0, 1),
+              {std::exp(2.5) / second, std::exp(0.5) / second, std::exp(0.5) / second});
+  EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 2}));
+  EXPECT_EQ(cell.rows[0].forced, 3);
+}
+
+TEST(XAttention, MissingPositionsAreZero) {
+  const Sequence sequence = one_head({2, 3}, 1, {9, 9, /**/ 2, 1, 3}, {1, 2, 0, 1, /**/ -1});
+  const CellSelection cell =
+      run_method(sequence, "xattention:block_size=2,stride=2,tau=0").cells[1];
+  // a = 2: q[5] is missing, q[4] k[2n+1] / 2 with k[5] missing: (3, 1.5, 0).
+  const double total = std::exp(3.0) + std::exp(1.5) + 1;
+  expect_near(scores_of(cell, 0, 1), {std::exp(3.0) / total, std::exp(1.5) / total, 1 / total});
+}
+
+TEST(XAttention, BlocksAreWholeStrides) {
+  for (const char* text :
+       {"xattention:block_size=100", "xattention:stride=3", "xattention:block_size=8",
+        "compact_attention:selector=xattention,block_size=100"}) {
+    try {
+      MethodSpec::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Usage);
+      EXPECT_NE(std::string(error.what()).find("multiple of stride"), std::string::npos)
+          << error.what();
+    }
+  }
+  MethodSpec::parse("xattention:block_size=100,stride=25");
+  MethodSpec::parse("flash_prefill:block_size=100");
+}
+
+// Every row looks at the key before its own, and nowhere else.
+TEST(Kernels, APureDiagonalIsOneSlash) {
+  constexpr int kTotal = 6, kRows = 3, kDim = 8;
+  std::vector<float> keys(kTotal * kDim, 0.0F), queries(kRows * kDim, 0.0F);
+  for (int j = 0; j < kTotal; ++j) keys[j * kDim + j] = 1;
+  std::vector<const float*> rows;
+  std::vector<std::int64_t> visible;
+  for (int r = 0; r < kRows; ++r) {
+    const int position = kTotal - kRows + r;
+    queries[r * kDim + position - 1] = 200;
+    rows.push_back(queries.data() + r * kDim);
+    visible.push_back(position + 1);
+  }
+  std::vector<float> columns(kTotal, 0.0F), slashes(kTotal, 0.0F);
+  sum_columns_and_slashes(pack_rows(rows, kDim), visible, keys.data(), kTotal, 1, columns.data(),
+                          slashes.data());
+  EXPECT_EQ(slashes, (std::vector<float>{0, 3, 0, 0, 0, 0}));  // index (6-1)-1 = 4 from the far end
+  EXPECT_EQ(columns, (std::vector<float>{0, 0, 1, 1, 1, 0}));
+}
+
+TEST(Kernels, ColumnsAndSlashesAgreeWithPlainLoops) {
+  SequenceShape shape;
+  shape.num_q_heads = shape.num_kv_heads = 1;
+  shape.decoded = 0;
+  for (const int count : {1, 5, 16, 37}) {
+    shape.chunk_lengths = {50, count};
+    const Sequence sequence = random_sequence(shape, 5);
+    const int total = 50 + count;
+    std::vector<double> columns(static_cast<std::size_t>(total), 0.0), slashes = columns;
+    std::vector<const float*> rows;
+    std::vector<std::int64_t> visible;
+    for (int t = 50; t < total; ++t) {
+      rows.push_back(sequence.query(0, t));
+      visible.push_back(t + 1);
+      std::vector<double> weights;
+      double sum = 0;
+      for (int j = 0; j <= t; ++j) {
+        double product = 0;
+        for (int i = 0; i < shape.head_dim; ++i)
+          product += static_cast<double>(sequence.query(0, t)[i]) *
+                     static_cast<double>(sequence.key(0, j)[i]);
+        weights.push_back(std::exp(product * sequence.scale()));
+        sum += weights.back();
+      }
+      for (int j = 0; j <= t; ++j) {
+        columns[j] += weights[j] / sum;
+        slashes[t - j] += weights[j] / sum;
+      }
+    }
+    std::vector<float> by_key(static_cast<std::size_t>(total), 0.0F), by_distance = by_key;
+    sum_columns_and_slashes(pack_rows(rows, shape.head_dim), visible, sequence.key(0, 0), total,
+                            sequence.scale(), by_key.data(), by_distance.data());
+    for (int j = 0; j < total; ++j) {
+      EXPECT_NEAR(by_key[j], columns[j], 1e-5);
+      EXPECT_NEAR(by_distance[j], slashes[j], 1e-5);
+    }
+  }
+}
+
+// All attention on the key three before: with blocks of 2 and T = 11, index 7 from the far end lies
+// in slash block 3 of 6, two back.
+TEST(FlexPrefill, SlashBlocksAreCutFromTheFarEnd) {
+  constexpr int kTotal = 11, kDim = 16;
+  std::vector<float> q(kTotal * kDim, 0.0F), k(kTotal * kDim, 0.0F);
+  for (int j = 0; j < kTotal; ++j) k[j * kDim + j] = 1;
+  for (int t = 3; t < kTotal; ++t) q[t * kDim + t - 3] = 200;
+  const Sequence sequence = one_head({8, 3}, kDim, q, k);
+  const CellSelection cell =
+      run_method(sequence, "flex_prefill:block_size=2,gamma=0.5,tau=0,min_budget=4").cells[1];
+  // Two of each: columns 0 and 3 (positions 6, 7), diagonals 0 and 2.
+  EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2, 3, 4}));
+  EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 3, 5}));
+  EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5, 6, 7}));
+  EXPECT_EQ(cell.rows[0].forced, 2);
+}
+
+TEST(FlexPrefill, AllAttentionIsAllBlocks) {
+  SequenceShape shape;
+  shape.chunk_lengths = {300, 130};
+  const Sequence sequence = random_sequence(shape, 6);
+  const auto first_row = [&](const std::string& options) {
+    return run_method(sequence, "flex_prefill:gamma=1,min_budget=0," + options)
+        .cells[1]
+        .rows[0]
+        .positions;
+  };
+  EXPECT_EQ(first_row("tau=0"), range(0, 300));
+  // A block counts for 128 tokens, whatever its size: 431 tokens are 4 blocks of 10.
+  EXPECT_LT(first_row("tau=0,block_size=10").size(), 300U);
+  // A query-aware head keeps all pairs.
+  EXPECT_EQ(first_row("tau=1,block_size=10"), range(0, 300));
+}
+
+// Block methods that the oracle knows, without budget parameters.
+const std::vector<std::string>& specs() {
+  static const std::vector<std::string> all = {
+      "flash_prefill:block_size=8,alpha=0.3,sink_blocks=1,window_blocks=1",
+      "flash_prefill:block_size=5,alpha=0.1,sink_blocks=0,window_blocks=0",
+      "flash_prefill:block_size=8,alpha=0.5,sink_blocks=0,window_blocks=2,last_full_blocks=1",
+      "flash_prefill:block_size=1,alpha=0.05",
+      "flash_prefill:block_size=16",
+      "flash_prefill",
+      "xattention:block_size=8,stride=4,tau=0.6",
+      "xattention:block_size=8,stride=8,tau=0.4",
+      "xattention:block_size=6,stride=3,tau=0.8",
+      "xattention:block_size=5,stride=1,tau=0.5",
+      "xattention",
+      "flex_prefill:block_size=8,gamma=0.5,tau=0,min_budget=8",
+      "flex_prefill:block_size=8,gamma=0.4,tau=1,min_budget=8",
+      "flex_prefill:block_size=5,gamma=0.6,tau=0.3,min_budget=12",
+      "flex_prefill:block_size=3,gamma=0.2,tau=1,min_budget=0",
+      "flex_prefill",
+  };
+  return all;
+}
+
+// Aligned, ragged, chunks within a block, several query blocks a chunk, groups of 1, 2, 3 and 4.
+const std::vector<SequenceShape>& shapes() {
+  static const std::vector<SequenceShape> all = [] {
+    SequenceShape aligned;
+    aligned.chunk_lengths = {16, 16, 16, 7};
+    SequenceShape ragged;
+    ragged.num_q_heads = 6;
+    ragged.head_dim = 20;
+    ragged.chunk_lengths = {19, 30, 1, 2, 13};
+    SequenceShape wide;
+    wide.num_kv_heads = 1;
+    wide.head_dim = 8;
+    wide.chunk_lengths = {3, 45, 40};
+    SequenceShape single;
+    single.num_kv_heads = 4;
+    single.chunk_lengths = {200, 150};
+    return std::vector<SequenceShape>{aligned, ragged, wide, single};
+  }();
+  return all;
+}
+
+void expect_mask(const ChunkMask& expected, const BlockChoice& choice) {
+  ASSERT_EQ(choice.grid.num_query_blocks(), static_cast<int>(expected.query_blocks.size()));
+  ASSERT_EQ(choice.grid.num_past_blocks(), expected.past_blocks);
+  for (std::size_t h = 0; h < expected.heads.size(); ++h)
+    for (std::size_t i = 0; i < expected.query_blocks.size(); ++i) {
+      EXPECT_EQ(choice.grid.block_of_query_block(static_cast<int>(i)), expected.query_blocks[i]);
+      const auto head = static_cast<std::int64_t>(h);
+      const auto row = static_cast<std::int64_t>(i);
+      for (std::size_t j = 0; j < expected.heads[h].keep[i].size(); ++j) {
+        const int keep = expected.heads[h].keep[i][j];
+        EXPECT_EQ(choice.mask.row(head, row)[j] != 0, keep != 0) << h << " " << i << " " << j;
+        EXPECT_EQ(choice.forced.row(head, row)[j] != 0, keep == 2) << h << " " << i << " " << j;
+        EXPECT_NEAR(choice.scores.row(head, row)[j], expected.heads[h].scores[i][j], 1e-5);
+      }
+    }
+}
+
+// `text` with one row per `heads` query heads.
+void check(const Sequence& sequence, const std::string& text, int heads) {
+  SCOPED_TRACE(text);
+  const MethodSpec spec = MethodSpec::parse(text);
+  const MethodRun run = run_method(sequence, text);
+  for (std::size_t c = 0; c < run.cells.size(); ++c) {
+    SCOPED_TRACE(c);
+    const CellSelection& cell = run.cells[c];
+    if (cell.dense_reason) {
+      const bool first = sequence.chunks[c].begin == 0;
+      EXPECT_EQ(cell.dense_reason, first ? DenseReason::EmptyPast : DenseReason::MethodRule);
+      EXPECT_EQ(cell.dense_fallback, first);
+      EXPECT_TRUE(first || sequence.chunks[c].phase == trace::Phase::Decode);
+      EXPECT_FALSE(cell.blocks.has_value());
+      continue;
+    }
+    const ChunkMask expected = block_mask(sequence, spec, static_cast<int>(c));
+    expect_mask(expected, cell.blocks.value());
+    ASSERT_EQ(static_cast<int>(cell.rows.size()) * heads, sequence.shape.num_q_heads);
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      const RowSelection want = lowered_row(sequence, spec, static_cast<int>(c), expected,
+                                            static_cast<int>(row) * heads, heads);
+      EXPECT_EQ(cell.rows[row].positions, want.positions);
+      EXPECT_EQ(cell.rows[row].forced, want.forced);
+      EXPECT_EQ(cell.rows[row].ties_at_cut, 0);
+    }
+  }
+}
+
+TEST(BlockMethods, ChooseAsTheOracle) {
+  for (std::size_t i = 0; i < shapes().size(); ++i) {
+    SCOPED_TRACE(i);
+    const Sequence sequence = random_sequence(shapes()[i], 200 + static_cast<unsigned>(i));
+    for (const std::string& spec : specs()) check(sequence, spec, sequence.gqa_group_size());
+  }
+}
+
+TEST(BlockMethods, FillABudgetAsTheOracle) {
+  for (std::size_t i = 0; i < shapes().size(); ++i) {
+    SCOPED_TRACE(i);
+    const Sequence sequence = random_sequence(shapes()[i], 210 + static_cast<unsigned>(i));
+    for (const std::string& spec : specs())
+      for (const char* budget :
+           {"budget_tokens=3", "budget_tokens=17", "budget_ratio=0.6", "budget_tokens=100000"})
+        check(
+            sequence,
+            spec + (spec.find(':') == std::string::npos ? ":" : ",") + "lowering=budget," + budget,
+            sequence.gqa_group_size());
+  }
+}
+
+// Blocks complete in earlier chunks are averaged once; one cell alone must not differ.
+TEST(BlockMethods, OneCellIsTheSameAsAWholePass) {
+  const Sequence sequence = random_sequence(shapes()[1], 220);
+  for (const std::string& spec : specs()) {
+    SCOPED_TRACE(spec);
+    const MethodRun run = run_method(sequence, spec);
+    for (const int chunk : {4, 2, 1}) {
+      const CellSelection alone = selector_for(sequence, spec)->select(cell_of(sequence, chunk, 7));
+      const CellSelection& among = run.cells[static_cast<std::size_t>(chunk)];
+      EXPECT_EQ(alone.blocks->scores.values(), among.blocks->scores.values());
+      EXPECT_EQ(alone.blocks->mask.values(), among.blocks->mask.values());
+      EXPECT_EQ(positions_of(alone), positions_of(among));
+    }
+  }
+}
+
+double density(const BlockChoice& choice) {
+  double kept = 0;
+  for (int head = 0; head < choice.mask.num_q_heads(); ++head)
+    for (int i = 0; i < choice.grid.num_query_blocks(); ++i)
+      for (int j = 0; j < choice.grid.num_past_blocks(); ++j) kept += choice.mask.row(head, i)[j];
+  return kept / static_cast<double>(choice.mask.num_q_heads() * choice.grid.num_query_blocks());
+}
+
+double mean_size(const CellSelection& cell, int block_size) {
+  double sum = 0;
+  for (const RowSelection& row : cell.rows)
+    sum += static_cast<double>(row.positions.size()) / block_size;
+  return sum / static_cast<double>(cell.rows.size());
+}
+
+SequenceShape eight_heads_a_group() {
+  SequenceShape shape;
+  shape.num_q_heads = 16;
+  shape.head_dim = 8;
+  shape.chunk_lengths = {256, 16};
+  shape.decoded = 1;
+  return shape;
+}
+
+TEST(CompactAttention, EachUnionHoldsTheOneBefore) {
+  const Sequence sequence = random_sequence(eight_heads_a_group(), 230);
+  const std::string own = "block_size=4,alpha=0.8,sink_blocks=0,window_blocks=1";
+  const CellSelection single =
+      run_method(sequence, "compact_attention:subgroup_size=1," + own).cells[1];
+  const CellSelection four = run_method(sequence, "compact_attention:" + own).cells[1];
+  const CellSelection eight =
+      run_method(sequence, "compact_attention:subgroup_size=8," + own).cells[1];
+  EXPECT_EQ(single.rows.size(), 16U);
+  EXPECT_EQ(four.rows.size(), 4U);
+  EXPECT_EQ(eight.rows.size(), 2U);
+  EXPECT_LE(density(four.blocks.value()), mean_size(single, 4));
+  EXPECT_LT(mean_size(single, 4), mean_size(four, 4));
+  EXPECT_LT(mean_size(four, 4), mean_size(eight, 4));
+  for (std::size_t row = 0; row < 2; ++row) {
+    Ints both;
+    std::set_union(four.rows[2 * row].positions.begin(), four.rows[2 * row].positions.end(),
+                   four.rows[2 * row + 1].positions.begin(), four.rows[2 * row + 1].positions.end(),
+                   std::back_inserter(both));
+    EXPECT_EQ(eight.rows[row].positions, both);
+  }
+  EXPECT_EQ(positions_of(eight),
+            positions_of(run_method(sequence, "flash_prefill:" + own).cells[1]));
+}
+
+TEST(CompactAttention, ChoosesAsTheOracle) {
+  for (const char* source : {"flash_prefill,block_size=4,alpha=0.4,sink_blocks=1,window_blocks=1",
+                             "flash_prefill,block_size=4,alpha=0.4,last_full_blocks=2",
+                             "xattention,block_size=8,stride=4,tau=0.4"}) {
+    const std::string text = std::string("compact_attention:selector=") + source;
+    check(random_sequence(eight_heads_a_group(), 231), text, 4);
+    check(random_sequence(eight_heads_a_group(), 232), text + ",subgroup_size=2", 2);
+    check(random_sequence(shapes()[1], 233), text, 3);
+    check(random_sequence(shapes()[2], 234), text, 4);
+  }
+}
+
+TEST(CompactAttention, RowsAreGroupsOrSubgroups) {
+  const auto layout = [](int q_heads, int kv_heads, const std::string& parameters) {
+    const ModelShape shape = {2, q_heads, kv_heads, 8};
+    return row_layout(MethodSpec::parse("compact_attention" + parameters).resolved(shape), shape);
+  };
+  EXPECT_EQ(layout(6, 2, "").axis, trace::RowAxis::KvHead);
+  EXPECT_EQ(layout(6, 2, "").q_heads_per_row, 3);
+  EXPECT_EQ(layout(8, 2, "").axis, trace::RowAxis::KvHead);
+  EXPECT_EQ(layout(16, 2, "").axis, trace::RowAxis::Subgroup);
+  EXPECT_EQ(layout(16, 2, "").q_heads_per_row, 4);
+  EXPECT_EQ(layout(12, 2, ":subgroup_size=3").q_heads_per_row, 3);
+  EXPECT_EQ(layout(12, 2, ":subgroup_size=6").axis, trace::RowAxis::KvHead);
+}
+
+TEST(CompactAttention, AGroupThatSubgroupsDoNotDivideIsRefused) {
+  const ModelShape shape = {2, 12, 2, 8};
+  const MethodSpec spec = MethodSpec::parse("compact_attention").resolved(shape);
+  const auto expect_refused = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
+      EXPECT_NE(std::string(error.what()).find("1, 2, 3, 6"), std::string::npos) << error.what();
+    }
+  };
+  expect_refused([&] { row_layout(spec, shape); });
+  expect_refused([&] { make_selector(spec, shape); });
+}
+
+TEST(CompactAttention, TakesTheParametersOfItsSelectorOnly) {
+  EXPECT_EQ(MethodSpec::parse("compact_attention").canonical(),
+            "compact_attention:selector=flash_prefill,subgroup_size=4,block_size=128,alpha=0.06,"
+            "sink_blocks=2,window_blocks=4,last_full_blocks=0");
+  EXPECT_EQ(MethodSpec::parse("compact_attention:tau=0.8,selector=xattention").canonical(),
+            "compact_attention:selector=xattention,subgroup_size=4,block_size=128,stride=16,"
+            "tau=0.8");
+  for (const char* text :
+       {"compact_attention:tau=0.8", "compact_attention:lowering=union",
+        "compact_attention:selector=xattention,alpha=0.1", "compact_attention:budget_tokens=10",
+        "flash_prefill:budget_tokens=10", "flash_prefill:lowering=budget",
+        "flash_prefill:block_size=0", "flex_prefill:gamma=0", "xattention:tau=1.1"}) {
+    try {
+      MethodSpec::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Usage) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe::selection::testing
