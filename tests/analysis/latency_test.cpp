@@ -121,6 +121,7 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_EQ(report.device.substr(0, 5), "cpu, ");
   EXPECT_EQ(report.dense_variant.substr(0, 5), "sdpa ");
   EXPECT_EQ(report.method.substr(0, 22), "quoka:budget_tokens=8,");
+  EXPECT_FALSE(report.paged);
   if (report.total.samples == 0) GTEST_SKIP() << "every round was disturbed";
   for (const LatencyStats& part : {report.select, report.gather, report.attend, report.dense}) {
     EXPECT_EQ(part.samples, report.total.samples);
@@ -131,14 +132,22 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_GE(report.total.median_ms, report.select.median_ms);
 }
 
+TEST(MeasureLatency, WholePagesAreReadWhereTheyLie) {
+  const SmallTrace trace;
+  EXPECT_TRUE(measure(trace, "quest:budget_tokens=8,page_size=4,skip_layers=0", 2).paged);
+  // Dense by the method's rule: nothing is selected.
+  EXPECT_FALSE(measure(trace, "quest:budget_tokens=8,page_size=4,skip_layers=2", 2).paged);
+}
+
 TEST(MeasureLatency, EveryMethodAndKindOfCell) {
   SmallTraceShape shape;
   shape.num_layers = 6;
   shape.probe_len = 3;
   shape.decoded = 1;
   const SmallTrace trace(shape);
-  auto specs = parse_methods("all:budget_tokens=8,basis=self");
-  EXPECT_EQ(specs.size(), selection::catalogue().size());
+  MethodList list = parse_methods("all:budget_tokens=8,basis=self");
+  EXPECT_EQ(list.specs.size() + list.unavailable.size(), selection::catalogue().size());
+  std::vector<selection::MethodSpec>& specs = list.specs;
   for (const char* more :
        {"streaming_llm:budget_tokens=8,positions=reassigned", "snapkv:budget_tokens=8,state=select",
         "oracle:budget_tokens=8,budget_scope=all"})
