@@ -192,8 +192,8 @@ void load_blocks(hid_t file, const std::string& at, const RunInfo& run, const Tr
   layer.table_indptr = open("table_indptr").read_range<std::int64_t>(0, cells + 1);
   const h5::Dataset indices = open("table_indices");
   check_offsets(layer.table_indptr, indices, "table_indptr", "table entries");
-  layer.table_indices = indices.read_range<std::int32_t>(
-      0, static_cast<std::uint64_t>(layer.table_indptr.back()));
+  layer.table_indices =
+      indices.read_range<std::int32_t>(0, static_cast<std::uint64_t>(layer.table_indptr.back()));
   check_tables(layer, info.chunks);
 }
 

@@ -187,10 +187,9 @@ void RunLayerWriter::write_chunk(int chunk, const std::vector<std::vector<std::i
 }
 
 void RunLayerWriter::write_masks(const ChunkInfo& chunk, std::span<const std::uint8_t> packed) {
-  const std::int64_t bytes = block_size_ == 0
-                                 ? 0
-                                 : packed_mask_bytes(block_grid(chunk, block_size_),
-                                                     static_cast<int>(num_q_heads_));
+  const std::int64_t bytes = block_size_ == 0 ? 0
+                                              : packed_mask_bytes(block_grid(chunk, block_size_),
+                                                                  static_cast<int>(num_q_heads_));
   KVLOUPE_CHECK(static_cast<std::int64_t>(packed.size()) == bytes);
   if (!block_mask_) return;
   mask_ends_.push_back(
@@ -213,8 +212,8 @@ void RunLayerWriter::write_tables(const ChunkInfo& chunk,
   const auto cell = static_cast<hsize_t>(chunks_written_) * num_rows_;
   h5::write_box(table_indptr_.get(), H5T_NATIVE_INT64, {cell + 1}, {row_ends.size()},
                 row_ends.data());
-  table_ends_.push_back(append(table_indices_, H5T_NATIVE_INT32, table_ends_.back(),
-                               indices.data(), indices.size()));
+  table_ends_.push_back(
+      append(table_indices_, H5T_NATIVE_INT32, table_ends_.back(), indices.data(), indices.size()));
 }
 
 void RunLayerWriter::write_lanes(int chunk, std::span<const std::int32_t> counts) {

@@ -344,9 +344,9 @@ TEST(OnePass, GivesEveryMethodWhatItGetsAlone) {
   shape.probe_len = 3;
   const SmallTrace trace(shape);
   std::vector<MethodSpec> specs;
-  for (const MethodSpec& spec : parse_methods("all:budget_tokens=9,basis=self,num_queries=4"))
-    specs.push_back(spec.resolved(trace.session().shape()));
-  ASSERT_EQ(specs.size(), selection::catalogue().size());
+  const MethodList all = parse_methods("all:budget_tokens=9,basis=self,num_queries=4");
+  for (const MethodSpec& spec : all.specs) specs.push_back(spec.resolved(trace.session().shape()));
+  ASSERT_EQ(specs.size() + all.unavailable.size(), selection::catalogue().size());
   ReplayRequest request;
   request.want_output_error = true;
   std::vector<std::vector<ReplayCell>> cells(specs.size());
@@ -365,7 +365,8 @@ TEST(OnePass, GivesEveryMethodWhatItGetsAlone) {
 
 TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {
   const SmallTrace trace;
-  const auto specs = parse_methods("all:budget_tokens=9");
+  const MethodList all = parse_methods("all:budget_tokens=9");
+  const auto& specs = all.specs;
   const Comparison comparison = compare_methods(trace.session(), specs, {}, {});
   std::set<std::string> missing, shown;
   for (const UnavailableMethod& entry : comparison.unavailable)
@@ -375,20 +376,52 @@ TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {
   // No probe, and no basis of a model that nobody has calibrated.
   EXPECT_EQ(missing, (std::set<std::string>{"infinipot", "loki", "aqua", "static_slicing",
                                             "aqua_h2o", "aqua_memory"}));
-  EXPECT_EQ(shown.size() + missing.size(), selection::catalogue().size());
+  EXPECT_EQ(shown.size() + missing.size() + all.unavailable.size(), selection::catalogue().size());
   EXPECT_THROW(
       compare_methods(trace.session(), {MethodSpec::parse("infinipot:budget_tokens=9")}, {}, {}),
       Error);
 }
 
+TEST(ParseMethods, ThresholdMethodsTakeABudgetToRankBlocksBy) {
+  int ranking = 0;
+  for (const MethodSpec& spec : parse_methods("all:budget_tokens=512,lowering=budget").specs) {
+    if (spec.info().budget != selection::BudgetUse::Optional) continue;
+    EXPECT_EQ(spec.integer("budget_tokens"), 512) << spec.id();
+    EXPECT_EQ(spec.text("lowering"), "budget") << spec.id();
+    ++ranking;
+  }
+  EXPECT_GE(ranking, 3);
+  EXPECT_THROW(parse_methods("all:lowering=budget"), Error);
+}
+
+TEST(ParseMethods, MethodsThatLackAFileAreNamed) {
+  const MethodList all = parse_methods("all:budget_tokens=9");
+  std::set<std::string> lacking;
+  for (const UnavailableMethod& entry : all.unavailable) {
+    lacking.insert(entry.method.substr(0, entry.method.find(':')));
+    EXPECT_NE(std::string(entry.error.what()).find("needs"), std::string::npos);
+  }
+  for (const selection::MethodInfo& info : selection::catalogue()) {
+    const bool needs_file = std::any_of(
+        info.params.begin(), info.params.end(),
+        [](const selection::ParamInfo& param) { return param.required && param.only_for.empty(); });
+    EXPECT_EQ(lacking.contains(info.id), needs_file) << info.id;
+  }
+}
+
 TEST(ParseMethods, AllTakesParametersWhereTheyExist) {
-  for (const MethodSpec& spec : parse_methods("all:budget_tokens=77,window=9,budget_scope=all")) {
-    EXPECT_TRUE(!spec.has("budget_tokens") || spec.integer("budget_tokens") == 77) << spec.id();
+  for (const MethodSpec& spec :
+       parse_methods("all:budget_tokens=77,window=9,budget_scope=all").specs) {
+    // Threshold methods have no budget unless they are told to rank blocks.
+    const bool by_threshold = spec.info().budget == selection::BudgetUse::Optional;
+    EXPECT_TRUE(!spec.has("budget_tokens") ||
+                spec.integer("budget_tokens") == (by_threshold ? 0 : 77))
+        << spec.id();
     EXPECT_TRUE(!spec.has("window") || spec.integer("window") == 9) << spec.id();
     EXPECT_EQ(spec.scope() == selection::BudgetScope::All, spec.info().accepts_scope_all)
         << spec.id();
   }
-  EXPECT_EQ(parse_methods("quoka:budget_tokens=5").size(), 1U);
+  EXPECT_EQ(parse_methods("quoka:budget_tokens=5").specs.size(), 1U);
   for (const char* wrong : {"all:", "all:nonesuch=1", "all:budget_tokens=x", "all:=3", "al"}) {
     try {
       parse_methods(wrong);

@@ -84,6 +84,7 @@ TEST_F(FuzzTest, FlippedBytes) {
   // What the writer makes today, with everything that a trace can hold.
   ReferenceTrace reference = make_reference(DType::F16);
   add_probe_and_lanes(reference);
+  add_blocks(reference);
   write_trace(folder_ / "today.h5", reference);
   for (const auto& path : {kOurs, kByH5py, folder_ / "today.h5"}) {
     const std::string sound = contents_of(path);

@@ -199,6 +199,71 @@ void add_probe_and_lanes(ReferenceTrace& reference) {
   }
 }
 
+// The mask of a query block: its own block, block 0 and a third of the others.
+bool keeps_block(const ChunkInfo& chunk, int layer, int head, int query_block, int block) {
+  const int own = chunk.begin / 6 + query_block;
+  if (block > own) return false;
+  return block == own || block == 0 || (block + head + layer + query_block) % 3 == 0;
+}
+
+void add_blocks(ReferenceTrace& reference) {
+  auto& header = reference.header;
+  for (const bool tables : {false, true}) {
+    RunInfo run = run_info(static_cast<int>(header.runs.size()),
+                           tables ? "compact_attention:block_size=6" : "flash_prefill:block_size=6",
+                           StateAction::Visibility);
+    run.granularity = Granularity::Block;
+    run.decode_dense = true;
+    run.block_size = 6;
+    run.block_tables = tables;
+    if (tables) run.row_axis = RowAxis::Subgroup;
+    if (tables) run.q_heads_per_row = 1;
+    header.runs.push_back(run);
+    auto& of_run = reference.runs.emplace_back(header.layers.size());
+    for (std::size_t index = 0; index < header.layers.size(); ++index) {
+      const int layer = header.layers[index];
+      for (const ChunkInfo& chunk : reference.chunks) {
+        const bool dense = chunk.begin == 0 || chunk.phase == Phase::Decode;
+        const int blocks = (chunk.end() + 5) / 6, query_blocks = blocks - chunk.begin / 6;
+        RunChunk data;
+        data.run = run.id;
+        data.layer = layer;
+        for (int row = 0; row < 4 / run.q_heads_per_row; ++row) {
+          data.flags.push_back(chunk.begin == 0 ? kCellDenseFallback
+                               : dense          ? kCellDenseByRule
+                                                : 0);
+          auto& positions = data.rows.emplace_back();
+          for (int j = 0; j < chunk.begin && !dense; ++j) {
+            bool kept = j / 6 == chunk.begin / 6;
+            for (int head = row * run.q_heads_per_row; head < (row + 1) * run.q_heads_per_row;
+                 ++head)
+              for (int i = 0; i < query_blocks; ++i)
+                kept = kept || keeps_block(chunk, layer, head, i, j / 6);
+            if (kept) positions.push_back(j);
+          }
+        }
+        for (int head = 0; head < 4; ++head) {
+          for (int i = 0; i < query_blocks; ++i) {
+            for (int byte = 0; byte < (blocks + 7) / 8; ++byte) {
+              int value = 0;
+              for (int bit = 0; bit < 8; ++bit) {
+                const int block = byte * 8 + bit;
+                const bool causal = block <= chunk.begin / 6 + i;
+                if (block < blocks &&
+                    (dense ? causal : keeps_block(chunk, layer, head, i, block))) {
+                  value += 1 << bit;
+                }
+              }
+              data.block_mask.push_back(static_cast<std::uint8_t>(value));
+            }
+          }
+        }
+        of_run[index].push_back(std::move(data));
+      }
+    }
+  }
+}
+
 ReferenceTrace make_reference(DType dtype) {
   ReferenceTrace reference;
   auto& header = reference.header;

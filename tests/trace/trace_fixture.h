@@ -36,6 +36,11 @@ struct ReferenceTrace {
 ReferenceTrace make_reference(DType dtype);
 // Adds a probe of five tokens and two lane methods: run 2 drops no key, run 3 evicts as run 1 does.
 void add_probe_and_lanes(ReferenceTrace& reference);
+// Adds two runs of a block method after those there are: blocks of 6 tokens, masks by a rule of
+// thumb, the second with tables and rows of single query heads.
+void add_blocks(ReferenceTrace& reference);
+// Whether query head `head` keeps the key block in the masks of add_blocks.
+bool keeps_block(const ChunkInfo& chunk, int layer, int head, int query_block, int block);
 // Writes the first `num_chunks` chunks without finishing.
 void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_chunks);
 void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index);
