@@ -23,8 +23,9 @@ struct Row {
   std::optional<double> value = {};  // nothing: not measured, `reason` says why
   std::string reason = {};
   analysis::LatencyStats time = {};  // of the side that is ours
-  std::vector<std::pair<std::string, std::string>> details =
-      {};  // what else was seen: names and texts
+  // What else was seen: numbers (in JSON keys of the row) and texts.
+  std::vector<std::pair<std::string, double>> numbers = {};
+  std::vector<std::pair<std::string, std::string>> details = {};
 
   std::optional<bool> holds() const;
 };

@@ -1,5 +1,6 @@
 // The suite `paged`, and the row paged_90 that it shares with the contract.
 #include "app/bench/bench.h"
+#include "core/analysis/attention_bench.h"
 #include "core/analysis/paged_bench.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
@@ -49,6 +50,14 @@ Row empty_row(const Point& point, double sparsity) {
   return row;
 }
 
+// Methods with all that they do for a chunk: selection, block tables, attention. On keys in
+// clusters, so that there is something to select.
+constexpr Point kMethodPoint = {32768, 1024};
+constexpr std::array<const char*, 3> kMethods = {
+    "compact_attention:selector=flash_prefill", "compact_attention:selector=xattention",
+    "quest:budget_tokens=4096,page_size=16,gqa_reduce=max_score,skip_layers=0"};
+constexpr int kMethodRepetitions = 3;
+
 struct Floors {
   double read_bandwidth = 0, peak_flops = 0;
 };
@@ -61,23 +70,25 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index,
     row.reason = "every round was disturbed by other threads";
     return row;
   }
-  const auto against_paged = [&](const analysis::LatencyStats& other) {
-    return fmt::format("{}, {:.2f} x paged", stats_text(other),
-                       other.median_ms / side.paged.median_ms);
-  };
   row.value = bench.speed_up(index);
   row.time = side.paged;
-  row.details = {
-      {"dense_variant", bench.dense_variant},
-      {"dense", stats_text(bench.dense)},
-      {"gathered", against_paged(side.gathered)},
-      {"block_sparse", against_paged(side.block_sparse)},
-      {"kept_past_keys", std::to_string(side.kept_past)},
-      {"floor", fmt::format("{:.2f} ms reading K and V, {:.2f} ms arithmetic",
-                            1000 * side.bytes / floors.read_bandwidth,
-                            1000 * side.flops / floors.peak_flops)},
-      {"discarded_rounds", std::to_string(bench.discarded)},
+  row.numbers = {
+      {"past_len", static_cast<double>(bench.past_len)},
+      {"chunk_len", static_cast<double>(bench.chunk_len)},
+      {"sparsity", side.sparsity},
+      {"kept_past_len", static_cast<double>(side.kept_past)},
+      {"dense_ms", bench.dense.median_ms},
+      {"gathered_ms", side.gathered.median_ms},
+      {"block_sparse_ms", side.block_sparse.median_ms},
+      // What the machine needs at least: to read the kept K and V once, to multiply.
+      {"floor_read_ms", 1000 * side.bytes / floors.read_bandwidth},
+      {"floor_arithmetic_ms", 1000 * side.flops / floors.peak_flops},
   };
+  row.details = {{"dense_variant", bench.dense_variant},
+                 {"dense", stats_text(bench.dense)},
+                 {"gathered", stats_text(side.gathered)},
+                 {"block_sparse", stats_text(side.block_sparse)},
+                 {"discarded_rounds", std::to_string(bench.discarded)}};
   return row;
 }
 
@@ -103,6 +114,31 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
   return rows;
 }
 
+Row method_row(std::size_t index, const WorkContext& context) {
+  const analysis::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
+                                             kMethods[index], analysis::SyntheticKeys::Clustered};
+  const analysis::AttentionBench bench =
+      analysis::bench_attention(what, kMethodRepetitions, context);
+  Row row;
+  row.id = fmt::format("method_{}_{}k_c{}", index + 1, what.past_len / 1024, what.chunk_len);
+  row.meaning = fmt::format("dense / selection, tables and paged attention of {}", kMethods[index]);
+  if (bench.sparse.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return row;
+  }
+  row.value = bench.speed_up();
+  row.time = bench.sparse;
+  row.numbers = {{"dense_ms", bench.dense.median_ms},
+                 {"select_ms", bench.select.median_ms},
+                 {"density", bench.density}};
+  row.details = {{"dense_variant", bench.dense_variant},
+                 {"dense", stats_text(bench.dense)},
+                 {"select", stats_text(bench.select)},
+                 {"method", bench.method},
+                 {"discarded_rounds", std::to_string(bench.discarded)}};
+  return row;
+}
+
 }  // namespace
 
 Row paged_90(const WorkContext& context) {
@@ -112,18 +148,26 @@ Row paged_90(const WorkContext& context) {
 }
 
 Report run_paged_suite(const WorkContext& context) {
-  // Rounds inside a point report nothing: the suite counts points.
+  // Rounds inside a point report nothing: the suite counts points and methods.
   const WorkContext quiet{context.cancel, {}};
+  const std::size_t steps = kPoints.size() + kMethods.size();
+  const auto step = [&](std::size_t done, const std::string& what) {
+    context.cancel.throw_if_cancelled();
+    context.report(static_cast<std::int64_t>(done), static_cast<std::int64_t>(steps), what);
+  };
   Report report;
   report.machine = describe_machine();
   for (std::size_t i = 0; i < kPoints.size(); ++i) {
-    context.cancel.throw_if_cancelled();
-    context.report(static_cast<std::int64_t>(i), kPoints.size(),
-                   fmt::format("{} keys, chunk {}", format_count(kPoints[i].past_len),
-                               format_count(kPoints[i].chunk_len)));
+    step(i, fmt::format("{} keys, chunk {}", format_count(kPoints[i].past_len),
+                        format_count(kPoints[i].chunk_len)));
     for (Row& row : rows_of(kPoints[i], kSparsities, report.machine.read_bandwidth, quiet))
       report.rows.push_back(std::move(row));
   }
+  for (std::size_t i = 0; i < kMethods.size(); ++i) {
+    step(kPoints.size() + i, kMethods[i]);
+    report.rows.push_back(method_row(i, quiet));
+  }
+  step(steps, "done");
   return report;
 }
 

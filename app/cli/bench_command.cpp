@@ -45,6 +45,7 @@ ordered_json json_of(const bench::Row& row) {
                        {"q75_ms", time(row.time.q75_ms)}};
   if (timed) json["samples"] = row.time.samples;
   if (!row.reason.empty()) json["reason"] = row.reason;
+  for (const auto& [name, number] : row.numbers) json[name] = number;
   for (const auto& [name, text] : row.details) json["details"][name] = text;
   return json;
 }
@@ -80,8 +81,9 @@ std::string table_text(const bench::Report& report) {
                                  report.machine.read_bandwidth / 1e9, report.machine.version);
   text += table.text();
   for (const bench::Row& row : report.rows) {
-    if (row.details.empty()) continue;
+    if (row.numbers.empty() && row.details.empty()) continue;
     text += fmt::format("\n{}:", row.id);
+    for (const auto& [name, number] : row.numbers) text += fmt::format(" {}={:.6g};", name, number);
     for (const auto& [name, value] : row.details) text += fmt::format(" {}={};", name, value);
   }
   return text + "\n";
