@@ -1,4 +1,5 @@
-// `kvloupe calibrate`: fits the bases that loki and the AQUA methods rotate by.
+// `kvloupe calibrate`: fits the bases that loki and the AQUA methods rotate by. What is fitted on
+// traces is in calibrate_on_traces.cpp.
 #include "app/cli/commands.h"
 #include "capture/calibrate.h"
 #include "core/base/cancel.h"
@@ -25,6 +26,9 @@ struct CalibrateArguments {
 };
 
 std::vector<trace::BasisKind> kinds_of(const CalibrateArguments& arguments) {
+  if (arguments.kinds.empty())
+    throw usage_error("calibrate does not know what to fit", "nothing is named",
+                      "name loki, aqua, seer or minference");
   std::vector<trace::BasisKind> kinds;
   for (const std::string& name : arguments.kinds) {
     const auto kind = name == "loki" ? trace::BasisKind::Loki : trace::BasisKind::Aqua;
@@ -78,12 +82,13 @@ void run(const CalibrateArguments& arguments) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& program, const GlobalOptions&) {
+void add_calibrate_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<CalibrateArguments>();
   CLI::App* command = program.add_subcommand(
-      "calibrate", "fit the directions that loki and the AQUA methods rotate by");
+      "calibrate",
+      "fit what methods need: bases of loki and the AQUA methods, the gate of "
+      "seer_attention, the patterns of minference");
   command->add_option("kind", arguments->kinds, "loki, aqua, or both, which takes one pass")
-      ->required()
       ->expected(1, 2)
       ->check(CLI::IsMember({"loki", "aqua"}));
   command->add_option("--model", arguments->options.model, "smollm2 or a .gguf file")
@@ -105,7 +110,10 @@ void add_calibrate_command(CLI::App& program, const GlobalOptions&) {
       "The papers calibrate on sequences of 4,096 tokens (Loki: wikitext; AQUA: BookCorpus, how\n"
       "many is not said). The defaults are smaller so that a first use takes a minute or two on\n"
       "two cores.");
-  command->callback([arguments] { run(*arguments); });
+  add_calibrations_on_traces(*command, global);
+  command->callback([arguments, command] {
+    if (command->get_subcommands().empty()) run(*arguments);
+  });
 }
 
 }  // namespace kvloupe::cli

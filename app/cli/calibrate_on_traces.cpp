@@ -1,0 +1,171 @@
+// `kvloupe calibrate seer`, `kvloupe calibrate minference`: what methods learn from traces.
+#include "app/cli/commands.h"
+#include "app/cli/text_table.h"
+#include "core/analysis/gate_training.h"
+#include "core/analysis/pattern_search.h"
+#include "core/base/cancel.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+namespace kvloupe::cli {
+namespace {
+
+WorkContext logging_context() {
+  WorkContext context;
+  context.cancel = interrupt_token();
+  context.progress = [last = std::chrono::steady_clock::now()](
+                         std::int64_t done, std::int64_t total, const std::string& stage) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (done < total && now - last < std::chrono::seconds(2)) return;
+    last = now;
+    log::info("{} of {} {}", done, total, stage);
+  };
+  return context;
+}
+
+// Options of `calibrate` itself would be passed over in silence.
+void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
+  for (const CLI::Option* option : calibrate.get_options())
+    if (option->count() > 0)
+      throw usage_error(
+          fmt::format("calibrate {} does not take {}", command.get_name(), option->get_name()),
+          "it belongs to the calibration of loki and aqua",
+          fmt::format("see kvloupe calibrate {} --help", command.get_name()));
+}
+
+void run_seer(const analysis::GateTrainingOptions& options) {
+  const analysis::GateTrainingReport report = analysis::train_gate(options, logging_context());
+  fmt::print(
+      "{}\ngate of {} layers, trained on {} query blocks of each head in {}; held out: {}\n\n",
+      options.output.string(), report.num_layers, format_count(report.train_blocks),
+      format_duration(report.training_seconds), report.held_out);
+  TextTable losses({"step", "KL train", "KL held out"});
+  for (const analysis::GateLossPoint& point : report.losses)
+    losses.add({fmt::format("{}", point.step), fmt::format("{:.4f}", point.train),
+                fmt::format("{:.4f}", point.held_out)});
+  fmt::print("{}\n", losses.text());
+  TextTable recalls({"held out, lowering=budget", "budget", "cells", "density", "mass recall"});
+  for (const analysis::GateRecall& recall : report.recalls)
+    recalls.add({recall.method, fmt::format("{}", recall.budget_tokens),
+                 fmt::format("{}", recall.cells), fmt::format("{:.4f}", recall.density),
+                 fmt::format("{:.4f}", recall.mass_recall)});
+  fmt::print("{}", recalls.text());
+}
+
+void run_minference(const analysis::PatternSearchOptions& options) {
+  const analysis::PatternSearchReport report =
+      analysis::search_patterns(options, logging_context());
+  fmt::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
+             options.output.string(), report.num_heads, report.num_layers,
+             format_shortest(options.max_density));
+  TextTable patterns({"pattern, columns, diagonals", "heads"});
+  for (const auto& [name, count] : report.num_heads_of)
+    patterns.add({name, fmt::format("{}", count)});
+  fmt::print("{}\n", patterns.text());
+  TextTable means({"mean over heads and chunks", "recall", "density"});
+  const auto add = [&](const char* name, const analysis::PatternQuality& quality) {
+    means.add(
+        {name, fmt::format("{:.4f}", quality.recall), fmt::format("{:.4f}", quality.density)});
+  };
+  add("found", report.found);
+  add("without a file (1000, 6096)", report.fallback);
+  fmt::print("{}", means.text());
+  if (report.over_budget > 0)
+    log::warning("in {} heads no pattern is that small; they have the smallest", report.over_budget);
+}
+
+void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
+  auto options = std::make_shared<analysis::GateTrainingOptions>();
+  auto traces = std::make_shared<std::vector<std::string>>();
+  auto target = std::make_shared<std::string>("max");
+  CLI::App* command =
+      calibrate.add_subcommand("seer", "train the gate of seer_attention on traces of one model");
+  command
+      ->add_option("traces", *traces,
+                   "traces of one model; the last of several is held out, of one its last quarter")
+      ->required();
+  command->add_option("-o,--output", options->output, "safetensors file to write")->required();
+  command->add_flag("--force", options->force, "overwrite the output");
+  command->add_option("--block-size", options->block_size, "tokens of a block")
+      ->check(CLI::Range(8, 1024))
+      ->capture_default_str();
+  command->add_option("--hidden", options->hidden, "channels of the gate, even")
+      ->check(CLI::Range(2, 1024))
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "steps of descent, over all traces each")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command->add_option("--learning-rate", options->learning_rate, "of AdamW, at its highest")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--weight-decay", options->weight_decay, "of AdamW")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option("--target", *target,
+                   "attention of a block pair: max, its largest entry, as published; or sum")
+      ->check(CLI::IsMember({"max", "sum"}))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "of the noise that training begins with")
+      ->capture_default_str();
+  command->footer(
+      "The gate learns the pooled attention of the dense model (KL, AdamW, cosine), layer by "
+      "layer.\n"
+      "Traces of 4,096 tokens with as many texts as there is time for suit a small model:\n"
+      "  kvloupe capture --model smollm2 --task niah:length=4096,seed=1 -o T1.h5");
+  const GlobalOptions* shared = &global;
+  command->callback([=, &calibrate] {
+    refuse_other_options(calibrate, *command);
+    if (options->hidden % 2 != 0)
+      throw usage_error("--hidden is not valid", "the gate's channels turn in pairs",
+                        "give an even number");
+    options->traces.assign(traces->begin(), traces->end());
+    options->target_sum = *target == "sum";
+    options->memory_limit = shared->memory_limit;
+    run_seer(*options);
+  });
+}
+
+void add_minference(CLI::App& calibrate, const GlobalOptions& global) {
+  auto options = std::make_shared<analysis::PatternSearchOptions>();
+  CLI::App* command = calibrate.add_subcommand(
+      "minference", "search the pattern of each query head for minference on a trace");
+  command->add_option("trace", options->trace, "trace file")->required();
+  command->add_option("-o,--output", options->output, "JSON file to write")->required();
+  command->add_flag("--force", options->force, "overwrite the output");
+  command
+      ->add_option("--max-density", options->max_density,
+                   "past keys that a head may attend to, as a mean share of the past")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->footer(
+      "Of each head's candidates within that budget the one with the largest recall of the past's\n"
+      "attention is kept, over all chunks of the trace. The repository searches one prompt of "
+      "some\n"
+      "30,000 tokens with a few fixed sizes and writes every winner as vertical_and_slash; here\n"
+      "sizes are parts of the trace's length, and a winner keeps its type.");
+  const GlobalOptions* shared = &global;
+  command->callback([=, &calibrate] {
+    refuse_other_options(calibrate, *command);
+    options->memory_limit = shared->memory_limit;
+    run_minference(*options);
+  });
+}
+
+}  // namespace
+
+void add_calibrations_on_traces(CLI::App& calibrate, const GlobalOptions& global) {
+  calibrate.require_subcommand(0, 1);
+  add_seer(calibrate, global);
+  add_minference(calibrate, global);
+}
+
+}  // namespace kvloupe::cli
