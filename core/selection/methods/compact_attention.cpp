@@ -26,6 +26,7 @@ struct BlockSource {
 constexpr BlockSource kSources[] = {
     {"flash_prefill", flash_prefill_params, make_flash_prefill_masker},
     {"xattention", xattention_params, make_xattention_masker},
+    {"seer_attention", seer_attention_params, make_seer_attention_masker},
 };
 
 std::unique_ptr<BlockMasker> make_source(const Setup& setup) {
@@ -80,8 +81,10 @@ Method compact_attention_method() {
       "selector=xattention is an extension of KVLoupe: the paper has FlashPrefill and "
       "SeerAttention only; a block that straddles the chunk's begin counts as current (the code "
       "rounds the past up for FlashPrefill and down for SeerAttention), so chunks may begin "
-      "anywhere; a group of at most subgroup_size heads is not cut; last_full_blocks is 0 (the "
-      "code's scripts use 2, which takes the prompt's last 256 queries out of the vote)";
+      "anywhere, where the code falls back to dense attention for some; a group of at most "
+      "subgroup_size heads is not cut; last_full_blocks is 0 (the code's scripts use 2, which "
+      "takes the prompt's last 256 queries out of the vote), and SeerAttention's last two blocks "
+      "of queries are not made dense either";
   info.summary =
       "Unites the blocks that the heads of a group and the queries of a chunk want into one table, "
       "and attends to those blocks in place.";
