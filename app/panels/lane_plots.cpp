@@ -89,17 +89,6 @@ void lane_tooltip(DrawContext& context, const LaneReport& r, const MapPlotHit& h
 
 }  // namespace
 
-void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {
-  {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
-    widgets::text_colored(context.palette.text, title);
-  }
-  ImGui::SameLine(0, widgets::em(0.7F));
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
-  widgets::text_colored(context.palette.muted,
-                        widgets::elided(measured, ImGui::GetContentRegionAvail().x));
-}
-
 ImU32 loss_color(const widgets::Palette& palette, LaneChoice choice) {
   switch (choice) {
     case LaneChoice::Magnitude:

@@ -9,9 +9,6 @@
 
 namespace kvloupe::panels {
 
-// "Lane use  share of the chunk's rows ..."
-void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
-
 ImU32 loss_color(const widgets::Palette& palette, analysis::LaneChoice choice);
 
 // Query heads down, lanes across, with the border of static slicing and of what is stored.

@@ -72,6 +72,7 @@ std::unique_ptr<Panel> make_miss_inspector_panel();
 std::unique_ptr<Panel> make_token_strip_panel();
 std::unique_ptr<Panel> make_query_geometry_panel();
 std::unique_ptr<Panel> make_query_relevance_panel();
+std::unique_ptr<Panel> make_quest_pages_panel();
 std::unique_ptr<Panel> make_latency_panel();
 std::unique_ptr<Panel> make_trace_info_panel();
 

@@ -51,6 +51,10 @@ bool budget_is_a_share(const shell::MethodFacts& facts) {
   return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
 }
 
+bool is_extension(const std::string& spec) {
+  return selection::title_of(selection::MethodSpec::parse(spec)).ends_with("(extension)");
+}
+
 widgets::Chip budget_chip(const shell::MethodFacts& facts) {
   std::string brief = facts.requested_budget ? number(*facts.requested_budget) : "none";
   std::string text = (budget_is_a_share(facts) ? "mean budget " : "budget ") + brief;
@@ -101,6 +105,22 @@ void method_note_ui(DrawContext& context, shell::Slot slot) {
   if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
 }
 
+void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {
+  {
+    const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+    widgets::text_colored(context.palette.text, title);
+  }
+  ImGui::SameLine(0, widgets::em(0.7F));
+  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  widgets::text_colored(context.palette.muted,
+                        widgets::elided(measured, ImGui::GetContentRegionAvail().x));
+}
+
+widgets::Chip extension_chip(const widgets::Palette& palette, const std::string& spec) {
+  return {selection::title_of(selection::MethodSpec::parse(spec)), palette.warning,
+          "This form of the method is not in its paper.", "extension"};
+}
+
 std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
@@ -142,6 +162,7 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
   const bool recorded = facts->choice.run >= 0;
   chips.push_back({fmt::format("{}: {}", slot == shell::Slot::A ? "A" : "B", facts->id), p.accent,
                    facts->choice.spec});
+  if (is_extension(facts->choice.spec)) chips.push_back(extension_chip(p, facts->choice.spec));
   chips.push_back(
       {fmt::format("{}{}", words_of(facts->mode), recorded ? ", recorded" : ", re-selected"), 0,
        facts->mode == trace::LoopMode::ClosedLoop

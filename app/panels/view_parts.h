@@ -26,6 +26,11 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
 std::string place_caption(const shell::Workspace& workspace);
 
+// The head of one plot of several: "Lane use  share of the chunk's rows ..."
+void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
+// Says which part of a method extends its paper; `spec` is one whose title does.
+widgets::Chip extension_chip(const widgets::Palette& palette, const std::string& spec);
+
 // Draws loading, error or empty and returns false when there is no value to draw; marks a stale
 // value.
 template <typename T>

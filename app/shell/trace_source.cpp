@@ -61,6 +61,11 @@ class SessionSource final : public TraceSource {
     capture::ensure_basis(spec, info().model, context);
     return analysis::lane_report(session_, spec, layer, chunk, kv_head, context);
   }
+  analysis::PageReport page_report(const selection::MethodSpec& spec,
+                                   const analysis::ReplayResult& replay, int layer, int chunk,
+                                   int q_head, const WorkContext& context) const override {
+    return analysis::page_report(session_, spec, replay, layer, chunk, q_head, context);
+  }
   std::string why_unavailable(const selection::MethodSpec& spec,
                               const WorkContext& context) const override {
     if (capture::needs_calibration(spec, info().model)) return {};  // made when it is replayed

@@ -8,6 +8,7 @@
 #include "core/analysis/lane_report.h"
 #include "core/analysis/latency.h"
 #include "core/analysis/overview.h"
+#include "core/analysis/page_report.h"
 #include "core/analysis/query_geometry.h"
 #include "core/analysis/replay.h"
 #include "core/analysis/selected_vs_true.h"
@@ -51,6 +52,10 @@ class TraceSource {
                                                const WorkContext& context) const = 0;
   virtual analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
                                            int kv_head, const WorkContext& context) const = 0;
+  virtual analysis::PageReport page_report(const selection::MethodSpec& spec,
+                                           const analysis::ReplayResult& replay, int layer,
+                                           int chunk, int q_head,
+                                           const WorkContext& context) const = 0;
   // Why this trace cannot serve the (resolved) method; empty when it can.
   virtual std::string why_unavailable(const selection::MethodSpec& spec,
                                       const WorkContext& context) const = 0;

@@ -26,6 +26,7 @@ Workspace::Workspace(std::uint64_t memory_limit, Opener opener)
       maps_(jobs_, 8),
       summaries_(jobs_, 256),
       lane_reports_(jobs_, 32),
+      page_reports_(jobs_, 64),
       unavailable_(jobs_),
       opened_(jobs_) {}
 
@@ -118,6 +119,7 @@ void Workspace::close_active() {
   maps_.clear();
   summaries_.clear();
   lane_reports_.clear();
+  page_reports_.clear();
   unavailable_.clear();
 }
 

@@ -139,6 +139,8 @@ class Workspace {
   std::optional<MethodFacts> facts(Slot slot);
   // The lanes of the shown method, or of aqua with its defaults where that one drops keys only.
   Result<analysis::LaneReport> lane_report();
+  // The pages of the shown method, or of quest with the same budget where that one has none.
+  Result<analysis::PageReport> page_report();
   // Of all methods with their default parameters; asked once a trace.
   Result<Unavailable> unavailable();
   // The needle span of the trace, if it has one; the selected span comes first.
@@ -176,6 +178,8 @@ class Workspace {
   std::string method_key(Slot slot) const;
   std::string place_key() const;  // trace and layer
   Result<analysis::ReplayResult> replay_of(Slot slot, bool want_mass);
+  // The method shown where it selects pages, else quest.
+  MethodChoice page_choice() const;
 
   std::uint64_t memory_limit_;
   Opener opener_;
@@ -195,6 +199,7 @@ class Workspace {
   ResultCache<analysis::AttentionMap> maps_;
   ResultCache<analysis::CompareRow> summaries_;
   ResultCache<analysis::LaneReport> lane_reports_;
+  ResultCache<analysis::PageReport> page_reports_;
   ResultCache<Unavailable> unavailable_;
   ResultCache<TraceSourcePtr> opened_;
 };

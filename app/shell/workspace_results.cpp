@@ -160,6 +160,49 @@ Result<analysis::QueryGeometry> Workspace::query_geometry() {
       });
 }
 
+MethodChoice Workspace::page_choice() const {
+  const MethodChoice& shown = selection().choice(selection().shown);
+  const auto shape = ready()->source->shape();
+  std::string budget = default_spec(info().num_tokens);
+  if (!shown.empty()) {
+    const auto spec = selection::MethodSpec::parse(shown.spec);
+    if (analysis::selects_pages(spec)) return shown;
+    if (spec.has_budget()) budget = shown.spec;
+  }
+  const auto source = selection::MethodSpec::parse(budget);
+  const auto quest = selection::MethodSpec::parse(
+      source.integer("budget_tokens") > 0
+          ? fmt::format("quest:budget_tokens={}", source.integer("budget_tokens"))
+          : fmt::format("quest:budget_ratio={}", source.text("budget_ratio")));
+  return {quest.resolved(shape).canonical(), -1};
+}
+
+Result<analysis::PageReport> Workspace::page_report() {
+  const TraceTab* tab = ready();
+  if (tab == nullptr) return empty_result<analysis::PageReport>("Open a trace");
+  const MethodChoice choice = page_choice();
+  const Selection& s = selection();
+  const auto replay = replays_.request(
+      "replay pages", fmt::format("{}|{}#{}|sets", place_key(), choice.spec, choice.run),
+      fmt::format("Selecting pages in layer {}", s.layer), Lane::Compute,
+      [source = tab->source, choice, layer = s.layer](const WorkContext& context) {
+        return run_choice(*source, choice, {layer}, std::nullopt, false, false, context);
+      });
+  if (replay.state != ResultState::Ready)
+    return page_reports_.last("pages", waiting_for<analysis::PageReport>(replay));
+  if (replay->find(s.layer, s.chunk) == nullptr)
+    return empty_result<analysis::PageReport>("This run has nothing for the chunk");
+  return page_reports_.request(
+      "pages", fmt::format("{}|c{}|h{}", replay.key, s.chunk, s.q_head), "Bounding the pages",
+      Lane::Compute,
+      [source = tab->source, cells = replay.value, layer = s.layer, chunk = s.chunk,
+       q_head = s.q_head](const WorkContext& context) {
+        const auto spec = selection::MethodSpec::parse(cells->method).resolved(source->shape());
+        return std::make_shared<analysis::PageReport>(
+            source->page_report(spec, *cells, layer, chunk, q_head, context));
+      });
+}
+
 analysis::OverviewMetric Workspace::overview_metric() const {
   using analysis::OverviewMetric;
   const Selection& s = selection();

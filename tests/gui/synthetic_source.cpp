@@ -358,6 +358,54 @@ analysis::AttentionMap SyntheticSource::attention_map(int layer, int q_head, int
   return map;
 }
 
+analysis::PageReport SyntheticSource::page_report(const selection::MethodSpec& spec,
+                                                  const analysis::ReplayResult& replay, int layer,
+                                                  int chunk, int q_head,
+                                                  const WorkContext& context) const {
+  obey(context);
+  using analysis::PageMove;
+  using analysis::PageVerdict;
+  analysis::PageReport r;
+  r.method = replay.method;
+  r.layer = layer;
+  r.chunk = chunk;
+  r.q_head = q_head;
+  r.row = q_head / replay.q_heads_per_row;
+  r.span = info_.chunks[static_cast<std::size_t>(chunk)];
+  r.page_size = static_cast<int>(spec.integer("page_size"));
+  for (std::int32_t begin = 0; begin < r.span.begin; begin += r.page_size) {
+    analysis::PageScore page;
+    page.begin = begin;
+    page.end = std::min(begin + r.page_size, r.span.begin);
+    page.best = static_cast<float>(4 * noise(begin, q_head, 31));
+    page.bound = page.best + static_cast<float>(1 + 2 * noise(begin, layer, 32));
+    page.verdict = page.end == r.span.begin ? PageVerdict::Forced
+                                            : static_cast<PageVerdict>(begin / r.page_size % 4);
+    if (page.verdict == PageVerdict::Forced && page.end != r.span.begin)
+      page.verdict = PageVerdict::Neither;
+    r.hits += page.verdict == PageVerdict::Hit;
+    r.misses += page.verdict == PageVerdict::Miss;
+    r.wastes += page.verdict == PageVerdict::Waste;
+    r.forced += page.verdict == PageVerdict::Forced;
+    r.pages.push_back(page);
+  }
+  for (std::size_t c = 1; c < info_.chunks.size(); ++c) {
+    analysis::PageStep step;
+    step.chunk = static_cast<int>(c);
+    step.span = info_.chunks[c];
+    for (std::int32_t begin = 0; begin < step.span.begin; begin += r.page_size) {
+      step.moves.push_back(
+          static_cast<PageMove>(static_cast<int>(5 * noise(begin, step.chunk, 33))));
+      step.reselected += step.moves.back() == PageMove::Reselected;
+      step.fresh += step.moves.back() == PageMove::New;
+      step.taken += step.moves.back() >= PageMove::New;
+    }
+    if (c > 1) step.jaccard = noise(static_cast<int>(c), q_head, 34);
+    r.steps.push_back(step);
+  }
+  return r;
+}
+
 analysis::LaneReport SyntheticSource::lane_report(const selection::MethodSpec& spec, int layer,
                                                   int chunk, int kv_head,
                                                   const WorkContext& context) const {

@@ -53,6 +53,9 @@ class SyntheticSource final : public shell::TraceSource {
                                   const WorkContext& context) const override;
   analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
                                        const WorkContext& context) const override;
+  analysis::PageReport page_report(const selection::MethodSpec& spec,
+                                   const analysis::ReplayResult& replay, int layer, int chunk,
+                                   int q_head, const WorkContext& context) const override;
   analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
                                    int kv_head, const WorkContext& context) const override;
   // Methods that need a probe, which this trace has none of.

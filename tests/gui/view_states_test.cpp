@@ -75,7 +75,7 @@ TEST_F(ViewStates, IdsAreUniqueAndEveryViewHasAPicture) {
   }
   for (const char* wanted :
        {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true", "miss_inspector",
-        "token_strip", "query_geometry", "query_relevance", "latency"})
+        "token_strip", "query_geometry", "query_relevance", "quest_pages", "latency"})
     EXPECT_EQ(ids.count(wanted), 1U) << wanted;
   EXPECT_EQ(panels::find_panel("nothing"), nullptr);
 }

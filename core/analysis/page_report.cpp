@@ -1,0 +1,207 @@
+#include "core/analysis/page_report.h"
+
+#include "core/analysis/session_tensors.h"
+#include "core/base/error.h"
+#include "core/selection/cell_rows.h"
+#include "core/selection/kernels.h"
+#include "core/selection/pages.h"
+#include "core/selection/ranking.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace kvloupe::analysis {
+namespace {
+
+using selection::PageGrid;
+
+// Largest logit of each key over the rows, unscaled.
+std::vector<float> best_logits(const std::vector<const float*>& rows, const float* keys,
+                               std::int64_t num_keys, std::int64_t head_dim) {
+  std::vector<float> best(static_cast<std::size_t>(num_keys));
+  selection::max_dot_products(selection::pack_rows(rows, head_dim), keys, num_keys, best.data());
+  return best;
+}
+
+// Pages that hold past keys, as the chunk's rows see them: in decode the new token is in its page.
+std::vector<PageScore> score_pages(const selection::Cell& cell, int q_head, int page_size) {
+  const std::int64_t seen = cell.phase == trace::Phase::Decode ? cell.kv_len() : cell.past_len;
+  const PageGrid past{page_size, cell.past_len};
+  const float* keys = selection::keys_of(cell, q_head / cell.gqa_group_size());
+  std::vector<const float*> rows;
+  for (std::int64_t row = 0; row < cell.chunk_len; ++row)
+    rows.push_back(selection::query_row(cell, q_head, row));
+  selection::PageBounds bounds(page_size, cell.q.size(2));
+  bounds.extend(keys, seen);
+  const std::vector<float> scores = bounds.scores(rows);
+  const std::vector<float> logits = best_logits(rows, keys, seen, cell.q.size(2));
+  std::vector<PageScore> pages;
+  for (std::int64_t page = 0; page < past.num_pages(); ++page) {
+    PageScore score;
+    score.begin = static_cast<std::int32_t>(bounds.grid().begin(page));
+    score.end = static_cast<std::int32_t>(bounds.grid().end(page));
+    const float best = *std::max_element(logits.begin() + score.begin, logits.begin() + score.end);
+    score.bound = static_cast<float>(cell.softmax_scale * static_cast<double>(scores[page]));
+    score.best = static_cast<float>(cell.softmax_scale * static_cast<double>(best));
+    pages.push_back(score);
+  }
+  return pages;
+}
+
+// 1 for the pages of which a row selected tokens.
+std::vector<std::uint8_t> pages_taken(const ReplayRow& row, std::int32_t past_len, int page_size) {
+  std::vector<std::uint8_t> taken(
+      static_cast<std::size_t>(PageGrid{page_size, past_len}.num_pages()), 0);
+  for (const std::int32_t position : row.selected)
+    taken[static_cast<std::size_t>(position / page_size)] = 1;
+  return taken;
+}
+
+void judge(PageReport& report, const ReplayRow& row) {
+  const auto taken = pages_taken(row, report.span.begin, report.page_size);
+  std::vector<float> best;
+  for (const PageScore& page : report.pages) best.push_back(page.best);
+  // Only the last page that holds past keys can be forced.
+  std::vector<std::uint8_t> forced(taken.size(), 0);
+  forced.back() = row.forced > 0 ? 1 : 0;
+  const auto count = std::count(taken.begin(), taken.end(), 1);
+  std::vector<std::uint8_t> wanted(taken.size(), 0);
+  for (const std::int32_t page : selection::keep_best(best, count, forced).indices)
+    wanted[static_cast<std::size_t>(page)] = 1;
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    PageVerdict& verdict = report.pages[i].verdict;
+    if (forced[i] != 0)
+      verdict = PageVerdict::Forced, ++report.forced;
+    else if (taken[i] != 0 && wanted[i] != 0)
+      verdict = PageVerdict::Hit, ++report.hits;
+    else if (taken[i] != 0)
+      verdict = PageVerdict::Waste, ++report.wastes;
+    else if (wanted[i] != 0)
+      verdict = PageVerdict::Miss, ++report.misses;
+  }
+}
+
+// A step from the pages taken now, at the step before, and ever before.
+PageStep make_step(const ReplayCell& cell, const std::vector<std::uint8_t>& now,
+                   const std::vector<std::uint8_t>& before, std::vector<std::uint8_t>& ever,
+                   bool is_first) {
+  PageStep step;
+  step.chunk = cell.chunk;
+  step.span = cell.span;
+  ever.resize(now.size(), 0);
+  int both = 0, either = 0;
+  for (std::size_t page = 0; page < now.size(); ++page) {
+    const bool was = page < before.size() && before[page] != 0;
+    const bool is = now[page] != 0;
+    PageMove move = ever[page] != 0 ? PageMove::Dropped : PageMove::Out;
+    if (is) move = was ? PageMove::Kept : ever[page] != 0 ? PageMove::Reselected : PageMove::New;
+    step.moves.push_back(move);
+    step.taken += is;
+    step.fresh += move == PageMove::New;
+    step.reselected += move == PageMove::Reselected;
+    both += is && was;
+    either += is || was;
+    ever[page] |= now[page];
+  }
+  if (!is_first) step.jaccard = either > 0 ? static_cast<double>(both) / either : 1.0;
+  return step;
+}
+
+std::vector<PageStep> steps_of(const PageReport& report, const ReplayResult& replay) {
+  std::vector<PageStep> steps;
+  std::vector<std::uint8_t> before, ever;
+  for (const ReplayCell& cell : replay.cells) {
+    if (cell.layer != report.layer || cell.span.phase != report.span.phase || cell.dense_reason)
+      continue;
+    const auto now = pages_taken(cell.rows.at(static_cast<std::size_t>(report.row)),
+                                 cell.span.begin, report.page_size);
+    steps.push_back(make_step(cell, now, before, ever, steps.empty()));
+    before = now;
+  }
+  return steps;
+}
+
+}  // namespace
+
+const char* name_of(PageVerdict verdict) {
+  switch (verdict) {
+    case PageVerdict::Hit:
+      return "hit";
+    case PageVerdict::Miss:
+      return "miss";
+    case PageVerdict::Waste:
+      return "waste";
+    case PageVerdict::Forced:
+      return "forced";
+    case PageVerdict::Neither:
+      return "neither";
+  }
+  return "";
+}
+
+const char* name_of(PageMove move) {
+  switch (move) {
+    case PageMove::Out:
+      return "out";
+    case PageMove::Dropped:
+      return "dropped";
+    case PageMove::New:
+      return "new";
+    case PageMove::Kept:
+      return "kept";
+    case PageMove::Reselected:
+      return "reselected";
+  }
+  return "";
+}
+
+double PageReport::mean_looseness() const {
+  double sum = 0;
+  for (const PageScore& page : pages) sum += static_cast<double>(page.looseness());
+  return pages.empty() ? 0 : sum / static_cast<double>(pages.size());
+}
+
+double PageReport::page_recall() const {
+  return hits + misses > 0 ? static_cast<double>(hits) / (hits + misses) : 1;
+}
+
+bool selects_pages(const selection::MethodSpec& spec) {
+  return spec.info().granularity == trace::Granularity::Page;
+}
+
+PageReport page_report(const TraceSession& session, const selection::MethodSpec& spec,
+                       const ReplayResult& replay, int layer, int chunk, int q_head,
+                       const WorkContext& context) {
+  const trace::TraceInfo& info = session.info();
+  const ReplayCell* at = replay.find(layer, chunk);
+  if (at == nullptr || q_head < 0 || q_head >= info.model.num_q_heads)
+    throw input_error(
+        fmt::format("layer {}, chunk {}, query head {} cannot be shown", layer, chunk, q_head),
+        fmt::format("the run has nothing there, or the model's {} query heads end before it",
+                    info.model.num_q_heads),
+        "choose a layer, a chunk and a head inside the trace");
+  PageReport report;
+  report.method = replay.method;
+  report.layer = layer;
+  report.chunk = chunk;
+  report.q_head = q_head;
+  report.row = q_head / replay.q_heads_per_row;
+  report.span = at->span;
+  report.page_size = static_cast<int>(spec.integer("page_size"));
+  report.dense_reason = at->dense_reason;
+  if (at->span.begin > 0)
+    report.pages =
+        score_pages(load_cell(session, layer, chunk, at->span), q_head, report.page_size);
+  context.cancel.throw_if_cancelled();
+  if (!at->dense_reason) judge(report, at->rows.at(static_cast<std::size_t>(report.row)));
+  report.steps = steps_of(report, replay);
+  for (const PageStep& step : report.steps)
+    if (step.chunk == chunk)
+      for (std::size_t page = 0; page < report.pages.size(); ++page)
+        report.pages[page].move = step.moves[page];
+  return report;
+}
+
+}  // namespace kvloupe::analysis
