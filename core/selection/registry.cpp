@@ -29,7 +29,13 @@
   X(aqua)                  \
   X(static_slicing)        \
   X(aqua_h2o)              \
-  X(aqua_memory)
+  X(aqua_memory)           \
+  X(flash_prefill)         \
+  X(xattention)            \
+  X(seer_attention)        \
+  X(minference)            \
+  X(flex_prefill)          \
+  X(compact_attention)
 
 namespace kvloupe::selection {
 
@@ -69,17 +75,17 @@ const Method& method_of(const MethodSpec& spec) {
 
 }  // namespace
 
+std::string title_of(const MethodSpec& spec) {
+  const Method& method = method_of(spec);
+  return method.title ? method.title(spec) : method.info.title;
+}
+
 RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
   const Method& method = method_of(spec);
   if (method.row_layout) return method.row_layout(spec, shape);
   const bool per_kv_head = method.info.row_axis == trace::RowAxis::KvHead;
   return {method.info.row_axis, per_kv_head ? shape.num_q_heads / shape.num_kv_heads : 1};
 }
-std::string title_of(const MethodSpec& spec) {
-  const Method& method = method_of(spec);
-  return method.title ? method.title(spec) : method.info.title;
-}
-
 
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   const RowLayout layout = row_layout(spec, shape);

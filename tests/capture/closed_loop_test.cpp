@@ -211,10 +211,17 @@ const std::map<std::string, Decoding> kDecoding = {
     {"tova", Decoding::Evicts},
     {"streaming_llm", Decoding::Evicts},
     {"infinipot", Decoding::Dense},
+    {"quest", Decoding::Selects},
     {"aqua", Decoding::Dense},
     {"static_slicing", Decoding::Dense},
     {"aqua_h2o", Decoding::Dense},
     {"aqua_memory", Decoding::Dense},
+    {"flash_prefill", Decoding::Dense},
+    {"xattention", Decoding::Dense},
+    {"seer_attention", Decoding::Dense},
+    {"minference", Decoding::Dense},
+    {"flex_prefill", Decoding::Dense},
+    {"compact_attention", Decoding::Dense},
 };
 
 // Cells of layer 2 in the decode chunks of run 0.

@@ -2,9 +2,12 @@
 #pragma once
 
 #include "core/selection/basis.h"
+#include "core/selection/gate.h"
 #include "core/selection/method_spec.h"
 #include "tests/capture/capture_fixture.h"
 
+#include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -39,14 +42,45 @@ inline std::string tiny_basis(trace::BasisKind kind) {
   return path;
 }
 
-// One SPEC of a method: its budget, if it takes one, and these further parameters.
+// The tiny model's file for a parameter that has no default: a gate of random weights, or a list of
+// patterns without entries. In this folder.
+inline std::string tiny_file(const std::string& param) {
+  if (param == "config") {
+    std::ofstream("tiny_patterns.json") << "[]";
+    return "tiny_patterns.json";
+  }
+  CaptureOptions options = tiny_options("gate_text.h5");
+  options.max_new_tokens = 0;
+  capture_tiny(options);
+  const trace::TraceReader reader("gate_text.h5");
+  const trace::ModelInfo& model = reader.info().model;
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  selection::Gate gate;
+  gate.hidden = 8;
+  for (int layer = 0; layer < model.num_layers; ++layer) {
+    selection::GateLayer& weights = gate.layers[layer];
+    weights.num_k_heads = model.num_kv_heads;
+    weights.q_weight.resize(static_cast<std::size_t>(model.num_q_heads * model.head_dim * 8));
+    weights.k_weight.resize(static_cast<std::size_t>(model.num_kv_heads * 3 * model.head_dim * 8));
+    for (auto* values : {&weights.q_weight, &weights.k_weight})
+      for (float& value : *values) value = normal(random);
+  }
+  selection::write_gate("tiny_gate.safetensors", gate, selection::shape_of(model));
+  return "tiny_gate.safetensors";
+}
+
+// One SPEC of a method: its budget, if it needs one, and these further parameters.
 inline std::string spec_text(const selection::MethodInfo& method, int budget,
                              const std::string& more = "") {
   std::string params;
   const auto add = [&](const std::string& text) {
     if (!text.empty()) params += (params.empty() ? ":" : ",") + text;
   };
-  if (method.budget != selection::BudgetUse::None) add("budget_tokens=" + std::to_string(budget));
+  if (method.budget == selection::BudgetUse::Required)
+    add("budget_tokens=" + std::to_string(budget));
+  for (const selection::ParamInfo* param : selection::params_with(method, {}))
+    if (param->required) add(param->name + "=" + tiny_file(param->name));
   add(more);
   if (method.basis) add("basis=" + tiny_basis(*method.basis));
   return method.id + params;

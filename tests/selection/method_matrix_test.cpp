@@ -68,20 +68,24 @@ SequenceShape edge_shape(int num_q_heads, int num_kv_heads, int layer = 5) {
   return shape;
 }
 
+bool keeps_blocks(const MethodSpec& spec) {
+  return spec.info().granularity == trace::Granularity::Block;
+}
+
 // Sizes that the mass decides, not the budget alone.
 bool may_keep_less(const MethodSpec& spec) {
   return spec.has("mode") && spec.text("mode") == "coverage";
+}
+
+// Sizes that depend on where pages end: pages_test.cpp and the oracle know them.
+bool keeps_pages(const MethodSpec& spec) {
+  return spec.info().granularity == trace::Granularity::Page;
 }
 
 void expect_sound_rows(const CellSelection& cell, std::int64_t candidates) {
   for (const RowSelection& row : cell.rows) {
     EXPECT_TRUE(std::is_sorted(row.positions.begin(), row.positions.end()));
     EXPECT_EQ(std::set<std::int32_t>(row.positions.begin(), row.positions.end()).size(),
-// Sizes that depend on where pages end: pages_test.cpp and the oracle know them.
-bool keeps_pages(const MethodSpec& spec) {
-  return spec.info().granularity == trace::Granularity::Page;
-}
-
               row.positions.size());
     if (!row.positions.empty()) {
       EXPECT_GE(row.positions.front(), 0);
@@ -107,8 +111,9 @@ void expect_sound(const Sequence& sequence, const MethodSpec& spec, const Method
     }
     const std::int64_t budget = spec.budget(span.begin);
     EXPECT_EQ(cell.budget_tokens, budget);
-    EXPECT_EQ(cell.dense_fallback, span.begin == 0 || candidates <= budget);
-    if (span.begin > 0 && candidates <= budget) {
+    const bool fits = candidates <= budget && !keeps_blocks(spec);
+    EXPECT_EQ(cell.dense_fallback, span.begin == 0 || fits);
+    if (span.begin > 0 && fits) {
       EXPECT_EQ(cell.dense_reason, DenseReason::FitsBudget);
     }
     const bool grows = spec.state_action() == trace::StateAction::Eviction &&
@@ -117,6 +122,11 @@ void expect_sound(const Sequence& sequence, const MethodSpec& spec, const Method
       const auto size = static_cast<std::int64_t>(row.positions.size());
       if (cell.dense_reason) {
         EXPECT_EQ(size, candidates);
+      } else if (keeps_blocks(spec)) {
+        // Whole blocks, and what straddles the chunk's begin outside the budget.
+        const std::int64_t block_size = spec.integer("block_size");
+        EXPECT_EQ(size, std::min(budget / block_size, span.begin / block_size) * block_size +
+                            span.begin % block_size);
       } else if (may_keep_less(spec)) {
         EXPECT_GE(size, 1);
         EXPECT_LE(size, budget);
@@ -138,6 +148,7 @@ TEST_P(Matrix, SelectsSortedUniqueKeysWithinTheBudget) {
 
 TEST_P(Matrix, ABudgetThatHoldsAllIsDense) {
   if (!spec().has_budget()) GTEST_SKIP() << "has no budget";
+  if (keeps_blocks(spec())) GTEST_SKIP() << "falls back without a past only";
   const Sequence sequence = random_sequence(edge_shape(4, 2), 8);
   const MethodRun run = run_method(
       sequence, GetParam().substr(0, GetParam().find("budget_tokens=11")) + "budget_tokens=100000" +

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,10 +55,17 @@ TEST(MethodSpec, ListsTheMethodsInTheContractsOrder) {
                                              "tova",
                                              "streaming_llm",
                                              "infinipot",
+                                             "quest",
                                              "aqua",
                                              "static_slicing",
                                              "aqua_h2o",
-                                             "aqua_memory"};
+                                             "aqua_memory",
+                                             "flash_prefill",
+                                             "xattention",
+                                             "seer_attention",
+                                             "minference",
+                                             "flex_prefill",
+                                             "compact_attention"};
   std::vector<std::string> ids;
   for (const MethodInfo& info : catalogue()) ids.push_back(info.id);
   EXPECT_EQ(ids, contract);
@@ -79,13 +87,46 @@ TEST(MethodSpec, NumbersTakeTheirShortestForm) {
             "random:budget_tokens=0,budget_ratio=0.1,budget_scope=past,seed=0");
 }
 
+// A SPEC with what the method cannot do without, ready for further parameters.
+std::string with_required(const MethodInfo& info) {
+  std::string spec = info.id;
+  for (const ParamInfo* param : params_with(info, {}))
+    if (param->required) spec += fmt::format("{}{}=x", spec == info.id ? ":" : ",", param->name);
+  return spec;
+}
+std::string and_also(const std::string& spec, const std::string& params) {
+  return spec + (spec.find(':') == std::string::npos ? ":" : ",") + params;
+}
+
 TEST(MethodSpec, TheCanonicalTextOfACanonicalTextIsItself) {
   for (const MethodInfo& info : catalogue()) {
-    EXPECT_EQ(canonical(canonical(info.id)), canonical(info.id));
-    if (info.budget == BudgetUse::None) continue;
-    const std::string by_ratio = canonical(info.id + ":budget_ratio=0.3");
-    EXPECT_EQ(canonical(by_ratio), by_ratio);
+    const std::string plain = canonical(with_required(info));
+    EXPECT_EQ(canonical(plain), plain);
+    if (!MethodSpec::parse(plain).has("budget_ratio")) continue;
+    std::string by_ratio = and_also(with_required(info), "budget_ratio=0.3");
+    if (MethodSpec::parse(plain).has("lowering")) by_ratio += ",lowering=budget";
+    EXPECT_EQ(canonical(canonical(by_ratio)), canonical(by_ratio));
   }
+}
+
+TEST(MethodSpec, AFileThatAMethodNeedsHasNoDefault) {
+  for (const char* spec : {"seer_attention", "seer_attention:threshold=0.1", "minference",
+                           "minference:budget_tokens=64,lowering=budget",
+                           "compact_attention:selector=seer_attention"}) {
+    try {
+      MethodSpec::parse(spec);
+      ADD_FAILURE() << spec << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Usage);
+      EXPECT_NE(std::string(error.what()).find(" needs "), std::string::npos);
+    }
+  }
+  EXPECT_EQ(canonical("seer_attention:gate=a.safetensors"),
+            "seer_attention:budget_tokens=0,budget_ratio=0,budget_scope=past,block_size=64,"
+            "threshold=0.0005,gate=a.safetensors,lowering=union");
+  EXPECT_EQ(canonical("minference:config=a.json"),
+            "minference:budget_tokens=0,budget_ratio=0,budget_scope=past,config=a.json,"
+            "lowering=union");
 }
 
 class Refused : public ::testing::TestWithParam<const char*> {};
@@ -152,9 +193,11 @@ TEST(Catalogue, SaysWhatAUserNeeds) {
       SCOPED_TRACE(param.name);
       EXPECT_FALSE(param.meaning.empty());
       // A default lies in the parameter's own range; of a formula, what a model makes of it.
-      const MethodSpec resolved = MethodSpec::parse(info.id).resolved({30, 9, 3, 64});
+      if (param.required || !param.only_for.empty()) continue;
+      const std::string spec = with_required(info);
+      const MethodSpec resolved = MethodSpec::parse(spec).resolved({30, 9, 3, 64});
       EXPECT_NO_THROW(
-          MethodSpec::parse(info.id + ":" + param.name + "=" + resolved.text(param.name)));
+          MethodSpec::parse(and_also(spec, param.name + "=" + resolved.text(param.name))));
     }
   }
 }

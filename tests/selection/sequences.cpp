@@ -1,5 +1,7 @@
 #include "tests/selection/sequences.h"
 
+#include "tests/selection/method_files.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -52,8 +54,10 @@ trace::Basis random_basis(const SequenceShape& shape, unsigned seed) {
 double Sequence::scale() const { return 1.0 / std::sqrt(static_cast<double>(shape.head_dim)); }
 
 ModelShape Sequence::model() const {
-  return {std::max(shape.num_layers, shape.layer + 1), shape.num_q_heads, shape.num_kv_heads,
-          shape.head_dim};
+  ModelShape model{std::max(shape.num_layers, shape.layer + 1), shape.num_q_heads,
+                   shape.num_kv_heads, shape.head_dim};
+  model.rope_theta = 100;
+  return model;
 }
 
 Sequence random_sequence(const SequenceShape& shape, unsigned seed) {
@@ -119,6 +123,10 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
   cell.past_len = span.begin;
   cell.chunk_len = span.length;
   cell.phase = span.phase;
+  const auto next = static_cast<std::size_t>(chunk) + 1;
+  cell.ends_prefill =
+      span.phase == trace::Phase::Prefill &&
+      (next == sequence.chunks.size() || sequence.chunks[next].phase == trace::Phase::Decode);
   cell.softmax_scale = sequence.scale();
   cell.q = whole(sequence.q, shape.num_q_heads)
                .narrow(1, span.begin, span.length)
@@ -142,7 +150,7 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
 }
 
 std::unique_ptr<Selector> selector_for(const Sequence& sequence, const std::string& spec) {
-  const auto resolved = MethodSpec::parse(spec).resolved(sequence.model());
+  const auto resolved = MethodSpec::parse(with_files(spec, sequence)).resolved(sequence.model());
   BasisPtr basis;
   if (resolved.info().basis) {
     auto own = std::make_shared<trace::Basis>(sequence.basis);

@@ -38,12 +38,27 @@ void add_changes(const MethodInfo& info, const std::string& base, char separator
         specs.push_back(fmt::format("{}{}{}={}", base, separator, param.name, value));
 }
 
+// Block methods: parameters that fit sequences of some 60 tokens.
+const std::vector<std::string>& block_methods() {
+  static const std::vector<std::string> specs = {
+      "flash_prefill:block_size=8,alpha=0.3,sink_blocks=1,window_blocks=1",
+      "flash_prefill:block_size=3,alpha=0.2,sink_blocks=0,window_blocks=0,last_full_blocks=1",
+      "xattention:block_size=8,stride=4,tau=0.5",
+      "xattention:block_size=5,stride=5,tau=0.7",
+      "seer_attention:block_size=8,threshold=0.1,gate=FILE",
+      "flex_prefill:block_size=4,gamma=0.5,tau=0.3,min_budget=8",
+      "flex_prefill:block_size=8,gamma=0.4,tau=1,min_budget=8"};
+  return specs;
+}
+
+bool keeps_blocks(const MethodInfo& info) { return info.granularity == trace::Granularity::Block; }
+
 }  // namespace
 
 std::vector<std::string> variants(const std::string& budget) {
   std::vector<std::string> specs;
   for (const MethodInfo& info : catalogue()) {
-    if (info.budget == BudgetUse::None) continue;
+    if (info.budget == BudgetUse::None || keeps_blocks(info)) continue;
     const std::string base = fmt::format("{}:{}", info.id, budget);
     specs.push_back(base);
     if (info.accepts_scope_all) specs.push_back(base + ",budget_scope=all");
@@ -81,16 +96,24 @@ std::vector<std::string> variants(const std::string& budget) {
       "quest:{},page_size=3,prefill=per_query,gqa_reduce=mean_score,force_last_page=0",
       "quest:{},page_size=5,prefill=per_query,gqa_reduce=union,rule=kernel"};
   for (const std::string& pair : pairs) specs.push_back(fmt::format(fmt::runtime(pair), budget));
+  for (const std::string& method : block_methods())
+    specs.push_back(fmt::format("{},lowering=budget,{}", method, budget));
   return specs;
 }
 
 std::vector<std::string> variants_without_budget() {
   std::vector<std::string> specs;
   for (const MethodInfo& info : catalogue()) {
-    if (info.budget != BudgetUse::None) continue;
+    if (info.budget != BudgetUse::None || keeps_blocks(info)) continue;
     specs.push_back(info.id);
     add_changes(info, info.id, ':', specs);
   }
+  specs.insert(specs.end(), block_methods().begin(), block_methods().end());
+  for (const char* compact :
+       {"compact_attention:block_size=4,alpha=0.3,sink_blocks=0",
+        "compact_attention:selector=xattention,block_size=4,stride=2,tau=0.6",
+        "compact_attention:selector=seer_attention,block_size=4,threshold=0.1,gate=FILE"})
+    specs.emplace_back(compact);
   return specs;
 }
 
