@@ -52,10 +52,15 @@ Row empty_row(const Point& point, double sparsity) {
 
 // Methods with all that they do for a chunk: selection, block tables, attention. On keys in
 // clusters, so that there is something to select.
+struct MethodCase {
+  const char* id;
+  const char* spec;
+};
 constexpr Point kMethodPoint = {32768, 1024};
-constexpr std::array<const char*, 3> kMethods = {
-    "compact_attention:selector=flash_prefill", "compact_attention:selector=xattention",
-    "quest:budget_tokens=4096,page_size=16,gqa_reduce=max_score,skip_layers=0"};
+constexpr std::array<MethodCase, 3> kMethods = {
+    {{"compact_flash_prefill", "compact_attention:selector=flash_prefill"},
+     {"compact_xattention", "compact_attention:selector=xattention"},
+     {"quest", "quest:budget_tokens=4096,page_size=16,gqa_reduce=max_score,skip_layers=0"}}};
 constexpr int kMethodRepetitions = 3;
 
 struct Floors {
@@ -114,14 +119,14 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
   return rows;
 }
 
-Row method_row(std::size_t index, const WorkContext& context) {
+Row method_row(const MethodCase& method, const WorkContext& context) {
   const analysis::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
-                                             kMethods[index], analysis::SyntheticKeys::Clustered};
+                                             method.spec, analysis::SyntheticKeys::Clustered};
   const analysis::AttentionBench bench =
       analysis::bench_attention(what, kMethodRepetitions, context);
   Row row;
-  row.id = fmt::format("method_{}_{}k_c{}", index + 1, what.past_len / 1024, what.chunk_len);
-  row.meaning = fmt::format("dense / selection, tables and paged attention of {}", kMethods[index]);
+  row.id = fmt::format("{}_{}k_c{}", method.id, what.past_len / 1024, what.chunk_len);
+  row.meaning = fmt::format("dense / selection, tables and paged attention of {}", method.spec);
   if (bench.sparse.samples == 0) {
     row.reason = "every round was disturbed by other threads";
     return row;
@@ -164,8 +169,8 @@ Report run_paged_suite(const WorkContext& context) {
       report.rows.push_back(std::move(row));
   }
   for (std::size_t i = 0; i < kMethods.size(); ++i) {
-    step(kPoints.size() + i, kMethods[i]);
-    report.rows.push_back(method_row(i, quiet));
+    step(kPoints.size() + i, kMethods[i].spec);
+    report.rows.push_back(method_row(kMethods[i], quiet));
   }
   step(steps, "done");
   return report;
