@@ -65,6 +65,7 @@ const PanelInfo* find_panel(const std::string& id);
 // The makers, one a file.
 std::unique_ptr<Panel> make_attention_map_panel();
 std::unique_ptr<Panel> make_aqua_lanes_panel();
+std::unique_ptr<Panel> make_block_tables_panel();
 std::unique_ptr<Panel> make_kv_map_panel();
 std::unique_ptr<Panel> make_layer_head_overview_panel();
 std::unique_ptr<Panel> make_selected_vs_true_panel();
@@ -73,6 +74,7 @@ std::unique_ptr<Panel> make_token_strip_panel();
 std::unique_ptr<Panel> make_query_geometry_panel();
 std::unique_ptr<Panel> make_query_relevance_panel();
 std::unique_ptr<Panel> make_quest_pages_panel();
+std::unique_ptr<Panel> make_received_rankings_panel();
 std::unique_ptr<Panel> make_latency_panel();
 std::unique_ptr<Panel> make_trace_info_panel();
 

@@ -21,7 +21,8 @@ constexpr double kToastSeconds = 6.0;
 enum class Place { Left, Center, Right, RightBelow, Bottom };
 Place place_of(const std::string& id) {
   if (id == "layer_head_overview") return Place::Left;
-  if (id == "attention_map" || id == "kv_map" || id == "aqua_lanes" || id == "quest_pages")
+  if (id == "attention_map" || id == "kv_map" || id == "aqua_lanes" || id == "quest_pages" ||
+      id == "block_tables")
     return Place::Center;
   if (id == "selected_vs_true") return Place::Right;
   if (id == "miss_inspector") return Place::RightBelow;

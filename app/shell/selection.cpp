@@ -13,8 +13,9 @@ namespace kvloupe::shell {
 GotoTarget parse_goto(const std::string& text) {
   GotoTarget target;
   const std::map<std::string, std::optional<int>*> fields{
-      {"layer", &target.layer}, {"q_head", &target.q_head}, {"kv_head", &target.kv_head},
-      {"chunk", &target.chunk}, {"query", &target.query},   {"key", &target.key}};
+      {"layer", &target.layer},  {"q_head", &target.q_head}, {"kv_head", &target.kv_head},
+      {"chunk", &target.chunk},  {"query", &target.query},   {"key", &target.key},
+      {"window", &target.window}};
   std::size_t at = 0;
   while (at < text.size()) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
@@ -24,10 +25,10 @@ GotoTarget parse_goto(const std::string& text) {
     const std::string name = item.substr(0, equals);
     const auto field = fields.find(name);
     if (equals == std::string::npos || field == fields.end())
-      throw usage_error(
-          fmt::format("the place '{}' is not understood", text),
-          fmt::format("'{}' is no coordinate", item),
-          "name layer, q_head, kv_head, chunk, query or key, as in layer=3,q_head=5,chunk=12");
+      throw usage_error(fmt::format("the place '{}' is not understood", text),
+                        fmt::format("'{}' is no coordinate", item),
+                        "name layer, q_head, kv_head, chunk, query, key or window, as in "
+                        "layer=3,q_head=5,chunk=12");
     const auto value = parse_int(item.substr(equals + 1));
     if (!value || *value < 0 || *value > 1'000'000'000)
       throw usage_error(fmt::format("the place '{}' is not understood", text),

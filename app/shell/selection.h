@@ -27,6 +27,7 @@ struct Selection {
   int layer = 0;
   int q_head = 0;
   std::int32_t query = -1;      // absolute position, -1: all queries of the chunk
+  int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
   std::array<MethodChoice, 2> method;
@@ -41,7 +42,7 @@ struct Selection {
 
 // Where --goto points: "layer=3,q_head=5,chunk=12,query=1536,key=40". Throws Error{Usage}.
 struct GotoTarget {
-  std::optional<int> layer, q_head, kv_head, chunk, query, key;
+  std::optional<int> layer, q_head, kv_head, chunk, query, key, window;
 };
 GotoTarget parse_goto(const std::string& text);
 

@@ -66,6 +66,13 @@ class SessionSource final : public TraceSource {
                                    int q_head, const WorkContext& context) const override {
     return analysis::page_report(session_, spec, replay, layer, chunk, q_head, context);
   }
+  analysis::ReceivedRankings received_rankings(int layer, int first_q_head, int num_q_heads,
+                                               std::int32_t query_begin, std::int32_t query_end,
+                                               std::int32_t num_keys,
+                                               const WorkContext& context) const override {
+    return analysis::received_rankings(session_, layer, first_q_head, num_q_heads, query_begin,
+                                       query_end, num_keys, context);
+  }
   std::string why_unavailable(const selection::MethodSpec& spec,
                               const WorkContext& context) const override {
     if (capture::needs_calibration(spec, info().model)) return {};  // made when it is replayed

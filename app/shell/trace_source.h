@@ -10,6 +10,7 @@
 #include "core/analysis/overview.h"
 #include "core/analysis/page_report.h"
 #include "core/analysis/query_geometry.h"
+#include "core/analysis/received_rankings.h"
 #include "core/analysis/replay.h"
 #include "core/analysis/selected_vs_true.h"
 #include "core/base/cancel.h"
@@ -56,6 +57,11 @@ class TraceSource {
                                            const analysis::ReplayResult& replay, int layer,
                                            int chunk, int q_head,
                                            const WorkContext& context) const = 0;
+  virtual analysis::ReceivedRankings received_rankings(int layer, int first_q_head, int num_q_heads,
+                                                       std::int32_t query_begin,
+                                                       std::int32_t query_end,
+                                                       std::int32_t num_keys,
+                                                       const WorkContext& context) const = 0;
   // Why this trace cannot serve the (resolved) method; empty when it can.
   virtual std::string why_unavailable(const selection::MethodSpec& spec,
                                       const WorkContext& context) const = 0;

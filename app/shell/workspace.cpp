@@ -26,6 +26,7 @@ Workspace::Workspace(std::uint64_t memory_limit, Opener opener)
       maps_(jobs_, 8),
       summaries_(jobs_, 256),
       lane_reports_(jobs_, 32),
+      rankings_(jobs_, 32),
       page_reports_(jobs_, 64),
       unavailable_(jobs_),
       opened_(jobs_) {}
@@ -119,6 +120,7 @@ void Workspace::close_active() {
   maps_.clear();
   summaries_.clear();
   lane_reports_.clear();
+  rankings_.clear();
   page_reports_.clear();
   unavailable_.clear();
 }
@@ -299,6 +301,7 @@ void Workspace::apply_goto(Selection& selection, const TraceTab& tab,
   if (target.query) selection.chunk = info.chunk_of_token(*target.query);
   if (target.chunk) selection.chunk = *target.chunk;
   if (target.query) selection.query = *target.query;
+  if (target.window) selection.window = *target.window;
   if (target.key) {
     selection.key_begin = *target.key;
     selection.key_end = *target.key + 1;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::shell {
@@ -141,6 +142,14 @@ class Workspace {
   Result<analysis::LaneReport> lane_report();
   // The pages of the shown method, or of quest with the same budget where that one has none.
   Result<analysis::PageReport> page_report();
+  // The method shown where it selects blocks, else compact_attention with its defaults.
+  MethodChoice block_choice() const;
+  // All chunks of the current layer under block_choice().
+  Result<analysis::ReplayResult> block_replay();
+  // The queries that `window` of the selection means: half-open, ending with the chunk.
+  std::pair<std::int32_t, std::int32_t> query_window() const;
+  // Past keys of the chunk by the attention that the window gives them, over the KV head's group.
+  Result<analysis::ReceivedRankings> received_rankings();
   // Of all methods with their default parameters; asked once a trace.
   Result<Unavailable> unavailable();
   // The needle span of the trace, if it has one; the selected span comes first.
@@ -199,6 +208,7 @@ class Workspace {
   ResultCache<analysis::AttentionMap> maps_;
   ResultCache<analysis::CompareRow> summaries_;
   ResultCache<analysis::LaneReport> lane_reports_;
+  ResultCache<analysis::ReceivedRankings> rankings_;
   ResultCache<analysis::PageReport> page_reports_;
   ResultCache<Unavailable> unavailable_;
   ResultCache<TraceSourcePtr> opened_;

@@ -155,6 +155,89 @@ ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
   return palette.dropped;
 }
 
+ImU32 color_of(const Palette& palette, analysis::BlockState state) {
+  using analysis::BlockState;
+  switch (state) {
+    case BlockState::Future:
+      return palette.future;
+    case BlockState::Dropped:
+      return palette.dropped;
+    case BlockState::Kept:
+      return palette.hit;
+    case BlockState::Forced:
+      return palette.sink;
+    case BlockState::Straddling:
+      return palette.recent;
+    case BlockState::Current:
+      return palette.current;
+  }
+  return palette.future;
+}
+
+ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
+  using analysis::KeyKind;
+  switch (kind) {
+    case KeyKind::Other:
+      return palette.dropped;
+    case KeyKind::Global:
+      return palette.recent;
+    case KeyKind::QuerySpecific:
+      return palette.sink;
+  }
+  return palette.dropped;
+}
+
+const char* label_of(analysis::BlockState state) {
+  using analysis::BlockState;
+  switch (state) {
+    case BlockState::Future:
+      return "in the future";
+    case BlockState::Dropped:
+      return "not kept";
+    case BlockState::Kept:
+      return "kept by score";
+    case BlockState::Forced:
+      return "kept by rule";
+    case BlockState::Straddling:
+      return "straddles the chunk's begin";
+    case BlockState::Current:
+      return "of the chunk";
+  }
+  return "";
+}
+
+const char* label_of(analysis::KeyKind kind) {
+  using analysis::KeyKind;
+  switch (kind) {
+    case KeyKind::Other:
+      return "other";
+    case KeyKind::Global:
+      return "global: high by mean";
+    case KeyKind::QuerySpecific:
+      return "query-specific: high by maximum only";
+  }
+  return "";
+}
+
+int prominence_of(analysis::BlockState state) {
+  using analysis::BlockState;
+  switch (state) {
+    case BlockState::Kept:
+      return 5;
+    case BlockState::Forced:
+      return 4;
+    case BlockState::Straddling:
+      return 3;
+    case BlockState::Current:
+      return 2;
+    case BlockState::Dropped:
+      return 1;
+    case BlockState::Future:
+      return 0;
+  }
+  return 0;
+}
+
 const char* label_of(analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {

@@ -58,6 +58,10 @@ class SyntheticSource final : public shell::TraceSource {
                                    int q_head, const WorkContext& context) const override;
   analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
                                    int kv_head, const WorkContext& context) const override;
+  analysis::ReceivedRankings received_rankings(int layer, int first_q_head, int num_q_heads,
+                                               std::int32_t query_begin, std::int32_t query_end,
+                                               std::int32_t num_keys,
+                                               const WorkContext& context) const override;
   // Methods that need a probe, which this trace has none of.
   std::string why_unavailable(const selection::MethodSpec& spec,
                               const WorkContext& context) const override;
@@ -70,6 +74,7 @@ class SyntheticSource final : public shell::TraceSource {
   void obey(const WorkContext& context) const;
   analysis::ReplayResult select(const std::string& method, const std::vector<int>& layers,
                                 std::optional<int> chunk, bool want_error) const;
+  void add_blocks(analysis::ReplayCell& cell, analysis::ReplayResult& result) const;
   void add_deaths(analysis::ReplayResult& result) const;
   // The row's true mass on the candidates [0, past) of a chunk.
   std::vector<double> mass(int layer, int kv_head, int chunk) const;

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
+#include <string>
 #include <thread>
 
 namespace kvloupe {
@@ -73,9 +75,9 @@ TEST_F(ViewStates, IdsAreUniqueAndEveryViewHasAPicture) {
     EXPECT_TRUE(info.has(panels::Format::Png)) << info.id;
     EXPECT_EQ(panels::find_panel(info.id), &info);
   }
-  for (const char* wanted :
-       {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true", "miss_inspector",
-        "token_strip", "query_geometry", "query_relevance", "quest_pages", "latency"})
+  for (const char* wanted : {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true",
+                             "miss_inspector", "token_strip", "query_geometry", "query_relevance",
+                             "quest_pages", "block_tables", "received_rankings", "latency"})
     EXPECT_EQ(ids.count(wanted), 1U) << wanted;
   EXPECT_EQ(panels::find_panel("nothing"), nullptr);
 }
@@ -159,6 +161,72 @@ TEST_F(ViewStates, TheMapOfLanesHasNoRecall) {
   EXPECT_EQ(recalls("quoka:budget_tokens=64"), std::set<bool>{true});
   EXPECT_EQ(recalls("aqua:basis=self"), std::set<bool>{false});
   EXPECT_EQ(recalls("aqua_h2o:basis=self"), std::set<bool>{true});
+}
+
+std::string figure_cell(const panels::Table& table, std::size_t row, const char* column) {
+  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
+  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+}
+
+// Chunk 4 of 128 tokens begins at block 16 of 32 tokens, of 20; KV head 1 has query heads 3 to 5.
+TEST_F(ViewStates, TheTableOfBlocksNamesPagesAndTokens) {
+  open();
+  workspace.set_method(shell::Slot::A, "flash_prefill");
+  workspace.go_to(shell::parse_goto("chunk=4,q_head=4"));
+  const auto panel = panels::find_panel("block_tables")->make();
+  for (int i = 0; i < 16 && !panel->problem(workspace).empty(); ++i) wait_until_idle(workspace);
+  const panels::Table table = panel->table(workspace);
+  std::map<std::string, int> stages;
+  std::set<std::string> heads;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string stage = figure_cell(table, i, "stage");
+    ++stages[stage];
+    heads.insert(figure_cell(table, i, "q_head"));
+    const int block = std::stoi(figure_cell(table, i, "key_block"));
+    EXPECT_EQ(figure_cell(table, i, "token_begin"), std::to_string(block * 32));
+    EXPECT_EQ(figure_cell(table, i, "token_end"), std::to_string(block * 32 + 32));
+    EXPECT_EQ(figure_cell(table, i, "page_id"), std::to_string(20 + block));
+    if (stage != "table") continue;
+    const std::string state = figure_cell(table, i, "state");
+    if (block == 0) {
+      EXPECT_EQ(state, "kept by rule");
+    } else if (block >= 16) {
+      EXPECT_EQ(state, "of the chunk");
+    }
+  }
+  EXPECT_EQ(heads, (std::set<std::string>{"", "3", "4", "5"}));
+  // Query blocks at 16 to 19 see the blocks up to their own.
+  EXPECT_EQ(stages["mask"], 3 * (17 + 18 + 19 + 20));
+  EXPECT_EQ(stages["query_union"], 3 * 20);
+  EXPECT_EQ(stages["group_union"], 20);
+  EXPECT_EQ(stages["table"], 20);
+}
+
+// The window is part of the place: its last 16 queries rank other keys first than the chunk's.
+TEST_F(ViewStates, RankingsFollowTheWindow) {
+  open();
+  const auto panel = panels::find_panel("received_rankings")->make();
+  const auto means = [&](const char* place) {
+    workspace.go_to(shell::parse_goto(place));
+    for (int i = 0; i < 4; ++i) {
+      panel->problem(workspace);
+      wait_until_idle(workspace);
+    }
+    const panels::Table table = panel->table(workspace);
+    EXPECT_EQ(table.rows.size(), 512U);
+    EXPECT_EQ(workspace.query_window().second, 640);
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < table.rows.size(); ++i)
+      values.push_back(figure_cell(table, i, "mean"));
+    return values;
+  };
+  const auto of_chunk = means("chunk=4");
+  EXPECT_EQ(workspace.query_window().first, 512);
+  const auto of_16 = means("chunk=4,window=16");
+  EXPECT_EQ(workspace.query_window().first, 624);
+  EXPECT_NE(of_chunk, of_16);
+  means("chunk=4,window=2000");
+  EXPECT_EQ(workspace.query_window().first, 0);
 }
 
 // A single kept key among thousands must be seen in the picture of the map.
