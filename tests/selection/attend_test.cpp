@@ -91,10 +91,13 @@ TEST(AttendSelected, SingleKeysAgreeToo) {
 }
 
 // The methods' own rows: query heads, KV heads, sub-groups, with pasts that end inside a page.
-TEST(AttendSelected, WhatQuestSelectsAgreesWithMaskedDenseAttention) {
+TEST(AttendSelected, WhatMethodsSelectAgreesWithMaskedDenseAttention) {
   for (const int group : {1, 3, 4, 8}) {
-    const Inputs in = attention::make_inputs(
+    Inputs in = attention::make_inputs(
         {.num_q_heads = 2 * group, .num_kv_heads = 2, .m = 30, .past = 203, .dim = 16});
+    // The queries look for two blocks' keys: the others are dropped.
+    for (const std::int64_t block : {2, 7}) in.k.narrow(1, 16 * block, 16) += 0.5;
+    in.q += 2;
     ModelShape shape;
     shape.num_layers = 6;
     shape.num_q_heads = 2 * group;
@@ -102,11 +105,21 @@ TEST(AttendSelected, WhatQuestSelectsAgreesWithMaskedDenseAttention) {
     shape.head_dim = 16;
     for (const char* text :
          {"quest:budget_tokens=48", "quest:budget_tokens=48,gqa_reduce=union",
-          "quest:budget_tokens=48,force_last_page=0", "quest:budget_tokens=48,prefill=per_query"}) {
+          "quest:budget_tokens=48,force_last_page=0", "quest:budget_tokens=48,prefill=per_query",
+          "flash_prefill:block_size=16,alpha=0.3,window_blocks=1,sink_blocks=1",
+          "flash_prefill:block_size=16,lowering=budget,budget_tokens=64",
+          "xattention:block_size=16,stride=4,tau=0.5",
+          "flex_prefill:block_size=16,gamma=0.5,min_budget=32",
+          "compact_attention:block_size=16,alpha=0.6,window_blocks=1,sink_blocks=0",
+          "compact_attention:selector=xattention,block_size=16,stride=4,tau=0.4"}) {
       const MethodSpec spec = MethodSpec::parse(text).resolved(shape);
       const RowLayout layout = row_layout(spec, shape);
       const CellSelection selection = make_selector(spec, shape)->select(cell_of(in));
       ASSERT_FALSE(selection.dense_reason);
+      ASSERT_EQ(selection.rows.size(), 2U * group / layout.q_heads_per_row);
+      std::size_t dropped = 0;
+      for (const RowSelection& row : selection.rows) dropped += 203 - row.positions.size();
+      EXPECT_GT(dropped, 0U) << text << ", group " << group;
       EXPECT_TRUE(page_tables(spec, layout, cell_of(in), selection)) << text;
       EXPECT_LT(attention_error(spec, layout, in, selection), 1e-5) << text << ", group " << group;
     }
