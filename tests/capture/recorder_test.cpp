@@ -31,6 +31,10 @@ selection::Cell stored_cell(const trace::TraceReader& reader, const StoredLayer&
   cell.past_len = chunk.begin;
   cell.chunk_len = chunk.length;
   cell.phase = chunk.phase;
+  cell.ends_prefill =
+      chunk.phase == trace::Phase::Prefill &&
+      (chunk_idx + 1 == static_cast<int>(info.chunks.size()) ||
+       info.chunks[static_cast<std::size_t>(chunk_idx) + 1].phase == trace::Phase::Decode);
   cell.softmax_scale = info.model.softmax_scale;
   cell.q = stored.q.slice(1, chunk.begin, chunk.end()).contiguous();
   cell.k = stored.k.slice(1, 0, chunk.end());
@@ -49,9 +53,15 @@ struct FreshLayer {
   std::vector<std::vector<std::int32_t>> positions;
   std::vector<std::vector<std::uint16_t>> evict_chunk;  // by row
   std::vector<std::int32_t> lane_counts;
+  // By chunk, [H, Q_b, N_b] and the number of key blocks N_b; empty where the cell is dense.
+  std::vector<std::pair<std::vector<std::uint8_t>, std::int64_t>> masks;
 
   void add(const selection::CellSelection& selection,
            const std::vector<std::vector<std::int32_t>>& evicted, int chunk, std::size_t tokens) {
+    masks.emplace_back();
+    if (selection.blocks) {
+      masks.back() = {selection.blocks->mask.values(), selection.blocks->grid.num_key_blocks()};
+    }
     const bool lanes_alone = selection.lanes && evicted.empty();
     const int flag = selection.dense_fallback ? 1 : selection.dense_reason || lanes_alone ? 2 : 0;
     for (const selection::RowSelection& row : selection.rows) {
@@ -70,6 +80,30 @@ struct FreshLayer {
     lane_counts.insert(lane_counts.end(), first, first + counts.numel());
   }
 };
+
+// Native masks, one bit a block, rows of whole bytes; dense chunks keep all blocks that they see.
+void expect_masks(const trace::RunLayer& recorded, const FreshLayer& fresh,
+                  const trace::TraceInfo& info) {
+  if (recorded.block_size == 0) return;
+  std::size_t byte = 0;
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    const int size = recorded.block_size, first = info.chunks[c].begin / size;
+    const int blocks = (info.chunks[c].end() + size - 1) / size;
+    const int rows = info.model.num_q_heads * (blocks - first);
+    const auto& [mask, num_blocks] = fresh.masks[c];
+    for (int row = 0; row < rows; ++row, byte += static_cast<std::size_t>((blocks + 7) / 8)) {
+      for (int j = 0; j < blocks; ++j) {
+        const int bit =
+            recorded.block_mask.at(byte + static_cast<std::size_t>(j / 8)) >> (j % 8) & 1;
+        const int own = first + row % (blocks - first);
+        const int expected =
+            mask.empty() ? j <= own : mask.at(static_cast<std::size_t>(row * num_blocks + j));
+        ASSERT_EQ(bit, expected) << "chunk " << c << ", row " << row << ", block " << j;
+      }
+    }
+  }
+  EXPECT_EQ(byte, recorded.block_mask.size());
+}
 
 void expect_layer(const trace::RunLayer& recorded, const FreshLayer& fresh) {
   EXPECT_EQ(std::vector<int>(recorded.flags.begin(), recorded.flags.end()), fresh.flags);
@@ -112,6 +146,8 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
   for (std::size_t i = 0; i < stored.size(); ++i) {
     SCOPED_TRACE(testing::Message() << "layer " << info.layers[i]);
     expect_layer(reader.read_run(run, info.layers[i]), fresh[i]);
+    expect_masks(reader.read_run(run, info.layers[i]), fresh[i], info);
+    EXPECT_EQ(run_info.block_size > 0, run_info.granularity == trace::Granularity::Block);
     const bool evicts = run_info.state_action == trace::StateAction::Eviction;
     EXPECT_EQ(evicts, !fresh[i].evict_chunk.empty());
     if (evicts) {
@@ -129,6 +165,11 @@ TEST_P(Recording, ReplayOfStoredValuesGivesTheRecordedSets) {
   for (const std::string& spec : all_method_specs()) {
     options.methods.push_back(MethodSpec::parse(spec));
   }
+  // The last query blocks of the prompt are dense: the method must know where the prompt ends.
+  options.methods.push_back(MethodSpec::parse(
+      "flash_prefill:block_size=16,alpha=0.5,sink_blocks=0,window_blocks=1,last_full_blocks=1"));
+  options.methods.push_back(MethodSpec::parse(
+      "compact_attention:block_size=16,alpha=0.5,sink_blocks=0,window_blocks=1,subgroup_size=1"));
   const CaptureReport report = capture_tiny(options);
   EXPECT_TRUE(report.complete);
   EXPECT_EQ(trace::validate_trace("open.h5"), std::vector<std::string>{});
@@ -153,7 +194,10 @@ TEST_P(Recording, ClosedLoopIsRunZeroAndReplaysToo) {
     ASSERT_EQ(reader.info().runs.size(), 2u);
     EXPECT_EQ(reader.info().runs[0].mode, trace::LoopMode::ClosedLoop);
     EXPECT_EQ(reader.info().runs[1].mode, trace::LoopMode::OpenLoop);
-    EXPECT_EQ(reader.info().runs[0].q_heads_per_row, 3);
+    const auto layout =
+        selection::row_layout(*options.closed_loop, selection::shape_of(reader.info().model));
+    EXPECT_EQ(reader.info().runs[0].q_heads_per_row, layout.q_heads_per_row);
+    EXPECT_EQ(reader.info().runs[1].q_heads_per_row, 3);
     expect_replay_equals_run(reader, 0);
     expect_replay_equals_run(reader, 1);
   }
