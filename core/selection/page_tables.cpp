@@ -7,12 +7,6 @@
 namespace kvloupe::selection {
 namespace {
 
-// Tokens of a page or block of the method; 0 where it selects single keys.
-std::int64_t page_size_of(const MethodSpec& spec, const CellSelection& selection) {
-  if (selection.blocks) return selection.blocks->grid.block_size;
-  return spec.info().granularity == trace::Granularity::Page ? spec.integer("page_size") : 0;
-}
-
 // Appends the ids of the pages that `positions` (ascending) are made of; false if one is not whole.
 bool append_pages(std::span<const std::int32_t> positions, std::int64_t page_size,
                   std::int64_t past_len, std::int64_t first_id, std::vector<std::int32_t>* ids) {
@@ -31,11 +25,22 @@ bool append_pages(std::span<const std::int32_t> positions, std::int64_t page_siz
 
 }  // namespace
 
+std::int64_t page_size_of(const MethodSpec& spec) {
+  switch (spec.info().granularity) {
+    case trace::Granularity::Page:
+      return spec.integer("page_size");
+    case trace::Granularity::Block:
+      return spec.has("block_size") ? spec.integer("block_size") : kBlockSizeOfPatterns;
+    default:
+      return 0;
+  }
+}
+
 std::optional<attention::BlockTables> page_tables(const MethodSpec& spec, const RowLayout& layout,
                                                   const Cell& cell,
                                                   const CellSelection& selection) {
   attention::BlockTables tables;
-  tables.page_size = page_size_of(spec, selection);
+  tables.page_size = page_size_of(spec);
   if (tables.page_size == 0) return std::nullopt;
   tables.q_heads_per_row = layout.q_heads_per_row;
   tables.pages_per_head = (cell.kv_len() + tables.page_size - 1) / tables.page_size;

@@ -2,6 +2,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/selection/method.h"
+#include "core/selection/page_tables.h"
 
 #include <fmt/format.h>
 
@@ -98,8 +99,7 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   run.decode_dense =
       !spec.info().active_in_decode || (spec.has("decode") && spec.text("decode") == "dense");
   if (run.granularity == trace::Granularity::Block) {
-    run.block_size = static_cast<int>(
-        spec.has("block_size") ? spec.integer("block_size") : kBlockSizeOfPatterns);
+    run.block_size = static_cast<int>(page_size_of(spec));
     run.block_tables = spec.has("subgroup_size");
   }
   return run;

@@ -28,6 +28,17 @@ TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
   EXPECT_DOUBLE_EQ(bench.speed_up(), bench.dense.median_ms / bench.sparse.median_ms);
 }
 
+TEST(BenchAttention, BlockMethodsFindTheClustersThatTheQueriesLookFor) {
+  for (const char* method :
+       {"compact_attention:selector=flash_prefill", "compact_attention:selector=xattention"}) {
+    const analysis::AttentionBench bench =
+        analysis::bench_attention({4096, 256, method, analysis::SyntheticKeys::Clustered}, 1, {});
+    // 5 % of the 32 past blocks are sought on average; FlashPrefill keeps up to 5 by rule.
+    EXPECT_GT(bench.density, 0.02) << method;
+    EXPECT_LT(bench.density, 0.6) << method;
+  }
+}
+
 TEST(BenchPaged, CountsWhatItsSidesKeep) {
   const analysis::PagedBench bench = analysis::bench_paged(2048, 256, {0.5, 0.75}, 2, {});
   EXPECT_EQ(bench.past_len, 2048);

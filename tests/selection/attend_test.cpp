@@ -163,18 +163,12 @@ TEST(PageTables, APageThatLacksATokenIsNone) {
   EXPECT_FALSE(tables_of({0, 1, 2, 3, 9}));
 }
 
-TEST(PageTables, BlocksOfTheChoiceDecideTheirSize) {
-  const Inputs in =
-      attention::make_inputs({.num_q_heads = 1, .num_kv_heads = 1, .m = 2, .past = 8, .dim = 4});
-  CellSelection selection;
-  selection.rows = {{{4, 5, 6, 7}}};
-  selection.blocks.emplace();
-  selection.blocks->grid = {4, 8, 2};
-  const auto tables =
-      page_tables(MethodSpec::parse("dense"), {trace::RowAxis::KvHead, 1}, cell_of(in), selection);
-  ASSERT_TRUE(tables);
-  EXPECT_EQ(tables->page_size, 4);
-  EXPECT_EQ(tables->kv_indices, (std::vector<std::int32_t>{1}));
+TEST(PageTables, TheMethodDecidesTheSizeOfAPage) {
+  EXPECT_EQ(page_size_of(MethodSpec::parse("quest:page_size=8")), 8);
+  EXPECT_EQ(page_size_of(MethodSpec::parse("flash_prefill")), 128);
+  EXPECT_EQ(page_size_of(MethodSpec::parse("compact_attention:block_size=32")), 32);
+  EXPECT_EQ(page_size_of(MethodSpec::parse("minference:config=patterns.json")), 64);
+  EXPECT_EQ(page_size_of(MethodSpec::parse("quoka")), 0);
 }
 
 }  // namespace
