@@ -2,6 +2,7 @@
 import numpy as np
 
 import attention_eviction
+import blocks
 import eviction
 import logits
 import pages
@@ -32,6 +33,8 @@ def rule_for_dense(method, tr, layer, phase, v):
 
 
 def num_rows(method, tr, v):
+    if blocks.is_block_method(method):
+        return blocks.num_rows(tr, method, v)
     return pages.num_rows(tr, v) if method == "quest" else tr.G
 
 
@@ -46,7 +49,7 @@ def run(tr, spec, layer):
         reason = None
         if begin == 0:
             reason = "empty_past"
-        elif method != "dense" and len(candidates) <= n:
+        elif method != "dense" and not blocks.is_block_method(method) and len(candidates) <= n:
             reason = "fits_budget"
         fallback = reason is not None
         if reason is None and rule_for_dense(method, tr, layer, phase, v):
@@ -55,6 +58,8 @@ def run(tr, spec, layer):
             rows = [Choice(candidates) for _ in range(num_rows(method, tr, v))]
         elif evicts(method, v):
             rows = alive
+        elif blocks.is_block_method(method):
+            rows = blocks.select(method, tr, layer, begin, length, v, n)
         else:
             rows = SELECT[method](tr, layer, begin, length, v, n, candidates)
         cells.append((reason, fallback, rows))

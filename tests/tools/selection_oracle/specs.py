@@ -1,6 +1,7 @@
 """Method SPECs: defaults, budgets, and the ones that the goldens hold."""
 import math
 
+import blocks
 
 
 def two_fifths(tr):
@@ -30,6 +31,7 @@ DEFAULTS = {
     "infinipot": {"novelty_ratio": 0.5},
     "quest": {"page_size": 16, "prefill": "chunk", "rule": "eval", "gqa_reduce": "per_query_head",
               "skip_layers": 2, "force_last_page": 1},
+    **blocks.DEFAULTS,
 }
 
 
@@ -99,4 +101,5 @@ SPECS = [
     "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=per_query,gqa_reduce=mean_score",
     "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=dense",
     "streaming_llm:budget_tokens=24,sink_tokens=0", "quoka:budget_tokens=1000", "keydiff:budget_tokens=1000",
+    *blocks.SPECS,
 ]
