@@ -25,7 +25,7 @@ void row_ticks(const MapPlotSpec& spec) {
   std::vector<std::string> text;
   for (int row = static_cast<int>(begin) / step * step; row < end; row += step) {
     at.push_back(row + 0.5);
-    text.push_back(std::to_string(row));
+    text.push_back(std::to_string(spec.first_row + row));
   }
   std::vector<const char*> labels;
   for (const std::string& label : text) labels.push_back(label.c_str());

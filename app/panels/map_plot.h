@@ -20,6 +20,7 @@ struct MapPlotSpec {
   bool show_x_ticks = true;
   bool show_y_ticks = true;
   bool row_ticks = false;   // a number in the middle of each row
+  int first_row = 0;        // the number of row 0
   std::string content_key;  // changes when the pixels must be made anew
   widgets::MapTexture::Fill fill;
   // Linked limits, kept by the caller so that neighbours can share them; nullptr: own.

@@ -109,6 +109,11 @@ std::size_t steps_index_of(const PageReport& report) {
   return report.steps.size();
 }
 
+// The number that a step goes by: chunks of the prompt their own, decode steps from 0.
+int number_of_first_step(const PageReport& report) {
+  return report.span.phase == trace::Phase::Decode ? 0 : report.steps.front().chunk;
+}
+
 const char* step_word(const PageReport& report) {
   return report.span.phase == trace::Phase::Decode ? "decode step" : "chunk";
 }
@@ -272,6 +277,7 @@ void page_steps_ui(DrawContext& context, const PageReport& report, widgets::MapT
   spec.cols = static_cast<double>(num_pages);
   spec.size = size;
   spec.row_ticks = true;
+  spec.first_row = number_of_first_step(report);
   spec.content_key = fmt::format("{}|L{}|h{}|{}|{}|{}", report.method, report.layer, report.q_head,
                                  static_cast<int>(report.span.phase), report.steps.size(),
                                  static_cast<int>(context.palette.kind));
@@ -290,9 +296,9 @@ void page_steps_ui(DrawContext& context, const PageReport& report, widgets::MapT
   const auto step = static_cast<std::int64_t>(hit->row), page = static_cast<std::int64_t>(hit->col);
   const auto move = move_at(step, page);
   const int chunk = report.steps[static_cast<std::size_t>(step)].chunk;
-  ImGui::SetTooltip("%s %d (chunk %d), page %d\n%s", step_word(report), static_cast<int>(step),
-                    chunk, static_cast<int>(page),
-                    move ? analysis::name_of(*move) : "not there yet");
+  ImGui::SetTooltip("%s %d (chunk %d), page %d\n%s", step_word(report),
+                    number_of_first_step(report) + static_cast<int>(step), chunk,
+                    static_cast<int>(page), move ? analysis::name_of(*move) : "not there yet");
   if (hit->clicked) context.workspace.set_chunk(chunk);
 }
 
@@ -300,12 +306,14 @@ void page_churn_ui(DrawContext& context, const PageReport& report, ImVec2 size) 
   const auto& p = context.palette;
   if (!ImPlot::BeginPlot("##churn", size, kPlain)) return;
   const auto num_steps = static_cast<double>(report.steps.size());
+  const double first = number_of_first_step(report);
   int most = 1;
   for (const PageStep& step : report.steps) most = std::max({most, step.reselected, step.fresh});
   ImPlot::SetupAxes(step_word(report), "pages that stay",
                     ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
-  ImPlot::SetupAxis(ImAxis_Y2, "pages", ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_Lock);
-  ImPlot::SetupAxisLimits(ImAxis_X1, -0.5, std::max(0.5, num_steps - 0.5), ImPlotCond_Always);
+  ImPlot::SetupAxis(ImAxis_Y2, "pages new, taken again",
+                    ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_Lock);
+  ImPlot::SetupAxisLimits(ImAxis_X1, first - 0.5, first + num_steps - 0.5, ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y1, 0, 1.05, ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y2, 0, 2.0 * most, ImPlotCond_Always);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
@@ -316,8 +324,8 @@ void page_churn_ui(DrawContext& context, const PageReport& report, ImVec2 size) 
   ImPlot::PushPlotClipRect();
   const std::size_t here = steps_index_of(report);
   if (here < report.steps.size())
-    draw->AddRectFilled(ImPlot::PlotToPixels(static_cast<double>(here) - 0.5, 1.05),
-                        ImPlot::PlotToPixels(static_cast<double>(here) + 0.5, 0.0),
+    draw->AddRectFilled(ImPlot::PlotToPixels(first + static_cast<double>(here) - 0.5, 1.05),
+                        ImPlot::PlotToPixels(first + static_cast<double>(here) + 0.5, 0.0),
                         widgets::with_alpha(p.accent, 0.12F));
   const auto bar = [&](double from, double to, int count, ImU32 color) {
     if (count == 0) return;
@@ -327,7 +335,7 @@ void page_churn_ui(DrawContext& context, const PageReport& report, ImVec2 size) 
   std::vector<ImVec2> line;
   for (std::size_t i = 0; i < report.steps.size(); ++i) {
     const PageStep& step = report.steps[i];
-    const auto x = static_cast<double>(i);
+    const double x = first + static_cast<double>(i);
     bar(x - 0.34, x, step.fresh, color_of(p, PageMove::New));
     bar(x, x + 0.34, step.reselected, color_of(p, PageMove::Reselected));
     if (step.jaccard) line.push_back(ImPlot::PlotToPixels(x, *step.jaccard));
@@ -337,11 +345,11 @@ void page_churn_ui(DrawContext& context, const PageReport& report, ImVec2 size) 
   for (const ImVec2& at : line) draw->AddCircleFilled(at, widgets::em(0.2F), p.text);
   ImPlot::PopPlotClipRect();
   if (ImPlot::IsPlotHovered() && !context.figure) {
-    const auto i =
-        static_cast<std::size_t>(std::clamp(ImPlot::GetPlotMousePos().x + 0.5, 0.0, num_steps - 1));
+    const auto i = static_cast<std::size_t>(
+        std::clamp(ImPlot::GetPlotMousePos().x - first + 0.5, 0.0, num_steps - 1));
     const PageStep& step = report.steps[i];
-    ImGui::SetTooltip("%s %zu (chunk %d)\nstay from the step before: %s\n%d new, %d taken again",
-                      step_word(report), i, step.chunk,
+    ImGui::SetTooltip("%s %d (chunk %d)\nstay from the step before: %s\n%d new, %d taken again",
+                      step_word(report), static_cast<int>(first) + static_cast<int>(i), step.chunk,
                       step.jaccard ? percent(*step.jaccard).c_str() : "\u2013", step.fresh,
                       step.reselected);
     if (plot_clicked()) context.workspace.set_chunk(step.chunk);

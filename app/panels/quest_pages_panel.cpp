@@ -162,7 +162,8 @@ class QuestPagesPanel final : public Panel {
   void steps_ui(DrawContext& context, const PageReport& r) {
     const auto& p = context.palette;
     const bool decode = r.span.phase == trace::Phase::Decode;
-    heading_ui(context, decode ? "Decode steps" : "Chunks (extension)",
+    heading_ui(context,
+               decode ? "Decode steps, as in the paper" : "Chunks of the prompt (extension)",
                fmt::format("pages taken by {}", r.method.find("per_query_head") != std::string::npos
                                                     ? fmt::format("query head {}", r.q_head)
                                                     : "the query heads of the KV head together"));

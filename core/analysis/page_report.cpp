@@ -59,13 +59,24 @@ std::vector<std::uint8_t> pages_taken(const ReplayRow& row, std::int32_t past_le
   return taken;
 }
 
-void judge(PageReport& report, const ReplayRow& row) {
+// The page with past keys that the method keeps whatever it scores: by the SPEC, because a recorded
+// run does not say what was forced. None where the last page is the new token's own.
+std::optional<std::int64_t> forced_page(const selection::MethodSpec& spec,
+                                        const PageReport& report) {
+  if (spec.text("rule") != "kernel" && !spec.flag("force_last_page")) return std::nullopt;
+  const bool past_only =
+      report.span.phase == trace::Phase::Prefill && spec.text("prefill") == "chunk";
+  const std::int64_t page = (report.span.begin - (past_only ? 1 : 0)) / report.page_size;
+  if (page >= static_cast<std::int64_t>(report.pages.size())) return std::nullopt;
+  return page;
+}
+
+void judge(PageReport& report, const ReplayRow& row, std::optional<std::int64_t> kept_by_rule) {
   const auto taken = pages_taken(row, report.span.begin, report.page_size);
   std::vector<float> best;
   for (const PageScore& page : report.pages) best.push_back(page.best);
-  // Only the last page that holds past keys can be forced.
   std::vector<std::uint8_t> forced(taken.size(), 0);
-  forced.back() = row.forced > 0 ? 1 : 0;
+  if (kept_by_rule) forced[static_cast<std::size_t>(*kept_by_rule)] = 1;
   const auto count = std::count(taken.begin(), taken.end(), 1);
   std::vector<std::uint8_t> wanted(taken.size(), 0);
   for (const std::int32_t page : selection::keep_best(best, count, forced).indices)
@@ -195,7 +206,8 @@ PageReport page_report(const TraceSession& session, const selection::MethodSpec&
     report.pages =
         score_pages(load_cell(session, layer, chunk, at->span), q_head, report.page_size);
   context.cancel.throw_if_cancelled();
-  if (!at->dense_reason) judge(report, at->rows.at(static_cast<std::size_t>(report.row)));
+  if (!at->dense_reason)
+    judge(report, at->rows.at(static_cast<std::size_t>(report.row)), forced_page(spec, report));
   report.steps = steps_of(report, replay);
   for (const PageStep& step : report.steps)
     if (step.chunk == chunk)

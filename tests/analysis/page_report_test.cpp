@@ -134,6 +134,20 @@ TEST(PageReport, VerdictsCompareWithAPerfectBound) {
   EXPECT_DOUBLE_EQ(report.page_recall(), report.hits / 2.0);
 }
 
+// A recorded run says which keys were selected, not which by rule.
+TEST(PageReport, TheForcedPageIsKnownWithoutTheCount) {
+  const SmallTrace trace(shape());
+  ReplayResult run = replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
+  for (ReplayCell& cell : run.cells)
+    for (ReplayRow& row : cell.rows) row.forced = 0;
+  // Positions 29 and 31 stand in page 7; 32 begins page 8, which has no past key then.
+  EXPECT_EQ(report_of(trace, run, 2).pages.back().verdict, PageVerdict::Forced);
+  EXPECT_EQ(report_of(trace, run, 4).pages.back().verdict, PageVerdict::Forced);
+  EXPECT_EQ(report_of(trace, run, 5).forced, 0);
+  EXPECT_EQ(report_of(trace, run, 5).hits + report_of(trace, run, 5).wastes, 2);
+  EXPECT_EQ(report_of(trace, run, 1).pages.back().verdict, PageVerdict::Forced);
+}
+
 // Five steps. Page 1 is dropped at the second and comes back at the third; page 0 comes back at the
 // last one, two steps after it was dropped.
 TEST(PageReport, MovesAndChurnOfStepsMadeByHand) {
