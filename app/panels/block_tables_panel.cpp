@@ -246,13 +246,17 @@ class BlockTablesPanel final : public Panel {
     const auto past = static_cast<std::int64_t>(
         std::lower_bound(r.pages.begin(), r.pages.end(), r.grid.num_past_blocks()) -
         r.pages.begin());
+    const bool one = r.q_heads.size() == 1;
     std::string text = fmt::format(
-        "Of the past, the mask of a query head wants {} (mean of {}), its union over the query "
-        "blocks {}, the union over heads {}; {} is read: {} of {} past blocks of KV head {}, and "
-        "the chunk.",
-        percent(r.native.kept.past), heads_text(r), percent(r.after_query_union.kept.past),
-        percent(r.after_group_union.kept.past), percent(r.read.kept.past), past,
-        r.grid.num_past_blocks(), shown.kv_head);
+        "Of the past, the mask of {} wants {}, its union over the query blocks {}{}; {} is read: "
+        "{} "
+        "of {} past blocks of KV head {}, and the chunk.",
+        one ? heads_text(r)
+            : fmt::format("a query head ({} to {}, mean)", r.q_heads.front(), r.q_heads.back()),
+        percent(r.native.kept.past), percent(r.after_query_union.kept.past),
+        one ? std::string()
+            : fmt::format(", the union over heads {}", percent(r.after_group_union.kept.past)),
+        percent(r.read.kept.past), past, r.grid.num_past_blocks(), shown.kv_head);
     if (r.whole_group)
       text += fmt::format(" One table for the whole group would read {}.",
                           percent(r.whole_group->kept.past));

@@ -42,6 +42,11 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
     for (const selection::ParamInfo* param : selection::params_with(*info, {}))
       values_[param->name] = param->default_text;
   }
+  // Threshold methods begin without a budget: one is wrong unless they are told to rank blocks.
+  if (info->budget == selection::BudgetUse::Optional) {
+    values_["budget_tokens"] = "0";
+    return;
+  }
   for (const selection::ParamInfo& param : selection::common_params()) {
     const auto kept = before.find(param.name);
     if (values_.count(param.name) == 0 || kept == before.end()) continue;

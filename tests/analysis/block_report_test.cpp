@@ -1,6 +1,8 @@
 // Block masks from stage to stage: by hand, and against loops over single (query, key) pairs.
 #include "core/analysis/block_report.h"
 
+#include "core/analysis/session_tensors.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -191,6 +193,25 @@ TEST(BlockReportTest, CountsPairsAndNeverThins) {
     expect_not_above(report.after_group_union.kept, report.read.kept);
     expect_not_above(report.after_group_union.kept, report.whole_group->kept);
   }
+}
+
+TEST(EndsPrefill, TheLastPromptChunkOfAWholeTrace) {
+  using trace::Phase;
+  trace::TraceInfo info;
+  info.chunks = {{0, 16, Phase::Prefill}, {16, 9, Phase::Prefill}};
+  EXPECT_FALSE(ends_prefill(info, info.chunks[1]));  // more of the prompt may have been to come
+  info.generated = {7};
+  EXPECT_TRUE(ends_prefill(info, info.chunks[1]));
+  info.generated.clear();
+  info.complete = true;
+  EXPECT_TRUE(ends_prefill(info, info.chunks[1]));
+  EXPECT_FALSE(ends_prefill(info, info.chunks[0]));
+  EXPECT_TRUE(ends_prefill(info, {20, 5, Phase::Prefill}));  // cut anew
+  EXPECT_FALSE(ends_prefill(info, {10, 10, Phase::Prefill}));
+  info.complete = false;
+  info.chunks.push_back({25, 1, Phase::Decode});
+  EXPECT_TRUE(ends_prefill(info, info.chunks[1]));
+  EXPECT_FALSE(ends_prefill(info, info.chunks[2]));
 }
 
 }  // namespace

@@ -199,6 +199,12 @@ TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {
     }
     SCOPED_TRACE(spec);
     const ProgramResult first = run_program({"select", kTrace, "--method", spec, "--json"});
+    if (spec == "seer_attention" || spec == "minference") {
+      // A gate or a list of patterns is made of a model: there is no default.
+      EXPECT_EQ(first.exit_code, 2);
+      EXPECT_NE(first.standard_error.find(spec + " needs "), std::string::npos);
+      continue;
+    }
     ASSERT_EQ(first.exit_code, 0) << first.standard_error;
     const std::string canonical = json::parse(first.standard_output)["method"];
     const ProgramResult again = run_program({"select", kTrace, "--method", canonical, "--json"});
@@ -366,12 +372,64 @@ TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
     EXPECT_TRUE(rows[0].contains(column)) << column;
   }
   // Additions come last.
-  EXPECT_EQ(header.substr(header.find("density")), "density,forced,kv_bytes,leakage");
+  EXPECT_EQ(header.substr(header.find("density")),
+            "density,forced,kv_bytes,leakage,native_density,native_density_causal,"
+            "native_density_rectangle,density_causal,density_rectangle");
+  EXPECT_TRUE(rows[0]["native_density"].is_null());
   double oracle = 0, random = 0;
   for (const json& row : rows)
     if (row["scope"] == "all" && row.value("phase", "prefill") == "prefill")
       (row["method"].get<std::string>()[0] == 'o' ? oracle : random) = row["mass_recall"];
   EXPECT_GT(oracle, random);
+}
+
+TEST(Compare, BlockMethodsHaveDensitiesBeforeAndAfterTheUnions) {
+  const json rows = answer_of({"compare", kTrace, "--method",
+                               "flash_prefill:block_size=8,sink_blocks=0,window_blocks=1,alpha=0.5",
+                               "--json"})["rows"];
+  for (const json& row : rows) {
+    if (row["cells"] == 0) continue;
+    EXPECT_TRUE(row["requested_budget"].is_null());
+    EXPECT_GT(row["native_density"], 0.0);
+    EXPECT_LE(row["native_density"], row["density"]);
+    EXPECT_LE(row["native_density_causal"], row["density_causal"]);
+    EXPECT_LT(row["density_rectangle"], row["density_causal"]);
+    EXPECT_LE(row["density_causal"], 1.0);
+  }
+}
+
+// One list a query head, one a query block of the chunk, of the key blocks kept.
+TEST(Select, BlockMethodsNameTheirMasks) {
+  const json answer = answer_of({"select", kTrace, "--method",
+                                 "flash_prefill:block_size=8,sink_blocks=1,window_blocks=1",
+                                 "--layer", "1", "--json"});
+  EXPECT_EQ(answer["block_size"], 8);
+  for (const json& chunk : answer["layers"][0]["chunks"]) {
+    const json& mask = chunk["block_mask"];
+    EXPECT_EQ(mask.is_null(), !chunk["dense_reason"].is_null());
+    if (mask.is_null()) continue;
+    const int begin = chunk["begin"], end = begin + chunk["length"].get<int>();
+    for (std::size_t row = 0; row < chunk["kv_heads"].size(); ++row) {
+      const std::size_t group = mask.size() / chunk["kv_heads"].size();
+      std::set<int> blocks;
+      for (std::size_t head = row * group; head < (row + 1) * group; ++head) {
+        ASSERT_EQ(static_cast<int>(mask[head].size()), (end + 7) / 8 - begin / 8);
+        for (std::size_t i = 0; i < mask[head].size(); ++i) {
+          const int own = begin / 8 + static_cast<int>(i);
+          EXPECT_TRUE(std::is_sorted(mask[head][i].begin(), mask[head][i].end()));
+          EXPECT_EQ(mask[head][i].front(), 0);
+          EXPECT_EQ(mask[head][i].back(), own);
+          for (const json& block : mask[head][i]) blocks.insert(block.get<int>());
+        }
+      }
+      std::vector<int> expected;
+      for (int j = 0; j < begin; ++j)
+        if (blocks.contains(j / 8) || j / 8 == begin / 8) expected.push_back(j);
+      EXPECT_EQ(chunk["kv_heads"][row]["selected"], json(expected));
+    }
+  }
+  EXPECT_FALSE(answer_of({"select", kTrace, "--method", "oracle:budget_tokens=24", "--json"})
+                   .contains("block_size"));
 }
 
 TEST(Compare, AllStandsForEveryMethodAndNamesTheMissingOnes) {
@@ -394,16 +452,18 @@ TEST(Compare, AllStandsForEveryMethodAndNamesTheMissingOnes) {
     if (row["scope"] != "all" || row["phase"] != "prefill") continue;
     const bool lanes = method.starts_with("aqua") || method.starts_with("static_slicing");
     EXPECT_EQ(row["leakage"], lanes || method.starts_with("loki") ? 1 : 0) << method;
-    // With two layers the methods that reuse a layer's set select in none of these.
+    // With two layers the methods that reuse a layer's set select in none of these, and quest is
+    // dense in both.
     const bool dense = method == "dense" || method.starts_with("tidal_decode") ||
-                       method.starts_with("less_is_more");
+                       method.starts_with("less_is_more") || method.starts_with("quest");
     EXPECT_EQ(row["cells"] == 0, dense) << method;
     EXPECT_EQ(row["mass_recall"].is_null(), lanes || dense) << method;
     EXPECT_EQ(row["topk_overlap"].is_null(), lanes || dense) << method;
     EXPECT_TRUE(!method.starts_with("aqua:") || row["density"] == 1) << row["density"];
   }
-  EXPECT_EQ(missing, (std::set<std::string>{}));
-  EXPECT_EQ(shown.size(), known);
+  // They need a file that was not given.
+  EXPECT_EQ(missing, (std::set<std::string>{"seer_attention", "minference"}));
+  EXPECT_EQ(shown.size() + missing.size(), known);
 
   const json some =
       answer_of({"compare", kTrace, "--method", "loki", "--method", "dense", "--json"});
