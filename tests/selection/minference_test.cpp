@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <random>
 #include <set>
 
 namespace kvloupe::selection::testing {
@@ -296,6 +297,26 @@ TEST_F(MInferenceTest, SaysWhatIsWrongWithAFile) {
     EXPECT_EQ(why(write(fmt::format(R"([{{"0": {}}}])", entry))),
               "layer 0, head 0 is not [type, vertical size, slash size, score]")
         << entry;
+}
+
+// Bytes changed at random: a sentence or other patterns, no crash.
+TEST_F(MInferenceTest, SurvivesDamagedFiles) {
+  const ModelShape model = random_sequence(long_shape(), 36).model();
+  std::mt19937 random(4);
+  int refused = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::string text = kPatterns;
+    for (int change = 0; change < 1 + round % 3; ++change)
+      text[random() % text.size()] = static_cast<char>(random() % 256);
+    if (round % 4 == 0) text.resize(random() % text.size());
+    try {
+      read_patterns(write(text), model);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 50);
 }
 
 TEST_F(MInferenceTest, WrittenPatternsReadBack) {
