@@ -91,8 +91,11 @@ const char* decode_of(const MethodInfo& method) {
 std::vector<ParamInfo> params_of(const MethodInfo& method) {
   std::vector<ParamInfo> params;
   if (method.budget != BudgetUse::None) params = selection::common_params();
-  for (ParamInfo& param : params)
+  for (ParamInfo& param : params) {
     if (param.name == "budget_scope" && !method.accepts_scope_all) param.choices = {"past"};
+    if (param.name == "budget_tokens" && method.budget == BudgetUse::Optional)
+      param.default_text = std::to_string(0);
+  }
   params.insert(params.end(), method.params.begin(), method.params.end());
   return params;
 }
@@ -133,6 +136,8 @@ ordered_json json_of(const ParamInfo& param) {
     json["min_exclusive"] = param.min_exclusive;
   }
   if (param.type == ParamType::Enum) json["choices"] = param.choices;
+  if (param.required) json["required"] = true;
+  if (!param.only_for.empty()) json["only_for"] = param.only_for;
   return json;
 }
 
@@ -181,8 +186,10 @@ std::string text_of(const MethodInfo& method) {
   if (!method.deviation.empty()) text += fmt::format("    differs: {}\n", method.deviation);
   text += fmt::format("    {}\n", nature_of(method));
   for (const ParamInfo& param : params_of(method))
-    text += fmt::format("    {}={}  {}; {}\n", param.name, param.default_text, range_of(param),
-                        param.meaning);
+    text += fmt::format("    {}={}  {}{}; {}\n", param.name,
+                        param.required ? "PATH" : param.default_text,
+                        param.only_for.empty() ? "" : fmt::format("with {}: ", param.only_for),
+                        range_of(param), param.meaning);
   return text;
 }
 

@@ -97,7 +97,10 @@ std::vector<std::int32_t> ranked(std::span<const float> scores, std::int64_t cou
         static_cast<std::uint64_t>(rank_value(scores[i])) << 32 | ~static_cast<std::uint32_t>(i);
   const auto size = std::min<std::int64_t>(std::max<std::int64_t>(count, 0),
                                            static_cast<std::int64_t>(keys.size()));
-  std::partial_sort(keys.begin(), keys.begin() + size, keys.end(), std::greater<>());
+  if (size == static_cast<std::int64_t>(keys.size()))  // several times faster
+    std::sort(keys.begin(), keys.end(), std::greater<>());
+  else
+    std::partial_sort(keys.begin(), keys.begin() + size, keys.end(), std::greater<>());
   std::vector<std::int32_t> order;
   for (std::int64_t i = 0; i < size; ++i)
     order.push_back(static_cast<std::int32_t>(~static_cast<std::uint32_t>(keys[i])));
