@@ -17,6 +17,15 @@ namespace {
 using analysis::KeyKind;
 using analysis::ReceivedRankings;
 
+// Of the keys that are neither global nor query-specific the scatter draws about so many, evenly
+// over the text: a frame must not wait for a hundred thousand dots.
+constexpr std::size_t kOthersDrawn = 2000;
+std::size_t other_step(const ReceivedRankings& rankings) {
+  const auto others = static_cast<std::size_t>(
+      std::count(rankings.kind.begin(), rankings.kind.end(), KeyKind::Other));
+  return std::max<std::size_t>(1, (others + kOthersDrawn - 1) / kOthersDrawn);
+}
+
 // Strips on the y axis of the map.
 struct Strip {
   const char* title;
@@ -226,10 +235,12 @@ class ReceivedRankingsPanel final : public Panel {
       items.push_back({"global or query-specific, not selected", context.palette.miss});
     }
     widgets::legend_ui(context.palette, items);
-    widgets::text_colored(
-        context.palette.muted,
+    std::string text =
         fmt::format("high: among the {} best ({} of the keys)", format_count(shown.rankings.top),
-                    percent(ReceivedRankings::kTopShare)));
+                    percent(ReceivedRankings::kTopShare));
+    if (const std::size_t step = other_step(shown.rankings); step > 1)
+      text += fmt::format("; below, one in {} of the other keys is drawn", step);
+    widgets::text_colored(context.palette.muted, text);
   }
 
   void strips_ui(DrawContext& context, const Shown& shown, const std::string& key, ImVec2 size) {
@@ -315,9 +326,12 @@ class ReceivedRankingsPanel final : public Panel {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     const float radius = widgets::em(0.17F);
+    const std::size_t step = other_step(r);
+    std::size_t others = 0;
     for (const KeyKind kind : {KeyKind::Other, KeyKind::Global, KeyKind::QuerySpecific})
       for (std::size_t j = 0; j < r.mean.size(); ++j) {
         if (r.kind[j] != kind) continue;
+        if (kind == KeyKind::Other && others++ % step != 0) continue;
         const ImVec2 at = ImPlot::PlotToPixels(positive(r.mean[j]), positive(r.max[j]));
         const ImU32 color = kind == KeyKind::Other
                                 ? widgets::with_alpha(context.palette.muted, 0.45F)
