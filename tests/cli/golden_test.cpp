@@ -57,7 +57,10 @@ void expect_layer(const json& expected, const json& actual) {
     SCOPED_TRACE("layer " + expected["layer"].dump() + " chunk " + want["chunk"].dump());
     EXPECT_EQ(want["dense_fallback"], have["dense_fallback"]);
     EXPECT_EQ(want["dense_reason"], have["dense_reason"]);
-    const json& rows = have[have.contains("q_heads") ? "q_heads" : "kv_heads"];
+    const char* axis = have.contains("q_heads")     ? "q_heads"
+                       : have.contains("subgroups") ? "subgroups"
+                                                    : "kv_heads";
+    const json& rows = have[axis];
     ASSERT_EQ(want["rows"].size(), rows.size());
     for (std::size_t r = 0; r < want["rows"].size(); ++r) {
       SCOPED_TRACE("row " + std::to_string(r));
@@ -76,13 +79,19 @@ void expect_layer(const json& expected, const json& actual) {
 class Goldens : public ::testing::TestWithParam<const char*> {
  protected:
   std::string base() const { return std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/" + GetParam(); }
+  // "gate=@gate.safetensors" names the golden's own file.
+  std::string with_files(std::string spec) const {
+    const std::size_t at = spec.find("=@");
+    return at == std::string::npos ? spec : spec.replace(at + 1, 1, base() + "_");
+  }
 };
 
 TEST_P(Goldens, EveryCellAgreesWithTheOracle) {
   const json answers = read_json(base() + ".json");
   for (const auto& [spec, layers] : answers.items()) {
     SCOPED_TRACE(spec);
-    const auto result = test::run_program({"select", base() + ".h5", "--method", spec, "--json"});
+    const auto result =
+        test::run_program({"select", base() + ".h5", "--method", with_files(spec), "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.standard_error;
     const json answer = json::parse(result.standard_output);
     ASSERT_EQ(layers.size(), answer["layers"].size());
@@ -155,7 +164,8 @@ TEST_P(Goldens, CompareAveragesTheOraclesCells) {
         for (const json& row : chunk["rows"]) recall += row["mass_recall"].get<double>(), ++rows;
         for (const json& e : chunk["output_error"]) error += e.get<double>(), ++heads;
       }
-    const auto result = test::run_program({"compare", base() + ".h5", "--method", spec, "--json"});
+    const auto result =
+        test::run_program({"compare", base() + ".h5", "--method", with_files(spec), "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.standard_error;
     const json answer = json::parse(result.standard_output);
     int found = 0;

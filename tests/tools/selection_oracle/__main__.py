@@ -3,7 +3,8 @@
 contract, sharing no code with the program.
 
   selection_oracle make FOLDER        writes synthetic traces (h5py) and the expected `select` and
-                                      `compare` answers as JSON: FOLDER/<name>.h5, <name>.json, <name>_lanes.json
+                                      `compare` answers as JSON: FOLDER/<name>.h5, <name>.json, <name>_lanes.json, and files that
+                                      methods take: <name>_gate.safetensors, <name>_patterns.json
   selection_oracle check KVLOUPE TRACE [--layers 2,5] [SPEC...]
                                       runs the program on any trace and compares every cell
                                       (of the layers named)
@@ -17,6 +18,7 @@ import sys
 import numpy as np
 
 import lanes
+import trained
 from metrics import metrics
 from run import evicts, run
 from specs import SPECS, parse
@@ -53,6 +55,7 @@ def make(folder):
         path = f"{folder}/{name}.h5"
         write_trace(path, **options)
         tr = Trace(path)
+        trained.write_files(tr, options["seed"])
         answer = {spec: expected(tr, spec, tr.layers) for spec in SPECS}
         near = [s for s, ls in answer.items() for l in ls for c in l["chunks"] for r in c["rows"]
                 if r["near_ties"]]
@@ -69,7 +72,7 @@ def check(program, path, specs, only):
     tr, bad, cells, specs = Trace(path), 0, 0, specs or SPECS + lanes.SPECS
     layers = only or tr.layers
     for spec in specs:
-        result = subprocess.run([program, "select", path, "--method", spec, "--json"],
+        result = subprocess.run([program, "select", path, "--method", trained.spec_with_files(tr, spec), "--json"],
                                 capture_output=True, text=True)
         if result.returncode != 0:
             print(spec, "FAILED:", result.stderr.strip().splitlines()[-1:])

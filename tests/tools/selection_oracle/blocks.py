@@ -209,6 +209,7 @@ def keep_pairs(tr, layer, begin, length, v, h, means, mask):
 
 
 MASKS = {"flash_prefill": flash_prefill, "xattention": xattention, "flex_prefill": flex_prefill}
+SELECT = {}  # methods that keep single keys
 
 
 def heads_per_row(tr, method, v):
@@ -223,6 +224,8 @@ def num_rows(tr, method, v):
 
 
 def select(method, tr, layer, begin, length, v, n):
+    if method in SELECT:
+        return SELECT[method](tr, layer, begin, length, v, n)
     mask = MASKS[v.get("selector", method)](tr, layer, begin, length, v)
     each = heads_per_row(tr, method, v)
     lowered = by_budget if v.get("lowering") == "budget" else by_union

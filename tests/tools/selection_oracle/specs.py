@@ -2,6 +2,7 @@
 import math
 
 import blocks
+import trained
 
 
 def two_fifths(tr):
@@ -101,5 +102,5 @@ SPECS = [
     "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=per_query,gqa_reduce=mean_score",
     "quest:budget_tokens=24,page_size=4,skip_layers=0,prefill=dense",
     "streaming_llm:budget_tokens=24,sink_tokens=0", "quoka:budget_tokens=1000", "keydiff:budget_tokens=1000",
-    *blocks.SPECS,
+    *blocks.SPECS, *trained.SPECS,
 ]

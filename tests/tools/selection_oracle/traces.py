@@ -7,6 +7,7 @@ import numpy as np
 
 class Trace:
     def __init__(self, path):
+        self.path = path
         with h5py.File(path, "r") as f:
             m = f["model"].attrs
             self.H, self.G, self.d = int(m["num_q_heads"]), int(m["num_kv_heads"]), int(m["head_dim"])
