@@ -79,7 +79,8 @@ void run_minference(const analysis::PatternSearchOptions& options) {
   add("without a file (1000, 6096)", report.fallback);
   fmt::print("{}", means.text());
   if (report.over_budget > 0)
-    log::warning("in {} heads no pattern is that small; they have the smallest", report.over_budget);
+    log::warning("in {} heads no pattern is that small; they have the smallest",
+                 report.over_budget);
 }
 
 void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
