@@ -1,10 +1,10 @@
 #include "core/base/safetensors.h"
 
 #include "core/base/error.h"
+#include "core/base/whole_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <bit>
@@ -200,26 +200,13 @@ void write_safetensors(const fs::path& path, const std::map<std::string, NamedTe
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');  // the data begins aligned
   const std::uint64_t header_bytes = text.size();
-
-  fs::path temporary = path;
-  temporary += fmt::format(".{}.tmp", ::getpid());
-  std::error_code code;
-  {
-    std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
+  write_whole_file(path, [&](std::ostream& stream) {
     stream.write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
     stream << text;
     for (const auto& [name, tensor] : tensors)
       stream.write(reinterpret_cast<const char*>(tensor.values.data()),
                    static_cast<std::streamsize>(tensor.values.size() * sizeof(float)));
-    stream.close();
-    if (!stream) code = std::make_error_code(std::errc::io_error);
-  }
-  if (!code) fs::rename(temporary, path, code);
-  if (!code) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  throw input_error("cannot write " + path.string(), code.message(),
-                    "check the free space and the permissions of its folder");
+  });
 }
 
 }  // namespace kvloupe

@@ -2,13 +2,13 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/base/whole_file.h"
 #include "core/selection/block_means.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -143,21 +143,7 @@ void write_patterns(const fs::path& path, const PatternConfig& config) {
     text += "}";
   }
   text += "]\n";
-  fs::path temporary = path;
-  temporary += fmt::format(".{}.tmp", ::getpid());
-  std::error_code code;
-  {
-    std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-    stream << text;
-    stream.close();
-    if (!stream) code = std::make_error_code(std::errc::io_error);
-  }
-  if (!code) fs::rename(temporary, path, code);
-  if (!code) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  throw input_error("cannot write " + path.string(), code.message(),
-                    "check the free space and the permissions of its folder");
+  write_whole_file(path, [&](std::ostream& stream) { stream << text; });
 }
 
 ObservedAttention observe_attention(const Cell& cell, std::int64_t q_head) {

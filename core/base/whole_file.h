@@ -1,0 +1,15 @@
+// Files that are there whole or not at all.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <ostream>
+
+namespace kvloupe {
+
+// Writes beside the path and renames: never leaves half a file under the final name. Throws
+// Error{Input}.
+void write_whole_file(const std::filesystem::path& path,
+                      const std::function<void(std::ostream&)>& write);
+
+}  // namespace kvloupe
