@@ -16,7 +16,8 @@ bool append_pages(std::span<const std::int32_t> positions, std::int64_t page_siz
     const std::int64_t begin = page * page_size, end = std::min(begin + page_size, past_len);
     const std::int64_t last = i + end - begin - 1;
     // Positions are distinct, so the first and the last in place leave no gap between them.
-    if (positions[i] != begin || last >= count || positions[last] != end - 1) return false;
+    if (positions[i] != begin || begin >= past_len) return false;
+    if (last >= count || positions[last] != end - 1) return false;
     ids->push_back(static_cast<std::int32_t>(first_id + page));
     i = last + 1;
   }

@@ -161,6 +161,7 @@ TEST(PageTables, APageThatLacksATokenIsNone) {
   EXPECT_FALSE(tables_of({0, 1, 3, 4, 8, 9}));
   EXPECT_FALSE(tables_of({0, 1, 2, 3, 8}));
   EXPECT_FALSE(tables_of({0, 1, 2, 3, 9}));
+  EXPECT_FALSE(tables_of({12, 13, 14, 15}));  // of the chunk
 }
 
 TEST(PageTables, TheMethodDecidesTheSizeOfAPage) {
