@@ -1,0 +1,172 @@
+// `kvloupe synthesize`: a trace of planted needle keys, and which of them each method keeps.
+#include "app/cli/commands.h"
+#include "app/cli/text_table.h"
+#include "app/shell/export.h"
+#include "capture/synthetic.h"
+#include "core/analysis/replay.h"
+#include "core/analysis/session.h"
+#include "core/base/cancel.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+namespace kvloupe::cli {
+namespace {
+
+struct Arguments {
+  capture::SyntheticOptions options;
+  std::string output, figures;
+  std::vector<std::string> methods;
+  bool json = false;
+};
+
+// One method on one question.
+struct Answer {
+  std::string method, question;
+  double needles_kept = 0;  // share of the planted tokens, mean over the rows
+  double mass_recall = 0, kept = 0, past = 0;
+};
+
+double share_of(const capture::Question& question, const std::vector<std::int32_t>& selected) {
+  std::int64_t kept = 0, planted = 0;
+  for (const capture::PlantedKey& key : question.keys) {
+    const auto first = std::lower_bound(selected.begin(), selected.end(), key.begin);
+    kept += std::lower_bound(first, selected.end(), key.end) - first;
+    planted += key.end - key.begin;
+  }
+  return static_cast<double>(kept) / static_cast<double>(planted);
+}
+
+Answer ask(const analysis::TraceSession& session, const selection::MethodSpec& spec,
+           const capture::Question& question, std::string name, const WorkContext& context) {
+  analysis::ReplayRequest request;
+  request.spec = spec.resolved(session.shape());
+  request.chunk = question.chunk;
+  const analysis::ReplayResult result = analysis::replay(session, request, context);
+  const analysis::ReplayCell& cell = result.cells.front();
+  Answer answer;
+  answer.method = result.method;
+  answer.question = std::move(name);
+  answer.past = cell.span.begin;
+  const auto rows = static_cast<double>(cell.rows.size());
+  for (const analysis::ReplayRow& row : cell.rows) {
+    answer.needles_kept += share_of(question, row.selected) / rows;
+    answer.mass_recall += row.mass_recall / rows;
+    answer.kept += static_cast<double>(row.selected.size()) / rows;
+  }
+  return answer;
+}
+
+void export_figures(const Arguments& given, const capture::SyntheticReport& report,
+                    const GlobalOptions& global) {
+  std::filesystem::create_directories(given.figures);
+  for (const selection::MethodSpec& spec : given.options.methods)
+    for (const auto& [question, name] :
+         {std::pair{&report.few, "few"}, std::pair{&report.many, "many"}}) {
+      shell::ExportRequest request;
+      request.trace = given.output;
+      request.view = "selected_vs_true";
+      request.methods = {spec.canonical()};
+      request.go_to = fmt::format("layer=0,chunk={}", question->chunk);
+      request.file = (std::filesystem::path(given.figures) /
+                      fmt::format("selected_vs_true_{}_{}.png", spec.id(), name))
+                         .string();
+      request.memory_limit = global.memory_limit;
+      shell::export_view(request);
+      log::info("{}", request.file);
+    }
+}
+
+void print(const std::vector<Answer>& answers, const Arguments& given) {
+  if (given.json) {
+    nlohmann::ordered_json json;
+    json["trace"] = given.output;
+    for (const Answer& answer : answers)
+      json["rows"].push_back({{"method", answer.method},
+                              {"question", answer.question},
+                              {"needles_kept", answer.needles_kept},
+                              {"mass_recall", answer.mass_recall},
+                              {"kept", answer.kept},
+                              {"past", answer.past}});
+    fmt::print("{}\n", json.dump(2));
+    return;
+  }
+  TextTable table({"method", "question", "needles", "recall", "kept", "of past"});
+  for (const Answer& answer : answers)
+    table.add({answer.method, answer.question, fmt::format("{:.3f}", answer.needles_kept),
+               fmt::format("{:.4f}", answer.mass_recall), fmt::format("{:.0f}", answer.kept),
+               fmt::format("{:.3f}", answer.kept / answer.past)});
+  fmt::print("{}", table.text());
+}
+
+void run(Arguments given, const GlobalOptions& global) {
+  if (given.methods.empty()) given.methods = {"quoka", "compact_attention", "oracle"};
+  for (const std::string& method : given.methods)
+    given.options.methods.push_back(selection::MethodSpec::parse(method));
+  given.options.output = given.output;
+  WorkContext context;
+  context.cancel = interrupt_token();
+  const capture::SyntheticReport report = capture::synthesize(given.options, context);
+  log::info("{}: {} tokens, {}", given.output, format_count(given.options.length),
+            format_bytes(report.bytes));
+
+  std::vector<Answer> answers;
+  const analysis::TraceSession session(given.output, global.memory_limit);
+  for (const selection::MethodSpec& spec : given.options.methods) {
+    answers.push_back(ask(session, spec, report.few, "few", context));
+    answers.push_back(ask(session, spec, report.many, "many", context));
+  }
+  if (!given.figures.empty()) export_figures(given, report, global);
+  print(answers, given);
+}
+
+}  // namespace
+
+void add_synthesize_command(CLI::App& program, const GlobalOptions& global) {
+  CLI::App* command = program.add_subcommand(
+      "synthesize", "write a trace of planted needle keys and show which ones each method keeps");
+  const auto given = std::make_shared<Arguments>();
+  capture::SyntheticOptions& options = given->options;
+  command->add_option("-o,--output", given->output, "trace to write")->required();
+  command
+      ->add_option("--method", given->methods,
+                   "method SPEC, may be repeated (default: quoka, compact_attention, oracle)")
+      ->allow_extra_args(false);
+  command->add_option("--length", options.length, "tokens")
+      ->check(CLI::Range(std::int64_t{4096}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--chunk-size", options.chunk_size, "tokens of a chunk")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--many", options.many_keys, "needles of the question for many, runs each")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  command->add_option("--run", options.run_length, "tokens of such a needle")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  command->add_option("--few", options.few_keys, "needles of the other question, one token each")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  command->add_option("--seed", options.seed, "of all that is drawn")->capture_default_str();
+  command->add_option("--figures", given->figures,
+                      "folder for a picture of selected_vs_true of each method and question");
+  command->add_flag("--force", options.force, "overwrite the trace");
+  command->add_flag("--json", given->json, "print JSON");
+  command->footer(
+      "Keys lie in clusters. Two chunks at the end ask for planted ones: first few, single "
+      "tokens,\n"
+      "then many, runs of tokens. 'needles' is the share of the planted tokens that a method "
+      "keeps.");
+  command->callback([given, &global] { run(*given, global); });
+}
+
+}  // namespace kvloupe::cli
