@@ -15,6 +15,7 @@ import numpy as np
 NUM_LAYERS, NUM_Q_HEADS, NUM_KV_HEADS, HEAD_DIM = 4, 4, 2, 16
 LENGTHS = [8, 8, 6, 1]
 SCALE = 0.25
+BLOCK = 5
 
 
 def values(seed, heads, tokens):
@@ -31,6 +32,50 @@ def log_sum_exp(q, k):
         for t in range(q.shape[1]):
             lse[h, t] = np.log(np.sum(np.exp(logits[t, : t + 1])))
     return lse
+
+
+def keeps(head, own, block):
+    """Whether the query block at block `own` attends to the block."""
+    return block == own or (block < own and (block + head) % 3 == 0)
+
+
+def write_block_run(f, begins):
+    """Run 1: a block method with native masks and tables; decode is dense."""
+    run = f.create_group("runs/1")
+    run.attrs["method"] = "compact_attention:selector=xattention,subgroup_size=4,block_size=5,stride=1,tau=0.9"
+    run.attrs["mode"] = np.bytes_("open_loop")
+    run.attrs["row_axis"] = "kv_head"
+    run.attrs["q_heads_per_row"] = 2
+    run.attrs["granularity"] = "block"
+    run.attrs["state_action"] = "visibility"
+    run.attrs["decode"] = "dense"
+    run.attrs["block_size"] = np.array([BLOCK], dtype=">i2")
+    run.attrs["block_tables"] = np.bool_(True)
+    for layer in (1, 3):
+        offsets, positions, flags, indptr, indices, packed = [0], [], [], [0], [], []
+        for begin, length in zip(begins, LENGTHS):
+            first, blocks = begin // BLOCK, -(-(begin + length) // BLOCK)
+            flag = 1 if begin == 0 else 2 if length == 1 else 0
+            mask = np.array([[[j <= i if flag else keeps(h + layer, i, j) for j in range(blocks)]
+                              for i in range(first, blocks)] for h in range(NUM_Q_HEADS)])
+            packed.append(np.packbits(mask, axis=2, bitorder="little").ravel())
+            for row in range(NUM_KV_HEADS):
+                kept = mask[2 * row : 2 * row + 2].any(axis=(0, 1))
+                kept[first:] = True
+                if not flag:
+                    positions += [j for j in range(begin) if kept[j // BLOCK]]
+                    indices += list(np.flatnonzero(kept))
+                offsets.append(len(positions))
+                indptr.append(len(indices))
+                flags.append(flag)
+        group = run.create_group(f"layers/{layer}")
+        group["offsets"] = np.array(offsets, dtype="<i8")
+        group["positions"] = np.array(positions, dtype="<i4")
+        group["flags"] = np.array(flags, dtype=np.uint8)
+        group["block_mask"] = np.concatenate(packed)
+        group["block_mask"].attrs["block_size"] = np.uint8(BLOCK)
+        group["table_indptr"] = np.array(indptr, dtype=">u2")
+        group["table_indices"] = np.array(indices, dtype=np.int8)
 
 
 def main(path):
@@ -100,6 +145,7 @@ def main(path):
             group["offsets"] = np.array(offsets, dtype="<u4")
             group["positions"] = np.array(positions, dtype=">i4")
             group["flags"] = np.array(flags, dtype=np.int16)
+        write_block_run(f, begins)
 
 
 if __name__ == "__main__":

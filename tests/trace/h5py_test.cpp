@@ -1,10 +1,13 @@
 // A trace that h5py wrote from FORMAT.md, with every liberty it leaves, is read right.
+#include "core/trace/block_mask.h"
 #include "core/trace/trace_reader.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,7 +103,7 @@ TEST_F(H5pyTest, LogSumExpInDouble) {
 }
 
 TEST_F(H5pyTest, Run) {
-  ASSERT_EQ(reader_.info().runs.size(), 1u);
+  ASSERT_EQ(reader_.info().runs.size(), 2u);
   EXPECT_EQ(reader_.info().runs[0].method,
             "random:budget_tokens=4,budget_ratio=0,budget_scope=past,seed=0");
   const RunLayer dense = reader_.read_run(0, 1);
@@ -112,6 +115,50 @@ TEST_F(H5pyTest, Run) {
   EXPECT_EQ(std::vector<std::int32_t>(chosen.positions.begin() + chosen.offsets[3],
                                       chosen.positions.begin() + chosen.offsets[4]),
             (std::vector<std::int32_t>{1, 3, 5, 7}));
+}
+
+// Blocks of 5 tokens; the query block at block i keeps itself and every third block before it.
+TEST_F(H5pyTest, BlockMasksAndTables) {
+  EXPECT_EQ(reader_.info().runs[1].block_size, 5);
+  EXPECT_TRUE(reader_.info().runs[1].block_tables);
+  for (const int layer : {1, 3}) {
+    const RunLayer run = reader_.read_run(1, layer);
+    EXPECT_EQ(run.block_size, 5);
+    std::size_t byte = 0;
+    for (std::size_t c = 0; c < 4; ++c) {
+      const ChunkInfo& chunk = reader_.info().chunks[c];
+      const BlockGrid grid = block_grid(chunk, 5);
+      const auto bytes = static_cast<std::size_t>(packed_mask_bytes(grid, 4));
+      const auto mask = unpack_mask(grid, 4, std::span(run.block_mask).subspan(byte, bytes));
+      byte += bytes;
+      const int first = chunk.begin / 5, blocks = (chunk.end() + 4) / 5;
+      const bool dense = c == 0 || c == 3;
+      std::vector<std::vector<std::int32_t>> tables(2);
+      std::size_t at = 0;
+      for (int head = 0; head < 4; ++head) {
+        for (int own = first; own < blocks; ++own) {
+          for (int j = 0; j < blocks; ++j, ++at) {
+            const bool kept = j == own || (j < own && (dense || (j + head + layer) % 3 == 0));
+            ASSERT_EQ(mask.at(at), kept ? 1 : 0) << c << " " << head << " " << own << " " << j;
+            if (kept && j < first) tables[static_cast<std::size_t>(head / 2)].push_back(j);
+          }
+        }
+      }
+      EXPECT_EQ(at, mask.size());
+      for (std::size_t row = 0; row < 2; ++row) {
+        auto& expected = tables[row];
+        for (int j = first; j < blocks; ++j) expected.push_back(j);
+        std::sort(expected.begin(), expected.end());
+        expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+        if (dense) expected.clear();
+        const auto from = run.table_indices.begin();
+        EXPECT_EQ(std::vector<std::int32_t>(from + run.table_indptr[2 * c + row],
+                                            from + run.table_indptr[2 * c + row + 1]),
+                  expected);
+      }
+    }
+    EXPECT_EQ(byte, run.block_mask.size());
+  }
 }
 
 TEST_F(H5pyTest, WhatIsLeftOutIsAbsent) {
