@@ -189,6 +189,33 @@ void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int6
   }
 }
 
+void joint_softmax_sums_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
+                             const float* keys, std::int64_t num_keys, double scale, double* out) {
+  // The padding rows see nothing.
+  std::vector<std::int64_t> seen(visible.begin(), visible.end());
+  seen.resize(static_cast<std::size_t>(rows.num_blocks() * kRowBlock), 0);
+  std::vector<float> logits(seen.size() * static_cast<std::size_t>(num_keys));
+  float best = -std::numeric_limits<float>::infinity();
+  for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
+    Vector largest[kVectors];
+    masked_logits(rows.block(block), std::span(seen).subspan(block * kRowBlock, kRowBlock), keys,
+                  num_keys, rows.head_dim, static_cast<float>(scale),
+                  logits.data() + block * num_keys * kRowBlock, largest);
+    for (const auto& vector : largest)
+      best = std::max(best, hn::GetLane(hn::MaxOfLanes(kLanes, vector)));
+  }
+  std::fill(out, out + num_keys, 0.0);
+  const auto shift = hn::Set(kLanes, best);
+  for (std::int64_t block = 0; block < rows.num_blocks(); ++block)
+    for (std::int64_t key = 0; key < num_keys; ++key) {
+      const float* values = logits.data() + (block * num_keys + key) * kRowBlock;
+      Vector sum = hn::Zero(kLanes);
+      for (std::int64_t v = 0; v < kVectors; ++v)
+        sum = hn::Add(sum, hn::Exp(kLanes, hn::Sub(hn::LoadU(kLanes, values + v * kWidth), shift)));
+      out[key] += static_cast<double>(hn::GetLane(hn::SumOfLanes(kLanes, sum)));
+    }
+}
+
 void sum_columns_and_slashes_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
                                   const float* keys, std::int64_t num_keys, double scale,
                                   float* columns, float* slashes) {
@@ -235,6 +262,7 @@ HWY_EXPORT(max_dot_products_impl);
 HWY_EXPORT(dot_products_impl);
 HWY_EXPORT(norms_impl);
 HWY_EXPORT(reduce_probabilities_impl);
+HWY_EXPORT(joint_softmax_sums_impl);
 HWY_EXPORT(sum_columns_and_slashes_impl);
 
 PackedRows pack_rows(std::span<const float* const> rows, std::int64_t head_dim) {
@@ -275,9 +303,14 @@ void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> 
   (rows, visible, keys, num_keys, scale, reduce, out);
 }
 
+void joint_softmax_sums(const PackedRows& rows, std::span<const std::int64_t> visible,
+                        const float* keys, std::int64_t num_keys, double scale, double* out) {
+  HWY_DYNAMIC_DISPATCH(joint_softmax_sums_impl)(rows, visible, keys, num_keys, scale, out);
+}
+
 void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
-                             const float* keys, std::int64_t num_keys, double scale,
-                             float* columns, float* slashes) {
+                             const float* keys, std::int64_t num_keys, double scale, float* columns,
+                             float* slashes) {
   HWY_DYNAMIC_DISPATCH(sum_columns_and_slashes_impl)
   (rows, visible, keys, num_keys, scale, columns, slashes);
 }

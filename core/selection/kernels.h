@@ -41,11 +41,16 @@ void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> 
                           const float* keys, std::int64_t num_keys, double scale,
                           ColumnReduce reduce, float* out);
 
-// The same softmax of consecutive rows (each sees one key more than the one before), summed over
+// One softmax over rows and keys together, summed over the rows: out[j] = sum of exp(z[r,j] - max z),
+// not divided by their total. Row r sees the first visible[r] keys, maybe none.
+void joint_softmax_sums(const PackedRows& rows, std::span<const std::int64_t> visible,
+                        const float* keys, std::int64_t num_keys, double scale, double* out);
+
+// The softmax of reduce_probabilities for consecutive rows (each sees one key more than the one before), summed over
 // the rows by key and by distance: columns[j] += sum of p[r,j] and
 // slashes[o] += sum of p[r, visible[r]-1-o], both [num_keys].
 void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
-                             const float* keys, std::int64_t num_keys, double scale,
-                             float* columns, float* slashes);
+                             const float* keys, std::int64_t num_keys, double scale, float* columns,
+                             float* slashes);
 
 }  // namespace kvloupe::selection

@@ -262,6 +262,41 @@ TEST(Kernels, ColumnsAndSlashesAgreeWithPlainLoops) {
   }
 }
 
+// Rows that see nothing, and a last block of rows that is not full.
+TEST(Kernels, AJointSoftmaxIsOverRowsAndKeys) {
+  SequenceShape shape;
+  shape.num_q_heads = shape.num_kv_heads = 1;
+  shape.chunk_lengths = {40};
+  shape.decoded = 0;
+  const Sequence sequence = random_sequence(shape, 7);
+  constexpr int kKeys = 9;
+  for (const int count : {1, 16, 21}) {
+    std::vector<const float*> rows;
+    std::vector<std::int64_t> visible;
+    std::vector<std::vector<double>> logits;
+    double largest = -1e300;
+    for (int r = 0; r < count; ++r) {
+      rows.push_back(sequence.query(0, r));
+      visible.push_back(count == 1 ? kKeys : r % (kKeys + 1));
+      logits.emplace_back();
+      for (int j = 0; j < visible.back(); ++j) {
+        double product = 0;
+        for (int i = 0; i < shape.head_dim; ++i)
+          product += static_cast<double>(sequence.query(0, r)[i]) *
+                     static_cast<double>(sequence.key(0, j)[i]);
+        logits.back().push_back(0.3 * product);
+        largest = std::max(largest, 0.3 * product);
+      }
+    }
+    std::vector<double> expected(kKeys, 0.0), sums(kKeys, -1.0);
+    for (const auto& row : logits)
+      for (std::size_t j = 0; j < row.size(); ++j) expected[j] += std::exp(row[j] - largest);
+    joint_softmax_sums(pack_rows(rows, shape.head_dim), visible, sequence.key(0, 0), kKeys, 0.3,
+                       sums.data());
+    for (int j = 0; j < kKeys; ++j) EXPECT_NEAR(sums[j], expected[j], 1e-5) << count;
+  }
+}
+
 // All attention on the key three before: with blocks of 2 and T = 11, index 7 from the far end lies
 // in slash block 3 of 6, two back.
 TEST(FlexPrefill, SlashBlocksAreCutFromTheFarEnd) {

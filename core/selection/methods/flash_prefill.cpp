@@ -15,8 +15,6 @@
 #include "core/selection/method.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -55,22 +53,17 @@ class FlashPrefill final : public BlockMasker {
   // s[I, :] of one head; 0 for blocks that no row of I sees whole.
   void score(const Cell& cell, const BlockGrid& grid, const float* means, std::int64_t head,
              std::int64_t query_block, float* scores) const {
-    const std::int64_t begin = grid.row_begin(query_block);
-    const std::int64_t end = grid.row_end(query_block);
-    const auto visible = [&](std::int64_t row) { return (grid.past_len + row + 1) / block_size_; };
-    const std::int64_t blocks = visible(end - 1);
-    std::vector<float> logits(static_cast<std::size_t>((end - begin) * blocks));
-    const auto scale = static_cast<float>(cell.softmax_scale);
-    float largest = -std::numeric_limits<float>::infinity();
-    for (std::int64_t row = begin; row < end; ++row) {
-      float* own = logits.data() + (row - begin) * blocks;
-      dot_products(query_row(cell, head, row), means, visible(row), cell.q.size(2), own);
-      for (std::int64_t j = 0; j < visible(row); ++j) largest = std::max(largest, own[j] *= scale);
+    std::vector<const float*> rows;
+    std::vector<std::int64_t> visible;
+    for (std::int64_t row = grid.row_begin(query_block); row < grid.row_end(query_block); ++row) {
+      rows.push_back(query_row(cell, head, row));
+      visible.push_back((grid.past_len + row + 1) / block_size_);
     }
-    std::vector<double> sums(static_cast<std::size_t>(blocks), 0.0);
-    for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t j = 0; j < visible(row); ++j)
-        sums[j] += static_cast<double>(std::exp(logits[(row - begin) * blocks + j] - largest));
+    const std::int64_t blocks = visible.back();
+    std::vector<double> sums(static_cast<std::size_t>(blocks));
+    if (blocks > 0)
+      joint_softmax_sums(pack_rows(rows, cell.q.size(2)), visible, means, blocks,
+                         cell.softmax_scale, sums.data());
     double total = 1e-9;
     for (const double sum : sums) total += sum;
     for (std::int64_t j = 0; j < blocks; ++j) scores[j] = static_cast<float>(sums[j] / total);
