@@ -69,7 +69,9 @@ Answer ask(const analysis::TraceSession& session, const selection::MethodSpec& s
 void export_figures(const Arguments& given, const capture::SyntheticReport& report,
                     const GlobalOptions& global) {
   std::filesystem::create_directories(given.figures);
-  for (const selection::MethodSpec& spec : given.options.methods)
+  int number = 0;
+  for (const selection::MethodSpec& spec : given.options.methods) {
+    ++number;
     for (const auto& [question, name] :
          {std::pair{&report.few, "few"}, std::pair{&report.many, "many"}}) {
       shell::ExportRequest request;
@@ -78,12 +80,13 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
       request.methods = {spec.canonical()};
       request.go_to = fmt::format("layer=0,chunk={}", question->chunk);
       request.file = (std::filesystem::path(given.figures) /
-                      fmt::format("selected_vs_true_{}_{}.png", spec.id(), name))
+                      fmt::format("selected_vs_true_{}_{}_{}.png", number, spec.id(), name))
                          .string();
       request.memory_limit = global.memory_limit;
       shell::export_view(request);
       log::info("{}", request.file);
     }
+  }
 }
 
 void print(const std::vector<Answer>& answers, const Arguments& given) {
