@@ -196,10 +196,11 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
        "Precision of the stored Q and K and of the scores.",
        context.workspace.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
   if (facts->ties_here > 0)
-    chips.push_back({fmt::format("{} tied at the cut", format_count(facts->ties_here)), 0,
-                     "Keys left out of this chunk with the score of the last one kept; the earlier "
-                     "position wins.",
-                     fmt::format("{} ties", format_count(facts->ties_here))});
+    chips.push_back(
+        {fmt::format("{} tied at the cut", format_count(facts->ties_here)), 0,
+         "Keys (pages, where the method keeps pages) left out of this chunk with the score "
+         "of the last one kept; the earlier position wins.",
+         fmt::format("{} ties", format_count(facts->ties_here))});
   if (facts->decode_dense && has_decode(context.workspace.info()))
     chips.push_back({"decode dense", 0,
                      "Decoded tokens attend to all keys left: the method acts in prefill only."});

@@ -58,6 +58,13 @@ TEST(Pages, KeysBeyondTheRangeOfHalfPrecisionAreBounded) {
   EXPECT_EQ(scores_of({-1e5F, 2e5F, -3e5F, 4e5F}, {1, -1}, 2), (std::vector<float>{-3e5F}));
 }
 
+// Two equal keys, one turned by a right angle as a rotary embedding does: the bounds are those of
+// the keys as cached, 1 + 1, not of the keys before, 1.
+TEST(Pages, RotatedKeysAreBoundedAsCached) {
+  EXPECT_EQ(scores_of({1, 0, 1, 0}, {1, 1}, 2), (std::vector<float>{1}));
+  EXPECT_EQ(scores_of({1, 0, 0, 1}, {1, 1}, 2), (std::vector<float>{2}));
+}
+
 TEST(Pages, TheBoundIsAboveEveryKeyAndExactForOne) {
   const int dim = 12, tokens = 57;
   const std::vector<float> keys = random_values(static_cast<std::size_t>(dim * tokens), 1);
