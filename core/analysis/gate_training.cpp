@@ -192,7 +192,8 @@ std::vector<GateRecall> measure(const TraceSession& session, std::int32_t held_o
       specs.push_back(selection::MethodSpec::parse(text).resolved(session.shape()));
       asked.push_back({specs.back().id(), budget});
     }
-  ReplayRequest request{specs.front(), {}, {}, {}, true, false};
+  ReplayRequest request;
+  request.want_mass = true;
   std::vector<GateRecall> recalls(asked.size());
   const auto sink = [&](std::size_t index, ReplayCell&& cell) {
     if (cell.span.phase != trace::Phase::Prefill || cell.span.begin < held_out_begin ||
