@@ -4,6 +4,7 @@
 #include "tests/selection/oracles_blocks.h"
 #include "tests/selection/sequences.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -364,6 +365,30 @@ TEST(BlockMethods, OneCellIsTheSameAsAWholePass) {
   }
 }
 
+// Long enough that the work is split over threads, with sizes of blocks as in use.
+TEST(BlockMethods, LongSequencesDoNotDependOnThreadsOrMemory) {
+  SequenceShape shape;
+  shape.num_kv_heads = 1;
+  shape.head_dim = 64;
+  shape.chunk_lengths = {4000, 300};
+  shape.decoded = 0;
+  const Sequence sequence = random_sequence(shape, 221);
+  const int threads = at::get_num_threads();
+  for (const char* spec : {"flash_prefill:alpha=0.95,window_blocks=1", "xattention:tau=0.3",
+                           "xattention:stride=8,tau=0.2", "flex_prefill:gamma=0.3,min_budget=128",
+                           "flex_prefill:gamma=0.3,tau=1,min_budget=128"}) {
+    at::set_num_threads(1);
+    check(sequence, spec, 4);
+    const CellSelection single = run_method(sequence, spec).cells[1];
+    at::set_num_threads(2);
+    const CellSelection pair = run_method(sequence, spec, 5).cells[1];
+    EXPECT_EQ(single.blocks->scores.values(), pair.blocks->scores.values());
+    EXPECT_EQ(single.blocks->mask.values(), pair.blocks->mask.values());
+    EXPECT_LT(kept_blocks(single, 0, 1).size(), 31U) << spec;
+  }
+  at::set_num_threads(threads);
+}
+
 double density(const BlockChoice& choice) {
   double kept = 0;
   for (int head = 0; head < choice.mask.num_q_heads(); ++head)
@@ -453,27 +478,6 @@ TEST(CompactAttention, AGroupThatSubgroupsDoNotDivideIsRefused) {
   };
   expect_refused([&] { row_layout(spec, shape); });
   expect_refused([&] { make_selector(spec, shape); });
-}
-
-TEST(CompactAttention, TakesTheParametersOfItsSelectorOnly) {
-  EXPECT_EQ(MethodSpec::parse("compact_attention").canonical(),
-            "compact_attention:selector=flash_prefill,subgroup_size=4,block_size=128,alpha=0.06,"
-            "sink_blocks=2,window_blocks=4,last_full_blocks=0");
-  EXPECT_EQ(MethodSpec::parse("compact_attention:tau=0.8,selector=xattention").canonical(),
-            "compact_attention:selector=xattention,subgroup_size=4,block_size=128,stride=16,"
-            "tau=0.8");
-  for (const char* text :
-       {"compact_attention:tau=0.8", "compact_attention:lowering=union",
-        "compact_attention:selector=xattention,alpha=0.1", "compact_attention:budget_tokens=10",
-        "flash_prefill:budget_tokens=10", "flash_prefill:lowering=budget",
-        "flash_prefill:block_size=0", "flex_prefill:gamma=0", "xattention:tau=1.1"}) {
-    try {
-      MethodSpec::parse(text);
-      ADD_FAILURE() << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::Usage) << text;
-    }
-  }
 }
 
 }  // namespace

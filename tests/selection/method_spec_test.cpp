@@ -129,6 +129,27 @@ TEST(MethodSpec, AFileThatAMethodNeedsHasNoDefault) {
             "lowering=union");
 }
 
+TEST(MethodSpec, CompactAttentionTakesTheParametersOfItsSelectorOnly) {
+  EXPECT_EQ(MethodSpec::parse("compact_attention").canonical(),
+            "compact_attention:selector=flash_prefill,subgroup_size=4,block_size=128,alpha=0.06,"
+            "sink_blocks=2,window_blocks=4,last_full_blocks=0");
+  EXPECT_EQ(MethodSpec::parse("compact_attention:tau=0.8,selector=xattention").canonical(),
+            "compact_attention:selector=xattention,subgroup_size=4,block_size=128,stride=16,"
+            "tau=0.8");
+  for (const char* text :
+       {"compact_attention:tau=0.8", "compact_attention:lowering=union",
+        "compact_attention:selector=xattention,alpha=0.1", "compact_attention:budget_tokens=10",
+        "flash_prefill:budget_tokens=10", "flash_prefill:lowering=budget",
+        "flash_prefill:block_size=0", "flex_prefill:gamma=0", "xattention:tau=1.1"}) {
+    try {
+      MethodSpec::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Usage) << text;
+    }
+  }
+}
+
 class Refused : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Refused, AsAUsageError) {
