@@ -321,23 +321,6 @@ TEST_F(WorkspaceTest, PagesAreThoseOfTheShownMethodOrOfQuestWithItsBudget) {
   EXPECT_EQ(answer([&] { return workspace.page_report(); })->page_size, 8);
 }
 
-TEST_F(WorkspaceTest, PagesAreThoseOfTheShownMethodOrOfQuestWithItsBudget) {
-  open();
-  const auto method_of = [&](const std::string& shown) {
-    workspace.set_method(Slot::A, shown);
-    const auto report = answer([&] { return workspace.page_report(); });
-    return report ? report->method : report.error;
-  };
-  EXPECT_THAT(method_of("snapkv:budget_tokens=96"),
-              HasSubstr("quest:budget_tokens=96,budget_ratio=0,"));
-  EXPECT_THAT(method_of("keydiff:budget_ratio=0.25"),
-              HasSubstr("quest:budget_tokens=0,budget_ratio=0.25,"));
-  EXPECT_THAT(method_of("dense"), HasSubstr("quest:budget_tokens="));
-  EXPECT_THAT(method_of("quest:budget_tokens=96,page_size=8,prefill=dense"),
-              HasSubstr("page_size=8,prefill=dense"));
-  EXPECT_EQ(answer([&] { return workspace.page_report(); })->page_size, 8);
-}
-
 TEST_F(WorkspaceTest, TheOverviewOfLanesIsTheirCost) {
   using analysis::OverviewMetric;
   open();
