@@ -205,8 +205,7 @@ std::vector<std::int32_t> best_blocks(const Cell& cell, const BlockGrid& grid,
                dim, mean.data());
   std::vector<float> dots(static_cast<std::size_t>(grid.block_of_query_block(query_block) + 1));
   dot_products(mean.data(), key_means, static_cast<std::int64_t>(dots.size()), dim, dots.data());
-  const std::int64_t whole = grid.kv_len() / grid.block_size;
-  return keep_best(dots, std::clamp<std::int64_t>(whole, 1, kTopBlocks)).indices;
+  return keep_best(dots, kTopBlocks).indices;
 }
 
 }  // namespace kvloupe::selection

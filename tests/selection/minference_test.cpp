@@ -112,7 +112,7 @@ Pairs block_pairs(const Sequence& s, const trace::ChunkInfo& span, int head) {
     for (int j = 0; j <= block; ++j)
       dots.push_back(dot(query, mean(j * 64, std::min(total, j * 64 + 64),
                                      [&](int i) { return s.key(head / s.gqa_group_size(), i); })));
-    const std::vector<int> marks = marked(dots, std::clamp(total / 64, 1, 100), 0);
+    const std::vector<int> marks = marked(dots, 100, 0);
     for (int row = first; row < last; ++row)
       for (int key = 0; key < total; ++key)
         if (key / 64 <= block) pairs.keep[row - span.begin][key] = marks[key / 64];
@@ -235,6 +235,30 @@ TEST_F(MInferenceTest, HandComputedColumnsAndDiagonals) {
   const Ints near = range(251, 300);
   expected.insert(expected.end(), near.begin(), near.end());
   EXPECT_EQ(run.cells[1].blocks->past_keys[0], expected);
+}
+
+// The code counts blocks after it has filled keys up to whole blocks: a last partial one counts.
+TEST_F(MInferenceTest, AHundredBlocksAreKept) {
+  SequenceShape shape;
+  shape.num_q_heads = shape.num_kv_heads = 1;
+  shape.head_dim = 2;
+  shape.layer = 0;
+  shape.decoded = 0;
+  const std::string spec = "minference:config=" + write(R"([{"0": ["block_sparse", 1, 1, 1]}])");
+  shape.chunk_lengths = {17, 70};
+  const MethodRun few = run_method(random_sequence(shape, 36), spec);
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j <= i; ++j) EXPECT_EQ(few.cells[1].blocks->mask.row(0, i)[j], 1) << i << j;
+  EXPECT_EQ(few.cells[1].blocks->past_keys[0], range(0, 17));
+
+  shape.chunk_lengths = {104 * 64, 10};
+  Sequence sequence = random_sequence(shape, 37);
+  std::fill(sequence.q.begin(), sequence.q.end(), 1.0F);
+  for (std::size_t i = 0; i < sequence.k.size(); ++i)  // later blocks score more
+    sequence.k[i] = static_cast<float>(i / 128) / 128.0F;
+  const MethodRun many = run_method(sequence, spec);
+  EXPECT_EQ(many.cells[1].blocks->past_keys[0], range(5 * 64, 104 * 64));
+  EXPECT_EQ(many.cells[1].blocks->mask.row(0, 0)[104], 1);
 }
 
 TEST_F(MInferenceTest, ThreadsAndPlacesOfKeysDoNotMatter) {

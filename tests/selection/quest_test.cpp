@@ -132,6 +132,9 @@ TEST(Quest, AUnionHasNoCut) {
   EXPECT_EQ(quest(equal, "budget_tokens=2,gqa_reduce=union").rows[0].ties_at_cut, 0);
   EXPECT_EQ(quest(equal, "budget_tokens=4,gqa_reduce=max_score").rows[0].ties_at_cut, 1);
   EXPECT_EQ(quest(equal, "budget_tokens=4,prefill=per_query").rows[0].ties_at_cut, 0);
+  const Sequence alone = one_channel({1, 1, 1, 1, 1, 1, 5}, 6, {{1}});  // also of one head
+  EXPECT_EQ(quest(alone, "budget_tokens=4,gqa_reduce=union").rows[0].ties_at_cut, 0);
+  EXPECT_EQ(quest(alone, "budget_tokens=4").rows[0].ties_at_cut, 1);
 }
 
 TEST(Quest, RowsFollowTheReduction) {

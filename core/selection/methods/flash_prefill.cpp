@@ -113,8 +113,8 @@ std::vector<ParamInfo> flash_prefill_params() {
           int_param("window_blocks", 4, 0, 1 << 20,
                     "latest blocks before and with the query block's own, always kept"),
           int_param("last_full_blocks", 0, 0, 1 << 20,
-                    "query blocks at the prompt's end that see everything and do not vote in the "
-                    "union")};
+                    "query blocks at the end of the prompt's last chunk, never its first, that see "
+                    "everything and do not vote in the union")};
 }
 
 Method flash_prefill_method() {

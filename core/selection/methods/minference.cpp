@@ -5,8 +5,8 @@
 //                       before all; the best min(T, max(s, 50)). Over the rows of a chunk distance o
 //                       covers the keys [P-o, P+m-1-o].
 //   stream_llm          the first v keys and the distances below s
-//   block_sparse        in blocks of 64, for each query block the best min(100, floor(T/64)) blocks
-//                       J <= I by <mean query of I, mean key of J>
+//   block_sparse        in blocks of 64, for each query block the best 100 blocks J <= I by
+//                       <mean query of I, mean key of J>
 // (MInference 1.0, section 3 and Algorithms 1 to 3; microsoft/MInference,
 // minference/modules/minference_forward.py, ops/block_sparse_flash_attention.py.)
 #include "core/selection/attention_patterns.h"
@@ -114,8 +114,8 @@ Method minference_method() {
       "sees the union of its group's heads, and the whole chunk; among the columns and diagonals "
       "kept by rule the best come first where not all of them fit (in the code they are equal); "
       "block_sparse pools the chunk's own rows and real keys in blocks from position 0 (the code "
-      "fills up with zeros) and keeps at least one block; decodes densely; with lowering=budget "
-      "whole blocks of 64 by the attention that the observed rows give them, in every pattern";
+      "fills up with zeros); decodes densely; with lowering=budget whole blocks of 64 by the "
+      "attention that the observed rows give them, in every pattern";
   info.summary =
       "Keeps the columns and diagonals of the attention map that the chunk's last queries look at, "
       "as many as the head's pattern allows.";

@@ -148,7 +148,7 @@ class Quest final : public VisibilitySelector {
     for (std::size_t member = 0; member < scores.size(); ++member)
       sets[sets.size() == 1 ? 0 : member].add(keep_best(scores[member], count, forced), num_pages,
                                               force_last_);
-    if (scores.size() > 1 && sets.size() == 1) sets.front().ties_at_cut = 0;  // a union
+    if (reduce_ == GroupReduce::Union) sets.front().ties_at_cut = 0;
   }
 
   std::vector<float> reduced(const std::vector<std::vector<float>>& scores) const {

@@ -144,7 +144,7 @@ def pairs_of_blocks(tr, layer, begin, length, h):
     for own in blocks.query_blocks(begin, length, 64):
         rows = blocks.rows_of_block(begin, length, own, 64)
         dots = means[:own + 1] @ tr.q[layer][h, rows].mean(axis=0)
-        choice = choose(dots, list(range(own + 1)), min(100, max(1, total // 64)), relative_to_spread=True)
+        choice = choose(dots, list(range(own + 1)), 100, relative_to_spread=True)
         for blocks_of, out in ((choice.positions, keep), (choice.near, near)):
             for j in blocks_of:
                 out[np.ix_(rows - begin, np.arange(j * 64, min(total, j * 64 + 64)))] = 1
