@@ -1,6 +1,7 @@
-// FlashPrefill, XAttention, FlexPrefill and CompactAttention: hand-computed examples, the slow
-// oracle, and what unions must be.
+// FlashPrefill, XAttention, FlexPrefill and CompactAttention: hand-computed examples (those of
+// FlexPrefill are in a file of their own), the slow oracle, and what unions must be.
 #include "core/base/error.h"
+#include "tests/selection/block_parts.h"
 #include "tests/selection/oracles_blocks.h"
 #include "tests/selection/sequences.h"
 
@@ -9,45 +10,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kvloupe::selection::testing {
 namespace {
-
-using Ints = std::vector<std::int32_t>;
-
-Ints range(int begin, int end) {
-  Ints positions(static_cast<std::size_t>(end - begin));
-  std::iota(positions.begin(), positions.end(), begin);
-  return positions;
-}
-
-// One head; the scale of the dimension is taken out of the queries.
-Sequence one_head(std::vector<int> lengths, int dim, std::vector<float> q, std::vector<float> k) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = dim;
-  shape.chunk_lengths = std::move(lengths);
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 1);
-  for (float& value : q) value *= std::sqrt(static_cast<float>(dim));
-  sequence.q = std::move(q);
-  sequence.k = std::move(k);
-  return sequence;
-}
 
 std::vector<float> scores_of(const CellSelection& cell, int head, int query_block) {
   const BlockChoice& choice = cell.blocks.value();
   const float* row = choice.scores.row(head, query_block);
   return std::vector<float>(row, row + choice.grid.num_key_blocks());
-}
-
-Ints kept_blocks(const CellSelection& cell, int head, int query_block) {
-  const BlockChoice& choice = cell.blocks.value();
-  Ints blocks;
-  for (int j = 0; j < choice.grid.num_key_blocks(); ++j)
-    if (choice.mask.row(head, query_block)[j] != 0) blocks.push_back(j);
-  return blocks;
 }
 
 void expect_near(const std::vector<float>& values, const std::vector<double>& expected) {
@@ -161,6 +131,13 @@ TEST(XAttention, FewestBlocksThatHoldTau) {
   EXPECT_EQ(xattention_row(other, "0.75"), (Ints{0, 2, 5}));
 }
 
+TEST(XAttention, OfEqualMassesTheFirstComeFirst) {
+  const std::vector<double> row(8, .125);
+  EXPECT_EQ(xattention_row(row, "0.2"), (Ints{0, 7}));
+  EXPECT_EQ(xattention_row(row, "0.3"), (Ints{0, 1, 7}));
+  EXPECT_EQ(xattention_row(row, "0.6"), (Ints{0, 1, 2, 3, 7}));
+}
+
 // Stride 2: row a has q[2a+1] k[2n] + q[2a] k[2n+1]. The chunk begins inside a stride and ends
 // inside one: q[2], k[6] and k[7] do not exist.
 TEST(XAttention, StridesStartAtPositionZero) {
@@ -201,40 +178,6 @@ TEST(XAttention, BlocksAreWholeStrides) {
   }
   MethodSpec::parse("xattention:block_size=100,stride=25");
   MethodSpec::parse("flash_prefill:block_size=100");
-}
-
-// All attention on the key three before: with blocks of 2 and T = 11, index 7 from the far end lies
-// in slash block 3 of 6, two back.
-TEST(FlexPrefill, SlashBlocksAreCutFromTheFarEnd) {
-  constexpr int kTotal = 11, kDim = 16;
-  std::vector<float> q(kTotal * kDim, 0.0F), k(kTotal * kDim, 0.0F);
-  for (int j = 0; j < kTotal; ++j) k[j * kDim + j] = 1;
-  for (int t = 3; t < kTotal; ++t) q[t * kDim + t - 3] = 200;
-  const Sequence sequence = one_head({8, 3}, kDim, q, k);
-  const CellSelection cell =
-      run_method(sequence, "flex_prefill:block_size=2,gamma=0.5,tau=0,min_budget=4").cells[1];
-  // Two of each: columns 0 and 3 (positions 6, 7), diagonals 0 and 2.
-  EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2, 3, 4}));
-  EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 3, 5}));
-  EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5, 6, 7}));
-  EXPECT_EQ(cell.rows[0].forced, 2);
-}
-
-TEST(FlexPrefill, AllAttentionIsAllBlocks) {
-  SequenceShape shape;
-  shape.chunk_lengths = {300, 130};
-  const Sequence sequence = random_sequence(shape, 6);
-  const auto first_row = [&](const std::string& options) {
-    return run_method(sequence, "flex_prefill:gamma=1,min_budget=0," + options)
-        .cells[1]
-        .rows[0]
-        .positions;
-  };
-  EXPECT_EQ(first_row("tau=0"), range(0, 300));
-  // A block counts for 128 tokens, whatever its size: 431 tokens are 4 blocks of 10.
-  EXPECT_LT(first_row("tau=0,block_size=10").size(), 300U);
-  // A query-aware head keeps all pairs.
-  EXPECT_EQ(first_row("tau=1,block_size=10"), range(0, 300));
 }
 
 // Block methods that the oracle knows, without budget parameters.

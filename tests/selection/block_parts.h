@@ -1,0 +1,42 @@
+// What the tests of the block methods share: tiny sequences and a look at their masks.
+#pragma once
+
+#include "tests/selection/sequences.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace kvloupe::selection::testing {
+
+using Ints = std::vector<std::int32_t>;
+
+inline Ints range(int begin, int end) {
+  Ints positions(static_cast<std::size_t>(end - begin));
+  std::iota(positions.begin(), positions.end(), begin);
+  return positions;
+}
+
+// One head; the scale of the dimension is taken out of the queries.
+inline Sequence one_head(std::vector<int> lengths, int dim, std::vector<float> q,
+                         std::vector<float> k) {
+  SequenceShape shape;
+  shape.num_q_heads = shape.num_kv_heads = 1;
+  shape.head_dim = dim;
+  shape.chunk_lengths = std::move(lengths);
+  shape.decoded = 0;
+  Sequence sequence = random_sequence(shape, 1);
+  for (float& value : q) value *= std::sqrt(static_cast<float>(dim));
+  sequence.q = std::move(q);
+  sequence.k = std::move(k);
+  return sequence;
+}
+
+inline Ints kept_blocks(const CellSelection& cell, int head, int query_block) {
+  const BlockChoice& choice = cell.blocks.value();
+  Ints blocks;
+  for (int j = 0; j < choice.grid.num_key_blocks(); ++j)
+    if (choice.mask.row(head, query_block)[j] != 0) blocks.push_back(j);
+  return blocks;
+}
+
+}  // namespace kvloupe::selection::testing
