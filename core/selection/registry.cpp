@@ -196,9 +196,12 @@ ParamInfo path_param(std::string name, std::string meaning) {
 }
 
 ParamInfo lowering_param() {
-  return enum_param("lowering", {"union", "budget"},
-                    "union: all blocks that any query block of the chunk and head of the group "
-                    "keeps; budget: the floor(B/block_size) best blocks by the group's mean score");
+  return enum_param(
+      "lowering", {"union", "budget"},
+      "union: all blocks that any query block of the chunk and head of the group "
+      "keeps; budget: the floor(B/block_size) past blocks of the best mean score over "
+      "the group's heads and the chunk's query blocks, and beside the budget the "
+      "past keys of a block in which the chunk begins");
 }
 
 }  // namespace kvloupe::selection

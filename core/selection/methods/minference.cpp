@@ -125,7 +125,8 @@ Method minference_method() {
   info.active_in_decode = false;
   info.params = {path_param("config",
                             "JSON file with the pattern of each layer and query head, made "
-                            "by kvloupe calibrate minference or published"),
+                            "by kvloupe calibrate minference or published, where a head left "
+                            "out has 1000 columns and 6096 diagonals"),
                  lowering_param()};
   method.make = [](const Setup& setup) {
     return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
