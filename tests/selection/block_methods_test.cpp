@@ -129,6 +129,12 @@ TEST(XAttention, FewestBlocksThatHoldTau) {
   const std::vector<double> other = {.1, .05, .4, .02, .13, .3};
   EXPECT_EQ(xattention_row(other, "0.3"), (Ints{0, 5}));
   EXPECT_EQ(xattention_row(other, "0.75"), (Ints{0, 2, 5}));
+  // Masses that sum up to tau are enough, however they were rounded.
+  EXPECT_EQ(xattention_row(row, "0.6"), (Ints{0, 2, 5}));
+  EXPECT_EQ(xattention_row(row, "0.85"), (Ints{0, 2, 4, 5}));
+  EXPECT_EQ(xattention_row(other, "0.4"), (Ints{0, 5}));
+  EXPECT_EQ(xattention_row(other, "0.8"), (Ints{0, 2, 5}));
+  EXPECT_EQ(xattention_row(other, "0.93"), (Ints{0, 2, 4, 5}));
 }
 
 TEST(XAttention, OfEqualMassesTheFirstComeFirst) {

@@ -68,5 +68,19 @@ TEST(FlexPrefill, PairsOfAllQueryBlocksShareTheCoverage) {
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 2, 3}));
 }
 
+// The pairs of block 2 are larger than those of block 3 and sum up to 1, which is gamma for each of
+// two query blocks: all three fit, however the softmax was rounded.
+TEST(FlexPrefill, AWholeRowFitsHalfOfTwo) {
+  for (int step = 1; step <= 20; ++step) {
+    const float logit = 0.013F * static_cast<float>(step);
+    const Sequence sequence = one_head({4, 4}, 1, {0, 0, 0, 0, /**/ logit, logit, 0, 0},
+                                       {.3F, .3F, -.4F, -.4F, /**/ 0, 0, 0, 0});
+    const CellSelection cell =
+        run_method(sequence, "flex_prefill:block_size=2,min_budget=2,gamma=0.5,tau=1").cells[1];
+    EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 1, 2})) << step;
+    EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 3})) << step;
+  }
+}
+
 }  // namespace
 }  // namespace kvloupe::selection::testing

@@ -164,7 +164,7 @@ void expect_slow_masks(const Sequence& sequence, const TestGate& gate, const std
             continue;
           }
           EXPECT_NEAR(score, expected[block], 2e-6);
-          EXPECT_EQ(mask, static_cast<double>(score) > threshold ? 1 : 0);
+          EXPECT_EQ(mask, score > static_cast<float>(threshold) ? 1 : 0);
           ++(mask != 0 ? kept : dropped);
           for (int key = block * block_size; mask != 0 && key < (block + 1) * block_size; ++key)
             if (key < sequence.chunks[chunk].begin)
@@ -202,6 +202,19 @@ TEST_F(SeerAttentionTest, MatchesTheSlowGate) {
                       fmt::format("seer_attention:block_size={},threshold={},gate={}", block_size,
                                   block_size == 64 ? 1.0 : 0.1, path),
                       block_size, block_size == 64 ? 1.0 : 0.1);
+}
+
+// A gate that tells nothing gives each of n blocks 1/n, which is not above itself.
+TEST_F(SeerAttentionTest, TheThresholdItselfIsNotEnough) {
+  SequenceShape shape = ragged_shape();
+  shape.chunk_lengths = {36, 4};
+  shape.decoded = 0;
+  const Sequence sequence = random_sequence(shape, 24);
+  TestGate gate = random_gate(sequence.shape, 10);
+  std::fill(gate.q.values.begin(), gate.q.values.end(), 0.0F);
+  const std::string own = "seer_attention:block_size=4,gate=" + write(gate, 2) + ",threshold=";
+  EXPECT_EQ(run_method(sequence, own + "0.1").cells[1].rows[0].positions.size(), 0U);
+  EXPECT_EQ(run_method(sequence, own + "0.0999").cells[1].rows[0].positions.size(), 36U);
 }
 
 // Published gates with as many channels as the heads: no weights for queries, keys by query head.

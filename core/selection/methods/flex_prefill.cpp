@@ -28,13 +28,15 @@
 namespace kvloupe::selection {
 namespace {
 
-// How many of the largest values, one after the other, sum up to at most `share` of all. Sums that
-// would be equal but for rounding are.
+// Sums of fp32 values that differ by less are equal but for rounding.
+constexpr double kRounding = 2 * double{std::numeric_limits<float>::epsilon()};
+
+// How many of the largest values, one after the other, sum up to at most `share` of all.
 std::int64_t count_within(std::span<const float> values, std::span<const std::int32_t> falling,
                           double share) {
   double total = 0;
   for (const std::int32_t i : falling) total += static_cast<double>(values[i]);
-  const double limit = share * total * (1 + 1e-9);
+  const double limit = share * total * (1 + kRounding);
   double sum = 0;
   std::int64_t count = 0;
   for (const std::int32_t i : falling) {

@@ -38,7 +38,7 @@ class SeerAttention final : public BlockMasker {
   explicit SeerAttention(const Setup& setup)
       : shape_(setup.shape),
         block_size_(setup.spec.integer("block_size")),
-        threshold_(setup.spec.real("threshold")),
+        threshold_(static_cast<float>(setup.spec.real("threshold"))),
         path_(setup.spec.text("gate")),
         gate_(read_gate(path_, shape_)),
         pools_(shape_, block_size_, kWhatFailed),
@@ -161,13 +161,13 @@ class SeerAttention final : public BlockMasker {
     }
     for (std::int64_t j = 0; j < causal; ++j) {
       scores[j] = static_cast<float>(weights[j] / total);
-      mask[j] = static_cast<double>(scores[j]) > threshold_;
+      mask[j] = scores[j] > threshold_;
     }
   }
 
   ModelShape shape_;
   std::int64_t block_size_;
-  double threshold_;
+  float threshold_;  // as the scores: a tenth is not above 0.1
   std::string path_;
   Gate gate_;
   GatePools pools_;

@@ -14,6 +14,7 @@
 #include "core/selection/ranking.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -105,8 +106,9 @@ class XAttention final : public BlockMasker {
   void keep(std::span<const float> scores, std::uint8_t* mask, std::uint8_t* forced) const {
     double total = 0;
     for (const float score : scores) total += static_cast<double>(score);
-    // Sums that would be equal but for rounding are; all of the mass is all blocks.
-    const double required = tau_ * total * (1 - 1e-9);
+    // Sums of fp32 values that would be equal but for rounding are; all of the mass is all blocks.
+    constexpr double kRounding = 2 * double{std::numeric_limits<float>::epsilon()};
+    const double required = tau_ * total * (1 - kRounding);
     forced[0] = mask[0] = 1;
     forced[scores.size() - 1] = mask[scores.size() - 1] = 1;
     double held = static_cast<double>(scores.front());
