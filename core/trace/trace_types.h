@@ -87,7 +87,7 @@ struct RunLayer {
   int block_size = 0;
   std::vector<std::uint8_t> block_mask;
   // Block tables: CSR over (chunk, row), kept blocks ascending; flagged cells list none. Else empty.
-  std::vector<std::int64_t> table_indptr;   // [C*R+1]
+  std::vector<std::int64_t> table_indptr;  // [C*R+1]
   std::vector<std::int32_t> table_indices;
 };
 
