@@ -133,8 +133,8 @@ std::string table_text(const std::vector<CompareRow>& rows) {
                                      "kept",   "recall",   "overlap", "error",    "density",
                                      "forced", "KV bytes", "leakage"};
   if (blocks)
-    header.insert(header.end(), {"native density", "of causal", "of rectangle", "density of causal",
-                                 "of rectangle"});
+    header.insert(header.end(), {"native density", "native of causal", "native of rectangle",
+                                 "density of causal", "density of rectangle"});
   TextTable table(header);
   for (const CompareRow& row : rows) {
     if (row.scope != "all") continue;
