@@ -1,17 +1,15 @@
 // `kvloupe calibrate`: fits the bases that loki and the AQUA methods rotate by. What is fitted on
 // traces is in calibrate_on_traces.cpp.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "capture/calibrate.h"
-#include "core/base/cancel.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 
@@ -63,15 +61,7 @@ void run(const CalibrateArguments& arguments) {
   options.kinds = kinds_of(arguments);
   options.output = arguments.output;
   if (!arguments.corpus.empty()) options.text.corpus = arguments.corpus;
-  WorkContext context;
-  context.cancel = interrupt_token();
-  context.progress = [last = std::chrono::steady_clock::now()](
-                         std::int64_t done, std::int64_t total, const std::string& stage) mutable {
-    const auto now = std::chrono::steady_clock::now();
-    if (done < total && now - last < std::chrono::seconds(2)) return;
-    last = now;
-    log::info("{} of {} tokens, {}", format_count(done), format_count(total), stage);
-  };
+  const WorkContext context = reporting_context("tokens");
   for (const auto& [path, basis] : capture::run_calibration(options, context)) {
     fmt::print("{}\n{} of {}: {} tokens of {} (SHA-256 {}...), {} layers\n", path.string(),
                trace::name_of(basis.kind), basis.model_name, format_count(basis.num_tokens),

@@ -1,9 +1,9 @@
 // `kvloupe calibrate seer`, `kvloupe calibrate minference`: what methods learn from traces.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "core/analysis/gate_training.h"
 #include "core/analysis/pattern_search.h"
-#include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
@@ -11,25 +11,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
 
 namespace kvloupe::cli {
 namespace {
-
-WorkContext logging_context() {
-  WorkContext context;
-  context.cancel = interrupt_token();
-  context.progress = [last = std::chrono::steady_clock::now()](
-                         std::int64_t done, std::int64_t total, const std::string& stage) mutable {
-    const auto now = std::chrono::steady_clock::now();
-    if (done < total && now - last < std::chrono::seconds(2)) return;
-    last = now;
-    log::info("{} of {} {}", done, total, stage);
-  };
-  return context;
-}
 
 // Options of `calibrate` itself would be passed over in silence.
 void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
@@ -42,7 +28,8 @@ void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
 }
 
 void run_seer(const analysis::GateTrainingOptions& options) {
-  const analysis::GateTrainingReport report = analysis::train_gate(options, logging_context());
+  const analysis::GateTrainingReport report =
+      analysis::train_gate(options, reporting_context("layers"));
   fmt::print(
       "{}\ngate of {} layers, trained on {} query blocks of each head in {}; held out: {}\n\n",
       options.output.string(), report.num_layers, format_count(report.train_blocks),
@@ -62,7 +49,7 @@ void run_seer(const analysis::GateTrainingOptions& options) {
 
 void run_minference(const analysis::PatternSearchOptions& options) {
   const analysis::PatternSearchReport report =
-      analysis::search_patterns(options, logging_context());
+      analysis::search_patterns(options, reporting_context("layers"));
   fmt::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
              options.output.string(), report.num_heads, report.num_layers,
              format_shortest(options.max_density));

@@ -2,12 +2,12 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
-#include "app/shell/atomic_file.h"
 #include "capture/calibrate.h"
 #include "core/analysis/compare.h"
 #include "core/base/cancel.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/base/whole_file.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -173,18 +173,16 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   request.want_output_error = true;
   const analysis::TraceSession session(arguments.trace, global.memory_limit);
   report_damage(session.info());
-  WorkContext context;
-  context.cancel = interrupt_token();
   for (const selection::MethodSpec& spec : specs)
-    capture::ensure_basis(spec, session.info().model, context);
-  Comparison comparison = analysis::compare_methods(session, specs, request, context);
+    capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
+  Comparison comparison =
+      analysis::compare_methods(session, specs, request, reporting_context("cells"));
   std::move(unavailable.begin(), unavailable.end(), std::back_inserter(comparison.unavailable));
   for (const analysis::UnavailableMethod& entry : comparison.unavailable)
     log::warning("{} is left out: {}", entry.method, entry.error.what());
   const std::string text = arguments.json ? json_text(comparison, arguments.chunk_size)
                                           : table_text(comparison.rows) + notes_text(comparison);
-  if (!arguments.csv.empty())
-    shell::write_file_atomically(arguments.csv, csv_text(comparison.rows));
+  if (!arguments.csv.empty()) write_whole_file(arguments.csv, csv_text(comparison.rows));
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 

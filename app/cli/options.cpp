@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <numeric>
 
 namespace kvloupe::cli {
@@ -47,6 +48,21 @@ std::vector<int> parse_index_range(const std::string& option, const std::string&
 
 void report_damage(const trace::TraceInfo& info) {
   for (const std::string& warning : info.warnings) log::warning("{}", warning);
+}
+
+WorkContext reporting_context(const std::string& unit) {
+  WorkContext context;
+  context.cancel = interrupt_token();
+  context.progress = [unit, last = std::chrono::steady_clock::now(), said = false](
+                         std::int64_t done, std::int64_t total, const std::string& stage) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    const bool due = now - last >= std::chrono::seconds(2);
+    if (!due && !(said && done == total)) return;
+    last = now;
+    said = true;
+    log::info("{} of {} {}, {}", format_count(done), format_count(total), unit, stage);
+  };
+  return context;
 }
 
 }  // namespace kvloupe::cli

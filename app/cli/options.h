@@ -2,6 +2,7 @@
 // say alike.
 #pragma once
 
+#include "core/base/cancel.h"
 #include "core/trace/trace_types.h"
 
 #include <optional>
@@ -17,5 +18,9 @@ std::vector<int> parse_index_range(const std::string& option, const std::string&
 
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);
+
+// Stops at Ctrl+C and says how far the work is: a line now and then, "3 of 30 <unit>, <stage>", and
+// the last one of work that took long enough for any.
+WorkContext reporting_context(const std::string& unit);
 
 }  // namespace kvloupe::cli

@@ -268,10 +268,8 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   const analysis::TraceSession session(arguments.trace, global.memory_limit);
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
-  WorkContext context;
-  context.cancel = interrupt_token();
-  capture::ensure_basis(request.spec, session.info().model, context);
-  const ReplayResult result = analysis::replay(session, request, context);
+  capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
+  const ReplayResult result = analysis::replay(session, request, reporting_context("cells"));
   const std::string text = arguments.json ? json_text(result, arguments.chunk_size) + "\n"
                                           : table_text(result, arguments.chunk_size);
   if (arguments.save) save_run(session, request.spec, result);

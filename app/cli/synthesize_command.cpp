@@ -1,5 +1,6 @@
 // `kvloupe synthesize`: a trace of planted needle keys, and which of them each method keeps.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "app/shell/export.h"
 #include "capture/synthetic.h"
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 namespace kvloupe::cli {
 namespace {
@@ -68,7 +70,11 @@ Answer ask(const analysis::TraceSession& session, const selection::MethodSpec& s
 
 void export_figures(const Arguments& given, const capture::SyntheticReport& report,
                     const GlobalOptions& global) {
-  std::filesystem::create_directories(given.figures);
+  std::error_code code;
+  std::filesystem::create_directories(given.figures, code);
+  if (!std::filesystem::is_directory(given.figures, code))
+    throw input_error(fmt::format("{} cannot hold the figures", given.figures),
+                      "it is no folder and could not be made one", "name another by --figures");
   int number = 0;
   for (const selection::MethodSpec& spec : given.options.methods) {
     ++number;
@@ -116,9 +122,9 @@ void run(Arguments given, const GlobalOptions& global) {
   for (const std::string& method : given.methods)
     given.options.methods.push_back(selection::MethodSpec::parse(method));
   given.options.output = given.output;
-  WorkContext context;
-  context.cancel = interrupt_token();
-  const capture::SyntheticReport report = capture::synthesize(given.options, context);
+  const WorkContext context = reporting_context("cells");
+  const capture::SyntheticReport report =
+      capture::synthesize(given.options, reporting_context("tokens"));
   log::info("{}: {} tokens, {}", given.output, format_count(given.options.length),
             format_bytes(report.bytes));
 

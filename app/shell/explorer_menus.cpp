@@ -2,10 +2,10 @@
 // workspace.
 #include "app/shell/explorer.h"
 
-#include "app/shell/atomic_file.h"
 #include "app/shell/run_self.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
+#include "core/base/whole_file.h"
 
 #include <fmt/format.h>
 #include <misc/cpp/imgui_stdlib.h>
@@ -260,9 +260,9 @@ void Explorer::export_to(const panels::PanelInfo& info, panels::Format format,
       if (const std::string problem = panel.panel->problem(workspace_); !problem.empty())
         throw input_error(fmt::format("{} cannot be exported yet", info.title), problem,
                           "wait for it, then export again");
-      write_file_atomically(file, format == panels::Format::Csv
-                                      ? panels::csv_text(panel.panel->table(workspace_))
-                                      : panels::npy_bytes(panel.panel->array(workspace_)));
+      write_whole_file(file, format == panels::Format::Csv
+                                 ? panels::csv_text(panel.panel->table(workspace_))
+                                 : panels::npy_bytes(panel.panel->array(workspace_)));
       say("Written: " + file, false);
     }
   } catch (const Error& error) {

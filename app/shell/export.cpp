@@ -1,10 +1,10 @@
 // See export.h.
 #include "app/shell/export.h"
 
-#include "app/shell/atomic_file.h"
 #include "app/shell/figure_page.h"
 #include "app/shell/headless.h"
 #include "core/base/error.h"
+#include "core/base/whole_file.h"
 
 #include <fmt/format.h>
 
@@ -107,9 +107,9 @@ void export_view(const ExportRequest& request) {
     if (const std::string problem = settle(workspace, *panel); !problem.empty())
       throw input_error(fmt::format("the view {} cannot be exported", info.id), problem,
                         "choose another place or method");
-    write_file_atomically(request.file, request.format == Format::Csv
-                                            ? panels::csv_text(panel->table(workspace))
-                                            : panels::npy_bytes(panel->array(workspace)));
+    write_whole_file(request.file, request.format == Format::Csv
+                                       ? panels::csv_text(panel->table(workspace))
+                                       : panels::npy_bytes(panel->array(workspace)));
     return;
   }
   HeadlessRenderer renderer(request.width, request.height, static_cast<float>(request.scale));

@@ -1,8 +1,8 @@
 // See headless.h.
 #include "app/shell/headless.h"
 
-#include "app/shell/atomic_file.h"
 #include "core/base/error.h"
+#include "core/base/whole_file.h"
 
 #include <epoxy/egl.h>
 #include <epoxy/gl.h>
@@ -170,7 +170,7 @@ void write_png(const std::string& path, const Image& image) {
     throw Error(ErrorKind::Internal, "the PNG could not be made", header.message,
                 "please report this");
   bytes.resize(size);
-  write_file_atomically(path, bytes);
+  write_whole_file(path, bytes);
 }
 
 }  // namespace kvloupe::shell

@@ -1,10 +1,10 @@
 // See settings.h.
 #include "app/shell/settings.h"
 
-#include "app/shell/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
+#include "core/base/whole_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -27,7 +27,7 @@ std::string read_text(const std::filesystem::path& path) {
 void write_quietly(const std::filesystem::path& path, const std::string& text) {
   try {
     std::filesystem::create_directories(path.parent_path());
-    write_file_atomically(path.string(), text);
+    write_whole_file(path.string(), text);
   } catch (const std::exception& error) {
     log::warning("settings were not saved: {}", error.what());
   }

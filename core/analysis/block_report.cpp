@@ -172,12 +172,6 @@ BlockMasks masks_of(const selection::BlockChoice& choice) {
   return masks;
 }
 
-BlockState BlockReport::mask_at(std::size_t head, std::int64_t query_block,
-                                std::int64_t block) const {
-  const auto row = static_cast<std::int64_t>(head) * grid.num_query_blocks() + query_block;
-  return mask[static_cast<std::size_t>(row * grid.num_key_blocks() + block)];
-}
-
 PairShares shares_of_set(const BlockGrid& grid, std::int64_t kept_past) {
   const auto m = static_cast<double>(grid.chunk_len);
   const double past = m * static_cast<double>(kept_past);

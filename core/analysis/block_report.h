@@ -71,8 +71,6 @@ struct BlockReport {
   StageDensity native, after_query_union, after_group_union, read;  // means over the heads
   // The union over all heads of the KV head, where the row has some of them only.
   std::optional<StageDensity> whole_group;
-
-  BlockState mask_at(std::size_t head, std::int64_t query_block, std::int64_t block) const;
 };
 
 // `selected`: the row's past positions, ascending. The row has the query heads [first_q_head,

@@ -231,7 +231,7 @@ GateTrainingReport train_gate(const GateTrainingOptions& options, const WorkCont
   const auto begin = Clock::now();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     gate.layers[layers[i]] = train_layer(sessions, layers[i], options, report, context);
-    context.report(static_cast<std::int64_t>(i) + 1, report.num_layers, "layers trained");
+    context.report(static_cast<std::int64_t>(i) + 1, report.num_layers, "training");
   }
   report.training_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   for (GateLossPoint& point : report.losses) {

@@ -173,7 +173,7 @@ PatternSearchReport search_patterns(const PatternSearchOptions& options,
       report.fallback.density += qualities[head][0].density;
     }
     context.report(static_cast<std::int64_t>(&layer - info.layers.data()) + 1, report.num_layers,
-                   "layers searched");
+                   "searching");
   }
   for (PatternQuality* quality : {&report.found, &report.fallback}) {
     quality->recall /= report.num_heads;

@@ -200,13 +200,13 @@ void write_safetensors(const fs::path& path, const std::map<std::string, NamedTe
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');  // the data begins aligned
   const std::uint64_t header_bytes = text.size();
-  write_whole_file(path, [&](std::ostream& stream) {
-    stream.write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
-    stream << text;
-    for (const auto& [name, tensor] : tensors)
-      stream.write(reinterpret_cast<const char*>(tensor.values.data()),
-                   static_cast<std::streamsize>(tensor.values.size() * sizeof(float)));
-  });
+  std::string bytes(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
+  bytes.reserve(sizeof(header_bytes) + text.size() + offset);
+  bytes += text;
+  for (const auto& [name, tensor] : tensors)
+    bytes.append(reinterpret_cast<const char*>(tensor.values.data()),
+                 tensor.values.size() * sizeof(float));
+  write_whole_file(path, bytes);
 }
 
 }  // namespace kvloupe

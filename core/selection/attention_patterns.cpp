@@ -143,7 +143,7 @@ void write_patterns(const fs::path& path, const PatternConfig& config) {
     text += "}";
   }
   text += "]\n";
-  write_whole_file(path, [&](std::ostream& stream) { stream << text; });
+  write_whole_file(path, text);
 }
 
 ObservedAttention observe_attention(const Cell& cell, std::int64_t q_head) {

@@ -2,8 +2,6 @@
 
 #include "core/base/error.h"
 
-#include <numeric>
-
 namespace kvloupe::trace {
 
 std::vector<std::uint8_t> pack_mask(const BlockGrid& grid, std::span<const std::uint8_t> values) {
@@ -59,12 +57,6 @@ std::vector<std::int32_t> block_table(const BlockGrid& grid,
   for (std::int64_t j = grid.num_past_blocks(); j < grid.num_key_blocks(); ++j) {
     table.push_back(static_cast<std::int32_t>(j));
   }
-  return table;
-}
-
-std::vector<std::int32_t> full_block_table(const BlockGrid& grid) {
-  std::vector<std::int32_t> table(static_cast<std::size_t>(grid.num_key_blocks()));
-  std::iota(table.begin(), table.end(), 0);
   return table;
 }
 

@@ -69,8 +69,6 @@ std::vector<std::uint8_t> packed_causal_mask(const BlockGrid& grid, int num_q_he
 // then the current ones.
 std::vector<std::int32_t> block_table(const BlockGrid& grid,
                                       std::span<const std::int32_t> selected);
-// The table of a dense row: all blocks.
-std::vector<std::int32_t> full_block_table(const BlockGrid& grid);
 // Where a KV head's block stands in a cache of [num_kv_heads, N_b] pages.
 inline std::int64_t page_id(const BlockGrid& grid, std::int64_t kv_head, std::int64_t block) {
   return kv_head * grid.num_key_blocks() + block;

@@ -48,6 +48,12 @@ void expect_shares(const PairShares& found, double past, double all) {
   EXPECT_DOUBLE_EQ(found.rectangle, all / 171);
 }
 
+BlockState mask_at(const BlockReport& report, std::int64_t head, std::int64_t query_block,
+                   std::int64_t block) {
+  const std::int64_t row = head * report.grid.num_query_blocks() + query_block;
+  return report.mask[static_cast<std::size_t>(row * report.grid.num_key_blocks() + block)];
+}
+
 TEST(BlockReportTest, DensitiesByHand) {
   const std::vector<std::int32_t> selected = {0, 1, 2, 3, 8, 9};
   const BlockReport report = block_report(two_heads(), selected, 0, 2, 2);
@@ -76,7 +82,7 @@ TEST(BlockReportTest, StatesByHand) {
             (States{Forced, Dropped, Straddling, Future, Future,  //
                     Dropped, Dropped, Dropped, Current, Future,   //
                     Forced, Dropped, Dropped, Dropped, Current}));
-  EXPECT_EQ(report.mask_at(1, 2, 2), Straddling);
+  EXPECT_EQ(mask_at(report, 1, 2, 2), Straddling);
   EXPECT_EQ(report.query_union, (States{Forced, Dropped, Straddling, Current, Current,  //
                                         Dropped, Dropped, Straddling, Current, Current}));
   EXPECT_EQ(report.group_union, (States{Forced, Dropped, Straddling, Current, Current}));
@@ -90,7 +96,7 @@ TEST(BlockReportTest, QueryBlocksThatAbstainDoNotVote) {
   masks.kept[masks.index(0, 2, 0)] = 0;  // block 0 is wanted by query block 0 alone
   const BlockReport report = block_report(masks, std::vector<std::int32_t>{8, 9}, 0, 2, 2);
   EXPECT_EQ(report.group_union[0], BlockState::Dropped);
-  EXPECT_EQ(report.mask_at(0, 0, 0), BlockState::Forced);
+  EXPECT_EQ(mask_at(report, 0, 0, 0), BlockState::Forced);
   EXPECT_EQ(report.pages, (std::vector<std::int32_t>{2, 3, 4}));
 }
 

@@ -23,29 +23,6 @@ Ints joined(Ints a, const Ints& b) {
   return a;
 }
 
-TEST(BlockGrid, CutsAtMultiplesOfTheBlockSize) {
-  const BlockGrid aligned{4, 8, 6};
-  EXPECT_EQ(aligned.num_key_blocks(), 4);
-  EXPECT_EQ(aligned.num_past_blocks(), 2);
-  EXPECT_EQ(aligned.straddling_tokens(), 0);
-  EXPECT_EQ(aligned.num_query_blocks(), 2);
-  EXPECT_EQ(aligned.row_begin(1), 4);
-  EXPECT_EQ(aligned.row_end(1), 6);
-  const BlockGrid straddling{4, 10, 7};  // queries 10..16: blocks 2 (10, 11), 3, 4 (16)
-  EXPECT_EQ(straddling.num_past_blocks(), 2);
-  EXPECT_EQ(straddling.straddling_tokens(), 2);
-  EXPECT_EQ(straddling.num_query_blocks(), 3);
-  EXPECT_EQ(straddling.block_of_query_block(0), 2);
-  EXPECT_EQ(straddling.row_begin(0), 0);
-  EXPECT_EQ(straddling.row_end(0), 2);
-  EXPECT_EQ(straddling.row_begin(2), 6);
-  EXPECT_EQ(straddling.row_end(2), 7);
-  const BlockGrid within{16, 10, 3};  // chunk and past in one block
-  EXPECT_EQ(within.num_past_blocks(), 0);
-  EXPECT_EQ(within.num_query_blocks(), 1);
-  EXPECT_EQ(within.row_end(0), 3);
-}
-
 // Four heads, P = 10, m = 7, blocks of 2: five past blocks, query blocks 5 to 8.
 BlockChoice some_choice() { return BlockChoice(BlockGrid{2, 10, 7}, 4); }
 

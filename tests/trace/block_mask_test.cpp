@@ -27,6 +27,16 @@ TEST(BlockGridTest, ByHand) {
   EXPECT_EQ(grid.key_end(4), 19);
   EXPECT_EQ(page_id(grid, 2, 3), 13);
   EXPECT_EQ(block_grid({8, 1, Phase::Decode}, 4).num_query_blocks(), 1);
+  const BlockGrid aligned{4, 8, 6};
+  EXPECT_EQ(aligned.num_past_blocks(), 2);
+  EXPECT_EQ(aligned.straddling_tokens(), 0);
+  EXPECT_EQ(aligned.num_query_blocks(), 2);
+  EXPECT_EQ(aligned.row_begin(1), 4);
+  EXPECT_EQ(aligned.row_end(1), 6);
+  const BlockGrid within{16, 10, 3};  // chunk and past in one block
+  EXPECT_EQ(within.num_past_blocks(), 0);
+  EXPECT_EQ(within.num_query_blocks(), 1);
+  EXPECT_EQ(within.row_end(0), 3);
 }
 
 TEST(BlockMaskTest, BitsByHand) {
@@ -50,7 +60,6 @@ TEST(BlockTableTest, ByHand) {
   EXPECT_EQ(block_table(grid, Table{4, 5, 6, 7, 8, 9}), (Table{1, 2, 3, 4}));
   EXPECT_EQ(block_table(grid, Table{0, 7}), (Table{0, 1, 2, 3, 4}));
   EXPECT_EQ(block_table(grid, Table{}), (Table{2, 3, 4}));
-  EXPECT_EQ(full_block_table(grid), (Table{0, 1, 2, 3, 4}));
 }
 
 ReferenceTrace reference_with_blocks() {
