@@ -1,8 +1,8 @@
 // The rows of `kvloupe bench`, and the suite of the contract.
 #pragma once
 
-#include "core/analysis/latency.h"
 #include "core/base/cancel.h"
+#include "core/measure/latency.h"
 
 #include <optional>
 #include <string>
@@ -22,7 +22,7 @@ struct Row {
   Goal goal = Goal::AtLeast;
   std::optional<double> value = {};  // nothing: not measured, `reason` says why
   std::string reason = {};
-  analysis::LatencyStats time = {};  // of the side that is ours
+  measure::LatencyStats time = {};  // of the side that is ours
   // What else was seen: numbers (in JSON keys of the row) and texts.
   std::vector<std::pair<std::string, double>> numbers = {};
   std::vector<std::pair<std::string, std::string>> details = {};
@@ -44,7 +44,7 @@ struct Report {
 };
 
 Machine describe_machine();
-std::string stats_text(const analysis::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
+std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
 
 // The suite `contract`: all rows that this version has. With `peers` the Python peer is installed
 // when it is missing, and run.

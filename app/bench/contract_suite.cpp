@@ -2,13 +2,13 @@
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
 #include "app/shell/frame_bench.h"
-#include "capture/capture.h"
-#include "capture/prefill_bench.h"
-#include "core/analysis/attention_bench.h"
-#include "core/analysis/timing.h"
+#include "capture/run/capture.h"
+#include "capture/run/prefill_bench.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "core/device/device.h"
+#include "core/measure/attention_bench.h"
+#include "core/measure/timing.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@
 namespace kvloupe::bench {
 namespace {
 
-using analysis::AttentionBench;
+using measure::AttentionBench;
 
 Row attention_row(const char* id, double threshold, const AttentionBench& bench) {
   Row row{.id = id,
@@ -65,8 +65,8 @@ Row capture_overhead_row(const WorkContext& context) {
   capture::PrefillBenchOptions options;
   options.folder = folder.path();
   const capture::PrefillBench bench = capture::bench_prefill(options, context);
-  row.time = analysis::stats_of(bench.recorded_ms);
-  const analysis::LatencyStats plain = analysis::stats_of(bench.plain_ms);
+  row.time = measure::stats_of(bench.recorded_ms);
+  const measure::LatencyStats plain = measure::stats_of(bench.plain_ms);
   row.value = row.time.median_ms / plain.median_ms;
   row.details = {{"tokens", std::to_string(bench.tokens)}, {"not_recorded", stats_text(plain)}};
   return row;
@@ -108,7 +108,7 @@ std::vector<Row> window_rows(const WorkContext& context) {
     return {frame, open};
   }
   frame.value = report.p99_ms;
-  frame.time = analysis::stats_of(report.frame_ms);
+  frame.time = measure::stats_of(report.frame_ms);
   frame.details = {{"max", fmt::format("{:.1f} ms", report.max_ms)}, {"renderer", report.renderer}};
   open.value = report.open_s;
   return {frame, open};
@@ -116,7 +116,7 @@ std::vector<Row> window_rows(const WorkContext& context) {
 
 }  // namespace
 
-std::string stats_text(const analysis::LatencyStats& stats) {
+std::string stats_text(const measure::LatencyStats& stats) {
   return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
 }
 
@@ -143,14 +143,14 @@ Report run_contract_suite(bool peers, const WorkContext& context) {
   step(0, "memory");
   report.machine = describe_machine();
   step(1, "attention after 32,768 keys");
-  const AttentionBench at_32k = analysis::bench_attention({.past_len = 32768}, 11, quiet);
+  const AttentionBench at_32k = measure::bench_attention({.past_len = 32768}, 11, quiet);
   // The best bandwidth seen before and after: the floor is what the machine can do.
   report.machine.read_bandwidth =
       std::max(report.machine.read_bandwidth, device::measure_read_bandwidth());
   report.rows.push_back(attention_row("attn_32k", 12, at_32k));
   step(2, "attention after 65,536 keys");
   report.rows.push_back(
-      attention_row("attn_64k", 20, analysis::bench_attention({.past_len = 65536}, 11, quiet)));
+      attention_row("attn_64k", 20, measure::bench_attention({.past_len = 65536}, 11, quiet)));
   report.rows.push_back(select_floor_row(at_32k, report.machine.read_bandwidth));
   step(3, "paged attention after 65,536 keys");
   report.rows.push_back(paged_90(quiet));

@@ -1,9 +1,9 @@
 // The suite `paged`, and the row paged_90 that it shares with the contract.
 #include "app/bench/bench.h"
-#include "core/analysis/attention_bench.h"
-#include "core/analysis/paged_bench.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
+#include "core/measure/attention_bench.h"
+#include "core/measure/paged_bench.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@
 namespace kvloupe::bench {
 namespace {
 
-using analysis::PagedBench;
-using analysis::PagedSide;
+using measure::PagedBench;
+using measure::PagedSide;
 
 struct Point {
   std::int64_t past_len, chunk_len;
@@ -100,7 +100,7 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index,
 std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsities,
                          double read_bandwidth, const WorkContext& context) {
   std::vector<Row> rows;
-  const double needed = analysis::paged_bench_bytes(point.past_len, point.chunk_len);
+  const double needed = measure::paged_bench_bytes(point.past_len, point.chunk_len);
   const double available = device::available_memory();
   if (needed > available) {
     for (const double sparsity : sparsities) {
@@ -112,7 +112,7 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
     return rows;
   }
   const PagedBench bench =
-      analysis::bench_paged(point.past_len, point.chunk_len, sparsities, kRepetitions, context);
+      measure::bench_paged(point.past_len, point.chunk_len, sparsities, kRepetitions, context);
   const Floors floors = {read_bandwidth, device::measure_peak_flops()};
   for (std::size_t i = 0; i < sparsities.size(); ++i)
     rows.push_back(paged_row(point, bench, i, floors));
@@ -120,10 +120,9 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
 }
 
 Row method_row(const MethodCase& method, const WorkContext& context) {
-  const analysis::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
-                                             method.spec, analysis::SyntheticKeys::Clustered};
-  const analysis::AttentionBench bench =
-      analysis::bench_attention(what, kMethodRepetitions, context);
+  const measure::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
+                                            method.spec, measure::SyntheticKeys::Clustered};
+  const measure::AttentionBench bench = measure::bench_attention(what, kMethodRepetitions, context);
   Row row;
   row.id = fmt::format("{}_{}k_c{}", method.id, what.past_len / 1024, what.chunk_len);
   row.meaning = fmt::format("dense / selection, tables and paged attention of {}", method.spec);

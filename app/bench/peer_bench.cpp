@@ -1,11 +1,11 @@
 // capture_vs_peer: the same prefill with the same arrays recorded, by transformers and h5py.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
-#include "capture/prefill_bench.h"
-#include "core/analysis/timing.h"
+#include "capture/run/prefill_bench.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
 #include "core/device/threads.h"
+#include "core/measure/timing.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -88,8 +88,8 @@ Row capture_vs_peer(bool peers, const WorkContext& context) {
   if (!peer.succeeded || !times.is_array() || times.empty()) {
     return not_measured(row, "the peer failed; its message is above");
   }
-  const analysis::LatencyStats theirs = analysis::stats_of(times.get<std::vector<double>>());
-  row.time = analysis::stats_of(ours.recorded_ms);
+  const measure::LatencyStats theirs = measure::stats_of(times.get<std::vector<double>>());
+  row.time = measure::stats_of(ours.recorded_ms);
   row.value = theirs.median_ms / row.time.median_ms;
   row.details = {{"tokens", std::to_string(ours.tokens)},
                  {"peer", fmt::format("{:.0f} ms ({:.0f} to {:.0f})", theirs.median_ms,

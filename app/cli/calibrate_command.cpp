@@ -2,7 +2,7 @@
 // traces is in calibrate_on_traces.cpp.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
-#include "capture/calibrate.h"
+#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 

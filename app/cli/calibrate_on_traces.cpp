@@ -2,11 +2,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
-#include "core/analysis/gate_training.h"
-#include "core/analysis/pattern_search.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/calibration/gate_training.h"
+#include "core/calibration/pattern_search.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -27,29 +27,29 @@ void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
           fmt::format("see kvloupe calibrate {} --help", command.get_name()));
 }
 
-void run_seer(const analysis::GateTrainingOptions& options) {
-  const analysis::GateTrainingReport report =
-      analysis::train_gate(options, reporting_context("layers"));
+void run_seer(const calibration::GateTrainingOptions& options) {
+  const calibration::GateTrainingReport report =
+      calibration::train_gate(options, reporting_context("layers"));
   fmt::print(
       "{}\ngate of {} layers, trained on {} query blocks of each head in {}; held out: {}\n\n",
       options.output.string(), report.num_layers, format_count(report.train_blocks),
       format_duration(report.training_seconds), report.held_out);
   TextTable losses({"step", "KL train", "KL held out"});
-  for (const analysis::GateLossPoint& point : report.losses)
+  for (const calibration::GateLossPoint& point : report.losses)
     losses.add({fmt::format("{}", point.step), fmt::format("{:.4f}", point.train),
                 fmt::format("{:.4f}", point.held_out)});
   fmt::print("{}\n", losses.text());
   TextTable recalls({"held out, lowering=budget", "budget", "cells", "density", "mass recall"});
-  for (const analysis::GateRecall& recall : report.recalls)
+  for (const calibration::GateRecall& recall : report.recalls)
     recalls.add({recall.method, fmt::format("{}", recall.budget_tokens),
                  fmt::format("{}", recall.cells), fmt::format("{:.4f}", recall.density),
                  fmt::format("{:.4f}", recall.mass_recall)});
   fmt::print("{}", recalls.text());
 }
 
-void run_minference(const analysis::PatternSearchOptions& options) {
-  const analysis::PatternSearchReport report =
-      analysis::search_patterns(options, reporting_context("layers"));
+void run_minference(const calibration::PatternSearchOptions& options) {
+  const calibration::PatternSearchReport report =
+      calibration::search_patterns(options, reporting_context("layers"));
   fmt::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
              options.output.string(), report.num_heads, report.num_layers,
              format_shortest(options.max_density));
@@ -58,7 +58,7 @@ void run_minference(const analysis::PatternSearchOptions& options) {
     patterns.add({name, fmt::format("{}", count)});
   fmt::print("{}\n", patterns.text());
   TextTable means({"mean over heads and chunks", "recall", "density"});
-  const auto add = [&](const char* name, const analysis::PatternQuality& quality) {
+  const auto add = [&](const char* name, const calibration::PatternQuality& quality) {
     means.add(
         {name, fmt::format("{:.4f}", quality.recall), fmt::format("{:.4f}", quality.density)});
   };
@@ -71,7 +71,7 @@ void run_minference(const analysis::PatternSearchOptions& options) {
 }
 
 void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
-  auto options = std::make_shared<analysis::GateTrainingOptions>();
+  auto options = std::make_shared<calibration::GateTrainingOptions>();
   auto traces = std::make_shared<std::vector<std::string>>();
   auto target = std::make_shared<std::string>("max");
   CLI::App* command =
@@ -123,7 +123,7 @@ void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
 }
 
 void add_minference(CLI::App& calibrate, const GlobalOptions& global) {
-  auto options = std::make_shared<analysis::PatternSearchOptions>();
+  auto options = std::make_shared<calibration::PatternSearchOptions>();
   CLI::App* command = calibrate.add_subcommand(
       "minference", "search the pattern of each query head for minference on a trace");
   command->add_option("trace", options->trace, "trace file")->required();

@@ -1,8 +1,8 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
-#include "capture/capture.h"
-#include "capture/task.h"
+#include "capture/run/capture.h"
+#include "capture/tasks/task.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"

@@ -2,12 +2,12 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
-#include "capture/calibrate.h"
-#include "core/analysis/compare.h"
+#include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
 #include "core/base/whole_file.h"
+#include "core/replay/compare.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -23,9 +23,9 @@
 namespace kvloupe::cli {
 namespace {
 
-using analysis::CompareRow;
-using analysis::Comparison;
 using nlohmann::ordered_json;
+using replay::CompareRow;
+using replay::Comparison;
 
 struct CompareArguments {
   std::string trace;
@@ -74,7 +74,7 @@ std::string json_text(const Comparison& comparison, std::optional<int> chunk_siz
                     {"rows", ordered_json::array()},
                     {"unavailable", ordered_json::array()}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
-  for (const analysis::UnavailableMethod& entry : comparison.unavailable)
+  for (const replay::UnavailableMethod& entry : comparison.unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
   for (const CompareRow& row : comparison.rows) {
     ordered_json entry{{"method", row.method}, {"phase", row.phase},
@@ -121,7 +121,7 @@ std::string notes_text(const Comparison& comparison) {
                         row.basis->num_tokens,
                         row.basis->leakage ? "; leakage: this trace holds that text" : "");
   }
-  for (const analysis::UnavailableMethod& entry : comparison.unavailable)
+  for (const replay::UnavailableMethod& entry : comparison.unavailable)
     text += fmt::format("{} is not available: {}\n", entry.method, entry.error.what());
   return text;
 }
@@ -161,24 +161,24 @@ std::string table_text(const std::vector<CompareRow>& rows) {
 
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
   std::vector<selection::MethodSpec> specs;
-  std::vector<analysis::UnavailableMethod> unavailable;
+  std::vector<replay::UnavailableMethod> unavailable;
   for (const std::string& method : arguments.methods) {
-    analysis::MethodList list = analysis::parse_methods(method);
+    replay::MethodList list = replay::parse_methods(method);
     std::move(list.specs.begin(), list.specs.end(), std::back_inserter(specs));
     std::move(list.unavailable.begin(), list.unavailable.end(), std::back_inserter(unavailable));
   }
-  analysis::ReplayRequest request;
+  replay::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
-  const analysis::TraceSession session(arguments.trace, global.memory_limit);
+  const session::TraceSession session(arguments.trace, global.memory_limit);
   report_damage(session.info());
   for (const selection::MethodSpec& spec : specs)
     capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
   Comparison comparison =
-      analysis::compare_methods(session, specs, request, reporting_context("cells"));
+      replay::compare_methods(session, specs, request, reporting_context("cells"));
   std::move(unavailable.begin(), unavailable.end(), std::back_inserter(comparison.unavailable));
-  for (const analysis::UnavailableMethod& entry : comparison.unavailable)
+  for (const replay::UnavailableMethod& entry : comparison.unavailable)
     log::warning("{} is left out: {}", entry.method, entry.error.what());
   const std::string text = arguments.json ? json_text(comparison, arguments.chunk_size)
                                           : table_text(comparison.rows) + notes_text(comparison);

@@ -1,6 +1,6 @@
 // `kvloupe export`: what a view shows, as a picture or as data, without a display.
 #include "app/cli/commands.h"
-#include "app/shell/export.h"
+#include "app/figure/export.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -14,13 +14,13 @@ namespace kvloupe::cli {
 namespace {
 
 struct Arguments {
-  shell::ExportRequest request;
+  figure::ExportRequest request;
   std::string png, svg, csv, npy;
   std::string size = "1600x900";
   std::string theme = "light";
 };
 
-void parse_size(const std::string& text, shell::ExportRequest& request) {
+void parse_size(const std::string& text, figure::ExportRequest& request) {
   const std::size_t cross = text.find('x');
   const auto width = parse_int(text.substr(0, cross));
   const auto height = cross == std::string::npos ? std::nullopt : parse_int(text.substr(cross + 1));
@@ -35,7 +35,7 @@ void parse_size(const std::string& text, shell::ExportRequest& request) {
 }
 
 void run(const Arguments& given, const GlobalOptions& global) {
-  shell::ExportRequest request = given.request;
+  figure::ExportRequest request = given.request;
   int files = 0;
   const auto take = [&](const std::string& file, panels::Format format) {
     if (file.empty()) return;
@@ -53,7 +53,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
   request.memory_limit = global.memory_limit;
-  shell::export_view(request);
+  figure::export_view(request);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   CLI::App* command =
       program.add_subcommand("export", "write what a view shows, without a display");
   const auto given = std::make_shared<Arguments>();
-  shell::ExportRequest& request = given->request;
+  figure::ExportRequest& request = given->request;
   command->add_option("trace", request.trace, "trace file")->required();
   command->add_option("--view", request.view, "view id, see kvloupe views")->required();
   command->add_option("--method", request.methods, "method SPEC; given twice: the methods A and B")

@@ -2,11 +2,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
-#include "capture/calibrate.h"
-#include "core/analysis/replay.h"
+#include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/replay/replay.h"
 #include "core/trace/trace_writer.h"
 
 #include <fmt/format.h>
@@ -22,10 +22,10 @@
 namespace kvloupe::cli {
 namespace {
 
-using analysis::ReplayCell;
-using analysis::ReplayResult;
-using analysis::ReplayRow;
 using nlohmann::ordered_json;
+using replay::ReplayCell;
+using replay::ReplayResult;
+using replay::ReplayRow;
 
 struct SelectArguments {
   std::string trace;
@@ -106,7 +106,7 @@ ordered_json lanes_json(const ReplayCell& cell) {
 // Per query head, per query block of the chunk: the key blocks kept, ascending. Null in dense cells.
 ordered_json block_mask_json(const ReplayCell& cell) {
   if (!cell.blocks) return nullptr;
-  const analysis::BlockMasks& masks = *cell.blocks;
+  const replay::BlockMasks& masks = *cell.blocks;
   ordered_json heads = ordered_json::array();
   for (int head = 0; head < masks.num_q_heads; ++head) {
     ordered_json query_blocks = ordered_json::array();
@@ -128,7 +128,7 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
                     {"phase", name_of(cell.span.phase)},
                     {"dense_fallback", cell.dense_fallback},
                     {"dense_reason", nullptr}};
-  if (cell.dense_reason) json["dense_reason"] = analysis::name_of(*cell.dense_reason);
+  if (cell.dense_reason) json["dense_reason"] = replay::name_of(*cell.dense_reason);
   if (cell.source_layer) json["source_layer"] = *cell.source_layer;
   if (!cell.lanes.empty()) json["lanes"] = lanes_json(cell);
   if (result.block_size > 0) json["block_mask"] = block_mask_json(cell);
@@ -178,7 +178,7 @@ double mean_of(const std::vector<double>& values) {
 std::vector<std::string> lane_columns(const ReplayCell& cell) {
   double used = 0, error = 0;
   const auto heads = static_cast<double>(cell.lanes.size());
-  for (const analysis::LaneRow& lane : cell.lanes) {
+  for (const replay::LaneRow& lane : cell.lanes) {
     const auto uses = std::accumulate(lane.counts.begin(), lane.counts.end(), std::int64_t{0});
     used += static_cast<double>(uses) / cell.span.length / heads;
     error += lane.score_error / heads;
@@ -224,18 +224,17 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
       overlap += row.topk_overlap / rows;
       ties += row.ties_at_cut;
     }
-    std::vector<std::string> line = {
-        fmt::format("{}", cell.layer),
-        fmt::format("{}", cell.chunk),
-        fmt::format("{}", cell.span.begin),
-        fmt::format("{}", cell.span.length),
-        name_of(cell.span.phase),
-        fmt::format("{:.0f}", kept),
-        fmt::format("{}", cell.num_candidates),
-        keys ? fmt::format("{:.4f}", recall) : "-",
-        keys ? fmt::format("{:.4f}", overlap) : "-",
-        fmt::format("{}", ties),
-        cell.dense_reason ? analysis::name_of(*cell.dense_reason) : ""};
+    std::vector<std::string> line = {fmt::format("{}", cell.layer),
+                                     fmt::format("{}", cell.chunk),
+                                     fmt::format("{}", cell.span.begin),
+                                     fmt::format("{}", cell.span.length),
+                                     name_of(cell.span.phase),
+                                     fmt::format("{:.0f}", kept),
+                                     fmt::format("{}", cell.num_candidates),
+                                     keys ? fmt::format("{:.4f}", recall) : "-",
+                                     keys ? fmt::format("{:.4f}", overlap) : "-",
+                                     fmt::format("{}", ties),
+                                     cell.dense_reason ? replay::name_of(*cell.dense_reason) : ""};
     if (sources) line.push_back(cell.source_layer ? fmt::format("{}", *cell.source_layer) : "");
     if (lanes)
       for (std::string& column : lane_columns(cell)) line.push_back(std::move(column));
@@ -244,18 +243,18 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
   return heading(result, chunk_size) + table.text();
 }
 
-void save_run(const analysis::TraceSession& session, const selection::MethodSpec& spec,
+void save_run(const session::TraceSession& session, const selection::MethodSpec& spec,
               const ReplayResult& result) {
-  const trace::RunInfo run = analysis::run_info(result, spec, session.shape());
+  const trace::RunInfo run = replay::run_info(result, spec, session.shape());
   std::vector<trace::RunLayer> layers;
   for (std::size_t i = 0; i < result.layers.size(); ++i)
-    layers.push_back(analysis::run_layer(result, i));
+    layers.push_back(replay::run_layer(result, i));
   const int number = trace::append_sidecar_run(session.info().path, run, result.layers, layers);
   log::info("saved as run {} of {}.runs.h5", number, session.info().path);
 }
 
 void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
-  analysis::ReplayRequest request;
+  replay::ReplayRequest request;
   request.spec = selection::MethodSpec::parse(arguments.method);
   if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
   request.chunk = parse_index_or_all("--chunk", arguments.chunk);
@@ -265,11 +264,11 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
     throw usage_error("--save cannot be combined with --chunk or --chunk-size",
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
-  const analysis::TraceSession session(arguments.trace, global.memory_limit);
+  const session::TraceSession session(arguments.trace, global.memory_limit);
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
   capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
-  const ReplayResult result = analysis::replay(session, request, reporting_context("cells"));
+  const ReplayResult result = replay::replay(session, request, reporting_context("cells"));
   const std::string text = arguments.json ? json_text(result, arguments.chunk_size) + "\n"
                                           : table_text(result, arguments.chunk_size);
   if (arguments.save) save_run(session, request.spec, result);

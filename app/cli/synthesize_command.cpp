@@ -2,14 +2,14 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
-#include "app/shell/export.h"
-#include "capture/synthetic.h"
-#include "core/analysis/replay.h"
-#include "core/analysis/session.h"
+#include "app/figure/export.h"
+#include "capture/run/synthetic.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/replay/replay.h"
+#include "core/session/session.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -48,19 +48,19 @@ double share_of(const capture::Question& question, const std::vector<std::int32_
   return static_cast<double>(kept) / static_cast<double>(planted);
 }
 
-Answer ask(const analysis::TraceSession& session, const selection::MethodSpec& spec,
+Answer ask(const session::TraceSession& session, const selection::MethodSpec& spec,
            const capture::Question& question, std::string name, const WorkContext& context) {
-  analysis::ReplayRequest request;
+  replay::ReplayRequest request;
   request.spec = spec.resolved(session.shape());
   request.chunk = question.chunk;
-  const analysis::ReplayResult result = analysis::replay(session, request, context);
-  const analysis::ReplayCell& cell = result.cells.front();
+  const replay::ReplayResult result = replay::replay(session, request, context);
+  const replay::ReplayCell& cell = result.cells.front();
   Answer answer;
   answer.method = result.method;
   answer.question = std::move(name);
   answer.past = cell.span.begin;
   const auto rows = static_cast<double>(cell.rows.size());
-  for (const analysis::ReplayRow& row : cell.rows) {
+  for (const replay::ReplayRow& row : cell.rows) {
     answer.needles_kept += share_of(question, row.selected) / rows;
     answer.mass_recall += row.mass_recall / rows;
     answer.kept += static_cast<double>(row.selected.size()) / rows;
@@ -80,7 +80,7 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
     ++number;
     for (const auto& [question, name] :
          {std::pair{&report.few, "few"}, std::pair{&report.many, "many"}}) {
-      shell::ExportRequest request;
+      figure::ExportRequest request;
       request.trace = given.output;
       request.view = "selected_vs_true";
       request.methods = {spec.canonical()};
@@ -89,7 +89,7 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
                       fmt::format("selected_vs_true_{}_{}_{}.png", number, spec.id(), name))
                          .string();
       request.memory_limit = global.memory_limit;
-      shell::export_view(request);
+      figure::export_view(request);
       log::info("{}", request.file);
     }
   }
@@ -129,7 +129,7 @@ void run(Arguments given, const GlobalOptions& global) {
             format_bytes(report.bytes));
 
   std::vector<Answer> answers;
-  const analysis::TraceSession session(given.output, global.memory_limit);
+  const session::TraceSession session(given.output, global.memory_limit);
   for (const selection::MethodSpec& spec : given.options.methods) {
     answers.push_back(ask(session, spec, report.few, "few", context));
     answers.push_back(ask(session, spec, report.many, "many", context));

@@ -55,18 +55,18 @@ class AquaLanesPanel final : public Panel {
     ImGui::EndChild();
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     const auto report = workspace.lane_report();
     return report ? lane_table(*report) : Table{lane_columns(), {}};
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto report = workspace.lane_report();
     if (!report) return {};
     return array_of("<i4", {report->num_q_heads, report->head_dim}, report->counts);
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return problem_of(workspace.lane_report());
   }
 

@@ -91,7 +91,7 @@ class AttentionMapPanel final : public Panel {
     ImPlot::EndAlignedPlots();
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"query", "key", "attention"}, {}};
     const auto rows = workspace.attention_rows();
     if (!rows) return table;
@@ -102,12 +102,12 @@ class AttentionMapPanel final : public Panel {
     return table;
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto rows = workspace.attention_rows();
     return rows ? array_of("<f4", {rows->rows, rows->cols}, rows->values) : Array{};
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     const std::string rows = problem_of(workspace.attention_rows());
     const std::string map = problem_of(workspace.attention_map());
     workspace.selected_vs_true(workspace.selection().shown);
@@ -152,7 +152,7 @@ class AttentionMapPanel final : public Panel {
                        static_cast<int>(context.palette.kind));
   }
 
-  void whole_map_ui(DrawContext& context, const shell::Result<analysis::AttentionMap>& map,
+  void whole_map_ui(DrawContext& context, const state::Result<analysis::AttentionMap>& map,
                     ImVec2 size) {
     if (!map) {
       ImGui::BeginChild("whole map", size);
@@ -276,7 +276,7 @@ class AttentionMapPanel final : public Panel {
                        const analysis::AttentionMap* map) {
     auto& workspace = context.workspace;
     if (clicked) {
-      workspace.change("", [&](shell::Selection& s) {
+      workspace.change("", [&](state::Selection& s) {
         s.chunk = workspace.info().chunk_of_token(query);
         s.query = query;
         s.key_begin = key;
@@ -292,7 +292,7 @@ class AttentionMapPanel final : public Panel {
       ImGui::TextUnformatted("after the query: not visible");
     } else {
       const auto row = workspace.attention_row(query);
-      if (row.state == shell::ResultState::Ready && key < row->cols)
+      if (row.state == state::ResultState::Ready && key < row->cols)
         ImGui::Text("attention %.6g", static_cast<double>(row->at(0, key)));
       else
         ImGui::TextUnformatted("attention \u2026");

@@ -16,9 +16,9 @@
 namespace kvloupe::panels {
 namespace {
 
-using analysis::BlockReport;
-using analysis::BlockState;
-using analysis::StageDensity;
+using replay::BlockReport;
+using replay::BlockState;
+using replay::StageDensity;
 
 constexpr std::array kLegendOrder{BlockState::Kept, BlockState::Forced, BlockState::Straddling,
                                   BlockState::Current, BlockState::Dropped};
@@ -162,7 +162,7 @@ class BlockTablesPanel final : public Panel {
     stages_ui(context, *shown, replay.key);
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"stage", "q_head", "query_block", "key_block", "token_begin", "token_end",
                  "page_id", "state", "density_past", "density_causal", "density_rectangle",
                  "forced_past", "forced_causal", "forced_rectangle"},
@@ -174,7 +174,7 @@ class BlockTablesPanel final : public Panel {
     return table;
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto replay = workspace.block_replay();
     const Shown* shown = replay ? prepare(workspace, replay) : nullptr;
     if (shown == nullptr) return {};
@@ -185,7 +185,7 @@ class BlockTablesPanel final : public Panel {
                     r.mask);
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     const auto replay = workspace.block_replay();
     if (!replay) return problem_of(replay);
     return prepare(workspace, replay) == nullptr ? why_nothing(workspace, *replay) : "";
@@ -193,10 +193,10 @@ class BlockTablesPanel final : public Panel {
 
  private:
   // The report of the current chunk and row; nothing where the chunk is dense.
-  const Shown* prepare(shell::Workspace& workspace,
-                       const shell::Result<analysis::ReplayResult>& replay) {
+  const Shown* prepare(state::Workspace& workspace,
+                       const state::Result<replay::ReplayResult>& replay) {
     const auto& s = workspace.selection();
-    const analysis::ReplayCell* cell = replay->find(s.layer, s.chunk);
+    const replay::ReplayCell* cell = replay->find(s.layer, s.chunk);
     if (cell == nullptr || !cell->blocks) return nullptr;
     const int row = workspace.row_of(*replay);
     const std::string key = fmt::format("{}|c{}|row{}", replay.key, s.chunk, row);
@@ -208,25 +208,25 @@ class BlockTablesPanel final : public Panel {
     shown_->kv_head = row * replay->q_heads_per_row / group;
     shown_->recorded = workspace.block_choice().run >= 0;
     shown_->report =
-        analysis::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].selected,
-                               row * replay->q_heads_per_row, replay->q_heads_per_row, group);
+        replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].selected,
+                             row * replay->q_heads_per_row, replay->q_heads_per_row, group);
     lay_out(*shown_);
     return &*shown_;
   }
 
-  static std::string why_nothing(const shell::Workspace& workspace,
-                                 const analysis::ReplayResult& replay) {
+  static std::string why_nothing(const state::Workspace& workspace,
+                                 const replay::ReplayResult& replay) {
     const auto& s = workspace.selection();
-    const analysis::ReplayCell* cell = replay.find(s.layer, s.chunk);
+    const replay::ReplayCell* cell = replay.find(s.layer, s.chunk);
     if (cell == nullptr) return "This run has nothing for the chunk.";
     if (!cell->dense_reason)
       return "This run was recorded without the masks of its query heads: select its method anew.";
-    return *cell->dense_reason == analysis::DenseReason::EmptyPast
+    return *cell->dense_reason == replay::DenseReason::EmptyPast
                ? "The first chunk has no past: every block is read. Step to a later chunk."
                : "The method decodes densely: every block is read. Step to a chunk of the prompt.";
   }
 
-  static std::vector<widgets::Chip> chips(DrawContext& context, const analysis::ReplayResult& r,
+  static std::vector<widgets::Chip> chips(DrawContext& context, const replay::ReplayResult& r,
                                           const Shown* shown) {
     auto chips = trace_chips(context);
     const std::string id = r.method.substr(0, r.method.find(':'));

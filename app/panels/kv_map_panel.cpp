@@ -12,7 +12,7 @@ namespace kvloupe::panels {
 namespace {
 
 using analysis::KeyState;
-using shell::Slot;
+using state::Slot;
 
 constexpr std::array<KeyState, 7> kLegendOrder{
     KeyState::Kept,    KeyState::Sink,    KeyState::Recent, KeyState::Dense,
@@ -113,7 +113,7 @@ void mark_deaths(const widgets::Palette& palette, const analysis::KvMap& map,
   }
 }
 
-void fill_map(const widgets::Palette& palette, const shell::KvMapResult& result,
+void fill_map(const widgets::Palette& palette, const state::KvMapResult& result,
               const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const analysis::KvMap& map = result.map;
   const auto num_chunks = static_cast<std::int64_t>(map.chunks.size());
@@ -159,14 +159,14 @@ class KvMapPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    shell::Workspace& workspace = context.workspace;
+    state::Workspace& workspace = context.workspace;
     const bool both = context.compare;
     if (both) {
       widgets::figure_head_ui(context.palette, context.figure, "KV map", "",
                               place_caption(workspace), {});
     }
     const float room = ImGui::GetContentRegionAvail().y;
-    for (const Slot slot : shell::kSlots) {
+    for (const Slot slot : state::kSlots) {
       if (!both && slot != workspace.selection().shown) continue;
       if (both)
         ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
@@ -178,7 +178,7 @@ class KvMapPanel final : public Panel {
     }
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall", "evicted_after"}, {}};
     const auto result = workspace.kv_map(workspace.selection().shown);
     if (!result) return table;
@@ -199,7 +199,7 @@ class KvMapPanel final : public Panel {
     return table;
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto result = workspace.kv_map(workspace.selection().shown);
     if (!result) return {};
     return array_of("|u1",
@@ -207,13 +207,13 @@ class KvMapPanel final : public Panel {
                     result->map.states);
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return problem_of(workspace.kv_map(workspace.selection().shown));
   }
 
  private:
   // Lane methods that evict nothing: a recall says nothing of them.
-  static bool keeps_all(shell::Workspace& workspace, Slot slot) {
+  static bool keeps_all(state::Workspace& workspace, Slot slot) {
     const auto facts = workspace.facts(slot);
     return facts && facts->prunes_lanes && !facts->evicts;
   }
@@ -287,7 +287,7 @@ class KvMapPanel final : public Panel {
   }
 
   // The share of true attention mass that the kept keys carry, per chunk, beside the map's rows.
-  static void recall_ui(DrawContext& context, const shell::KvMapResult& result,
+  static void recall_ui(DrawContext& context, const state::KvMapResult& result,
                         ImPlotRange& y_range, ImVec2 size, Slot slot) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_CanvasOnly | ImPlotFlags_NoFrame;
     if (!ImPlot::BeginPlot(slot == Slot::A ? "##recall a" : "##recall b", size, kFlags)) return;
@@ -329,13 +329,13 @@ class KvMapPanel final : public Panel {
     ImPlot::EndPlot();
   }
 
-  static void point_at(DrawContext& context, const shell::KvMapResult& result,
+  static void point_at(DrawContext& context, const state::KvMapResult& result,
                        const MapPlotHit& hit) {
     const auto chunk = static_cast<std::size_t>(hit.row);
     const auto key = static_cast<std::int32_t>(hit.col);
     const analysis::KvMap& map = result.map;
     if (hit.clicked) {
-      context.workspace.change("", [&](shell::Selection& s) {
+      context.workspace.change("", [&](state::Selection& s) {
         s.chunk = static_cast<int>(chunk);
         s.key_begin = key;
         s.key_end = key + 1;

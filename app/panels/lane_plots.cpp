@@ -259,7 +259,7 @@ std::vector<std::string> lane_columns() {
 Table lane_table(const LaneReport& r) {
   Table table{lane_columns(), {}};
   const auto add = [&](const std::string& quantity, const std::string& method,
-                       const analysis::BasisNote& basis, const std::string& vectors, int q_head,
+                       const replay::BasisNote& basis, const std::string& vectors, int q_head,
                        const std::string& choice, int lanes, const std::string& value) {
     table.rows.push_back({quantity, method, basis.source, basis.leakage ? "1" : "0", vectors,
                           q_head >= 0 ? cell(std::int64_t{q_head}) : "", choice,

@@ -12,12 +12,12 @@
 namespace kvloupe::panels {
 namespace {
 
-using analysis::LatencyReport;
-using analysis::LatencyStats;
+using measure::LatencyReport;
+using measure::LatencyStats;
 
 // Whether the method measured last, which may no longer be the one shown, has a basis of this text.
-bool uses_own_text(shell::Workspace& workspace, const std::string& method) {
-  for (const auto slot : shell::kSlots)
+bool uses_own_text(state::Workspace& workspace, const std::string& method) {
+  for (const auto slot : state::kSlots)
     if (const auto facts = workspace.facts(slot); facts && facts->choice.spec == method)
       return facts->leakage;
   const auto spec = selection::MethodSpec::parse(method);
@@ -38,7 +38,7 @@ class LatencyPanel final : public Panel {
     widgets::figure_head_ui(context.palette, context.figure, "Latency",
                             method_caption(workspace, slot), place_caption(workspace),
                             method_chips(context, slot));
-    const shell::LatencyState state = workspace.latency();
+    const state::LatencyState state = workspace.latency();
     if (!context.figure) controls_ui(context, state);
     if (!state.error.empty()) {
       widgets::error_ui(context.palette, state.error);
@@ -53,7 +53,7 @@ class LatencyPanel final : public Panel {
     }
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"part", "median_ms", "q25_ms", "q75_ms", "samples", "device", "dtype", "past",
                  "queries", "method", "leakage"},
                 {}};
@@ -74,7 +74,7 @@ class LatencyPanel final : public Panel {
     return table;
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     const auto state = workspace.latency();
     if (!state.error.empty()) return state.error;
     if (state.report && !state.running) return {};
@@ -83,7 +83,7 @@ class LatencyPanel final : public Panel {
   }
 
  private:
-  static void controls_ui(DrawContext& context, const shell::LatencyState& state) {
+  static void controls_ui(DrawContext& context, const state::LatencyState& state) {
     if (state.running) {
       if (ImGui::Button("Stop##latency")) context.workspace.stop_latency();
       ImGui::SameLine();

@@ -100,7 +100,7 @@ class OverviewPanel final : public Panel {
     }
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     const auto overview = workspace.overview();
     if (!overview) return {};
     Table table{{"layer", overview->per_kv_head ? "kv_head" : "q_head",
@@ -113,14 +113,14 @@ class OverviewPanel final : public Panel {
     return table;
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto overview = workspace.overview();
     return overview ? array_of("<f4", {overview->values.rows, overview->values.cols},
                                overview->values.values)
                     : Array{};
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return problem_of(workspace.overview());
   }
 
@@ -145,7 +145,7 @@ class OverviewPanel final : public Panel {
     if (ImGui::BeginCombo("##metric", look_of(s.metric).title)) {
       for (const MetricLook& look : kLooks) {
         if (ImGui::Selectable(look.title, look.metric == s.metric))
-          workspace.change("metric", [&](shell::Selection& next) { next.metric = look.metric; });
+          workspace.change("metric", [&](state::Selection& next) { next.metric = look.metric; });
         if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", look.meaning);
       }
       ImGui::EndCombo();
@@ -154,7 +154,7 @@ class OverviewPanel final : public Panel {
     ImGui::SameLine();
     bool all = s.overview_all_chunks;
     if (ImGui::Checkbox("all chunks", &all))
-      workspace.change("metric", [&](shell::Selection& next) { next.overview_all_chunks = all; });
+      workspace.change("metric", [&](state::Selection& next) { next.overview_all_chunks = all; });
     if (ImGui::IsItemHovered())
       ImGui::SetTooltip("Mean over all chunks that selected, instead of the current chunk");
   }
@@ -278,8 +278,8 @@ class OverviewPanel final : public Panel {
     ImVec2 from, to;
   };
 
-  static void go(shell::Workspace& workspace, const Overview& overview, int layer, int head) {
-    workspace.change("", [&](shell::Selection& s) {
+  static void go(state::Workspace& workspace, const Overview& overview, int layer, int head) {
+    workspace.change("", [&](state::Selection& s) {
       s.layer = layer;
       const int group = workspace.info().model.gqa_group_size();
       if (!overview.per_kv_head)

@@ -14,10 +14,10 @@ namespace kvloupe::panels {
 namespace {
 
 using analysis::SpanFate;
-using shell::Slot;
+using state::Slot;
 
 // The chunks after which keys of the span died, "5 (3 keys), 9"; empty if none did.
-std::string deaths_of(const analysis::ReplayResult& replay, int layer, int row,
+std::string deaths_of(const replay::ReplayResult& replay, int layer, int row,
                       const trace::TokenSpan& span) {
   const std::vector<std::uint16_t> deaths = analysis::deaths_in(replay, layer, row);
   std::map<int, int> keys_of;
@@ -49,8 +49,8 @@ class MissInspectorPanel final : public Panel {
     span_text_ui(context, *span);
     const float room = ImGui::GetContentRegionAvail().y;
     int slots = 0;
-    for (const Slot slot : shell::kSlots) slots += !workspace.selection().choice(slot).empty();
-    for (const Slot slot : shell::kSlots) {
+    for (const Slot slot : state::kSlots) slots += !workspace.selection().choice(slot).empty();
+    for (const Slot slot : state::kSlots) {
       if (workspace.selection().choice(slot).empty()) continue;
       const float height = std::max(widgets::em(context.figure ? 11.0F : 17.0F),
                                     room / static_cast<float>(slots) - widgets::em(0.5F));
@@ -60,13 +60,13 @@ class MissInspectorPanel final : public Panel {
     }
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"method", "span", "layer", "row", "chunk", "kept", "total", "mass_share",
                  "best_true_rank", "evicted_after", "leakage"},
                 {}};
     const auto span = workspace.watched_span();
     if (!span) return table;
-    for (const Slot slot : shell::kSlots) {
+    for (const Slot slot : state::kSlots) {
       const auto fates = workspace.span_fate(slot, *span);
       if (!fates) continue;
       const auto facts = workspace.facts(slot);
@@ -83,11 +83,11 @@ class MissInspectorPanel final : public Panel {
     return table;
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     const auto span = workspace.watched_span();
     if (!span) return "no key is selected and the trace has no needle: name one with --goto key=N";
     std::string problem;
-    for (const Slot slot : shell::kSlots)
+    for (const Slot slot : state::kSlots)
       if (!workspace.selection().choice(slot).empty())
         if (const std::string why = problem_of(workspace.span_fate(slot, *span)); !why.empty())
           problem = why;
@@ -133,7 +133,7 @@ class MissInspectorPanel final : public Panel {
   }
 
   static void sentence_ui(DrawContext& context, Slot slot, const trace::TokenSpan& span,
-                          const analysis::ReplayResult& replay,
+                          const replay::ReplayResult& replay,
                           const std::vector<const SpanFate*>& mine) {
     const auto& s = context.workspace.selection();
     const std::string method = s.choice(slot).spec.substr(0, s.choice(slot).spec.find(':'));

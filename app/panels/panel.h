@@ -2,7 +2,7 @@
 // and gives exactly what it draws as a table or an array.
 #pragma once
 
-#include "app/shell/workspace.h"
+#include "app/state/workspace.h"
 
 #include <memory>
 #include <string>
@@ -31,7 +31,7 @@ struct Array {
 };
 
 struct DrawContext {
-  shell::Workspace& workspace;
+  state::Workspace& workspace;
   const widgets::Palette& palette;
   bool figure = false;   // an exported figure: it carries its own title and caption
   bool compare = false;  // both methods are wanted, where the view can show two
@@ -42,10 +42,10 @@ class Panel {
   virtual ~Panel() = default;
   virtual void draw(DrawContext& context) = 0;
   // What is drawn now; called when the workspace is idle. nullptr-like: an empty table, no rows.
-  virtual Table table(shell::Workspace& workspace) = 0;
-  virtual Array array(shell::Workspace& workspace);
+  virtual Table table(state::Workspace& workspace) = 0;
+  virtual Array array(state::Workspace& workspace);
   // Why nothing is drawn for the current selection; empty when something is. Idle workspace only.
-  virtual std::string problem(shell::Workspace& workspace) = 0;
+  virtual std::string problem(state::Workspace& workspace) = 0;
 };
 
 struct PanelInfo {
@@ -90,15 +90,15 @@ Array array_of(const char* dtype, std::vector<std::int64_t> shape, const std::ve
 }
 // "" for Ready, else what stands in the way.
 template <typename T>
-std::string problem_of(const shell::Result<T>& result) {
+std::string problem_of(const state::Result<T>& result) {
   switch (result.state) {
-    case shell::ResultState::Ready:
+    case state::ResultState::Ready:
       return {};
-    case shell::ResultState::Error:
+    case state::ResultState::Error:
       return result.error;
-    case shell::ResultState::Loading:
+    case state::ResultState::Loading:
       return "the result is not computed yet";
-    case shell::ResultState::Empty:
+    case state::ResultState::Empty:
       return result.note;
   }
   return {};

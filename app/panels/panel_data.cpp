@@ -34,7 +34,7 @@ const PanelInfo* find_panel(const std::string& id) {
   return nullptr;
 }
 
-Array Panel::array(shell::Workspace&) { return {}; }
+Array Panel::array(state::Workspace&) { return {}; }
 
 std::string cell(double value) {
   return std::isnan(value) ? std::string() : format_shortest(value);

@@ -33,7 +33,7 @@ class QueryGeometryPanel final : public Panel {
     plot_ui(context, g, range);
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"kind", "position", "pc1", "pc2", "s_q", "max_attention", "chosen"}, {}};
     const auto geometry = workspace.query_geometry();
     if (!geometry) return table;
@@ -53,7 +53,7 @@ class QueryGeometryPanel final : public Panel {
     return table;
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto geometry = workspace.query_geometry();
     if (!geometry) return {};
     std::vector<float> values;
@@ -62,7 +62,7 @@ class QueryGeometryPanel final : public Panel {
     return array_of("<f4", {static_cast<std::int64_t>(geometry->queries.size()), 2}, values);
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return problem_of(workspace.query_geometry());
   }
 
@@ -177,7 +177,7 @@ class QueryGeometryPanel final : public Panel {
           static_cast<double>(g.relevance[i]), static_cast<double>(g.max_attention[i]),
           g.chosen[i] != 0 ? "chosen" : "not chosen");
       if (ImGui::IsMouseReleased(ImGuiMouseButton_Left))
-        workspace.change("query", [&](shell::Selection& s) { s.query = position; });
+        workspace.change("query", [&](state::Selection& s) { s.query = position; });
     } else if (key >= 0) {
       const std::int32_t position = g.key_positions[static_cast<std::size_t>(key)];
       ImGui::SetTooltip("key %s", token_line(workspace, position).c_str());

@@ -34,7 +34,7 @@ class QueryRelevancePanel final : public Panel {
     plot_ui(context, *geometry);
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"query", "token", "s_q", "max_attention", "chosen"}, {}};
     const auto g = workspace.query_geometry();
     if (!g) return table;
@@ -48,7 +48,7 @@ class QueryRelevancePanel final : public Panel {
     return table;
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto g = workspace.query_geometry();
     if (!g) return {};
     std::vector<float> values;
@@ -59,7 +59,7 @@ class QueryRelevancePanel final : public Panel {
     return array_of("<f4", {static_cast<std::int64_t>(g->relevance.size()), 2}, values);
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return problem_of(workspace.query_geometry());
   }
 
@@ -125,7 +125,7 @@ class QueryRelevancePanel final : public Panel {
                       static_cast<double>(g.relevance[i]), static_cast<double>(g.max_attention[i]),
                       g.chosen[i] != 0 ? "chosen" : "not chosen");
     if (ImGui::IsMouseReleased(ImGuiMouseButton_Left))
-      context.workspace.change("query", [&](shell::Selection& s) { s.query = position; });
+      context.workspace.change("query", [&](state::Selection& s) { s.query = position; });
   }
 };
 

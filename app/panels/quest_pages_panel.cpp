@@ -14,13 +14,13 @@ using analysis::PageMove;
 using analysis::PageReport;
 using analysis::PageVerdict;
 
-const char* reason_text(analysis::DenseReason reason) {
+const char* reason_text(replay::DenseReason reason) {
   switch (reason) {
-    case analysis::DenseReason::EmptyPast:
+    case replay::DenseReason::EmptyPast:
       return "there are no keys before this chunk";
-    case analysis::DenseReason::FitsBudget:
+    case replay::DenseReason::FitsBudget:
       return "all past keys fit the budget";
-    case analysis::DenseReason::MethodRule:
+    case replay::DenseReason::MethodRule:
       return "it is dense here by rule";
   }
   return "";
@@ -45,12 +45,12 @@ class QuestPagesPanel final : public Panel {
     plots_ui(context, *report);
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     const auto report = workspace.page_report();
     return page_table(report.value.get());
   }
 
-  Array array(shell::Workspace& workspace) override {
+  Array array(state::Workspace& workspace) override {
     const auto report = workspace.page_report();
     if (!report) return {};
     std::vector<float> values;
@@ -61,7 +61,7 @@ class QuestPagesPanel final : public Panel {
     return array_of("<f4", {static_cast<std::int64_t>(report->pages.size()), 2}, values);
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     const auto report = workspace.page_report();
     if (report && report->pages.empty()) return "there are no keys before this chunk";
     return problem_of(report);

@@ -138,7 +138,7 @@ class ReceivedRankingsPanel final : public Panel {
                {room.x, std::max(widgets::em(12), room.y - strips - widgets::em(0.5F))});
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"key", "mean", "max", "mean_rank", "max_rank", "kind", "selected"}, {}};
     const auto result = workspace.received_rankings();
     if (!result) return table;
@@ -154,7 +154,7 @@ class ReceivedRankingsPanel final : public Panel {
     return table;
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     if (!workspace.selection().choice(workspace.selection().shown).empty())
       workspace.replay(workspace.selection().shown);  // what is drawn on top
     return problem_of(workspace.received_rankings());
@@ -162,13 +162,13 @@ class ReceivedRankingsPanel final : public Panel {
 
  private:
   // Whether the shown method selected each key; nothing while that is not known.
-  static std::vector<std::uint8_t> selected(shell::Workspace& workspace,
+  static std::vector<std::uint8_t> selected(state::Workspace& workspace,
                                             const ReceivedRankings& rankings) {
     const auto& s = workspace.selection();
     if (s.choice(s.shown).empty()) return {};
     const auto replay = workspace.replay(s.shown);
     if (!replay) return {};
-    const analysis::ReplayCell* cell = replay->find(s.layer, s.chunk);
+    const replay::ReplayCell* cell = replay->find(s.layer, s.chunk);
     if (cell == nullptr) return {};
     std::vector<std::uint8_t> kept(static_cast<std::size_t>(rankings.num_keys()), 0);
     const auto row = static_cast<std::size_t>(workspace.row_of(*replay));
@@ -196,7 +196,7 @@ class ReceivedRankingsPanel final : public Panel {
     if (!ImGui::BeginCombo("queries that rank", text.c_str())) return;
     for (const WindowChoice& choice : kWindows)
       if (ImGui::Selectable(choice.text, choice.window == now))
-        workspace.change("window", [&](shell::Selection& s) { s.window = choice.window; });
+        workspace.change("window", [&](state::Selection& s) { s.window = choice.window; });
     ImGui::EndCombo();
   }
 

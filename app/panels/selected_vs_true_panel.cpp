@@ -63,7 +63,7 @@ class SelectedVsTruePanel final : public Panel {
     table_ui(context, *verdicts);
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"true_rank", "position", "token", "mass", "mass_share", "selected", "verdict"},
                 {}};
     const auto verdicts = workspace.selected_vs_true(workspace.selection().shown);
@@ -79,7 +79,7 @@ class SelectedVsTruePanel final : public Panel {
     return table;
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return problem_of(workspace.selected_vs_true(workspace.selection().shown));
   }
 

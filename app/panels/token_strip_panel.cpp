@@ -1,7 +1,7 @@
 // token_strip: the text itself, each token coloured by what happened to its key in the current
 // chunk.
 #include "app/panels/view_parts.h"
-#include "app/shell/token_text.h"
+#include "app/state/token_text.h"
 
 #include "core/base/units.h"
 
@@ -25,7 +25,7 @@ struct TextLayout {
   std::vector<std::int32_t> line_begin;  // first token of each line
   std::vector<std::int32_t> line;        // [T]
 
-  void build(const shell::TraceTab& tab, float room) {
+  void build(const state::TraceTab& tab, float room) {
     const std::string wanted = fmt::format("{}|{}|{}", tab.id, room, ImGui::GetFontSize());
     if (wanted == key) return;
     key = wanted;
@@ -67,7 +67,7 @@ class TokenStripPanel final : public Panel {
     method_note_ui(context, slot);
     if (!context.figure) search_ui(context);
     legend(context);
-    if (map.state == shell::ResultState::Error) {
+    if (map.state == state::ResultState::Error) {
       widgets::error_ui(context.palette, map.error);
       return;
     }
@@ -77,7 +77,7 @@ class TokenStripPanel final : public Panel {
     ImGui::EndChild();
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"position", "token", "chunk", "state", "verdict", "mass", "evicted_after"}, {}};
     const auto slot = workspace.selection().shown;
     const auto map = workspace.kv_map(slot);
@@ -98,7 +98,7 @@ class TokenStripPanel final : public Panel {
     return table;
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     workspace.selected_vs_true(workspace.selection().shown);
     return problem_of(workspace.kv_map(workspace.selection().shown));
   }
@@ -114,7 +114,7 @@ class TokenStripPanel final : public Panel {
     const std::string key = fmt::format("{}|{}", workspace.ready()->id, search_);
     if (key != search_key_) {
       search_key_ = key;
-      matches_ = shell::find_text(workspace.ready()->source->token_texts(), search_);
+      matches_ = state::find_text(workspace.ready()->source->token_texts(), search_);
       match_ = -1;
     }
     if (search_.empty()) {
@@ -161,8 +161,8 @@ class TokenStripPanel final : public Panel {
     ImU32 ink = 0;
   };
 
-  static Look look_of(DrawContext& context, const shell::Result<shell::KvMapResult>& map,
-                      const shell::Result<analysis::SelectedVsTrue>& verdicts, std::int32_t token) {
+  static Look look_of(DrawContext& context, const state::Result<state::KvMapResult>& map,
+                      const state::Result<analysis::SelectedVsTrue>& verdicts, std::int32_t token) {
     const auto& p = context.palette;
     const auto& chunk = context.workspace.chunk();
     if (token >= chunk.end()) return {0, p.faint};
@@ -187,10 +187,10 @@ class TokenStripPanel final : public Panel {
     }
   }
 
-  void text_ui(DrawContext& context, const shell::Result<shell::KvMapResult>& map,
-               const shell::Result<analysis::SelectedVsTrue>& verdicts) {
+  void text_ui(DrawContext& context, const state::Result<state::KvMapResult>& map,
+               const state::Result<analysis::SelectedVsTrue>& verdicts) {
     auto& workspace = context.workspace;
-    const shell::TraceTab& tab = *workspace.ready();
+    const state::TraceTab& tab = *workspace.ready();
     const widgets::FontScope mono(widgets::fonts().mono, context.figure ? 0.88F : 0.95F);
     const float line_height = ImGui::GetTextLineHeight() * 1.42F;
     layout_.build(tab, ImGui::GetContentRegionAvail().x - widgets::em(0.6F));
@@ -258,8 +258,8 @@ class TokenStripPanel final : public Panel {
     followed_ = key;
   }
 
-  void point_at(DrawContext& context, const shell::Result<shell::KvMapResult>& map,
-                const shell::Result<analysis::SelectedVsTrue>& verdicts, ImVec2 origin,
+  void point_at(DrawContext& context, const state::Result<state::KvMapResult>& map,
+                const state::Result<analysis::SelectedVsTrue>& verdicts, ImVec2 origin,
                 float line_height, std::int32_t from, std::int32_t to) {
     auto& workspace = context.workspace;
     const ImVec2 mouse = ImGui::GetMousePos();

@@ -59,7 +59,7 @@ class TraceInfoPanel final : public Panel {
     ImGui::EndTable();
   }
 
-  Table table(shell::Workspace& workspace) override {
+  Table table(state::Workspace& workspace) override {
     Table table{{"name", "value"}, {}};
     if (workspace.ready() == nullptr) return table;
     for (const auto& [name, value] : facts_of(workspace.info()))
@@ -67,7 +67,7 @@ class TraceInfoPanel final : public Panel {
     return table;
   }
 
-  std::string problem(shell::Workspace& workspace) override {
+  std::string problem(state::Workspace& workspace) override {
     return workspace.ready() == nullptr ? "no trace is open" : "";
   }
 };

@@ -33,7 +33,7 @@ bool has_decode(const trace::TraceInfo& info) {
   return !info.chunks.empty() && info.chunks.back().phase == trace::Phase::Decode;
 }
 
-widgets::Chip basis_chip(const widgets::Palette& palette, const shell::MethodFacts& facts) {
+widgets::Chip basis_chip(const widgets::Palette& palette, const state::MethodFacts& facts) {
   if (facts.leakage)
     return {"leakage: basis fitted on this text", palette.warning,
             "The directions that queries and keys are rotated by were fitted on text of this very "
@@ -46,7 +46,7 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const shell::MethodFac
 }
 
 // Grows with the past: what is asked for differs from chunk to chunk.
-bool budget_is_a_share(const shell::MethodFacts& facts) {
+bool budget_is_a_share(const state::MethodFacts& facts) {
   const auto spec = selection::MethodSpec::parse(facts.choice.spec);
   return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
 }
@@ -55,7 +55,7 @@ bool is_extension(const std::string& spec) {
   return selection::title_of(selection::MethodSpec::parse(spec)).ends_with("(extension)");
 }
 
-widgets::Chip budget_chip(const shell::MethodFacts& facts) {
+widgets::Chip budget_chip(const state::MethodFacts& facts) {
   std::string brief = facts.requested_budget ? number(*facts.requested_budget) : "none";
   std::string text = (budget_is_a_share(facts) ? "mean budget " : "budget ") + brief;
   if (facts.effective_budget) {
@@ -74,13 +74,13 @@ widgets::Chip budget_chip(const shell::MethodFacts& facts) {
 
 }  // namespace
 
-std::string method_caption(shell::Workspace& workspace, shell::Slot slot) {
+std::string method_caption(state::Workspace& workspace, state::Slot slot) {
   const auto facts = workspace.facts(slot);
   if (!facts) return {};
   return facts->choice.spec + (facts->leakage ? "  (leakage: basis fitted on this text)" : "");
 }
 
-std::string method_note(shell::Workspace& workspace, shell::Slot slot) {
+std::string method_note(state::Workspace& workspace, state::Slot slot) {
   const auto facts = workspace.facts(slot);
   if (!facts) return {};
   const int layer = workspace.selection().layer;
@@ -92,7 +92,7 @@ std::string method_note(shell::Workspace& workspace, shell::Slot slot) {
   if (facts->source_layer)
     return fmt::format("Layer {} reuses layer {}'s set; it scored nothing here.", layer,
                        *facts->source_layer);
-  if (facts->dense_here == analysis::DenseReason::MethodRule && facts->id != "dense")
+  if (facts->dense_here == replay::DenseReason::MethodRule && facts->id != "dense")
     return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", layer, facts->id);
   if (facts->prunes_lanes)
     return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.",
@@ -100,7 +100,7 @@ std::string method_note(shell::Workspace& workspace, shell::Slot slot) {
   return {};
 }
 
-void method_note_ui(DrawContext& context, shell::Slot slot) {
+void method_note_ui(DrawContext& context, state::Slot slot) {
   const std::string note = method_note(context.workspace, slot);
   if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
 }
@@ -125,7 +125,7 @@ std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
 
-std::string place_caption(const shell::Workspace& workspace) {
+std::string place_caption(const state::Workspace& workspace) {
   if (workspace.ready() == nullptr) return {};
   const auto& s = workspace.selection();
   const auto& chunk = workspace.chunk();
@@ -154,13 +154,13 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context) {
   return chips;
 }
 
-std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) {
+std::vector<widgets::Chip> method_chips(DrawContext& context, state::Slot slot) {
   std::vector<widgets::Chip> chips;
   const auto facts = context.workspace.facts(slot);
   if (!facts) return trace_chips(context);
   const widgets::Palette& p = context.palette;
   const bool recorded = facts->choice.run >= 0;
-  chips.push_back({fmt::format("{}: {}", slot == shell::Slot::A ? "A" : "B", facts->id), p.accent,
+  chips.push_back({fmt::format("{}: {}", slot == state::Slot::A ? "A" : "B", facts->id), p.accent,
                    facts->choice.spec});
   if (is_extension(facts->choice.spec)) chips.push_back(extension_chip(p, facts->choice.spec));
   chips.push_back(
@@ -208,13 +208,13 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
     const char* here = "";
     if (facts->dense_here) {
       switch (*facts->dense_here) {
-        case analysis::DenseReason::EmptyPast:
+        case replay::DenseReason::EmptyPast:
           here = "; this chunk: nothing before it";
           break;
-        case analysis::DenseReason::FitsBudget:
+        case replay::DenseReason::FitsBudget:
           here = "; this chunk: all fits the budget";
           break;
-        case analysis::DenseReason::MethodRule:
+        case replay::DenseReason::MethodRule:
           here = "; this chunk: by the method's rule";
           break;
       }
@@ -230,24 +230,24 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot) 
 }
 
 bool trace_ready_ui(DrawContext& context) {
-  const shell::TraceTab* tab = context.workspace.active();
+  const state::TraceTab* tab = context.workspace.active();
   if (tab == nullptr) {
     widgets::empty_ui(context.palette, "Open a trace: Ctrl+O, or drop a .h5 file on the window.");
     return false;
   }
-  if (tab->state == shell::ResultState::Loading) {
+  if (tab->state == state::ResultState::Loading) {
     widgets::loading_ui(context.palette, "Opening " + context.workspace.trace_name());
     return false;
   }
-  if (tab->state == shell::ResultState::Error) {
+  if (tab->state == state::ResultState::Error) {
     widgets::error_ui(context.palette, tab->error);
     return false;
   }
   return true;
 }
 
-std::string token_line(const shell::Workspace& workspace, std::int32_t position) {
-  const shell::TraceTab* tab = workspace.ready();
+std::string token_line(const state::Workspace& workspace, std::int32_t position) {
+  const state::TraceTab* tab = workspace.ready();
   if (tab == nullptr || position < 0 ||
       position >= static_cast<std::int32_t>(tab->token_label.size()))
     return fmt::format("{}", position);
@@ -256,7 +256,7 @@ std::string token_line(const shell::Workspace& workspace, std::int32_t position)
 }
 
 void span_marks_ui(DrawContext& context, bool lines) {
-  const shell::TraceTab* tab = context.workspace.ready();
+  const state::TraceTab* tab = context.workspace.ready();
   if (tab == nullptr) return;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 origin = ImPlot::GetPlotPos();

@@ -13,18 +13,18 @@ namespace kvloupe::panels {
 
 // Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision,
 // fallback.
-std::vector<widgets::Chip> method_chips(DrawContext& context, shell::Slot slot);
+std::vector<widgets::Chip> method_chips(DrawContext& context, state::Slot slot);
 // The SPEC as captions carry it, flagged where its basis was fitted on the text under test.
-std::string method_caption(shell::Workspace& workspace, shell::Slot slot);
+std::string method_caption(state::Workspace& workspace, state::Slot slot);
 // What the colours alone would not tell of the method in this layer, one line; nothing if there is
 // nothing to say.
-void method_note_ui(DrawContext& context, shell::Slot slot);
+void method_note_ui(DrawContext& context, state::Slot slot);
 // The same sentence.
-std::string method_note(shell::Workspace& workspace, shell::Slot slot);
+std::string method_note(state::Workspace& workspace, state::Slot slot);
 // Chips of views that show the model's attention alone.
 std::vector<widgets::Chip> trace_chips(DrawContext& context);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
-std::string place_caption(const shell::Workspace& workspace);
+std::string place_caption(const state::Workspace& workspace);
 
 // The head of one plot of several: "Lane use  share of the chunk's rows ..."
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
@@ -34,16 +34,16 @@ widgets::Chip extension_chip(const widgets::Palette& palette, const std::string&
 // Draws loading, error or empty and returns false when there is no value to draw; marks a stale
 // value.
 template <typename T>
-bool ready_ui(DrawContext& context, const shell::Result<T>& result, const std::string& doing) {
+bool ready_ui(DrawContext& context, const state::Result<T>& result, const std::string& doing) {
   if (result) {
     if (result.stale) widgets::stale_ui(context.palette);
     return true;
   }
   switch (result.state) {
-    case shell::ResultState::Error:
+    case state::ResultState::Error:
       widgets::error_ui(context.palette, result.error);
       break;
-    case shell::ResultState::Loading:
+    case state::ResultState::Loading:
       widgets::loading_ui(context.palette, doing);
       break;
     default:
@@ -58,7 +58,7 @@ bool trace_ready_ui(DrawContext& context);
 // between BeginPlot and EndPlot, after the items.
 void span_marks_ui(DrawContext& context, bool lines);
 // "q 1,640 ' answer'"
-std::string token_line(const shell::Workspace& workspace, std::int32_t position);
+std::string token_line(const state::Workspace& workspace, std::int32_t position);
 std::string percent(double share);
 
 }  // namespace kvloupe::panels

@@ -50,8 +50,8 @@ float content_scale_of(GLFWwindow* window) {
 struct AppWindow::Impl {
   Options options;
   GLFWwindow* window = nullptr;
-  std::unique_ptr<GuiContext> gui;
-  std::unique_ptr<Workspace> workspace;
+  std::unique_ptr<figure::GuiContext> gui;
+  std::unique_ptr<state::Workspace> workspace;
   std::unique_ptr<Explorer> explorer;
   bool backends = false;
   int lively = 10;  // frames to draw before idling
@@ -103,9 +103,9 @@ struct AppWindow::Impl {
 AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
   impl_->make_window();
-  impl_->gui = std::make_unique<GuiContext>();
+  impl_->gui = std::make_unique<figure::GuiContext>();
   impl_->workspace =
-      std::make_unique<Workspace>(impl_->options.window.memory_limit, impl_->options.opener);
+      std::make_unique<state::Workspace>(impl_->options.window.memory_limit, impl_->options.opener);
   impl_->explorer =
       std::make_unique<Explorer>(*impl_->workspace, *impl_->gui, impl_->options.settings);
   ImGui_ImplGlfw_InitForOpenGL(impl_->window, true);
@@ -120,9 +120,9 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
 
 AppWindow::~AppWindow() = default;
 
-Workspace& AppWindow::workspace() { return *impl_->workspace; }
+state::Workspace& AppWindow::workspace() { return *impl_->workspace; }
 Explorer& AppWindow::explorer() { return *impl_->explorer; }
-GuiContext& AppWindow::gui() { return *impl_->gui; }
+figure::GuiContext& AppWindow::gui() { return *impl_->gui; }
 
 bool AppWindow::frame() {
   glfwPollEvents();

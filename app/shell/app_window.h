@@ -16,16 +16,16 @@ class AppWindow {
     Settings settings;
     bool remember = true;  // layout, settings and recent files are kept for the next start
     bool vsync = true;
-    Workspace::Opener opener = open_trace;
+    state::Workspace::Opener opener = state::open_trace;
   };
   explicit AppWindow(Options options);  // throws Error{Input} without a display
   ~AppWindow();
   AppWindow(const AppWindow&) = delete;
   AppWindow& operator=(const AppWindow&) = delete;
 
-  Workspace& workspace();
+  state::Workspace& workspace();
   Explorer& explorer();
-  GuiContext& gui();
+  figure::GuiContext& gui();
   // Draws one frame and shows it. False when the window was closed.
   bool frame();
   // Sleeps until there is something to draw.

@@ -2,7 +2,7 @@
 // explorer_bars.cpp.
 #include "app/shell/explorer.h"
 
-#include "app/shell/figure_page.h"
+#include "app/figure/figure_page.h"
 #include "app/widgets/figure.h"
 #include "core/base/units.h"
 
@@ -35,12 +35,12 @@ std::string window_name(const panels::PanelInfo& info) {
 
 }  // namespace
 
-Explorer::Explorer(Workspace& workspace, GuiContext& gui, Settings settings)
+Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings)
     : workspace_(workspace), gui_(gui), settings_(std::move(settings)) {
   for (const panels::PanelInfo& info : panels::panel_registry())
     panels_.push_back({&info, info.make(), true, false, false, 0});
   workspace_.on_message = [this](const std::string& text, bool is_error) { say(text, is_error); };
-  workspace_.on_opened = [this](const TraceTab& tab) {
+  workspace_.on_opened = [this](const state::TraceTab& tab) {
     add_recent_file(tab.path);
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
@@ -74,10 +74,10 @@ void Explorer::change_scale(float factor) {
 void Explorer::before_frame() {
   if (style_changed_) gui_.apply_style(settings_.theme, content_scale_ * settings_.user_scale);
   style_changed_ = false;
-  const TraceTab* tab = workspace_.ready();
+  const state::TraceTab* tab = workspace_.ready();
   if (tab != nullptr && tab->id != fonts_for_tab_) {
     fonts_for_tab_ = tab->id;
-    prepare_fonts(gui_, workspace_);
+    figure::prepare_fonts(gui_, workspace_);
   }
 }
 

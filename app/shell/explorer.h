@@ -3,13 +3,13 @@
 // drive the same thing.
 #pragma once
 
+#include "app/figure/gui_context.h"
 #include "app/panels/panel.h"
 #include "app/shell/command_list.h"
 #include "app/shell/file_dialog.h"
-#include "app/shell/gui_context.h"
 #include "app/shell/method_editor.h"
 #include "app/shell/settings.h"
-#include "app/shell/workspace.h"
+#include "app/state/workspace.h"
 
 #include <map>
 #include <memory>
@@ -21,7 +21,7 @@ namespace kvloupe::shell {
 
 class Explorer {
  public:
-  Explorer(Workspace& workspace, GuiContext& gui, Settings settings);
+  Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings);
   ~Explorer();
 
   // Everything of one frame, between NewFrame and Render.
@@ -84,8 +84,8 @@ class Explorer {
   void place_ui();
   void runs_ui();
 
-  Workspace& workspace_;
-  GuiContext& gui_;
+  state::Workspace& workspace_;
+  figure::GuiContext& gui_;
   Settings settings_;
   float content_scale_ = 1.0F;
   bool style_changed_ = true;

@@ -1,7 +1,7 @@
 // The transport bar (replay, place, methods) and the list of runs.
 #include "app/shell/explorer.h"
 
-#include "app/shell/method_groups.h"
+#include "app/state/method_groups.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -100,7 +100,7 @@ void Explorer::transport_ui() {
 
 void Explorer::place_ui() {
   const auto& info = workspace_.info();
-  const Selection& s = workspace_.selection();
+  const state::Selection& s = workspace_.selection();
   const auto label = [&](const char* text) {
     ImGui::SameLine(0, widgets::em(1));
     ImGui::AlignTextToFramePadding();
@@ -133,18 +133,18 @@ void Explorer::place_ui() {
         workspace_.set_q_head(head);
     ImGui::EndCombo();
   }
-  for (const Slot slot : kSlots) {
-    label(slot == Slot::A ? "A" : "B");
+  for (const state::Slot slot : state::kSlots) {
+    label(slot == state::Slot::A ? "A" : "B");
     methods_.draw(workspace_, gui_.palette(), slot);
   }
   label("show");
-  for (const Slot slot : kSlots) {
+  for (const state::Slot slot : state::kSlots) {
     const bool here = s.shown == slot;
-    if (slot == Slot::B) ImGui::SameLine(0, 1);
+    if (slot == state::Slot::B) ImGui::SameLine(0, 1);
     ImGui::PushStyleColor(ImGuiCol_Button, here ? gui_.palette().accent : gui_.palette().raised);
     ImGui::PushStyleColor(ImGuiCol_Text, here ? gui_.palette().on_accent : gui_.palette().muted);
-    if (ImGui::Button(slot == Slot::A ? "A##show" : "B##show", {widgets::em(1.9F), 0}))
-      workspace_.change("flip", [&](Selection& next) { next.shown = slot; });
+    if (ImGui::Button(slot == state::Slot::A ? "A##show" : "B##show", {widgets::em(1.9F), 0}))
+      workspace_.change("flip", [&](state::Selection& next) { next.shown = slot; });
     ImGui::PopStyleColor(2);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("Which method the views show (X flips)");
   }
@@ -163,22 +163,23 @@ void Explorer::runs_ui() {
   if (visible && workspace_.ready() != nullptr) {
     const auto& p = gui_.palette();
     const auto& info = workspace_.info();
-    const Selection& s = workspace_.selection();
+    const state::Selection& s = workspace_.selection();
     widgets::text_colored(p.muted, fmt::format("layer {}: mass recall, all chunks", s.layer));
     bool asked = workspace_.busy();  // one at a time, after what the views need
     for (const trace::RunInfo& run : info.runs) {
       ImGui::PushID(run.id);
-      const bool is_a = s.choice(Slot::A).run == run.id, is_b = s.choice(Slot::B).run == run.id;
+      const bool is_a = s.choice(state::Slot::A).run == run.id,
+                 is_b = s.choice(state::Slot::B).run == run.id;
       const ImVec2 at = ImGui::GetCursorScreenPos();
       if (ImGui::Selectable("##run", is_a || is_b, 0, {0, widgets::em(2.5F)}))
-        workspace_.set_run(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, run.id);
+        workspace_.set_run(ImGui::GetIO().KeyCtrl ? state::Slot::B : state::Slot::A, run.id);
       if (ImGui::IsItemHovered())
         ImGui::SetTooltip("%s%s\nclick: show as A; Ctrl+click: as B", run.method.c_str(),
                           run.basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
       const ImVec2 after = ImGui::GetCursorScreenPos();
       ImGui::SetCursorScreenPos({at.x + widgets::em(0.3F), at.y});
       widgets::text_colored(p.text,
-                            short_label(run.method) +
+                            state::short_label(run.method) +
                                 (run.mode == trace::LoopMode::ClosedLoop ? "  closed loop" : ""));
       if (run.basis_leakage) {
         ImGui::SameLine();
@@ -192,7 +193,7 @@ void Explorer::runs_ui() {
       const bool may_ask = !asked || workspace_.has_run_summary(run.id);
       if (may_ask) {
         const auto summary = workspace_.run_summary(run.id);
-        asked |= summary.state == ResultState::Loading;
+        asked |= summary.state == state::ResultState::Loading;
         if (summary && summary->mass_recall) {
           widgets::share_bar_ui(p, *summary->mass_recall, p.hit, widgets::em(5), widgets::em(0.4F));
           ImGui::SameLine();
@@ -202,9 +203,9 @@ void Explorer::runs_ui() {
                                        ? format_count(std::llround(*summary->effective_budget))
                                        : "?"));
         } else {
-          widgets::text_colored(p.faint, summary.state == ResultState::Error ? "failed"
-                                         : summary                           ? "keeps all"
-                                                                             : "\u2026");
+          widgets::text_colored(p.faint, summary.state == state::ResultState::Error ? "failed"
+                                         : summary                                  ? "keeps all"
+                                                                                    : "\u2026");
         }
       } else {
         widgets::text_colored(p.faint, "\u2026");

@@ -89,8 +89,9 @@ void Explorer::make_commands() {
   add(
       "method.flip", "Method", "Show the other method (A or B)", {ImGuiKey_X},
       [this] {
-        workspace_.change("flip",
-                          [](Selection& s) { s.shown = s.shown == Slot::A ? Slot::B : Slot::A; });
+        workspace_.change("flip", [](state::Selection& s) {
+          s.shown = s.shown == state::Slot::A ? state::Slot::B : state::Slot::A;
+        });
       },
       has_trace);
   add(
@@ -188,7 +189,7 @@ void Explorer::tabs_ui() {
   int activate = -1;
   bool close = false;
   ImGui::Dummy({widgets::em(1), 0});
-  const TraceTab* active = workspace_.active();
+  const state::TraceTab* active = workspace_.active();
   for (const auto& tab : workspace_.tabs()) {
     const std::string name = std::filesystem::path(tab->path).filename().string();
     const bool here = tab.get() == active;
@@ -216,7 +217,7 @@ void Explorer::open_dialog() {
 }
 
 std::string Explorer::export_arguments(const panels::PanelInfo& info) const {
-  const Selection& s = workspace_.selection();
+  const state::Selection& s = workspace_.selection();
   std::string text = fmt::format("export '{}' --view {} --goto layer={},q_head={},chunk={}",
                                  workspace_.active()->path, info.id, s.layer, s.q_head, s.chunk);
   if (s.has_keys() && s.key_end == s.key_begin + 1) text += fmt::format(",key={}", s.key_begin);
@@ -237,7 +238,7 @@ void Explorer::export_to(const panels::PanelInfo& info, panels::Format format,
   // Pictures are drawn by the command line in a process of its own, with an OpenGL context of its
   // own.
   if (format == panels::Format::Png) {
-    const Selection& s = workspace_.selection();
+    const state::Selection& s = workspace_.selection();
     std::string place = fmt::format("layer={},q_head={},chunk={}", s.layer, s.q_head, s.chunk);
     if (s.has_keys()) place += fmt::format(",key={}", s.key_begin);
     const std::vector<std::string> arguments{
@@ -364,7 +365,7 @@ void Explorer::goto_ui() {
   constexpr const char* kId = "Go to";
   if (goto_open_) {
     goto_open_ = false;
-    const Selection& s = workspace_.selection();
+    const state::Selection& s = workspace_.selection();
     goto_text_ = fmt::format("layer={},q_head={},chunk={}", s.layer, s.q_head, s.chunk);
     goto_problem_.clear();
     ImGui::OpenPopup(kId);
@@ -380,7 +381,7 @@ void Explorer::goto_ui() {
   ImGui::SameLine();
   if (ImGui::Button("Go") || entered) {
     try {
-      workspace_.go_to(parse_goto(goto_text_));
+      workspace_.go_to(state::parse_goto(goto_text_));
       ImGui::CloseCurrentPopup();
     } catch (const Error& error) {
       goto_problem_ = error.what();

@@ -2,8 +2,8 @@
 // window's do, less the copy to the screen, and no display server takes a core from them.
 #include "app/shell/frame_bench.h"
 
+#include "app/figure/headless.h"
 #include "app/shell/explorer.h"
-#include "app/shell/headless.h"
 #include "core/base/error.h"
 
 #include <epoxy/gl.h>
@@ -34,9 +34,9 @@ double quantile(std::vector<double> values, double q) {
 
 FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOptions& options) {
   FrameBenchReport report;
-  HeadlessRenderer renderer(options.width, options.height, options.scale);
+  figure::HeadlessRenderer renderer(options.width, options.height, options.scale);
   report.renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
-  Workspace workspace(options.memory_limit);
+  state::Workspace workspace(options.memory_limit);
   Explorer explorer(workspace, renderer.gui(), Settings{});
   const auto draw = [&] {
     explorer.before_frame();
@@ -49,8 +49,8 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   workspace.open(trace);
   for (;;) {
     draw();
-    const TraceTab* tab = workspace.active();
-    if (tab == nullptr || tab->state == ResultState::Error)
+    const state::TraceTab* tab = workspace.active();
+    if (tab == nullptr || tab->state == state::ResultState::Error)
       throw input_error(fmt::format("{} cannot be shown", trace),
                         tab != nullptr ? tab->error : "it was not opened", "see kvloupe validate");
     // Asking is what a panel does: the three are on screen when all are answered and a frame has

@@ -1,7 +1,7 @@
 // See method_editor.h.
 #include "app/shell/method_editor.h"
 
-#include "app/shell/method_groups.h"
+#include "app/state/method_groups.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -17,7 +17,7 @@ namespace {
 using selection::ParamInfo;
 using selection::ParamType;
 
-void int_ui(MethodDraft& draft, const ParamInfo& param, int most_tokens) {
+void int_ui(state::MethodDraft& draft, const ParamInfo& param, int most_tokens) {
   int number = static_cast<int>(parse_int(draft.value(param.name)).value_or(0));
   bool edited = false;
   if (param.name == "budget_tokens")
@@ -30,7 +30,7 @@ void int_ui(MethodDraft& draft, const ParamInfo& param, int most_tokens) {
   draft.set(param.name, std::to_string(number));
 }
 
-void float_ui(MethodDraft& draft, const ParamInfo& param) {
+void float_ui(state::MethodDraft& draft, const ParamInfo& param) {
   double number = parse_double(draft.value(param.name)).value_or(0);
   if (ImGui::InputDouble(param.name.c_str(), &number, 0.05, 0.1, "%g"))
     draft.set(param.name,
@@ -38,7 +38,7 @@ void float_ui(MethodDraft& draft, const ParamInfo& param) {
 }
 
 // A file, or one of the words that stand in for one.
-bool path_ui(MethodDraft& draft, const ParamInfo& param) {
+bool path_ui(state::MethodDraft& draft, const ParamInfo& param) {
   bool changed = false;
   std::string path = draft.value(param.name);
   if (param.name == "basis") {
@@ -55,8 +55,8 @@ bool path_ui(MethodDraft& draft, const ParamInfo& param) {
 }
 
 // One control for one parameter. True once a change is complete.
-bool param_ui(MethodDraft& draft, const ParamInfo& param, const std::string& value_of_default,
-              int most_tokens) {
+bool param_ui(state::MethodDraft& draft, const ParamInfo& param,
+              const std::string& value_of_default, int most_tokens) {
   bool changed = false;
   const std::string value = draft.value(param.name);
   ImGui::SetNextItemWidth(widgets::em(10));
@@ -89,12 +89,13 @@ bool param_ui(MethodDraft& draft, const ParamInfo& param, const std::string& val
       changed = path_ui(draft, param);
       break;
   }
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", help_of(param, value_of_default).c_str());
+  if (ImGui::IsItemHovered())
+    ImGui::SetTooltip("%s", state::help_of(param, value_of_default).c_str());
   return changed;
 }
 
 // Why the trace cannot serve the method; empty while that is not known.
-std::string reason_of(const Result<Unavailable>& unavailable, const std::string& id) {
+std::string reason_of(const state::Result<state::Unavailable>& unavailable, const std::string& id) {
   if (!unavailable) return {};
   const auto found = unavailable->find(id);
   return found != unavailable->end() ? found->second : std::string();
@@ -102,10 +103,11 @@ std::string reason_of(const Result<Unavailable>& unavailable, const std::string&
 
 }  // namespace
 
-void MethodEditor::draw(Workspace& workspace, const widgets::Palette& palette, Slot slot) {
-  const MethodChoice choice = workspace.selection().choice(slot);
-  const char* popup = slot == Slot::A ? "method A" : "method B";
-  const std::string text = choice.empty() ? std::string("choose") : short_label(choice.spec);
+void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& palette,
+                        state::Slot slot) {
+  const state::MethodChoice choice = workspace.selection().choice(slot);
+  const char* popup = slot == state::Slot::A ? "method A" : "method B";
+  const std::string text = choice.empty() ? std::string("choose") : state::short_label(choice.spec);
   ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
   const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
   ImGui::PopFont();
@@ -114,8 +116,9 @@ void MethodEditor::draw(Workspace& workspace, const widgets::Palette& palette, S
                       choice.run >= 0 ? "recorded" : "re-selected on stored Q and K (open loop)");
   if (pressed) {
     const selection::ModelShape shape = workspace.ready()->source->shape();
-    drafts_[static_cast<std::size_t>(slot)] = MethodDraft(
-        choice.empty() ? Workspace::default_spec(workspace.info().num_tokens) : choice.spec, shape);
+    drafts_[static_cast<std::size_t>(slot)] = state::MethodDraft(
+        choice.empty() ? state::Workspace::default_spec(workspace.info().num_tokens) : choice.spec,
+        shape);
     problem_.clear();
     ImGui::OpenPopup(popup);
   }
@@ -126,7 +129,8 @@ void MethodEditor::draw(Workspace& workspace, const widgets::Palette& palette, S
   }
 }
 
-void MethodEditor::runs_ui(Workspace& workspace, const widgets::Palette& palette, Slot slot) {
+void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& palette,
+                           state::Slot slot) {
   ImGui::SeparatorText("Recorded");
   const auto& runs = workspace.info().runs;
   const float room =
@@ -135,7 +139,8 @@ void MethodEditor::runs_ui(Workspace& workspace, const widgets::Palette& palette
   ImGui::BeginChild("##recorded", {0, room});
   for (const trace::RunInfo& run : runs) {
     const bool here = workspace.selection().choice(slot).run == run.id;
-    if (ImGui::Selectable(fmt::format("{}##run{}", short_label(run.method), run.id).c_str(), here))
+    if (ImGui::Selectable(fmt::format("{}##run{}", state::short_label(run.method), run.id).c_str(),
+                          here))
       workspace.set_run(slot, run.id);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", run.method.c_str());
     if (run.basis_leakage) {
@@ -147,8 +152,8 @@ void MethodEditor::runs_ui(Workspace& workspace, const widgets::Palette& palette
   ImGui::EndChild();
 }
 
-bool MethodEditor::methods_ui(Workspace& workspace, const widgets::Palette& palette,
-                              MethodDraft& draft) {
+bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palette& palette,
+                              state::MethodDraft& draft) {
   bool changed = false;
   const selection::MethodInfo* info = selection::find_method(draft.id());
   ImGui::SetNextItemWidth(-1);
@@ -164,13 +169,13 @@ bool MethodEditor::methods_ui(Workspace& workspace, const widgets::Palette& pale
   const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
                                                 &query_, ImGuiInputTextFlags_EnterReturnsTrue);
   const auto unavailable = workspace.unavailable();
-  const auto groups = method_groups(query_);
+  const auto groups = state::method_groups(query_);
   const auto take = [&](const selection::MethodInfo& method) {
     draft.change_method(method.id, workspace.ready()->source->shape());
     changed = true;
     ImGui::CloseCurrentPopup();
   };
-  for (const MethodGroup& group : groups) {
+  for (const state::MethodGroup& group : groups) {
     ImGui::SeparatorText(group.title.c_str());
     for (const selection::MethodInfo* method : group.methods) {
       const std::string reason = reason_of(unavailable, method->id);
@@ -205,7 +210,7 @@ void MethodEditor::help_ui(const widgets::Palette& palette, const selection::Met
   if (ImGui::BeginTable("##help", 2)) {
     ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, widgets::em(4.5F));
     ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthStretch);
-    for (const HelpLine& line : help_of(method)) {
+    for (const state::HelpLine& line : state::help_of(method)) {
       ImGui::TableNextColumn();
       widgets::text_colored(palette.muted, line.heading);
       ImGui::TableNextColumn();
@@ -216,8 +221,9 @@ void MethodEditor::help_ui(const widgets::Palette& palette, const selection::Met
   ImGui::TreePop();
 }
 
-void MethodEditor::popup_ui(Workspace& workspace, const widgets::Palette& palette, Slot slot) {
-  MethodDraft& draft = drafts_[static_cast<std::size_t>(slot)];
+void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette& palette,
+                            state::Slot slot) {
+  state::MethodDraft& draft = drafts_[static_cast<std::size_t>(slot)];
   runs_ui(workspace, palette, slot);
   ImGui::SeparatorText("Select anew on stored Q and K (open loop)");
   bool changed = methods_ui(workspace, palette, draft);
@@ -227,7 +233,7 @@ void MethodEditor::popup_ui(Workspace& workspace, const widgets::Palette& palett
     const std::string reason = reason_of(workspace.unavailable(), info->id);
     if (!reason.empty()) widgets::text_wrapped(palette.warning, "With its defaults: " + reason);
   }
-  const MethodDraft defaults = draft.defaults(workspace.ready()->source->shape());
+  const state::MethodDraft defaults = draft.defaults(workspace.ready()->source->shape());
   for (const ParamInfo* param : draft.params())
     changed |= param_ui(draft, *param, defaults.value(param->name), workspace.info().num_tokens);
   if (info != nullptr) help_ui(palette, *info);

@@ -155,8 +155,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
   return palette.dropped;
 }
 
-ImU32 color_of(const Palette& palette, analysis::BlockState state) {
-  using analysis::BlockState;
+ImU32 color_of(const Palette& palette, replay::BlockState state) {
+  using replay::BlockState;
   switch (state) {
     case BlockState::Future:
       return palette.future;
@@ -187,8 +187,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
   return palette.dropped;
 }
 
-const char* label_of(analysis::BlockState state) {
-  using analysis::BlockState;
+const char* label_of(replay::BlockState state) {
+  using replay::BlockState;
   switch (state) {
     case BlockState::Future:
       return "in the future";
@@ -219,8 +219,8 @@ const char* label_of(analysis::KeyKind kind) {
   return "";
 }
 
-int prominence_of(analysis::BlockState state) {
-  using analysis::BlockState;
+int prominence_of(replay::BlockState state) {
+  using replay::BlockState;
   switch (state) {
     case BlockState::Kept:
       return 5;

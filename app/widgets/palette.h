@@ -3,10 +3,10 @@
 #pragma once
 
 #include "app/widgets/theme.h"
-#include "core/analysis/block_report.h"
 #include "core/analysis/kv_map.h"
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
+#include "core/replay/block_report.h"
 
 #include <imgui.h>
 
@@ -29,15 +29,15 @@ const Palette& palette_of(ThemeKind kind);
 
 ImU32 color_of(const Palette& palette, analysis::KeyState state);
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);
-ImU32 color_of(const Palette& palette, analysis::BlockState state);
+ImU32 color_of(const Palette& palette, replay::BlockState state);
 ImU32 color_of(const Palette& palette, analysis::KeyKind kind);
 const char* label_of(analysis::KeyState state);
 const char* label_of(analysis::KeyVerdict verdict);
-const char* label_of(analysis::BlockState state);
+const char* label_of(replay::BlockState state);
 const char* label_of(analysis::KeyKind kind);
 // Which state wins a pixel that holds several keys: the rarer and more telling first.
 int prominence_of(analysis::KeyState state);
-int prominence_of(analysis::BlockState state);
+int prominence_of(replay::BlockState state);
 
 // t in [0,1]. Low values fade into the panel, high ones stand out; lightness is monotonic.
 ImU32 sequential_color(const Palette& palette, double t);

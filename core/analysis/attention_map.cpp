@@ -1,8 +1,8 @@
 #include "core/analysis/attention_map.h"
 
-#include "core/analysis/session_tensors.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
-void check_head(const TraceSession& session, int layer, int q_head) {
+void check_head(const session::TraceSession& session, int layer, int q_head) {
   const trace::TraceInfo& info = session.info();
   if (!info.has_layer(layer)) {
     throw input_error(fmt::format("layer {} cannot be shown", layer),
@@ -30,7 +30,7 @@ void check_head(const TraceSession& session, int layer, int q_head) {
   }
 }
 
-void check_range(const TraceSession& session, std::int32_t begin, std::int32_t end) {
+void check_range(const session::TraceSession& session, std::int32_t begin, std::int32_t end) {
   if (begin < 0 || begin > end || end > session.info().num_tokens) {
     throw input_error(fmt::format("the queries {} to {} cannot be shown", begin, end),
                       fmt::format("the trace has {} tokens", session.info().num_tokens),
@@ -45,14 +45,15 @@ struct HeadBlock {
   at::Tensor lse;  // [rows]
 };
 
-HeadBlock head_block(const TraceSession& session, int layer, int q_head, std::int32_t begin,
-                     std::int32_t end) {
+HeadBlock head_block(const session::TraceSession& session, int layer, int q_head,
+                     std::int32_t begin, std::int32_t end) {
   const trace::ModelInfo& model = session.info().model;
   HeadBlock block;
   block.q = at::empty({end - begin, model.head_dim}, at::kFloat);
   session.reader().read_rows(trace::Stored::Q, layer, q_head, begin, end,
                              block.q.mutable_data_ptr<float>());
-  block.k = layer_k(session, layer).select(0, q_head / model.gqa_group_size()).narrow(0, 0, end);
+  block.k =
+      session::layer_k(session, layer).select(0, q_head / model.gqa_group_size()).narrow(0, 0, end);
   if (session.reader().has_lse(layer)) {
     block.lse = at::empty({end - begin}, at::kFloat);
     session.reader().read_lse(layer, q_head, begin, end, block.lse.mutable_data_ptr<float>());
@@ -64,8 +65,8 @@ HeadBlock head_block(const TraceSession& session, int layer, int q_head, std::in
   return block;
 }
 
-at::Tensor probabilities(const TraceSession& session, int layer, int q_head, std::int32_t begin,
-                         std::int32_t end) {
+at::Tensor probabilities(const session::TraceSession& session, int layer, int q_head,
+                         std::int32_t begin, std::int32_t end) {
   const HeadBlock block = head_block(session, layer, q_head, begin, end);
   return attention::attention_rows(block.q, block.k, session.info().model.softmax_scale, begin,
                                    block.lse);
@@ -100,8 +101,9 @@ void reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, std::int6
 
 }  // namespace
 
-Matrix attention_rows(const TraceSession& session, int layer, int q_head, std::int32_t query_begin,
-                      std::int32_t query_end, const WorkContext& context) {
+Matrix attention_rows(const session::TraceSession& session, int layer, int q_head,
+                      std::int32_t query_begin, std::int32_t query_end,
+                      const WorkContext& context) {
   check_head(session, layer, q_head);
   check_range(session, query_begin, query_end);
   context.cancel.throw_if_cancelled();
@@ -119,8 +121,8 @@ Matrix attention_rows(const TraceSession& session, int layer, int q_head, std::i
   return matrix;
 }
 
-AttentionMap attention_map(const TraceSession& session, int layer, int q_head, int max_side,
-                           const WorkContext& context) {
+AttentionMap attention_map(const session::TraceSession& session, int layer, int q_head,
+                           int max_side, const WorkContext& context) {
   check_head(session, layer, q_head);
   KVLOUPE_CHECK(max_side > 0);
   const std::int64_t tokens = session.info().num_tokens;
@@ -154,8 +156,8 @@ AttentionMap attention_map(const TraceSession& session, int layer, int q_head, i
   return map;
 }
 
-double attention_value(const TraceSession& session, int layer, int q_head, std::int32_t query,
-                       std::int32_t key) {
+double attention_value(const session::TraceSession& session, int layer, int q_head,
+                       std::int32_t query, std::int32_t key) {
   check_head(session, layer, q_head);
   check_range(session, query, query + 1);
   check_range(session, key, key + 1);

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "core/analysis/pyramid.h"
-#include "core/analysis/session.h"
 #include "core/base/cancel.h"
+#include "core/session/session.h"
 
 namespace kvloupe::analysis {
 
 // p of the rows [query_begin, query_end) of one query head over keys [0, query_end); NaN above the
 // causal diagonal.
-Matrix attention_rows(const TraceSession& session, int layer, int q_head, std::int32_t query_begin,
-                      std::int32_t query_end, const WorkContext& context);
+Matrix attention_rows(const session::TraceSession& session, int layer, int q_head,
+                      std::int32_t query_begin, std::int32_t query_end, const WorkContext& context);
 
 // The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without
 // ever holding the full map.
@@ -21,11 +21,11 @@ struct AttentionMap {
   Matrix max;             // NaN above the diagonal
   Matrix mean;
 };
-AttentionMap attention_map(const TraceSession& session, int layer, int q_head, int max_side,
-                           const WorkContext& context);
+AttentionMap attention_map(const session::TraceSession& session, int layer, int q_head,
+                           int max_side, const WorkContext& context);
 
 // Exact p of one (query, key).
-double attention_value(const TraceSession& session, int layer, int q_head, std::int32_t query,
-                       std::int32_t key);
+double attention_value(const session::TraceSession& session, int layer, int q_head,
+                       std::int32_t query, std::int32_t key);
 
 }  // namespace kvloupe::analysis

@@ -19,7 +19,7 @@ std::int64_t sink_tokens_of(const std::string& method) {
 
 // Marks the kept keys. A row says how many of them were kept by rule: those at the start are sinks,
 // the others are the newest.
-void mark_kept(const ReplayRow& row, std::int64_t sink_tokens, std::int32_t past_len,
+void mark_kept(const replay::ReplayRow& row, std::int64_t sink_tokens, std::int32_t past_len,
                KeyState* states) {
   std::int64_t sinks = 0;
   const auto past_end = std::lower_bound(row.selected.begin(), row.selected.end(), past_len);
@@ -45,7 +45,7 @@ std::optional<int> KvMap::death_of(std::int32_t token) const {
   return evict_chunk[index];
 }
 
-std::vector<std::uint16_t> deaths_in(const ReplayResult& result, int layer, int row) {
+std::vector<std::uint16_t> deaths_in(const replay::ReplayResult& result, int layer, int row) {
   const auto found = std::find(result.layers.begin(), result.layers.end(), layer);
   const auto index = static_cast<std::size_t>(found - result.layers.begin());
   if (index >= result.evict_chunk.size()) return {};
@@ -54,15 +54,16 @@ std::vector<std::uint16_t> deaths_in(const ReplayResult& result, int layer, int 
                                                      : std::vector<std::uint16_t>{};
 }
 
-KvMap build_kv_map(const ReplayResult& result, int layer, int row, std::int32_t num_tokens) {
+KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row,
+                   std::int32_t num_tokens) {
   KvMap map;
   map.num_tokens = num_tokens;
   const std::int64_t sink_tokens = sink_tokens_of(result.method);
   map.evict_chunk = deaths_in(result, layer, row);
   const KeyState missing = result.evict_chunk.empty() ? KeyState::Dropped : KeyState::Evicted;
-  for (const ReplayCell& cell : result.cells) {
+  for (const replay::ReplayCell& cell : result.cells) {
     if (cell.layer != layer || static_cast<std::size_t>(row) >= cell.rows.size()) continue;
-    const ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
+    const replay::ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
     const std::size_t first = map.states.size();
     map.chunks.push_back(cell.span);
     map.states.resize(first + static_cast<std::size_t>(num_tokens), KeyState::Future);

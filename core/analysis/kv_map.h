@@ -1,7 +1,7 @@
 // Which keys a row kept, chunk by chunk: rows chunks, columns keys.
 #pragma once
 
-#include "core/analysis/replay.h"
+#include "core/replay/replay.h"
 
 #include <array>
 #include <cstdint>
@@ -38,9 +38,9 @@ struct KvMap {
 
 // The chunks after which the keys of a row died ([T], trace::kAlive if never); empty unless the
 // method evicts.
-std::vector<std::uint16_t> deaths_in(const ReplayResult& result, int layer, int row);
+std::vector<std::uint16_t> deaths_in(const replay::ReplayResult& result, int layer, int row);
 
-KvMap build_kv_map(const ReplayResult& result, int layer, int row, std::int32_t num_tokens);
+KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row, std::int32_t num_tokens);
 
 // The map reduced to a pixel grid: for each cell the share of each state, so that one kept key in
 // a thousand still shows. [rows * cols][kNumKeyStates] counts.

@@ -1,12 +1,12 @@
 #include "core/analysis/lane_report.h"
 
-#include "core/analysis/cell_metrics.h"
 #include "core/analysis/lane_loss.h"
-#include "core/analysis/session_tensors.h"
-#include "core/analysis/trace_basis.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/replay/cell_metrics.h"
+#include "core/replay/trace_basis.h"
 #include "core/selection/lane_counts.h"
+#include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -21,13 +21,13 @@ using selection::MethodSpec;
 // At most this many points on a curve.
 constexpr int kCurvePoints = 64;
 
-MethodSpec resolved(const std::string& text, const TraceSession& session) {
+MethodSpec resolved(const std::string& text, const session::TraceSession& session) {
   return MethodSpec::parse(text).resolved(session.shape());
 }
 
 // The method whose lanes are those of `spec` in one cell without state: aqua_h2o also evicts keys,
 // which its lanes do not depend on.
-MethodSpec stateless(const MethodSpec& spec, const TraceSession& session) {
+MethodSpec stateless(const MethodSpec& spec, const session::TraceSession& session) {
   if (spec.state_action() == trace::StateAction::Visibility) return spec;
   return resolved(fmt::format("aqua:dim_ratio={},basis={}", format_shortest(spec.real("dim_ratio")),
                               spec.text("basis")),
@@ -35,14 +35,14 @@ MethodSpec stateless(const MethodSpec& spec, const TraceSession& session) {
 }
 
 // The same with basis=self.
-MethodSpec on_own_basis(const MethodSpec& spec, const TraceSession& session) {
+MethodSpec on_own_basis(const MethodSpec& spec, const session::TraceSession& session) {
   std::string text = spec.canonical();
   const std::string now = "basis=" + spec.text("basis");
   text.replace(text.find(now), now.size(), "basis=self");
   return resolved(text, session);
 }
 
-selection::LaneSelection lanes_of(const MethodSpec& spec, const TraceSession& session,
+selection::LaneSelection lanes_of(const MethodSpec& spec, const session::TraceSession& session,
                                   const selection::BasisPtr& basis, const selection::Cell& cell) {
   const auto chosen = selection::make_selector(spec, session.shape(), basis)->select(cell).lanes;
   KVLOUPE_CHECK(chosen.has_value());
@@ -88,7 +88,7 @@ std::vector<LossCurve> curves_in(const trace::Basis& basis, const selection::Cel
 }
 
 // The basis fitted on the trace, and the calibrated one: that of the method where it has one.
-BasisLoss loss_against(bool matched, const MethodSpec& spec, const TraceSession& session,
+BasisLoss loss_against(bool matched, const MethodSpec& spec, const session::TraceSession& session,
                        const selection::Cell& cell, const LaneReport& report,
                        const WorkContext& context) {
   BasisLoss result;
@@ -97,8 +97,8 @@ BasisLoss loss_against(bool matched, const MethodSpec& spec, const TraceSession&
   const std::string wanted = matched ? "self" : own_is_foreign ? spec.text("basis") : "auto";
   try {
     const MethodSpec like = resolved(fmt::format("aqua:basis={}", wanted), session);
-    const selection::BasisPtr basis = basis_for(session, like, {report.layer}, context);
-    result.note = basis_note(session, basis);
+    const selection::BasisPtr basis = replay::basis_for(session, like, {report.layer}, context);
+    result.note = replay::basis_note(session, basis);
     result.curves = curves_in(*basis, cell, report, context);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Input) throw;
@@ -165,8 +165,8 @@ LaneMemory lane_memory(int head_dim, int stored_lanes) {
 
 bool prunes_lanes(const MethodSpec& spec) { return spec.has("dim_ratio"); }
 
-LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, int layer, int chunk,
-                       int kv_head, const WorkContext& context) {
+LaneReport lane_report(const session::TraceSession& session, const MethodSpec& wanted, int layer,
+                       int chunk, int kv_head, const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
   LaneReport report;
   report.layer = layer;
@@ -177,19 +177,19 @@ LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, in
   report.num_q_heads = info.model.num_q_heads;
   report.q_heads_per_kv_head = info.model.gqa_group_size();
 
-  const selection::Cell cell = load_cell(session, layer, chunk, report.span);
+  const selection::Cell cell = session::load_cell(session, layer, chunk, report.span);
   MethodSpec spec = wanted;
   selection::BasisPtr basis;
   try {
-    basis = basis_for(session, spec, {layer}, context);
+    basis = replay::basis_for(session, spec, {layer}, context);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Input || spec.text("basis") == "self") throw;
     report.basis_missing = error.what();
     spec = on_own_basis(spec, session);
-    basis = basis_for(session, spec, {layer}, context);
+    basis = replay::basis_for(session, spec, {layer}, context);
   }
   report.method = spec.canonical();
-  report.basis = basis_note(session, basis).value_or(BasisNote{});
+  report.basis = replay::basis_note(session, basis).value_or(replay::BasisNote{});
   const auto lanes = lanes_of(stateless(spec, session), session, basis, cell);
   const at::Tensor counts = lanes.counts.to(at::kInt).contiguous();
   report.counts.assign(counts.const_data_ptr<std::int32_t>(),
@@ -206,7 +206,7 @@ LaneReport lane_report(const TraceSession& session, const MethodSpec& wanted, in
                   spec.text("basis")),
       session);
   report.twin = twin.canonical();
-  CellTruth truth(cell, {});
+  replay::CellTruth truth(cell, {});
   report.score_error = truth.score_errors(lanes.queries);
   report.twin_score_error = truth.score_errors(lanes_of(twin, session, basis, cell).queries);
 

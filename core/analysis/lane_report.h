@@ -4,7 +4,7 @@
 // a zero vector, where v^ = v P and I are the lanes kept.
 #pragma once
 
-#include "core/analysis/replay.h"
+#include "core/replay/replay.h"
 
 #include <cstdint>
 #include <optional>
@@ -30,16 +30,16 @@ struct LossCurve {
 
 // The curves against one basis, of one KV head and the query heads of its group.
 struct BasisLoss {
-  bool matched = false;           // fitted on this very trace
-  std::optional<BasisNote> note;  // unset when there is no such basis
-  std::string missing;            // then: why, in a sentence
+  bool matched = false;                   // fitted on this very trace
+  std::optional<replay::BasisNote> note;  // unset when there is no such basis
+  std::string missing;                    // then: why, in a sentence
   std::vector<LossCurve> curves;
 };
 
 struct LaneReport {
   std::string method;  // canonical SPEC of the lanes shown
   std::string twin;    // the other choice of as many lanes: static_slicing, or aqua for that one
-  BasisNote basis;     // of `method`
+  replay::BasisNote basis;  // of `method`
   // The method's basis cannot be had: a sentence that says so; `method` is on basis=self instead.
   std::string basis_missing;
   int layer = 0;
@@ -85,7 +85,7 @@ LaneMemory lane_memory(int head_dim, int stored_lanes);
 bool prunes_lanes(const selection::MethodSpec& spec);
 
 // `spec`: a resolved lane method.
-LaneReport lane_report(const TraceSession& session, const selection::MethodSpec& spec, int layer,
-                       int chunk, int kv_head, const WorkContext& context);
+LaneReport lane_report(const session::TraceSession& session, const selection::MethodSpec& spec,
+                       int layer, int chunk, int kv_head, const WorkContext& context);
 
 }  // namespace kvloupe::analysis

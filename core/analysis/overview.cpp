@@ -2,9 +2,9 @@
 
 #include "core/analysis/query_geometry.h"
 #include "core/analysis/query_relevance.h"
-#include "core/analysis/session_tensors.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -17,11 +17,11 @@ namespace {
 
 constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
-std::size_t columns_of(const ReplayCell& cell, OverviewMetric metric) {
+std::size_t columns_of(const replay::ReplayCell& cell, OverviewMetric metric) {
   return metric == OverviewMetric::OutputError ? cell.output_error.size() : cell.rows.size();
 }
 
-double value_of(const ReplayCell& cell, OverviewMetric metric, std::size_t column) {
+double value_of(const replay::ReplayCell& cell, OverviewMetric metric, std::size_t column) {
   switch (metric) {
     case OverviewMetric::MassRecall:
       return cell.rows[column].mass_recall;
@@ -32,7 +32,7 @@ double value_of(const ReplayCell& cell, OverviewMetric metric, std::size_t colum
   }
 }
 
-bool counts(const ReplayCell& cell, int chunk) {
+bool counts(const replay::ReplayCell& cell, int chunk) {
   if (cell.dense_reason) return false;
   return chunk >= 0 ? cell.chunk == chunk : cell.span.phase == trace::Phase::Prefill;
 }
@@ -82,7 +82,7 @@ bool needs_method(OverviewMetric metric) {
   return metric != OverviewMetric::RelevancePearson && metric != OverviewMetric::Entropy;
 }
 
-Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, int chunk) {
+Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric, int chunk) {
   KVLOUPE_CHECK(needs_method(metric));
   Overview overview;
   overview.metric = metric;
@@ -90,11 +90,12 @@ Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, i
   overview.per_kv_head =
       metric != OverviewMetric::OutputError && result.row_axis == trace::RowAxis::KvHead;
   std::size_t columns = 0;
-  for (const ReplayCell& cell : result.cells) columns = std::max(columns, columns_of(cell, metric));
+  for (const replay::ReplayCell& cell : result.cells)
+    columns = std::max(columns, columns_of(cell, metric));
   const std::size_t rows = result.layers.size();
   std::vector<double> sums(rows * columns, 0);
   std::vector<int> cells(rows * columns, 0);
-  for (const ReplayCell& cell : result.cells) {
+  for (const replay::ReplayCell& cell : result.cells) {
     const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
     if (!counts(cell, chunk) || layer == result.layers.end()) continue;
     const auto row = static_cast<std::size_t>(layer - result.layers.begin());
@@ -111,8 +112,8 @@ Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, i
   return overview;
 }
 
-Overview overview_of_attention(const TraceSession& session, OverviewMetric metric, int chunk,
-                               const WorkContext& context) {
+Overview overview_of_attention(const session::TraceSession& session, OverviewMetric metric,
+                               int chunk, const WorkContext& context) {
   KVLOUPE_CHECK(!needs_method(metric));
   const trace::TraceInfo& info = session.info();
   if (chunk < 0 || chunk >= static_cast<int>(info.chunks.size())) {
@@ -129,7 +130,8 @@ Overview overview_of_attention(const TraceSession& session, OverviewMetric metri
   for (std::size_t i = 0; i < info.layers.size(); ++i) {
     context.cancel.throw_if_cancelled();
     context.report(static_cast<std::int64_t>(i), overview.values.rows, "layers");
-    const selection::Cell cell = load_cell(session, info.layers[i], chunk, info.chunks[chunk]);
+    const selection::Cell cell =
+        session::load_cell(session, info.layers[i], chunk, info.chunks[chunk]);
     const std::vector<float> row =
         metric == OverviewMetric::Entropy ? row_entropies(cell) : relevance_pearsons(cell, context);
     overview.values.values.insert(overview.values.values.end(), row.begin(), row.end());

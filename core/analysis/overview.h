@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/analysis/pyramid.h"
-#include "core/analysis/replay.h"
+#include "core/replay/replay.h"
 
 #include <string>
 #include <vector>
@@ -28,9 +28,10 @@ struct Overview {
 
 // From a replay that has the metric (averaged over its prefill cells with no dense reason, or one
 // chunk).
-Overview overview_of_replay(const ReplayResult& result, OverviewMetric metric, int chunk = -1);
+Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric,
+                            int chunk = -1);
 // RelevancePearson and Entropy: of one chunk.
-Overview overview_of_attention(const TraceSession& session, OverviewMetric metric, int chunk,
-                               const WorkContext& context);
+Overview overview_of_attention(const session::TraceSession& session, OverviewMetric metric,
+                               int chunk, const WorkContext& context);
 
 }  // namespace kvloupe::analysis

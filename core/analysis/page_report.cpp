@@ -1,11 +1,11 @@
 #include "core/analysis/page_report.h"
 
-#include "core/analysis/session_tensors.h"
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
 #include "core/selection/pages.h"
 #include "core/selection/ranking.h"
+#include "core/session/session_tensors.h"
 
 #include <fmt/format.h>
 
@@ -51,7 +51,8 @@ std::vector<PageScore> score_pages(const selection::Cell& cell, int q_head, int 
 }
 
 // 1 for the pages of which a row selected tokens.
-std::vector<std::uint8_t> pages_taken(const ReplayRow& row, std::int32_t past_len, int page_size) {
+std::vector<std::uint8_t> pages_taken(const replay::ReplayRow& row, std::int32_t past_len,
+                                      int page_size) {
   std::vector<std::uint8_t> taken(
       static_cast<std::size_t>(PageGrid{page_size, past_len}.num_pages()), 0);
   for (const std::int32_t position : row.selected)
@@ -71,7 +72,8 @@ std::optional<std::int64_t> forced_page(const selection::MethodSpec& spec,
   return page;
 }
 
-void judge(PageReport& report, const ReplayRow& row, std::optional<std::int64_t> kept_by_rule) {
+void judge(PageReport& report, const replay::ReplayRow& row,
+           std::optional<std::int64_t> kept_by_rule) {
   const auto taken = pages_taken(row, report.span.begin, report.page_size);
   std::vector<float> best;
   for (const PageScore& page : report.pages) best.push_back(page.best);
@@ -95,7 +97,7 @@ void judge(PageReport& report, const ReplayRow& row, std::optional<std::int64_t>
 }
 
 // A step from the pages taken now, at the step before, and ever before.
-PageStep make_step(const ReplayCell& cell, const std::vector<std::uint8_t>& now,
+PageStep make_step(const replay::ReplayCell& cell, const std::vector<std::uint8_t>& now,
                    const std::vector<std::uint8_t>& before, std::vector<std::uint8_t>& ever,
                    bool is_first) {
   PageStep step;
@@ -120,10 +122,10 @@ PageStep make_step(const ReplayCell& cell, const std::vector<std::uint8_t>& now,
   return step;
 }
 
-std::vector<PageStep> steps_of(const PageReport& report, const ReplayResult& replay) {
+std::vector<PageStep> steps_of(const PageReport& report, const replay::ReplayResult& replay) {
   std::vector<PageStep> steps;
   std::vector<std::uint8_t> before, ever;
-  for (const ReplayCell& cell : replay.cells) {
+  for (const replay::ReplayCell& cell : replay.cells) {
     if (cell.layer != report.layer || cell.span.phase != report.span.phase || cell.dense_reason)
       continue;
     const auto now = pages_taken(cell.rows.at(static_cast<std::size_t>(report.row)),
@@ -182,11 +184,11 @@ bool selects_pages(const selection::MethodSpec& spec) {
   return spec.info().granularity == trace::Granularity::Page;
 }
 
-PageReport page_report(const TraceSession& session, const selection::MethodSpec& spec,
-                       const ReplayResult& replay, int layer, int chunk, int q_head,
+PageReport page_report(const session::TraceSession& session, const selection::MethodSpec& spec,
+                       const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
-  const ReplayCell* at = replay.find(layer, chunk);
+  const replay::ReplayCell* at = replay.find(layer, chunk);
   if (at == nullptr || q_head < 0 || q_head >= info.model.num_q_heads)
     throw input_error(
         fmt::format("layer {}, chunk {}, query head {} cannot be shown", layer, chunk, q_head),
@@ -204,7 +206,7 @@ PageReport page_report(const TraceSession& session, const selection::MethodSpec&
   report.dense_reason = at->dense_reason;
   if (at->span.begin > 0)
     report.pages =
-        score_pages(load_cell(session, layer, chunk, at->span), q_head, report.page_size);
+        score_pages(session::load_cell(session, layer, chunk, at->span), q_head, report.page_size);
   context.cancel.throw_if_cancelled();
   if (!at->dense_reason)
     judge(report, at->rows.at(static_cast<std::size_t>(report.row)), forced_page(spec, report));

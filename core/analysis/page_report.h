@@ -3,7 +3,7 @@
 // step. Logits are scaled, as softmax gets them: q . k * softmax_scale.
 #pragma once
 
-#include "core/analysis/replay.h"
+#include "core/replay/replay.h"
 
 #include <cstdint>
 #include <optional>
@@ -60,7 +60,7 @@ struct PageReport {
   int layer = 0, chunk = 0, q_head = 0, row = 0;
   trace::ChunkInfo span;
   int page_size = 0;
-  std::optional<DenseReason>
+  std::optional<replay::DenseReason>
       dense_reason;              // then nothing is chosen here, and no page has a verdict
   std::vector<PageScore> pages;  // those that hold past keys
   // The chunks of the same phase as this one: a step follows the steps of its phase.
@@ -74,8 +74,8 @@ struct PageReport {
 
 // `replay` holds the layer's cells of `spec`, a resolved page method. Throws Error{Input} for a
 // chunk or head that the trace does not have.
-PageReport page_report(const TraceSession& session, const selection::MethodSpec& spec,
-                       const ReplayResult& replay, int layer, int chunk, int q_head,
+PageReport page_report(const session::TraceSession& session, const selection::MethodSpec& spec,
+                       const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context);
 
 // Whether the method chooses pages (quest).

@@ -1,8 +1,8 @@
 #include "core/analysis/query_geometry.h"
 
 #include "core/analysis/query_relevance.h"
-#include "core/analysis/session_tensors.h"
 #include "core/base/error.h"
+#include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ std::vector<std::array<float, 3>> points_of(const Pca& pca, const std::vector<fl
 
 }  // namespace
 
-QueryGeometry query_geometry(const TraceSession& session, int layer, int chunk, int q_head,
+QueryGeometry query_geometry(const session::TraceSession& session, int layer, int chunk, int q_head,
                              int components, int num_queries, int max_keys,
                              const WorkContext& context) {
   KVLOUPE_CHECK(components == 2 || components == 3);
@@ -51,7 +51,7 @@ QueryGeometry query_geometry(const TraceSession& session, int layer, int chunk, 
                                   info.model.num_q_heads),
                       "choose a chunk and a head inside the trace");
   }
-  const selection::Cell cell = load_cell(session, layer, chunk, info.chunks[chunk]);
+  const selection::Cell cell = session::load_cell(session, layer, chunk, info.chunks[chunk]);
   context.cancel.throw_if_cancelled();
 
   QueryGeometry geometry;

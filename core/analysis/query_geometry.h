@@ -2,8 +2,8 @@
 // Algorithm 1), with the chosen queries marked.
 #pragma once
 
-#include "core/analysis/session.h"
 #include "core/base/cancel.h"
+#include "core/session/session.h"
 
 #include <array>
 #include <cstdint>
@@ -33,7 +33,7 @@ struct QueryGeometry {
   std::vector<std::uint8_t> chosen;  // [m] 1: among QuoKA's num_queries
   double pearson_r = 0;              // of relevance against max_attention; NaN if undefined
 };
-QueryGeometry query_geometry(const TraceSession& session, int layer, int chunk, int q_head,
+QueryGeometry query_geometry(const session::TraceSession& session, int layer, int chunk, int q_head,
                              int components, int num_queries, int max_keys,
                              const WorkContext& context);
 

@@ -50,8 +50,8 @@ ReceivedRankings rank_received(std::vector<float> mean, std::vector<float> max) 
   return result;
 }
 
-ReceivedRankings received_rankings(const TraceSession& session, int layer, int first_q_head,
-                                   int num_q_heads, std::int32_t query_begin,
+ReceivedRankings received_rankings(const session::TraceSession& session, int layer,
+                                   int first_q_head, int num_q_heads, std::int32_t query_begin,
                                    std::int32_t query_end, std::int32_t num_keys,
                                    const WorkContext& context) {
   std::vector<double> sums(static_cast<std::size_t>(num_keys), 0.0);

@@ -6,8 +6,8 @@
 //   query-specific  among the k best by maximum, and not global
 #pragma once
 
-#include "core/analysis/session.h"
 #include "core/base/cancel.h"
+#include "core/session/session.h"
 
 #include <cstdint>
 #include <vector>
@@ -35,8 +35,8 @@ struct ReceivedRankings {
 ReceivedRankings rank_received(std::vector<float> mean, std::vector<float> max);
 
 // Keys [0, num_keys), as the query heads [first_q_head, first_q_head + num_q_heads) attend to them.
-ReceivedRankings received_rankings(const TraceSession& session, int layer, int first_q_head,
-                                   int num_q_heads, std::int32_t query_begin,
+ReceivedRankings received_rankings(const session::TraceSession& session, int layer,
+                                   int first_q_head, int num_q_heads, std::int32_t query_begin,
                                    std::int32_t query_end, std::int32_t num_keys,
                                    const WorkContext& context);
 

@@ -1,9 +1,9 @@
 #include "core/analysis/selected_vs_true.h"
 
-#include "core/analysis/cell_metrics.h"
-#include "core/analysis/session_tensors.h"
 #include "core/base/error.h"
+#include "core/replay/cell_metrics.h"
 #include "core/selection/ranking.h"
+#include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
 
@@ -15,10 +15,11 @@ namespace kvloupe::analysis {
 namespace {
 
 // M of every row of a cell, [rows, kv_len].
-at::Tensor mass_of(const TraceSession& session, const ReplayCell& cell, int q_heads_per_row) {
-  const selection::Cell loaded = load_cell(session, cell.layer, cell.chunk, cell.span);
+at::Tensor mass_of(const session::TraceSession& session, const replay::ReplayCell& cell,
+                   int q_heads_per_row) {
+  const selection::Cell loaded = session::load_cell(session, cell.layer, cell.chunk, cell.span);
   const bool per_kv_head = q_heads_per_row == loaded.gqa_group_size();
-  return row_mass(
+  return replay::row_mass(
       loaded, {per_kv_head ? trace::RowAxis::KvHead : trace::RowAxis::Subgroup, q_heads_per_row});
 }
 
@@ -35,10 +36,10 @@ KeyVerdict verdict_of(bool selected, bool is_true) {
 
 }  // namespace
 
-SelectedVsTrue selected_vs_true(const TraceSession& session, const ReplayCell& cell, int row,
-                                int q_heads_per_row) {
+SelectedVsTrue selected_vs_true(const session::TraceSession& session,
+                                const replay::ReplayCell& cell, int row, int q_heads_per_row) {
   KVLOUPE_CHECK(row >= 0 && static_cast<std::size_t>(row) < cell.rows.size());
-  const ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
+  const replay::ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
   SelectedVsTrue result;
   result.layer = cell.layer;
   result.chunk = cell.chunk;
@@ -69,16 +70,18 @@ SelectedVsTrue selected_vs_true(const TraceSession& session, const ReplayCell& c
   }
   const double whole = sum_of(values, values + cell.num_candidates);
   result.missed_mass = whole > 0 ? missed / whole : 0;
-  const MassMetrics metrics = RowTruth(values, cell.num_candidates).metrics(kept.selected);
+  const replay::MassMetrics metrics =
+      replay::RowTruth(values, cell.num_candidates).metrics(kept.selected);
   result.mass_recall = cell.dense_reason ? 1 : metrics.recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.overlap;
   return result;
 }
 
-std::vector<SpanFate> span_fate(const TraceSession& session, const ReplayResult& result,
-                                const trace::TokenSpan& span, const WorkContext& context) {
+std::vector<SpanFate> span_fate(const session::TraceSession& session,
+                                const replay::ReplayResult& result, const trace::TokenSpan& span,
+                                const WorkContext& context) {
   std::vector<SpanFate> fates;
-  for (const ReplayCell& cell : result.cells) {
+  for (const replay::ReplayCell& cell : result.cells) {
     context.cancel.throw_if_cancelled();
     const std::int64_t end = std::min<std::int64_t>(span.end, cell.num_candidates);
     if (end <= span.begin) continue;

@@ -1,7 +1,7 @@
 // One cell, key by key: what the method kept against the keys that attention truly weighs.
 #pragma once
 
-#include "core/analysis/replay.h"
+#include "core/replay/replay.h"
 
 #include <cstdint>
 #include <string>
@@ -36,8 +36,8 @@ struct SelectedVsTrue {
   std::vector<KeyRank> by_true_rank;  // candidates, largest mass first
 };
 
-SelectedVsTrue selected_vs_true(const TraceSession& session, const ReplayCell& cell, int row,
-                                int q_heads_per_row);
+SelectedVsTrue selected_vs_true(const session::TraceSession& session,
+                                const replay::ReplayCell& cell, int row, int q_heads_per_row);
 
 // How a span (a needle, say) fared in every cell of a replay of one layer.
 struct SpanFate {
@@ -48,7 +48,8 @@ struct SpanFate {
   double span_mass = 0;              // share of the candidates' mass on the span
   std::int32_t best_true_rank = -1;  // best rank of a span key by mass
 };
-std::vector<SpanFate> span_fate(const TraceSession& session, const ReplayResult& result,
-                                const trace::TokenSpan& span, const WorkContext& context);
+std::vector<SpanFate> span_fate(const session::TraceSession& session,
+                                const replay::ReplayResult& result, const trace::TokenSpan& span,
+                                const WorkContext& context);
 
 }  // namespace kvloupe::analysis

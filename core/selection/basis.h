@@ -18,7 +18,7 @@ std::filesystem::path auto_basis_path(trace::BasisKind kind, const std::string& 
 // The basis of a resolved spec whose method needs one and whose parameter is `auto` or a path.
 // Throws Error{Input}: no file (naming the `kvloupe calibrate` command that makes it), made for
 // another method, another model or other shapes. `self` is Error{Input} too: only a whole trace can
-// be fitted (analysis::basis_for).
+// be fitted (replay::basis_for).
 BasisPtr load_basis(const MethodSpec& spec, const trace::ModelInfo& model);
 
 // Second moments in fp64, gathered piece by piece; then the directions.

@@ -1,7 +1,7 @@
 // Maps and rows of attention against the definition, value by value.
 #include "core/analysis/attention_map.h"
 
-#include "tests/analysis/small_trace.h"
+#include "tests/replay/small_trace.h"
 
 #include "core/base/error.h"
 
@@ -13,7 +13,7 @@
 namespace kvloupe::analysis {
 namespace {
 
-using testing::SmallTrace;
+using replay::testing::SmallTrace;
 
 class AttentionOf : public ::testing::TestWithParam<bool> {
  protected:

@@ -6,14 +6,14 @@
 namespace kvloupe::analysis {
 namespace {
 
-ReplayCell cell(int chunk, int begin, int length, std::vector<std::int32_t> selected,
-                std::int64_t forced = 0) {
-  ReplayCell result;
+replay::ReplayCell cell(int chunk, int begin, int length, std::vector<std::int32_t> selected,
+                        std::int64_t forced = 0) {
+  replay::ReplayCell result;
   result.layer = 2;
   result.chunk = chunk;
   result.span = {begin, length, trace::Phase::Prefill};
   result.num_candidates = begin;
-  ReplayRow row;
+  replay::ReplayRow row;
   row.selected = std::move(selected);
   row.forced = forced;
   row.mass_recall = 0.5;
@@ -30,11 +30,11 @@ std::string drawn(const KvMap& map, std::size_t chunk) {
 }
 
 TEST(KvMap, ShowsVisibility) {
-  ReplayResult result;
+  replay::ReplayResult result;
   result.method = "quoka:budget_tokens=2";
   result.cells = {cell(0, 0, 3, {}), cell(1, 3, 2, {0, 1, 2}), cell(2, 5, 3, {1, 4})};
-  result.cells[0].dense_reason = DenseReason::EmptyPast;
-  result.cells[1].dense_reason = DenseReason::FitsBudget;
+  result.cells[0].dense_reason = replay::DenseReason::EmptyPast;
+  result.cells[1].dense_reason = replay::DenseReason::FitsBudget;
   const KvMap map = build_kv_map(result, 2, 0, 10);
   EXPECT_EQ(drawn(map, 0), "CCC.......");
   EXPECT_EQ(drawn(map, 1), "AAACC.....");
@@ -43,7 +43,7 @@ TEST(KvMap, ShowsVisibility) {
 }
 
 TEST(KvMap, TellsSinksRecentsAndTheDeadApart) {
-  ReplayResult result;
+  replay::ReplayResult result;
   result.method = "streaming_llm:budget_tokens=4,sink_tokens=2";
   result.evict_chunk = {{{}}};
   result.cells = {cell(2, 8, 2, {0, 1, 6, 7}, 4)};
@@ -56,7 +56,7 @@ TEST(KvMap, TellsSinksRecentsAndTheDeadApart) {
 }
 
 TEST(KvMap, ReducedCellsCountEveryKey) {
-  ReplayResult result;
+  replay::ReplayResult result;
   result.method = "quoka:budget_tokens=1";
   for (int chunk = 0; chunk < 5; ++chunk)
     result.cells.push_back(
@@ -80,7 +80,7 @@ TEST(KvMap, ReducedCellsCountEveryKey) {
 }
 
 TEST(KvMap, TellsAfterWhichChunkAKeyOfThisRowDied) {
-  ReplayResult result;
+  replay::ReplayResult result;
   result.method = "streaming_llm:budget_tokens=2,sink_tokens=1";
   result.layers = {1, 2};
   result.cells.push_back(cell(0, 0, 2, {}));

@@ -2,8 +2,8 @@
 // the numbers worked out by hand for the AQUA paper's two-lane rotation.
 #include "core/analysis/lane_loss.h"
 
-#include "core/analysis/cell_metrics.h"
 #include "core/analysis/lane_report.h"
+#include "core/replay/cell_metrics.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ double score_error(const at::Tensor& q, const at::Tensor& pruned, const at::Tens
   cell.k = k.unsqueeze(0).to(at::kFloat);
   cell.chunk_len = q.size(0);
   cell.past_len = k.size(0) - q.size(0);
-  return CellTruth(cell, {}).score_errors(pruned.unsqueeze(0).to(at::kFloat)).front();
+  return replay::CellTruth(cell, {}).score_errors(pruned.unsqueeze(0).to(at::kFloat)).front();
 }
 
 std::vector<int> largest_lanes(const std::vector<double>& v, int k) {

@@ -1,6 +1,6 @@
 // Lane methods on traces made by h5py, held against tests/tools/selection_oracle: plain fp64 loops
 // in Python over singular vectors, no code in common.
-#include "core/analysis/replay.h"
+#include "core/replay/replay.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ const std::filesystem::path kGoldens =
     std::filesystem::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/goldens";
 
 // Rows whose lanes hang on a hair may choose another one, which moves two counts by one.
-void expect_head(const json& want, const LaneRow& lanes, double output_error) {
+void expect_head(const json& want, const replay::LaneRow& lanes, double output_error) {
   const auto counts = want["counts"].get<std::vector<int>>();
   ASSERT_EQ(lanes.counts.size(), counts.size());
   const int close = want["close"];
@@ -33,7 +33,7 @@ void expect_head(const json& want, const LaneRow& lanes, double output_error) {
   EXPECT_NEAR(output_error, want["output_error"].get<double>(), 1e-4 * (1 + close));
 }
 
-void expect_cell(const json& want, const ReplayCell& cell, bool evicts) {
+void expect_cell(const json& want, const replay::ReplayCell& cell, bool evicts) {
   const json reason = want["reason"];
   EXPECT_EQ(cell.dense_reason.has_value(), !reason.is_null());
   if (cell.dense_reason) {
@@ -61,17 +61,17 @@ void expect_cell(const json& want, const ReplayCell& cell, bool evicts) {
 class LanesGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LanesGolden, EveryCellIsWhatTheOracleSays) {
-  const TraceSession session(kGoldens / (GetParam() + ".h5"));
+  const session::TraceSession session(kGoldens / (GetParam() + ".h5"));
   std::ifstream file(kGoldens / (GetParam() + "_lanes.json"));
   const json goldens = json::parse(file);
   ASSERT_GE(goldens.size(), 10u);
   int cells = 0;
   for (const auto& [text, layers] : goldens.items()) {
     SCOPED_TRACE(text);
-    ReplayRequest request;
+    replay::ReplayRequest request;
     request.spec = selection::MethodSpec::parse(text).resolved(session.shape());
     request.want_output_error = true;
-    const ReplayResult result = replay(session, request, {});
+    const replay::ReplayResult result = replay::replay(session, request, {});
     ASSERT_TRUE(result.basis.has_value());
     EXPECT_TRUE(result.basis->leakage);
     EXPECT_EQ(result.basis->source, "this trace");
@@ -79,7 +79,7 @@ TEST_P(LanesGolden, EveryCellIsWhatTheOracleSays) {
     for (const auto& [layer, want] : layers.items()) {
       for (std::size_t chunk = 0; chunk < want["chunks"].size(); ++chunk) {
         SCOPED_TRACE("layer " + layer + " chunk " + std::to_string(chunk));
-        const ReplayCell* cell = result.find(std::stoi(layer), static_cast<int>(chunk));
+        const replay::ReplayCell* cell = result.find(std::stoi(layer), static_cast<int>(chunk));
         ASSERT_NE(cell, nullptr);
         expect_cell(want["chunks"][chunk], *cell, evicts);
         ++cells;

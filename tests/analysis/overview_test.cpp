@@ -2,7 +2,7 @@
 #include "core/analysis/overview.h"
 
 #include "core/analysis/query_geometry.h"
-#include "tests/analysis/small_trace.h"
+#include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace kvloupe::analysis {
 namespace {
 
-using testing::SmallTrace;
+using replay::testing::SmallTrace;
 
 TEST(OverviewOfAttention, EntropyIsThatOfTheRows) {
   const SmallTrace trace;
@@ -51,12 +51,13 @@ TEST(OverviewOfAttention, PearsonIsThatOfQueryGeometry) {
   }
 }
 
-ReplayCell cell(int layer, int chunk, std::vector<double> recalls, std::vector<double> errors) {
-  ReplayCell result;
+replay::ReplayCell cell(int layer, int chunk, std::vector<double> recalls,
+                        std::vector<double> errors) {
+  replay::ReplayCell result;
   result.layer = layer;
   result.chunk = chunk;
   for (const double recall : recalls) {
-    ReplayRow row;
+    replay::ReplayRow row;
     row.mass_recall = recall;
     row.topk_overlap = recall / 2;
     result.rows.push_back(row);
@@ -65,8 +66,8 @@ ReplayCell cell(int layer, int chunk, std::vector<double> recalls, std::vector<d
   return result;
 }
 
-ReplayResult replay_of_two_layers() {
-  ReplayResult result;
+replay::ReplayResult replay_of_two_layers() {
+  replay::ReplayResult result;
   result.layers = {4, 7};
   result.cells = {cell(4, 0, {1, 1}, {0, 0, 0, 0}),
                   cell(4, 1, {0.5, 0.75}, {0.1, 0.2, 0.3, 0.4}),
@@ -74,8 +75,8 @@ ReplayResult replay_of_two_layers() {
                   cell(4, 3, {0, 0}, {9, 9, 9, 9}),
                   cell(7, 0, {1, 1}, {0, 0, 0, 0}),
                   cell(7, 3, {0, 0}, {9, 9, 9, 9})};
-  for (ReplayCell& entry : result.cells) {
-    if (entry.chunk == 0) entry.dense_reason = DenseReason::EmptyPast;
+  for (replay::ReplayCell& entry : result.cells) {
+    if (entry.chunk == 0) entry.dense_reason = replay::DenseReason::EmptyPast;
     if (entry.chunk == 3) entry.span.phase = trace::Phase::Decode;
   }
   return result;

@@ -2,7 +2,7 @@
 #include "core/analysis/page_report.h"
 
 #include "core/base/error.h"
-#include "tests/analysis/small_trace.h"
+#include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,9 @@
 
 namespace kvloupe::analysis::testing {
 namespace {
+
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
 
 constexpr int kLayer = 1;
 constexpr int kSize = 4;
@@ -28,20 +31,21 @@ selection::MethodSpec quest(const SmallTrace& trace, const std::string& more = "
 }
 
 // A run of one head whose decode steps took these pages.
-ReplayResult made_by_hand(const SmallTrace& trace, const std::vector<std::vector<int>>& steps) {
-  ReplayResult run;
+replay::ReplayResult made_by_hand(const SmallTrace& trace,
+                                  const std::vector<std::vector<int>>& steps) {
+  replay::ReplayResult run;
   run.method = quest(trace).canonical();
   run.row_axis = trace::RowAxis::QHead;
   run.chunks = trace.session().info().chunks;
   run.layers = {kLayer};
   for (std::size_t chunk = 0; chunk < run.chunks.size(); ++chunk) {
-    ReplayCell cell;
+    replay::ReplayCell cell;
     cell.layer = kLayer;
     cell.chunk = static_cast<int>(chunk);
     cell.span = run.chunks[chunk];
     cell.rows.resize(4);
     if (chunk < 2) {
-      cell.dense_reason = DenseReason::MethodRule;
+      cell.dense_reason = replay::DenseReason::MethodRule;
     } else {
       for (const int page : steps[chunk - 2])
         for (int token = page * kSize; token < std::min((page + 1) * kSize, cell.span.begin);
@@ -53,7 +57,8 @@ ReplayResult made_by_hand(const SmallTrace& trace, const std::vector<std::vector
   return run;
 }
 
-PageReport report_of(const SmallTrace& trace, const ReplayResult& run, int chunk, int q_head = 3) {
+PageReport report_of(const SmallTrace& trace, const replay::ReplayResult& run, int chunk,
+                     int q_head = 3) {
   return page_report(trace.session(), quest(trace), run, kLayer, chunk, q_head, {});
 }
 
@@ -88,8 +93,8 @@ Expected expected_page(const SmallTrace& trace, const trace::ChunkInfo& span, in
 
 TEST(PageReport, BoundsAndBestLogitsFollowTheDefinition) {
   const SmallTrace trace(shape());
-  const ReplayResult run =
-      replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
+  const replay::ReplayResult run =
+      replay::replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
   for (const int chunk : {1, 2, 5})
     for (const int head : {0, 3}) {
       const PageReport report = report_of(trace, run, chunk, head);
@@ -111,8 +116,8 @@ TEST(PageReport, BoundsAndBestLogitsFollowTheDefinition) {
 
 TEST(PageReport, VerdictsCompareWithAPerfectBound) {
   const SmallTrace trace(shape());
-  const ReplayResult run =
-      replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
+  const replay::ReplayResult run =
+      replay::replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
   const PageReport report = report_of(trace, run, 3, 2);  // position 30: page 7 begins at 28
   ASSERT_EQ(report.pages.size(), 8U);
   EXPECT_EQ(report.forced, 1);
@@ -137,9 +142,10 @@ TEST(PageReport, VerdictsCompareWithAPerfectBound) {
 // A recorded run says which keys were selected, not which by rule.
 TEST(PageReport, TheForcedPageIsKnownWithoutTheCount) {
   const SmallTrace trace(shape());
-  ReplayResult run = replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
-  for (ReplayCell& cell : run.cells)
-    for (ReplayRow& row : cell.rows) row.forced = 0;
+  replay::ReplayResult run =
+      replay::replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
+  for (replay::ReplayCell& cell : run.cells)
+    for (replay::ReplayRow& row : cell.rows) row.forced = 0;
   // Positions 29 and 31 stand in page 7; 32 begins page 8, which has no past key then.
   EXPECT_EQ(report_of(trace, run, 2).pages.back().verdict, PageVerdict::Forced);
   EXPECT_EQ(report_of(trace, run, 4).pages.back().verdict, PageVerdict::Forced);
@@ -152,7 +158,7 @@ TEST(PageReport, TheForcedPageIsKnownWithoutTheCount) {
 // last one, two steps after it was dropped.
 TEST(PageReport, MovesAndChurnOfStepsMadeByHand) {
   const SmallTrace trace(shape());
-  const ReplayResult run =
+  const replay::ReplayResult run =
       made_by_hand(trace, {{0, 1, 2}, {0, 2, 3}, {1, 2, 3}, {1, 2, 3}, {0, 5, 6}});
   const PageReport report = report_of(trace, run, 6);
   ASSERT_EQ(report.steps.size(), 5U);
@@ -183,8 +189,8 @@ TEST(PageReport, MovesAndChurnOfStepsMadeByHand) {
 // Steps of the prompt and of decode are not mixed, and dense cells are no steps.
 TEST(PageReport, AStepFollowsThoseOfItsPhase) {
   const SmallTrace trace(shape());
-  const ReplayResult run =
-      replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
+  const replay::ReplayResult run =
+      replay::replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
   const PageReport prefill = report_of(trace, run, 1);
   ASSERT_EQ(prefill.steps.size(), 1U);  // chunk 0 has no past
   EXPECT_EQ(prefill.steps[0].chunk, 1);
@@ -195,9 +201,10 @@ TEST(PageReport, AStepFollowsThoseOfItsPhase) {
 TEST(PageReport, DenseCellsHaveBoundsAndNoVerdicts) {
   const SmallTrace trace(shape());
   const auto spec = quest(trace, ",prefill=dense");
-  const ReplayResult run = replay(trace.session(), {spec, {kLayer}, {}, {}, false, false}, {});
+  const replay::ReplayResult run =
+      replay::replay(trace.session(), {spec, {kLayer}, {}, {}, false, false}, {});
   const PageReport report = page_report(trace.session(), spec, run, kLayer, 1, 0, {});
-  EXPECT_EQ(report.dense_reason, DenseReason::MethodRule);
+  EXPECT_EQ(report.dense_reason, replay::DenseReason::MethodRule);
   EXPECT_EQ(report.pages.size(), 4U);
   EXPECT_TRUE(report.steps.empty());
   for (const PageScore& page : report.pages) EXPECT_EQ(page.verdict, PageVerdict::Neither);
@@ -206,7 +213,7 @@ TEST(PageReport, DenseCellsHaveBoundsAndNoVerdicts) {
 
 TEST(PageReport, PlacesOutsideTheTraceAreErrors) {
   const SmallTrace trace(shape());
-  const ReplayResult run = made_by_hand(trace, {{0}, {0}, {0}, {0}, {0}});
+  const replay::ReplayResult run = made_by_hand(trace, {{0}, {0}, {0}, {0}, {0}});
   EXPECT_THROW(report_of(trace, run, 7), Error);
   EXPECT_THROW(report_of(trace, run, 2, 4), Error);
   EXPECT_THROW(page_report(trace.session(), quest(trace), run, 0, 2, 0, {}), Error);

@@ -1,7 +1,7 @@
 // PCA and Pearson against hand-computed values; the geometry of a head against plain loops.
 #include "core/analysis/query_geometry.h"
 
-#include "tests/analysis/small_trace.h"
+#include "tests/replay/small_trace.h"
 
 #include "core/base/error.h"
 
@@ -14,7 +14,7 @@
 namespace kvloupe::analysis {
 namespace {
 
-using testing::SmallTrace;
+using replay::testing::SmallTrace;
 
 // Points whose covariance is known: +-2 along (1, 1)/sqrt2 and +-1 along (1, -1)/sqrt2, around (3,
 // 5). Variance 4 * 2/4 = 2 and 1 * 2/4 = 0.5.

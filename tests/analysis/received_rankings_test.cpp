@@ -1,7 +1,7 @@
 // Keys ranked by received attention: by hand, and against loops over single probabilities.
 #include "core/analysis/received_rankings.h"
 
-#include "tests/analysis/small_trace.h"
+#include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,8 @@
 
 namespace kvloupe::analysis::testing {
 namespace {
+
+using replay::testing::SmallTrace;
 
 // 21 keys: k is ceil(1.05) = 2.
 TEST(ReceivedRankings, KindsByHand) {

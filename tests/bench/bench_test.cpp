@@ -1,9 +1,9 @@
 // The measurements behind the benchmark rows, on small inputs: what they report hangs together.
-#include "capture/prefill_bench.h"
-#include "core/analysis/attention_bench.h"
-#include "core/analysis/paged_bench.h"
-#include "core/analysis/timing.h"
+#include "capture/run/prefill_bench.h"
 #include "core/base/error.h"
+#include "core/measure/attention_bench.h"
+#include "core/measure/paged_bench.h"
+#include "core/measure/timing.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace kvloupe {
 namespace {
 
 TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
-  const analysis::AttentionBench bench = analysis::bench_attention({.past_len = 2048}, 3, {});
+  const measure::AttentionBench bench = measure::bench_attention({.past_len = 2048}, 3, {});
   EXPECT_EQ(bench.past_len, 2048);
   EXPECT_EQ(bench.method.substr(0, 25), "quoka:budget_tokens=1024,");
   EXPECT_EQ(bench.density, 0.5);
@@ -31,8 +31,8 @@ TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
 TEST(BenchAttention, BlockMethodsFindTheClustersThatTheQueriesLookFor) {
   for (const char* method :
        {"compact_attention:selector=flash_prefill", "compact_attention:selector=xattention"}) {
-    const analysis::AttentionBench bench =
-        analysis::bench_attention({4096, 256, method, analysis::SyntheticKeys::Clustered}, 1, {});
+    const measure::AttentionBench bench =
+        measure::bench_attention({4096, 256, method, measure::SyntheticKeys::Clustered}, 1, {});
     // 5 % of the 32 past blocks are sought on average; FlashPrefill keeps up to 5 by rule.
     EXPECT_GT(bench.density, 0.02) << method;
     EXPECT_LT(bench.density, 0.6) << method;
@@ -40,7 +40,7 @@ TEST(BenchAttention, BlockMethodsFindTheClustersThatTheQueriesLookFor) {
 }
 
 TEST(BenchPaged, CountsWhatItsSidesKeep) {
-  const analysis::PagedBench bench = analysis::bench_paged(2048, 256, {0.5, 0.75}, 2, {});
+  const measure::PagedBench bench = measure::bench_paged(2048, 256, {0.5, 0.75}, 2, {});
   EXPECT_EQ(bench.past_len, 2048);
   EXPECT_EQ(bench.chunk_len, 256);
   EXPECT_EQ(bench.dense_variant.substr(0, 5), "sdpa ");
@@ -54,8 +54,8 @@ TEST(BenchPaged, CountsWhatItsSidesKeep) {
   EXPECT_EQ(bench.sides[1].flops, 2.0 * 2 * 24 * 128 * (256.0 * 512 + 256 * 257 / 2));
   if (bench.dense.samples == 0) GTEST_SKIP() << "every round was disturbed";
   EXPECT_EQ(bench.dense.samples, 2);
-  for (const analysis::PagedSide& side : bench.sides)
-    for (const analysis::LatencyStats& stats : {side.paged, side.gathered, side.block_sparse}) {
+  for (const measure::PagedSide& side : bench.sides)
+    for (const measure::LatencyStats& stats : {side.paged, side.gathered, side.block_sparse}) {
       EXPECT_EQ(stats.samples, 2);
       EXPECT_GT(stats.median_ms, 0);
     }
@@ -64,7 +64,7 @@ TEST(BenchPaged, CountsWhatItsSidesKeep) {
 
 TEST(BenchPaged, KnowsItsMemory) {
   // K and V of 131,072 keys once as cached and three times expanded are 4 GiB, the masks 2 GiB.
-  const double bytes = analysis::paged_bench_bytes(131072 - 1024, 1024);
+  const double bytes = measure::paged_bench_bytes(131072 - 1024, 1024);
   EXPECT_GT(bytes, 6.0 * (1LL << 30));
   EXPECT_LT(bytes, 9.0 * (1LL << 30));
 }

@@ -1,11 +1,11 @@
 // Calibration with a tiny model: what it fits, what it says of its text, and first use.
-#include "capture/calibrate.h"
+#include "capture/run/calibrate.h"
 
-#include "capture/model.h"
-#include "core/analysis/trace_basis.h"
+#include "capture/model/model.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "core/base/sha256.h"
+#include "core/replay/trace_basis.h"
 #include "core/selection/basis.h"
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/tiny_llama.h"
@@ -94,12 +94,12 @@ TEST_F(Calibrate, FitsWhatATraceOfTheTextHolds) {
   capture.prompt_text = prose();
   capture.max_new_tokens = 0;
   capture_tiny(capture, {}, model_);
-  const analysis::TraceSession session(folder_ / "trace.h5");
+  const session::TraceSession session(folder_ / "trace.h5");
   ASSERT_EQ(session.token_ids(), ids());
   for (const trace::Basis& basis : bases) {
     const std::string method =
         basis.kind == BasisKind::Loki ? "loki:num_channels=2,basis=self" : "aqua:basis=self";
-    const auto self = analysis::basis_for(session, MethodSpec::parse(method), {0, 1}, {});
+    const auto self = replay::basis_for(session, MethodSpec::parse(method), {0, 1}, {});
     ASSERT_EQ(basis.layers.size(), 2u);
     for (const int layer : {0, 1})
       for (const int head : {0, 1})

@@ -1,7 +1,7 @@
 // Captures of the tiny model for tests, and what they left in the file.
 #pragma once
 
-#include "capture/capture.h"
+#include "capture/run/capture.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/tiny_model.h"
 

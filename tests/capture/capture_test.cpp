@@ -1,8 +1,8 @@
 // The course of a capture: chunks and tokens, what is stored, cancelling, damaged values,
 // arguments.
-#include "capture/capture.h"
-#include "capture/decoder.h"
-#include "capture/model.h"
+#include "capture/run/capture.h"
+#include "capture/model/decoder.h"
+#include "capture/model/model.h"
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/capture_fixture.h"

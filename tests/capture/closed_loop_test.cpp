@@ -1,7 +1,7 @@
 // A closed loop: what the model attends to is what the trace says, and it matters.
-#include "capture/capture.h"
-#include "capture/decoder.h"
-#include "capture/model.h"
+#include "capture/model/decoder.h"
+#include "capture/model/model.h"
+#include "capture/run/capture.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/method_specs.h"

@@ -1,8 +1,8 @@
 // The novels as set-up fetched them, the sentence rule, and a reader that refuses damaged
 // databases.
-#include "capture/corpus.h"
+#include "capture/tasks/corpus.h"
 
-#include "capture/r_data.h"
+#include "capture/tasks/r_data.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 

@@ -1,8 +1,8 @@
 // The decoder on tiny random models against a plain fp64 forward pass, in chunks of any size.
-#include "capture/decoder.h"
+#include "capture/model/decoder.h"
 
-#include "capture/decoder_kernels.h"
-#include "capture/model.h"
+#include "capture/model/decoder_kernels.h"
+#include "capture/model/model.h"
 #include "core/base/error.h"
 #include "tests/capture/tiny_llama.h"
 

@@ -1,5 +1,5 @@
 // Each packed format against values worked out by hand.
-#include "capture/dequantise.h"
+#include "capture/model/dequantise.h"
 
 #include "core/base/error.h"
 #include "tests/capture/gguf_builder.h"

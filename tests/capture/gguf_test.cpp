@@ -1,5 +1,5 @@
 // The GGUF reader on hand-made files, sound, damaged and hostile.
-#include "capture/gguf.h"
+#include "capture/model/gguf.h"
 
 #include "core/base/error.h"
 #include "tests/capture/gguf_builder.h"

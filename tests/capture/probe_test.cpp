@@ -1,9 +1,9 @@
 // The probe after each prefill chunk and the novelty of the tokens, against plain forward passes.
-#include "capture/probe.h"
+#include "capture/run/probe.h"
 
-#include "capture/capture.h"
-#include "capture/decoder.h"
-#include "capture/model.h"
+#include "capture/model/decoder.h"
+#include "capture/model/model.h"
+#include "capture/run/capture.h"
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/capture_fixture.h"

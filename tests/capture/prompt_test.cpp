@@ -1,5 +1,5 @@
 // ChatML prompts and the spans of their parts, on a small vocabulary.
-#include "capture/prompt.h"
+#include "capture/text/prompt.h"
 
 #include "core/base/error.h"
 #include "tests/capture/tiny_vocabulary.h"

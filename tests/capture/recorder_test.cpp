@@ -1,6 +1,6 @@
 // Captures of a tiny random model, read back: stored values against plain loops, recorded sets
 // against a replay by fresh selectors.
-#include "capture/capture.h"
+#include "capture/run/capture.h"
 #include "core/base/error.h"
 #include "core/selection/selector.h"
 #include "core/trace/trace_reader.h"

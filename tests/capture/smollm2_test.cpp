@@ -1,8 +1,8 @@
 // The bundled model against goldens of transformers and PyPI tokenizers, which
 // tests/tools/make_goldens.py makes. Fails when the set-up has not fetched the model.
-#include "capture/decoder.h"
-#include "capture/model.h"
-#include "capture/prompt.h"
+#include "capture/model/decoder.h"
+#include "capture/model/model.h"
+#include "capture/text/prompt.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Synthetic traces: the planted keys are where the report says, what their queries see in them, and
 // which of them each of two methods keeps.
-#include "capture/synthetic.h"
+#include "capture/run/synthetic.h"
 
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"

@@ -1,9 +1,9 @@
 // Task SPECs and the needle task, with the tokenizer of the bundled model.
-#include "capture/task.h"
+#include "capture/tasks/task.h"
 
-#include "capture/corpus.h"
-#include "capture/model.h"
-#include "capture/seeded_random.h"
+#include "capture/model/model.h"
+#include "capture/tasks/corpus.h"
+#include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // A random Llama small enough for tests of a second, in memory: bytes are its tokens.
 #pragma once
 
-#include "capture/model.h"
+#include "capture/model/model.h"
 
 #include <ATen/ATen.h>
 

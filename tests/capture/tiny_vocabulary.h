@@ -1,7 +1,7 @@
 // A small byte-level vocabulary: three control tokens, all bytes but 0x04 and 0xff, a few merges.
 #pragma once
 
-#include "capture/tokenizer.h"
+#include "capture/text/tokenizer.h"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Byte-level BPE on small vocabularies: against a slow merge loop, a regular expression, and rules.
-#include "capture/tokenizer.h"
+#include "capture/text/tokenizer.h"
 
-#include "capture/pre_tokenizer.h"
+#include "capture/text/pre_tokenizer.h"
 #include "core/base/error.h"
 #include "tests/capture/tiny_vocabulary.h"
 

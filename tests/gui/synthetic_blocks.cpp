@@ -7,7 +7,7 @@
 namespace kvloupe::test {
 
 // Some blocks of a head by score, block 0 and its own by rule; rows are the unions.
-void SyntheticSource::add_blocks(analysis::ReplayCell& cell, analysis::ReplayResult& result) const {
+void SyntheticSource::add_blocks(replay::ReplayCell& cell, replay::ReplayResult& result) const {
   result.block_size = 32;
   cell.dense_reason.reset();
   cell.dense_fallback = false;

@@ -107,12 +107,11 @@ std::vector<double> SyntheticSource::mass(int layer, int kv_head, int chunk) con
   return sums;
 }
 
-analysis::ReplayResult SyntheticSource::select(const std::string& method,
-                                               const std::vector<int>& layers,
-                                               std::optional<int> only_chunk,
-                                               bool want_error) const {
+replay::ReplayResult SyntheticSource::select(const std::string& method,
+                                             const std::vector<int>& layers,
+                                             std::optional<int> only_chunk, bool want_error) const {
   const auto spec = selection::MethodSpec::parse(method);
-  analysis::ReplayResult result;
+  replay::ReplayResult result;
   result.method = method;
   result.q_heads_per_row = info_.model.gqa_group_size();
   result.chunks = info_.chunks;
@@ -121,7 +120,7 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method,
   for (const int layer : result.layers)
     for (int chunk = 0; chunk < static_cast<int>(info_.chunks.size()); ++chunk) {
       if (only_chunk && *only_chunk != chunk) continue;
-      analysis::ReplayCell cell;
+      replay::ReplayCell cell;
       cell.layer = layer;
       cell.chunk = chunk;
       cell.span = info_.chunks[static_cast<std::size_t>(chunk)];
@@ -129,13 +128,13 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method,
       if (spec.has_budget()) cell.budget_tokens = spec.budget(past);
       const auto budget = static_cast<std::int32_t>(
           std::min<std::int64_t>(cell.budget_tokens.value_or(past), past));
-      if (past == 0) cell.dense_reason = analysis::DenseReason::EmptyPast;
+      if (past == 0) cell.dense_reason = replay::DenseReason::EmptyPast;
       if (past > 0 && past <= cell.budget_tokens.value_or(past))
-        cell.dense_reason = analysis::DenseReason::FitsBudget;
+        cell.dense_reason = replay::DenseReason::FitsBudget;
       cell.dense_fallback = cell.dense_reason.has_value();
       for (int kv_head = 0; kv_head < options_.num_kv_heads; ++kv_head) {
         if (only_kept_key >= 0) {
-          analysis::ReplayRow row;
+          replay::ReplayRow row;
           if (only_kept_key < past) row.selected.push_back(only_kept_key);
           cell.rows.push_back(std::move(row));
           continue;
@@ -148,7 +147,7 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method,
           return truth[static_cast<std::size_t>(a)] * (0.3 + noise(layer, a, kv_head)) >
                  truth[static_cast<std::size_t>(b)] * (0.3 + noise(layer, b, kv_head));
         });
-        analysis::ReplayRow row;
+        replay::ReplayRow row;
         row.selected.assign(order.begin(), order.begin() + (cell.dense_reason ? past : budget));
         std::sort(row.selected.begin(), row.selected.end());
         double kept = 0, all = 0;
@@ -170,7 +169,7 @@ analysis::ReplayResult SyntheticSource::select(const std::string& method,
 }
 
 // A key dies after the last chunk that it was alive in.
-void SyntheticSource::add_deaths(analysis::ReplayResult& result) const {
+void SyntheticSource::add_deaths(replay::ReplayResult& result) const {
   const auto num_chunks = static_cast<int>(info_.chunks.size());
   for (std::size_t l = 0; l < result.layers.size(); ++l) {
     auto& rows = result.evict_chunk.emplace_back();
@@ -190,23 +189,23 @@ void SyntheticSource::add_deaths(analysis::ReplayResult& result) const {
   }
 }
 
-analysis::ReplayResult SyntheticSource::replay(const analysis::ReplayRequest& request,
-                                               const WorkContext& context) const {
+replay::ReplayResult SyntheticSource::replay(const replay::ReplayRequest& request,
+                                             const WorkContext& context) const {
   obey(context);
   return select(request.spec.canonical(), request.layers, request.chunk, request.want_output_error);
 }
 
-analysis::ReplayResult SyntheticSource::recorded_run(int run, const std::vector<int>& layers,
-                                                     std::optional<int> chunk, bool,
-                                                     bool want_output_error,
-                                                     const WorkContext& context) const {
+replay::ReplayResult SyntheticSource::recorded_run(int run, const std::vector<int>& layers,
+                                                   std::optional<int> chunk, bool,
+                                                   bool want_output_error,
+                                                   const WorkContext& context) const {
   obey(context);
   return select(info_.runs.at(static_cast<std::size_t>(run)).method, layers, chunk,
                 want_output_error);
 }
 
-analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const analysis::ReplayCell& cell,
-                                                           int row, int) const {
+analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const replay::ReplayCell& cell, int row,
+                                                           int) const {
   obey({});
   analysis::SelectedVsTrue result;
   result.layer = cell.layer;
@@ -249,12 +248,12 @@ analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const analysis::Repla
   return result;
 }
 
-std::vector<analysis::SpanFate> SyntheticSource::span_fate(const analysis::ReplayResult& result,
+std::vector<analysis::SpanFate> SyntheticSource::span_fate(const replay::ReplayResult& result,
                                                            const trace::TokenSpan& span,
                                                            const WorkContext& context) const {
   obey(context);
   std::vector<analysis::SpanFate> fates;
-  for (const analysis::ReplayCell& cell : result.cells)
+  for (const replay::ReplayCell& cell : result.cells)
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       analysis::SpanFate fate{cell.layer, cell.chunk, static_cast<int>(row), 0, 0, 0, -1};
       const auto verdict = selected_vs_true(cell, static_cast<int>(row), result.q_heads_per_row);
@@ -361,7 +360,7 @@ analysis::AttentionMap SyntheticSource::attention_map(int layer, int q_head, int
 }
 
 analysis::PageReport SyntheticSource::page_report(const selection::MethodSpec& spec,
-                                                  const analysis::ReplayResult& replay, int layer,
+                                                  const replay::ReplayResult& replay, int layer,
                                                   int chunk, int q_head,
                                                   const WorkContext& context) const {
   obey(context);
@@ -459,16 +458,16 @@ std::string SyntheticSource::why_unavailable(const selection::MethodSpec& spec,
   return spec.info().needs_probe ? "it needs the probe, which this trace does not hold" : "";
 }
 
-std::vector<analysis::CompareRow> SyntheticSource::summarise(
-    const analysis::ReplayResult& result) const {
-  analysis::CompareRow row;
+std::vector<replay::CompareRow> SyntheticSource::summarise(
+    const replay::ReplayResult& result) const {
+  replay::CompareRow row;
   row.method = result.method;
   row.phase = "prefill";
   row.scope = "all";
   double recall = 0, kept = 0;
-  for (const analysis::ReplayCell& cell : result.cells) {
+  for (const replay::ReplayCell& cell : result.cells) {
     if (cell.dense_reason) continue;
-    for (const analysis::ReplayRow& r : cell.rows) {
+    for (const replay::ReplayRow& r : cell.rows) {
       ++row.cells;
       recall += r.mass_recall;
       kept += static_cast<double>(r.selected.size());
@@ -482,11 +481,11 @@ std::vector<analysis::CompareRow> SyntheticSource::summarise(
   return {row};
 }
 
-analysis::LatencyReport SyntheticSource::measure_latency(
+measure::LatencyReport SyntheticSource::measure_latency(
     const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
-    const std::function<void(const analysis::LatencyReport&)>& on_sample) const {
+    const std::function<void(const measure::LatencyReport&)>& on_sample) const {
   obey(context);
-  analysis::LatencyReport r;
+  measure::LatencyReport r;
   r.method = spec.canonical();
   r.device = "cpu, 2 threads (synthetic)";
   r.dtype = "fp32";

@@ -2,7 +2,7 @@
 // one method keeps and another loses, and switches to make any analysis wait or fail.
 #pragma once
 
-#include "app/shell/trace_source.h"
+#include "app/state/trace_source.h"
 
 #include <atomic>
 #include <memory>
@@ -20,7 +20,7 @@ struct SyntheticOptions {
   std::int32_t needle_begin = 700, needle_end = 716;
 };
 
-class SyntheticSource final : public shell::TraceSource {
+class SyntheticSource final : public state::TraceSource {
  public:
   enum class Behaviour { Answer, Wait, Fail };
   explicit SyntheticSource(const SyntheticOptions& options = {});
@@ -34,15 +34,15 @@ class SyntheticSource final : public shell::TraceSource {
   const std::vector<std::string>& token_texts() const override { return texts_; }
   selection::ModelShape shape() const override { return selection::shape_of(info_.model); }
 
-  analysis::ReplayResult replay(const analysis::ReplayRequest& request,
-                                const WorkContext& context) const override;
-  analysis::ReplayResult recorded_run(int run, const std::vector<int>& layers,
-                                      std::optional<int> chunk, bool want_mass,
-                                      bool want_output_error,
-                                      const WorkContext& context) const override;
-  analysis::SelectedVsTrue selected_vs_true(const analysis::ReplayCell& cell, int row,
+  replay::ReplayResult replay(const replay::ReplayRequest& request,
+                              const WorkContext& context) const override;
+  replay::ReplayResult recorded_run(int run, const std::vector<int>& layers,
+                                    std::optional<int> chunk, bool want_mass,
+                                    bool want_output_error,
+                                    const WorkContext& context) const override;
+  analysis::SelectedVsTrue selected_vs_true(const replay::ReplayCell& cell, int row,
                                             int q_heads_per_row) const override;
-  std::vector<analysis::SpanFate> span_fate(const analysis::ReplayResult& result,
+  std::vector<analysis::SpanFate> span_fate(const replay::ReplayResult& result,
                                             const trace::TokenSpan& span,
                                             const WorkContext& context) const override;
   analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
@@ -54,7 +54,7 @@ class SyntheticSource final : public shell::TraceSource {
   analysis::AttentionMap attention_map(int layer, int q_head, int max_side,
                                        const WorkContext& context) const override;
   analysis::PageReport page_report(const selection::MethodSpec& spec,
-                                   const analysis::ReplayResult& replay, int layer, int chunk,
+                                   const replay::ReplayResult& replay, int layer, int chunk,
                                    int q_head, const WorkContext& context) const override;
   analysis::LaneReport lane_report(const selection::MethodSpec& spec, int layer, int chunk,
                                    int kv_head, const WorkContext& context) const override;
@@ -65,17 +65,17 @@ class SyntheticSource final : public shell::TraceSource {
   // Methods that need a probe, which this trace has none of.
   std::string why_unavailable(const selection::MethodSpec& spec,
                               const WorkContext& context) const override;
-  std::vector<analysis::CompareRow> summarise(const analysis::ReplayResult& result) const override;
-  analysis::LatencyReport measure_latency(
+  std::vector<replay::CompareRow> summarise(const replay::ReplayResult& result) const override;
+  measure::LatencyReport measure_latency(
       const selection::MethodSpec& spec, int layer, int chunk, const WorkContext& context,
-      const std::function<void(const analysis::LatencyReport&)>& on_sample) const override;
+      const std::function<void(const measure::LatencyReport&)>& on_sample) const override;
 
  private:
   void obey(const WorkContext& context) const;
-  analysis::ReplayResult select(const std::string& method, const std::vector<int>& layers,
-                                std::optional<int> chunk, bool want_error) const;
-  void add_blocks(analysis::ReplayCell& cell, analysis::ReplayResult& result) const;
-  void add_deaths(analysis::ReplayResult& result) const;
+  replay::ReplayResult select(const std::string& method, const std::vector<int>& layers,
+                              std::optional<int> chunk, bool want_error) const;
+  void add_blocks(replay::ReplayCell& cell, replay::ReplayResult& result) const;
+  void add_deaths(replay::ReplayResult& result) const;
   // The row's true mass on the candidates [0, past) of a chunk.
   std::vector<double> mass(int layer, int kv_head, int chunk) const;
   double attention(int layer, int q_head, std::int32_t query, std::int32_t key) const;

@@ -1,8 +1,8 @@
 // Every registered view draws without a display in the empty, loading, error and full state, and
 // gives as data what it draws.
+#include "app/figure/figure_page.h"
+#include "app/figure/headless.h"
 #include "app/panels/panel.h"
-#include "app/shell/figure_page.h"
-#include "app/shell/headless.h"
 #include "tests/gui/synthetic_source.h"
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 namespace kvloupe {
 namespace {
 
-using shell::ResultState;
+using state::ResultState;
 using test::SyntheticSource;
 
-void wait_until_idle(shell::Workspace& workspace) {
+void wait_until_idle(state::Workspace& workspace) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (workspace.busy() && std::chrono::steady_clock::now() < end) {
     workspace.publish();
@@ -52,11 +52,11 @@ class ViewStates : public ::testing::Test {
   std::size_t draw(panels::Panel& panel, bool settle) {
     panels::DrawContext context{workspace, renderer.gui().palette(), true, false};
     for (int i = 0; i < 4; ++i) {
-      renderer.frame([&] { shell::figure_page_ui(context, panel); });
+      renderer.frame([&] { figure::figure_page_ui(context, panel); });
       if (settle) wait_until_idle(workspace);
       workspace.publish();
     }
-    const shell::Image image = renderer.read();
+    const figure::Image image = renderer.read();
     std::set<std::uint32_t> colors;
     for (std::size_t i = 0; i + 3 < image.rgba.size(); i += 4)
       colors.insert(image.rgba[i] | image.rgba[i + 1] << 8 | image.rgba[i + 2] << 16);
@@ -64,8 +64,8 @@ class ViewStates : public ::testing::Test {
   }
 
   std::shared_ptr<SyntheticSource> source;
-  shell::Workspace workspace;
-  shell::HeadlessRenderer renderer;
+  state::Workspace workspace;
+  figure::HeadlessRenderer renderer;
 };
 
 TEST_F(ViewStates, IdsAreUniqueAndEveryViewHasAPicture) {
@@ -150,7 +150,7 @@ TEST_F(ViewStates, TheMapOfLanesHasNoRecall) {
   open();
   const auto panel = panels::find_panel("kv_map")->make();
   const auto recalls = [&](const char* method) {
-    workspace.set_method(shell::Slot::A, method);
+    workspace.set_method(state::Slot::A, method);
     for (int i = 0; i < 16 && !panel->problem(workspace).empty(); ++i) wait_until_idle(workspace);
     const panels::Table table = panel->table(workspace);
     EXPECT_EQ(table.columns.at(4), "mass_recall");
@@ -171,8 +171,8 @@ std::string figure_cell(const panels::Table& table, std::size_t row, const char*
 // Chunk 4 of 128 tokens begins at block 16 of 32 tokens, of 20; KV head 1 has query heads 3 to 5.
 TEST_F(ViewStates, TheTableOfBlocksNamesPagesAndTokens) {
   open();
-  workspace.set_method(shell::Slot::A, "flash_prefill");
-  workspace.go_to(shell::parse_goto("chunk=4,q_head=4"));
+  workspace.set_method(state::Slot::A, "flash_prefill");
+  workspace.go_to(state::parse_goto("chunk=4,q_head=4"));
   const auto panel = panels::find_panel("block_tables")->make();
   for (int i = 0; i < 16 && !panel->problem(workspace).empty(); ++i) wait_until_idle(workspace);
   const panels::Table table = panel->table(workspace);
@@ -207,7 +207,7 @@ TEST_F(ViewStates, RankingsFollowTheWindow) {
   open();
   const auto panel = panels::find_panel("received_rankings")->make();
   const auto means = [&](const char* place) {
-    workspace.go_to(shell::parse_goto(place));
+    workspace.go_to(state::parse_goto(place));
     for (int i = 0; i < 4; ++i) {
       panel->problem(workspace);
       wait_until_idle(workspace);
@@ -242,7 +242,7 @@ TEST_F(ViewStates, ASingleKeptKeyNeverVanishes) {
   const auto panel = panels::find_panel("kv_map")->make();
   renderer.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
   draw(*panel, true);
-  const shell::Image image = renderer.read();
+  const figure::Image image = renderer.read();
   // At least half way from the colour of a dropped key to that of a kept one.
   const auto& palette = renderer.gui().palette();
   const int red_dropped = static_cast<int>(palette.dropped & 255U),

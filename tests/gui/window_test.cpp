@@ -1,8 +1,8 @@
 // Drives the real window under Xvfb with the Dear ImGui Test Engine: opens traces, clicks, scrubs,
 // changes the method, and holds the state behind the window to what was done. One window serves all
 // cases.
+#include "app/figure/headless.h"
 #include "app/shell/app_window.h"
-#include "app/shell/headless.h"
 #include "core/base/paths.h"
 #include "tests/gui/synthetic_source.h"
 
@@ -22,7 +22,7 @@ namespace kvloupe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using shell::Slot;
+using state::Slot;
 using ::testing::HasSubstr;
 
 constexpr const char* kSynthetic = "/synthetic.h5";
@@ -36,9 +36,9 @@ class WindowTest : public ::testing::Test {
     options.vsync = false;
     options.settings.window_width = 1560;
     options.settings.window_height = 860;
-    options.opener = [](const std::string& path, std::uint64_t limit) -> shell::TraceSourcePtr {
+    options.opener = [](const std::string& path, std::uint64_t limit) -> state::TraceSourcePtr {
       if (path == kSynthetic) return std::make_shared<test::SyntheticSource>();
-      return shell::open_trace(path, limit);
+      return state::open_trace(path, limit);
     };
     app = std::make_unique<shell::AppWindow>(std::move(options));
     engine = ImGuiTestEngine_CreateContext();
@@ -91,12 +91,12 @@ class WindowTest : public ::testing::Test {
         std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) + ".png";
     app->after_render = [&] {
       const auto pixels = app->read_pixels();
-      shell::write_png(file, {pixels.width, pixels.height, pixels.rgba});
+      figure::write_png(file, {pixels.width, pixels.height, pixels.rgba});
     };
     frames(1);
     app->after_render = nullptr;
   }
-  static const shell::Selection& selection() { return app->workspace().selection(); }
+  static const state::Selection& selection() { return app->workspace().selection(); }
 
   static std::unique_ptr<shell::AppWindow> app;
   static ImGuiTestEngine* engine;
@@ -119,7 +119,7 @@ TEST_F(WindowTest, OpensATraceFromTheDialog) {
   EXPECT_EQ(app->workspace().ready()->path, trace);
   // Its views are there, on real data.
   const auto map = app->workspace().kv_map(selection().shown);
-  EXPECT_EQ(map.state, shell::ResultState::Ready) << map.error;
+  EXPECT_EQ(map.state, state::ResultState::Ready) << map.error;
   drive("close", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_W); });
   EXPECT_EQ(app->workspace().active(), nullptr);
 }
@@ -127,7 +127,7 @@ TEST_F(WindowTest, OpensATraceFromTheDialog) {
 TEST_F(WindowTest, ADamagedFileIsExplainedAndTheWindowGoesOn) {
   app->workspace().open(__FILE__);
   settle();
-  EXPECT_EQ(app->workspace().active()->state, shell::ResultState::Error);
+  EXPECT_EQ(app->workspace().active()->state, state::ResultState::Error);
   EXPECT_FALSE(app->workspace().active()->error.empty());
   app->workspace().close_active();
   settle();
@@ -208,7 +208,7 @@ TEST_F(WindowTest, MethodAndBudgetChangeOnTheSpot) {
   EXPECT_THAT(selection().choice(Slot::A).spec, HasSubstr("budget_tokens=100"));
   EXPECT_EQ(selection().choice(Slot::A).run, -1) << "a new budget is selected anew, in open loop";
   const auto map = app->workspace().kv_map(Slot::A);
-  ASSERT_EQ(map.state, shell::ResultState::Ready);
+  ASSERT_EQ(map.state, state::ResultState::Ready);
   EXPECT_EQ(map->map.kept.back(), 100);
   drive("method", [](ImGuiTestContext* ctx) {
     ctx->ItemClick("//##transport/###method A button");
@@ -252,7 +252,7 @@ TEST_F(WindowTest, EveryMethodIsFoundByItsNameAndEdited) {
       ctx->Yield(3);
       ctx->PopupCloseAll();
     });
-    const shell::MethodChoice& choice = selection().choice(Slot::A);
+    const state::MethodChoice& choice = selection().choice(Slot::A);
     EXPECT_EQ(selection::MethodSpec::parse(choice.spec).id(), method.id);
     EXPECT_EQ(choice.run, -1) << method.id << " is selected anew";
     if (budget) {
@@ -267,7 +267,7 @@ TEST_F(WindowTest, EveryMethodIsFoundByItsNameAndEdited) {
 TEST_F(WindowTest, AClickInTheOverviewGoesThere) {
   open(kSynthetic);
   app->workspace().change(
-      "", [](shell::Selection& s) { s.metric = analysis::OverviewMetric::Entropy; });
+      "", [](state::Selection& s) { s.metric = analysis::OverviewMetric::Entropy; });
   app->workspace().set_layer(0);
   settle();
   drive("overview", [](ImGuiTestContext* ctx) {

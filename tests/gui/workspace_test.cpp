@@ -1,11 +1,11 @@
 // The workspace without a window: linked selection, history, methods, results and their states;
 // token text; drafts.
-#include "app/shell/workspace.h"
+#include "app/state/workspace.h"
 #include "app/shell/command_list.h"
-#include "app/shell/method_draft.h"
-#include "app/shell/method_groups.h"
 #include "app/shell/settings.h"
-#include "app/shell/token_text.h"
+#include "app/state/method_draft.h"
+#include "app/state/method_groups.h"
+#include "app/state/token_text.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "tests/gui/synthetic_source.h"
@@ -21,8 +21,8 @@
 namespace kvloupe {
 namespace {
 
-using shell::ResultState;
-using shell::Slot;
+using state::ResultState;
+using state::Slot;
 using test::SyntheticSource;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -31,7 +31,7 @@ class WorkspaceTest : public ::testing::Test {
  protected:
   WorkspaceTest()
       : source(std::make_shared<SyntheticSource>(options())),
-        workspace(0, [this](const std::string& path, std::uint64_t) -> shell::TraceSourcePtr {
+        workspace(0, [this](const std::string& path, std::uint64_t) -> state::TraceSourcePtr {
           if (path.find("broken") != std::string::npos)
             throw input_error("broken.h5 cannot be opened", "it is no trace", "choose another");
           return source;
@@ -69,7 +69,7 @@ class WorkspaceTest : public ::testing::Test {
   }
 
   std::shared_ptr<SyntheticSource> source;
-  shell::Workspace workspace;
+  state::Workspace workspace;
 };
 
 TEST_F(WorkspaceTest, OpensOnTheLastPrefillChunkWithTheFirstTwoRuns) {
@@ -106,14 +106,14 @@ TEST_F(WorkspaceTest, SettersClampToTheTrace) {
 
 TEST_F(WorkspaceTest, GotoGoesOrExplains) {
   open();
-  workspace.go_to(shell::parse_goto("layer=1,kv_head=2,chunk=3"));
+  workspace.go_to(state::parse_goto("layer=1,kv_head=2,chunk=3"));
   EXPECT_EQ(workspace.selection().layer, 1);
   EXPECT_EQ(workspace.selection().q_head, 6);
   EXPECT_EQ(workspace.selection().chunk, 3);
-  workspace.go_to(shell::parse_goto("query=999"));
+  workspace.go_to(state::parse_goto("query=999"));
   EXPECT_EQ(workspace.selection().chunk, 7);
   try {
-    workspace.go_to(shell::parse_goto("chunk=8"));
+    workspace.go_to(state::parse_goto("chunk=8"));
     FAIL() << "chunk 8 is not in the trace";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 1);
@@ -122,7 +122,7 @@ TEST_F(WorkspaceTest, GotoGoesOrExplains) {
   for (const char* wrong :
        {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1"}) {
     try {
-      shell::parse_goto(wrong);
+      state::parse_goto(wrong);
       ADD_FAILURE() << wrong;
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 2) << wrong;
@@ -198,11 +198,11 @@ TEST_F(WorkspaceTest, AFailingAnalysisIsAnErrorWithItsSentence) {
 TEST_F(WorkspaceTest, TheOverviewFollowsMetricAndMethod) {
   open();
   workspace.change("metric",
-                   [](shell::Selection& s) { s.metric = analysis::OverviewMetric::MassRecall; });
+                   [](state::Selection& s) { s.metric = analysis::OverviewMetric::MassRecall; });
   const auto recall = answer([&] { return workspace.overview(); });
   EXPECT_EQ(recall->values.cols, 3);
   workspace.change(
-      "metric", [](shell::Selection& s) { s.metric = analysis::OverviewMetric::RelevancePearson; });
+      "metric", [](state::Selection& s) { s.metric = analysis::OverviewMetric::RelevancePearson; });
   const auto pearson = answer([&] { return workspace.overview(); });
   EXPECT_EQ(pearson->values.cols, 9);
 }
@@ -241,27 +241,27 @@ TEST_F(WorkspaceTest, LatencyReportsAndStops) {
 }
 
 TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
-  EXPECT_EQ(shell::readable_text("\xE6"), "\\xE6");
-  EXPECT_EQ(shell::readable_text("a\xE6\x97"), "a\\xE6\\x97");
-  EXPECT_EQ(shell::readable_text("\xE6\x97\xA5"), "\xE6\x97\xA5");
-  EXPECT_EQ(shell::readable_text("a\n"), "a\u21B5");
-  EXPECT_EQ(shell::readable_text(std::string("\0\x1B", 2)), "\\x00\\x1B");
-  EXPECT_EQ(shell::readable_token(" the"), "\u00B7the");
-  EXPECT_EQ(shell::readable_token(""), "(empty)");
+  EXPECT_EQ(state::readable_text("\xE6"), "\\xE6");
+  EXPECT_EQ(state::readable_text("a\xE6\x97"), "a\\xE6\\x97");
+  EXPECT_EQ(state::readable_text("\xE6\x97\xA5"), "\xE6\x97\xA5");
+  EXPECT_EQ(state::readable_text("a\n"), "a\u21B5");
+  EXPECT_EQ(state::readable_text(std::string("\0\x1B", 2)), "\\x00\\x1B");
+  EXPECT_EQ(state::readable_token(" the"), "\u00B7the");
+  EXPECT_EQ(state::readable_token(""), "(empty)");
 }
 
 TEST(TokenText, SearchCrossesTokensAndIgnoresCase) {
   const std::vector<std::string> tokens{"One", " of", " the", " ONE", " of"};
-  EXPECT_THAT(shell::find_text(tokens, "one of"), ElementsAre(0, 3));
-  EXPECT_THAT(shell::find_text(tokens, "f t"), ElementsAre(1));
-  EXPECT_TRUE(shell::find_text(tokens, "").empty());
-  EXPECT_TRUE(shell::find_text(tokens, "zebra").empty());
+  EXPECT_THAT(state::find_text(tokens, "one of"), ElementsAre(0, 3));
+  EXPECT_THAT(state::find_text(tokens, "f t"), ElementsAre(1));
+  EXPECT_TRUE(state::find_text(tokens, "").empty());
+  EXPECT_TRUE(state::find_text(tokens, "zebra").empty());
 }
 
 TEST(MethodDraft, ParametersOfTheCatalogueMakeAValidSpec) {
   selection::ModelShape shape{30, 9, 3, 64};
   for (const selection::MethodInfo& info : selection::catalogue()) {
-    shell::MethodDraft draft("quoka:budget_tokens=77", shape);
+    state::MethodDraft draft("quoka:budget_tokens=77", shape);
     draft.change_method(info.id, shape);
     EXPECT_EQ(draft.id(), info.id);
     const bool needs_path = std::any_of(info.params.begin(), info.params.end(), [](const auto& p) {
@@ -331,9 +331,9 @@ TEST_F(WorkspaceTest, TheOverviewOfLanesIsTheirCost) {
   const auto cost = answer([&] { return workspace.overview(); });
   ASSERT_EQ(cost.state, ResultState::Ready);
   EXPECT_EQ(cost->metric, OverviewMetric::OutputError);
-  workspace.change("", [](shell::Selection& s) { s.metric = OverviewMetric::Entropy; });
+  workspace.change("", [](state::Selection& s) { s.metric = OverviewMetric::Entropy; });
   EXPECT_EQ(workspace.overview_metric(), OverviewMetric::Entropy);
-  workspace.change("", [](shell::Selection& s) { s.metric = OverviewMetric::MassRecall; });
+  workspace.change("", [](state::Selection& s) { s.metric = OverviewMetric::MassRecall; });
   workspace.set_method(Slot::A, "aqua_h2o:basis=self");
   EXPECT_EQ(workspace.overview_metric(), OverviewMetric::MassRecall) << "it evicts keys";
 }
@@ -349,31 +349,31 @@ TEST_F(WorkspaceTest, MethodsThatTheTraceCannotServeHaveAReason) {
 
 TEST(MethodGroups, AFewLettersFindAMethodUnderWhatItDoes) {
   std::size_t count = 0;
-  for (const shell::MethodGroup& group : shell::method_groups("")) count += group.methods.size();
+  for (const state::MethodGroup& group : state::method_groups("")) count += group.methods.size();
   EXPECT_EQ(count, selection::catalogue().size());
-  const auto found = shell::method_groups("aqua h2o");
+  const auto found = state::method_groups("aqua h2o");
   ASSERT_EQ(found.size(), 1U);
   ASSERT_EQ(found.front().methods.size(), 1U);
   EXPECT_EQ(found.front().methods.front()->id, "aqua_h2o");
-  EXPECT_TRUE(shell::method_groups("no such words").empty());
-  const auto evicting = shell::method_groups("tova");
+  EXPECT_TRUE(state::method_groups("no such words").empty());
+  const auto evicting = state::method_groups("tova");
   ASSERT_EQ(evicting.size(), 1U);
   EXPECT_EQ(evicting.front().title, "Evict keys for good");
 }
 
 TEST(MethodGroups, HelpNamesPaperEvidenceAndDeviations) {
   for (const selection::MethodInfo& method : selection::catalogue()) {
-    const auto lines = shell::help_of(method);
+    const auto lines = state::help_of(method);
     ASSERT_GE(lines.size(), 5U) << method.id;
-    for (const shell::HelpLine& line : lines) EXPECT_FALSE(line.heading.empty()) << method.id;
+    for (const state::HelpLine& line : lines) EXPECT_FALSE(line.heading.empty()) << method.id;
     EXPECT_EQ(lines[0].text, method.paper);
     EXPECT_EQ(lines[1].text, method.evidence);
   }
-  EXPECT_EQ(shell::short_label("aqua:dim_ratio=0.5"), "aqua  50 % of lanes");
+  EXPECT_EQ(state::short_label("aqua:dim_ratio=0.5"), "aqua  50 % of lanes");
 }
 
 TEST(MethodDraft, TokensAndRatioExcludeEachOther) {
-  shell::MethodDraft draft("quoka:budget_tokens=77", {30, 9, 3, 64});
+  state::MethodDraft draft("quoka:budget_tokens=77", {30, 9, 3, 64});
   draft.set("budget_ratio", "0.25");
   EXPECT_EQ(draft.value("budget_tokens"), "0");
   EXPECT_EQ(draft.problem(), "");

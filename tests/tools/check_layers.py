@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Holds #include lines to the direction of the folders; exits 1 when one points the wrong way.
 
-base <- {trace, attention, device} <- selection <- analysis; core <- capture <- app. Also: HDF5 only in core/trace, Torch
-never in base, trace or the app, ImGui only in the app. Files over 500 lines are listed as warnings.
+base <- {trace, attention, device} <- selection <- session <- replay <- {analysis, measure, calibration};
+core <- capture <- app; inside app: state <- widgets <- panels <- figure <- shell, cli and bench on top. Also: HDF5 only in
+core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state. Files over 500 lines are listed as warnings.
 """
 
 import pathlib
@@ -14,19 +15,27 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG_FILE_LINES = 500
 
 # folder -> folders of this project that it may include besides itself. The longest matching folder counts.
-CORE = ["core/base", "core/trace", "core/attention", "core/device", "core/selection", "core/analysis"]
+ORDER = ["core/base", "core/trace", "core/attention", "core/device", "core/selection", "core/session", "core/replay"]
+CORE = ORDER + ["core/analysis", "core/measure", "core/calibration"]
+APP = ["app/state", "app/widgets", "app/panels", "app/figure", "app/shell"]
 ALLOWED = {
     "core/base": [],
     "core/trace": ["core/base"],
     "core/attention": ["core/base"],
     "core/device": ["core/base"],
-    "core/selection": CORE[:4],
-    "core/analysis": CORE[:5],
+    "core/selection": ORDER[:4],
+    "core/session": ORDER[:5],
+    "core/replay": ORDER[:6],
+    "core/analysis": ORDER,
+    "core/measure": ORDER,
+    "core/calibration": ORDER,
     "core/cuda": ["core/base", "core/attention", "core/device"],
     "capture": CORE,
-    "app/widgets": CORE,
-    "app/panels": CORE + ["app/widgets", "app/shell"],
-    "app/shell": CORE + ["capture", "app/widgets", "app/panels"],
+    "app/state": CORE + ["capture"],
+    "app/widgets": CORE + APP[:1],
+    "app/panels": CORE + APP[:2],
+    "app/figure": CORE + APP[:3],
+    "app/shell": CORE + ["capture"] + APP[:4],
     "app": CORE + ["capture", "app"],
 }
 
@@ -35,9 +44,10 @@ FOREIGN = {
     "HDF5": (r"hdf5(_hl)?\.h|H5\w+\.h", ["core/trace"]),
     "Torch": (
         r"(torch|ATen|c10)/.*",
-        ["core/attention", "core/device", "core/selection", "core/analysis", "core/cuda", "capture"],
+        ["core/attention", "core/device", "core/cuda", "capture"] + CORE[4:],
     ),
-    "ImGui": (r"(imgui|implot|implot3d|hello_imgui|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*", ["app"]),
+    "ImGui": (r"(imgui|implot|implot3d|hello_imgui|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
+              ["app/widgets", "app/panels", "app/figure", "app/shell"]),
     "CUDA": (r"cuda(_\w+)?\.h|cublas.*|cub/.*", ["core/cuda"]),
 }
 

@@ -1,0 +1,14 @@
+// One view on a page of its own: an exported figure.
+#pragma once
+
+#include "app/figure/gui_context.h"
+#include "app/panels/panel.h"
+
+namespace kvloupe::figure {
+
+// Fills the display with the panel; call inside a frame.
+void figure_page_ui(panels::DrawContext& context, panels::Panel& panel);
+// Fonts for the scripts of the open trace. Call between frames.
+void prepare_fonts(GuiContext& gui, const state::Workspace& workspace);
+
+}  // namespace kvloupe::figure

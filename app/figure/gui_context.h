@@ -1,0 +1,35 @@
+// The Dear ImGui and ImPlot contexts with the program's style and fonts. The window, the headless
+// renderer and the tests all draw through one of these, so that a figure looks like the window.
+#pragma once
+
+#include "app/widgets/fonts.h"
+#include "app/widgets/palette.h"
+
+struct ImPlotContext;
+
+namespace kvloupe::figure {
+
+class GuiContext {
+ public:
+  GuiContext();
+  ~GuiContext();
+  GuiContext(const GuiContext&) = delete;
+  GuiContext& operator=(const GuiContext&) = delete;
+
+  // scale: of everything, on top of what the framebuffer says.
+  void apply_style(widgets::ThemeKind theme, float scale);
+  const widgets::Palette& palette() const { return *palette_; }
+  widgets::ThemeKind theme() const { return palette_->kind; }
+  float scale() const { return scale_; }
+  ImGuiContext* imgui() const { return imgui_; }
+  widgets::Fonts& fonts() { return fonts_; }
+
+ private:
+  ImGuiContext* imgui_ = nullptr;
+  ImPlotContext* implot_ = nullptr;
+  widgets::Fonts fonts_;
+  const widgets::Palette* palette_ = nullptr;
+  float scale_ = 1.0F;
+};
+
+}  // namespace kvloupe::figure

@@ -1,0 +1,42 @@
+// Renders Dear ImGui frames without a display server: EGL's surfaceless platform, or a pbuffer, and
+// a framebuffer object.
+#pragma once
+
+#include "app/figure/gui_context.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace kvloupe::figure {
+
+struct Image {
+  int width = 0;
+  int height = 0;
+  std::vector<std::uint8_t> rgba;  // rows from the top
+};
+
+class HeadlessRenderer {
+ public:
+  // width, height: pixels of the image at scale 1; `scale` multiplies both and sharpens all that is
+  // drawn. Throws Error{Input} when the machine offers no OpenGL.
+  HeadlessRenderer(int width, int height, float scale);
+  ~HeadlessRenderer();
+  HeadlessRenderer(const HeadlessRenderer&) = delete;
+  HeadlessRenderer& operator=(const HeadlessRenderer&) = delete;
+
+  GuiContext& gui();
+  // One frame. `draw` runs between NewFrame and Render.
+  void frame(const std::function<void()>& draw);
+  Image read() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Throws Error{Input} when the file cannot be written; it appears whole or not at all.
+void write_png(const std::string& path, const Image& image);
+
+}  // namespace kvloupe::figure

@@ -1,0 +1,104 @@
+// See method_draft.h.
+#include "app/state/method_draft.h"
+
+#include "core/base/error.h"
+
+namespace kvloupe::state {
+namespace {
+
+// The parameters that a canonical text "id:name=value,..." carries.
+std::map<std::string, std::string> values_of(const std::string& canonical) {
+  std::map<std::string, std::string> values;
+  std::size_t at = canonical.find(':');
+  while (at != std::string::npos && at + 1 < canonical.size()) {
+    const std::size_t comma = canonical.find(',', at + 1);
+    const std::string item =
+        canonical.substr(at + 1, comma == std::string::npos ? comma : comma - at - 1);
+    const std::size_t equals = item.find('=');
+    if (equals != std::string::npos) values[item.substr(0, equals)] = item.substr(equals + 1);
+    at = comma;
+  }
+  return values;
+}
+
+}  // namespace
+
+MethodDraft::MethodDraft(const std::string& spec, const selection::ModelShape& shape) {
+  const auto parsed = selection::MethodSpec::parse(spec).resolved(shape);
+  id_ = parsed.id();
+  values_ = values_of(parsed.canonical());
+}
+
+void MethodDraft::change_method(const std::string& id, const selection::ModelShape& shape) {
+  const selection::MethodInfo* info = selection::find_method(id);
+  if (info == nullptr) return;
+  const std::map<std::string, std::string> before = values_;
+  id_ = id;
+  try {
+    values_ = values_of(selection::MethodSpec::parse(id).resolved(shape).canonical());
+  } catch (const Error&) {
+    // It cannot stand without a parameter (a path, say): begin with the plain defaults.
+    values_.clear();
+    for (const selection::ParamInfo* param : selection::params_with(*info, {}))
+      values_[param->name] = param->default_text;
+  }
+  // Threshold methods begin without a budget: one is wrong unless they are told to rank blocks.
+  if (info->budget == selection::BudgetUse::Optional) {
+    values_["budget_tokens"] = "0";
+    return;
+  }
+  for (const selection::ParamInfo& param : selection::common_params()) {
+    const auto kept = before.find(param.name);
+    if (values_.count(param.name) == 0 || kept == before.end()) continue;
+    if (param.name == "budget_scope" && !info->accepts_scope_all) continue;
+    values_[param.name] = kept->second;
+  }
+}
+
+MethodDraft MethodDraft::defaults(const selection::ModelShape& shape) const {
+  MethodDraft draft;
+  draft.change_method(id_, shape);
+  return draft;
+}
+
+std::vector<const selection::ParamInfo*> MethodDraft::params() const {
+  const selection::MethodInfo* info = selection::find_method(id_);
+  if (info == nullptr) return {};
+  return selection::params_with(*info, {values_.begin(), values_.end()});
+}
+
+const std::string& MethodDraft::value(const std::string& name) const {
+  static const std::string none;
+  const auto found = values_.find(name);
+  return found != values_.end() ? found->second : none;
+}
+
+void MethodDraft::set(const std::string& name, const std::string& value) {
+  values_[name] = value;
+  // Some parameters exist only beside this value: they begin with its defaults.
+  for (const selection::ParamInfo* param : params())
+    if (param->only_for == name + "=" + value) values_[param->name] = param->default_text;
+  if (name == "budget_ratio" && value != "0" && !value.empty()) values_["budget_tokens"] = "0";
+  if (name == "budget_tokens" && value != "0" && !value.empty()) values_["budget_ratio"] = "0";
+}
+
+std::string MethodDraft::spec() const {
+  std::string text = id_;
+  for (const selection::ParamInfo* param : params()) {
+    const std::string& value = this->value(param->name);
+    if (value.empty()) continue;
+    text += (text == id_ ? ":" : ",") + param->name + "=" + value;
+  }
+  return text;
+}
+
+std::string MethodDraft::problem() const {
+  try {
+    selection::MethodSpec::parse(spec());
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace kvloupe::state

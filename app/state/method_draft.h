@@ -1,0 +1,37 @@
+// A method SPEC while it is edited: one text value for every parameter that the catalogue names.
+#pragma once
+
+#include "core/selection/method_spec.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+class MethodDraft {
+ public:
+  MethodDraft() = default;
+  // From a valid SPEC; parameters it does not name take their defaults for this model.
+  MethodDraft(const std::string& spec, const selection::ModelShape& shape);
+
+  const std::string& id() const { return id_; }
+  // Another method; budget and scope stay where it has them.
+  void change_method(const std::string& id, const selection::ModelShape& shape);
+  // The same method with the defaults of this model; empty values where it has none.
+  MethodDraft defaults(const selection::ModelShape& shape) const;
+  // The common parameters where the method has a budget, then its own.
+  std::vector<const selection::ParamInfo*> params() const;
+  const std::string& value(const std::string& name) const;
+  // Tokens and ratio exclude each other: setting one unsets the other.
+  void set(const std::string& name, const std::string& value);
+  std::string spec() const;
+  // What is wrong with it; empty when it can be used.
+  std::string problem() const;
+
+ private:
+  std::string id_;
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace kvloupe::state

@@ -1,0 +1,124 @@
+// See method_groups.h.
+#include "app/state/method_groups.h"
+
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+
+namespace kvloupe::state {
+namespace {
+
+using selection::MethodInfo;
+using selection::ParamInfo;
+using selection::ParamType;
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool matches(const MethodInfo& method, const std::string& query) {
+  const std::string text = lower(method.id + " " + method.title + " " + method.paper);
+  std::istringstream words(lower(query));
+  for (std::string word; words >> word;)
+    if (text.find(word) == std::string::npos) return false;
+  return true;
+}
+
+std::string title_of(const MethodInfo& method) {
+  const bool evicts = method.state_action == trace::StateAction::Eviction;
+  switch (method.granularity) {
+    case trace::Granularity::None:
+      return "Keep everything";
+    case trace::Granularity::Token:
+      return evicts ? "Evict keys for good" : "Select keys anew for each chunk";
+    case trace::Granularity::Page:
+      return evicts ? "Evict pages for good" : "Select pages";
+    case trace::Granularity::Block:
+      return evicts ? "Evict blocks for good" : "Select blocks";
+    case trace::Granularity::Lane:
+      return evicts ? "Drop lanes and evict keys" : "Drop lanes, keep every key";
+  }
+  return {};
+}
+
+std::string range_of(const ParamInfo& param) {
+  switch (param.type) {
+    case ParamType::Int:
+    case ParamType::Float:
+      return fmt::format("{} {} to {}{}", param.min_exclusive ? "above" : "from",
+                         format_shortest(param.min), format_shortest(param.max),
+                         param.odd ? ", odd" : "");
+    case ParamType::Bool:
+      return "on or off";
+    case ParamType::Enum:
+      return fmt::format("{}", fmt::join(param.choices, " or "));
+    case ParamType::Path:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<MethodGroup> method_groups(const std::string& query) {
+  std::vector<MethodGroup> groups;
+  for (const MethodInfo& method : selection::catalogue()) {
+    if (!matches(method, query)) continue;
+    const std::string title = title_of(method);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const MethodGroup& g) { return g.title == title; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {title, {}});
+    group->methods.push_back(&method);
+  }
+  return groups;
+}
+
+std::vector<HelpLine> help_of(const MethodInfo& method) {
+  std::vector<HelpLine> lines{
+      {"Paper", method.paper},
+      {"Follows", method.evidence},
+      {"Differs", method.deviation.empty() ? "nothing known differs" : method.deviation},
+      {"Reads", fmt::format("{}", fmt::join(method.needs, ", "))}};
+  lines.push_back({"Decode", method.active_in_decode
+                                 ? "acts at each decoded token too"
+                                 : "acts in prefill only; decoded tokens see all keys left"});
+  if (method.crosses_layers)
+    lines.push_back({"Layers", "layers in between reuse the set of an earlier layer"});
+  if (method.needs_probe)
+    lines.push_back({"Trace", "needs the probe queries and novelty that only some captures hold"});
+  if (method.basis)
+    lines.push_back({"Basis", fmt::format("needs a calibrated basis: kvloupe calibrate {}",
+                                          trace::name_of(*method.basis))});
+  return lines;
+}
+
+std::string help_of(const ParamInfo& param, const std::string& value_of_default) {
+  std::string text = param.meaning;
+  if (const std::string range = range_of(param); !range.empty()) text += "\n" + range;
+  text += "; default " + param.default_text;
+  if (!value_of_default.empty() && value_of_default != param.default_text)
+    text += fmt::format(" = {} here", value_of_default);
+  return text;
+}
+
+std::string short_label(const std::string& spec) {
+  const auto parsed = selection::MethodSpec::parse(spec);
+  const std::string label = parsed.id();
+  if (parsed.has_budget())
+    return parsed.integer("budget_tokens") > 0
+               ? label + fmt::format("  {}", format_count(parsed.integer("budget_tokens")))
+               : label + fmt::format("  {:g} %", parsed.real("budget_ratio") * 100);
+  if (!parsed.has("dim_ratio")) return label;
+  std::string lanes = fmt::format("  {:g} % of lanes", parsed.real("dim_ratio") * 100);
+  if (parsed.has("token_ratio"))
+    lanes += fmt::format(", {:g} % of keys", parsed.real("token_ratio") * 100);
+  return label + lanes;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,32 @@
+// The catalogue as a menu: methods grouped by what they do to the cache, found by a few letters, and
+// the words that explain them and their parameters.
+#pragma once
+
+#include "core/selection/method_spec.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct MethodGroup {
+  std::string title;
+  std::vector<const selection::MethodInfo*> methods;
+};
+// In the order of the catalogue; only methods of which id, title or paper hold every word of
+// `query`.
+std::vector<MethodGroup> method_groups(const std::string& query);
+
+// What a reader of the help wants to know, "Paper", "Authors, year".
+struct HelpLine {
+  std::string heading, text;
+};
+std::vector<HelpLine> help_of(const selection::MethodInfo& method);
+
+// Meaning, range and default, for a tooltip.
+std::string help_of(const selection::ParamInfo& param, const std::string& value_of_default);
+
+// "quoka  256", "aqua  75 % of lanes".
+std::string short_label(const std::string& spec);
+
+}  // namespace kvloupe::state

@@ -1,0 +1,98 @@
+// See token_text.h.
+#include "app/state/token_text.h"
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <set>
+
+namespace kvloupe::state {
+namespace {
+
+// Calls with each code point, or with -1 and one byte where the text is not valid.
+template <typename F>
+void for_each_code_point(std::string_view bytes, F&& each) {
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    utf8proc_int32_t code_point = -1;
+    const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data() + at);
+    const auto used =
+        utf8proc_iterate(data, static_cast<utf8proc_ssize_t>(bytes.size() - at), &code_point);
+    const std::size_t length = used > 0 ? static_cast<std::size_t>(used) : 1;
+    each(used > 0 ? code_point : -1, bytes.substr(at, length));
+    at += length;
+  }
+}
+
+void append_bytes(std::string& out, std::string_view bytes) {
+  for (const char byte : bytes) out += fmt::format("\\x{:02X}", static_cast<unsigned char>(byte));
+}
+
+bool is_printable(utf8proc_int32_t code_point) {
+  const auto category = utf8proc_category(code_point);
+  return category != UTF8PROC_CATEGORY_CC && category != UTF8PROC_CATEGORY_CN &&
+         category != UTF8PROC_CATEGORY_CS && category != UTF8PROC_CATEGORY_CO;
+}
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+std::string readable_text(std::string_view bytes) {
+  std::string out;
+  for_each_code_point(bytes, [&](utf8proc_int32_t code_point, std::string_view raw) {
+    if (code_point == '\n')
+      out += "\u21B5";
+    else if (code_point == '\t')
+      out += "\u2192";
+    else if (code_point < 0 || !is_printable(code_point))
+      append_bytes(out, raw);
+    else
+      out += raw;
+  });
+  return out;
+}
+
+std::string readable_token(std::string_view bytes) {
+  std::size_t begin = 0;
+  std::size_t end = bytes.size();
+  while (begin < end && bytes[begin] == ' ') ++begin;
+  while (end > begin && bytes[end - 1] == ' ') --end;
+  std::string out;
+  for (std::size_t i = 0; i < begin; ++i) out += "\u00B7";
+  out += readable_text(bytes.substr(begin, end - begin));
+  for (std::size_t i = end; i < bytes.size(); ++i) out += "\u00B7";
+  return out.empty() ? "(empty)" : out;
+}
+
+std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts) {
+  std::set<char32_t> found;
+  for (const std::string& text : texts)
+    for_each_code_point(text, [&](utf8proc_int32_t code_point, std::string_view) {
+      if (code_point >= 0x0530) found.insert(static_cast<char32_t>(code_point));
+    });
+  return {found.begin(), found.end()};
+}
+
+std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
+                                    std::string_view needle) {
+  std::vector<std::int32_t> found;
+  if (needle.empty()) return found;
+  std::string text;
+  std::vector<std::size_t> begins;
+  for (const std::string& token : tokens) {
+    begins.push_back(text.size());
+    for (const char c : token) text += lower(c);
+  }
+  std::string wanted;
+  for (const char c : needle) wanted += lower(c);
+  for (std::size_t at = text.find(wanted); at != std::string::npos;
+       at = text.find(wanted, at + 1)) {
+    const auto token = std::upper_bound(begins.begin(), begins.end(), at) - begins.begin() - 1;
+    if (found.empty() || found.back() != token) found.push_back(static_cast<std::int32_t>(token));
+  }
+  return found;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,22 @@
+// Token bytes as people read them: valid text as it stands, a part of a character as its bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvloupe::state {
+
+// For running text: line ends become a visible mark, invalid or unprintable bytes become \xE6.
+std::string readable_text(std::string_view bytes);
+// For a single token in a table or tooltip: leading and trailing blanks are visible too.
+std::string readable_token(std::string_view bytes);
+// The code points of all texts that are not in the Latin, Greek or Cyrillic blocks, ascending.
+std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts);
+// Token positions whose text, joined with its neighbours', holds `needle` (ASCII case is ignored).
+// A match is reported at the token where it begins.
+std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
+                                    std::string_view needle);
+
+}  // namespace kvloupe::state

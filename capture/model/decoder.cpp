@@ -1,0 +1,211 @@
+// The forward pass: norm, fused projections, RoPE, the hook's attention, SwiGLU; layer by layer.
+#include "capture/model/decoder.h"
+
+#include "capture/model/decoder_kernels.h"
+#include "capture/model/linear.h"
+#include "capture/model/model.h"
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::capture {
+namespace {
+
+constexpr std::int64_t kSliceLogits = std::int64_t{1} << 23;  // 32 MiB of fp32
+
+}  // namespace
+
+at::Tensor DenseAttention::attend(const AttentionCall& call) {
+  return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax_scale, false).output;
+}
+
+struct Decoder::Impl {
+  std::shared_ptr<const LoadedModel> model;
+  DecoderOptions options;
+  std::int64_t length = 0;
+  std::vector<at::Tensor> k_cache, v_cache;  // per layer [num_kv_heads, max_tokens, head_dim]
+
+  at::Tensor embed(std::span<const std::int32_t> tokens) const;
+  at::Tensor attention(int layer, const at::Tensor& normed, const RopeTable& table,
+                       AttentionHook& hook);
+  void feed_forward(const LayerWeights& weights, at::Tensor& x) const;
+  // What follows the attention of a layer, for these rows.
+  at::Tensor after_attention(const LayerWeights& weights, const at::Tensor& x,
+                             const at::Tensor& attended) const;
+  std::vector<float> novelty(const at::Tensor& x, std::span<const std::int32_t> next) const;
+};
+
+namespace {
+
+// [rows] from logits [rows, vocab_size]; never below zero by rounding.
+at::Tensor novelty_of_rows(const at::Tensor& logits, const at::Tensor& tokens) {
+  const at::Tensor chosen = logits.gather(1, tokens.unsqueeze(1)).squeeze(1);
+  return (at::logsumexp(logits, 1) - chosen).clamp_min(0);
+}
+
+}  // namespace
+
+float novelty_of(const at::Tensor& logits, std::int32_t token) {
+  const c10::InferenceMode no_gradients;
+  return novelty_of_rows(logits.unsqueeze(0), at::full({1}, token, at::kLong)).item<float>();
+}
+
+Decoder::Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  const trace::ModelInfo& info = model->info;
+  if (options.max_tokens < 1 || options.max_tokens > model->context_length) {
+    throw input_error(fmt::format("cannot run {} tokens through {}", options.max_tokens, info.name),
+                      fmt::format("its context holds 1 to {} tokens", model->context_length),
+                      "shorten the prompt or ask for fewer new tokens");
+  }
+  const c10::InferenceMode no_gradients;
+  for (int layer = 0; layer < info.num_layers; ++layer) {
+    for (auto* cache : {&impl_->k_cache, &impl_->v_cache}) {
+      cache->push_back(
+          at::empty({info.num_kv_heads, options.max_tokens, info.head_dim}, at::kFloat));
+    }
+  }
+  impl_->model = std::move(model);
+  impl_->options = options;
+}
+
+Decoder::~Decoder() = default;
+
+std::int64_t Decoder::length() const { return impl_->length; }
+
+void Decoder::truncate(std::int64_t length) {
+  KVLOUPE_CHECK(length >= 0 && length <= impl_->length);
+  impl_->length = length;
+}
+
+at::Tensor Decoder::Impl::embed(std::span<const std::int32_t> tokens) const {
+  const std::int64_t hidden = model->info.hidden_size;
+  at::Tensor x = at::empty({static_cast<std::int64_t>(tokens.size()), hidden}, at::kFloat);
+  const float* const rows = model->token_embedding.const_data_ptr<float>();
+  float* out = x.data_ptr<float>();
+  for (const std::int32_t token : tokens) {
+    if (token < 0 || token >= model->vocab_size) {
+      throw input_error(fmt::format("cannot run the token {}", token),
+                        fmt::format("the vocabulary has {} tokens", model->vocab_size),
+                        "use the tokenizer of this model");
+    }
+    out = std::copy_n(rows + token * hidden, hidden, out);
+  }
+  return x;
+}
+
+at::Tensor Decoder::Impl::attention(int layer, const at::Tensor& normed, const RopeTable& table,
+                                    AttentionHook& hook) {
+  const trace::ModelInfo& info = model->info;
+  const std::int64_t num_q = info.num_q_heads;
+  const std::int64_t num_kv = info.num_kv_heads;
+  const std::int64_t rows = normed.size(0);
+  const at::Tensor projected = project(normed, model->layers[layer].qkv_proj);
+  const at::Tensor heads =
+      split_and_rotate(projected, num_q + 2 * num_kv, num_q + num_kv, table, info.rope_pairing);
+  AttentionCall call;
+  call.layer = layer;
+  call.past_len = length;
+  call.softmax_scale = info.softmax_scale;
+  at::Tensor values = heads;
+  if (options.round_to_half) {
+    const at::Tensor half = heads.to(at::kHalf);
+    call.q_half = half.narrow(0, 0, num_q);
+    call.k_half = half.narrow(0, num_q, num_kv);
+    call.v_half = half.narrow(0, num_q + num_kv, num_kv);
+    values = half.to(at::kFloat);
+  }
+  k_cache[layer].narrow(1, length, rows).copy_(values.narrow(0, num_q, num_kv));
+  v_cache[layer].narrow(1, length, rows).copy_(values.narrow(0, num_q + num_kv, num_kv));
+  call.q = values.narrow(0, 0, num_q);
+  call.k = k_cache[layer].narrow(1, 0, length + rows);
+  call.v = v_cache[layer].narrow(1, 0, length + rows);
+  // [num_q_heads, m, head_dim] -> [m, num_q_heads * head_dim]
+  return hook.attend(call).transpose(0, 1).reshape({rows, num_q * info.head_dim});
+}
+
+void Decoder::Impl::feed_forward(const LayerWeights& weights, at::Tensor& x) const {
+  const at::Tensor normed = rms_norm(x, weights.ffn_norm, model->rms_norm_eps);
+  const at::Tensor gate_up = project(normed, weights.gate_up_proj);
+  const at::Tensor gate = gate_up.narrow(1, 0, model->ffn_size);
+  const at::Tensor up = gate_up.narrow(1, model->ffn_size, model->ffn_size);
+  x.add_(project(at::silu(gate).mul_(up), weights.down_proj));
+}
+
+at::Tensor Decoder::Impl::after_attention(const LayerWeights& weights, const at::Tensor& x,
+                                          const at::Tensor& attended) const {
+  at::Tensor result = x + project(attended, weights.o_proj);
+  feed_forward(weights, result);
+  return result;
+}
+
+// In slices: all rows by the whole vocabulary would be hundreds of MiB.
+std::vector<float> Decoder::Impl::novelty(const at::Tensor& x,
+                                          std::span<const std::int32_t> next) const {
+  const auto count = static_cast<std::int64_t>(next.size());
+  const std::int64_t slice = std::max<std::int64_t>(1, kSliceLogits / model->vocab_size);
+  const at::Tensor tokens = at::empty({count}, at::kLong);
+  std::copy(next.begin(), next.end(), tokens.data_ptr<std::int64_t>());
+  std::vector<float> result;
+  result.reserve(next.size());
+  for (std::int64_t begin = 0; begin < count; begin += slice) {
+    const std::int64_t rows = std::min(slice, count - begin);
+    const at::Tensor normed =
+        rms_norm(x.narrow(0, begin, rows), model->output_norm, model->rms_norm_eps);
+    const at::Tensor values =
+        novelty_of_rows(at::mm(normed, model->output.t()), tokens.narrow(0, begin, rows))
+            .contiguous();
+    result.insert(result.end(), values.const_data_ptr<float>(),
+                  values.const_data_ptr<float>() + rows);
+  }
+  return result;
+}
+
+at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
+                            bool want_logits, std::vector<float>* novelty) {
+  const c10::InferenceMode no_gradients;
+  const LoadedModel& model = *impl_->model;
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  KVLOUPE_CHECK(count > 0);
+  if (count > impl_->options.max_tokens - impl_->length) {
+    throw input_error(fmt::format("cannot run {} more tokens", count),
+                      fmt::format("{} of {} places of the KV cache are taken", impl_->length,
+                                  impl_->options.max_tokens),
+                      "shorten the prompt or ask for fewer new tokens");
+  }
+  at::Tensor x = impl_->embed(tokens);
+  const RopeTable table =
+      rope_table(impl_->length, count, model.info.head_dim, model.info.rope_theta);
+  at::Tensor attended;
+  for (int layer = 0; layer < model.info.num_layers; ++layer) {
+    const LayerWeights& weights = model.layers[layer];
+    attended =
+        impl_->attention(layer, rms_norm(x, weights.attn_norm, model.rms_norm_eps), table, hook);
+    if (layer + 1 == model.info.num_layers) break;
+    x.add_(project(attended, weights.o_proj));
+    impl_->feed_forward(weights, x);
+  }
+  impl_->length += count;
+  // Beyond the last attention only what the logits need is computed: that of the last position on
+  // its own, so that it is the same to the bit whether or not the others are wanted.
+  const LayerWeights& last = model.layers.back();
+  if (novelty != nullptr) {
+    novelty->clear();
+    if (count > 1) {
+      const at::Tensor others =
+          impl_->after_attention(last, x.narrow(0, 0, count - 1), attended.narrow(0, 0, count - 1));
+      *novelty = impl_->novelty(others, tokens.subspan(1));
+    }
+  }
+  if (!want_logits) return {};
+  x = impl_->after_attention(last, x.narrow(0, count - 1, 1), attended.narrow(0, count - 1, 1));
+  return at::mv(model.output, rms_norm(x, model.output_norm, model.rms_norm_eps).squeeze(0));
+}
+
+}  // namespace kvloupe::capture

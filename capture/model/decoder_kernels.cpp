@@ -1,0 +1,113 @@
+#include "capture/model/decoder_kernels.h"
+
+#include "core/base/error.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::capture {
+namespace {
+
+// Pair i of a head: elements 2i and 2i + 1.
+void rotate_interleaved(const float* in, const float* cos, const float* sin, std::int64_t pairs,
+                        float* out) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const float a = in[2 * i];
+    const float b = in[2 * i + 1];
+    out[2 * i] = a * cos[i] - b * sin[i];
+    out[2 * i + 1] = b * cos[i] + a * sin[i];
+  }
+}
+
+// Pair i of a head: elements i and head_dim / 2 + i.
+void rotate_half_split(const float* in, const float* cos, const float* sin, std::int64_t pairs,
+                       float* out) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const float a = in[i];
+    const float b = in[pairs + i];
+    out[i] = a * cos[i] - b * sin[i];
+    out[pairs + i] = b * cos[i] + a * sin[i];
+  }
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  KVLOUPE_CHECK(x.is_contiguous() && weight.is_contiguous() && x.size(1) == weight.size(0));
+  at::Tensor out = at::empty_like(x);
+  const std::int64_t size = x.size(1);
+  const float* const in = x.const_data_ptr<float>();
+  const float* const scale = weight.const_data_ptr<float>();
+  float* const result = out.data_ptr<float>();
+  constexpr std::int64_t kGrain = 16;
+  at::parallel_for(0, x.size(0), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* const values = in + row * size;
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = 0; i < size; ++i) sum += values[i] * values[i];
+      const float factor =
+          1.0F / std::sqrt(sum / static_cast<float>(size) + static_cast<float>(eps));
+      float* const row_out = result + row * size;
+      for (std::int64_t i = 0; i < size; ++i) row_out[i] = scale[i] * (values[i] * factor);
+    }
+  });
+  return out;
+}
+
+RopeTable rope_table(std::int64_t begin, std::int64_t count, std::int64_t head_dim, double theta) {
+  const std::int64_t pairs = head_dim / 2;
+  RopeTable table{at::empty({count, pairs}, at::kFloat), at::empty({count, pairs}, at::kFloat)};
+  float* const cos = table.cos.data_ptr<float>();
+  float* const sin = table.sin.data_ptr<float>();
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    // In fp32 on purpose: angles rounded as in training, where they reach thousands of radians.
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    const float frequency = 1.0F / std::pow(static_cast<float>(theta), exponent);
+    for (std::int64_t t = 0; t < count; ++t) {
+      const float angle = static_cast<float>(begin + t) * frequency;
+      cos[t * pairs + i] = std::cos(angle);
+      sin[t * pairs + i] = std::sin(angle);
+    }
+  }
+  return table;
+}
+
+at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
+                            std::int64_t num_rotated, const RopeTable& table,
+                            trace::RopePairing pairing) {
+  const std::int64_t rows = projected.size(0);
+  const std::int64_t head_dim = projected.size(1) / num_heads;
+  const std::int64_t pairs = head_dim / 2;
+  KVLOUPE_CHECK(projected.is_contiguous() && table.cos.size(0) == rows &&
+                table.cos.size(1) == pairs);
+  at::Tensor out = at::empty({num_heads, rows, head_dim}, at::kFloat);
+  const float* const in = projected.const_data_ptr<float>();
+  const float* const cos = table.cos.const_data_ptr<float>();
+  const float* const sin = table.sin.const_data_ptr<float>();
+  float* const result = out.data_ptr<float>();
+  const auto rotate =
+      pairing == trace::RopePairing::Interleaved ? rotate_interleaved : rotate_half_split;
+  // A decoded token's heads are not worth waking a thread for.
+  constexpr std::int64_t kGrainElements = 16384;
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrainElements / (rows * head_dim));
+  at::parallel_for(0, num_heads, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) {
+      for (std::int64_t t = 0; t < rows; ++t) {
+        const float* const from = in + (t * num_heads + head) * head_dim;
+        float* const to = result + (head * rows + t) * head_dim;
+        if (head < num_rotated) {
+          rotate(from, cos + t * pairs, sin + t * pairs, pairs, to);
+        } else {
+          std::copy_n(from, head_dim, to);
+        }
+      }
+    }
+  });
+  return out;
+}
+
+}  // namespace kvloupe::capture

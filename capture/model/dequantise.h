@@ -1,0 +1,17 @@
+// Turns the packed elements of a GGUF tensor into fp32.
+#pragma once
+
+#include "capture/model/gguf.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kvloupe::capture {
+
+// Elements [begin, begin + out.size()) of `data` in row-major order; both ends lie on block
+// borders.
+void dequantise(GgufType type, std::span<const std::byte> data, std::int64_t begin,
+                std::span<float> out);
+
+}  // namespace kvloupe::capture

@@ -1,0 +1,127 @@
+// Reading and checking of prompts.
+#include "capture/run/prompt_source.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <utility>
+
+namespace kvloupe::capture {
+namespace {
+
+constexpr const char* kMessageForm =
+    R"(write a list such as [{"role": "user", "content": "Hello"}])";
+
+std::string read_all(const std::filesystem::path& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) {
+    throw input_error("cannot read the prompt", path.string() + " is a folder", "name a file");
+  }
+  std::ifstream stream(path, std::ios::binary);
+  std::string content{std::istreambuf_iterator<char>(stream), {}};
+  if (!stream.is_open() || stream.bad()) {
+    throw input_error("cannot read the prompt", path.string() + " cannot be opened",
+                      "check the name and your right to read it");
+  }
+  return content;
+}
+
+std::string string_member(const nlohmann::json& message, const char* name, std::size_t index) {
+  if (!message.is_object() || !message.contains(name) || !message[name].is_string()) {
+    throw input_error("the messages are not usable",
+                      fmt::format("message {} has no text \"{}\"", index, name), kMessageForm);
+  }
+  return message[name].get<std::string>();
+}
+
+std::vector<Message> parse_messages(const std::string& content) {
+  const nlohmann::json json = nlohmann::json::parse(content, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    throw input_error("the messages are not usable", "the file is not JSON", kMessageForm);
+  }
+  if (!json.is_array() || json.empty()) {
+    throw input_error("the messages are not usable", "the file does not hold a list of messages",
+                      kMessageForm);
+  }
+  std::vector<Message> messages;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    messages.push_back({string_member(json[i], "role", i), string_member(json[i], "content", i)});
+    const std::string& role = messages.back().role;
+    if (role != "system" && role != "user" && role != "assistant") {
+      throw input_error("the messages are not usable",
+                        fmt::format("message {} has the role '{}'", i, role),
+                        "use the roles system, user and assistant");
+    }
+  }
+  return messages;
+}
+
+[[noreturn]] void fail_empty(const std::string& what) {
+  throw input_error("the prompt is empty", what + " holds no text", "give at least one word");
+}
+
+}  // namespace
+
+PromptSource read_prompt_source(const CaptureOptions& options) {
+  const int given = int(options.prompt_text.has_value()) + int(options.prompt_file.has_value()) +
+                    int(options.messages_file.has_value()) + int(options.task.has_value());
+  if (given != 1) {
+    throw usage_error("a capture needs one prompt",
+                      given == 0 ? "none was given" : "more than one was given",
+                      "give one of --prompt, --prompt-file, --messages and --task");
+  }
+  PromptSource source;
+  if (options.prompt_text) {
+    source.text = *options.prompt_text;
+    if (source.text.empty()) {
+      throw usage_error("--prompt is empty", "there is nothing to run the model on",
+                        "give at least one word");
+    }
+  } else if (options.prompt_file) {
+    source.text = read_all(*options.prompt_file);
+    if (source.text.empty()) fail_empty(options.prompt_file->string());
+  } else if (options.messages_file) {
+    if (options.raw) {
+      throw usage_error("--raw does not go with --messages",
+                        "messages are put together by the model's chat template",
+                        "leave --raw away or give the text by --prompt-file");
+    }
+    source.messages = parse_messages(read_all(*options.messages_file));
+  } else {
+    source.task = TaskSpec::parse(*options.task);
+  }
+  return source;
+}
+
+TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request) {
+  if (source.task) return source.task->info().build(*source.task, request);
+  TaskPrompt result;
+  if (!source.messages.empty()) {
+    result.prompt = chat_prompt(request.tokenizer, source.messages, {}, "");
+  } else if (request.raw) {
+    result.prompt = raw_prompt(request.tokenizer, source.text);
+  } else {
+    result.prompt = chat_prompt(request.tokenizer, {{"user", source.text}}, {}, "");
+  }
+  const auto tokens = static_cast<std::int64_t>(result.prompt.ids.size());
+  if (tokens == 0) fail_empty("the text");
+  if (tokens > request.max_prompt_tokens) {
+    throw input_error(
+        fmt::format("the prompt of {} tokens does not fit", format_count(tokens)),
+        fmt::format("the model's context leaves room for {} tokens besides those that follow it",
+                    format_count(std::max<std::int64_t>(0, request.max_prompt_tokens))),
+        "shorten the prompt or ask for fewer new tokens");
+  }
+  return result;
+}
+
+}  // namespace kvloupe::capture

@@ -1,0 +1,125 @@
+// What happens at the decoder's attention hook during a capture: attention is computed, the methods
+// select, and all that the trace stores goes to the writer's lane.
+#pragma once
+
+#include "capture/model/decoder.h"
+#include "capture/run/capture.h"
+#include "capture/run/writer_lane.h"
+#include "core/selection/selector.h"
+#include "core/trace/trace_types.h"
+#include "core/trace/trace_writer.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace kvloupe::capture {
+
+// A method of which a run is recorded.
+struct RecordedMethod {
+  selection::MethodSpec spec;  // resolved
+  selection::BasisPtr basis;   // where the method needs one
+};
+
+struct RecorderOptions {
+  trace::DType dtype = trace::DType::F16;
+  std::vector<int> layers;  // recorded, ascending
+  bool store_qkv = true;
+  bool store_lse = true;
+  bool store_mass = false;
+  int probe_len = 0;            // tokens of the probe; 0: neither probe nor novelty
+  std::int32_t prompt_len = 0;  // tokens of the prompt: its last chunk ends prefill
+  // In closed loop the model attends to what this method selects, in all layers; it is run 0 of the
+  // trace.
+  std::optional<RecordedMethod> closed_loop;
+  // Selected beside the model on the recorded layers (and on those whose sets they reuse); the runs
+  // that follow.
+  std::vector<RecordedMethod> open_loop;
+};
+
+// The runs of a capture of `prompt` with these options, as a trace declares them.
+std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model,
+                                    const std::vector<std::int32_t>& prompt);
+
+class Recorder final : public AttentionHook {
+ public:
+  // `writer` must outlive the recorder and is used by the recorder's thread alone until finish().
+  // Throws Error{Input} when a method cannot serve the model.
+  Recorder(trace::TraceWriter& writer, const trace::ModelInfo& model, RecorderOptions options);
+  ~Recorder() override;
+
+  // Around each forward(): which chunk the calls belong to, and its tokens. With a probe,
+  // add_novelty() follows the chunk's forward(), then, after prefill chunks, begin_probe() and the
+  // probe's forward().
+  void begin_chunk(const trace::ChunkInfo& chunk);
+  at::Tensor attend(const AttentionCall& call) override;
+  void add_novelty(std::vector<float> novelty);  // -log P of the chunk's tokens
+  void begin_probe();
+  void end_chunk(std::vector<std::int32_t> ids, std::vector<std::string> texts);
+  // Waits until all chunks are written. Throws what the writer threw.
+  void finish();
+
+  // (chunk, layer) cells whose stored q, k or v hold a NaN or Inf.
+  std::int64_t marked_cells() const { return marked_cells_; }
+  RecorderTimes times() const;
+
+ private:
+  struct Run {
+    int id = 0;
+    std::unique_ptr<selection::Selector> selector;
+    bool needs_probe = false;
+    int block_size = 0;  // block methods
+    // Open loop: layers that are not recorded but whose sets recorded ones reuse.
+    std::set<int> unrecorded_sources;
+  };
+  // A cell whose evictions depend on the probe.
+  struct Waiting {
+    Run* run = nullptr;
+    selection::Cell cell;
+    selection::CellSelection selection;
+  };
+  struct Attended {
+    at::Tensor output, lse, key_mass;
+  };
+
+  bool is_recorded(int layer) const;
+  Attended attend_dense(const selection::Cell& cell, bool recorded);
+  Attended attend_closed_loop(const selection::Cell& cell, bool recorded);
+  at::Tensor attend_probe(const AttentionCall& call);
+  at::Tensor probe_attention(const AttentionCall& call);
+  void store_probe(const AttentionCall& call);
+  Run make_run(const RecordedMethod& method, int id, bool open_loop) const;
+  selection::Cell cell_of(const AttentionCall& call) const;
+  selection::CellSelection select(Run& run, const selection::Cell& cell);
+  // Evicts and stores: at once, or when the probe has been seen.
+  void settle(Run& run, const selection::Cell& cell, selection::CellSelection selection);
+  void evict_and_store(Run& run, const selection::Cell& cell, selection::CellSelection selection);
+  void store_selection(const Run& run, const selection::Cell& cell,
+                       selection::CellSelection selection,
+                       std::vector<std::vector<std::int32_t>> evicted);
+  void store_layer(const AttentionCall& call, const Attended& attended);
+
+  trace::TraceWriter& writer_;
+  trace::ModelInfo model_;
+  RecorderOptions options_;
+  selection::ModelShape shape_;
+  std::optional<Run> closed_loop_;
+  std::vector<Run> open_loop_;
+  trace::ChunkInfo chunk_;
+  int chunk_idx_ = -1;
+  bool probing_ = false;
+  std::vector<Waiting> waiting_;
+  // Closed loop with eviction and a probe: by layer, the keys that the chunk found alive.
+  std::map<int, std::vector<selection::RowSelection>> alive_before_;
+  std::vector<float> novelty_;  // of all tokens so far
+  at::Tensor novelty_tensor_;
+  std::int64_t marked_cells_ = 0;
+  RecorderTimes times_;
+  WriterLane lane_;  // last: its thread uses the writer until it is joined
+};
+
+}  // namespace kvloupe::capture

@@ -1,0 +1,246 @@
+#include "core/calibration/gate_learning.h"
+
+#include "core/attention/attention.h"
+#include "core/selection/rotary.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <random>
+#include <utility>
+
+namespace kvloupe::calibration {
+namespace {
+
+at::Tensor tensor_of(const std::vector<float>& values, at::IntArrayRef shape) {
+  return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat).clone();
+}
+
+// The attention of one query block of one head by key blocks, [N].
+at::Tensor pooled_row(const at::Tensor& probabilities, std::int64_t num_blocks,
+                      std::int64_t block_size, GateTarget target) {
+  // [rows, N * block_size], zeros after the last key.
+  const at::Tensor padded =
+      at::constant_pad_nd(probabilities, {0, num_blocks * block_size - probabilities.size(1)}, 0);
+  const at::Tensor blocks = padded.view({padded.size(0), num_blocks, block_size});
+  const at::Tensor pooled =
+      target == GateTarget::Max ? blocks.amax({0, 2}) : blocks.sum(at::IntArrayRef{0, 2});
+  return pooled / pooled.sum();
+}
+
+at::Tensor pooled_attention(const selection::Cell& cell, std::int64_t block_size,
+                            GateTarget target) {
+  const std::int64_t length = cell.chunk_len;
+  const std::int64_t blocks = (length + block_size - 1) / block_size;
+  at::Tensor pooled = at::zeros({cell.num_q_heads(), blocks, blocks}, at::kFloat);
+  for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
+    const at::Tensor keys = cell.k[head / cell.gqa_group_size()];
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const std::int64_t begin = i * block_size;
+      const std::int64_t end = std::min(length, begin + block_size);
+      at::Tensor logits = cell.q[head].slice(0, begin, end).matmul(keys.slice(0, 0, end).t());
+      logits.mul_(cell.softmax_scale);
+      const at::Tensor future = at::ones({end - begin, end}, at::kBool).triu(begin + 1);
+      logits.masked_fill_(future, -std::numeric_limits<float>::infinity());
+      pooled[head][i]
+          .slice(0, 0, i + 1)
+          .copy_(pooled_row(logits.softmax(1), i + 1, block_size, target));
+    }
+  }
+  return pooled;
+}
+
+// Rows [.., N, hidden] turned on, or back where `sign` is -1.
+at::Tensor turned(const at::Tensor& rows, const GateRotation& rotation, double sign) {
+  if (!rotation.cos.defined()) return rows;
+  const std::int64_t count = rows.size(1);
+  const std::int64_t half = rows.size(2) / 2;
+  const at::Tensor cos = rotation.cos.slice(0, 0, count);
+  const at::Tensor sin = rotation.sin.slice(0, 0, count) * sign;
+  const at::Tensor a = rows.slice(2, 0, half);
+  const at::Tensor b = rows.slice(2, half);
+  return at::cat({a * cos - b * sin, a * sin + b * cos}, 2);
+}
+
+// Adam's running means of one tensor.
+struct Moments {
+  at::Tensor first, second;
+};
+
+void descend(at::Tensor& weights, const at::Tensor& gradient, Moments& moments, int step,
+             double rate, double decay) {
+  constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
+  if (!moments.first.defined()) moments = {at::zeros_like(weights), at::zeros_like(weights)};
+  moments.first.mul_(kBeta1).add_(gradient, 1 - kBeta1);
+  moments.second.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
+  const at::Tensor scale = (moments.second / (1 - std::pow(kBeta2, step))).sqrt_().add_(kEpsilon);
+  weights.mul_(1 - rate * decay);
+  weights.addcdiv_(moments.first, scale, -rate / (1 - std::pow(kBeta1, step)));
+}
+
+double rate_at(int step, const GateFit& fit) {
+  const int warm_up = std::max(1, fit.steps / 20);
+  if (step <= warm_up) return fit.learning_rate * step / warm_up;
+  const double done = static_cast<double>(step - warm_up) / std::max(1, fit.steps - warm_up);
+  return fit.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+double mean_loss(const GateWeights& weights, const GateRotation& rotation,
+                 const std::vector<GateExample>& examples) {
+  double sum = 0;
+  for (const GateExample& example : examples) sum += gate_loss(weights, rotation, example, nullptr);
+  return sum / static_cast<double>(examples.size());
+}
+
+// Root mean square of each input channel over the examples, [heads, channels, 1]; 1 where all are 0.
+at::Tensor channel_sizes(const std::vector<GateExample>& examples, at::Tensor GateExample::*which) {
+  at::Tensor sum;
+  for (const GateExample& example : examples) {
+    const at::Tensor squares = (example.*which).square().mean(1);
+    sum = sum.defined() ? sum + squares : squares;
+  }
+  at::Tensor sizes = (sum / static_cast<double>(examples.size())).sqrt();
+  sizes.masked_fill_(sizes == 0, 1.0);
+  return sizes.unsqueeze(2);
+}
+
+std::vector<GateExample> scaled(const std::vector<GateExample>& examples, const at::Tensor& q_sizes,
+                                const at::Tensor& k_sizes) {
+  std::vector<GateExample> result = examples;
+  for (GateExample& example : result) {
+    example.queries = example.queries / q_sizes.transpose(1, 2);
+    example.keys = example.keys / k_sizes.transpose(1, 2);
+  }
+  return result;
+}
+
+}  // namespace
+
+GateExample gate_example(const selection::Cell& cell, const selection::GatePools& pools,
+                         std::int64_t block_size, GateTarget target) {
+  const std::int64_t blocks = (cell.chunk_len + block_size - 1) / block_size;
+  const std::int64_t dim = cell.q.size(2);
+  GateExample example;
+  example.queries = tensor_of(pools.queries(cell), {cell.num_q_heads(), blocks, dim});
+  example.keys = tensor_of(pools.keys(cell, 0, blocks), {cell.num_kv_heads(), blocks, 3 * dim});
+  example.target = pooled_attention(cell, block_size, target);
+  example.last_row = blocks;
+  return example;
+}
+
+GateRotation gate_rotation(double theta, std::int64_t hidden, std::int64_t block_size,
+                           std::int64_t num_blocks) {
+  const selection::Rotary rotary(theta, hidden, trace::RopePairing::HalfSplit);
+  GateRotation rotation = {at::empty({num_blocks, hidden / 2}, at::kFloat),
+                           at::empty({num_blocks, hidden / 2}, at::kFloat)};
+  for (std::int64_t block = 0; block < num_blocks; ++block) {
+    const auto turn = rotary.turn(static_cast<double>(block * block_size));
+    std::copy(turn.cos.begin(), turn.cos.end(), rotation.cos[block].mutable_data_ptr<float>());
+    std::copy(turn.sin.begin(), turn.sin.end(), rotation.sin[block].mutable_data_ptr<float>());
+  }
+  return rotation;
+}
+
+double gate_loss(const GateWeights& weights, const GateRotation& rotation,
+                 const GateExample& example, GateWeights* gradient) {
+  const std::int64_t heads = example.queries.size(0);
+  const std::int64_t kv_heads = example.keys.size(0);
+  const std::int64_t blocks = example.queries.size(1);
+  const std::int64_t hidden = weights.q.size(2);
+  const double scale = 1 / std::sqrt(static_cast<double>(hidden));
+  const at::Tensor x = turned(example.queries.bmm(weights.q), rotation, 1);
+  const at::Tensor y = turned(example.keys.bmm(weights.k), rotation, 1);
+  // The query heads of a group stand together: [kv_heads, group * N, hidden].
+  const at::Tensor grouped = x.reshape({kv_heads, -1, hidden});
+  at::Tensor logits = grouped.bmm(y.transpose(1, 2)).mul_(scale).view({heads, blocks, blocks});
+  const at::Tensor future = at::ones({blocks, blocks}, at::kBool).triu(1);
+  logits.masked_fill_(future, -std::numeric_limits<float>::infinity());
+
+  const auto rows = [&](const at::Tensor& tensor) {
+    return tensor.slice(1, example.first_row, example.last_row);
+  };
+  const at::Tensor target = rows(example.target);
+  const at::Tensor log_scores = rows(logits).log_softmax(2);
+  const double count = static_cast<double>(heads * (example.last_row - example.first_row));
+  // 0 log 0 = 0, and no score counts where the target is 0.
+  const at::Tensor terms =
+      at::xlogy(target, target) - target * log_scores.masked_fill(target == 0, 0.0);
+  const double loss = terms.sum(at::kDouble).item<double>() / count;
+  if (gradient == nullptr) return loss;
+
+  at::Tensor d_logits = at::zeros_like(logits);
+  rows(d_logits).copy_((log_scores.exp() - target).mul_(scale / count));
+  const at::Tensor d_grouped = d_logits.view({kv_heads, -1, blocks});
+  const at::Tensor d_x = d_grouped.bmm(y).view({heads, blocks, hidden});
+  const at::Tensor d_y = d_grouped.transpose(1, 2).bmm(grouped);
+  gradient->q = example.queries.transpose(1, 2).bmm(turned(d_x, rotation, -1));
+  gradient->k = example.keys.transpose(1, 2).bmm(turned(d_y, rotation, -1));
+  return loss;
+}
+
+GateWeights initial_gate(std::int64_t num_q_heads, std::int64_t num_kv_heads, std::int64_t head_dim,
+                         std::int64_t hidden, double softmax_scale, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const bool aligned = hidden % head_dim == 0;
+  const double noise = (aligned ? 0.02 : 1.0) / std::sqrt(static_cast<double>(head_dim));
+  std::normal_distribution<float> normal(0, static_cast<float>(noise));
+  GateWeights weights = {at::empty({num_q_heads, head_dim, hidden}, at::kFloat),
+                         at::empty({num_kv_heads, 3 * head_dim, hidden}, at::kFloat)};
+  for (at::Tensor* tensor : {&weights.q, &weights.k}) {
+    float* values = tensor->mutable_data_ptr<float>();
+    std::generate_n(values, tensor->numel(), [&] { return normal(random); });
+  }
+  if (!aligned) return weights;
+  // Pair i of the head turns like pair i * hidden / head_dim of the gate.
+  const auto size =
+      static_cast<float>(std::sqrt(softmax_scale * std::sqrt(static_cast<double>(hidden))));
+  const std::int64_t step = hidden / head_dim;
+  for (std::int64_t channel = 0; channel < head_dim; ++channel) {
+    const std::int64_t half = head_dim / 2;
+    const std::int64_t slot =
+        channel < half ? channel * step : hidden / 2 + (channel - half) * step;
+    weights.q.select(1, channel).select(1, slot).add_(size);
+    weights.k.select(1, 2 * head_dim + channel).select(1, slot).add_(size);
+  }
+  return weights;
+}
+
+std::vector<GateLoss> fit_gate(GateWeights& weights, const GateRotation& rotation,
+                               const std::vector<GateExample>& train,
+                               const std::vector<GateExample>& held_out, const GateFit& fit,
+                               const CancelToken& cancel) {
+  const at::Tensor q_sizes = channel_sizes(train, &GateExample::queries);
+  const at::Tensor k_sizes = channel_sizes(train, &GateExample::keys);
+  const std::vector<GateExample> inputs = scaled(train, q_sizes, k_sizes);
+  const std::vector<GateExample> others = scaled(held_out, q_sizes, k_sizes);
+  weights = {weights.q * q_sizes, weights.k * k_sizes};
+  std::vector<GateLoss> losses;
+  const auto note = [&](int step) {
+    losses.push_back(
+        {step, mean_loss(weights, rotation, inputs), mean_loss(weights, rotation, others)});
+  };
+  note(0);
+  Moments q_moments, k_moments;
+  const int every = std::max(1, fit.steps / 10);
+  for (int step = 1; step <= fit.steps; ++step) {
+    cancel.throw_if_cancelled();
+    GateWeights sum;
+    for (const GateExample& example : inputs) {
+      GateWeights gradient;
+      gate_loss(weights, rotation, example, &gradient);
+      sum = sum.q.defined() ? GateWeights{sum.q + gradient.q, sum.k + gradient.k} : gradient;
+    }
+    const double share = 1 / static_cast<double>(inputs.size());
+    const double rate = rate_at(step, fit);
+    descend(weights.q, sum.q * share, q_moments, step, rate, fit.weight_decay);
+    descend(weights.k, sum.k * share, k_moments, step, rate, fit.weight_decay);
+    if (step % every == 0 || step == fit.steps) note(step);
+  }
+  weights = {weights.q / q_sizes, weights.k / k_sizes};
+  return losses;
+}
+
+}  // namespace kvloupe::calibration

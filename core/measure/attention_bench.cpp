@@ -1,0 +1,103 @@
+#include "core/measure/attention_bench.h"
+
+#include "core/measure/dense_baseline.h"
+#include "core/selection/attend.h"
+#include "core/selection/selector.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::measure {
+namespace {
+
+constexpr std::int64_t kCluster = 128;
+constexpr double kSoughtShare = 0.05;
+
+selection::ModelShape shape_s() {
+  selection::ModelShape shape;
+  shape.num_layers = 1;
+  shape.num_q_heads = 24;
+  shape.num_kv_heads = 8;
+  shape.head_dim = 128;
+  return shape;
+}
+
+// Moves the keys of each block by a centre of its own, and the queries by the centres of a few
+// blocks of their KV head: those keys, and few others, then have large products with the queries.
+void cluster(const selection::ModelShape& shape, selection::Cell& cell) {
+  const std::int64_t blocks = (cell.past_len + kCluster - 1) / kCluster;
+  const at::Tensor centres = at::randn({shape.num_kv_heads, blocks, shape.head_dim});
+  const at::Tensor sought =
+      at::rand({shape.num_kv_heads, blocks, 1}).lt(kSoughtShare).to(at::kFloat);
+  cell.k.narrow(1, 0, cell.past_len) +=
+      centres.repeat_interleave(kCluster, 1).narrow(1, 0, cell.past_len);
+  const at::Tensor aims = (centres * sought).sum(1, true);
+  cell.q += aims.repeat_interleave(shape.num_q_heads / shape.num_kv_heads, 0);
+}
+
+selection::Cell synthetic_cell(const selection::ModelShape& shape, const AttentionBenchCase& what) {
+  at::manual_seed(1);
+  selection::Cell cell;
+  cell.chunk = static_cast<int>(what.past_len / what.chunk_len);
+  cell.past_len = what.past_len;
+  cell.chunk_len = what.chunk_len;
+  cell.softmax_scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  cell.q = at::randn({shape.num_q_heads, what.chunk_len, shape.head_dim});
+  cell.k = at::randn({shape.num_kv_heads, cell.kv_len(), shape.head_dim});
+  cell.v = at::randn({shape.num_kv_heads, cell.kv_len(), shape.head_dim});
+  if (what.keys == SyntheticKeys::Clustered) cluster(shape, cell);
+  return cell;
+}
+
+double density_of(const selection::CellSelection& selected, std::int64_t past_len) {
+  double kept = 0;
+  for (const selection::RowSelection& row : selected.rows)
+    kept += static_cast<double>(row.positions.size());
+  return kept / static_cast<double>(selected.rows.size()) / static_cast<double>(past_len);
+}
+
+enum Part : std::size_t { kSelect, kAttend, kFirstDense };
+
+}  // namespace
+
+AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
+                               const WorkContext& context) {
+  const selection::ModelShape shape = shape_s();
+  const selection::Cell cell = synthetic_cell(shape, what);
+  const auto spec = selection::MethodSpec::parse(what.method).resolved(shape);
+  const auto layout = selection::row_layout(spec, shape);
+  const auto selector = selection::make_selector(spec, shape);
+  selection::CellSelection selected;
+  std::vector<TimedPart> parts = {
+      {"select", [&] { selected = selector->select(cell); }},
+      {"attend", [&] { selection::attend_selected(spec, {}, cell, layout, selected); }}};
+  const DenseBaseline baseline(cell.q, cell.k, cell.v, cell.softmax_scale);
+  for (TimedPart& part : baseline.parts()) parts.push_back(std::move(part));
+
+  RoundOptions options;
+  options.repetitions = repetitions;
+  const RoundTimes times = time_rounds(parts, options, context, [&](const RoundTimes& so_far) {
+    context.report(so_far.stats(kSelect).samples, repetitions, "rounds");
+  });
+  std::vector<double> sparse;
+  for (std::size_t i = 0; i < times.samples_ms[kSelect].size(); ++i) {
+    sparse.push_back(times.samples_ms[kSelect][i] + times.samples_ms[kAttend][i]);
+  }
+  const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
+  AttentionBench bench;
+  bench.past_len = what.past_len;
+  bench.method = spec.canonical();
+  bench.density = density_of(selected, what.past_len);
+  bench.sparse = stats_of(std::move(sparse));
+  bench.select = times.stats(kSelect);
+  bench.dense = times.stats(dense);
+  bench.dense_variant = parts[dense].name;
+  bench.key_bytes = static_cast<double>(cell.k.nbytes());
+  bench.discarded = times.discarded;
+  return bench;
+}
+
+}  // namespace kvloupe::measure

@@ -1,0 +1,42 @@
+// A method against dense attention of one chunk, on synthetic inputs of shape S (24 query heads, 8
+// KV heads, head_dim 128, fp32): the attention benchmarks of the contract, and block methods.
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/measure/latency.h"
+
+#include <cstdint>
+#include <string>
+
+namespace kvloupe::measure {
+
+enum class SyntheticKeys {
+  Random,     // independent normal values
+  Clustered,  // blocks of 128 keys around centres of their own; queries look for a few of them
+};
+
+struct AttentionBenchCase {
+  std::int64_t past_len = 0;
+  std::int64_t chunk_len = 128;
+  std::string method = "quoka:budget_tokens=1024,num_queries=16";
+  SyntheticKeys keys = SyntheticKeys::Random;
+};
+
+struct AttentionBench {
+  std::int64_t past_len = 0;
+  std::string method;   // canonical
+  double density = 0;   // past keys selected / past keys, over the method's rows
+  LatencyStats sparse;  // selection and attention of the method
+  LatencyStats select;  // its selection alone
+  LatencyStats dense;   // the fastest of the dense variants
+  std::string dense_variant;
+  double key_bytes = 0;  // of the past and the chunk's keys, all KV heads
+  int discarded = 0;
+
+  double speed_up() const { return dense.median_ms / sparse.median_ms; }
+};
+
+AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
+                               const WorkContext& context);
+
+}  // namespace kvloupe::measure

@@ -1,0 +1,43 @@
+// What a sparse method is compared with: Torch's own dense attention of the chunk, in three forms
+// of which the fastest counts. Private to core/analysis: needs Torch.
+#pragma once
+
+#include "core/measure/timing.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace kvloupe::measure {
+
+// Everything but the attention itself (masks, expanded K and V, folded queries) is made here,
+// outside of any timing.
+class DenseBaseline {
+ public:
+  DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale);
+
+  // "sdpa gqa": scaled_dot_product_attention with enable_gqa; "sdpa expanded": on K and V expanded
+  // to the query heads; "sdpa folded": the group's heads folded into query rows. The parts keep a
+  // reference to this object.
+  std::vector<TimedPart> parts() const;
+
+  // Results of the variants as [num_q_heads, m, head_dim], for tests.
+  at::Tensor run_gqa() const;
+  at::Tensor run_expanded() const;
+  at::Tensor run_folded() const;
+
+ private:
+  double scale_;
+  std::int64_t num_q_heads_, chunk_len_, head_dim_;
+  at::Tensor q_, k_, v_;                // [1, heads, rows, head_dim]
+  at::Tensor expanded_k_, expanded_v_;  // [1, num_q_heads, T, head_dim]
+  at::Tensor folded_q_;                 // [1, num_kv_heads, group * m, head_dim]
+  at::Tensor mask_, folded_mask_;       // [m, T], [group * m, T]: 0 or -inf
+};
+
+// The part of [first, first + 3) with the smallest median.
+std::size_t fastest_of(const RoundTimes& times, std::size_t first, std::size_t count);
+
+}  // namespace kvloupe::measure

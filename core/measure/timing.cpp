@@ -1,0 +1,81 @@
+#include "core/measure/timing.h"
+
+#include "core/device/thread_usage.h"
+#include "core/device/threads.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace kvloupe::measure {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
+double quantile(const std::vector<double>& sorted, double share) {
+  const double at = share * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const std::size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (at - std::floor(at)) * (sorted[high] - sorted[low]);
+}
+
+struct Round {
+  std::vector<double> ms;
+  bool disturbed = false;
+};
+
+Round run_round(const std::vector<TimedPart>& parts, int threads, const WorkContext& context) {
+  Round round;
+  const device::ThreadUsage before = device::ThreadUsage::now();
+  const auto begin = Clock::now();
+  for (const TimedPart& part : parts) {
+    context.cancel.throw_if_cancelled();
+    const auto part_begin = Clock::now();
+    part.run();
+    round.ms.push_back(ms_between(part_begin, Clock::now()));
+  }
+  const double seconds = ms_between(begin, Clock::now()) / 1000;
+  round.disturbed = device::ThreadUsage::now().busy_since(before, seconds) > threads;
+  return round;
+}
+
+}  // namespace
+
+LatencyStats stats_of(std::vector<double> samples_ms) {
+  LatencyStats stats;
+  stats.samples = static_cast<int>(samples_ms.size());
+  if (samples_ms.empty()) return stats;
+  std::sort(samples_ms.begin(), samples_ms.end());
+  stats.median_ms = quantile(samples_ms, 0.5);
+  stats.q25_ms = quantile(samples_ms, 0.25);
+  stats.q75_ms = quantile(samples_ms, 0.75);
+  return stats;
+}
+
+RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& options,
+                       const WorkContext& context,
+                       const std::function<void(const RoundTimes&)>& on_round) {
+  const int threads = options.threads > 0 ? options.threads : device::num_threads();
+  RoundTimes times;
+  times.samples_ms.resize(parts.size());
+  const int most = options.warm_up + 3 * options.repetitions;
+  for (int i = 0, counted = 0; i < most && counted < options.repetitions; ++i) {
+    if (options.prepare) options.prepare();
+    const Round round = run_round(parts, threads, context);
+    if (i < options.warm_up) continue;
+    if (round.disturbed) {
+      ++times.discarded;
+    } else {
+      for (std::size_t p = 0; p < parts.size(); ++p) times.samples_ms[p].push_back(round.ms[p]);
+      ++counted;
+    }
+    if (on_round) on_round(times);
+  }
+  return times;
+}
+
+}  // namespace kvloupe::measure

@@ -1,0 +1,44 @@
+// How times are taken, for the live latency and for the benchmarks: rounds in which all sides take
+// turns, and a round in which other threads of our own ran does not count.
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/measure/latency.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::measure {
+
+// Median and quartiles; quartiles interpolate linearly between the samples.
+LatencyStats stats_of(std::vector<double> samples_ms);
+
+struct TimedPart {
+  std::string name;
+  std::function<void()> run;
+};
+
+struct RoundOptions {
+  int repetitions = 15;
+  int warm_up = 2;
+  int threads = 0;  // that the parts may use; 0: those of tensor work
+  // Untimed, before each round.
+  std::function<void()> prepare = {};
+};
+
+struct RoundTimes {
+  std::vector<std::vector<double>> samples_ms;  // [part][round that counts]
+  int discarded = 0;
+
+  LatencyStats stats(std::size_t part) const { return stats_of(samples_ms[part]); }
+};
+
+// Runs the parts one after the other, round after round. A round during which more threads of the
+// process were busy than `threads` is thrown away, counted and repeated, up to three times as many
+// rounds as asked for. `on_round` sees the times so far. Throws Error{Cancelled} between parts.
+RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& options,
+                       const WorkContext& context,
+                       const std::function<void(const RoundTimes&)>& on_round = {});
+
+}  // namespace kvloupe::measure

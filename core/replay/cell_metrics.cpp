@@ -1,0 +1,172 @@
+#include "core/replay/cell_metrics.h"
+
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+#include "core/selection/ranking.h"
+#include "core/session/session_tensors.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace kvloupe::replay {
+namespace {
+
+// Relative Frobenius distance; 0 for two zero matrices.
+double relative_error(const float* reference, const float* other, std::int64_t count) {
+  double difference = 0;
+  double size = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double a = static_cast<double>(reference[i]);
+    const double delta = a - static_cast<double>(other[i]);
+    difference += delta * delta;
+    size += a * a;
+  }
+  return difference == 0 ? 0 : std::sqrt(difference) / std::sqrt(size);
+}
+
+// Stored values are finite, their products need not be.
+Error overflow_error(const selection::Cell& cell, const char* head_kind, std::int64_t head) {
+  return input_error(
+      fmt::format("layer {}, {} head {}, chunk {} cannot be measured", cell.layer, head_kind, head,
+                  cell.chunk),
+      "products of its queries and keys are beyond single precision, so its attention is not known",
+      "choose other layers or chunks");
+}
+
+}  // namespace
+
+at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout) {
+  if (layout.axis == trace::RowAxis::KvHead) return session::cell_mass(cell);
+  std::vector<at::Tensor> rows;
+  for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
+    const auto q = cell.q.narrow(0, head, layout.q_heads_per_row);
+    const auto k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
+    rows.push_back(attention::chunk_mass(q, k, cell.softmax_scale).key_mass);
+  }
+  return at::cat(rows, 0);
+}
+
+RowTruth::RowTruth(const float* mass, std::int64_t num_candidates)
+    : mass_(mass), num_candidates_(num_candidates) {
+  for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass[i]);
+}
+
+const std::vector<std::uint8_t>& RowTruth::best(std::int64_t count) {
+  auto& marks = best_[count];
+  if (marks.empty()) {
+    marks.resize(static_cast<std::size_t>(num_candidates_), 0);
+    const auto kept =
+        selection::keep_best(std::span(mass_, static_cast<std::size_t>(num_candidates_)), count);
+    for (const std::int32_t index : kept.indices) marks[static_cast<std::size_t>(index)] = 1;
+  }
+  return marks;
+}
+
+MassMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
+  MassMetrics metrics;
+  double covered = 0;
+  for (const std::int32_t position : selected) covered += static_cast<double>(mass_[position]);
+  if (whole_ > 0) metrics.recall = covered / whole_;
+  if (selected.empty()) return metrics;
+  const auto& marks = best(static_cast<std::int64_t>(selected.size()));
+  std::int64_t common = 0;
+  for (const std::int32_t position : selected) common += marks[static_cast<std::size_t>(position)];
+  metrics.overlap = static_cast<double>(common) / static_cast<double>(selected.size());
+  return metrics;
+}
+
+// Where mass is wanted as well, both come from one pass.
+const at::Tensor& CellTruth::dense_output() {
+  if (output_.defined()) return output_;
+  auto& mass = mass_[{trace::RowAxis::KvHead, static_cast<int>(cell_.gqa_group_size())}];
+  const bool with_mass = wanted_.mass && !mass.defined();
+  auto dense =
+      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale, with_mass);
+  if (with_mass) mass = std::move(dense.key_mass);
+  output_ = dense.output.contiguous();
+  return output_;
+}
+
+const at::Tensor& CellTruth::mass(const selection::RowLayout& layout) {
+  const bool per_kv_head = layout.axis == trace::RowAxis::KvHead;
+  if (per_kv_head && wanted_.output_error) dense_output();
+  at::Tensor& mass = mass_[{layout.axis, layout.q_heads_per_row}];
+  if (!mass.defined()) mass = row_mass(cell_, layout);
+  return mass;
+}
+
+RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
+                         std::int64_t num_candidates) {
+  const std::tuple key{layout.axis, layout.q_heads_per_row, row, num_candidates};
+  const auto found = rows_.find(key);
+  if (found != rows_.end()) return found->second;
+  const at::Tensor& values = mass(layout);
+  const float* of_row =
+      values.const_data_ptr<float>() + static_cast<std::int64_t>(row) * values.stride(0);
+  const RowTruth truth(of_row, num_candidates);
+  if (!truth.is_finite()) {
+    const bool of_kv_head = layout.axis == trace::RowAxis::KvHead;
+    throw overflow_error(
+        cell_, of_kv_head ? "KV" : "query",
+        static_cast<std::int64_t>(row) * (of_kv_head ? 1 : layout.q_heads_per_row));
+  }
+  return rows_.emplace(key, truth).first->second;
+}
+
+std::vector<double> CellTruth::output_errors(const at::Tensor& sparse) {
+  const at::Tensor& dense = dense_output();
+  const at::Tensor other = sparse.contiguous();
+  KVLOUPE_CHECK(other.sizes() == dense.sizes());
+  const std::int64_t per_head = dense.size(1) * dense.size(2);
+  std::vector<double> errors;
+  for (std::int64_t head = 0; head < dense.size(0); ++head)
+    errors.push_back(relative_error(dense.const_data_ptr<float>() + head * per_head,
+                                    other.const_data_ptr<float>() + head * per_head, per_head));
+  for (std::size_t head = 0; head < errors.size(); ++head)
+    if (std::isnan(errors[head]))
+      throw overflow_error(cell_, "query", static_cast<std::int64_t>(head));
+  return errors;
+}
+
+// sum over rows x and visible keys k of <x, k>^2 for each query head. All rows see the whole past,
+// where the sum over keys is x (sum k k^T) x^T: no m x T matrix is needed.
+std::vector<double> CellTruth::score_energy(const at::Tensor& queries) {
+  const std::int64_t past = cell_.past_len, dim = cell_.k.size(2), tile = 4096;
+  if (past_moments_.empty()) {
+    for (std::int64_t g = 0; g < cell_.num_kv_heads(); ++g) {
+      at::Tensor moments = at::zeros({dim, dim}, at::kDouble);
+      for (std::int64_t begin = 0; begin < past; begin += tile) {
+        const at::Tensor keys =
+            cell_.k.select(0, g).narrow(0, begin, std::min(tile, past - begin)).to(at::kDouble);
+        moments.addmm_(keys.t(), keys);
+      }
+      past_moments_.push_back(std::move(moments));
+    }
+  }
+  std::vector<double> energy;
+  for (std::int64_t head = 0; head < cell_.num_q_heads(); ++head) {
+    const std::int64_t g = head / cell_.gqa_group_size();
+    const at::Tensor rows = queries.select(0, head).to(at::kDouble);
+    const at::Tensor own = cell_.k.select(0, g).narrow(0, past, cell_.chunk_len).to(at::kDouble);
+    const at::Tensor over_past =
+        (at::matmul(rows, past_moments_[static_cast<std::size_t>(g)]) * rows).sum();
+    const at::Tensor over_chunk = at::matmul(rows, own.t()).tril().square().sum();
+    energy.push_back((over_past + over_chunk).item<double>());
+  }
+  return energy;
+}
+
+std::vector<double> CellTruth::score_errors(const at::Tensor& pruned) {
+  if (dense_energy_.empty()) dense_energy_ = score_energy(cell_.q);
+  const std::vector<double> lost = score_energy(cell_.q.to(at::kDouble) - pruned.to(at::kDouble));
+  std::vector<double> errors;
+  for (std::size_t head = 0; head < lost.size(); ++head)
+    errors.push_back(lost[head] <= 0 ? 0 : std::sqrt(lost[head] / dense_energy_[head]));
+  return errors;
+}
+
+}  // namespace kvloupe::replay

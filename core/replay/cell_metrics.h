@@ -1,0 +1,78 @@
+// What a selection keeps of one cell's attention: the definitions are those of replay.h and
+// "compare". Private to core/analysis: needs Torch.
+#pragma once
+
+#include "core/replay/replay.h"
+#include "core/selection/selector.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::replay {
+
+// M[row, j]: sum of dense p over the row's query heads and the chunk's queries, [rows, kv_len].
+at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout);
+
+struct MassMetrics {
+  double recall = 1;
+  double overlap = 1;
+};
+
+// M of one row over its candidates [0, num_candidates), as the measure of any number of sets.
+class RowTruth {
+ public:
+  // `mass` is borrowed.
+  RowTruth(const float* mass, std::int64_t num_candidates);
+  MassMetrics metrics(const std::vector<std::int32_t>& selected);
+  bool is_finite() const { return std::isfinite(whole_); }
+
+ private:
+  const std::vector<std::uint8_t>& best(std::int64_t count);
+
+  const float* mass_;
+  std::int64_t num_candidates_;
+  double whole_ = 0;
+  // By count: 1 for the candidates among the `count` of largest M. Most methods keep equally many.
+  std::map<std::int64_t, std::vector<std::uint8_t>> best_;
+};
+
+struct Wanted {
+  bool mass = true;
+  bool output_error = false;
+};
+
+// What depends on a cell alone and not on the method: computed when first asked for, then shared by
+// all methods that are measured on it. `cell` is borrowed.
+class CellTruth {
+ public:
+  CellTruth(const selection::Cell& cell, const Wanted& wanted) : cell_(cell), wanted_(wanted) {}
+
+  // Both throw Error{Input} where products of queries and keys are beyond fp32.
+  // ||O - O^|| / ||O|| of each query head; `sparse` is O^ [num_q_heads, m, head_dim].
+  std::vector<double> output_errors(const at::Tensor& sparse);
+  RowTruth& row(const selection::RowLayout& layout, std::size_t row, std::int64_t num_candidates);
+  // ||S - S^||_F / ||S||_F of each query head over the chunk's rows and the keys that they see;
+  // S^ are the scores of `pruned` [num_q_heads, m, head_dim]. fp64.
+  std::vector<double> score_errors(const at::Tensor& pruned);
+
+ private:
+  const at::Tensor& dense_output();
+  const at::Tensor& mass(const selection::RowLayout& layout);
+  std::vector<double> score_energy(const at::Tensor& queries);
+
+  const selection::Cell& cell_;
+  Wanted wanted_;
+  at::Tensor output_;
+  std::map<std::pair<trace::RowAxis, int>, at::Tensor> mass_;
+  std::map<std::tuple<trace::RowAxis, int, std::size_t, std::int64_t>, RowTruth> rows_;
+  std::vector<at::Tensor> past_moments_;  // per KV head: sum over past keys of k k^T, fp64
+  std::vector<double> dense_energy_;
+};
+
+}  // namespace kvloupe::replay

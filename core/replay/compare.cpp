@@ -1,0 +1,295 @@
+#include "core/replay/compare.h"
+
+#include "core/base/error.h"
+#include "core/selection/lane_counts.h"
+#include "core/selection/selector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace kvloupe::replay {
+
+using selection::MethodSpec;
+
+namespace {
+
+// A mean over what was added; empty when nothing was.
+class Mean {
+ public:
+  void add(double value) {
+    sum_ += value;
+    ++count_;
+  }
+  std::optional<double> value() const {
+    if (count_ == 0) return std::nullopt;
+    return sum_ / static_cast<double>(count_);
+  }
+
+ private:
+  double sum_ = 0;
+  std::int64_t count_ = 0;
+};
+
+struct Averages {
+  std::int64_t cells = 0;
+  std::int64_t fallback_cells = 0;
+  Mean requested_budget, effective_budget, mass_recall, topk_overlap, output_error, density;
+  Mean forced, kv_bytes;
+  Mean native_past, native_causal, native_rectangle, set_causal, set_rectangle;
+};
+
+// Of one row of a block method.
+struct RowDensity {
+  PairShares native, set;
+};
+
+// Nothing for a recorded run of a method that this version does not know.
+std::optional<MethodSpec> known_spec(const std::string& method) {
+  try {
+    return MethodSpec::parse(method);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) {
+  Mean mean;
+  const std::size_t first = row * static_cast<std::size_t>(q_heads_per_row);
+  for (std::size_t head = first; head < first + static_cast<std::size_t>(q_heads_per_row); ++head)
+    mean.add(cell.output_error[head]);
+  return mean.value().value_or(0);
+}
+
+constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
+
+// The rows of one method while its cells come in.
+class Averager {
+ public:
+  Averager(const std::string& method, int q_heads_per_row, const session::TraceSession& session)
+      : q_heads_per_row_(q_heads_per_row),
+        gqa_group_size_(session.info().model.gqa_group_size()),
+        bytes_per_key_(static_cast<double>(bytes_per_key(known_spec(method), session.info()))) {
+    tables_[trace::Phase::Prefill][{0, 0}];  // stands even where no cell is averaged
+  }
+
+  void add(const ReplayCell& cell) {
+    Table& table = tables_[cell.span.phase];
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      const auto density = density_of(cell, row);
+      const int kv_head = static_cast<int>(row) * q_heads_per_row_ / gqa_group_size_;
+      const std::array indices = {0, cell.layer, kv_head, cell.chunk};
+      for (int scope = 0; scope < static_cast<int>(kScopes.size()); ++scope)
+        add_row(cell, row, density, table[{scope, indices[static_cast<std::size_t>(scope)]}]);
+    }
+  }
+
+  std::vector<CompareRow> rows(const ReplayResult& result) const {
+    std::vector<CompareRow> rows;
+    for (const auto& [phase, table] : tables_) {
+      for (const auto& [place, averages] : table) {
+        CompareRow row;
+        row.method = result.method;
+        row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
+        row.scope = kScopes[static_cast<std::size_t>(place.first)];
+        row.index = place.second;
+        row.cells = averages.cells;
+        row.fallback_cells = averages.fallback_cells;
+        row.requested_budget = averages.requested_budget.value();
+        row.effective_budget = averages.effective_budget.value();
+        row.mass_recall = averages.mass_recall.value();
+        row.topk_overlap = averages.topk_overlap.value();
+        row.output_error = averages.output_error.value();
+        row.density = averages.density.value();
+        row.forced = averages.forced.value();
+        row.kv_bytes = averages.kv_bytes.value();
+        row.native_density = averages.native_past.value();
+        row.native_density_causal = averages.native_causal.value();
+        row.native_density_rectangle = averages.native_rectangle.value();
+        row.density_causal = averages.set_causal.value();
+        row.density_rectangle = averages.set_rectangle.value();
+        row.basis = result.basis;
+        rows.push_back(std::move(row));
+      }
+    }
+    return rows;
+  }
+
+ private:
+  // Averages by (place in kScopes, index), in the order of the rows.
+  using Table = std::map<std::pair<int, int>, Averages>;
+
+  std::optional<RowDensity> density_of(const ReplayCell& cell, std::size_t row) const {
+    if (!cell.blocks) return std::nullopt;
+    RowDensity density;
+    density.native =
+        native_shares(*cell.blocks, static_cast<int>(row) * q_heads_per_row_, q_heads_per_row_);
+    density.set =
+        shares_of_set(cell.blocks->grid, static_cast<std::int64_t>(cell.rows[row].selected.size()));
+    return density;
+  }
+
+  void add_row(const ReplayCell& cell, std::size_t row, const std::optional<RowDensity>& density,
+               Averages& averages) const {
+    if (cell.dense_fallback) ++averages.fallback_cells;
+    if (cell.dense_reason) return;
+    ++averages.cells;
+    const ReplayRow& kept = cell.rows[row];
+    const auto past_end =
+        std::lower_bound(kept.selected.begin(), kept.selected.end(), cell.span.begin);
+    const auto kept_past = static_cast<double>(past_end - kept.selected.begin());
+    if (cell.budget_tokens) averages.requested_budget.add(static_cast<double>(*cell.budget_tokens));
+    averages.effective_budget.add(static_cast<double>(kept.selected.size()));
+    if (cell.lanes.empty()) {
+      averages.mass_recall.add(kept.mass_recall);
+      averages.topk_overlap.add(kept.topk_overlap);
+    }
+    averages.density.add(kept_past / static_cast<double>(cell.span.begin));
+    averages.forced.add(static_cast<double>(kept.forced));
+    averages.kv_bytes.add(kept_past * bytes_per_key_);
+    if (density) {
+      averages.native_past.add(density->native.past);
+      averages.native_causal.add(density->native.causal);
+      averages.native_rectangle.add(density->native.rectangle);
+      averages.set_causal.add(density->set.causal);
+      averages.set_rectangle.add(density->set.rectangle);
+    }
+    if (!cell.output_error.empty())
+      averages.output_error.add(mean_error(cell, row, q_heads_per_row_));
+  }
+
+  int q_heads_per_row_;
+  int gqa_group_size_;
+  double bytes_per_key_;
+  std::map<trace::Phase, Table> tables_;
+};
+
+// One name=value of "all:...".
+struct Parameter {
+  std::string name, value, text;
+  bool taken = false;  // by any method
+};
+
+std::vector<Parameter> parameters_of(std::string_view text) {
+  std::vector<Parameter> parameters;
+  while (true) {
+    const auto comma = text.find(',');
+    const std::string item(text.substr(0, comma));
+    const auto equals = item.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw usage_error(fmt::format("all: '{}' is not a parameter", item),
+                        "parameters are written name=value, separated by commas",
+                        "see kvloupe methods");
+    parameters.push_back({item.substr(0, equals), item.substr(equals + 1), item});
+    if (comma == std::string_view::npos) return parameters;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// Which of the parameters the method takes.
+selection::ParamValues taken_by(const selection::MethodInfo& info,
+                                const std::vector<Parameter>& parameters) {
+  selection::ParamValues values;
+  for (const Parameter& parameter : parameters) values[parameter.name] = parameter.value;
+  if (!info.accepts_scope_all && values.count("budget_scope") > 0 &&
+      values["budget_scope"] == "all")
+    values.erase("budget_scope");
+  const bool ranks_blocks = values.count("lowering") > 0 && values["lowering"] == "budget";
+  if (info.budget == selection::BudgetUse::Optional && !ranks_blocks) {
+    values.erase("budget_tokens");
+    values.erase("budget_ratio");
+  }
+  const auto params = selection::params_with(info, values);
+  std::erase_if(values, [&](const auto& value) {
+    return std::none_of(params.begin(), params.end(), [&](const selection::ParamInfo* param) {
+      return param->name == value.first;
+    });
+  });
+  return values;
+}
+
+// A parameter without a default that is not among the values.
+bool lacks_file(const selection::MethodInfo& info, const selection::ParamValues& values) {
+  const auto params = selection::params_with(info, values);
+  return std::any_of(params.begin(), params.end(), [&](const selection::ParamInfo* param) {
+    return param->required && values.count(param->name) == 0;
+  });
+}
+
+}  // namespace
+
+std::int64_t bytes_per_key(const std::optional<MethodSpec>& spec, const trace::TraceInfo& info) {
+  const std::int64_t dim = info.model.head_dim;
+  const std::int64_t key_lanes = spec ? selection::lanes_stored(*spec, dim) : dim;
+  return (info.dtype == trace::DType::F16 ? 2 : 4) * (key_lanes + dim);
+}
+
+std::vector<CompareRow> summarise(const ReplayResult& result,
+                                  const session::TraceSession& session) {
+  Averager averager(result.method, result.q_heads_per_row, session);
+  for (const ReplayCell& cell : result.cells) averager.add(cell);
+  return averager.rows(result);
+}
+
+Comparison compare_methods(const session::TraceSession& session,
+                           const std::vector<MethodSpec>& specs, const ReplayRequest& request,
+                           const WorkContext& context) {
+  Comparison comparison;
+  std::vector<MethodSpec> served;
+  std::vector<Averager> averagers;
+  for (const MethodSpec& given : specs) {
+    ReplayRequest one = request;
+    one.spec = given.resolved(session.shape());
+    if (auto error = why_unavailable(session, one, context)) {
+      comparison.unavailable.push_back({one.spec.canonical(), std::move(*error)});
+      continue;
+    }
+    averagers.emplace_back(one.spec.canonical(),
+                           selection::row_layout(one.spec, session.shape()).q_heads_per_row,
+                           session);
+    served.push_back(std::move(one.spec));
+  }
+  if (served.empty()) throw comparison.unavailable.front().error;
+  const auto results = replay_methods(
+      session, served, request,
+      [&](std::size_t method, ReplayCell&& cell) { averagers[method].add(cell); }, context);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto rows = averagers[i].rows(results[i]);
+    comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
+  }
+  return comparison;
+}
+
+MethodList parse_methods(const std::string& text) {
+  const std::string_view whole = text;
+  if (whole != "all" && !whole.starts_with("all:")) return {{MethodSpec::parse(text)}, {}};
+  std::vector<Parameter> parameters;
+  if (whole != "all") parameters = parameters_of(whole.substr(4));
+  MethodList list;
+  for (const selection::MethodInfo& info : selection::catalogue()) {
+    const selection::ParamValues values = taken_by(info, parameters);
+    std::string spec = info.id;
+    for (Parameter& parameter : parameters) {
+      if (values.count(parameter.name) == 0) continue;
+      parameter.taken = true;
+      spec += fmt::format("{}{}", spec == info.id ? ':' : ',', parameter.text);
+    }
+    try {
+      list.specs.push_back(MethodSpec::parse(spec));
+    } catch (const Error& error) {
+      if (!lacks_file(info, values)) throw;
+      list.unavailable.push_back({spec, error});
+    }
+  }
+  for (const Parameter& parameter : parameters)
+    if (!parameter.taken)
+      throw usage_error(fmt::format("all: {} is not valid", parameter.text),
+                        "no method has such a parameter", "see kvloupe methods");
+  return list;
+}
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,274 @@
+// Re-selection on stored Q and K.
+#include "core/replay/replay.h"
+
+#include "core/base/error.h"
+#include "core/replay/replay_parts.h"
+#include "core/replay/trace_basis.h"
+#include "core/selection/selector.h"
+#include "core/session/session_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+namespace kvloupe::replay {
+namespace {
+
+// The prefill part cut anew from position 0; decoded tokens stay chunks of one.
+std::vector<trace::ChunkInfo> rechunked(const std::vector<trace::ChunkInfo>& chunks, int size) {
+  if (size < 1)
+    throw usage_error(fmt::format("chunk size {} is not valid", size), "it must be at least 1",
+                      "give a number of tokens");
+  std::int32_t prefill_end = 0;
+  for (const trace::ChunkInfo& chunk : chunks)
+    if (chunk.phase == trace::Phase::Prefill) prefill_end = std::max(prefill_end, chunk.end());
+  std::vector<trace::ChunkInfo> result;
+  for (std::int32_t begin = 0; begin < prefill_end;) {
+    const std::int32_t length = std::min<std::int32_t>(size, prefill_end - begin);
+    result.push_back({begin, length, trace::Phase::Prefill});
+    begin += length;
+  }
+  for (const trace::ChunkInfo& chunk : chunks)
+    if (chunk.phase == trace::Phase::Decode) result.push_back(chunk);
+  return result;
+}
+
+DenseReason translated(selection::DenseReason reason) {
+  switch (reason) {
+    case selection::DenseReason::EmptyPast:
+      return DenseReason::EmptyPast;
+    case selection::DenseReason::FitsBudget:
+      return DenseReason::FitsBudget;
+    case selection::DenseReason::MethodRule:
+      return DenseReason::MethodRule;
+  }
+  fail_check("a known dense reason", __FILE__, __LINE__);
+}
+
+// `layers` and those whose sets they reuse, ascending.
+std::vector<int> layers_to_run(const session::TraceSession& session,
+                               const selection::MethodSpec& spec, const std::vector<int>& layers) {
+  std::set<int> all(layers.begin(), layers.end());
+  for (const int layer : layers) {
+    // A source is a layer before; it may have one itself.
+    std::optional<int> source = selection::source_layer(spec, session.shape(), layer);
+    for (int from = layer; source; source = selection::source_layer(spec, session.shape(), from)) {
+      if (!session.info().has_layer(*source))
+        throw input_error(
+            fmt::format("{} cannot be replayed on layer {}", spec.id(), from),
+            fmt::format("it reuses the set of layer {}, which is not in this trace", *source),
+            "capture that layer too, or choose other layers");
+      all.insert(*source);
+      from = *source;
+    }
+  }
+  return {all.begin(), all.end()};
+}
+
+void check_probe(const session::TraceSession& session, const ReplayRequest& request,
+                 const selection::MethodSpec& spec) {
+  if (session.info().probe_len == 0)
+    throw input_error(
+        fmt::format("{} cannot be replayed", spec.id()),
+        "the trace has no probe queries and no novelty of its tokens",
+        fmt::format("capture again with --method {} or with --store qkv,lse,probe", spec.id()));
+  if (request.chunk_size)
+    throw input_error(fmt::format("{} cannot be replayed on other chunks", spec.id()),
+                      "the trace holds probe queries for its own chunks only",
+                      "leave out --chunk-size, or capture with it");
+}
+
+// One method's way through a trace. A cell is asked for after those that its state depends on.
+class MethodReplay {
+ public:
+  MethodReplay(const session::TraceSession& session, const selection::MethodSpec& spec,
+               const ReplayRequest& request, const WorkContext& context)
+      : session_(session),
+        spec_(spec),
+        request_(request),
+        layout_(selection::row_layout(spec, session.shape())),
+        evicts_(spec.state_action() == trace::StateAction::Eviction) {
+    const trace::TraceInfo& info = session.info();
+    result_.method = spec.canonical();
+    result_.source_mode = info.mode;
+    result_.row_axis = layout_.axis;
+    result_.q_heads_per_row = layout_.q_heads_per_row;
+    result_.block_size = selection::describe_run(spec, session.shape()).block_size;
+    result_.chunks = request.chunk_size ? rechunked(info.chunks, *request.chunk_size) : info.chunks;
+    result_.layers = checked_layers(info, request.layers);
+    check_chunk(request.chunk, result_.chunks.size());
+    layers_ = layers_to_run(session, spec, result_.layers);
+    if (spec.info().needs_probe) check_probe(session, request, spec);
+    selection::BasisPtr basis;
+    if (spec.info().basis) {
+      basis = basis_for(session, spec, layers_, context);
+      result_.basis = basis_note(session, basis);
+    }
+    selector_ = selection::make_selector(spec, session.shape(), basis);
+    if (evicts_) prepare_history();
+  }
+
+  const std::vector<int>& layers() const { return layers_; }
+  int first_chunk() const { return request_.chunk && !evicts_ ? *request_.chunk : 0; }
+  bool runs(int layer, int chunk) const {
+    return chunk >= first_chunk() && std::binary_search(layers_.begin(), layers_.end(), layer);
+  }
+  bool needs_probe() const { return spec_.info().needs_probe; }
+
+  // The cell as it is reported; nothing for one that only the method's state needs.
+  std::optional<ReplayCell> step(const selection::Cell& cell, CellTruth& truth) {
+    const selection::CellSelection selection = selector_->select(cell);
+    const auto evicted = selector_->evict(cell);
+    const auto reported =
+        std::lower_bound(result_.layers.begin(), result_.layers.end(), cell.layer);
+    if (reported == result_.layers.end() || *reported != cell.layer) return std::nullopt;
+    note_evictions(static_cast<std::size_t>(reported - result_.layers.begin()), cell.chunk,
+                   evicted);
+    if (request_.chunk && *request_.chunk != cell.chunk) return std::nullopt;
+    ReplayCell replayed = new_cell(cell.layer, cell.chunk,
+                                   result_.chunks[static_cast<std::size_t>(cell.chunk)], spec_);
+    replayed.dense_fallback = selection.dense_fallback;
+    replayed.budget_tokens = selection.budget_tokens;
+    if (selection.dense_reason) replayed.dense_reason = translated(*selection.dense_reason);
+    replayed.source_layer = selection::source_layer(spec_, session_.shape(), cell.layer);
+    for (const selection::RowSelection& row : selection.rows) {
+      ReplayRow replayed_row;
+      replayed_row.selected = row.positions;
+      replayed_row.forced = row.forced;
+      replayed_row.ties_at_cut = row.ties_at_cut;
+      replayed.rows.push_back(std::move(replayed_row));
+    }
+    if (selection.blocks) replayed.blocks = masks_of(*selection.blocks);
+    measure(session_, cell, truth, spec_, layout_, selection,
+            {request_.want_mass, request_.want_output_error}, replayed);
+    return replayed;
+  }
+
+  ReplayResult finish() {
+    const bool to_the_end =
+        !request_.chunk || *request_.chunk + 1 == static_cast<int>(result_.chunks.size());
+    if (evicts_ && to_the_end)
+      for (const int layer : result_.layers) result_.final_alive.push_back(selector_->alive(layer));
+    return std::move(result_);
+  }
+
+ private:
+  void prepare_history() {
+    if (result_.chunks.size() >= trace::kAlive)
+      throw input_error(fmt::format("{} cannot be replayed", spec_.id()),
+                        fmt::format("{} chunks are more than the history of evictions counts",
+                                    result_.chunks.size()),
+                        "use a larger --chunk-size");
+    const std::vector<std::uint16_t> alive(static_cast<std::size_t>(session_.info().num_tokens),
+                                           trace::kAlive);
+    result_.evict_chunk.assign(
+        result_.layers.size(),
+        std::vector(static_cast<std::size_t>(session_.shape().num_kv_heads), alive));
+  }
+
+  void note_evictions(std::size_t layer_idx, int chunk,
+                      const std::vector<std::vector<std::int32_t>>& evicted) {
+    for (std::size_t row = 0; row < evicted.size(); ++row)
+      for (const std::int32_t position : evicted[row])
+        result_.evict_chunk[layer_idx][row][static_cast<std::size_t>(position)] =
+            static_cast<std::uint16_t>(chunk);
+  }
+
+  const session::TraceSession& session_;
+  const selection::MethodSpec& spec_;
+  const ReplayRequest& request_;
+  selection::RowLayout layout_;
+  bool evicts_;
+  std::vector<int> layers_;  // result_.layers and those that they need, ascending
+  std::unique_ptr<selection::Selector> selector_;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+const char* name_of(DenseReason reason) {
+  switch (reason) {
+    case DenseReason::EmptyPast:
+      return "empty_past";
+    case DenseReason::FitsBudget:
+      return "fits_budget";
+    case DenseReason::MethodRule:
+      return "method_rule";
+  }
+  return "";
+}
+
+const ReplayCell* ReplayResult::find(int layer, int chunk) const {
+  for (const ReplayCell& cell : cells)
+    if (cell.layer == layer && cell.chunk == chunk) return &cell;
+  return nullptr;
+}
+
+std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
+                                         const std::vector<selection::MethodSpec>& specs,
+                                         const ReplayRequest& request, const CellSink& sink,
+                                         const WorkContext& context) {
+  KVLOUPE_CHECK(!specs.empty());
+  std::vector<std::unique_ptr<MethodReplay>> methods;
+  std::set<int> layers;
+  std::vector<trace::ChunkInfo> chunks = session.info().chunks;
+  if (request.chunk_size) chunks = rechunked(chunks, *request.chunk_size);
+  int first = request.chunk.value_or(0);
+  for (const selection::MethodSpec& spec : specs) {
+    methods.push_back(std::make_unique<MethodReplay>(session, spec, request, context));
+    layers.insert(methods.back()->layers().begin(), methods.back()->layers().end());
+    first = std::min(first, methods.back()->first_chunk());
+  }
+  const int end = request.chunk ? *request.chunk + 1 : static_cast<int>(chunks.size());
+
+  // Layer by layer, so that each is read once. Sets that pass between layers wait with the method.
+  std::int64_t done = 0;
+  const auto total = static_cast<std::int64_t>(layers.size()) * (end - first);
+  for (const int layer : layers) {
+    for (int chunk = first; chunk < end; ++chunk) {
+      std::optional<selection::Cell> cell;
+      std::optional<CellTruth> truth;
+      for (std::size_t i = 0; i < methods.size(); ++i) {
+        MethodReplay& method = *methods[i];
+        if (!method.runs(layer, chunk)) continue;
+        context.cancel.throw_if_cancelled();
+        if (!cell) {
+          cell = session::load_cell(session, layer, chunk, chunks[static_cast<std::size_t>(chunk)]);
+          truth.emplace(*cell, Wanted{request.want_mass, request.want_output_error});
+        }
+        if (method.needs_probe() && !cell->novelty.defined()) session::add_probe(session, *cell);
+        if (auto replayed = method.step(*cell, *truth)) sink(i, std::move(*replayed));
+      }
+      context.report(++done, total, "selecting");
+    }
+  }
+  std::vector<ReplayResult> results;
+  for (const auto& method : methods) results.push_back(method->finish());
+  return results;
+}
+
+ReplayResult replay(const session::TraceSession& session, const ReplayRequest& request,
+                    const WorkContext& context) {
+  std::vector<ReplayCell> cells;
+  std::vector<ReplayResult> results = replay_methods(
+      session, {request.spec}, request,
+      [&](std::size_t, ReplayCell&& cell) { cells.push_back(std::move(cell)); }, context);
+  results.front().cells = std::move(cells);
+  return std::move(results.front());
+}
+
+std::optional<Error> why_unavailable(const session::TraceSession& session,
+                                     const ReplayRequest& request, const WorkContext& context) {
+  try {
+    const MethodReplay attempt(session, request.spec, request, context);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    return error;
+  }
+}
+
+}  // namespace kvloupe::replay

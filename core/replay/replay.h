@@ -1,0 +1,124 @@
+// Re-selects with a method on the stored Q and K (open loop) and measures what it keeps.
+// mass_recall: sum of M over the selected / over the candidates, M[j] the dense attention that key j
+// receives from the chunk's queries and the row's heads. topk_overlap: |selected and O| / |selected|,
+// O the |selected| candidates of largest M. output_error: ||O - O^|| / ||O|| of a query head.
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/base/error.h"
+#include "core/replay/block_report.h"
+#include "core/selection/method_spec.h"
+#include "core/session/session.h"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::replay {
+
+enum class DenseReason { EmptyPast, FitsBudget, MethodRule };
+const char* name_of(DenseReason reason);  // "empty_past", "fits_budget", "method_rule"
+
+struct ReplayRow {
+  std::vector<std::int32_t> selected;  // ascending absolute positions
+  std::int64_t forced = 0;
+  std::int64_t ties_at_cut = 0;
+  double mass_recall = 1;
+  double topk_overlap = 1;
+};
+
+// One query head under a lane method.
+struct LaneRow {
+  std::vector<std::int32_t> counts;  // [head_dim] rows of the chunk that used the lane
+  // ||S - S^||_F / ||S||_F over the chunk's rows and their visible keys, before softmax. NaN where
+  // it is not known: not asked for, or a recorded run whose basis is not at hand.
+  double score_error = std::numeric_limits<double>::quiet_NaN();
+};
+
+struct ReplayCell {
+  int layer = 0;
+  int chunk = 0;
+  trace::ChunkInfo span;
+  bool dense_fallback = false;
+  std::optional<DenseReason> dense_reason;
+  std::optional<std::int64_t> budget_tokens;
+  std::int64_t num_candidates = 0;   // candidates are [0, num_candidates): P, or T in scope all
+  std::vector<ReplayRow> rows;       // per KV head, q head or sub-group
+  std::vector<double> output_error;  // per query head; empty when not asked for
+  std::vector<LaneRow> lanes;        // per query head; lane methods only
+  std::optional<BlockMasks> blocks;  // native masks; block methods, where dense_reason is null
+  std::optional<int> source_layer;   // the layer whose set this one reuses
+};
+
+// The calibrated basis that a method used.
+struct BasisNote {
+  std::string source, hash;  // what text it was fitted on
+  std::int64_t num_tokens = 0;
+  bool leakage = false;  // text of this very trace
+};
+
+struct ReplayRequest {
+  selection::MethodSpec spec;     // resolved
+  std::vector<int> layers;        // empty: all captured
+  std::optional<int> chunk;       // empty: all
+  std::optional<int> chunk_size;  // re-chunks the trace (labelled open loop)
+  bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
+  bool want_output_error = false;
+};
+
+struct ReplayResult {
+  std::string method;  // canonical
+  trace::LoopMode source_mode = trace::LoopMode::OpenLoop;
+  trace::RowAxis row_axis = trace::RowAxis::KvHead;
+  int q_heads_per_row = 1;
+  int block_size = 0;  // of block methods
+  std::optional<BasisNote> basis;
+  std::vector<std::string> notes;        // what could not be measured, one sentence each
+  std::vector<trace::ChunkInfo> chunks;  // the chunking used
+  std::vector<int> layers;
+  std::vector<ReplayCell> cells;  // layer-major, chunk ascending
+  // Eviction, last chunk asked for: [layer][row] alive at the end. Else empty.
+  std::vector<std::vector<std::vector<std::int32_t>>> final_alive;
+  // Eviction: [layer][row][T], chunk after which the key died, trace::kAlive if never. Else empty.
+  std::vector<std::vector<std::vector<std::uint16_t>>> evict_chunk;
+
+  const ReplayCell* find(int layer, int chunk) const;
+};
+
+// Throws Error{Input} for a method that this trace cannot serve (no such layer, no probe, no basis)
+// and Error{Usage} for wrong arguments.
+ReplayResult replay(const session::TraceSession& session, const ReplayRequest& request,
+                    const WorkContext& context);
+
+// Takes the cells of the method of this place in the list, layer-major, chunk ascending.
+using CellSink = std::function<void(std::size_t method, ReplayCell&& cell)>;
+
+// Several methods in one pass: every cell is read once, and what depends on it alone (its dense
+// output, the mass of its keys) is computed once. `specs` are resolved and stand in for
+// request.spec. The results hold all but their cells, which `sink` has had.
+std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
+                                         const std::vector<selection::MethodSpec>& specs,
+                                         const ReplayRequest& request, const CellSink& sink,
+                                         const WorkContext& context);
+
+// The error with which replay() would refuse the request; nothing if it would begin. Errors of the
+// arguments are thrown.
+std::optional<Error> why_unavailable(const session::TraceSession& session,
+                                     const ReplayRequest& request, const WorkContext& context);
+
+// How a trace describes the run that a replay made.
+trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec& spec,
+                        const selection::ModelShape& shape);
+
+// One layer of a whole replay (no single chunk, the trace's own chunks) as a trace records it.
+trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx);
+
+// A recorded run in the same form, with metrics recomputed: what the trace says was selected.
+ReplayResult recorded_run(const session::TraceSession& session, int run,
+                          const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
+                          bool want_output_error, const WorkContext& context);
+
+}  // namespace kvloupe::replay

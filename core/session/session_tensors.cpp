@@ -1,0 +1,210 @@
+#include "core/session/session_tensors.h"
+
+#include "core/attention/attention.h"
+#include "core/base/error.h"
+#include "core/session/session_cache.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::session {
+namespace {
+
+using trace::Stored;
+
+const char* name_of(Stored what) {
+  switch (what) {
+    case Stored::Q:
+      return "query";
+    case Stored::K:
+      return "key";
+    case Stored::V:
+      return "value";
+  }
+  return "";
+}
+
+Error not_finite_error(Stored what, int layer, std::int64_t head, std::int32_t position) {
+  return input_error(
+      fmt::format("layer {}, {} head {}, position {} cannot be used", layer,
+                  what == Stored::Q ? "query" : "KV", head, position),
+      fmt::format("the stored {} holds a NaN or an infinity", name_of(what)),
+      "capture again (--dtype f32 if half precision overflowed), or choose other layers or chunks");
+}
+
+// Throws for the first non-finite row of [begin, end) in any head.
+void check_finite(const LayerArray& array, Stored what, int layer, std::int32_t begin,
+                  std::int32_t end) {
+  for (std::size_t head = 0; head < array.not_finite.size(); ++head) {
+    const auto& positions = array.not_finite[head];
+    const auto first = std::lower_bound(positions.begin(), positions.end(), begin);
+    if (first != positions.end() && *first < end)
+      throw not_finite_error(what, layer, static_cast<std::int64_t>(head), *first);
+  }
+}
+
+LayerArray read_array(const trace::TraceReader& reader, int layer, Stored what, std::int32_t begin,
+                      std::int32_t end) {
+  const trace::ModelInfo& model = reader.info().model;
+  const int heads = num_heads(model, what);
+  LayerArray array;
+  array.values = at::empty({heads, end - begin, model.head_dim}, at::kFloat);
+  array.not_finite.resize(static_cast<std::size_t>(heads));
+  for (int head = 0; head < heads; ++head) {
+    float* rows = array.values.mutable_data_ptr<float>() + head * array.values.stride(0);
+    reader.read_rows(what, layer, head, begin, end, rows);
+    for (std::int32_t row = 0; row < end - begin; ++row)
+      if (!row_is_finite(rows + static_cast<std::int64_t>(row) * model.head_dim, model.head_dim))
+        array.not_finite[head].push_back(begin + row);
+  }
+  return array;
+}
+
+// Query rows of a chunk: from the cached layer, unless that would crowd out the keys.
+at::Tensor load_queries(const TraceSession& session, int layer, const trace::ChunkInfo& chunk) {
+  const trace::TraceInfo& info = session.info();
+  const auto layer_bytes = static_cast<std::uint64_t>(info.num_tokens) * info.model.num_q_heads *
+                           info.model.head_dim * sizeof(float);
+  if (layer_bytes <= session.cache().limit / 4) {
+    const auto array = session.cache().get(layer, Stored::Q);
+    check_finite(*array, Stored::Q, layer, chunk.begin, chunk.end());
+    return array->values.narrow(1, chunk.begin, chunk.length).contiguous();
+  }
+  const LayerArray rows = read_array(session.reader(), layer, Stored::Q, chunk.begin, chunk.end());
+  check_finite(rows, Stored::Q, layer, chunk.begin, chunk.end());
+  return rows.values;
+}
+
+at::Tensor load_keys_or_values(const TraceSession& session, int layer, Stored what,
+                               const trace::ChunkInfo& chunk) {
+  const auto array = session.cache().get(layer, what);
+  check_finite(*array, what, layer, 0, chunk.end());
+  return array->values.narrow(1, 0, chunk.end());
+}
+
+}  // namespace
+
+int num_heads(const trace::ModelInfo& model, Stored what) {
+  return what == Stored::Q ? model.num_q_heads : model.num_kv_heads;
+}
+
+bool row_is_finite(const float* row, std::int64_t head_dim) {
+  constexpr std::uint32_t kExponent = 0x7F800000U;
+  bool finite = true;
+  for (std::int64_t i = 0; i < head_dim; ++i)
+    finite &= (std::bit_cast<std::uint32_t>(row[i]) & kExponent) != kExponent;
+  return finite;
+}
+
+std::shared_ptr<const LayerArray> TraceSession::Cache::get(int layer, Stored what) {
+  const Key key{layer, what};
+  if (auto hit = find(key)) return hit;
+  const std::lock_guard loading(load_mutex_);
+  // Another thread may have loaded it meanwhile.
+  if (auto hit = find(key)) return hit;
+  auto array = std::make_shared<const LayerArray>(
+      read_array(reader, layer, what, 0, reader.info().num_tokens));
+  insert(key, array);
+  return array;
+}
+
+std::shared_ptr<const LayerArray> TraceSession::Cache::find(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.first == key; });
+  if (found == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found);
+  return found->second;
+}
+
+void TraceSession::Cache::insert(const Key& key, std::shared_ptr<const LayerArray> array) {
+  const std::lock_guard lock(mutex_);
+  bytes_ += array->values.nbytes();
+  entries_.emplace_front(key, std::move(array));
+  while (bytes_ > limit && entries_.size() > 1) {
+    bytes_ -= entries_.back().second->values.nbytes();
+    entries_.pop_back();
+  }
+}
+
+trace::LayerBasis TraceSession::Cache::basis(trace::BasisKind kind, int layer,
+                                             const std::function<trace::LayerBasis()>& fit) {
+  const std::pair key{kind, layer};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = bases_.find(key); found != bases_.end()) return found->second;
+  }
+  trace::LayerBasis fitted = fit();
+  const std::lock_guard lock(mutex_);
+  return bases_.emplace(key, std::move(fitted)).first->second;
+}
+
+std::uint64_t TraceSession::Cache::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+at::Tensor layer_q(const TraceSession& session, int layer) {
+  return session.cache().get(layer, Stored::Q)->values;
+}
+at::Tensor layer_k(const TraceSession& session, int layer) {
+  return session.cache().get(layer, Stored::K)->values;
+}
+at::Tensor layer_v(const TraceSession& session, int layer) {
+  return session.cache().get(layer, Stored::V)->values;
+}
+
+bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk) {
+  if (chunk.phase != trace::Phase::Prefill) return false;
+  std::int32_t prompt_end = 0;
+  bool decoded = !info.generated.empty();
+  for (const trace::ChunkInfo& each : info.chunks) {
+    if (each.phase == trace::Phase::Prefill) prompt_end = std::max(prompt_end, each.end());
+    decoded |= each.phase == trace::Phase::Decode;
+  }
+  return (info.complete || decoded) && chunk.end() == prompt_end;
+}
+
+selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
+                          const trace::ChunkInfo& chunk) {
+  selection::Cell cell;
+  cell.layer = layer;
+  cell.chunk = chunk_idx;
+  cell.past_len = chunk.begin;
+  cell.chunk_len = chunk.length;
+  cell.phase = chunk.phase;
+  cell.ends_prefill = ends_prefill(session.info(), chunk);
+  cell.softmax_scale = session.info().model.softmax_scale;
+  cell.q = load_queries(session, layer, chunk);
+  cell.k = load_keys_or_values(session, layer, Stored::K, chunk);
+  cell.v = load_keys_or_values(session, layer, Stored::V, chunk);
+  return cell;
+}
+
+void add_probe(const TraceSession& session, selection::Cell& cell) {
+  const trace::TraceInfo& info = session.info();
+  const auto probe = cell.phase == trace::Phase::Prefill
+                         ? session.reader().read_probe(cell.layer, cell.chunk)
+                         : std::optional<std::vector<float>>(std::in_place);
+  const std::vector<float> novelty = session.reader().read_novelty();
+  if (!probe || static_cast<std::int64_t>(novelty.size()) < cell.kv_len())
+    throw input_error(fmt::format("layer {}, chunk {} has no probe", cell.layer, cell.chunk),
+                      "its probe queries or the novelty of its tokens were not recorded",
+                      "capture again with --store qkv,lse,probe");
+  if (!probe->empty())
+    cell.probe_q = at::tensor(*probe, at::kFloat)
+                       .view({info.model.num_q_heads, info.probe_len, info.model.head_dim});
+  cell.novelty = at::tensor(novelty, at::kFloat).narrow(0, 0, cell.kv_len());
+}
+
+at::Tensor cell_mass(const selection::Cell& cell) {
+  return attention::chunk_mass(cell.q, cell.k, cell.softmax_scale).key_mass;
+}
+
+}  // namespace kvloupe::session

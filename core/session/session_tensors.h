@@ -1,0 +1,34 @@
+// Tensors of a session, for the analyses (not for panels: this header needs Torch).
+#pragma once
+
+#include "core/selection/selector.h"
+#include "core/session/session.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace kvloupe::session {
+
+// Whole captured rows of one layer, fp32, cached: q [num_q_heads, T, head_dim], k, v [num_kv_heads,
+// T, head_dim].
+at::Tensor layer_q(const TraceSession& session, int layer);
+at::Tensor layer_k(const TraceSession& session, int layer);
+at::Tensor layer_v(const TraceSession& session, int layer);
+
+// Whether the chunk, of the trace or of a new cut of it, is the last one of the prompt: not known,
+// and so false, where a capture was cut short before the model's first answer.
+bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk);
+
+// The cell of one (layer, chunk): q is its own, k and v are views of the cached layer (contiguous
+// inside a head), as in a live KV cache. Throws Error{Input} naming layer, head and
+// position when q, k or v hold a NaN or Inf that the cell can see.
+selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
+                          const trace::ChunkInfo& chunk);
+
+// Fills probe_q (prefill chunks) and novelty for the methods that need them. Throws Error{Input}
+// when they were not recorded.
+void add_probe(const TraceSession& session, selection::Cell& cell);
+
+// Exact column mass of a cell, [num_kv_heads, T]; computed from q and k.
+at::Tensor cell_mass(const selection::Cell& cell);
+
+}  // namespace kvloupe::session

@@ -1,0 +1,369 @@
+// Replays, their metrics and averages against plain loops over the same numbers.
+#include "core/replay/replay.h"
+#include "core/base/error.h"
+#include "core/replay/compare.h"
+#include "core/trace/trace_writer.h"
+#include "tests/replay/small_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace kvloupe::replay {
+namespace {
+
+using testing::SmallTrace;
+using testing::SmallTraceShape;
+using Ints = std::vector<std::int32_t>;
+
+SmallTraceShape with_decode() {
+  SmallTraceShape shape;
+  shape.decoded = 2;
+  return shape;
+}
+
+ReplayResult replay_of(const SmallTrace& trace, const std::string& spec,
+                       ReplayRequest request = {}) {
+  request.spec = selection::MethodSpec::parse(spec).resolved(trace.session().shape());
+  return replay(trace.session(), request, {});
+}
+
+ReplayRequest with_errors() {
+  ReplayRequest request;
+  request.want_output_error = true;
+  return request;
+}
+
+// M[j] of one KV head.
+std::vector<double> mass_of(const SmallTrace& trace, const ReplayCell& cell, int kv_head) {
+  std::vector<double> mass(static_cast<std::size_t>(cell.span.end()), 0.0);
+  const int group = trace.gqa_group_size();
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    for (int query = cell.span.begin; query < cell.span.end(); ++query)
+      for (int key = 0; key <= query; ++key)
+        mass[key] += trace.probability(cell.layer, head, query, key);
+  return mass;
+}
+
+// ||O - O^|| / ||O|| where each query sees what `sees(query, key)` says.
+template <typename Sees>
+double error_of(const SmallTrace& trace, const ReplayCell& cell, int head, const Sees& sees) {
+  const int dim = trace.shape().head_dim;
+  double difference = 0, size = 0;
+  for (int query = cell.span.begin; query < cell.span.end(); ++query) {
+    std::vector<double> full(dim, 0.0), kept(dim, 0.0);
+    double share = 0;
+    for (int key = 0; key <= query; ++key) {
+      const double p = trace.probability(cell.layer, head, query, key);
+      const float* value = trace.value(cell.layer, head / trace.gqa_group_size(), key);
+      for (int i = 0; i < dim; ++i) {
+        full[i] += p * static_cast<double>(value[i]);
+        if (sees(query, key)) kept[i] += p * static_cast<double>(value[i]);
+      }
+      if (sees(query, key)) share += p;
+    }
+    for (int i = 0; i < dim; ++i) {
+      difference += std::pow(full[i] - kept[i] / share, 2);
+      size += full[i] * full[i];
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(Replay, MetricsFollowTheirDefinitions) {
+  const SmallTrace trace(with_decode());
+  for (const char* spec : {"quoka:budget_tokens=7,num_queries=4", "keydiff:budget_tokens=7",
+                           "random:budget_tokens=9,budget_scope=all", "oracle:budget_ratio=0.3"}) {
+    SCOPED_TRACE(spec);
+    const bool all = std::string(spec).find("scope=all") != std::string::npos;
+    const ReplayResult result = replay_of(trace, spec, with_errors());
+    ASSERT_EQ(result.cells.size(), 2U * 6U);
+    for (const ReplayCell& cell : result.cells) {
+      if (cell.dense_reason) continue;
+      const int candidates = all ? cell.span.end() : cell.span.begin;
+      EXPECT_EQ(cell.num_candidates, candidates);
+      for (int row = 0; row < 2; ++row) {
+        const ReplayRow& kept = cell.rows[row];
+        const auto mass = mass_of(trace, cell, row);
+        double whole = 0, covered = 0;
+        for (int j = 0; j < candidates; ++j) whole += mass[j];
+        for (const int j : kept.selected) covered += mass[j];
+        EXPECT_NEAR(kept.mass_recall, covered / whole, 1e-5);
+        Ints order(candidates);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int a, int b) { return mass[a] > mass[b]; });
+        const std::set<int> best(order.begin(), order.begin() + kept.selected.size());
+        int common = 0;
+        for (const int j : kept.selected) common += static_cast<int>(best.count(j));
+        EXPECT_NEAR(kept.topk_overlap, static_cast<double>(common) / kept.selected.size(), 1e-12);
+      }
+      for (int head = 0; head < 4; ++head) {
+        const Ints& selected = cell.rows[head / 2].selected;
+        const auto sees = [&](int query, int key) {
+          if (std::binary_search(selected.begin(), selected.end(), key)) return true;
+          return all ? key == query : key >= cell.span.begin;
+        };
+        EXPECT_NEAR(cell.output_error[head], error_of(trace, cell, head, sees), 1e-4);
+      }
+    }
+  }
+}
+
+TEST(Replay, TheOracleCoversMostAndOverlapsWholly) {
+  const SmallTrace trace;
+  const ReplayResult oracle = replay_of(trace, "oracle:budget_tokens=5");
+  const ReplayResult other = replay_of(trace, "quoka:budget_tokens=5");
+  for (std::size_t i = 0; i < oracle.cells.size(); ++i)
+    for (std::size_t row = 0; row < 2; ++row) {
+      EXPECT_EQ(oracle.cells[i].rows[row].topk_overlap, 1.0);
+      EXPECT_GE(oracle.cells[i].rows[row].mass_recall, other.cells[i].rows[row].mass_recall);
+    }
+}
+
+TEST(Replay, OneChunkEqualsTheSameChunkOfAll) {
+  const SmallTrace trace(with_decode());
+  for (const char* spec : {"quoka:budget_tokens=7,num_queries=3", "snapkv:budget_tokens=7,window=4",
+                           "streaming_llm:budget_tokens=7", "random:budget_tokens=7"}) {
+    const ReplayResult all = replay_of(trace, spec, with_errors());
+    for (int chunk = 0; chunk < 6; ++chunk) {
+      ReplayRequest request = with_errors();
+      request.chunk = chunk;
+      request.layers = {1};
+      const ReplayResult one = replay_of(trace, spec, request);
+      ASSERT_EQ(one.cells.size(), 1U);
+      const ReplayCell& expected = *all.find(1, chunk);
+      for (std::size_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(one.cells[0].rows[row].selected, expected.rows[row].selected);
+        EXPECT_EQ(one.cells[0].rows[row].forced, expected.rows[row].forced);
+        EXPECT_EQ(one.cells[0].rows[row].mass_recall, expected.rows[row].mass_recall);
+      }
+      EXPECT_EQ(one.cells[0].output_error, expected.output_error);
+      EXPECT_EQ(one.final_alive.empty(), all.final_alive.empty() || chunk != 5);
+    }
+  }
+}
+
+TEST(Replay, EvictionHistoryAndFinalSetAgree) {
+  const SmallTrace trace(with_decode());
+  const ReplayResult result = replay_of(trace, "keydiff:budget_tokens=7");
+  for (std::size_t layer = 0; layer < 2; ++layer)
+    for (std::size_t row = 0; row < 2; ++row) {
+      const auto& died = result.evict_chunk[layer][row];
+      for (const ReplayCell& cell : result.cells) {
+        if (cell.layer != static_cast<int>(layer)) continue;
+        Ints alive;
+        for (int j = 0; j < cell.span.begin; ++j)
+          if (died[j] >= cell.chunk) alive.push_back(j);
+        EXPECT_EQ(cell.rows[row].selected, alive);
+      }
+      Ints alive;
+      for (int j = 0; j < trace.num_tokens(); ++j)
+        if (died[j] == trace::kAlive) alive.push_back(j);
+      EXPECT_EQ(result.final_alive[layer][row], alive);
+    }
+}
+
+TEST(Replay, RechunksThePromptAndLeavesDecodedTokens) {
+  const SmallTrace trace(with_decode());  // 53 prompt tokens and 2 decoded
+  ReplayRequest request;
+  request.chunk_size = 20;
+  const ReplayResult result = replay_of(trace, "quoka:budget_tokens=7", request);
+  std::vector<std::pair<int, int>> chunks;
+  for (const trace::ChunkInfo& chunk : result.chunks)
+    chunks.emplace_back(chunk.begin, chunk.length);
+  EXPECT_EQ(chunks,
+            (std::vector<std::pair<int, int>>{{0, 20}, {20, 20}, {40, 13}, {53, 1}, {54, 1}}));
+  EXPECT_EQ(result.chunks[2].phase, trace::Phase::Prefill);
+  EXPECT_EQ(result.chunks[3].phase, trace::Phase::Decode);
+}
+
+TEST(Replay, RefusesWhatTheTraceLacks) {
+  const SmallTrace trace;
+  const auto kind_of = [&](ReplayRequest request) {
+    try {
+      replay_of(trace, "dense", std::move(request));
+    } catch (const Error& error) {
+      return error.exit_code();
+    }
+    return 0;
+  };
+  ReplayRequest request;
+  request.layers = {2};
+  EXPECT_EQ(kind_of(request), 1);
+  request = {};
+  request.chunk = 4;
+  EXPECT_EQ(kind_of(request), 1);
+  request.chunk = -1;
+  EXPECT_EQ(kind_of(request), 1);
+  request = {};
+  request.chunk_size = 0;
+  EXPECT_EQ(kind_of(request), 2);
+}
+
+TEST(Replay, NamesTheNanThatACellCanSee) {
+  SmallTraceShape shape;
+  shape.broken_key_at = 33;  // in chunk 2 of layer 1
+  const SmallTrace trace(shape);
+  ReplayRequest request;
+  request.layers = {0};
+  EXPECT_NO_THROW(replay_of(trace, "quoka:budget_tokens=7", request));
+  request.layers = {1};
+  request.chunk = 1;
+  EXPECT_NO_THROW(replay_of(trace, "quoka:budget_tokens=7", request));
+  request.chunk = 2;
+  try {
+    replay_of(trace, "quoka:budget_tokens=7", request);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Input);
+    const std::string text = error.what();
+    for (const char* part : {"layer 1", "head 1", "position 33", "NaN"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+// Finite values whose products are not: no recall or error is made up for them.
+TEST(Replay, NamesTheCellWhoseScoresOverflow) {
+  SmallTraceShape shape;
+  shape.q_and_k_times = 0x1p80F;
+  const SmallTrace trace(shape);
+  ReplayRequest request;
+  request.layers = {1};
+  for (const bool output_error : {false, true})
+    for (const char* spec : {"keydiff:budget_tokens=7", "oracle:budget_tokens=7"}) {
+      request.want_mass = !output_error;
+      request.want_output_error = output_error;
+      try {
+        replay_of(trace, spec, request);
+        FAIL() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Input);
+        const std::string text = error.what();
+        for (const char* part : {"layer 1", "head 0", "chunk 1", "single precision"})
+          EXPECT_NE(text.find(part), std::string::npos) << text;
+      }
+    }
+  request.want_mass = request.want_output_error = false;
+  EXPECT_NO_THROW(replay_of(trace, "keydiff:budget_tokens=7", request));
+}
+
+TEST(Replay, IsCancelled) {
+  const SmallTrace trace;
+  CancelSource source;
+  source.cancel();
+  WorkContext context;
+  context.cancel = source.token();
+  ReplayRequest request;
+  request.spec = selection::MethodSpec::parse("dense");
+  EXPECT_THROW(replay(trace.session(), request, context), Error);
+}
+
+TEST(RecordedRun, ReadsBackWhatASavedReplayKept) {
+  const SmallTrace trace(with_decode());
+  const std::string path = trace.session().info().path;
+  int saved = 0;
+  for (const char* text :
+       {"snapkv:budget_tokens=7,window=4", "quoka:budget_tokens=20,decode=dense"}) {
+    SCOPED_TRACE(text);
+    const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
+    const ReplayResult made = replay_of(trace, text, with_errors());
+    trace::RunInfo info;
+    info.method = made.method;
+    info.q_heads_per_row = made.q_heads_per_row;
+    info.state_action = spec.state_action();
+    const int run = trace::append_sidecar_run(path, info, made.layers,
+                                              {run_layer(made, 0), run_layer(made, 1)});
+    EXPECT_EQ(run, saved++);
+    const session::TraceSession again(path);
+    const ReplayResult read = recorded_run(again, run, {}, {}, true, true, {});
+    ASSERT_EQ(read.cells.size(), made.cells.size());
+    for (std::size_t i = 0; i < made.cells.size(); ++i) {
+      EXPECT_EQ(read.cells[i].dense_reason, made.cells[i].dense_reason);
+      EXPECT_EQ(read.cells[i].dense_fallback, made.cells[i].dense_fallback);
+      EXPECT_EQ(read.cells[i].budget_tokens, made.cells[i].budget_tokens);
+      EXPECT_EQ(read.cells[i].output_error, made.cells[i].output_error);
+      for (std::size_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(read.cells[i].rows[row].selected, made.cells[i].rows[row].selected);
+        EXPECT_EQ(read.cells[i].rows[row].mass_recall, made.cells[i].rows[row].mass_recall);
+      }
+    }
+    EXPECT_EQ(read.final_alive, made.final_alive);
+    EXPECT_EQ(read.evict_chunk, made.evict_chunk);
+  }
+}
+
+TEST(Session, KeepsItsCacheWithinTheLimit) {
+  const SmallTrace trace;
+  const std::uint64_t one_array = 2 * 53 * 8 * sizeof(float);  // k of a layer
+  const session::TraceSession tight(trace.session().info().path, 2 * one_array);
+  ReplayRequest request;
+  request.spec = selection::MethodSpec::parse("quoka:budget_tokens=7").resolved(tight.shape());
+  const ReplayResult a = replay(tight, request, {});
+  EXPECT_LE(tight.cached_bytes(), 2 * one_array);
+  EXPECT_GT(tight.cached_bytes(), 0U);
+  const ReplayResult b = replay(trace.session(), request, {});
+  for (std::size_t i = 0; i < a.cells.size(); ++i)
+    for (std::size_t row = 0; row < 2; ++row)
+      EXPECT_EQ(a.cells[i].rows[row].selected, b.cells[i].rows[row].selected);
+}
+
+const CompareRow& row_at(const std::vector<CompareRow>& rows, const std::string& phase,
+                         const std::string& scope, int index) {
+  for (const CompareRow& row : rows)
+    if (row.phase == phase && row.scope == scope && row.index == index) return row;
+  throw std::runtime_error("no such row");
+}
+
+TEST(Compare, AveragesCellsWithoutADenseReasonAndDecodeApart) {
+  const SmallTrace trace(with_decode());
+  const ReplayResult result = replay_of(trace, "quoka:budget_ratio=0.25", with_errors());
+  const auto rows = summarise(result, trace.session());
+  // Chunks 1, 2, 3 with P = 16, 32, 48: B = 4, 8, 12.
+  const CompareRow& all = row_at(rows, "prefill", "all", 0);
+  EXPECT_EQ(all.cells, 2 * 2 * 3);
+  EXPECT_EQ(all.fallback_cells, 2 * 2);
+  EXPECT_DOUBLE_EQ(*all.requested_budget, 8);
+  EXPECT_DOUBLE_EQ(*all.effective_budget, 8);
+  EXPECT_DOUBLE_EQ(*all.density, 0.25);
+  double recall = 0, error = 0, head_recall = 0;
+  for (const ReplayCell& cell : result.cells) {
+    if (cell.chunk < 1 || cell.chunk > 3) continue;
+    for (const ReplayRow& row : cell.rows) recall += row.mass_recall / 12;
+    for (const double e : cell.output_error) error += e / 24;
+    head_recall += cell.rows[1].mass_recall / 6;
+  }
+  EXPECT_NEAR(*all.mass_recall, recall, 1e-12);
+  EXPECT_NEAR(*all.output_error, error, 1e-12);
+  EXPECT_NEAR(*row_at(rows, "prefill", "kv_head", 1).mass_recall, head_recall, 1e-12);
+  EXPECT_EQ(row_at(rows, "prefill", "layer", 1).cells, 6);
+  EXPECT_EQ(row_at(rows, "prefill", "chunk", 0).fallback_cells, 4);
+  EXPECT_FALSE(row_at(rows, "prefill", "chunk", 0).mass_recall.has_value());
+  EXPECT_EQ(row_at(rows, "decode", "all", 0).cells, 2 * 2 * 2);
+}
+
+TEST(Compare, DenseHasNoCellsAndNoBudget) {
+  const SmallTrace trace;
+  const auto rows = summarise(replay_of(trace, "dense", with_errors()), trace.session());
+  EXPECT_EQ(rows.front().cells, 0);
+  // Chunk 0 alone has no past; the other cells are dense by the method, which is no fallback.
+  EXPECT_EQ(rows.front().fallback_cells, 4);
+  EXPECT_FALSE(rows.front().requested_budget.has_value());
+  EXPECT_FALSE(rows.front().output_error.has_value());
+}
+
+// Scope all: own keys among the kept ones are no past keys.
+TEST(Compare, DensityCountsPastKeysAlone) {
+  const SmallTrace trace;
+  const auto rows = summarise(replay_of(trace, "sliding_window:budget_tokens=20,budget_scope=all"),
+                              trace.session());
+  // Chunk 1: T = 32, keeps 12..31, of which 4 past of 16.
+  EXPECT_DOUBLE_EQ(*row_at(rows, "prefill", "chunk", 1).density, 4.0 / 16);
+  EXPECT_DOUBLE_EQ(*row_at(rows, "prefill", "chunk", 1).effective_budget, 20);
+}
+
+}  // namespace
+}  // namespace kvloupe::replay

@@ -1,0 +1,58 @@
+// A small fp32 trace of random Q, K and V on disk, kept in memory too, with attention as plain
+// double loops: what the analyses of one head are checked against.
+#pragma once
+
+#include "core/session/session.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace kvloupe::replay::testing {
+
+struct SmallTraceShape {
+  int num_layers = 2, num_q_heads = 4, num_kv_heads = 2, head_dim = 8;
+  std::vector<int> chunk_lengths = {16, 16, 16, 5};
+  bool store_lse = true;
+  int decoded = 0;               // chunks of one token after the prompt
+  std::vector<int> layers = {};  // captured; empty: all
+  int probe_len = 0;        // queries of a probe after each prefill chunk, with novelty; 0: none
+  float q_and_k_times = 1;  // a power of two
+  int broken_key_at = -1;   // position where layer 1, KV head 1 holds a NaN key
+};
+
+class SmallTrace {
+ public:
+  explicit SmallTrace(const SmallTraceShape& shape = {});
+  ~SmallTrace();
+  SmallTrace(const SmallTrace&) = delete;
+  SmallTrace& operator=(const SmallTrace&) = delete;
+
+  const session::TraceSession& session() const { return *session_; }
+  const SmallTraceShape& shape() const { return shape_; }
+  int num_tokens() const { return num_tokens_; }
+  int gqa_group_size() const { return shape_.num_q_heads / shape_.num_kv_heads; }
+
+  const float* query(int layer, int q_head, int position) const;
+  const float* key(int layer, int kv_head, int position) const;
+  const float* value(int layer, int kv_head, int position) const;
+  // Of the probe after a prefill chunk.
+  const float* probe_query(int layer, int chunk, int q_head, int row) const;
+  const std::vector<float>& novelty() const { return novelty_; }
+  // p of one (query, key) by the definition; 0 above the diagonal.
+  double probability(int layer, int q_head, int query, int key) const;
+
+ private:
+  double score(int layer, int q_head, int query, int key) const;
+  void write();
+
+  SmallTraceShape shape_;
+  int num_tokens_ = 0;
+  std::vector<std::vector<float>> q_, k_, v_;  // [layer][heads, T, head_dim]
+  std::vector<std::vector<float>> probe_;      // [layer][chunk, heads, probe_len, head_dim]
+  std::vector<float> novelty_;                 // [T]
+  std::filesystem::path folder_;
+  session::SessionPtr session_;
+};
+
+}  // namespace kvloupe::replay::testing
