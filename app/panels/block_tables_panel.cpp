@@ -273,7 +273,7 @@ class BlockTablesPanel final : public Panel {
                    stage.states->end();
           });
       if (present)
-        items.push_back({widgets::label_of(state), widgets::color_of(context.palette, state)});
+        items.push_back({state::label_of(state), widgets::color_of(context.palette, state)});
     }
     if (!shown.report.knows_forced) items.front().text = "kept (by score or by rule)";
     widgets::legend_ui(context.palette, items);
@@ -414,7 +414,7 @@ class BlockTablesPanel final : public Panel {
     const BlockState state =
         (*stage->states)[static_cast<std::size_t>(row * r.grid.num_key_blocks() + block)];
     widgets::legend_ui(context.palette,
-                       {{widgets::label_of(state), widgets::color_of(context.palette, state)}});
+                       {{state::label_of(state), widgets::color_of(context.palette, state)}});
     ImGui::EndTooltip();
   }
 
@@ -435,7 +435,7 @@ class BlockTablesPanel final : public Panel {
             {stage.id, of_masks || stage.rows > 1 ? cell(std::int64_t{r.q_heads[head]}) : "",
              of_masks ? cell(r.grid.block_of_query_block(i)) : "", cell(j),
              cell(r.grid.key_begin(j)), cell(r.grid.key_end(j)),
-             cell(trace::page_id(r.grid, shown.kv_head, j)), widgets::label_of(state),
+             cell(trace::page_id(r.grid, shown.kv_head, j)), state::label_of(state),
              cell(density.kept.past), cell(density.kept.causal), cell(density.kept.rectangle),
              forced(density.forced.past), forced(density.forced.causal),
              forced(density.forced.rectangle)});

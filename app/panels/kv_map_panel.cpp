@@ -1,18 +1,26 @@
 // kv_map: which keys a row kept, chunk by chunk. Rows are chunks, columns keys.
 #include "app/panels/map_plot.h"
+#include "app/state/labels.h"
+#include "app/state/questions/kv_map.h"
 
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <limits>
+#include <cmath>
 
 namespace kvloupe::panels {
 namespace {
 
 using analysis::KeyState;
+using state::KvMapQuestion;
+using state::Place;
+using state::RecallQuestion;
 using state::Slot;
+using Map = state::Result<KvMapQuestion>;
+using Recall = state::Result<RecallQuestion>;
 
 constexpr std::array<KeyState, 7> kLegendOrder{
     KeyState::Kept,    KeyState::Sink,    KeyState::Recent, KeyState::Dense,
@@ -113,7 +121,7 @@ void mark_deaths(const widgets::Palette& palette, const analysis::KvMap& map,
   }
 }
 
-void fill_map(const widgets::Palette& palette, const state::KvMapResult& result,
+void fill_map(const widgets::Palette& palette, const KvMapQuestion::Answer& result,
               const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const analysis::KvMap& map = result.map;
   const auto num_chunks = static_cast<std::int64_t>(map.chunks.size());
@@ -159,135 +167,129 @@ class KvMapPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    state::Workspace& workspace = context.workspace;
-    const bool both = context.compare;
-    if (both) {
-      widgets::figure_head_ui(context.palette, context.figure, "KV map", "",
-                              place_caption(workspace), {});
+    if (!context.compare) {
+      draw_slot(context, context.workspace.selection().shown, "KV map");
+      return;
     }
+    widgets::figure_head_ui(context.palette, context.figure, "KV map", "",
+                            place_caption(context.workspace.place()), {});
     const float room = ImGui::GetContentRegionAvail().y;
     for (const Slot slot : state::kSlots) {
-      if (!both && slot != workspace.selection().shown) continue;
-      if (both)
-        ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
-      widgets::figure_head_ui(context.palette, context.figure, both ? "" : "KV map",
-                              both ? "" : method_caption(workspace, slot), place_caption(workspace),
-                              method_chips(context, slot));
-      draw_slot(context, slot);
-      if (both) ImGui::EndChild();
+      ImGui::BeginChild(slot == Slot::A ? "map a" : "map b", {0, room / 2 - widgets::em(0.3F)});
+      draw_slot(context, slot, "");
+      ImGui::EndChild();
     }
-  }
-
-  Table table(state::Workspace& workspace) override {
-    Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall", "evicted_after"}, {}};
-    const auto result = workspace.kv_map(workspace.selection().shown);
-    if (!result) return table;
-    const analysis::KvMap& map = result->map;
-    const bool measured = !keeps_all(workspace, workspace.selection().shown);
-    for (std::size_t chunk = 0; chunk < map.chunks.size(); ++chunk)
-      for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
-        const KeyState state = map.at(chunk, begin);
-        const auto death = map.death_of(begin);
-        for (end = begin + 1;
-             end < map.num_tokens && map.at(chunk, end) == state && map.death_of(end) == death;)
-          ++end;
-        table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}),
-                              cell(std::int64_t{end}), widgets::label_of(state),
-                              measured ? cell(map.mass_recall[chunk]) : "",
-                              death ? cell(std::int64_t{*death}) : ""});
-      }
-    return table;
-  }
-
-  Array array(state::Workspace& workspace) override {
-    const auto result = workspace.kv_map(workspace.selection().shown);
-    if (!result) return {};
-    return array_of("|u1",
-                    {static_cast<std::int64_t>(result->map.chunks.size()), result->map.num_tokens},
-                    result->map.states);
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    return problem_of(workspace.kv_map(workspace.selection().shown));
   }
 
  private:
-  // Lane methods that evict nothing: a recall says nothing of them.
-  static bool keeps_all(state::Workspace& workspace, Slot slot) {
-    const auto facts = workspace.facts(slot);
-    return facts && facts->prunes_lanes && !facts->evicts;
+  // What is drawn of one method: its map, and the axes that the user has chosen for it.
+  struct Picture {
+    state::Shown<KvMapQuestion> map;
+    state::Shown<RecallQuestion> recall;
+    widgets::MapTexture texture;
+    ImPlotRange x_range, y_range;
+    std::pair<double, double> shape{0, 0};
+    std::int32_t key_begin = -1;
+  };
+
+  void draw_slot(DrawContext& context, Slot slot, const std::string& title) {
+    Picture& picture = pictures_[static_cast<std::size_t>(slot)];
+    const state::Workspace& workspace = context.workspace;
+    const KvMapQuestion question{workspace.place(), workspace.method(slot)};
+    const Map map = picture.map.ask(context.workspace, question);
+    if (!map) {
+      method_head_ui(context, title, question.place,
+                     state::facts_of(question.place, question.method), slot);
+      ready_ui(context, map, "Selecting, chunk by chunk");
+      return;
+    }
+    const Place& place = map.question.place;
+    method_head_ui(context, title, place, map->facts, slot);
+    ready_ui(context, map, "");
+    const Recall recall =
+        picture.recall.ask(context.workspace, RecallQuestion{place, map.question.method});
+    method_note_ui(context, place, map->facts);
+    legend(context, *map);
+    ImGui::Dummy({0, widgets::em(0.9F)});
+    fit(picture, map->map, place);
+    if (ImPlot::BeginAlignedPlots(slot == Slot::A ? "##rows a" : "##rows b", false)) {
+      plots_ui(context, map, recall, picture, slot);
+      ImPlot::EndAlignedPlots();
+    }
   }
 
-  void draw_slot(DrawContext& context, Slot slot) {
-    const auto result = context.workspace.kv_map(slot);
-    if (!ready_ui(context, result, "Selecting, chunk by chunk")) return;
-    const analysis::KvMap& map = result->map;
-    method_note_ui(context, slot);
-    legend(context, map);
-    ImGui::Dummy({0, widgets::em(0.9F)});
-
-    const auto num_chunks = static_cast<double>(map.chunks.size());
-    ImPlotRange& x_range = ranges_[static_cast<std::size_t>(slot)].first;
-    ImPlotRange& y_range = ranges_[static_cast<std::size_t>(slot)].second;
-    if (shape_ != std::pair<double, double>(num_chunks, map.num_tokens)) {
-      shape_ = {num_chunks, map.num_tokens};
-      for (auto& range : ranges_)
-        range = {{0, static_cast<double>(map.num_tokens)}, {0, num_chunks}};
+  // All of a map of another shape; a key span that was chosen elsewhere comes into view.
+  static void fit(Picture& picture, const analysis::KvMap& map, const Place& place) {
+    const auto rows = static_cast<double>(map.chunks.size());
+    const std::pair<double, double> shape{rows, map.num_tokens};
+    if (picture.shape != shape) {
+      picture.shape = shape;
+      picture.x_range = {0, shape.second};
+      picture.y_range = {0, rows};
     }
+    if (picture.key_begin == place.key_begin) return;
+    picture.key_begin = place.key_begin;
+    if (place.has_keys()) scroll_to(picture.x_range, place.key_begin, place.key_end, shape.second);
+  }
+
+  static void scroll_to(ImPlotRange& range, double begin, double end, double limit) {
+    if (begin >= range.Min && end <= range.Max) return;
+    const double half = std::max(range.Size(), (end - begin) * 1.2) / 2;
+    const double middle = std::clamp((begin + end) / 2, half, std::max(half, limit - half));
+    range = {std::max(0.0, middle - half), std::min(limit, middle + half)};
+  }
+
+  static void plots_ui(DrawContext& context, const Map& map, const Recall& recall, Picture& picture,
+                       Slot slot) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float side = std::min(room.x * 0.2F, widgets::em(13));
     MapPlotSpec spec;
     spec.id = slot == Slot::A ? "##kv map a" : "##kv map b";
     spec.x_label = "key (token position)";
     spec.y_label = "chunk";
-    spec.rows = num_chunks;
-    spec.cols = map.num_tokens;
+    spec.rows = picture.shape.first;
+    spec.cols = picture.shape.second;
     spec.size = {room.x - side, room.y};
-    spec.content_key = fmt::format("{}{}", result.key, static_cast<int>(context.palette.kind));
+    spec.content_key = map.key;
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      fill_map(context.palette, *result, window, pixels);
-      mark_deaths(context.palette, result->map, window, pixels);
+      fill_map(context.palette, *map, window, pixels);
+      mark_deaths(context.palette, map->map, window, pixels);
     };
     spec.row_ticks = true;
-    spec.x_range = &x_range;
-    spec.y_range = &y_range;
-    if (ImPlot::BeginAlignedPlots(slot == Slot::A ? "##rows a" : "##rows b", false)) {
-      const auto hit = map_plot_ui(context, spec, textures_[static_cast<std::size_t>(slot)],
-                                   [&] { marks(context, map); });
-      if (hit) point_at(context, *result, *hit);
-      ImGui::SameLine(0, 0);
-      recall_ui(context, *result, y_range, {side, room.y}, slot);
-      ImPlot::EndAlignedPlots();
-    }
+    spec.zoom_rows = false;
+    spec.x_range = &picture.x_range;
+    spec.y_range = &picture.y_range;
+    const Place& place = map.question.place;
+    const auto hit = map_plot_ui(context, spec, picture.texture, [&] { marks(context, place); });
+    if (hit) point_at(context, map, recall, *hit);
+    ImGui::SameLine(0, 0);
+    recall_ui(context, map, recall, picture.y_range, {side, room.y}, slot);
   }
 
-  static void legend(DrawContext& context, const analysis::KvMap& map) {
-    std::array<bool, analysis::kNumKeyStates> present{};
-    for (const KeyState state : map.states) present[static_cast<std::size_t>(state)] = true;
+  static void legend(DrawContext& context, const KvMapQuestion::Answer& answer) {
     std::vector<widgets::LegendItem> items;
     for (const KeyState state : kLegendOrder)
-      if (present[static_cast<std::size_t>(state)])
-        items.push_back({widgets::label_of(state), widgets::color_of(context.palette, state)});
-    if (!map.evict_chunk.empty())
+      if (answer.present[static_cast<std::size_t>(state)])
+        items.push_back({state::label_of(state), widgets::color_of(context.palette, state)});
+    if (!answer.map.evict_chunk.empty())
       items.push_back(
           {"evicted after this chunk", context.palette.died, widgets::LegendItem::Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
-  static void marks(DrawContext& context, const analysis::KvMap&) {
-    const int chunk = context.workspace.selection().chunk;
+  static void marks(DrawContext& context, const Place& place) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
-    const ImVec2 from = ImPlot::PlotToPixels(limits.X.Min, chunk);
-    const ImVec2 to = ImPlot::PlotToPixels(limits.X.Max, chunk + 1);
+    const ImVec2 from = ImPlot::PlotToPixels(limits.X.Min, place.chunk);
+    const ImVec2 to = ImPlot::PlotToPixels(limits.X.Max, place.chunk + 1);
     draw->AddRect(from, to, context.palette.text, 0, 0, std::max(1.0F, widgets::em(0.09F)));
     ImPlot::PopPlotClipRect();
-    span_marks_ui(context, true);
+    span_marks_ui(context, place, true);
   }
 
   // The share of true attention mass that the kept keys carry, per chunk, beside the map's rows.
-  static void recall_ui(DrawContext& context, const state::KvMapResult& result,
+  static void recall_ui(DrawContext& context, const Map& map, const Recall& recall,
                         ImPlotRange& y_range, ImVec2 size, Slot slot) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_CanvasOnly | ImPlotFlags_NoFrame;
     if (!ImPlot::BeginPlot(slot == Slot::A ? "##recall a" : "##recall b", size, kFlags)) return;
@@ -299,67 +301,71 @@ class KvMapPanel final : public Panel {
     const char* const labels[] = {context.figure ? "0" : "", "0.5", "1"};
     ImPlot::SetupAxisTicks(ImAxis_X1, kTicks, 3, labels);
     ImPlot::SetupAxisLinks(ImAxis_Y1, &y_range.Min, &y_range.Max);
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    ImPlot::SetupFinish();
+    const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(y_range.Min)));
+    const auto last = std::min(map->map.chunks.size(),
+                               static_cast<std::size_t>(std::max(0.0, std::ceil(y_range.Max))));
+    // Of the same place and method: a stale recall of another would be a lie beside this map.
+    const bool known = recall && !recall.stale && recall->size() == map->map.chunks.size();
     ImPlot::PushPlotClipRect();
-    const analysis::KvMap& map = result.map;
-    const bool all_kept = keeps_all(context.workspace, slot);
-    for (std::size_t chunk = 0; chunk < map.chunks.size() && result.has_recall; ++chunk) {
-      const double recall = map.mass_recall[chunk];
-      const ImVec2 from = ImPlot::PlotToPixels(0, static_cast<double>(chunk) + 0.12);
-      const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
-      const bool dense =
-          all_kept || map.at(chunk, 0) == KeyState::Dense || map.chunks[chunk].begin == 0;
-      const bool here = static_cast<int>(chunk) == context.workspace.selection().chunk;
-      draw->AddRectFilled(from, to,
-                          dense ? context.palette.dense
-                                : widgets::with_alpha(context.palette.hit, here ? 1.0F : 0.75F));
-      const widgets::FontScope small(widgets::fonts().mono, 0.8F);
-      if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) continue;
-      const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);
-      const float width = ImGui::CalcTextSize(text.c_str()).x;
-      const float y = (from.y + to.y - ImGui::GetTextLineHeight()) / 2;
-      const bool inside = to.x - from.x > width + widgets::em(0.6F);
-      const ImU32 bar = dense ? context.palette.dense : context.palette.hit;
-      draw->AddText({inside ? to.x - width - widgets::em(0.3F) : to.x + widgets::em(0.3F), y},
-                    inside ? widgets::ink_on(bar) : context.palette.muted, text.c_str());
-    }
+    for (std::size_t chunk = first; chunk < last && known; ++chunk)
+      recall_bar(context, map, chunk, (*recall)[chunk]);
     ImPlot::PopPlotClipRect();
-    if (!result.has_recall)
-      ImPlot::PlotText("computing\u2026", 0.5, (y_range.Min + y_range.Max) / 2);
+    if (!known)
+      ImPlot::PlotText(recall.state == state::ResultState::Error ? "not known" : "computing\u2026",
+                       0.5, (y_range.Min + y_range.Max) / 2);
     ImPlot::EndPlot();
   }
 
-  static void point_at(DrawContext& context, const state::KvMapResult& result,
+  static void recall_bar(DrawContext& context, const Map& map, std::size_t chunk, double recall) {
+    const bool dense = map->facts.keeps_every_key() || map->map.chunks[chunk].begin == 0 ||
+                       map->facts.at(static_cast<int>(chunk)).dense.has_value();
+    const bool here = static_cast<int>(chunk) == map.question.place.chunk;
+    const ImVec2 from = ImPlot::PlotToPixels(0, static_cast<double>(chunk) + 0.12);
+    const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
+    const ImU32 bar = dense ? context.palette.dense : context.palette.hit;
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    draw->AddRectFilled(from, to, dense ? bar : widgets::with_alpha(bar, here ? 1.0F : 0.75F));
+    const widgets::FontScope small(widgets::fonts().mono, 0.8F);
+    if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) return;
+    const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);
+    const float width = ImGui::CalcTextSize(text.c_str()).x;
+    const float y = (from.y + to.y - ImGui::GetTextLineHeight()) / 2;
+    const bool inside = to.x - from.x > width + widgets::em(0.6F);
+    draw->AddText({inside ? to.x - width - widgets::em(0.3F) : to.x + widgets::em(0.3F), y},
+                  inside ? widgets::ink_on(bar) : context.palette.muted, text.c_str());
+  }
+
+  static void point_at(DrawContext& context, const Map& result, const Recall& recall,
                        const MapPlotHit& hit) {
     const auto chunk = static_cast<std::size_t>(hit.row);
     const auto key = static_cast<std::int32_t>(hit.col);
-    const analysis::KvMap& map = result.map;
-    if (hit.clicked) {
-      context.workspace.change("", [&](state::Selection& s) {
-        s.chunk = static_cast<int>(chunk);
-        s.key_begin = key;
-        s.key_end = key + 1;
+    const analysis::KvMap& map = result->map;
+    if (hit.clicked && !result.stale) {
+      context.workspace.cursor.change("", [&](state::Selection& s) {
+        s.place.chunk = static_cast<int>(chunk);
+        s.place.key_begin = key;
+        s.place.key_end = key + 1;
       });
     }
     if (!ImGui::BeginTooltip()) return;
-    ImGui::Text("key %s", token_line(context.workspace, key).c_str());
+    ImGui::Text("key %s", token_line(result.question.place, key).c_str());
     ImGui::Text("chunk %zu, tokens %d to %d", chunk, map.chunks[chunk].begin,
                 map.chunks[chunk].end() - 1);
     const KeyState state = map.at(chunk, key);
     widgets::legend_ui(context.palette,
-                       {{widgets::label_of(state), widgets::color_of(context.palette, state)}});
+                       {{state::label_of(state), widgets::color_of(context.palette, state)}});
     if (const auto death = map.death_of(key))
       ImGui::Text("evicted after chunk %d", *death);
     else if (!map.evict_chunk.empty())
       ImGui::TextUnformatted("alive at the end");
-    ImGui::Text("%d past keys kept", map.kept[chunk]);
-    if (result.has_recall) ImGui::Text("mass recall %.4f", map.mass_recall[chunk]);
+    ImGui::Text("%d past key%s kept", map.kept[chunk], map.kept[chunk] == 1 ? "" : "s");
+    if (recall && !recall.stale && chunk < recall->size())
+      ImGui::Text("mass recall %.4f", (*recall)[chunk]);
     ImGui::EndTooltip();
   }
 
-  std::array<widgets::MapTexture, 2> textures_;
-  std::array<std::pair<ImPlotRange, ImPlotRange>, 2> ranges_;
-  std::pair<double, double> shape_{0, 0};
+  std::array<Picture, 2> pictures_;
 };
 
 }  // namespace

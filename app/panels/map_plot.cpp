@@ -33,6 +33,73 @@ void row_ticks(const MapPlotSpec& spec) {
     ImPlot::SetupAxisTicks(ImAxis_Y1, at.data(), static_cast<int>(at.size()), labels.data());
 }
 
+// Whether the map has another shape than in the frame before.
+bool shape_changed(const MapPlotSpec& spec) {
+  ImGuiStorage* storage = ImGui::GetStateStorage();
+  const ImGuiID rows = ImGui::GetID((std::string(spec.id) + "rows").c_str());
+  const ImGuiID cols = ImGui::GetID((std::string(spec.id) + "cols").c_str());
+  const auto same = [&](ImGuiID id, double value) {
+    const bool equal = storage->GetFloat(id) == static_cast<float>(value);
+    storage->SetFloat(id, static_cast<float>(value));
+    return equal;
+  };
+  const bool same_rows = same(rows, spec.rows), same_cols = same(cols, spec.cols);
+  return !same_rows || !same_cols;
+}
+
+void setup_axes(const MapPlotSpec& spec) {
+  constexpr ImPlotAxisFlags kAxis = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight;
+  ImPlot::SetupAxes(
+      spec.x_label.empty() ? nullptr : spec.x_label.c_str(),
+      spec.y_label.empty() ? nullptr : spec.y_label.c_str(),
+      kAxis | (spec.show_x_ticks ? 0 : ImPlotAxisFlags_NoTickLabels),
+      kAxis | ImPlotAxisFlags_Invert | (spec.show_y_ticks ? 0 : ImPlotAxisFlags_NoTickLabels));
+  // A little room past the last cell keeps its tick from being cut.
+  ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, spec.cols);
+  ImPlot::SetupAxisLimitsConstraints(ImAxis_Y1, 0, spec.rows);
+  ImPlot::SetupAxisZoomConstraints(ImAxis_X1, std::min(8.0, spec.cols), spec.cols);
+  if (spec.zoom_rows || spec.y_range == nullptr || ImGui::GetIO().KeyCtrl)
+    ImPlot::SetupAxisZoomConstraints(ImAxis_Y1, std::min(2.0, spec.rows), spec.rows);
+  else
+    ImPlot::SetupAxisZoomConstraints(ImAxis_Y1, spec.y_range->Size(), spec.y_range->Size());
+  ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+  ImPlot::SetupAxisFormat(ImAxis_Y1, format_token_tick);
+  if (spec.x_range != nullptr)
+    ImPlot::SetupAxisLinks(ImAxis_X1, &spec.x_range->Min, &spec.x_range->Max);
+  if (spec.y_range != nullptr)
+    ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.y_range->Min, &spec.y_range->Max);
+  if (spec.row_ticks) row_ticks(spec);
+}
+
+// Whole pixels of the screen, each drawn from one pixel of the texture: sampling may drop none.
+void draw_pixels(DrawContext& context, const MapPlotSpec& spec, widgets::MapTexture& texture) {
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const ImVec2 at = ImPlot::GetPlotPos();
+  const ImVec2 size = ImPlot::GetPlotSize();
+  const ImVec2 density = ImGui::GetIO().DisplayFramebufferScale;
+  const ImVec2 first(std::floor(at.x * density.x), std::floor(at.y * density.y));
+  const ImVec2 last(std::ceil((at.x + size.x) * density.x), std::ceil((at.y + size.y) * density.y));
+  const auto column = [&](float x) {
+    return limits.X.Min + (x / density.x - at.x) / size.x * limits.X.Size();
+  };
+  const auto row = [&](float y) {
+    return limits.Y.Min + (y / density.y - at.y) / size.y * limits.Y.Size();
+  };
+  const widgets::MapWindow window{row(first.y),
+                                  row(last.y),
+                                  column(first.x),
+                                  column(last.x),
+                                  static_cast<int>(last.x - first.x),
+                                  static_cast<int>(last.y - first.y)};
+  texture.update(fmt::format("{}|{}", spec.content_key, static_cast<int>(context.palette.kind)),
+                 window, spec.fill);
+  if (texture.empty()) return;
+  ImPlot::PushPlotClipRect();
+  ImPlot::GetPlotDrawList()->AddImage(texture.ref(), {first.x / density.x, first.y / density.y},
+                                      {last.x / density.x, last.y / density.y});
+  ImPlot::PopPlotClipRect();
+}
+
 }  // namespace
 
 int format_token_tick(double value, char* buffer, int size, void*) {
@@ -55,60 +122,23 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
   std::optional<MapPlotHit> hit;
   constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMenus |
                                  ImPlotFlags_NoMouseText | ImPlotFlags_NoBoxSelect;
+  const ImPlotCond fit = shape_changed(spec) ? ImPlotCond_Always : ImPlotCond_Once;
   if (!ImPlot::BeginPlot(spec.id, spec.size, kFlags)) return hit;
-  constexpr ImPlotAxisFlags kAxis = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight;
-  ImPlot::SetupAxes(
-      spec.x_label.empty() ? nullptr : spec.x_label.c_str(),
-      spec.y_label.empty() ? nullptr : spec.y_label.c_str(),
-      kAxis | (spec.show_x_ticks ? 0 : ImPlotAxisFlags_NoTickLabels),
-      kAxis | ImPlotAxisFlags_Invert | (spec.show_y_ticks ? 0 : ImPlotAxisFlags_NoTickLabels));
-  // A little room past the last cell keeps its tick from being cut.
-  ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, spec.cols);
-  ImPlot::SetupAxisLimitsConstraints(ImAxis_Y1, 0, spec.rows);
-  ImPlot::SetupAxisZoomConstraints(ImAxis_X1, std::min(8.0, spec.cols), spec.cols);
-  ImPlot::SetupAxisZoomConstraints(ImAxis_Y1, std::min(2.0, spec.rows), spec.rows);
-  ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
-  ImPlot::SetupAxisFormat(ImAxis_Y1, format_token_tick);
-  ImPlot::SetupAxisLimits(ImAxis_X1, 0, spec.cols, ImPlotCond_Once);
-  ImPlot::SetupAxisLimits(ImAxis_Y1, 0, spec.rows, ImPlotCond_Once);
-  if (spec.x_range != nullptr)
-    ImPlot::SetupAxisLinks(ImAxis_X1, &spec.x_range->Min, &spec.x_range->Max);
-  if (spec.y_range != nullptr)
-    ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.y_range->Min, &spec.y_range->Max);
-  if (spec.row_ticks) row_ticks(spec);
+  setup_axes(spec);
+  if (spec.x_range == nullptr) ImPlot::SetupAxisLimits(ImAxis_X1, 0, spec.cols, fit);
+  if (spec.y_range == nullptr) ImPlot::SetupAxisLimits(ImAxis_Y1, 0, spec.rows, fit);
   ImPlot::SetupFinish();
-
-  // Whole pixels of the screen, each drawn from one pixel of the texture: sampling may drop none.
-  const ImPlotRect limits = ImPlot::GetPlotLimits();
-  const ImVec2 at = ImPlot::GetPlotPos();
-  const ImVec2 size = ImPlot::GetPlotSize();
-  const ImVec2 density = ImGui::GetIO().DisplayFramebufferScale;
-  const ImVec2 first(std::floor(at.x * density.x), std::floor(at.y * density.y));
-  const ImVec2 last(std::ceil((at.x + size.x) * density.x), std::ceil((at.y + size.y) * density.y));
-  const auto column = [&](float x) {
-    return limits.X.Min + (x / density.x - at.x) / size.x * limits.X.Size();
-  };
-  const auto row = [&](float y) {
-    return limits.Y.Min + (y / density.y - at.y) / size.y * limits.Y.Size();
-  };
-  const widgets::MapWindow window{row(first.y),
-                                  row(last.y),
-                                  column(first.x),
-                                  column(last.x),
-                                  static_cast<int>(last.x - first.x),
-                                  static_cast<int>(last.y - first.y)};
-  texture.update(spec.content_key, window, spec.fill);
-  if (!texture.empty()) {
-    ImPlot::PushPlotClipRect();
-    ImPlot::GetPlotDrawList()->AddImage(texture.ref(), {first.x / density.x, first.y / density.y},
-                                        {last.x / density.x, last.y / density.y});
-    ImPlot::PopPlotClipRect();
-  }
+  draw_pixels(context, spec, texture);
   if (over) over();
   if (ImPlot::IsPlotHovered() && !context.figure) {
     const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
     if (mouse.x >= 0 && mouse.x < spec.cols && mouse.y >= 0 && mouse.y < spec.rows)
       hit = MapPlotHit{mouse.y, mouse.x, plot_clicked()};
+    // A double click shows all.
+    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
+      if (spec.x_range != nullptr) *spec.x_range = {0, spec.cols};
+      if (spec.y_range != nullptr) *spec.y_range = {0, spec.rows};
+    }
   }
   ImPlot::EndPlot();
   return hit;

@@ -21,9 +21,11 @@ struct MapPlotSpec {
   bool show_y_ticks = true;
   bool row_ticks = false;   // a number in the middle of each row
   int first_row = 0;        // the number of row 0
-  std::string content_key;  // changes when the pixels must be made anew
+  bool zoom_rows = true;    // false: the wheel zooms columns, with Ctrl rows too
+  std::string content_key;  // of the result that is drawn: other pixels, other key
   widgets::MapTexture::Fill fill;
-  // Linked limits, kept by the caller so that neighbours can share them; nullptr: own.
+  // Linked limits, kept by the caller so that neighbours can share them; nullptr: own, which begin
+  // anew where rows or cols change.
   ImPlotRange* x_range = nullptr;
   ImPlotRange* y_range = nullptr;
 };
@@ -51,6 +53,18 @@ class TickRoom {
   ~TickRoom() { ImPlot::PopStyleVar(); }
   TickRoom(const TickRoom&) = delete;
   TickRoom& operator=(const TickRoom&) = delete;
+};
+// Axis ranges are fitted once to what is drawn, and again when that changes.
+class ContentFit {
+ public:
+  ImPlotCond condition(const std::string& content_key) {
+    const bool changed = key_ != content_key;
+    key_ = content_key;
+    return changed ? ImPlotCond_Always : ImPlotCond_Once;
+  }
+
+ private:
+  std::string key_;
 };
 // A click that was not a drag, in the plot just drawn.
 bool plot_clicked();

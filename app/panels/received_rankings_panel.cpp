@@ -229,7 +229,7 @@ class ReceivedRankingsPanel final : public Panel {
     ImGui::SameLine(0, widgets::em(1));
     std::vector<widgets::LegendItem> items;
     for (const KeyKind kind : {KeyKind::Global, KeyKind::QuerySpecific})
-      items.push_back({widgets::label_of(kind), widgets::color_of(context.palette, kind)});
+      items.push_back({state::label_of(kind), widgets::color_of(context.palette, kind)});
     if (!shown.selected.empty()) {
       items.push_back({"selected", context.palette.hit});
       items.push_back({"global or query-specific, not selected", context.palette.miss});
@@ -300,7 +300,7 @@ class ReceivedRankingsPanel final : public Panel {
     ImGui::Text("mean %.3g, rank %d", static_cast<double>(r.mean[j]), r.mean_rank[j] + 1);
     ImGui::Text("maximum %.3g, rank %d", static_cast<double>(r.max[j]), r.max_rank[j] + 1);
     if (r.kind[j] != KeyKind::Other)
-      widgets::legend_ui(context.palette, {{widgets::label_of(r.kind[j]),
+      widgets::legend_ui(context.palette, {{state::label_of(r.kind[j]),
                                             widgets::color_of(context.palette, r.kind[j])}});
     if (!shown.selected.empty())
       ImGui::TextUnformatted(shown.selected[j] != 0 ? "selected" : "not selected");

@@ -1,96 +1,82 @@
 // selected_vs_true: the keys that attention truly weighs, largest first, coloured by whether the
 // method kept them; the table names each with its text.
 #include "app/panels/map_plot.h"
-
+#include "app/state/labels.h"
+#include "app/state/questions/selected_vs_true.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 namespace kvloupe::panels {
 namespace {
 
 using analysis::KeyRank;
 using analysis::KeyVerdict;
-using analysis::SelectedVsTrue;
-
-enum class Filter { TopKeys, Misses, Wastes };
-
-double total_mass(const SelectedVsTrue& verdicts) {
-  double sum = 0;
-  for (const KeyRank& key : verdicts.by_true_rank) sum += key.mass;
-  return sum;
-}
+using state::SelectedVsTrueQuestion;
+using Verdicts = state::Result<SelectedVsTrueQuestion>;
+using Span = std::optional<trace::TokenSpan>;
 
 class SelectedVsTruePanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto slot = workspace.selection().shown;
-    widgets::figure_head_ui(context.palette, context.figure, "Selected versus true keys",
-                            method_caption(workspace, slot), place_caption(workspace),
-                            method_chips(context, slot));
-    const auto verdicts = workspace.selected_vs_true(slot);
-    if (!ready_ui(context, verdicts, "Ranking the keys by true attention mass")) return;
-    if (verdicts->num_candidates == 0) {
+    const state::Selection& s = context.workspace.selection();
+    const SelectedVsTrueQuestion question{s.place, context.workspace.method()};
+    const Verdicts result = shown_.ask(context.workspace, question);
+    const char* title = "Selected versus true keys";
+    if (!result) {
+      method_head_ui(context, title, question.place,
+                     state::facts_of(question.place, question.method), s.shown);
+      ready_ui(context, result, "Ranking the keys by true attention mass");
+      return;
+    }
+    method_head_ui(context, title, result.question.place, result->facts, s.shown);
+    ready_ui(context, result, "");
+    if (result->cell.num_candidates == 0) {
       widgets::empty_ui(context.palette, "This chunk is the first one: no key lies before it.");
       return;
     }
-    method_note_ui(context, slot);
-    numbers_ui(context, *verdicts);
-    if (context.figure) {
-      const float width = ImGui::GetContentRegionAvail().x;
-      ImGui::BeginChild("bars", {width * 0.58F, 0});
-      legend(context);
-      bars_ui(context, *verdicts, ImGui::GetContentRegionAvail());
-      ImGui::EndChild();
-      ImGui::SameLine();
-      ImGui::BeginChild("table", {0, 0});
-      table_ui(context, *verdicts);
-      ImGui::EndChild();
-      return;
-    }
-    legend(context);
-    const float height =
-        std::clamp(ImGui::GetContentRegionAvail().y * 0.4F, widgets::em(7), widgets::em(15));
-    bars_ui(context, *verdicts, {-1, height});
-    filter_ui();
-    table_ui(context, *verdicts);
-  }
-
-  Table table(state::Workspace& workspace) override {
-    Table table{{"true_rank", "position", "token", "mass", "mass_share", "selected", "verdict"},
-                {}};
-    const auto verdicts = workspace.selected_vs_true(workspace.selection().shown);
-    if (!verdicts) return table;
-    const double all = total_mass(*verdicts);
-    for (const KeyRank& key : verdicts->by_true_rank) {
-      const bool selected = key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste;
-      table.rows.push_back({cell(std::int64_t{key.true_rank}), cell(std::int64_t{key.position}),
-                            workspace.ready()->token_label[static_cast<std::size_t>(key.position)],
-                            cell(key.mass), cell(all > 0 ? key.mass / all : 0),
-                            selected ? "1" : "0", widgets::label_of(key.verdict)});
-    }
-    return table;
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    return problem_of(workspace.selected_vs_true(workspace.selection().shown));
+    method_note_ui(context, result.question.place, result->facts);
+    numbers_ui(context, result->cell);
+    if (context.figure)
+      figure_ui(context, result);
+    else
+      window_ui(context, result);
   }
 
  private:
+  void figure_ui(DrawContext& context, const Verdicts& result) {
+    const float width = ImGui::GetContentRegionAvail().x;
+    ImGui::BeginChild("bars", {width * 0.58F, 0});
+    legend(context);
+    bars_ui(context, result, ImGui::GetContentRegionAvail());
+    ImGui::EndChild();
+    ImGui::SameLine();
+    ImGui::BeginChild("table", {0, 0});
+    table_ui(context, result);
+    ImGui::EndChild();
+  }
+
+  void window_ui(DrawContext& context, const Verdicts& result) {
+    legend(context);
+    const float height =
+        std::clamp(ImGui::GetContentRegionAvail().y * 0.4F, widgets::em(7), widgets::em(15));
+    bars_ui(context, result, {-1, height});
+    filter_ui(context);
+    table_ui(context, result);
+  }
+
   static void legend(DrawContext& context) {
     widgets::legend_ui(context.palette, {{"hit: kept and true", context.palette.hit},
                                          {"miss: true, not kept", context.palette.miss},
                                          {"waste: kept, not true", context.palette.waste}});
   }
 
-  static void numbers_ui(DrawContext& context, const SelectedVsTrue& v) {
+  static void numbers_ui(DrawContext& context, const analysis::SelectedVsTrue& v) {
     struct Item {
       std::string value, name;
       ImU32 color;
@@ -99,9 +85,9 @@ class SelectedVsTruePanel final : public Panel {
     std::vector<Item> items{
         {fmt::format("{:.1f} %", v.mass_recall * 100), "mass recall", p.text},
         {fmt::format("{:.1f} %", v.topk_overlap * 100), "top-k overlap", p.text},
-        {format_count(v.hits), "hits", p.hit},
-        {format_count(v.misses), "misses", p.miss},
-        {format_count(v.wastes), "wastes",
+        {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
+        {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
+        {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
          p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
         {fmt::format("{:.1f} %", v.missed_mass * 100), "mass missed", p.miss}};
     if (!context.figure) items.pop_back();  // the complement of the recall: room is short there
@@ -129,162 +115,170 @@ class SelectedVsTruePanel final : public Panel {
   }
 
   // Mass by true rank as bars, on a log axis: heads and tails of the distribution both show.
-  static void bars_ui(DrawContext& context, const SelectedVsTrue& v, ImVec2 size) {
-    const double all = total_mass(v);
-    const auto kept = static_cast<std::int64_t>(v.hits + v.wastes);
-    const auto num_bars = static_cast<int>(std::min<std::size_t>(
-        v.by_true_rank.size(),
-        std::clamp<std::size_t>(static_cast<std::size_t>(kept * 5 / 4), 24, 4000)));
+  void bars_ui(DrawContext& context, const Verdicts& result, ImVec2 size) {
+    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
     const TickRoom room;
     if (!ImPlot::BeginPlot("##bars", size, kFlags)) return;
+    const double top = keys.empty() ? 1 : std::max(1e-9, result->share_of(keys.front()));
+    const double bottom = std::max(result->least_share * 0.6, top * 1e-6);
+    const auto num_bars = std::clamp<std::int64_t>(result->kept() * 5 / 4, 24, 4000);
     ImPlot::SetupAxes("key, by true rank", "share of mass",
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
-    double top = 1e-9, bottom = 1;
-    for (int i = 0; i < num_bars; ++i) {
-      const double share = v.by_true_rank[static_cast<std::size_t>(i)].mass / std::max(all, 1e-300);
-      top = std::max(top, share);
-      if (share > 0) bottom = std::min(bottom, share);
-    }
-    bottom = std::max(bottom * 0.6, top * 1e-6);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, top * 1.6, ImPlotCond_Always);
-    ImPlot::SetupAxisLimits(ImAxis_X1, 0, num_bars + 1,
-                            context.figure ? ImPlotCond_Always : ImPlotCond_Once);
-    ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0,
-                                       static_cast<double>(v.by_true_rank.size()) + 1);
+    const auto all = static_cast<double>(keys.size());
+    ImPlot::SetupAxisLimits(ImAxis_X1, 0, std::min(all, static_cast<double>(num_bars)) + 1,
+                            fit_.condition(result.key));
+    ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, all + 1);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
+    const Span span = state::watched_span(result.question.place);
+    ImPlot::PushPlotClipRect();
+    draw_bars(context, result, bottom, span);
+    cut_ui(context, result->kept());
+    if (span) span_label_ui(context, span->name);
+    ImPlot::PopPlotClipRect();
+    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result);
+    ImPlot::EndPlot();
+  }
+
+  static void draw_bars(DrawContext& context, const Verdicts& result, double bottom,
+                        const Span& span) {
+    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
-    const auto span = context.workspace.watched_span();
-    ImPlot::PushPlotClipRect();
     const auto first = static_cast<std::int64_t>(std::max(0.0, std::floor(limits.X.Min) - 1));
-    const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(v.by_true_rank.size()),
+    const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(keys.size()),
                                              static_cast<std::int64_t>(limits.X.Max) + 1);
     const float base = ImPlot::PlotToPixels(0, bottom).y;
     for (std::int64_t i = first; i < last; ++i) {
-      const KeyRank& key = v.by_true_rank[static_cast<std::size_t>(i)];
-      const double share = std::max(key.mass / std::max(all, 1e-300), bottom);
+      const KeyRank& key = keys[static_cast<std::size_t>(i)];
+      const double share = std::max(result->share_of(key), bottom);
       const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(i) + 0.6, share);
       const float right =
           std::max(ImPlot::PlotToPixels(static_cast<double>(i) + 1.4, share).x, from.x + 1);
       ImU32 color = widgets::color_of(context.palette, key.verdict);
       if (key.verdict == KeyVerdict::Neither) color = context.palette.line;
       draw->AddRectFilled(from, {right, base}, color);
-      if (span && key.position >= span->begin && key.position < span->end) {
-        const float middle = (from.x + right) / 2, tip = from.y - widgets::em(0.15F),
-                    half = widgets::em(0.3F);
-        draw->AddTriangleFilled({middle - half, tip - half * 1.5F},
-                                {middle + half, tip - half * 1.5F}, {middle, tip},
-                                context.palette.text);
-      }
-    }
-    // As many true keys as the method kept: left of the line they should all be hits.
-    const float cut = ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, top).x;
-    draw->AddLine({cut, ImPlot::GetPlotPos().y}, {cut, base}, context.palette.muted, 1.0F);
-    const std::string text = fmt::format("{} kept", format_count(kept));
-    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
-    const bool fits = cut + width < ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
-    draw->AddText(
-        {fits ? cut + widgets::em(0.4F) : cut - width, ImPlot::GetPlotPos().y + widgets::em(0.2F)},
-        context.palette.muted, text.c_str());
-    if (span) {
-      const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x - widgets::em(0.5F);
-      const float left = right - ImGui::CalcTextSize(span->name.c_str()).x;
-      const float top_edge = ImPlot::GetPlotPos().y + widgets::em(1.5F);
-      draw->AddText({left, top_edge}, context.palette.text, span->name.c_str());
-      const ImVec2 mark(left - widgets::em(0.6F), top_edge + widgets::em(0.85F));
-      draw->AddTriangleFilled({mark.x - widgets::em(0.3F), mark.y - widgets::em(0.45F)},
-                              {mark.x + widgets::em(0.3F), mark.y - widgets::em(0.45F)}, mark,
+      if (!span || key.position < span->begin || key.position >= span->end) continue;
+      const float middle = (from.x + right) / 2, tip = from.y - widgets::em(0.15F),
+                  half = widgets::em(0.3F);
+      draw->AddTriangleFilled({middle - half, tip - half * 1.5F},
+                              {middle + half, tip - half * 1.5F}, {middle, tip},
                               context.palette.text);
     }
-    ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, v, all);
-    ImPlot::EndPlot();
   }
 
-  static void point_at(DrawContext& context, const SelectedVsTrue& v, double all) {
+  // As many true keys as the method kept: left of the line they should all be hits.
+  static void cut_ui(DrawContext& context, std::int64_t kept) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const ImVec2 at = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+    const float cut =
+        ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, ImPlot::GetPlotLimits().Y.Max).x;
+    draw->AddLine({cut, at.y}, {cut, at.y + size.y}, context.palette.muted, 1.0F);
+    const std::string text = fmt::format("{} kept", format_count(kept));
+    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
+    const bool fits = cut + width < at.x + size.x;
+    draw->AddText({fits ? cut + widgets::em(0.4F) : cut - width, at.y + widgets::em(0.2F)},
+                  context.palette.muted, text.c_str());
+  }
+
+  static void span_label_ui(DrawContext& context, const std::string& name) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x - widgets::em(0.5F);
+    const float left = right - ImGui::CalcTextSize(name.c_str()).x;
+    const float top = ImPlot::GetPlotPos().y + widgets::em(1.5F);
+    draw->AddText({left, top}, context.palette.text, name.c_str());
+    const ImVec2 mark(left - widgets::em(0.6F), top + widgets::em(0.85F));
+    draw->AddTriangleFilled({mark.x - widgets::em(0.3F), mark.y - widgets::em(0.45F)},
+                            {mark.x + widgets::em(0.3F), mark.y - widgets::em(0.45F)}, mark,
+                            context.palette.text);
+  }
+
+  static void point_at(DrawContext& context, const Verdicts& result) {
     const auto rank = static_cast<std::int64_t>(std::llround(ImPlot::GetPlotMousePos().x)) - 1;
-    if (rank < 0 || rank >= static_cast<std::int64_t>(v.by_true_rank.size())) return;
-    const KeyRank& key = v.by_true_rank[static_cast<std::size_t>(rank)];
+    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
+    if (rank < 0 || rank >= static_cast<std::int64_t>(keys.size())) return;
+    const KeyRank& key = keys[static_cast<std::size_t>(rank)];
     ImGui::SetTooltip("true rank %d of %lld\nkey %s\nmass %.6g (%.3f %% of the past)\n%s",
-                      key.true_rank + 1, static_cast<long long>(v.num_candidates),
-                      token_line(context.workspace, key.position).c_str(), key.mass,
-                      100 * key.mass / std::max(all, 1e-300), widgets::label_of(key.verdict));
-    if (plot_clicked()) context.workspace.set_key_span(key.position, key.position + 1);
+                      key.true_rank + 1, static_cast<long long>(result->cell.num_candidates),
+                      token_line(result.question.place, key.position).c_str(), key.mass,
+                      100 * result->share_of(key), state::label_of(key.verdict));
+    if (plot_clicked() && !result.stale)
+      context.workspace.cursor.set_keys(key.position, key.position + 1);
   }
 
-  void filter_ui() {
-    const auto choose = [&](const char* label, Filter filter) {
-      if (ImGui::RadioButton(label, filter_ == filter)) filter_ = filter;
+  static void filter_ui(DrawContext& context) {
+    const std::string chosen = context.workspace.option("selected_vs_true", "filter");
+    for (const auto& [value, label] : {std::pair{"all", "top keys"}, std::pair{"misses", "misses"},
+                                       std::pair{"wastes", "wastes"}}) {
+      if (ImGui::RadioButton(label, chosen == value))
+        context.workspace.cursor.set_option("selected_vs_true.filter", value);
       ImGui::SameLine();
-    };
-    choose("top keys", Filter::TopKeys);
-    choose("misses", Filter::Misses);
-    choose("wastes", Filter::Wastes);
+    }
     ImGui::NewLine();
   }
 
-  void table_ui(DrawContext& context, const SelectedVsTrue& v) {
-    auto& workspace = context.workspace;
-    std::vector<std::size_t> shown;
-    for (std::size_t i = 0; i < v.by_true_rank.size(); ++i) {
-      const KeyVerdict verdict = v.by_true_rank[i].verdict;
-      if (context.figure || filter_ == Filter::TopKeys ||
-          (filter_ == Filter::Misses && verdict == KeyVerdict::Miss) ||
-          (filter_ == Filter::Wastes && verdict == KeyVerdict::Waste))
-        shown.push_back(i);
-    }
+  static void table_ui(DrawContext& context, const Verdicts& result) {
+    const std::string& filter = context.workspace.option("selected_vs_true", "filter");
+    const std::vector<std::int32_t>* only = filter == "misses"   ? &result->misses
+                                            : filter == "wastes" ? &result->wastes
+                                                                 : nullptr;
+    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
     if (!ImGui::BeginTable("##keys", 5, kFlags)) return;
     ImGui::TableSetupScrollFreeze(0, 1);
-    ImGui::TableSetupColumn("rank", ImGuiTableColumnFlags_WidthStretch, 0.7F);
-    ImGui::TableSetupColumn("key", ImGuiTableColumnFlags_WidthStretch, 1.0F);
-    ImGui::TableSetupColumn("token", ImGuiTableColumnFlags_WidthStretch, 2.0F);
-    ImGui::TableSetupColumn("mass", ImGuiTableColumnFlags_WidthStretch, 1.1F);
-    ImGui::TableSetupColumn("fate", ImGuiTableColumnFlags_WidthStretch, 1.1F);
+    constexpr std::array kColumns{std::pair{"rank", 0.7F}, std::pair{"key", 1.0F},
+                                  std::pair{"token", 2.0F}, std::pair{"mass", 1.1F},
+                                  std::pair{"fate", 1.1F}};
+    for (const auto& [name, width] : kColumns)
+      ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, width);
     ImGui::TableHeadersRow();
-    const double all = total_mass(v);
-    const auto span = workspace.watched_span();
+    const Span span = state::watched_span(result.question.place);
     ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(shown.size()));
+    clipper.Begin(static_cast<int>(only != nullptr ? only->size() : keys.size()));
     while (clipper.Step())
       for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        const KeyRank& key = v.by_true_rank[shown[static_cast<std::size_t>(i)]];
-        const bool watched = span && key.position >= span->begin && key.position < span->end;
-        ImGui::TableNextRow();
-        if (watched)
-          ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
-                                 widgets::with_alpha(context.palette.text, 0.14F));
-        ImGui::TableNextColumn();
+        const auto row = static_cast<std::size_t>(i);
+        const KeyRank& key = keys[only != nullptr ? static_cast<std::size_t>((*only)[row]) : row];
         ImGui::PushID(i);
-        const bool selected = workspace.selection().key_begin == key.position;
-        if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(), selected,
-                              ImGuiSelectableFlags_SpanAllColumns))
-          workspace.set_key_span(key.position, key.position + 1);
+        row_ui(context, result, key, span);
         ImGui::PopID();
-        ImGui::TableNextColumn();
-        widgets::text_colored(context.palette.text, format_count(key.position));
-        ImGui::TableNextColumn();
-        {
-          const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
-          widgets::text_colored(
-              context.palette.text,
-              workspace.ready()->token_label[static_cast<std::size_t>(key.position)]);
-        }
-        ImGui::TableNextColumn();
-        widgets::text_colored(context.palette.muted,
-                              fmt::format("{:.3g} %", 100 * key.mass / std::max(all, 1e-300)));
-        ImGui::TableNextColumn();
-        fate_ui(context, key.verdict);
       }
     ImGui::EndTable();
+  }
+
+  static void row_ui(DrawContext& context, const Verdicts& result, const KeyRank& key,
+                     const Span& span) {
+    const state::Place& place = result.question.place;
+    ImGui::TableNextRow();
+    if (span && key.position >= span->begin && key.position < span->end)
+      ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
+                             widgets::with_alpha(context.palette.text, 0.14F));
+    ImGui::TableNextColumn();
+    if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(), place.key_begin == key.position,
+                          ImGuiSelectableFlags_SpanAllColumns) &&
+        !result.stale)
+      context.workspace.cursor.set_keys(key.position, key.position + 1);
+    ImGui::TableNextColumn();
+    widgets::text_colored(context.palette.text, format_count(key.position));
+    ImGui::TableNextColumn();
+    {
+      const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+      widgets::text_colored(context.palette.text,
+                            place.trace->token_label[static_cast<std::size_t>(key.position)]);
+    }
+    ImGui::TableNextColumn();
+    widgets::text_colored(context.palette.muted,
+                          fmt::format("{:.3g} %", 100 * result->share_of(key)));
+    ImGui::TableNextColumn();
+    fate_ui(context, key.verdict);
   }
 
   static void fate_ui(DrawContext& context, KeyVerdict verdict) {
@@ -294,10 +288,11 @@ class SelectedVsTruePanel final : public Panel {
     ImGui::GetWindowDrawList()->AddRectFilled({at.x, top}, {at.x + box, top + box},
                                               widgets::color_of(context.palette, verdict), 2);
     ImGui::SetCursorScreenPos({at.x + box + widgets::em(0.4F), at.y});
-    widgets::text_colored(context.palette.text, widgets::label_of(verdict));
+    widgets::text_colored(context.palette.text, state::label_of(verdict));
   }
 
-  Filter filter_ = Filter::TopKeys;
+  state::Shown<SelectedVsTrueQuestion> shown_;
+  ContentFit fit_;
 };
 
 }  // namespace

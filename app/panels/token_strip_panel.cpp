@@ -90,8 +90,8 @@ class TokenStripPanel final : public Panel {
       table.rows.push_back(
           {cell(std::int64_t{t}), workspace.ready()->token_label[i],
            cell(std::int64_t{workspace.info().chunk_of_token(t)}),
-           widgets::label_of(map->map.at(chunk, t)),
-           judged ? widgets::label_of(verdicts->verdict[i]) : "",
+           state::label_of(map->map.at(chunk, t)),
+           judged ? state::label_of(verdicts->verdict[i]) : "",
            verdicts && i < verdicts->mass.size() ? cell(double{verdicts->mass[i]}) : "",
            map->map.death_of(t) ? cell(std::int64_t{*map->map.death_of(t)}) : ""});
     }
@@ -280,7 +280,7 @@ class TokenStripPanel final : public Panel {
         text +=
             fmt::format("\nmass from this chunk {:.5g}", static_cast<double>(verdicts->mass[i]));
       if (verdicts && i < verdicts->verdict.size() && t < workspace.chunk().begin)
-        text += fmt::format("\n{}", widgets::label_of(verdicts->verdict[i]));
+        text += fmt::format("\n{}", state::label_of(verdicts->verdict[i]));
       if (map)
         if (const auto death = map->map.death_of(t))
           text += fmt::format("\nevicted after chunk {}", *death);

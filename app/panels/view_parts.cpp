@@ -47,12 +47,9 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const state::MethodFac
 
 // Grows with the past: what is asked for differs from chunk to chunk.
 bool budget_is_a_share(const state::MethodFacts& facts) {
-  const auto spec = selection::MethodSpec::parse(facts.choice.spec);
+  if (!facts.choice.known()) return false;
+  const selection::MethodSpec& spec = *facts.choice.spec;
   return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
-}
-
-bool is_extension(const std::string& spec) {
-  return selection::title_of(selection::MethodSpec::parse(spec)).ends_with("(extension)");
 }
 
 widgets::Chip budget_chip(const state::MethodFacts& facts) {
@@ -74,35 +71,42 @@ widgets::Chip budget_chip(const state::MethodFacts& facts) {
 
 }  // namespace
 
-std::string method_caption(state::Workspace& workspace, state::Slot slot) {
-  const auto facts = workspace.facts(slot);
-  if (!facts) return {};
-  return facts->choice.spec + (facts->leakage ? "  (leakage: basis fitted on this text)" : "");
+std::string method_caption(const state::MethodFacts& facts) {
+  return facts.choice.text + (facts.leakage ? "  (leakage: basis fitted on this text)" : "");
 }
 
-std::string method_note(state::Workspace& workspace, state::Slot slot) {
-  const auto facts = workspace.facts(slot);
-  if (!facts) return {};
-  const int layer = workspace.selection().layer;
-  if (facts->prunes_lanes && !facts->evicts)
+std::string method_note(const state::Place& place, const state::MethodFacts& facts) {
+  const std::string id = facts.choice.id();
+  if (!facts.choice.known())
+    return fmt::format(
+        "This version does not know the method {}: what was recorded is shown, and it cannot be "
+        "selected anew.",
+        id);
+  if (facts.keeps_every_key())
     return fmt::format(
         "{} drops lanes of the dot product, not keys: every key is kept. The view "
         "AQUA lanes shows what it cuts.",
-        facts->id);
-  if (facts->source_layer)
-    return fmt::format("Layer {} reuses layer {}'s set; it scored nothing here.", layer,
-                       *facts->source_layer);
-  if (facts->dense_here == replay::DenseReason::MethodRule && facts->id != "dense")
-    return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", layer, facts->id);
-  if (facts->prunes_lanes)
-    return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.",
-                       facts->id);
+        id);
+  if (facts.source_layer)
+    return fmt::format("Layer {} reuses layer {}'s set; it scored nothing here.", place.layer,
+                       *facts.source_layer);
+  if (facts.at(place.chunk).dense == replay::DenseReason::MethodRule && id != "dense")
+    return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", place.layer, id);
+  if (facts.prunes_lanes)
+    return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.", id);
   return {};
 }
 
-void method_note_ui(DrawContext& context, state::Slot slot) {
-  const std::string note = method_note(context.workspace, slot);
+void method_note_ui(DrawContext& context, const state::Place& place,
+                    const state::MethodFacts& facts) {
+  const std::string note = method_note(place, facts);
   if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
+}
+
+void method_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
+                    const state::MethodFacts& facts, state::Slot slot) {
+  widgets::figure_head_ui(context.palette, context.figure, title, method_caption(facts),
+                          place_caption(place), method_chips(context, place, facts, slot));
 }
 
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {
@@ -116,30 +120,34 @@ void heading_ui(DrawContext& context, const std::string& title, const std::strin
                         widgets::elided(measured, ImGui::GetContentRegionAvail().x));
 }
 
-widgets::Chip extension_chip(const widgets::Palette& palette, const std::string& spec) {
-  return {selection::title_of(selection::MethodSpec::parse(spec)), palette.warning,
-          "This form of the method is not in its paper.", "extension"};
+std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
+                                           const state::MethodChoice& method) {
+  if (!method.known()) return {};
+  const std::string title = selection::title_of(*method.spec);
+  if (!title.ends_with("(extension)")) return {};
+  return {{title, palette.warning, "This form of the method is not in its paper.", "extension"}};
 }
 
 std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
 
-std::string place_caption(const state::Workspace& workspace) {
-  if (workspace.ready() == nullptr) return {};
-  const auto& s = workspace.selection();
-  const auto& chunk = workspace.chunk();
+std::string place_caption(const state::Place& place) {
+  if (place.empty()) return {};
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  const bool step = chunk.phase == trace::Phase::Decode;
+  const std::string tokens =
+      step ? fmt::format("token {}", format_count(chunk.begin))
+           : fmt::format("tokens {} to {}", format_count(chunk.begin), format_count(chunk.end() - 1));
   return fmt::format(
-      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  chunk {}{}: "
-      "tokens {} to {}",
-      workspace.trace_name(), workspace.info().model.name, s.layer, s.q_head, workspace.kv_head(),
-      s.chunk, chunk.phase == trace::Phase::Decode ? " (decode)" : "", format_count(chunk.begin),
-      format_count(chunk.end() - 1));
+      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {} {}: {}",
+      place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
+      step ? "decode step" : "chunk", place.chunk, tokens);
 }
 
-std::vector<widgets::Chip> trace_chips(DrawContext& context) {
-  if (context.workspace.ready() == nullptr) return {};
-  const trace::TraceInfo& info = context.workspace.info();
+std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
+  if (place.empty()) return {};
+  const trace::TraceInfo& info = place.info();
   std::vector<widgets::Chip> chips;
   chips.push_back({info.mode == trace::LoopMode::OpenLoop ? "dense run" : "closed-loop run", 0,
                    info.mode == trace::LoopMode::OpenLoop
@@ -154,89 +162,92 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context) {
   return chips;
 }
 
-std::vector<widgets::Chip> method_chips(DrawContext& context, state::Slot slot) {
+std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place& place,
+                                        const state::MethodFacts& facts, state::Slot slot) {
+  if (facts.choice.empty()) return trace_chips(context, place);
   std::vector<widgets::Chip> chips;
-  const auto facts = context.workspace.facts(slot);
-  if (!facts) return trace_chips(context);
   const widgets::Palette& p = context.palette;
-  const bool recorded = facts->choice.run >= 0;
-  chips.push_back({fmt::format("{}: {}", slot == state::Slot::A ? "A" : "B", facts->id), p.accent,
-                   facts->choice.spec});
-  if (is_extension(facts->choice.spec)) chips.push_back(extension_chip(p, facts->choice.spec));
+  const bool recorded = facts.choice.recorded();
+  chips.push_back({fmt::format("{}: {}", state::letter_of(slot), facts.choice.id()), p.accent,
+                   facts.choice.text});
+  for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
+  if (!facts.choice.known())
+    chips.push_back({"unknown method", p.warning,
+                     "This version does not know the method; what was recorded is shown."});
   chips.push_back(
-      {fmt::format("{}{}", words_of(facts->mode), recorded ? ", recorded" : ", re-selected"), 0,
-       facts->mode == trace::LoopMode::ClosedLoop
+      {fmt::format("{}{}", words_of(facts.mode), recorded ? ", recorded" : ", re-selected"), 0,
+       facts.mode == trace::LoopMode::ClosedLoop
            ? "The model attended only to this selection while it ran."
            : "Selected on the stored Q and K of the recorded run: an oracle simulation, "
              "the model itself did not attend to this selection.",
-       words_of(facts->mode)});
-  if (facts->source_mode == trace::LoopMode::ClosedLoop && facts->mode == trace::LoopMode::OpenLoop)
+       words_of(facts.mode)});
+  if (facts.source_mode == trace::LoopMode::ClosedLoop && facts.mode == trace::LoopMode::OpenLoop)
     chips.push_back({"on a closed-loop run", p.warning,
                      "The stored Q and K come from a run with sparse attention."});
-  if (facts->prunes_lanes)
+  if (facts.prunes_lanes)
     chips.push_back({"prunes lanes", 0,
                      "Drops channels of the rotated dot product: see the view AQUA lanes.",
                      "lanes"});
-  if (facts->basis || facts->leakage) chips.push_back(basis_chip(p, *facts));
-  if (facts->source_layer)
-    chips.push_back({fmt::format("reuses layer {}'s set", *facts->source_layer), 0,
+  if (facts.basis || facts.leakage) chips.push_back(basis_chip(p, facts));
+  if (facts.source_layer)
+    chips.push_back({fmt::format("reuses layer {}'s set", *facts.source_layer), 0,
                      "This layer scored nothing: the set was chosen in another layer.",
-                     fmt::format("set of layer {}", *facts->source_layer)});
-  const bool keeps_all = facts->prunes_lanes && !facts->evicts;
-  if (!keeps_all && (facts->requested_budget || facts->effective_budget))
-    chips.push_back(budget_chip(*facts));
-  if (!facts->scope.empty())
-    chips.push_back({fmt::format("scope {}", facts->scope), 0,
-                     facts->scope == "past"
+                     fmt::format("set of layer {}", *facts.source_layer)});
+  if (!facts.keeps_every_key() && (facts.requested_budget || facts.effective_budget))
+    chips.push_back(budget_chip(facts));
+  if (!facts.scope.empty())
+    chips.push_back({fmt::format("scope {}", facts.scope), 0,
+                     facts.scope == "past"
                          ? "Selected among the keys before the chunk; the chunk itself is visible."
                          : "Selected among all keys, the chunk's own included.",
-                     facts->scope});
+                     facts.scope});
   chips.push_back(
-      {context.workspace.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
+      {place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
        "Precision of the stored Q and K and of the scores.",
-       context.workspace.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
-  if (facts->ties_here > 0)
+       place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
+  const state::MethodFacts::Chunk here = facts.at(place.chunk);
+  if (here.ties > 0)
     chips.push_back(
-        {fmt::format("{} tied at the cut", format_count(facts->ties_here)), 0,
+        {fmt::format("{} tied at the cut", format_count(here.ties)), 0,
          "Keys (pages, where the method keeps pages) left out of this chunk with the score "
          "of the last one kept; the earlier position wins.",
-         fmt::format("{} ties", format_count(facts->ties_here))});
-  if (facts->decode_dense && has_decode(context.workspace.info()))
+         fmt::format("{} tie{}", format_count(here.ties), here.ties == 1 ? "" : "s")});
+  if (facts.decode_dense && has_decode(place.info()))
     chips.push_back({"decode dense", 0,
                      "Decoded tokens attend to all keys left: the method acts in prefill only."});
-  if (facts->dense_cells > 0) {
-    const char* here = "";
-    if (facts->dense_here) {
-      switch (*facts->dense_here) {
+  if (facts.dense_cells > 0) {
+    const char* why = "";
+    if (here.dense) {
+      switch (*here.dense) {
         case replay::DenseReason::EmptyPast:
-          here = "; this chunk: nothing before it";
+          why = "; this chunk: nothing before it";
           break;
         case replay::DenseReason::FitsBudget:
-          here = "; this chunk: all fits the budget";
+          why = "; this chunk: all fits the budget";
           break;
         case replay::DenseReason::MethodRule:
-          here = "; this chunk: by the method's rule";
+          why = "; this chunk: by the method's rule";
           break;
       }
     }
     chips.push_back(
-        {fmt::format("dense in {} of {} chunks{}", facts->dense_cells,
-                     facts->dense_cells + facts->cells, here),
-         facts->dense_here ? p.warning : 0, "Chunks in which everything was kept.",
-         fmt::format("dense {}/{}{}", facts->dense_cells, facts->dense_cells + facts->cells,
-                     facts->dense_here ? ", here" : "")});
+        {fmt::format("dense in {} of {} chunks{}", facts.dense_cells,
+                     facts.dense_cells + facts.cells, why),
+         here.dense ? p.warning : 0, "Chunks in which everything was kept.",
+         fmt::format("dense {}/{}{}", facts.dense_cells, facts.dense_cells + facts.cells,
+                     here.dense ? ", here" : "")});
   }
   return chips;
 }
 
 bool trace_ready_ui(DrawContext& context) {
-  const state::TraceTab* tab = context.workspace.active();
+  const state::TraceTab* tab = context.workspace.traces.active();
   if (tab == nullptr) {
     widgets::empty_ui(context.palette, "Open a trace: Ctrl+O, or drop a .h5 file on the window.");
     return false;
   }
   if (tab->state == state::ResultState::Loading) {
-    widgets::loading_ui(context.palette, "Opening " + context.workspace.trace_name());
+    widgets::loading_ui(context.palette, "Opening " + tab->name);
     return false;
   }
   if (tab->state == state::ResultState::Error) {
@@ -246,18 +257,16 @@ bool trace_ready_ui(DrawContext& context) {
   return true;
 }
 
-std::string token_line(const state::Workspace& workspace, std::int32_t position) {
-  const state::TraceTab* tab = workspace.ready();
-  if (tab == nullptr || position < 0 ||
-      position >= static_cast<std::int32_t>(tab->token_label.size()))
+std::string token_line(const state::Place& place, std::int32_t position) {
+  if (place.empty() || position < 0 ||
+      position >= static_cast<std::int32_t>(place.trace->token_label.size()))
     return fmt::format("{}", position);
   return fmt::format("{}  \u201C{}\u201D", format_count(position),
-                     tab->token_label[static_cast<std::size_t>(position)]);
+                     place.trace->token_label[static_cast<std::size_t>(position)]);
 }
 
-void span_marks_ui(DrawContext& context, bool lines) {
-  const state::TraceTab* tab = context.workspace.ready();
-  if (tab == nullptr) return;
+void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) {
+  if (place.empty()) return;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 origin = ImPlot::GetPlotPos();
   const ImVec2 size = ImPlot::GetPlotSize();
@@ -285,7 +294,7 @@ void span_marks_ui(DrawContext& context, bool lines) {
   };
   draw->PushClipRect({origin.x - 1, origin.y - widgets::em(2.0F)},
                      {origin.x + size.x + 1, origin.y + size.y}, true);
-  std::vector<trace::TokenSpan> spans = tab->source->info().spans;
+  std::vector<trace::TokenSpan> spans = place.info().spans;
   std::stable_sort(spans.begin(), spans.end(),
                    [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (const trace::TokenSpan& span : spans) {
@@ -295,8 +304,8 @@ void span_marks_ui(DrawContext& context, bool lines) {
     mark(span.begin, span.end, span.name, needle ? context.palette.text : context.palette.muted,
          lines && needle);
   }
-  const auto& s = context.workspace.selection();
-  if (s.has_keys()) mark(s.key_begin, s.key_end, "selected", context.palette.accent, lines);
+  if (place.has_keys())
+    mark(place.key_begin, place.key_end, "selected", context.palette.accent, lines);
   draw->PopClipRect();
 }
 

@@ -1,8 +1,9 @@
-// What views share beyond plain widgets: the head built from the workspace, states, axes over
-// tokens.
+// What views share beyond plain widgets: the head, states, axes over tokens. Everything is labelled
+// by the place and the method of the result that is drawn, never by the current selection.
 #pragma once
 
 #include "app/panels/panel.h"
+#include "app/state/questions/run.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/palette.h"
 
@@ -12,29 +13,34 @@
 namespace kvloupe::panels {
 
 // Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision,
-// fallback.
-std::vector<widgets::Chip> method_chips(DrawContext& context, state::Slot slot);
+// fallback. `slot` names the method A or B.
+std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place& place,
+                                        const state::MethodFacts& facts, state::Slot slot);
 // The SPEC as captions carry it, flagged where its basis was fitted on the text under test.
-std::string method_caption(state::Workspace& workspace, state::Slot slot);
+std::string method_caption(const state::MethodFacts& facts);
 // What the colours alone would not tell of the method in this layer, one line; nothing if there is
 // nothing to say.
-void method_note_ui(DrawContext& context, state::Slot slot);
-// The same sentence.
-std::string method_note(state::Workspace& workspace, state::Slot slot);
+std::string method_note(const state::Place& place, const state::MethodFacts& facts);
+void method_note_ui(DrawContext& context, const state::Place& place,
+                    const state::MethodFacts& facts);
+// Title, caption and chips of a view of one method.
+void method_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
+                    const state::MethodFacts& facts, state::Slot slot);
 // Chips of views that show the model's attention alone.
-std::vector<widgets::Chip> trace_chips(DrawContext& context);
+std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
-std::string place_caption(const state::Workspace& workspace);
+std::string place_caption(const state::Place& place);
 
 // The head of one plot of several: "Lane use  share of the chunk's rows ..."
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
-// Says which part of a method extends its paper; `spec` is one whose title does.
-widgets::Chip extension_chip(const widgets::Palette& palette, const std::string& spec);
+// Says which part of a method extends its paper; nothing if no part does.
+std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
+                                           const state::MethodChoice& method);
 
-// Draws loading, error or empty and returns false when there is no value to draw; marks a stale
-// value.
-template <typename T>
-bool ready_ui(DrawContext& context, const state::Result<T>& result, const std::string& doing) {
+// Draws loading, error or empty and returns false when there is no answer to draw; marks a stale
+// one.
+template <state::Question Q>
+bool ready_ui(DrawContext& context, const state::Result<Q>& result, const std::string& doing) {
   if (result) {
     if (result.stale) widgets::stale_ui(context.palette);
     return true;
@@ -56,9 +62,9 @@ bool trace_ready_ui(DrawContext& context);
 
 // Labelled marks of the trace's spans along the top of a plot whose x axis counts tokens. Call
 // between BeginPlot and EndPlot, after the items.
-void span_marks_ui(DrawContext& context, bool lines);
-// "q 1,640 ' answer'"
-std::string token_line(const state::Workspace& workspace, std::int32_t position);
+void span_marks_ui(DrawContext& context, const state::Place& place, bool lines);
+// "1,640  “ answer”"
+std::string token_line(const state::Place& place, std::int32_t position);
 std::string percent(double share);
 
 }  // namespace kvloupe::panels

@@ -6,16 +6,76 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
+#include <cstdlib>
+#include <tuple>
 
 namespace kvloupe::state {
+namespace {
+
+constexpr std::int64_t kMostInText = 1'000'000'000;
+
+Error not_understood(const std::string& text, const std::string& why, const std::string& remedy) {
+  return usage_error(fmt::format("the place '{}' is not understood", text), why, remedy);
+}
+
+int number_of(const std::string& text, const std::string& name, const std::string& value) {
+  const auto number = parse_int(value);
+  if (!number || *number < 0 || *number > kMostInText)
+    throw not_understood(text, fmt::format("'{}' is not a number from 0 on", value),
+                         fmt::format("write {}=3, for example", name));
+  return static_cast<int>(*number);
+}
+
+void read_key(const std::string& text, const std::string& value, GotoTarget& target) {
+  const std::size_t dash = value.find('-', 1);
+  target.key_begin = number_of(text, "key", value.substr(0, dash));
+  target.key_end = dash == std::string::npos ? *target.key_begin + 1
+                                             : number_of(text, "key", value.substr(dash + 1)) + 1;
+  if (*target.key_end <= *target.key_begin)
+    throw not_understood(text, fmt::format("the keys '{}' end before they begin", value),
+                         "write key=40-52, first and last");
+}
+
+const trace::RunInfo* run_named(const std::string& method, const trace::TraceInfo& info) {
+  for (const trace::RunInfo& run : info.runs)
+    if (run.method == method) return &run;
+  return nullptr;
+}
+
+[[noreturn]] void refuse(const std::string& what, int value, const std::string& has) {
+  throw input_error(fmt::format("{} {} cannot be shown", what, value),
+                    fmt::format("this trace has {}", has),
+                    fmt::format("choose another {}; kvloupe info lists them", what));
+}
+
+void check(const GotoTarget& target, const trace::TraceInfo& info) {
+  const int last_layer = info.layers.back();
+  const bool gaps = static_cast<int>(info.layers.size()) != last_layer - info.layers.front() + 1;
+  if (target.layer && !info.has_layer(*target.layer))
+    refuse("layer", *target.layer,
+           fmt::format("the layers {} to {}{}", info.layers.front(), last_layer,
+                       gaps ? " with gaps" : ""));
+  const auto below = [](const char* what, const char* plural, const std::optional<int>& value,
+                        std::int64_t count) {
+    if (value && *value >= count)
+      refuse(what, *value, fmt::format("the {} 0 to {}", plural, count - 1));
+  };
+  below("chunk", "chunks", target.chunk, static_cast<std::int64_t>(info.chunks.size()));
+  below("query head", "query heads", target.q_head, info.model.num_q_heads);
+  below("KV head", "KV heads", target.kv_head, info.model.num_kv_heads);
+  below("token", "tokens", target.query, info.num_tokens);
+  below("token", "tokens", target.key_begin, info.num_tokens);
+  if (target.key_end) below("token", "tokens", *target.key_end - 1, info.num_tokens);
+}
+
+}  // namespace
 
 GotoTarget parse_goto(const std::string& text) {
   GotoTarget target;
   const std::map<std::string, std::optional<int>*> fields{
-      {"layer", &target.layer},  {"q_head", &target.q_head}, {"kv_head", &target.kv_head},
-      {"chunk", &target.chunk},  {"query", &target.query},   {"key", &target.key},
-      {"window", &target.window}};
+      {"layer", &target.layer}, {"q_head", &target.q_head}, {"kv_head", &target.kv_head},
+      {"chunk", &target.chunk}, {"query", &target.query},   {"window", &target.window}};
   std::size_t at = 0;
   while (at < text.size()) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
@@ -24,19 +84,102 @@ GotoTarget parse_goto(const std::string& text) {
     const std::size_t equals = item.find('=');
     const std::string name = item.substr(0, equals);
     const auto field = fields.find(name);
-    if (equals == std::string::npos || field == fields.end())
-      throw usage_error(fmt::format("the place '{}' is not understood", text),
-                        fmt::format("'{}' is no coordinate", item),
-                        "name layer, q_head, kv_head, chunk, query, key or window, as in "
-                        "layer=3,q_head=5,chunk=12");
-    const auto value = parse_int(item.substr(equals + 1));
-    if (!value || *value < 0 || *value > 1'000'000'000)
-      throw usage_error(fmt::format("the place '{}' is not understood", text),
-                        fmt::format("'{}' is not a number from 0 on", item.substr(equals + 1)),
-                        fmt::format("write {}=3, for example", name));
-    *field->second = static_cast<int>(*value);
+    if (equals == std::string::npos || (field == fields.end() && name != "key"))
+      throw not_understood(text, fmt::format("'{}' is no coordinate", item),
+                           "name layer, q_head, kv_head, chunk, query, key or window, as in "
+                           "layer=3,q_head=5,chunk=12");
+    const std::string value = item.substr(equals + 1);
+    if (field == fields.end())
+      read_key(text, value, target);
+    else
+      *field->second = number_of(text, name, value);
   }
   return target;
+}
+
+std::string goto_text(const Place& place) {
+  std::string text =
+      fmt::format("layer={},q_head={},chunk={}", place.layer, place.q_head, place.chunk);
+  if (place.query >= 0) text += fmt::format(",query={}", place.query);
+  if (place.window > 0) text += fmt::format(",window={}", place.window);
+  if (place.has_keys())
+    text += place.key_end == place.key_begin + 1
+                ? fmt::format(",key={}", place.key_begin)
+                : fmt::format(",key={}-{}", place.key_begin, place.key_end - 1);
+  return text;
+}
+
+void apply_goto(Place& place, const GotoTarget& target) {
+  const trace::TraceInfo& info = place.info();
+  check(target, info);
+  if (target.layer) place.layer = *target.layer;
+  if (target.kv_head) place.q_head = *target.kv_head * info.model.gqa_group_size();
+  if (target.q_head) place.q_head = *target.q_head;
+  if (target.query) place.chunk = info.chunk_of_token(*target.query);
+  if (target.chunk) place.chunk = *target.chunk;
+  if (target.query) place.query = *target.query;
+  if (target.window) place.window = *target.window;
+  if (target.key_begin) {
+    place.key_begin = *target.key_begin;
+    place.key_end = *target.key_end;
+  }
+  clamp(place);
+}
+
+void clamp(Place& place) {
+  const trace::TraceInfo& info = place.info();
+  place.chunk = std::clamp(place.chunk, 0, static_cast<int>(info.chunks.size()) - 1);
+  if (!info.has_layer(place.layer))
+    place.layer = *std::min_element(info.layers.begin(), info.layers.end(), [&](int a, int b) {
+      return std::abs(a - place.layer) < std::abs(b - place.layer);
+    });
+  place.q_head = std::clamp(place.q_head, 0, info.model.num_q_heads - 1);
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  if (place.query < chunk.begin || place.query >= chunk.end()) place.query = -1;
+  if (place.has_keys()) {
+    place.key_begin = std::clamp(place.key_begin, 0, info.num_tokens - 1);
+    place.key_end = std::clamp(place.key_end, place.key_begin + 1, info.num_tokens);
+  }
+}
+
+Selection initial_selection(const TracePtr& trace, const Selection* like) {
+  const trace::TraceInfo& info = trace->info();
+  Selection selection;
+  if (like != nullptr) selection = *like;
+  Place& place = selection.place;
+  const bool same_file = like != nullptr && like->place.trace->path == trace->path;
+  place.trace = trace;
+  if (!same_file) place.key_begin = place.key_end = place.query = -1;
+  if (like == nullptr) {
+    // The last prefill chunk asks the question: the most telling place to begin.
+    for (std::size_t c = 0; c < info.chunks.size(); ++c)
+      if (info.chunks[c].phase == trace::Phase::Prefill) place.chunk = static_cast<int>(c);
+    place.layer = info.layers[info.layers.size() / 2];
+  }
+  const std::string fallback = default_spec(info.num_tokens);
+  for (const Slot slot : kSlots) {
+    MethodChoice& choice = selection.choice(slot);
+    const auto index = static_cast<std::size_t>(slot);
+    if (like != nullptr && choice.known())
+      choice = choice_of_spec(*choice.spec, *trace);
+    else if (const trace::RunInfo* run = run_named(choice.text, info))
+      choice = choice_of_run(*run, *trace);
+    else if (index < info.runs.size())
+      choice = choice_of_run(info.runs[index], *trace);
+    else
+      choice = choice_of_spec(
+          slot == Slot::A ? fallback : "oracle" + fallback.substr(fallback.find(':')), *trace);
+  }
+  clamp(place);
+  return selection;
+}
+
+bool operator==(const Selection& a, const Selection& b) {
+  const auto tied = [](const Place& p) {
+    return std::tie(p.trace, p.layer, p.q_head, p.chunk, p.query, p.window, p.key_begin, p.key_end);
+  };
+  return tied(a.place) == tied(b.place) && a.method == b.method && a.shown == b.shown &&
+         a.options == b.options;
 }
 
 void SelectionHistory::push(const Selection& before, const std::string& kind) {
@@ -63,12 +206,6 @@ std::optional<Selection> SelectionHistory::forward(const Selection& now) {
   future_.pop_back();
   last_kind_.clear();
   return target;
-}
-
-void SelectionHistory::clear() {
-  past_.clear();
-  future_.clear();
-  last_kind_.clear();
 }
 
 }  // namespace kvloupe::state

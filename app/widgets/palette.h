@@ -31,10 +31,6 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state);
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);
 ImU32 color_of(const Palette& palette, replay::BlockState state);
 ImU32 color_of(const Palette& palette, analysis::KeyKind kind);
-const char* label_of(analysis::KeyState state);
-const char* label_of(analysis::KeyVerdict verdict);
-const char* label_of(replay::BlockState state);
-const char* label_of(analysis::KeyKind kind);
 // Which state wins a pixel that holds several keys: the rarer and more telling first.
 int prominence_of(analysis::KeyState state);
 int prominence_of(replay::BlockState state);

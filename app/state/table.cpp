@@ -1,40 +1,12 @@
-// Tables and arrays as files; see panel.h.
-#include "app/panels/panel.h"
-#include "core/base/error.h"
+#include "app/state/table.h"
+
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
-namespace kvloupe::panels {
-
-const char* name_of(Format format) {
-  switch (format) {
-    case Format::Png:
-      return "png";
-    case Format::Svg:
-      return "svg";
-    case Format::Csv:
-      return "csv";
-    case Format::Npy:
-      return "npy";
-  }
-  return "";
-}
-
-bool PanelInfo::has(Format format) const {
-  return std::find(formats.begin(), formats.end(), format) != formats.end();
-}
-
-const PanelInfo* find_panel(const std::string& id) {
-  for (const PanelInfo& panel : panel_registry())
-    if (panel.id == id) return &panel;
-  return nullptr;
-}
-
-Array Panel::array(state::Workspace&) { return {}; }
+namespace kvloupe::state {
 
 std::string cell(double value) {
   return std::isnan(value) ? std::string() : format_shortest(value);
@@ -77,4 +49,4 @@ std::string npy_bytes(const Array& array) {
   return out + header + array.bytes;
 }
 
-}  // namespace kvloupe::panels
+}  // namespace kvloupe::state

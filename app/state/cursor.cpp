@@ -1,0 +1,119 @@
+#include "app/state/cursor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::state {
+
+const Selection& Cursor::selection() const {
+  static const Selection none;
+  const TraceTab* tab = std::as_const(traces_).ready();
+  return tab != nullptr ? tab->selection : none;
+}
+
+void Cursor::change(const std::string& kind, const std::function<void(Selection&)>& how) {
+  TraceTab* tab = traces_.ready();
+  if (tab == nullptr) return;
+  Selection next = tab->selection;
+  how(next);
+  clamp(next.place);
+  if (next == tab->selection) return;
+  tab->history.push(tab->selection, kind);
+  tab->selection = std::move(next);
+}
+
+void Cursor::set_chunk(int chunk) {
+  change("chunk", [&](Selection& s) { s.place.chunk = chunk; });
+}
+
+void Cursor::set_layer(int layer) {
+  change("layer", [&](Selection& s) { s.place.layer = layer; });
+}
+
+void Cursor::step_layer(int by) {
+  if (place().empty()) return;
+  const std::vector<int>& layers = place().info().layers;
+  const auto at = std::find(layers.begin(), layers.end(), place().layer) - layers.begin();
+  const auto last = static_cast<std::ptrdiff_t>(layers.size()) - 1;
+  set_layer(layers[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(at + by, 0, last))]);
+}
+
+void Cursor::set_q_head(int q_head) {
+  change("head", [&](Selection& s) { s.place.q_head = q_head; });
+}
+
+void Cursor::set_keys(std::int32_t begin, std::int32_t end) {
+  change("keys", [&](Selection& s) {
+    s.place.key_begin = begin;
+    s.place.key_end = end;
+  });
+}
+
+void Cursor::go_to(const GotoTarget& target) {
+  if (place().empty()) return;
+  Place next = place();
+  apply_goto(next, target);
+  change("", [&](Selection& s) { s.place = next; });
+}
+
+void Cursor::set_method(Slot slot, const std::string& spec) {
+  if (!place().empty()) set_method(slot, choice_of_spec(spec, *place().trace));
+}
+
+void Cursor::set_method(Slot slot, const MethodChoice& choice) {
+  change(fmt::format("method {}", letter_of(slot)),
+         [&](Selection& s) { s.choice(slot) = choice; });
+}
+
+void Cursor::set_run(Slot slot, int run) {
+  if (place().empty()) return;
+  for (const trace::RunInfo& info : place().info().runs)
+    if (info.id == run) set_method(slot, choice_of_run(info, *place().trace));
+}
+
+void Cursor::swap_methods() {
+  change("swap", [](Selection& s) { std::swap(s.method[0], s.method[1]); });
+}
+
+void Cursor::show(Slot slot) {
+  change("flip", [&](Selection& s) { s.shown = slot; });
+}
+
+void Cursor::set_option(const std::string& name, const std::string& value) {
+  change("option " + name, [&](Selection& s) {
+    if (value.empty())
+      s.options.erase(name);
+    else
+      s.options[name] = value;
+  });
+}
+
+bool Cursor::back() {
+  TraceTab* tab = traces_.ready();
+  if (tab == nullptr) return false;
+  auto target = tab->history.back(tab->selection);
+  if (target) tab->selection = std::move(*target);
+  return target.has_value();
+}
+
+bool Cursor::forward() {
+  TraceTab* tab = traces_.ready();
+  if (tab == nullptr) return false;
+  auto target = tab->history.forward(tab->selection);
+  if (target) tab->selection = std::move(*target);
+  return target.has_value();
+}
+
+bool Cursor::can_go_back() const {
+  const TraceTab* tab = std::as_const(traces_).ready();
+  return tab != nullptr && tab->history.can_go_back();
+}
+
+bool Cursor::can_go_forward() const {
+  const TraceTab* tab = std::as_const(traces_).ready();
+  return tab != nullptr && tab->history.can_go_forward();
+}
+
+}  // namespace kvloupe::state

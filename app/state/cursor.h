@@ -1,0 +1,47 @@
+// Moves the selection of the active tab. Every step is clamped to what the trace holds and can be
+// taken back.
+#pragma once
+
+#include "app/state/traces.h"
+
+#include <functional>
+#include <string>
+
+namespace kvloupe::state {
+
+class Cursor {
+ public:
+  explicit Cursor(Traces& traces) : traces_(traces) {}
+
+  const Selection& selection() const;  // of the ready trace; else an empty one
+  const Place& place() const { return selection().place; }
+
+  // `kind` names the coordinate: repeated changes of one kind count as one step of history.
+  void change(const std::string& kind, const std::function<void(Selection&)>& how);
+  void set_chunk(int chunk);
+  void step_chunk(int by) { set_chunk(place().chunk + by); }
+  void set_layer(int layer);
+  void step_layer(int by);  // along the captured layers
+  void set_q_head(int q_head);
+  void set_keys(std::int32_t begin, std::int32_t end);
+  void go_to(const GotoTarget& target);  // throws Error{Input} for a place that is not in the trace
+
+  // Throws Error{Usage}. A SPEC equal to a recorded run's shows that run.
+  void set_method(Slot slot, const std::string& spec);
+  void set_method(Slot slot, const MethodChoice& choice);
+  void set_run(Slot slot, int run);
+  void swap_methods();
+  void show(Slot slot);
+  // An option of a view, "layer_head_overview.metric"; empty: its default.
+  void set_option(const std::string& name, const std::string& value);
+
+  bool back();
+  bool forward();
+  bool can_go_back() const;
+  bool can_go_forward() const;
+
+ private:
+  Traces& traces_;
+};
+
+}  // namespace kvloupe::state

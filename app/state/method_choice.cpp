@@ -1,0 +1,43 @@
+#include "app/state/method_choice.h"
+
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::state {
+
+const trace::RunInfo* MethodChoice::run_info(const trace::TraceInfo& info) const {
+  for (const trace::RunInfo& entry : info.runs)
+    if (entry.id == run) return &entry;
+  return nullptr;
+}
+
+MethodChoice choice_of_spec(const std::string& spec, const OpenTrace& trace) {
+  return choice_of_spec(selection::MethodSpec::parse(spec), trace);
+}
+
+MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& trace) {
+  const selection::MethodSpec resolved = spec.resolved(trace.shape());
+  const std::string canonical = resolved.canonical();
+  for (const trace::RunInfo& run : trace.info().runs)
+    if (run.method == canonical) return {canonical, run.id, resolved};
+  return {canonical, -1, resolved};
+}
+
+MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace) {
+  MethodChoice choice{run.method, run.id, std::nullopt};
+  try {
+    choice.spec = selection::MethodSpec::parse(run.method).resolved(trace.shape());
+  } catch (const Error&) {
+    // Of a later version, or damaged: it is shown as recorded.
+  }
+  return choice;
+}
+
+std::string default_spec(std::int32_t num_tokens) {
+  return fmt::format("quoka:budget_tokens={}", std::max(16, num_tokens / 8));
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,30 @@
+#include "app/state/open_trace.h"
+
+#include "app/state/token_text.h"
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <filesystem>
+
+namespace kvloupe::state {
+
+TracePtr open_trace(const std::string& path, std::uint64_t memory_limit) {
+  static std::atomic<int> last_id = 0;
+  auto opened = std::make_shared<OpenTrace>();
+  opened->id = ++last_id;
+  opened->path = path;
+  opened->name = std::filesystem::path(path).filename().string();
+  opened->session = std::make_shared<session::TraceSession>(path, memory_limit);
+  if (opened->info().chunks.empty() || opened->info().layers.empty())
+    throw input_error(fmt::format("{} cannot be shown", path), "it holds no finished chunk",
+                      "capture it again");
+  for (const std::string& token : opened->session->token_texts()) {
+    opened->text.push_back(readable_text(token));
+    opened->token_label.push_back(readable_token(token));
+  }
+  return opened;
+}
+
+}  // namespace kvloupe::state

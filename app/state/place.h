@@ -1,0 +1,49 @@
+// Where the user looks: which trace, layer, head, chunk, query and keys. Questions hold a place and
+// say by its parts what they depend on.
+#pragma once
+
+#include "app/state/open_trace.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace kvloupe::state {
+
+struct Place {
+  TracePtr trace;  // null: nothing is open
+  int layer = 0;
+  int q_head = 0;
+  int chunk = 0;
+  std::int32_t query = -1;      // absolute position, -1: all queries of the chunk
+  int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
+  std::int32_t key_begin = -1;  // half-open key span, -1: none
+  std::int32_t key_end = -1;
+
+  bool empty() const { return trace == nullptr; }
+  const trace::TraceInfo& info() const { return trace->info(); }
+  const trace::ChunkInfo& chunk_info() const {
+    return info().chunks[static_cast<std::size_t>(chunk)];
+  }
+  int kv_head() const { return q_head / info().model.gqa_group_size(); }
+  bool has_keys() const { return key_begin >= 0 && key_end > key_begin; }
+  // The queries that `window` means: half-open, ending with the chunk.
+  std::pair<std::int32_t, std::int32_t> query_window() const {
+    const trace::ChunkInfo& here = chunk_info();
+    return {window == 0 ? here.begin : std::max(0, here.end() - window), here.end()};
+  }
+
+  // Parts of keys, each with all before it: "t3|L11|h5|c12".
+  std::string trace_key() const { return trace->key(); }
+  std::string layer_key() const { return trace_key() + "|L" + std::to_string(layer); }
+  std::string head_key() const { return layer_key() + "|h" + std::to_string(q_head); }
+  std::string cell_key() const { return head_key() + "|c" + std::to_string(chunk); }
+};
+
+// The span to follow: the keys chosen, else the trace's needle itself before its parts
+// ("needle_key" and the like), else nothing.
+std::optional<trace::TokenSpan> watched_span(const Place& place);
+
+}  // namespace kvloupe::state

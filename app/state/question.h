@@ -1,0 +1,105 @@
+// What a view needs, as a value. A question says all that its answer depends on: two questions with
+// one key have one answer. The work runs in a background job and captures nothing but the question.
+//
+//   struct KvMapQuestion {
+//     static constexpr const char* kName = "kv_map";     // part of the key
+//     Place place;  MethodChoice method;
+//     using Answer = KvMapAnswer;                         // immutable once made, free of Torch
+//     std::string key() const;                            // of the members that the answer depends on
+//     std::string title() const;                          // "Laying out the KV map"
+//     Answer work(Steps& steps) const;                    // throws Error
+//     // where the defaults do not fit:
+//     static constexpr Lane kLane = Lane::Compute;
+//     static constexpr Pace kPace = Pace::Urgent;
+//     std::string obstacle() const;                       // why it cannot be asked; empty: it can
+//     static std::uint64_t bytes(const Answer&);          // memory that the answer holds
+//   };
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/base/jobs.h"
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace kvloupe::state {
+
+class Steps;
+
+// Urgent work is queued at once. Patient work (heavy, or of a detail) is queued when nothing else
+// runs: the lane is first come, first served, and what stands in the middle of the screen must not
+// wait behind it. Work on request waits until it is started by hand (Answers::start).
+enum class Pace { Urgent, Patient, OnRequest };
+
+template <typename Q>
+concept Question = std::copyable<Q> && requires(const Q& question, Steps& steps) {
+  typename Q::Answer;
+  { Q::kName } -> std::convertible_to<std::string>;
+  { question.key() } -> std::convertible_to<std::string>;
+  { question.title() } -> std::convertible_to<std::string>;
+  { question.work(steps) } -> std::same_as<typename Q::Answer>;
+};
+
+template <Question Q>
+std::string key_of(const Q& question) {
+  return std::string(Q::kName) + "|" + question.key();
+}
+template <Question Q>
+constexpr Pace pace_of() {
+  if constexpr (requires { Q::kPace; }) return Q::kPace;
+  return Pace::Urgent;
+}
+template <Question Q>
+constexpr Lane lane_of() {
+  if constexpr (requires { Q::kLane; }) return Q::kLane;
+  return Lane::Compute;
+}
+template <Question Q>
+std::string obstacle_of(const Q& question) {
+  if constexpr (requires { question.obstacle(); }) return question.obstacle();
+  return {};
+}
+template <Question Q>
+std::uint64_t bytes_of(const typename Q::Answer& answer) {
+  if constexpr (requires { Q::bytes(answer); }) return Q::bytes(answer);
+  return sizeof(answer);
+}
+
+enum class ResultState { Empty, Loading, Error, Ready };
+
+// What is known of a question now. Whatever is drawn of an answer is labelled by the question that
+// stands beside it.
+template <Question Q>
+struct Result {
+  ResultState state = ResultState::Empty;
+  Q question;                                       // that `answer` answers
+  std::shared_ptr<const typename Q::Answer> answer;  // Ready; Loading: a first or an older answer
+  bool stale = false;  // `question` is an older one: another trace, place or method
+  std::string key;     // of `answer`; texture and layout keys are made from it
+  std::string error;
+  std::string note;  // Empty: why there is nothing
+
+  explicit operator bool() const { return answer != nullptr; }
+  const typename Q::Answer* operator->() const { return answer.get(); }
+  const typename Q::Answer& operator*() const { return *answer; }
+};
+
+// "" for Ready, else what stands in the way.
+template <Question Q>
+std::string problem_of(const Result<Q>& result) {
+  switch (result.state) {
+    case ResultState::Ready:
+      return {};
+    case ResultState::Error:
+      return result.error;
+    case ResultState::Loading:
+      return "the result is not computed yet";
+    case ResultState::Empty:
+      return result.note;
+  }
+  return {};
+}
+
+}  // namespace kvloupe::state

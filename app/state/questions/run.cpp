@@ -1,0 +1,148 @@
+#include "app/state/questions/run.h"
+
+#include "capture/run/calibrate.h"
+#include "core/analysis/lane_report.h"
+#include "core/base/error.h"
+#include "core/replay/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::state {
+
+std::string RunQuestion::title() const {
+  return fmt::format("{} {} in layer {}", method.recorded() ? "Reading" : "Selecting with",
+                     method.id(), place.layer);
+}
+
+std::string RunQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  return method.empty() ? "Choose a method" : "";
+}
+
+RunQuestion::Answer RunQuestion::work(Steps& steps) const {
+  return run_method(place, method, {place.layer}, std::nullopt, false, false, steps.context);
+}
+
+std::uint64_t RunQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer);
+  for (const replay::ReplayCell& cell : answer.cells) {
+    sum += sizeof(cell);
+    for (const replay::ReplayRow& row : cell.rows) sum += sizeof(row) + row.selected.size() * 4;
+    for (const replay::LaneRow& lane : cell.lanes) sum += sizeof(lane) + lane.counts.size() * 4;
+    if (cell.blocks) sum += 2 * cell.blocks->kept.size();
+  }
+  for (const auto& layer : answer.evict_chunk)
+    for (const auto& row : layer) sum += row.size() * 2;
+  return sum;
+}
+
+std::string MeasuredRunQuestion::title() const {
+  return fmt::format("Measuring {} in layer {}", method.id(), place.layer);
+}
+
+std::string MeasuredRunQuestion::obstacle() const { return RunQuestion{place, method}.obstacle(); }
+
+MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
+  return run_method(place, method, {place.layer}, std::nullopt, true, false, steps.context);
+}
+
+replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
+                                const std::vector<int>& layers, std::optional<int> chunk,
+                                bool want_mass, bool want_output_error,
+                                const WorkContext& context) {
+  const session::TraceSession& session = *place.trace->session;
+  if (method.recorded())
+    return replay::recorded_run(session, method.run, layers, chunk, want_mass, want_output_error,
+                                context);
+  KVLOUPE_CHECK(method.known());
+  capture::ensure_basis(*method.spec, place.info().model, context);
+  const replay::ReplayRequest request{*method.spec, layers,    chunk,
+                                      {},           want_mass, want_output_error};
+  return replay::replay(session, request, context);
+}
+
+int row_of(const Place& place, const replay::ReplayResult& replay) {
+  return place.q_head / std::max(1, replay.q_heads_per_row);
+}
+
+MethodFacts::Chunk MethodFacts::at(int chunk) const {
+  const auto index = static_cast<std::size_t>(chunk);
+  return index < chunks.size() ? chunks[index] : Chunk{};
+}
+
+MethodFacts facts_of(const Place& place, const MethodChoice& method) {
+  MethodFacts facts;
+  facts.choice = method;
+  facts.source_mode = place.info().mode;
+  if (method.known()) {
+    const selection::MethodSpec& spec = *method.spec;
+    facts.prunes_lanes = analysis::prunes_lanes(spec);
+    facts.evicts = spec.state_action() == trace::StateAction::Eviction;
+    facts.decode_dense = !spec.info().active_in_decode;
+    if (spec.has_budget())
+      facts.scope = spec.scope() == selection::BudgetScope::Past ? "past" : "all";
+  }
+  if (const trace::RunInfo* run = method.run_info(place.info())) {
+    facts.mode = run->mode;
+    facts.leakage = run->basis_leakage;
+    facts.decode_dense = run->decode_dense;
+    facts.evicts = run->state_action == trace::StateAction::Eviction;
+    facts.prunes_lanes = run->granularity == trace::Granularity::Lane;
+  }
+  return facts;
+}
+
+namespace {
+
+// Means over the prefill cells of one row that selected.
+void add_row(const replay::ReplayResult& run, std::size_t row, MethodFacts& facts) {
+  double requested = 0, effective = 0, forced = 0;
+  int budgets = 0;
+  for (const replay::ReplayCell& cell : run.cells) {
+    facts.source_layer = cell.source_layer;
+    facts.chunks.emplace_back();
+    if (row >= cell.rows.size()) continue;
+    facts.chunks.back() = {cell.dense_reason, cell.rows[row].ties_at_cut};
+    if (cell.span.phase != trace::Phase::Prefill) continue;
+    if (cell.dense_reason) {
+      ++facts.dense_cells;
+      continue;
+    }
+    ++facts.cells;
+    effective += static_cast<double>(cell.rows[row].selected.size());
+    forced += static_cast<double>(cell.rows[row].forced);
+    if (cell.budget_tokens) {
+      requested += static_cast<double>(*cell.budget_tokens);
+      ++budgets;
+    }
+  }
+  if (facts.cells > 0) {
+    facts.effective_budget = effective / facts.cells;
+    facts.forced = forced / facts.cells;
+  }
+  if (budgets > 0) facts.requested_budget = requested / budgets;
+}
+
+}  // namespace
+
+MethodFacts facts_of(const Place& place, const MethodChoice& method,
+                     const replay::ReplayResult& run) {
+  MethodFacts facts = facts_of(place, method);
+  facts.has_run = true;
+  add_row(run, static_cast<std::size_t>(row_of(place, run)), facts);
+  if (facts.effective_budget)
+    facts.bytes = static_cast<std::uint64_t>(
+        *facts.effective_budget *
+        static_cast<double>(replay::bytes_per_key(method.spec, place.info())));
+  facts.basis = run.basis;
+  facts.leakage |= run.basis && run.basis->leakage;
+  return facts;
+}
+
+FactsQuestion::Answer FactsQuestion::work(Steps& steps) const {
+  return facts_of(place, method, *steps.need(RunQuestion{place, method}));
+}
+
+}  // namespace kvloupe::state

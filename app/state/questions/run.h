@@ -1,0 +1,104 @@
+// What a method selected in one layer, all chunks: the answer that most views of a method build on,
+// and what they must say of it.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/method_choice.h"
+#include "app/state/place.h"
+#include "core/replay/replay.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+// The sets alone: a recorded run is read, another method selects anew (open loop).
+struct RunQuestion {
+  static constexpr const char* kName = "run";
+  Place place;  // trace and layer
+  MethodChoice method;
+  using Answer = replay::ReplayResult;
+
+  std::string key() const { return place.layer_key() + "|" + method.key(); }
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// The same with what the sets are worth: mass recall, overlap, score errors of lanes.
+struct MeasuredRunQuestion {
+  static constexpr const char* kName = "measured run";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;
+  MethodChoice method;
+  using Answer = replay::ReplayResult;
+
+  std::string key() const { return place.layer_key() + "|" + method.key(); }
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer) { return RunQuestion::bytes(answer); }
+};
+
+// A method on any layers and chunks; from a job.
+replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
+                                const std::vector<int>& layers, std::optional<int> chunk,
+                                bool want_mass, bool want_output_error, const WorkContext& context);
+
+// The row of a replay that speaks for the place's query head.
+int row_of(const Place& place, const replay::ReplayResult& replay);
+
+// What a view must say about the method that it shows.
+struct MethodFacts {
+  struct Chunk {
+    std::optional<replay::DenseReason> dense;
+    std::int64_t ties = 0;  // at the cut
+  };
+
+  MethodChoice choice;
+  trace::LoopMode mode = trace::LoopMode::OpenLoop;         // how the selection was made
+  trace::LoopMode source_mode = trace::LoopMode::OpenLoop;  // how the model ran
+  std::string scope;                                        // "past", "all"; empty without a budget
+  bool prunes_lanes = false;                                // drops lanes of the dot product
+  bool evicts = false;                                      // drops keys for good
+  bool decode_dense = false;                                // decoded tokens see all keys left
+  bool leakage = false;  // the basis was fitted on text of this trace
+
+  // Of the row in the layer; known once the method has been run.
+  bool has_run = false;
+  std::optional<double> requested_budget;  // mean of B over the row's cells that selected
+  std::optional<double> effective_budget;  // mean of |selected| over the same
+  double forced = 0;                       // of those, kept by rule, mean
+  std::uint64_t bytes = 0;                 // K and V of the kept keys as stored, mean
+  int cells = 0;                           // chunks of the row that selected
+  int dense_cells = 0;                     // chunks that kept everything
+  std::optional<int> source_layer;         // whose set this layer reuses
+  std::optional<replay::BasisNote> basis;  // that queries and keys are rotated by
+  std::vector<Chunk> chunks;
+
+  // Lane methods that evict nothing: recall and overlap say nothing of them.
+  bool keeps_every_key() const { return prunes_lanes && !evicts; }
+  Chunk at(int chunk) const;
+};
+// Before the method has been run.
+MethodFacts facts_of(const Place& place, const MethodChoice& method);
+MethodFacts facts_of(const Place& place, const MethodChoice& method,
+                     const replay::ReplayResult& run);
+
+// The facts alone, for views that draw something else of the method.
+struct FactsQuestion {
+  static constexpr const char* kName = "facts";
+  Place place;
+  MethodChoice method;
+  using Answer = MethodFacts;
+
+  std::string key() const { return place.head_key() + "|" + method.key(); }
+  std::string title() const { return RunQuestion{place, method}.title(); }
+  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
+  Answer work(Steps& steps) const;
+};
+
+}  // namespace kvloupe::state

@@ -1,0 +1,127 @@
+#include "app/state/traces.h"
+
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace kvloupe::state {
+
+Traces::Traces(Answers& answers, std::uint64_t memory_limit, Opener opener)
+    : answers_(answers), memory_limit_(memory_limit), opener_(std::move(opener)) {}
+
+void Traces::say(const std::string& text, bool is_error) const {
+  if (on_message) on_message(text, is_error);
+}
+
+void Traces::open(const std::string& path, std::optional<GotoTarget> position) {
+  std::error_code ignored;
+  const std::string absolute = std::filesystem::absolute(path, ignored).string();
+  for (const auto& tab : tabs_)
+    if (tab->path == absolute) {
+      active_ = tab->id;
+      if (position && tab->state == ResultState::Ready) {
+        try {
+          apply_goto(tab->selection.place, *position);
+        } catch (const Error& error) {
+          say(error.what(), true);
+        }
+      }
+      return;
+    }
+  // The place is kept when a second trace is opened, where it exists there too.
+  std::optional<Selection> like;
+  if (const TraceTab* previous = ready()) like = previous->selection;
+  tabs_.push_back(std::make_unique<TraceTab>());
+  TraceTab& tab = *tabs_.back();
+  tab.id = active_ = next_id_++;
+  tab.path = absolute;
+  tab.name = std::filesystem::path(absolute).filename().string();
+  load(tab, like, position);
+}
+
+void Traces::load(TraceTab& tab, const std::optional<Selection>& like,
+                  const std::optional<GotoTarget>& position) {
+  answers_.jobs().submit<TracePtr>(
+      Lane::TraceIo, fmt::format("open {}", tab.id), fmt::format("Opening {}", tab.name),
+      [opener = opener_, path = tab.path, limit = memory_limit_](const WorkContext&) {
+        return std::make_shared<const TracePtr>(opener(path, limit));
+      },
+      [this, id = tab.id, like, position](std::shared_ptr<const TracePtr> trace) {
+        if (TraceTab* found = find(id)) opened(*found, *trace, like, position);
+      },
+      [this, id = tab.id](const Error& error) {
+        if (TraceTab* found = find(id)) failed(*found, error);
+      });
+}
+
+void Traces::opened(TraceTab& tab, const TracePtr& trace, const std::optional<Selection>& like,
+                    const std::optional<GotoTarget>& position) {
+  if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace_key());
+  tab.state = ResultState::Ready;
+  tab.selection = initial_selection(trace, like ? &*like : nullptr);
+  try {
+    if (position) apply_goto(tab.selection.place, *position);
+  } catch (const Error& error) {
+    say(error.what(), true);
+  }
+  for (const std::string& warning : trace->info().warnings) say(warning, false);
+  if (on_opened) on_opened(tab);
+}
+
+void Traces::failed(TraceTab& tab, const Error& error) {
+  say(error.what(), true);
+  if (tab.state == ResultState::Ready) return;  // read again in vain: what was there stays
+  tab.state = ResultState::Error;
+  tab.error = error.what();
+  if (on_message) remove(tab);  // who hears of it needs no tab to say so
+}
+
+void Traces::remove(const TraceTab& tab) {
+  const auto found = std::find_if(tabs_.begin(), tabs_.end(),
+                                  [&](const auto& entry) { return entry.get() == &tab; });
+  const bool was_active = tab.id == active_;
+  const auto next = tabs_.erase(found);
+  if (!was_active) return;
+  active_ = tabs_.empty() ? -1 : (next == tabs_.end() ? tabs_.back() : *next)->id;
+}
+
+void Traces::close_active() {
+  TraceTab* tab = active();
+  if (tab == nullptr) return;
+  answers_.stop_measuring();
+  answers_.jobs().cancel(fmt::format("open {}", tab->id));
+  if (tab->selection.place.trace) answers_.forget(tab->selection.place.trace_key());
+  remove(*tab);
+}
+
+void Traces::reload_active() {
+  TraceTab* tab = active();
+  if (tab == nullptr) return;
+  std::optional<Selection> like;
+  if (tab->state == ResultState::Ready) like = tab->selection;
+  load(*tab, like, std::nullopt);
+}
+
+void Traces::activate(int tab_id) {
+  if (find(tab_id) != nullptr) active_ = tab_id;
+}
+
+TraceTab* Traces::find(int tab_id) {
+  for (const auto& tab : tabs_)
+    if (tab->id == tab_id) return tab.get();
+  return nullptr;
+}
+
+TraceTab* Traces::active() { return find(active_); }
+const TraceTab* Traces::active() const { return const_cast<Traces*>(this)->find(active_); }
+
+TraceTab* Traces::ready() {
+  TraceTab* tab = active();
+  return tab != nullptr && tab->state == ResultState::Ready ? tab : nullptr;
+}
+const TraceTab* Traces::ready() const { return const_cast<Traces*>(this)->ready(); }
+
+}  // namespace kvloupe::state

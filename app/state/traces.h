@@ -1,0 +1,67 @@
+// The traces that are open, as tabs, each with its own selection and history.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/selection.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct TraceTab {
+  int id = 0;
+  std::string path, name;
+  ResultState state = ResultState::Loading;
+  std::string error;
+  Selection selection;  // of a ready trace; its place holds the trace
+  SelectionHistory history;
+};
+
+class Traces {
+ public:
+  using Opener = std::function<TracePtr(const std::string& path, std::uint64_t memory_limit)>;
+  Traces(Answers& answers, std::uint64_t memory_limit, Opener opener);
+
+  // Opens in the background, or shows it when it is open already. What `position` says is applied
+  // when it is ready. A file that cannot be opened is told once and leaves no tab.
+  void open(const std::string& path, std::optional<GotoTarget> position = std::nullopt);
+  void close_active();
+  // Reads the file anew and keeps place and methods. A file that is gone leaves the view as it is.
+  void reload_active();
+  void activate(int tab_id);
+
+  const std::vector<std::unique_ptr<TraceTab>>& tabs() const { return tabs_; }
+  TraceTab* active();
+  const TraceTab* active() const;
+  // The active tab when its trace is ready.
+  TraceTab* ready();
+  const TraceTab* ready() const;
+
+  // Called with a sentence that the user should see once.
+  std::function<void(const std::string&, bool is_error)> on_message;
+  // Called when a trace has been opened.
+  std::function<void(const TraceTab&)> on_opened;
+
+ private:
+  void load(TraceTab& tab, const std::optional<Selection>& like,
+            const std::optional<GotoTarget>& position);
+  void opened(TraceTab& tab, const TracePtr& trace, const std::optional<Selection>& like,
+              const std::optional<GotoTarget>& position);
+  void failed(TraceTab& tab, const Error& error);
+  void remove(const TraceTab& tab);
+  void say(const std::string& text, bool is_error) const;
+  TraceTab* find(int tab_id);
+
+  Answers& answers_;
+  std::uint64_t memory_limit_;
+  Opener opener_;
+  std::vector<std::unique_ptr<TraceTab>> tabs_;
+  int active_ = -1;
+  int next_id_ = 1;
+};
+
+}  // namespace kvloupe::state

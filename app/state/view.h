@@ -1,0 +1,49 @@
+// What a view is apart from its picture: its name, the options that it takes, and exactly what it
+// draws as a table or an array. Without widgets, so that all of it is tested without a window.
+#pragma once
+
+#include "app/state/table.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+class Workspace;
+
+enum class Format { Png, Csv, Npy };
+const char* name_of(Format format);  // "png", ...
+
+// `kvloupe export --NAME VALUE`; in the window a control of the view.
+struct ViewOption {
+  std::string name;                  // "metric"
+  std::vector<std::string> choices;  // the default first
+  std::string meaning;               // one sentence
+};
+
+// Where a view lives in the default layout.
+enum class Dock { Left, Center, Right, RightBelow, Bottom };
+
+struct ViewInfo {
+  std::string id;
+  std::string title;
+  std::string summary;  // one sentence for the palette, tooltips and the shortcut sheet
+  // Coordinates of --goto that it looks at: "layer", "q_head", "kv_head", "chunk", "query", "window",
+  // "key".
+  std::vector<std::string> coordinates;
+  std::vector<ViewOption> options = {};
+  Dock dock = Dock::Bottom;
+  int num_methods = 1;  // of A and B that one figure can show: 0, 1 or 2
+
+  // Why nothing is drawn for the current selection; empty when something is. Asks for what the view
+  // needs: call it until nothing is busy.
+  std::string (*problem)(Workspace&) = nullptr;
+  // What is drawn now; empty columns when there is nothing. Null: the view has no such form.
+  Table (*table)(Workspace&) = nullptr;
+  Array (*array)(Workspace&) = nullptr;
+
+  bool has(Format format) const;
+  std::vector<Format> formats() const;
+};
+
+}  // namespace kvloupe::state
