@@ -9,6 +9,7 @@
 
 #define KVLOUPE_VIEWS(X) \
   X(kv_map)              \
+  X(layer_head_overview) \
   X(selected_vs_true)
 
 namespace kvloupe::state {
