@@ -10,7 +10,8 @@
 #define KVLOUPE_VIEWS(X) \
   X(kv_map)              \
   X(layer_head_overview) \
-  X(selected_vs_true)
+  X(selected_vs_true)    \
+  X(miss_inspector)
 
 namespace kvloupe::state {
 
