@@ -11,7 +11,8 @@
   X(kv_map)              \
   X(layer_head_overview) \
   X(selected_vs_true)    \
-  X(miss_inspector)
+  X(miss_inspector)      \
+  X(token_strip)
 
 namespace kvloupe::state {
 
