@@ -12,7 +12,8 @@
   X(layer_head_overview) \
   X(selected_vs_true)    \
   X(miss_inspector)      \
-  X(token_strip)
+  X(token_strip)         \
+  X(latency)
 
 namespace kvloupe::state {
 
