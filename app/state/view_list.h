@@ -13,7 +13,8 @@
   X(selected_vs_true)    \
   X(miss_inspector)      \
   X(token_strip)         \
-  X(latency)
+  X(latency)             \
+  X(trace_info)
 
 namespace kvloupe::state {
 
