@@ -10,6 +10,7 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
 #include <filesystem>

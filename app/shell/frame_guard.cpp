@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 
 #include <imgui_internal.h>
+#include <implot/implot.h>
 #include <implot/implot_internal.h>
 
 namespace kvloupe::shell {

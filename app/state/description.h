@@ -2,6 +2,7 @@
 // all speak it, so that a figure is what stood on screen.
 #pragma once
 
+#include "app/state/view.h"
 #include "app/state/workspace.h"
 
 #include <map>
