@@ -8,6 +8,7 @@
 #include <vector>
 
 #define KVLOUPE_VIEWS(X) \
+  X(attention_map)       \
   X(kv_map)              \
   X(selected_vs_true)
 
