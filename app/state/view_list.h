@@ -10,7 +10,9 @@
 #define KVLOUPE_VIEWS(X) \
   X(attention_map)       \
   X(kv_map)              \
-  X(selected_vs_true)
+  X(selected_vs_true)    \
+  X(query_geometry)      \
+  X(query_relevance)     \
 
 namespace kvloupe::state {
 
