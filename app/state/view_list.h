@@ -13,6 +13,7 @@
   X(selected_vs_true)    \
   X(query_geometry)      \
   X(query_relevance)     \
+  X(received_rankings)
 
 namespace kvloupe::state {
 
