@@ -35,9 +35,9 @@ struct ColorRange {
   std::string key;
 
   explicit ColorRange(const state::Workspace& workspace)
-      : logarithmic(workspace.option(kView, "scale") == "log"),
-        low(parse_double(workspace.option(kView, "low")).value_or(low)),
-        high(parse_double(workspace.option(kView, "high")).value_or(high)),
+      : logarithmic(workspace.option(kView, "color_scale") == "log"),
+        low(parse_double(workspace.option(kView, "color_from")).value_or(low)),
+        high(parse_double(workspace.option(kView, "color_to")).value_or(high)),
         key(fmt::format("|{}|{}|{}", logarithmic, low, high)) {}
   double position(double p) const {
     if (!logarithmic) return (p - low) / (high - low);
@@ -187,11 +187,11 @@ class AttentionMapPanel final : public Panel {
                                          {"current chunk", context.palette.current}});
     if (context.figure) return;
     beside_ui(widgets::em(1.5F), widgets::em(8));
-    option_ui(context, kView, "scale", "scale", widgets::em(5));
+    option_ui(context, kView, "color_scale", "colours", widgets::em(5));
     beside_ui(widgets::em(0.8F), widgets::em(9));
-    option_ui(context, kView, "low", "from", widgets::em(6));
+    option_ui(context, kView, "color_from", "from", widgets::em(6));
     beside_ui(widgets::em(0.8F), widgets::em(7));
-    option_ui(context, kView, "high", "to", widgets::em(5));
+    option_ui(context, kView, "color_to", "to", widgets::em(5));
   }
 
   void plots_ui(DrawContext& context, const Strip& strip, const Map& map,
