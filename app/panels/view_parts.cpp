@@ -1,6 +1,7 @@
 // See view_parts.h.
 #include "app/panels/view_parts.h"
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -120,6 +121,30 @@ void heading_ui(DrawContext& context, const std::string& title, const std::strin
                         widgets::elided(measured, ImGui::GetContentRegionAvail().x));
 }
 
+void beside_ui(float gap, float width) {
+  ImGui::SameLine(0, gap);
+  if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
+}
+
+void option_ui(DrawContext& context, const std::string& view, const std::string& option,
+               const std::string& label, float width) {
+  if (context.figure) return;
+  const state::ViewInfo* info = state::find_view(view);
+  KVLOUPE_CHECK(info != nullptr);
+  const std::string now = context.workspace.option(view, option);
+  ImGui::SetNextItemWidth(width);
+  for (const state::ViewOption& offered : info->options) {
+    if (offered.name != option) continue;
+    const bool open = ImGui::BeginCombo(label.c_str(), now.c_str());
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", offered.meaning.c_str());
+    if (!open) continue;
+    for (const std::string& choice : offered.choices)
+      if (ImGui::Selectable(choice.c_str(), choice == now))
+        context.workspace.cursor.set_option(view + "." + option, choice);
+    ImGui::EndCombo();
+  }
+}
+
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
                                            const state::MethodChoice& method) {
   if (!method.known()) return {};
@@ -135,14 +160,19 @@ std::string percent(double share) {
 std::string place_caption(const state::Place& place) {
   if (place.empty()) return {};
   const trace::ChunkInfo& chunk = place.chunk_info();
-  const bool step = chunk.phase == trace::Phase::Decode;
-  const std::string tokens =
-      step ? fmt::format("token {}", format_count(chunk.begin))
-           : fmt::format("tokens {} to {}", format_count(chunk.begin), format_count(chunk.end() - 1));
+  const std::string tokens = chunk.phase == trace::Phase::Decode
+                                 ? fmt::format("token {}", format_count(chunk.begin))
+                                 : fmt::format("tokens {} to {}", format_count(chunk.begin),
+                                               format_count(chunk.end() - 1));
   return fmt::format(
-      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {} {}: {}",
+      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
       place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
-      step ? "decode step" : "chunk", place.chunk, tokens);
+      chunk_name(place.info(), place.chunk), tokens);
+}
+
+std::string chunk_name(const trace::TraceInfo& info, int chunk) {
+  const bool step = info.chunks[static_cast<std::size_t>(chunk)].phase == trace::Phase::Decode;
+  return fmt::format("{} {}", step ? "decode step" : "chunk", chunk);
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
@@ -201,10 +231,9 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
                          ? "Selected among the keys before the chunk; the chunk itself is visible."
                          : "Selected among all keys, the chunk's own included.",
                      facts.scope});
-  chips.push_back(
-      {place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
-       "Precision of the stored Q and K and of the scores.",
-       place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
+  chips.push_back({place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
+                   "Precision of the stored Q and K and of the scores.",
+                   place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
   const state::MethodFacts::Chunk here = facts.at(place.chunk);
   if (here.ties > 0)
     chips.push_back(
@@ -230,12 +259,11 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
           break;
       }
     }
-    chips.push_back(
-        {fmt::format("dense in {} of {} chunks{}", facts.dense_cells,
-                     facts.dense_cells + facts.cells, why),
-         here.dense ? p.warning : 0, "Chunks in which everything was kept.",
-         fmt::format("dense {}/{}{}", facts.dense_cells, facts.dense_cells + facts.cells,
-                     here.dense ? ", here" : "")});
+    chips.push_back({fmt::format("dense in {} of {} chunks{}", facts.dense_cells,
+                                 facts.dense_cells + facts.cells, why),
+                     here.dense ? p.warning : 0, "Chunks in which everything was kept.",
+                     fmt::format("dense {}/{}{}", facts.dense_cells,
+                                 facts.dense_cells + facts.cells, here.dense ? ", here" : "")});
   }
   return chips;
 }

@@ -14,6 +14,9 @@
   X(selected_vs_true)    \
   X(miss_inspector)      \
   X(token_strip)         \
+  X(query_geometry)      \
+  X(query_relevance)     \
+  X(received_rankings)   \
   X(latency)             \
   X(trace_info)
 
