@@ -9,7 +9,8 @@
 
 #define KVLOUPE_VIEWS(X) \
   X(kv_map)              \
-  X(selected_vs_true)
+  X(selected_vs_true)    \
+  X(aqua_lanes)
 
 namespace kvloupe::state {
 
