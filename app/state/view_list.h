@@ -10,7 +10,8 @@
 #define KVLOUPE_VIEWS(X) \
   X(kv_map)              \
   X(selected_vs_true)    \
-  X(aqua_lanes)
+  X(aqua_lanes)          \
+  X(block_tables)
 
 namespace kvloupe::state {
 
