@@ -11,7 +11,8 @@
   X(kv_map)              \
   X(selected_vs_true)    \
   X(aqua_lanes)          \
-  X(block_tables)
+  X(block_tables)        \
+  X(quest_pages)
 
 namespace kvloupe::state {
 
