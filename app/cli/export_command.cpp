@@ -1,12 +1,15 @@
 // `kvloupe export`: what a view shows, as a picture or as data, without a display.
 #include "app/cli/commands.h"
 #include "app/figure/export.h"
+#include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -15,6 +18,7 @@ namespace {
 
 struct Arguments {
   figure::ExportRequest request;
+  std::map<std::string, std::string> options;  // of any view
   std::string png, svg, csv, npy;
   std::string size = "1600x900";
   std::string theme = "light";
@@ -37,23 +41,37 @@ void parse_size(const std::string& text, figure::ExportRequest& request) {
 void run(const Arguments& given, const GlobalOptions& global) {
   figure::ExportRequest request = given.request;
   int files = 0;
-  const auto take = [&](const std::string& file, panels::Format format) {
+  const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
     ++files;
     request.file = file;
     request.format = format;
   };
-  take(given.png, panels::Format::Png);
-  take(given.svg, panels::Format::Svg);
-  take(given.csv, panels::Format::Csv);
-  take(given.npy, panels::Format::Npy);
+  take(given.png, state::Format::Png);
+  take(given.svg, state::Format::Svg);
+  take(given.csv, state::Format::Csv);
+  take(given.npy, state::Format::Npy);
   if (files != 1)
     throw usage_error("nothing can be exported", fmt::format("{} output files are named", files),
-                      "name one: --png F, --svg F, --csv F or --npy F");
+                      "name one: --png F, --csv F or --npy F");
+  for (const auto& [name, value] : given.options)
+    if (!value.empty()) request.what.options[name] = value;
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
   request.memory_limit = global.memory_limit;
   figure::export_view(request);
+}
+
+// One option of the command line for each name that any view knows; state::check says whether the
+// view has it.
+void add_view_options(CLI::App& command, std::map<std::string, std::string>& values) {
+  for (const state::ViewInfo& view : state::views())
+    for (const state::ViewOption& option : view.options)
+      if (values.emplace(option.name, "").second)
+        command
+            .add_option("--" + option.name, values[option.name],
+                        fmt::format("{} ({})", option.meaning, fmt::join(option.choices, ", ")))
+            ->group("Options of views, see kvloupe views --json");
 }
 
 }  // namespace
@@ -63,13 +81,13 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
       program.add_subcommand("export", "write what a view shows, without a display");
   const auto given = std::make_shared<Arguments>();
   figure::ExportRequest& request = given->request;
-  command->add_option("trace", request.trace, "trace file")->required();
-  command->add_option("--view", request.view, "view id, see kvloupe views")->required();
-  command->add_option("--method", request.methods, "method SPEC; given twice: the methods A and B")
+  command->add_option("trace", request.what.trace, "trace file")->required();
+  command->add_option("--view", request.what.view, "view id, see kvloupe views")->required();
+  command->add_option("--method", request.what.methods, "method SPEC; given twice: the methods A and B")
       ->allow_extra_args(false);
-  command->add_option("--goto", request.go_to, "place, for example layer=3,q_head=5,chunk=12");
+  command->add_option("--goto", request.what.go_to, "place, for example layer=3,q_head=5,chunk=12");
   command->add_option("--png", given->png, "picture to write");
-  command->add_option("--svg", given->svg, "vector picture to write");
+  command->add_option("--svg", given->svg, "vector picture to write: no view has one yet");
   command->add_option("--csv", given->csv, "table to write");
   command->add_option("--npy", given->npy, "array to write");
   command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");
@@ -77,6 +95,7 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
       ->check(CLI::Range(0.25, 8.0));
   command->add_option("--theme", given->theme, "light or dark (default light)")
       ->check(CLI::IsMember({"light", "dark"}));
+  add_view_options(*command, given->options);
   command->callback([given, &global] { run(*given, global); });
 }
 

@@ -81,10 +81,10 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
     for (const auto& [question, name] :
          {std::pair{&report.few, "few"}, std::pair{&report.many, "many"}}) {
       figure::ExportRequest request;
-      request.trace = given.output;
-      request.view = "selected_vs_true";
-      request.methods = {spec.canonical()};
-      request.go_to = fmt::format("layer=0,chunk={}", question->chunk);
+      request.what.trace = given.output;
+      request.what.view = "selected_vs_true";
+      request.what.methods = {spec.canonical()};
+      request.what.go_to = fmt::format("layer=0,chunk={}", question->chunk);
       request.file = (std::filesystem::path(given.figures) /
                       fmt::format("selected_vs_true_{}_{}_{}.png", number, spec.id(), name))
                          .string();

@@ -1,6 +1,6 @@
 // `kvloupe views`: the views built and the formats in which each can be exported.
 #include "app/cli/commands.h"
-#include "app/panels/panel.h"
+#include "app/state/view_list.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -12,25 +12,39 @@
 namespace kvloupe::cli {
 namespace {
 
+using nlohmann::ordered_json;
+
+ordered_json json_of(const state::ViewOption& option) {
+  return {{"name", option.name},
+          {"argument", "--" + option.name},
+          {"default", option.choices.front()},
+          {"choices", option.choices},
+          {"meaning", option.meaning}};
+}
+
 void print_json() {
-  nlohmann::ordered_json views = nlohmann::ordered_json::array();
-  for (const panels::PanelInfo& panel : panels::panel_registry()) {
-    nlohmann::ordered_json formats = nlohmann::ordered_json::array();
-    for (const panels::Format format : panel.formats) formats.push_back(panels::name_of(format));
-    views.push_back({{"id", panel.id},
-                     {"title", panel.title},
-                     {"summary", panel.summary},
-                     {"formats", formats}});
+  ordered_json views = ordered_json::array();
+  for (const state::ViewInfo& view : state::views()) {
+    ordered_json formats = ordered_json::array(), options = ordered_json::array();
+    for (const state::Format format : view.formats()) formats.push_back(state::name_of(format));
+    for (const state::ViewOption& option : view.options) options.push_back(json_of(option));
+    views.push_back({{"id", view.id},
+                     {"title", view.title},
+                     {"summary", view.summary},
+                     {"formats", formats},
+                     {"goto", view.coordinates},
+                     {"methods", view.num_methods},
+                     {"options", options}});
   }
   fmt::print("{}\n", views.dump(2));
 }
 
 void print_table() {
-  for (const panels::PanelInfo& panel : panels::panel_registry()) {
+  for (const state::ViewInfo& view : state::views()) {
     std::string formats;
-    for (const panels::Format format : panel.formats)
-      formats += (formats.empty() ? "" : " ") + std::string(panels::name_of(format));
-    fmt::print("{:<20} {:<12}  {}\n", panel.id, formats, panel.summary);
+    for (const state::Format format : view.formats())
+      formats += (formats.empty() ? "" : " ") + std::string(state::name_of(format));
+    fmt::print("{:<20} {:<12}  {}\n", view.id, formats, view.summary);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "app/figure/figure_page.h"
 #include "app/figure/headless.h"
+#include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/whole_file.h"
 
@@ -14,77 +15,68 @@
 namespace kvloupe::figure {
 namespace {
 
-using panels::Format;
+using state::Format;
 
 // Figures are read at arm's length: larger than the window's text.
 constexpr float kFigureTextScale = 1.2F;
 
-const panels::PanelInfo& checked_view(const ExportRequest& request) {
-  const panels::PanelInfo* info = panels::find_panel(request.view);
-  if (info == nullptr) {
-    std::string known;
-    for (const panels::PanelInfo& panel : panels::panel_registry())
-      known += (known.empty() ? "" : ", ") + std::string(panel.id);
-    throw usage_error(fmt::format("unknown view '{}'", request.view), "no view has this id",
-                      fmt::format("use one of {}", known));
-  }
-  if (!info->has(request.format)) {
-    std::string has;
-    for (const Format format : info->formats)
-      has += fmt::format("{}--{}", has.empty() ? "" : ", ", panels::name_of(format));
-    throw usage_error(
-        fmt::format("the view {} has no {}", info->id, panels::name_of(request.format)),
-        "it is exported in other formats only", fmt::format("use {}", has));
-  }
-  return *info;
+const state::ViewInfo& checked_view(const ExportRequest& request) {
+  state::check(request.what);
+  const state::ViewInfo& view = *state::find_view(request.what.view);
+  if (view.has(request.format)) return view;
+  std::string has;
+  for (const Format format : view.formats())
+    has += fmt::format("{}--{}", has.empty() ? "" : ", ", state::name_of(format));
+  throw usage_error(fmt::format("the view {} has no {}", view.id, state::name_of(request.format)),
+                    "it is exported in other formats only", fmt::format("use {}", has));
 }
 
 void wait_until_idle(state::Workspace& workspace) {
   const CancelToken interrupted = interrupt_token();
-  while (workspace.busy()) {
+  while (workspace.answers.busy()) {
     interrupted.throw_if_cancelled();
-    if (workspace.publish() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (workspace.answers.deliver() == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  workspace.publish();
 }
 
 // A request is made by asking: ask, wait, and ask again until nothing new is wanted.
-std::string settle(state::Workspace& workspace, panels::Panel& panel) {
+void settle(state::Workspace& workspace, const state::ViewInfo& view) {
   std::string problem;
   for (int round = 0; round < 64; ++round) {
-    problem = panel.problem(workspace);
-    for (const state::Slot slot : state::kSlots) workspace.facts(slot);
-    if (!workspace.busy()) break;
+    workspace.begin_frame();
+    problem = view.problem(workspace);
+    if (!workspace.answers.busy()) break;
     wait_until_idle(workspace);
   }
-  return problem;
+  if (!problem.empty())
+    throw input_error(fmt::format("the view {} cannot be exported", view.id), problem,
+                      "choose another place or method");
 }
 
-void open_and_place(state::Workspace& workspace, const ExportRequest& request) {
-  const state::GotoTarget target = state::parse_goto(request.go_to);
-  workspace.open(request.trace);
+void open_and_show(state::Workspace& workspace, const state::Description& what) {
+  workspace.traces.open(what.trace);
   wait_until_idle(workspace);
-  const state::TraceTab* tab = workspace.active();
+  const state::TraceTab* tab = workspace.traces.active();
   if (tab == nullptr || tab->state != state::ResultState::Ready)
-    throw input_error(fmt::format("{} cannot be shown", request.trace),
+    throw input_error(fmt::format("{} cannot be shown", what.trace),
                       tab ? tab->error : "it was not opened", "see kvloupe validate");
-  for (std::size_t i = 0; i < request.methods.size() && i < state::kSlots.size(); ++i)
-    workspace.set_method(state::kSlots[i], request.methods[i]);
-  workspace.go_to(target);
+  state::show(workspace, what);
 }
 
 Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const ExportRequest& request) {
   renderer.gui().apply_style(request.theme, kFigureTextScale);
-  prepare_fonts(renderer.gui(), workspace);
+  prepare_fonts(renderer.gui(), workspace.place());
   panels::DrawContext context{workspace, renderer.gui().palette(), true,
-                              request.methods.size() >= 2};
+                              request.what.methods.size() >= 2};
   // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
   // draws.
   int quiet = 0;
   for (int frame = 0; frame < 200 && quiet < 4; ++frame) {
+    workspace.begin_frame();
     renderer.frame([&] { figure_page_ui(context, panel); });
-    quiet = workspace.busy() ? 0 : quiet + 1;
+    quiet = workspace.answers.busy() ? 0 : quiet + 1;
     wait_until_idle(workspace);
   }
   return renderer.read();
@@ -93,30 +85,19 @@ Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
 }  // namespace
 
 void export_view(const ExportRequest& request) {
-  const panels::PanelInfo& info = checked_view(request);
-  for (const std::string& method : request.methods) selection::MethodSpec::parse(method);
-  state::parse_goto(request.go_to);
-  if (request.methods.size() > state::kSlots.size())
-    throw usage_error("too many methods", fmt::format("{} were given", request.methods.size()),
-                      "a view shows at most two: write --method once or twice");
-
+  const state::ViewInfo& view = checked_view(request);
   state::Workspace workspace(request.memory_limit);
-  open_and_place(workspace, request);
+  open_and_show(workspace, request.what);
   if (request.format != Format::Png) {
-    const auto panel = info.make();
-    if (const std::string problem = settle(workspace, *panel); !problem.empty())
-      throw input_error(fmt::format("the view {} cannot be exported", info.id), problem,
-                        "choose another place or method");
+    settle(workspace, view);
     write_whole_file(request.file, request.format == Format::Csv
-                                       ? panels::csv_text(panel->table(workspace))
-                                       : panels::npy_bytes(panel->array(workspace)));
+                                       ? state::csv_text(view.table(workspace))
+                                       : state::npy_bytes(view.array(workspace)));
     return;
   }
   HeadlessRenderer renderer(request.width, request.height, static_cast<float>(request.scale));
-  const auto panel = info.make();  // destroyed before the renderer: it may hold textures
-  if (const std::string problem = settle(workspace, *panel); !problem.empty())
-    throw input_error(fmt::format("the view {} cannot be exported", info.id), problem,
-                      "choose another place or method");
+  const auto panel = panels::make_panel(view.id);  // goes before the renderer: it holds textures
+  settle(workspace, view);
   write_png(request.file, render(workspace, *panel, renderer, request));
 }
 

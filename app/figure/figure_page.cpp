@@ -20,9 +20,10 @@ void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
   ImGui::PopStyleVar(3);
 }
 
-void prepare_fonts(GuiContext& gui, const state::Workspace& workspace) {
-  if (const state::TraceTab* tab = workspace.ready())
-    widgets::ensure_glyphs(gui.fonts(), state::unusual_code_points(tab->source->token_texts()));
+void prepare_fonts(GuiContext& gui, const state::Place& place) {
+  if (!place.empty())
+    widgets::ensure_glyphs(gui.fonts(),
+                           state::unusual_code_points(place.trace->session->token_texts()));
 }
 
 }  // namespace kvloupe::figure

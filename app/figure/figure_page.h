@@ -8,7 +8,7 @@ namespace kvloupe::figure {
 
 // Fills the display with the panel; call inside a frame.
 void figure_page_ui(panels::DrawContext& context, panels::Panel& panel);
-// Fonts for the scripts of the open trace. Call between frames.
-void prepare_fonts(GuiContext& gui, const state::Workspace& workspace);
+// Fonts for the scripts of the place's trace. Call between frames.
+void prepare_fonts(GuiContext& gui, const state::Place& place);
 
 }  // namespace kvloupe::figure

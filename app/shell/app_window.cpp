@@ -62,7 +62,7 @@ struct AppWindow::Impl {
       ImGui::SetCurrentContext(gui->imgui());
       save_layout(ImGui::SaveIniSettingsToMemory());
     }
-    if (workspace) workspace->jobs().set_wake(nullptr);
+    if (workspace) workspace->answers.jobs().set_wake(nullptr);
     explorer.reset();
     workspace.reset();
     if (backends) {
@@ -95,7 +95,7 @@ struct AppWindow::Impl {
     glfwSetWindowUserPointer(window, this);
     glfwSetDropCallback(window, [](GLFWwindow* target, int count, const char** paths) {
       auto* self = static_cast<Impl*>(glfwGetWindowUserPointer(target));
-      for (int i = 0; i < count; ++i) self->workspace->open(paths[i]);
+      for (int i = 0; i < count; ++i) self->workspace->traces.open(paths[i]);
     });
   }
 };
@@ -106,6 +106,7 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->gui = std::make_unique<figure::GuiContext>();
   impl_->workspace =
       std::make_unique<state::Workspace>(impl_->options.window.memory_limit, impl_->options.opener);
+  impl_->options.settings.restore_places &= impl_->options.remember;
   impl_->explorer =
       std::make_unique<Explorer>(*impl_->workspace, *impl_->gui, impl_->options.settings);
   ImGui_ImplGlfw_InitForOpenGL(impl_->window, true);
@@ -114,8 +115,8 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
     const std::string layout = load_layout();
     if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.data(), layout.size());
   }
-  impl_->workspace->jobs().set_wake([] { glfwPostEmptyEvent(); });
-  for (const std::string& path : impl_->options.window.traces) impl_->workspace->open(path);
+  impl_->workspace->answers.jobs().set_wake([] { glfwPostEmptyEvent(); });
+  for (const std::string& path : impl_->options.window.traces) impl_->workspace->traces.open(path);
 }
 
 AppWindow::~AppWindow() = default;
@@ -152,7 +153,7 @@ bool AppWindow::frame() {
 }
 
 void AppWindow::wait() {
-  if (impl_->workspace->latency().running) {
+  if (impl_->workspace->answers.measuring()) {
     glfwWaitEventsTimeout(kTimingSeconds);
     return;
   }

@@ -16,7 +16,7 @@ class AppWindow {
     Settings settings;
     bool remember = true;  // layout, settings and recent files are kept for the next start
     bool vsync = true;
-    state::Workspace::Opener opener = state::open_trace;
+    state::Traces::Opener opener = state::open_trace;
   };
   explicit AppWindow(Options options);  // throws Error{Input} without a display
   ~AppWindow();

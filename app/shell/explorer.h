@@ -4,16 +4,17 @@
 #pragma once
 
 #include "app/figure/gui_context.h"
-#include "app/panels/panel.h"
 #include "app/shell/command_list.h"
+#include "app/shell/dialogs.h"
+#include "app/shell/exporter.h"
 #include "app/shell/file_dialog.h"
-#include "app/shell/method_editor.h"
+#include "app/shell/messages.h"
+#include "app/shell/panel_host.h"
+#include "app/shell/runs_window.h"
 #include "app/shell/settings.h"
+#include "app/shell/transport.h"
 #include "app/state/workspace.h"
 
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ class Explorer {
   Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings);
   ~Explorer();
 
-  // Everything of one frame, between NewFrame and Render.
+  // Everything of one frame, between NewFrame and Render. Throws nothing.
   void frame();
   // Between frames: applies what needs a new style or new fonts.
   void before_frame();
@@ -34,81 +35,50 @@ class Explorer {
   const Settings& settings() const { return settings_; }
   void set_window_size(int width, int height);
   void set_content_scale(float scale);
+
   const std::vector<Command>& commands() const { return commands_; }
   bool run_command(const std::string& id);  // false: unknown or disabled
-
-  bool playing() const { return playing_; }
-  void show_view(const std::string& id);
-  // Panels drawn in the last frame: how often a panel has been drawn with a result of its own.
-  bool panel_visible(const std::string& id) const;
+  bool playing() const { return transport_.playing(); }
+  PanelHost& panels() { return panels_; }
+  const Messages& messages() const { return messages_; }
 
  private:
-  struct OpenPanel {
-    const panels::PanelInfo* info = nullptr;
-    std::unique_ptr<panels::Panel> panel;
-    bool open = true;
-    bool visible = false;
-    bool docked = false;
-    int frames_to_focus = 0;
-  };
-  struct Toast {
-    std::string text;
-    bool is_error = false;
-    double until = 0;
-  };
-
-  // explorer.cpp
-  void layout_ui();
-  void build_default_layout(ImGuiID dockspace);
-  void panels_ui();
-  void status_ui();
-  void toasts_ui();
-  void welcome_ui();
-  void tick_playback();
-  void say(const std::string& text, bool is_error);
-  // explorer_menus.cpp
-  void make_commands();
-  void add_view_commands();
+  void draw_all();
+  void keyboard();
+  void stop_measuring_on_input();
   void menu_ui();
   void tabs_ui();
-  void palette_ui();
-  void shortcut_sheet_ui();
-  void goto_ui();
+  void status_ui();
   void open_dialog();
-  void export_dialog(const panels::PanelInfo& info, panels::Format format);
-  void export_to(const panels::PanelInfo& info, panels::Format format, const std::string& file);
-  std::string export_arguments(const panels::PanelInfo& info) const;
   void change_scale(float factor);
-  // explorer_bars.cpp
-  void transport_ui();
-  void place_ui();
-  void runs_ui();
+  void remember_place();
+  // commands.cpp
+  void make_commands();
+  void add_file_commands();
+  void add_go_commands();
+  void add_method_commands();
+  void add_view_commands();
+  void add_help_commands();
 
   state::Workspace& workspace_;
   figure::GuiContext& gui_;
   Settings settings_;
   float content_scale_ = 1.0F;
   bool style_changed_ = true;
-  std::vector<OpenPanel> panels_;
-  std::vector<Command> commands_;
-  std::vector<Toast> toasts_;
-  FileDialog files_;
-  std::vector<std::string> recent_;
   bool quit_ = false;
-  bool reset_layout_ = false;
-  bool runs_open_ = true;
-  bool runs_docked_ = false;
-  int fonts_for_tab_ = -1;
+  std::string fonts_for_;  // key of the trace
+  std::vector<std::string> recent_;
+  std::vector<Command> commands_;
 
-  bool playing_ = false;
-  bool loop_ = true;
-  double last_step_ = 0;
-  float chunks_per_second_ = 4.0F;
-
-  bool palette_open_ = false, sheet_open_ = false, goto_open_ = false;
-  std::string palette_query_, goto_text_, goto_problem_;
-  int palette_index_ = 0;
-  MethodEditor methods_;
+  Messages messages_;
+  PanelHost panels_;
+  Transport transport_;
+  RunsWindow runs_;
+  FileDialog files_;
+  Exporter exporter_;
+  CommandPalette palette_;
+  ShortcutSheet sheet_;
+  GotoDialog goto_;
 };
 
 }  // namespace kvloupe::shell

@@ -4,6 +4,8 @@
 
 #include "app/figure/headless.h"
 #include "app/shell/explorer.h"
+#include "app/state/questions/attention_map.h"
+#include "app/state/questions/kv_map.h"
 #include "core/base/error.h"
 
 #include <epoxy/gl.h>
@@ -37,7 +39,9 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   figure::HeadlessRenderer renderer(options.width, options.height, options.scale);
   report.renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
   state::Workspace workspace(options.memory_limit);
-  Explorer explorer(workspace, renderer.gui(), Settings{});
+  Settings settings;
+  settings.restore_places = false;
+  Explorer explorer(workspace, renderer.gui(), settings);
   const auto draw = [&] {
     explorer.before_frame();
     renderer.frame([&] { explorer.frame(); });
@@ -46,19 +50,21 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   for (int i = 0; i < 3; ++i) draw();  // the empty window is up
 
   const Clock::time_point start = Clock::now();
-  workspace.open(trace);
+  workspace.traces.open(trace);
   for (;;) {
     draw();
-    const state::TraceTab* tab = workspace.active();
+    const state::TraceTab* tab = workspace.traces.active();
     if (tab == nullptr || tab->state == state::ResultState::Error)
       throw input_error(fmt::format("{} cannot be shown", trace),
                         tab != nullptr ? tab->error : "it was not opened", "see kvloupe validate");
     // Asking is what a panel does: the three are on screen when all are answered and a frame has
     // passed.
-    if (workspace.ready() != nullptr && explorer.panel_visible("kv_map") &&
-        explorer.panel_visible("token_strip") && workspace.kv_map(workspace.selection().shown) &&
-        workspace.attention_rows()) {
-      explorer.show_view("attention_map");
+    const auto& place = workspace.place();
+    if (!place.empty() && explorer.panels().visible("kv_map") &&
+        explorer.panels().visible("token_strip") &&
+        workspace.ask(state::KvMapQuestion{place, workspace.method()}) &&
+        workspace.ask(state::AttentionRowsQuestion{place})) {
+      explorer.panels().show("attention_map");
       draw();
       break;
     }
@@ -70,14 +76,14 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
 
   // Whole maps refine in the background; the scrub is measured once they are there.
   const Clock::time_point settled = Clock::now();
-  while (workspace.busy() && seconds_since(settled) < kMostSecondsToOpen) draw();
-  const int num_chunks = static_cast<int>(workspace.info().chunks.size());
+  while (workspace.answers.busy() && seconds_since(settled) < kMostSecondsToOpen) draw();
+  const int num_chunks = static_cast<int>(workspace.place().info().chunks.size());
   int direction = -1;
   for (int i = 0; i < options.frames; ++i) {
-    if (workspace.selection().chunk == 0) direction = 1;
-    if (workspace.selection().chunk == num_chunks - 1) direction = -1;
+    if (workspace.place().chunk == 0) direction = 1;
+    if (workspace.place().chunk == num_chunks - 1) direction = -1;
     const Clock::time_point begin = Clock::now();
-    workspace.step_chunk(direction);
+    workspace.cursor.step_chunk(direction);
     draw();
     report.frame_ms.push_back(seconds_since(begin) * 1e3);
   }

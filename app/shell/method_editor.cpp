@@ -20,13 +20,14 @@ using selection::ParamType;
 void int_ui(state::MethodDraft& draft, const ParamInfo& param, int most_tokens) {
   int number = static_cast<int>(parse_int(draft.value(param.name)).value_or(0));
   bool edited = false;
-  if (param.name == "budget_tokens")
-    edited = ImGui::SliderInt(param.name.c_str(), &number, 0, std::max(32, most_tokens), "%d",
-                              ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp);
+  const bool budget = param.name == "budget_tokens";
+  if (budget)
+    edited = ImGui::InputInt(param.name.c_str(), &number, 16, 128);
   else
     edited = ImGui::InputInt(param.name.c_str(), &number, param.odd ? 2 : 1, param.odd ? 10 : 8);
   if (!edited) return;
-  number = static_cast<int>(std::clamp<double>(number, param.min, std::max(param.min, param.max)));
+  const double most = budget ? std::max(1, most_tokens) : param.max;
+  number = static_cast<int>(std::clamp<double>(number, param.min, std::max(param.min, most)));
   draft.set(param.name, std::to_string(number));
 }
 
@@ -95,7 +96,7 @@ bool param_ui(state::MethodDraft& draft, const ParamInfo& param,
 }
 
 // Why the trace cannot serve the method; empty while that is not known.
-std::string reason_of(const state::Result<state::Unavailable>& unavailable, const std::string& id) {
+std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailable, const std::string& id) {
   if (!unavailable) return {};
   const auto found = unavailable->find(id);
   return found != unavailable->end() ? found->second : std::string();
@@ -105,43 +106,53 @@ std::string reason_of(const state::Result<state::Unavailable>& unavailable, cons
 
 void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& palette,
                         state::Slot slot) {
-  const state::MethodChoice choice = workspace.selection().choice(slot);
+  const state::MethodChoice choice = workspace.method(slot);
   const char* popup = slot == state::Slot::A ? "method A" : "method B";
-  const std::string text = choice.empty() ? std::string("choose") : state::short_label(choice.spec);
+  const std::string text = choice.empty() ? std::string("choose") : state::short_label(choice);
   ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
   const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
   ImGui::PopFont();
   if (ImGui::IsItemHovered() && !choice.empty())
-    ImGui::SetTooltip("%s\n%s", choice.spec.c_str(),
-                      choice.run >= 0 ? "recorded" : "re-selected on stored Q and K (open loop)");
+    ImGui::SetTooltip("%s\n%s", choice.text.c_str(),
+                      choice.recorded() ? "recorded" : "re-selected on stored Q and K (open loop)");
   if (pressed) {
-    const selection::ModelShape shape = workspace.ready()->source->shape();
-    drafts_[static_cast<std::size_t>(slot)] = state::MethodDraft(
-        choice.empty() ? state::Workspace::default_spec(workspace.info().num_tokens) : choice.spec,
-        shape);
     problem_.clear();
     ImGui::OpenPopup(popup);
   }
   ImGui::SetNextWindowSizeConstraints({widgets::em(28), 0}, {widgets::em(42), widgets::em(46)});
   if (ImGui::BeginPopup(popup)) {
+    follow(workspace, slot);
     popup_ui(workspace, palette, slot);
     ImGui::EndPopup();
   }
 }
 
+void MethodEditor::follow(const state::Workspace& workspace, state::Slot slot) {
+  const auto index = static_cast<std::size_t>(slot);
+  const state::MethodChoice& choice = workspace.method(slot);
+  const state::Place& place = workspace.place();
+  const std::string key = place.trace_key() + choice.key();
+  if (drafted_[index] == key) return;
+  drafted_[index] = key;
+  problem_.clear();
+  drafts_[index] = state::MethodDraft(
+      choice.known() ? choice.text : state::default_spec(place.info().num_tokens),
+      place.trace->shape());
+}
+
 void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& palette,
                            state::Slot slot) {
   ImGui::SeparatorText("Recorded");
-  const auto& runs = workspace.info().runs;
+  const auto& runs = workspace.place().info().runs;
   const float room =
       ImGui::GetTextLineHeightWithSpacing() *
       std::min<float>(6.5F, static_cast<float>(std::max<std::size_t>(1, runs.size())));
   ImGui::BeginChild("##recorded", {0, room});
   for (const trace::RunInfo& run : runs) {
-    const bool here = workspace.selection().choice(slot).run == run.id;
-    if (ImGui::Selectable(fmt::format("{}##run{}", state::short_label(run.method), run.id).c_str(),
+    const bool here = workspace.method(slot).run == run.id;
+    if (ImGui::Selectable(fmt::format("{}##run{}", state::short_label(state::choice_of_run(run, *workspace.place().trace)), run.id).c_str(),
                           here))
-      workspace.set_run(slot, run.id);
+      workspace.cursor.set_run(slot, run.id);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", run.method.c_str());
     if (run.basis_leakage) {
       ImGui::SameLine();
@@ -168,10 +179,10 @@ bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palett
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
                                                 &query_, ImGuiInputTextFlags_EnterReturnsTrue);
-  const auto unavailable = workspace.unavailable();
+  const auto unavailable = unavailable_.ask(workspace, {workspace.place()});
   const auto groups = state::method_groups(query_);
   const auto take = [&](const selection::MethodInfo& method) {
-    draft.change_method(method.id, workspace.ready()->source->shape());
+    draft.change_method(method.id, workspace.place().trace->shape());
     changed = true;
     ImGui::CloseCurrentPopup();
   };
@@ -230,17 +241,19 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
   const selection::MethodInfo* info = selection::find_method(draft.id());
   if (info != nullptr) {
     widgets::text_wrapped(palette.muted, info->summary);
-    const std::string reason = reason_of(workspace.unavailable(), info->id);
+    const std::string reason = reason_of(unavailable_.ask(workspace, {workspace.place()}), info->id);
     if (!reason.empty()) widgets::text_wrapped(palette.warning, "With its defaults: " + reason);
   }
-  const state::MethodDraft defaults = draft.defaults(workspace.ready()->source->shape());
+  const state::MethodDraft defaults = draft.defaults(workspace.place().trace->shape());
   for (const ParamInfo* param : draft.params())
-    changed |= param_ui(draft, *param, defaults.value(param->name), workspace.info().num_tokens);
+    changed |= param_ui(draft, *param, defaults.value(param->name), workspace.place().info().num_tokens);
   if (info != nullptr) help_ui(palette, *info);
   const std::string problem = draft.problem();
   if (changed && problem.empty()) {
     try {
-      workspace.set_method(slot, draft.spec());
+      workspace.cursor.set_method(slot, draft.spec());
+      drafted_[static_cast<std::size_t>(slot)] =
+          workspace.place().trace_key() + workspace.method(slot).key();
       problem_.clear();
     } catch (const Error& error) {
       problem_ = error.what();

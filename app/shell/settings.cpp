@@ -73,7 +73,7 @@ void save_settings(const Settings& settings) {
 
 std::vector<std::string> load_recent_files() {
   const auto json =
-      nlohmann::json::parse(read_text(paths::state_dir() / "recent.json"), nullptr, false);
+      nlohmann::json::parse(load_state("recent.json"), nullptr, false);
   std::vector<std::string> files;
   if (!json.is_array()) return files;
   for (const auto& entry : json)
@@ -86,7 +86,13 @@ void add_recent_file(const std::string& path) {
   std::erase(files, path);
   files.insert(files.begin(), path);
   if (files.size() > kMostRecent) files.resize(kMostRecent);
-  write_quietly(paths::state_dir() / "recent.json", nlohmann::json(files).dump(2) + "\n");
+  save_state("recent.json", nlohmann::json(files).dump(2) + "\n");
+}
+
+std::string load_state(const std::string& name) { return read_text(paths::state_dir() / name); }
+
+void save_state(const std::string& name, const std::string& text) {
+  write_quietly(paths::state_dir() / name, text);
 }
 
 std::string load_layout() { return read_text(paths::config_dir() / "layout.ini"); }

@@ -15,6 +15,7 @@ struct Settings {
   int window_width = 1600;
   int window_height = 900;
   std::string last_folder;
+  bool restore_places = true;  // a trace opens where it was left
 };
 
 inline constexpr float kLeastScale = 0.6F;
@@ -27,6 +28,10 @@ void save_settings(const Settings& settings);
 // Most recent first.
 std::vector<std::string> load_recent_files();
 void add_recent_file(const std::string& path);
+
+// Small files of the state folder; "" when there is none.
+std::string load_state(const std::string& name);
+void save_state(const std::string& name, const std::string& text);
 
 // ImGui's docking layout.
 std::string load_layout();

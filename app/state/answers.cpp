@@ -109,7 +109,7 @@ Answers::Answers(std::uint64_t memory_limit) : store_(memory_limit) {}
 Answers::~Answers() { jobs_.cancel_all(); }
 
 int Answers::begin_frame() {
-  const int delivered = jobs_.publish();
+  const int delivered = deliver();
   for (const std::string& key : store_.next_frame()) jobs_.cancel(key);
   return delivered;
 }
@@ -121,6 +121,17 @@ void Answers::stop_measuring() {
     jobs_.cancel(job.tag);
     store_.stop(job.tag);
   }
+}
+
+void Answers::give_up(const std::string& key) {
+  jobs_.cancel(key);
+  const auto entry = store_.find(key);
+  if (!entry) return;
+  if (entry->on_request)
+    store_.stop(key);
+  else
+    store_.fail(key, Error(ErrorKind::Cancelled, "this was not computed", "it was cancelled",
+                           "press F5 to begin anew"));
 }
 
 void Answers::forget(const std::string& key_part) {

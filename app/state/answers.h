@@ -70,6 +70,9 @@ class Answers {
   template <Question Q>
   void stop(const Q& question);
   void stop_measuring();
+  // The user wants no answer: the work ends, and who asks again is told so until the trace is read
+  // anew. A measurement keeps its samples.
+  void give_up(const std::string& key);
   // Inside a job: the answer now, from the cache or computed here.
   template <Question Q>
   std::shared_ptr<const typename Q::Answer> need(const Q& question, const WorkContext& context);
@@ -77,6 +80,8 @@ class Answers {
   // Once a frame, before anything is asked: delivers results and cancels what nobody asked for
   // lately. Returns how many results came.
   int begin_frame();
+  // Results alone, for who waits between frames.
+  int deliver() { return jobs_.publish(); }
   // Answers that mention the part of a key, of a closed trace for example, and the work on them.
   void forget(const std::string& key_part);
   bool busy() const { return !jobs_.idle(); }

@@ -63,6 +63,12 @@ void Cursor::set_method(Slot slot, const std::string& spec) {
 }
 
 void Cursor::set_method(Slot slot, const MethodChoice& choice) {
+  if (TraceTab* tab = traces_.ready(); tab != nullptr && !choice.recorded() && !choice.empty()) {
+    std::erase(tab->tried, choice);
+    tab->tried.push_back(choice);
+    constexpr std::size_t kMostTried = 12;
+    if (tab->tried.size() > kMostTried) tab->tried.erase(tab->tried.begin());
+  }
   change(fmt::format("method {}", letter_of(slot)),
          [&](Selection& s) { s.choice(slot) = choice; });
 }

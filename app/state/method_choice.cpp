@@ -26,6 +26,12 @@ MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& 
   return {canonical, -1, resolved};
 }
 
+MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace) {
+  for (const trace::RunInfo& run : trace.info().runs)
+    if (run.method == text) return choice_of_run(run, trace);
+  return choice_of_spec(text, trace);
+}
+
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace) {
   MethodChoice choice{run.method, run.id, std::nullopt};
   try {

@@ -36,6 +36,8 @@ struct MethodChoice {
 // A SPEC equal to a recorded run's is that run. Throws Error{Usage}.
 MethodChoice choice_of_spec(const std::string& spec, const OpenTrace& trace);
 MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& trace);
+// What a run of the trace is called, known or not; else a SPEC. Throws Error{Usage}.
+MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace);
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);
 // What is shown where nothing was recorded.
 std::string default_spec(std::int32_t num_tokens);

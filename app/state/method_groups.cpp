@@ -107,9 +107,10 @@ std::string help_of(const ParamInfo& param, const std::string& value_of_default)
   return text;
 }
 
-std::string short_label(const std::string& spec) {
-  const auto parsed = selection::MethodSpec::parse(spec);
-  const std::string label = parsed.id();
+std::string short_label(const MethodChoice& method) {
+  const std::string label = method.id();
+  if (!method.known()) return label;
+  const selection::MethodSpec& parsed = *method.spec;
   if (parsed.has_budget())
     return parsed.integer("budget_tokens") > 0
                ? label + fmt::format("  {}", format_count(parsed.integer("budget_tokens")))

@@ -2,6 +2,7 @@
 // the words that explain them and their parameters.
 #pragma once
 
+#include "app/state/method_choice.h"
 #include "core/selection/method_spec.h"
 
 #include <string>
@@ -26,7 +27,7 @@ std::vector<HelpLine> help_of(const selection::MethodInfo& method);
 // Meaning, range and default, for a tooltip.
 std::string help_of(const selection::ParamInfo& param, const std::string& value_of_default);
 
-// "quoka  256", "aqua  75 % of lanes".
-std::string short_label(const std::string& spec);
+// "quoka  256", "aqua  75 % of lanes"; of an unknown method its id.
+std::string short_label(const MethodChoice& method);
 
 }  // namespace kvloupe::state

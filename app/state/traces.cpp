@@ -68,7 +68,7 @@ void Traces::opened(TraceTab& tab, const TracePtr& trace, const std::optional<Se
     say(error.what(), true);
   }
   for (const std::string& warning : trace->info().warnings) say(warning, false);
-  if (on_opened) on_opened(tab);
+  if (on_opened) on_opened(tab, !like && !position);
 }
 
 void Traces::failed(TraceTab& tab, const Error& error) {

@@ -19,6 +19,7 @@ struct TraceTab {
   std::string error;
   Selection selection;  // of a ready trace; its place holds the trace
   SelectionHistory history;
+  std::vector<MethodChoice> tried;  // selected anew on the spot, newest last
 };
 
 class Traces {
@@ -43,8 +44,8 @@ class Traces {
 
   // Called with a sentence that the user should see once.
   std::function<void(const std::string&, bool is_error)> on_message;
-  // Called when a trace has been opened.
-  std::function<void(const TraceTab&)> on_opened;
+  // Called when a trace has been opened; `fresh` where no place was given and none carried over.
+  std::function<void(TraceTab&, bool fresh)> on_opened;
 
  private:
   void load(TraceTab& tab, const std::optional<Selection>& like,

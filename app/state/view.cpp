@@ -8,6 +8,8 @@ const char* name_of(Format format) {
   switch (format) {
     case Format::Png:
       return "png";
+    case Format::Svg:
+      return "svg";
     case Format::Csv:
       return "csv";
     case Format::Npy:

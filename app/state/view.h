@@ -11,7 +11,7 @@ namespace kvloupe::state {
 
 class Workspace;
 
-enum class Format { Png, Csv, Npy };
+enum class Format { Png, Svg, Csv, Npy };  // no view has an SVG yet
 const char* name_of(Format format);  // "png", ...
 
 // `kvloupe export --NAME VALUE`; in the window a control of the view.
@@ -22,7 +22,7 @@ struct ViewOption {
 };
 
 // Where a view lives in the default layout.
-enum class Dock { Left, Center, Right, RightBelow, Bottom };
+enum class Dock { Left, LeftBelow, Center, Right, RightBelow, Bottom };
 
 struct ViewInfo {
   std::string id;
@@ -33,7 +33,8 @@ struct ViewInfo {
   std::vector<std::string> coordinates;
   std::vector<ViewOption> options = {};
   Dock dock = Dock::Bottom;
-  int num_methods = 1;  // of A and B that one figure can show: 0, 1 or 2
+  int num_methods = 1;      // of A and B that one figure can show: 0, 1 or 2
+  bool shows_both = false;  // the window shows A and B at once
 
   // Why nothing is drawn for the current selection; empty when something is. Asks for what the view
   // needs: call it until nothing is busy.

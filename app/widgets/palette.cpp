@@ -35,6 +35,7 @@ Palette make_dark() {
   p.faint = rgb(0x657082);
   p.accent = rgb(0x4AA8FF);
   p.on_accent = rgb(0x0B1016);
+  p.slot_b = rgb(0xC79BE8);
   p.good = rgb(0x2FC79A);
   p.warning = rgb(0xF2D04B);
   p.error = rgb(0xFF7A3D);
@@ -65,6 +66,7 @@ Palette make_light() {
   p.faint = rgb(0x8E9AAB);
   p.accent = rgb(0x1B6FB8);
   p.on_accent = rgb(0xFFFFFF);
+  p.slot_b = rgb(0x8A4FB0);
   p.good = rgb(0x00835F);
   p.warning = rgb(0xA97B00);
   p.error = rgb(0xC24E00);
@@ -185,6 +187,10 @@ ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
       return palette.sink;
   }
   return palette.dropped;
+}
+
+ImU32 color_of_slot(const Palette& palette, state::Slot slot) {
+  return slot == state::Slot::A ? palette.accent : palette.slot_b;
 }
 
 int prominence_of(replay::BlockState state) {

@@ -2,6 +2,7 @@
 // the common forms of colour blindness (hues after Okabe and Ito, told apart by lightness as well).
 #pragma once
 
+#include "app/state/method_choice.h"
 #include "app/widgets/theme.h"
 #include "core/analysis/kv_map.h"
 #include "core/analysis/received_rankings.h"
@@ -23,6 +24,7 @@ struct Palette {
   ImU32 window = 0, panel = 0, raised = 0, line = 0, grid = 0;
   ImU32 text = 0, muted = 0, faint = 0, accent = 0, on_accent = 0;
   ImU32 good = 0, warning = 0, error = 0;
+  ImU32 slot_b = 0;  // the method B; A has the accent
 };
 
 const Palette& palette_of(ThemeKind kind);
@@ -31,6 +33,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state);
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);
 ImU32 color_of(const Palette& palette, replay::BlockState state);
 ImU32 color_of(const Palette& palette, analysis::KeyKind kind);
+// The methods A and B, wherever they are told apart.
+ImU32 color_of_slot(const Palette& palette, state::Slot slot);
 // Which state wins a pixel that holds several keys: the rarer and more telling first.
 int prominence_of(analysis::KeyState state);
 int prominence_of(replay::BlockState state);

@@ -1,0 +1,88 @@
+#include "app/shell/exporter.h"
+
+#include "app/shell/run_self.h"
+#include "app/widgets/figure.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace kvloupe::shell {
+namespace {
+
+std::string quoted(const std::string& word) {
+  if (word.find_first_of(" '\"$&;()<>|*?#~`\\") == std::string::npos && !word.empty()) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+std::string Exporter::command_of(const state::ViewInfo& view) const {
+  std::string text = "kvloupe";
+  for (const std::string& word : state::export_arguments(state::describe(workspace_, view)))
+    text += " " + quoted(word);
+  return text + " --png figure.png";
+}
+
+void Exporter::ask(const state::ViewInfo& view, state::Format format, const std::string& folder) {
+  if (!workspace_.has_trace()) return;
+  // What stands on the screen now, not when the name has been found.
+  const state::Description what = state::describe(workspace_, view);
+  const std::filesystem::path start =
+      std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::name_of(format));
+  files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", view.title), start,
+              [this, what, format](const std::string& file) {
+                std::error_code ignored;
+                const Request request{what, format, file};
+                if (std::filesystem::exists(file, ignored))
+                  waiting_ = request;
+                else
+                  write(request);
+              });
+}
+
+void Exporter::draw(const widgets::Palette& palette) {
+  constexpr const char* kId = "Replace the file?";
+  if (!waiting_) return;
+  if (!ImGui::IsPopupOpen(kId)) ImGui::OpenPopup(kId);
+  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Always, {0.5F, 0.5F});
+  if (!ImGui::BeginPopupModal(kId, nullptr,
+                              ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_AlwaysAutoResize))
+    return;
+  widgets::text_colored(palette.text, waiting_->file + " exists.");
+  std::optional<Request> confirmed;
+  bool done = false;
+  if (ImGui::Button("Replace")) {
+    confirmed = waiting_;
+    done = true;
+  }
+  ImGui::SameLine();
+  if (ImGui::Button("Keep it") || ImGui::IsKeyPressed(ImGuiKey_Escape)) done = true;
+  if (done) {
+    waiting_.reset();
+    ImGui::CloseCurrentPopup();
+  }
+  ImGui::EndPopup();
+  if (confirmed) write(*confirmed);
+}
+
+// The command line draws and writes, in a process of its own with a context of its own: so the file
+// is what the command gives.
+void Exporter::write(const Request& request) {
+  std::vector<std::string> arguments = state::export_arguments(request.what);
+  arguments.insert(arguments.end(),
+                   {fmt::format("--{}", state::name_of(request.format)), request.file});
+  workspace_.answers.jobs().submit<std::string>(
+      Lane::TraceIo, "export", fmt::format("Exporting {}", request.what.view),
+      [arguments](const WorkContext&) {
+        return std::make_shared<const std::string>(run_self(arguments));
+      },
+      [this, file = request.file](std::shared_ptr<const std::string> problem) {
+        messages_.say(problem->empty() ? "Written: " + file : *problem, !problem->empty());
+      },
+      [this](const Error& error) { messages_.say(error.what(), true); });
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,40 @@
+// Exports what a view shows now: asks where to, asks before a file is replaced, and says what was
+// written.
+#pragma once
+
+#include "app/shell/file_dialog.h"
+#include "app/shell/messages.h"
+#include "app/state/description.h"
+
+#include <optional>
+#include <string>
+
+namespace kvloupe::shell {
+
+class Exporter {
+ public:
+  Exporter(state::Workspace& workspace, FileDialog& files, Messages& messages)
+      : workspace_(workspace), files_(files), messages_(messages) {}
+
+  // Opens the dialog; `folder` is where it begins.
+  void ask(const state::ViewInfo& view, state::Format format, const std::string& folder);
+  // The command line that makes the figure, for the clipboard.
+  std::string command_of(const state::ViewInfo& view) const;
+  // "Replace it?" while that is open.
+  void draw(const widgets::Palette& palette);
+
+ private:
+  struct Request {
+    state::Description what;
+    state::Format format;
+    std::string file;
+  };
+  void write(const Request& request);
+
+  state::Workspace& workspace_;
+  FileDialog& files_;
+  Messages& messages_;
+  std::optional<Request> waiting_;  // for leave to replace a file
+};
+
+}  // namespace kvloupe::shell

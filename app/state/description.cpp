@@ -1,0 +1,106 @@
+#include "app/state/description.h"
+
+#include "app/state/view_list.h"
+#include "core/base/error.h"
+#include "core/trace/trace_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace kvloupe::state {
+namespace {
+
+const ViewInfo& checked_view(const std::string& id) {
+  if (const ViewInfo* view = find_view(id)) return *view;
+  std::vector<std::string> known;
+  for (const ViewInfo& view : views()) known.push_back(view.id);
+  throw usage_error(fmt::format("unknown view '{}'", id), "no view has this id",
+                    fmt::format("use one of {}", fmt::join(known, ", ")));
+}
+
+void check_option(const ViewInfo& view, const std::string& name, const std::string& value) {
+  for (const ViewOption& option : view.options) {
+    if (option.name != name) continue;
+    if (std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end())
+      return;
+    throw usage_error(fmt::format("--{} {} is not valid", name, value),
+                      fmt::format("{} has other choices", view.id),
+                      fmt::format("use one of {}", fmt::join(option.choices, ", ")));
+  }
+  std::vector<std::string> known;
+  for (const ViewOption& option : view.options) known.push_back("--" + option.name);
+  throw usage_error(fmt::format("the view {} has no option --{}", view.id, name),
+                    known.empty() ? "it takes none"
+                                  : fmt::format("it takes {}", fmt::join(known, ", ")),
+                    "see kvloupe views --json");
+}
+
+// Throws unless it is a SPEC, or what a run of the trace is called.
+void check_method(const std::string& text, const std::string& trace) {
+  try {
+    selection::MethodSpec::parse(text);
+  } catch (const Error&) {
+    try {
+      const trace::TraceReader reader(trace);
+      for (const trace::RunInfo& run : reader.info().runs)
+        if (run.method == text) return;
+    } catch (const Error&) {
+      // No trace to hold it: what is wrong with the text is told.
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+void check(const Description& what) {
+  const ViewInfo& view = checked_view(what.view);
+  for (const auto& [name, value] : what.options) check_option(view, name, value);
+  for (const std::string& method : what.methods) check_method(method, what.trace);
+  parse_goto(what.go_to);
+  if (what.methods.size() > kSlots.size())
+    throw usage_error("too many methods", fmt::format("{} were given", what.methods.size()),
+                      "a view shows at most two: write --method once or twice");
+}
+
+Description describe(const Workspace& workspace, const ViewInfo& view) {
+  Description what;
+  what.trace = workspace.place().trace->path;
+  what.view = view.id;
+  what.go_to = goto_text(workspace.place());
+  const Slot shown = workspace.selection().shown;
+  if (view.shows_both) {
+    for (const Slot slot : kSlots)
+      if (!workspace.method(slot).empty()) what.methods.push_back(workspace.method(slot).text);
+  } else if (view.num_methods > 0 && !workspace.method(shown).empty()) {
+    what.methods.push_back(workspace.method(shown).text);
+  }
+  for (const ViewOption& option : view.options) {
+    const std::string& value = workspace.option(view.id, option.name);
+    if (value != option.choices.front()) what.options[option.name] = value;
+  }
+  return what;
+}
+
+void show(Workspace& workspace, const Description& what) {
+  const OpenTrace& trace = *workspace.place().trace;
+  for (std::size_t i = 0; i < what.methods.size() && i < kSlots.size(); ++i)
+    workspace.cursor.set_method(kSlots[i], choice_of_text(what.methods[i], trace));
+  for (const auto& [name, value] : what.options)
+    workspace.cursor.set_option(what.view + "." + name, value);
+  workspace.cursor.go_to(parse_goto(what.go_to));
+}
+
+std::vector<std::string> export_arguments(const Description& what) {
+  std::vector<std::string> arguments{"export", what.trace,  "--view",
+                                     what.view, "--goto", what.go_to};
+  for (const std::string& method : what.methods)
+    arguments.insert(arguments.end(), {"--method", method});
+  for (const auto& [name, value] : what.options)
+    arguments.insert(arguments.end(), {"--" + name, value});
+  return arguments;
+}
+
+}  // namespace kvloupe::state

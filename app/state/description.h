@@ -1,0 +1,33 @@
+// What a figure shows, as words: the command line, the window's export and its "copy the command"
+// all speak it, so that a figure is what stood on screen.
+#pragma once
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct Description {
+  std::string trace;                           // file
+  std::string view;                            // id
+  std::vector<std::string> methods;            // SPECs of A and B; empty: the recorded runs
+  std::string go_to;                           // "layer=3,q_head=5,chunk=12"
+  std::map<std::string, std::string> options;  // of the view, by name
+};
+
+// Throws Error{Usage}: unknown view, option or value, a place or method that is not understood, more
+// methods than a view shows. Nothing is opened, but for a method of a run that this version does not
+// know, which the trace may hold.
+void check(const Description& what);
+// The view as the window shows it now.
+Description describe(const Workspace& workspace, const ViewInfo& view);
+// Applies all but the trace, which is open.
+void show(Workspace& workspace, const Description& what);
+// "export", the trace, "--view", ... without the file to write.
+std::vector<std::string> export_arguments(const Description& what);
+
+}  // namespace kvloupe::state

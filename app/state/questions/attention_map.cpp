@@ -1,0 +1,127 @@
+#include "app/state/questions/attention_map.h"
+
+#include "app/state/questions/selected_vs_true.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr int kMapSide = 1024;
+constexpr std::size_t kLargeStripCells = 8'000'000;
+constexpr std::int64_t kStripColumns = 4096;
+
+std::uint64_t bytes_of_values(const analysis::Matrix& matrix) {
+  return matrix.values.size() * sizeof(float);
+}
+
+std::string problem(Workspace& workspace) {
+  const Place& place = workspace.place();
+  // What the method kept is drawn where it is known: wait for it, but do not ask that it can be.
+  const auto verdicts = workspace.ask(SelectedVsTrueQuestion{place, workspace.method()});
+  const std::string waiting =
+      verdicts.state == ResultState::Loading ? problem_of(verdicts) : std::string();
+  for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{place})),
+                                     problem_of(workspace.ask(AttentionMapQuestion{place}))})
+    if (!problem.empty()) return problem;
+  return waiting;
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"query", "key", "attention"}, {}};
+  const auto rows = workspace.ask(AttentionRowsQuestion{workspace.place()});
+  if (!rows) return table;
+  const std::int32_t begin = rows.question.place.chunk_info().begin;
+  for (std::int64_t r = 0; r < rows->rows; ++r)
+    for (std::int64_t c = 0; c <= begin + r; ++c)
+      table.rows.push_back({cell(begin + r), cell(c), cell(double{rows->at(r, c)})});
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto rows = workspace.ask(AttentionRowsQuestion{workspace.place()});
+  return rows ? array_of("<f4", {rows->rows, rows->cols}, rows->values) : Array{};
+}
+
+}  // namespace
+
+AttentionRowsQuestion::Answer AttentionRowsQuestion::work(Steps& steps) const {
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  return analysis::attention_rows(*place.trace->session, place.layer, place.q_head, chunk.begin,
+                                  chunk.end(), steps.context);
+}
+
+std::uint64_t AttentionRowsQuestion::bytes(const Answer& answer) { return bytes_of_values(answer); }
+
+AttentionStripQuestion::Answer AttentionStripQuestion::work(Steps& steps) const {
+  Answer answer;
+  answer.rows = steps.need(AttentionRowsQuestion{place});
+  if (answer.rows->values.size() <= kLargeStripCells) return answer;
+  answer.step = (answer.rows->cols + kStripColumns - 1) / kStripColumns;
+  answer.coarse = largest_of_columns(*answer.rows, answer.step);
+  return answer;
+}
+
+std::uint64_t AttentionStripQuestion::bytes(const Answer& answer) {
+  return bytes_of_values(*answer.rows) + bytes_of_values(answer.coarse);
+}
+
+std::string AttentionRowQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  return place.query < 0 ? "Choose a query" : "";
+}
+
+AttentionRowQuestion::Answer AttentionRowQuestion::work(Steps& steps) const {
+  return analysis::attention_rows(*place.trace->session, place.layer, place.q_head, place.query,
+                                  place.query + 1, steps.context);
+}
+
+std::uint64_t AttentionRowQuestion::bytes(const Answer& answer) { return bytes_of_values(answer); }
+
+AttentionMapQuestion::Answer AttentionMapQuestion::work(Steps& steps) const {
+  return analysis::attention_map(*place.trace->session, place.layer, place.q_head, kMapSide,
+                                 steps.context);
+}
+
+std::uint64_t AttentionMapQuestion::bytes(const Answer& answer) {
+  return bytes_of_values(answer.max) + bytes_of_values(answer.mean);
+}
+
+analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step) {
+  analysis::Matrix reduced{matrix.rows, (matrix.cols + step - 1) / step, {}};
+  reduced.values.assign(static_cast<std::size_t>(reduced.rows * reduced.cols),
+                        std::numeric_limits<float>::quiet_NaN());
+  for (std::int64_t r = 0; r < matrix.rows; ++r)
+    for (std::int64_t c = 0; c < matrix.cols; ++c) {
+      float& largest = reduced.values[static_cast<std::size_t>(r * reduced.cols + c / step)];
+      largest = std::fmax(largest, matrix.at(r, c));  // a NaN only wins against a NaN
+    }
+  return reduced;
+}
+
+ViewInfo attention_map_view() {
+  ViewInfo view;
+  view.id = "attention_map";
+  view.title = "Attention map";
+  view.summary = "where one query head attends, with what the method kept below";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
+  view.options = {{"scale", {"log", "linear"}, "how a probability becomes a colour"},
+                  {"low",
+                   {"0.0001", "0.000001", "0.00001", "0.001", "0.01"},
+                   "the probability at the faint end of the colours"},
+                  {"high",
+                   {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
+                   "the probability at the bright end of the colours"}};
+  view.dock = Dock::Center;
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,76 @@
+// The view attention_map: where one query head attends, as a whole and exactly for one chunk.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/place.h"
+#include "core/analysis/attention_map.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace kvloupe::state {
+
+// The attention of the chunk's queries, exact: [chunk length, keys up to its end], NaN above the
+// diagonal.
+struct AttentionRowsQuestion {
+  static constexpr const char* kName = "attention rows";
+  Place place;  // trace, layer, head, chunk
+  using Answer = analysis::Matrix;
+
+  std::string key() const { return place.cell_key(); }
+  std::string title() const { return "Recomputing the chunk's attention"; }
+  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// The same, ready to be drawn at any zoom.
+struct AttentionStripQuestion {
+  static constexpr const char* kName = "attention strip";
+  Place place;
+  struct Answer {
+    std::shared_ptr<const analysis::Matrix> rows;
+    // Of very large ones only, else empty: the largest of `step` keys side by side.
+    analysis::Matrix coarse;
+    std::int64_t step = 1;
+  };
+
+  std::string key() const { return place.cell_key(); }
+  std::string title() const { return AttentionRowsQuestion{place}.title(); }
+  std::string obstacle() const { return AttentionRowsQuestion{place}.obstacle(); }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// The attention of one query, for a tooltip: [1, query + 1].
+struct AttentionRowQuestion {
+  static constexpr const char* kName = "attention row";
+  Place place;  // trace, layer, head, query
+  using Answer = analysis::Matrix;
+
+  std::string key() const { return place.head_key() + "|q" + std::to_string(place.query); }
+  std::string title() const { return "Recomputing one query"; }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// The whole map of the head, reduced to a picture's size.
+struct AttentionMapQuestion {
+  static constexpr const char* kName = "attention map";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, head
+  using Answer = analysis::AttentionMap;
+
+  std::string key() const { return place.head_key(); }
+  std::string title() const { return "Reducing the whole attention map"; }
+  std::string obstacle() const { return AttentionRowsQuestion{place}.obstacle(); }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// The largest of `step` columns side by side; a NaN only where all of them are.
+analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step);
+
+}  // namespace kvloupe::state

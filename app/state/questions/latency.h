@@ -1,0 +1,31 @@
+// The view latency: the parts of a method against dense attention, timed on this machine for one
+// cell.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/method_choice.h"
+#include "app/state/place.h"
+#include "core/measure/latency.h"
+
+#include <cstdint>
+#include <string>
+
+namespace kvloupe::state {
+
+// Begun and stopped by hand (Answers::start, stop); a report of the rounds so far is there while it
+// runs, and stays when it is stopped.
+struct LatencyQuestion {
+  static constexpr const char* kName = "latency";
+  static constexpr Lane kLane = Lane::Timing;
+  static constexpr Pace kPace = Pace::OnRequest;
+  Place place;  // trace, layer, chunk
+  MethodChoice method;
+  using Answer = measure::LatencyReport;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+};
+
+}  // namespace kvloupe::state
