@@ -16,7 +16,10 @@
   X(token_strip)         \
   X(query_geometry)      \
   X(query_relevance)     \
+  X(aqua_lanes)          \
+  X(block_tables)        \
   X(received_rankings)   \
+  X(quest_pages)         \
   X(latency)             \
   X(trace_info)
 
