@@ -186,8 +186,7 @@ std::string place_caption(const state::Place& place) {
 }
 
 std::string chunk_name(const trace::TraceInfo& info, int chunk) {
-  return fmt::format("{} {}", step_word(info.chunks[static_cast<std::size_t>(chunk)].phase),
-                     chunk);
+  return fmt::format("{} {}", step_word(info.chunks[static_cast<std::size_t>(chunk)].phase), chunk);
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
