@@ -154,7 +154,7 @@ demo() {
 
   # The trace is reused while neither the program nor the request has changed.
   local stamp
-  stamp="$({ sha256sum <"$program" && echo "${arguments[*]}"; } | sha256sum)"
+  stamp="$({ sha256sum <"$program" && sha256sum <"$build/lib/libkvloupe_engine.so" && echo "${arguments[*]}"; } | sha256sum)"
   mkdir -p "$out"
   if [[ ! -f $out/demo.h5 || "$(cat "$out/demo.stamp" 2>/dev/null)" != "$stamp" ]]; then
     rm -f "$out/demo.stamp"

@@ -67,6 +67,8 @@ function(kvloupe_add_shared)
   if(NOT KVLOUPE_SANITIZE)
     target_link_options(${arg_NAME} PRIVATE -Wl,-z,defs)
   endif()
+  # Calls inside the library stay direct calls.
+  target_link_options(${arg_NAME} PRIVATE -Wl,-Bsymbolic-functions)
 endfunction()
 
 function(kvloupe_load_later program library)
