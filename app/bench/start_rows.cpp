@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -29,13 +30,13 @@ void refuse(const std::string& why) {
 }
 
 // Runs this program with one argument, from its start until its first word on standard output.
-double ms_until_output(const char* argument, const char* second = nullptr) {
+double ms_until_output(const char* argument) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) refuse(std::strerror(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  const std::array<const char*, 4> argv{"kvloupe", argument, second, nullptr};
+  const std::array<const char*, 3> argv{"kvloupe", argument, nullptr};
   const auto start = std::chrono::steady_clock::now();
   pid_t child = 0;
   const int failed = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr,
@@ -53,14 +54,14 @@ double ms_until_output(const char* argument, const char* second = nullptr) {
   return taken.count();
 }
 
-Row timed(Row row, const char* argument, const char* second, const WorkContext& context) {
+Row timed(Row row, const char* argument, const WorkContext& context) {
   row.unit = "s";
   row.goal = Goal::AtMost;
   std::vector<double> samples;
   try {
     for (int i = 0; i < kWarmUp + kRepetitions; ++i) {
       context.cancel.throw_if_cancelled();
-      const double ms = ms_until_output(argument, second);
+      const double ms = ms_until_output(argument);
       if (i >= kWarmUp) samples.push_back(ms);
     }
   } catch (const Error& error) {
@@ -78,11 +79,11 @@ Row timed(Row row, const char* argument, const char* second, const WorkContext& 
 
 std::vector<Row> start_rows(const WorkContext& context) {
   return {timed({.id = "start_version", .meaning = "kvloupe --version", .threshold = 0.05},
-                "--version", nullptr, context),
+                "--version", context),
           timed({.id = "start_window",
                  .meaning = "the window's first frame, drawn without a display",
                  .threshold = 0.3},
-                "bench", "--first-frame", context)};
+                kFirstFrame, context)};
 }
 
 void draw_first_frame() {

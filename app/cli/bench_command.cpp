@@ -26,7 +26,6 @@ struct BenchArguments {
   std::string device = "cpu";
   bool peers = false;
   bool json = false;
-  bool first_frame = false;  // hidden: see bench::draw_first_frame
 };
 
 ordered_json number_or_null(const std::optional<double>& value) {
@@ -127,11 +126,15 @@ void add_bench_command(CLI::App& program, const GlobalOptions& global) {
   command->add_flag("--peers", arguments->peers,
                     "compare with transformers too; installs it first (about 5 GB)");
   command->add_flag("--json", arguments->json, "print JSON");
-  command->add_flag("--first-frame", arguments->first_frame)->group("");
   command->callback([arguments, &global] {
     use_engine(global);
-    if (arguments->first_frame) return bench::draw_first_frame();
     run_bench(*arguments);
+  });
+
+  // Without a group: no help shows it.
+  program.add_subcommand(bench::kFirstFrame)->group("")->callback([&global] {
+    use_engine(global);
+    bench::draw_first_frame();
   });
 }
 

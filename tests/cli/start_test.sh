@@ -46,6 +46,9 @@ while read -r subcommand; do
   "$program" "$subcommand" --help >out.txt 2>err.txt </dev/null || fail "$subcommand --help: $(tail -n 1 err.txt)"
 done <subcommands.txt
 
+# What `bench` times as start_window.
+[[ "$("$program" first-frame 2>err.txt)" == drawn ]] || fail "first-frame: $(tail -n 1 err.txt)"
+
 # Without its engine the program still says what it can, and why it cannot do the rest.
 rm -rf half && mkdir -p half/bin half/lib
 cp "$program" half/bin/ && cp "$(dirname "$program")/../lib/libkvloupe_core.so" half/lib/
