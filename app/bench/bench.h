@@ -57,6 +57,12 @@ Report run_paged_suite(const WorkContext& context);
 // The row paged_90 (paged_suite.cpp).
 Row paged_90(const WorkContext& context);
 
+// The rows start_version and start_window (start_rows.cpp), and what the second one times: a
+// subcommand that draws the first frame of an empty window without a display, says so and ends.
+std::vector<Row> start_rows(const WorkContext& context);
+inline constexpr const char* kFirstFrame = "first-frame";
+void draw_first_frame();
+
 // The row capture_vs_peer (peer_bench.cpp).
 Row capture_vs_peer(bool peers, const WorkContext& context);
 

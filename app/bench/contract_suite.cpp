@@ -158,7 +158,9 @@ Report run_contract_suite(bool peers, const WorkContext& context) {
   report.rows.push_back(capture_overhead_row(quiet));
   step(5, "the window");
   for (Row& row : window_rows(quiet)) report.rows.push_back(std::move(row));
-  step(6, "the peer");
+  step(6, "the start of the program");
+  for (Row& row : start_rows(quiet)) report.rows.push_back(std::move(row));
+  step(7, "the peer");
   report.rows.push_back(capture_vs_peer(peers, quiet));
   step(8, "done");
   return report;
