@@ -1,6 +1,6 @@
 // Places of output files: what is refused before the work, and that a file appears whole or not at all.
-#include "core/base/error.h"
 #include "core/base/output_file.h"
+#include "core/base/error.h"
 #include "core/base/whole_file.h"
 
 #include <gmock/gmock.h>

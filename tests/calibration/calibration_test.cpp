@@ -7,12 +7,12 @@
 #include "core/calibration/pattern_search.h"
 #include "core/selection/attention_patterns.h"
 #include "core/session/session_tensors.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/replay/small_trace.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -206,18 +206,13 @@ TEST(GateLearning, TargetsArePooledAttention) {
 
 class CalibrationFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("kvloupe_calibration_{}", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   static SmallTraceShape long_shape() {
     SmallTraceShape shape;
     shape.chunk_lengths.assign(12, 16);
     return shape;
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(CalibrationFiles, TrainsAGateThatTheMethodTakes) {
