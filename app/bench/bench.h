@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/measure/attention_bench.h"
 #include "core/measure/latency.h"
 
 #include <optional>
@@ -45,6 +46,8 @@ struct Report {
 
 Machine describe_machine();
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
+// Fills in what dense attention beside a method showed, or why nothing was measured.
+void set_measured(Row& row, const measure::AttentionBench& bench);
 
 // The suite `contract`: all rows that this version has. With `peers` the Python peer is installed
 // when it is missing, and run.

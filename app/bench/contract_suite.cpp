@@ -26,17 +26,7 @@ Row attention_row(const char* id, double threshold, const AttentionBench& bench)
           .meaning = fmt::format("dense / quoka, one chunk after {} keys", bench.past_len),
           .threshold = threshold,
           .goal = Goal::AtLeast};
-  if (bench.sparse.samples == 0) {
-    row.reason = "every round was disturbed by other threads";
-    return row;
-  }
-  row.value = bench.speed_up();
-  row.time = bench.sparse;
-  row.details = {{"dense_variant", bench.dense_variant},
-                 {"dense", stats_text(bench.dense)},
-                 {"select", stats_text(bench.select)},
-                 {"method", bench.method},
-                 {"discarded_rounds", std::to_string(bench.discarded)}};
+  set_measured(row, bench);
   return row;
 }
 
@@ -115,6 +105,20 @@ std::vector<Row> window_rows(const WorkContext& context) {
 }
 
 }  // namespace
+
+void set_measured(Row& row, const AttentionBench& bench) {
+  if (bench.sparse.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return;
+  }
+  row.value = bench.speed_up();
+  row.time = bench.sparse;
+  row.details = {{"dense_variant", bench.dense_variant},
+                 {"dense", stats_text(bench.dense)},
+                 {"select", stats_text(bench.select)},
+                 {"method", bench.method},
+                 {"discarded_rounds", std::to_string(bench.discarded)}};
+}
 
 std::string stats_text(const measure::LatencyStats& stats) {
   return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
