@@ -45,7 +45,7 @@ class QueryRelevancePanel final : public Panel {
     ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)", "largest attention given",
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     const double low = answer.least_relevance, high = answer.most_relevance;
-    const double pad = 0.05 * (high - low);
+    const double pad = std::max(0.05 * (high - low), 0.005);
     ImPlot::SetupAxesLimits(low - pad, high + pad, 0, std::max(0.02, 1.08 * answer.most_attention),
                             fit_.condition(result.question.place.cell_key()));
     ImPlot::SetupFinish();

@@ -40,18 +40,20 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
        "Pearson r of S_q against the largest attention that a query gives (position 0 excluded). "
        "Above 0.5, QuoKA's premise holds in this head."}};
   for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+  const std::string& by = answer.chosen_by;
   const std::size_t queries = answer.num_queries();
+  if (by.empty()) return chips;
   if (answer.geometry.chosen.empty())
-    chips.push_back({fmt::format("{} uses every query", answer.chosen_by), 0,
-                     "The method scores keys with all queries of the chunk: none is ringed."});
+    chips.push_back({fmt::format("{} singles out no query", by), 0,
+                     "The method lets all queries of the chunk speak, or none: none is ringed."});
   else
     chips.push_back({fmt::format("{} of {} {} chosen by {}", answer.num_chosen, queries,
-                                 queries == 1 ? "query" : "queries", answer.chosen_by),
-                     0, fmt::format("The queries that {} scores keys with.", answer.chosen_by)});
+                                 queries == 1 ? "query" : "queries", by),
+                     0, fmt::format("The queries that {} scores keys with.", by)});
   return chips;
 }
 
-// "chosen by quoka", as a legend says it; nothing where every query counts.
+// "query chosen by quoka", as a legend says it; nothing where none is singled out.
 inline void add_chosen(const widgets::Palette& palette, const QueryAnswer& answer,
                        std::vector<widgets::LegendItem>& items) {
   if (!answer.geometry.chosen.empty())
