@@ -175,30 +175,18 @@ const char* step_word(trace::Phase phase) {
 std::string place_caption(const state::Place& place) {
   if (place.empty()) return {};
   const trace::ChunkInfo& chunk = place.chunk_info();
-<<<<<<< HEAD
   const std::string tokens = chunk.phase == trace::Phase::Decode
                                  ? fmt::format("token {}", format_count(chunk.begin))
                                  : fmt::format("tokens {} to {}", format_count(chunk.begin),
                                                format_count(chunk.end() - 1));
-=======
-  const bool step = chunk.phase == trace::Phase::Decode;
-  const std::string tokens = step ? fmt::format("token {}", format_count(chunk.begin))
-                                  : fmt::format("tokens {} to {}", format_count(chunk.begin),
-                                                format_count(chunk.end() - 1));
->>>>>>> panels3
   return fmt::format(
       "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
       place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
-<<<<<<< HEAD
       chunk_name(place.info(), place.chunk), tokens);
 }
 
 std::string chunk_name(const trace::TraceInfo& info, int chunk) {
-  const bool step = info.chunks[static_cast<std::size_t>(chunk)].phase == trace::Phase::Decode;
-  return fmt::format("{} {}", step ? "decode step" : "chunk", chunk);
-=======
-      step_word(chunk.phase), place.chunk, tokens);
->>>>>>> panels3
+  return fmt::format("{} {}", step_word(info.chunks[static_cast<std::size_t>(chunk)].phase), chunk);
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
@@ -339,6 +327,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) 
         draw->AddLine({x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.75F),
                       1.0F);
     const float width = ImGui::CalcTextSize(name.c_str()).x;
+    if (width > size.x) return;
     const float middle =
         std::clamp((left + right) / 2, origin.x + width / 2, origin.x + size.x - width / 2);
     const std::pair label{middle - width / 2, middle + width / 2};
