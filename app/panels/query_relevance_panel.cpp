@@ -25,16 +25,17 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    legend(context, *result);
+    legend(context, place, *result);
     plot_ui(context, result);
   }
 
  private:
-  static void legend(DrawContext& context, const QueryRelevanceQuestion::Answer& answer) {
+  static void legend(DrawContext& context, const Place& place,
+                     const QueryRelevanceQuestion::Answer& answer) {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
         {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
-    add_chosen(context.palette, *answer.queries, items);
+    add_rings(context.palette, place, *answer.queries, items);
     if (answer.line) items.push_back({"least-squares line", context.palette.miss, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
