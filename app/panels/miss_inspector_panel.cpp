@@ -67,16 +67,10 @@ class MissInspectorPanel final : public Panel {
         span.end == span.begin + 1
             ? fmt::format("token {}", format_count(span.begin))
             : fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1));
-    widgets::text_wrapped(context.palette.muted,
-                          fmt::format("{}: {}, {}", span.name, where,
-                                      chunk_name(place, place.info().chunk_of_token(span.begin))));
-  }
-
-  static std::string chunk_name(const Place& place, int chunk) {
-    const auto& chunks = place.info().chunks;
-    const auto index = static_cast<std::size_t>(chunk);
-    const bool step = index < chunks.size() && chunks[index].phase == trace::Phase::Decode;
-    return fmt::format("{} {}", step ? "decode step" : "chunk", chunk);
+    widgets::text_wrapped(
+        context.palette.muted,
+        fmt::format("{}: {}, {}", span.name, where,
+                    chunk_name(place.info(), place.info().chunk_of_token(span.begin))));
   }
 
   void slot_ui(DrawContext& context, Slot slot) {
@@ -163,7 +157,7 @@ class MissInspectorPanel final : public Panel {
     const auto chunk = static_cast<std::int64_t>(std::floor(ImPlot::GetPlotMousePos().x + 0.5));
     if (chunk < 0 || chunk >= static_cast<std::int64_t>(miss->chunks.size())) return;
     const MissQuestion::Chunk& fate = miss->chunks[static_cast<std::size_t>(chunk)];
-    const std::string name = chunk_name(miss.question.place, static_cast<int>(chunk));
+    const std::string name = chunk_name(miss.question.place.info(), static_cast<int>(chunk));
     if (fate.total == 0)
       ImGui::SetTooltip("%s\nthe span does not lie before it", name.c_str());
     else
