@@ -98,7 +98,7 @@ class AquaLanesPanel final : public Panel {
     if (!spec.empty() && id_of(spec) != id_of(r.method))
       note = fmt::format("{} drops keys, not lanes: shown is {} with its defaults. ", id_of(spec),
                          id_of(r.method));
-    if (selection::MethodSpec::parse(r.method).state_action() == trace::StateAction::Eviction)
+    if (selection::MethodSpec::parse(r.method).traits().evicts())
       note += fmt::format(
           "{} also evicts keys, which changes no query's lanes: the errors here are over all keys, "
           "as if none had been evicted. The KV map shows those kept. ",

@@ -20,8 +20,8 @@ bool uses_own_text(state::Workspace& workspace, const std::string& method) {
   for (const auto slot : state::kSlots)
     if (const auto facts = workspace.facts(slot); facts && facts->choice.spec == method)
       return facts->leakage;
-  const auto spec = selection::MethodSpec::parse(method);
-  return spec.has("basis") && spec.text("basis") == "self";
+  const auto basis = selection::MethodSpec::parse(method).traits().basis;
+  return basis && basis->is_self();
 }
 
 // What stands between selection and attention.

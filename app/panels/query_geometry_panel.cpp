@@ -46,7 +46,7 @@ class QueryGeometryPanel final : public Panel {
     for (std::size_t i = 0; i < geometry->queries.size(); ++i)
       add("query", cell(begin + static_cast<std::int64_t>(i)), geometry->queries[i],
           cell(double{geometry->relevance[i]}), cell(double{geometry->max_attention[i]}),
-          geometry->chosen[i] != 0 ? "1" : "0");
+          geometry->is_chosen(i) ? "1" : "0");
     for (std::size_t i = 0; i < geometry->keys.size(); ++i)
       add("key", cell(std::int64_t{geometry->key_positions[i]}), geometry->keys[i], "", "", "");
     add("mean_query", "", geometry->mean_query, "", "", "");
@@ -118,7 +118,7 @@ class QueryGeometryPanel final : public Panel {
     }
     for (const int pass : {0, 1})  // the chosen ones on top
       for (std::size_t i = 0; i < g.queries.size(); ++i)
-        if ((g.chosen[i] != 0) == (pass == 1))
+        if (g.is_chosen(i) == (pass == 1))
           query_mark(draw, context, pixel(g.queries[i]),
                      range.color(context.palette, g.relevance[i]), pass == 1);
     const ImVec2 mean = pixel(g.mean_query);
@@ -175,7 +175,7 @@ class QueryGeometryPanel final : public Panel {
       ImGui::SetTooltip(
           "query %s\nS_q %.4f\nlargest attention %.4f\n%s", token_line(workspace, position).c_str(),
           static_cast<double>(g.relevance[i]), static_cast<double>(g.max_attention[i]),
-          g.chosen[i] != 0 ? "chosen" : "not chosen");
+          g.is_chosen(i) ? "chosen" : "not chosen");
       if (ImGui::IsMouseReleased(ImGuiMouseButton_Left))
         workspace.change("query", [&](state::Selection& s) { s.query = position; });
     } else if (key >= 0) {

@@ -43,7 +43,7 @@ class QueryRelevancePanel final : public Panel {
       table.rows.push_back({cell(position),
                             workspace.ready()->token_label[static_cast<std::size_t>(position)],
                             cell(double{g->relevance[i]}), cell(double{g->max_attention[i]}),
-                            g->chosen[i] != 0 ? "1" : "0"});
+                            g->is_chosen(i) ? "1" : "0"});
     }
     return table;
   }
@@ -82,7 +82,7 @@ class QueryRelevancePanel final : public Panel {
     line_ui(draw, context, g, range);
     for (const int pass : {0, 1})
       for (std::size_t i = 0; i < g.relevance.size(); ++i)
-        if ((g.chosen[i] != 0) == (pass == 1))
+        if (g.is_chosen(i) == (pass == 1))
           query_mark(draw, context,
                      ImPlot::PlotToPixels(double{g.relevance[i]}, double{g.max_attention[i]}),
                      range.color(context.palette, g.relevance[i]), pass == 1);
@@ -123,7 +123,7 @@ class QueryRelevancePanel final : public Panel {
     ImGui::SetTooltip("query %s\nS_q %.4f\nlargest attention %.4f\n%s",
                       token_line(context.workspace, position).c_str(),
                       static_cast<double>(g.relevance[i]), static_cast<double>(g.max_attention[i]),
-                      g.chosen[i] != 0 ? "chosen" : "not chosen");
+                      g.is_chosen(i) ? "chosen" : "not chosen");
     if (ImGui::IsMouseReleased(ImGuiMouseButton_Left))
       context.workspace.change("query", [&](state::Selection& s) { s.query = position; });
   }

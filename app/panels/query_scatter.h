@@ -35,8 +35,9 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context,
        "Pearson r of S_q against the largest attention that a query gives (position 0 excluded). "
        "Above 0.5, QuoKA's premise holds in this head."});
   const auto chosen = std::count(g.chosen.begin(), g.chosen.end(), 1);
-  chips.push_back({fmt::format("{} of {} queries chosen", chosen, g.chosen.size()), 0,
-                   "The queries with the largest S_q, as QuoKA chooses them."});
+  if (!g.chosen.empty())
+    chips.push_back({fmt::format("{} of {} queries chosen", chosen, g.chosen.size()), 0,
+                     "The queries that stand for the chunk in the choice of the method shown."});
   return chips;
 }
 

@@ -48,7 +48,7 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const state::MethodFac
 // Grows with the past: what is asked for differs from chunk to chunk.
 bool budget_is_a_share(const state::MethodFacts& facts) {
   const auto spec = selection::MethodSpec::parse(facts.choice.spec);
-  return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
+  return spec.traits().cache_share > 0 || spec.budget_ratio() > 0;
 }
 
 bool is_extension(const std::string& spec) {

@@ -39,10 +39,10 @@ class SessionSource final : public TraceSource {
                                             const WorkContext& context) const override {
     return analysis::span_fate(session_, result, span, context);
   }
-  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
+  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head,
+                                         const std::optional<selection::MethodSpec>& method,
                                          int max_keys, const WorkContext& context) const override {
-    return analysis::query_geometry(session_, layer, chunk, q_head, 2, num_queries, max_keys,
-                                    context);
+    return analysis::query_geometry(session_, layer, chunk, q_head, 2, method, max_keys, context);
   }
   analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
                                         const WorkContext& context) const override {

@@ -42,7 +42,8 @@ class TraceSource {
   virtual std::vector<analysis::SpanFate> span_fate(const replay::ReplayResult& result,
                                                     const trace::TokenSpan& span,
                                                     const WorkContext& context) const = 0;
-  virtual analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
+  virtual analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head,
+                                                 const std::optional<selection::MethodSpec>& method,
                                                  int max_keys,
                                                  const WorkContext& context) const = 0;
   virtual analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,

@@ -9,9 +9,9 @@ namespace kvloupe::state {
 
 MethodChoice Workspace::block_choice() const {
   const MethodChoice& shown = selection().choice(selection().shown);
-  const bool own = !shown.empty() && selection::MethodSpec::parse(shown.spec).info().granularity ==
-                                         trace::Granularity::Block;
-  if (own) return shown;
+  if (!shown.empty() &&
+      selection::MethodSpec::parse(shown.spec).traits().granularity == trace::Granularity::Block)
+    return shown;
   return {selection::MethodSpec::parse("compact_attention")
               .resolved(ready()->source->shape())
               .canonical(),

@@ -50,9 +50,9 @@ std::optional<MethodFacts> Workspace::facts(Slot slot) {
   const auto spec = selection::MethodSpec::parse(facts.choice.spec);
   facts.id = spec.id();
   facts.source_mode = info().mode;
-  facts.prunes_lanes = analysis::prunes_lanes(spec);
-  facts.evicts = spec.state_action() == trace::StateAction::Eviction;
-  facts.decode_dense = !spec.info().active_in_decode;
+  facts.prunes_lanes = spec.traits().lanes.has_value();
+  facts.evicts = spec.traits().evicts();
+  facts.decode_dense = !spec.traits().acts_in_decode;
   for (const trace::RunInfo& run : info().runs)
     if (run.id == facts.choice.run) {
       facts.mode = run.mode;
@@ -79,7 +79,7 @@ Result<analysis::LaneReport> Workspace::lane_report() {
   const Selection& s = selection();
   const MethodChoice& choice = s.choice(s.shown);
   const bool own =
-      !choice.empty() && analysis::prunes_lanes(selection::MethodSpec::parse(choice.spec));
+      !choice.empty() && selection::MethodSpec::parse(choice.spec).traits().lanes.has_value();
   const std::string method = own ? choice.spec : "aqua";
   return lane_reports_.request(
       "lanes", fmt::format("{}|{}|c{}|kv{}", place_key(), method, s.chunk, kv_head()),

@@ -3,6 +3,7 @@
 #include "app/state/workspace.h"
 #include "app/state/workspace_shared.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,6 @@ namespace kvloupe::state {
 namespace {
 
 constexpr int kMaxKeysInScatter = 1500;
-constexpr int kDefaultChosenQueries = 16;
 constexpr int kAttentionMapSide = 1024;
 constexpr std::size_t kLargeMapCells = 8'000'000;
 constexpr int kGridRows = 1024;
@@ -142,21 +142,20 @@ Result<std::vector<analysis::SpanFate>> Workspace::span_fate(Slot slot,
 Result<analysis::QueryGeometry> Workspace::query_geometry() {
   const TraceTab* tab = ready();
   if (tab == nullptr) return empty_result<analysis::QueryGeometry>("Open a trace");
-  // The number of chosen queries is that of the method shown, when it chooses queries at all.
-  int num_queries = kDefaultChosenQueries;
   const MethodChoice& choice = selection().choice(selection().shown);
-  if (!choice.empty()) {
-    const auto spec = selection::MethodSpec::parse(choice.spec);
-    if (spec.id() == "quoka") num_queries = static_cast<int>(spec.integer("num_queries"));
-  }
+  std::optional<selection::MethodSpec> method;
+  if (!choice.empty())
+    method = selection::MethodSpec::parse(choice.spec).resolved(tab->source->shape());
   const Selection& s = selection();
   return geometries_.request(
-      "geometry", fmt::format("{}|c{}|h{}|n{}", place_key(), s.chunk, s.q_head, num_queries),
+      "geometry",
+      fmt::format("{}|c{}|h{}|{}", place_key(), s.chunk, s.q_head,
+                  method ? method->canonical() : std::string()),
       "Fitting the principal components", Lane::Compute,
       [source = tab->source, layer = s.layer, chunk = s.chunk, q_head = s.q_head,
-       num_queries](const WorkContext& context) {
+       method](const WorkContext& context) {
         return std::make_shared<analysis::QueryGeometry>(
-            source->query_geometry(layer, chunk, q_head, num_queries, kMaxKeysInScatter, context));
+            source->query_geometry(layer, chunk, q_head, method, kMaxKeysInScatter, context));
       });
 }
 
@@ -166,14 +165,14 @@ MethodChoice Workspace::page_choice() const {
   std::string budget = default_spec(info().num_tokens);
   if (!shown.empty()) {
     const auto spec = selection::MethodSpec::parse(shown.spec);
-    if (analysis::selects_pages(spec)) return shown;
+    if (spec.traits().granularity == trace::Granularity::Page) return shown;
     if (spec.has_budget()) budget = shown.spec;
   }
   const auto source = selection::MethodSpec::parse(budget);
   const auto quest = selection::MethodSpec::parse(
-      source.integer("budget_tokens") > 0
-          ? fmt::format("quest:budget_tokens={}", source.integer("budget_tokens"))
-          : fmt::format("quest:budget_ratio={}", source.text("budget_ratio")));
+      source.budget_tokens() > 0
+          ? fmt::format("quest:budget_tokens={}", source.budget_tokens())
+          : fmt::format("quest:budget_ratio={}", format_shortest(source.budget_ratio())));
   return {quest.resolved(shape).canonical(), -1};
 }
 
@@ -210,10 +209,9 @@ analysis::OverviewMetric Workspace::overview_metric() const {
   if (choice.empty() ||
       (s.metric != OverviewMetric::MassRecall && s.metric != OverviewMetric::TopkOverlap))
     return s.metric;
-  const auto spec = selection::MethodSpec::parse(choice.spec);
-  const bool keeps_all =
-      analysis::prunes_lanes(spec) && spec.state_action() == trace::StateAction::Visibility;
-  return keeps_all ? OverviewMetric::OutputError : s.metric;
+  return selection::MethodSpec::parse(choice.spec).traits().keeps_every_key()
+             ? OverviewMetric::OutputError
+             : s.metric;
 }
 
 Result<analysis::Overview> Workspace::overview() {
