@@ -43,7 +43,10 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
   const std::string& by = answer.chosen_by;
   const std::size_t queries = answer.num_queries();
   if (by.empty()) return chips;
-  if (answer.geometry.chosen.empty())
+  if (!answer.geometry.chosen_missing.empty())
+    chips.push_back({fmt::format("queries of {} not known", by), context.palette.warning,
+                     answer.geometry.chosen_missing});
+  else if (answer.geometry.chosen.empty())
     chips.push_back({fmt::format("{} singles out no query", by), 0,
                      "The method lets all queries of the chunk speak, or none: none is ringed."});
   else

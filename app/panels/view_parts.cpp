@@ -50,7 +50,7 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const state::MethodFac
 bool budget_is_a_share(const state::MethodFacts& facts) {
   if (!facts.choice.known()) return false;
   const selection::MethodSpec& spec = *facts.choice.spec;
-  return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
+  return spec.traits().cache_share > 0 || spec.budget_ratio() > 0;
 }
 
 widgets::Chip budget_chip(const state::MethodFacts& facts) {
