@@ -206,10 +206,9 @@ std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& lay
       const std::string forced =
           report.knows_forced ? fmt::format(" ({} by rule)", percent(label.density->forced.past))
                               : std::string();
-      label.numbers = fmt::format("{} of the past{}, {} of causal pairs, {} of all",
-                                  percent(label.density->kept.past), forced,
-                                  percent(label.density->kept.causal),
-                                  percent(label.density->kept.rectangle));
+      label.numbers = fmt::format(
+          "{} of the past{}, {} of causal pairs, {} of all", percent(label.density->kept.past),
+          forced, percent(label.density->kept.causal), percent(label.density->kept.rectangle));
       label.height += ImGui::CalcTextSize(label.numbers.c_str(), nullptr, false, column.width).y;
     }
     labels.push_back(std::move(label));
@@ -243,9 +242,9 @@ void label_ui(DrawContext& context, const DensityLabel& label, const LabelColumn
     y += ImGui::GetTextLineHeight() + widgets::em(0.15F);
   }
   const auto bar = [&](double share, ImU32 color) {
-    draw->AddRectFilled(
-        {column.x, y}, {column.x + column.width * static_cast<float>(share), y + bar_height()},
-        color);
+    draw->AddRectFilled({column.x, y},
+                        {column.x + column.width * static_cast<float>(share), y + bar_height()},
+                        color);
   };
   bar(1, p.dropped);
   bar(label.density->kept.past, p.hit);
@@ -272,7 +271,9 @@ void labels_ui(DrawContext& context, const BlockReport& report, const Layout& la
 void BlockPlots::draw(DrawContext& context, const Tables& result) {
   const BlockReport& report = result->report;
   const Layout layout = layout_of(result->stages);
-  const ImVec2 room = ImGui::GetContentRegionAvail();
+  constexpr float kLeastHeight = 13;  // so that every stage has its name and bar beside it
+  ImVec2 room = ImGui::GetContentRegionAvail();
+  room.y = std::max(room.y, widgets::em(kLeastHeight));
   const float side = std::min(room.x * 0.34F, widgets::em(21));
   const auto blocks = static_cast<double>(report.grid.num_key_blocks());
   if (extent_ != std::pair(blocks, layout.height)) {
