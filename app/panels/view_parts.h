@@ -36,8 +36,16 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place&
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
 std::string place_caption(const state::Place& place);
 
+// "chunk 12", "decode step 17"
+std::string chunk_name(const trace::TraceInfo& info, int chunk);
+
 // The head of one plot of several: "Lane use  share of the chunk's rows ..."
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
+// Goes on in the same line where so much room is left, else in the next one.
+void beside_ui(float gap, float width);
+// The choices of an option of a view; nothing in an exported figure.
+void option_ui(DrawContext& context, const std::string& view, const std::string& option,
+               const std::string& label, float width);
 // Says which part of a method extends its paper; nothing if no part does.
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
                                            const state::MethodChoice& method);
