@@ -79,9 +79,11 @@ void lane_marks_ui(DrawContext& context, const LaneReport& r, int q_head) {
   ImPlot::PushPlotClipRect();
   border(r.kept_lanes, loss_color(context.palette, LaneChoice::Leading));
   if (r.stored_lanes < r.head_dim) border(r.stored_lanes, context.palette.text);
+  const ImVec2 from = ImPlot::PlotToPixels(0, q_head);
+  const ImVec2 to = ImPlot::PlotToPixels(r.head_dim, q_head + 1);
   const auto frame = [&](ImU32 color, float width) {
-    draw->AddRect(ImPlot::PlotToPixels(0, q_head), ImPlot::PlotToPixels(r.head_dim, q_head + 1),
-                  color, 0, 0, std::max(1.0F, widgets::em(width)));
+    const float most = (to.y - from.y) / 6;  // the row itself must show
+    draw->AddRect(from, to, color, 0, 0, std::max(1.0F, std::min(widgets::em(width), most)));
   };
   frame(context.palette.panel, 0.27F);  // so that it shows on any colour
   frame(context.palette.text, 0.09F);
@@ -107,7 +109,8 @@ void error_bar_ui(DrawContext& context, double from, double to, double error, Im
   draw->AddRectFilled({a.x, std::min(a.y, b.y - 1)}, b, color, 1);
   const std::string text = fmt::format("{:.{}f}", error * 100, error < 0.0995 ? 1 : 0);
   const float width = ImGui::CalcTextSize(text.c_str()).x;
-  if (width < (b.x - a.x) * 1.2F)
+  const bool fits = a.y - ImGui::GetTextLineHeight() >= ImPlot::GetPlotPos().y;
+  if (fits && width < (b.x - a.x) * 1.2F)
     draw->AddText({(a.x + b.x - width) / 2, a.y - ImGui::GetTextLineHeight()},
                   context.palette.muted, text.c_str());
 }
