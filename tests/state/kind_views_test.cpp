@@ -193,9 +193,9 @@ TEST_F(KindViewsTest, LossesAreMeansOverTheGroupAndAxesReachTheLargest) {
   const auto check = [&](const auto& lines, const char* vectors, double& most) {
     for (const auto& line : lines)
       for (std::size_t i = 0; i < line.loss.size(); ++i) {
-        const auto& [sum, count] = sums.at(std::string(vectors) + " " +
-                                           analysis::name_of(line.choice) + " " +
-                                           std::to_string(result->report.kept[i]));
+        const auto& [sum, count] =
+            sums.at(std::string(vectors) + " " + analysis::name_of(line.choice) + " " +
+                    std::to_string(result->report.kept[i]));
         EXPECT_NEAR(line.loss[i], sum / count, 1e-12);
         most = std::max(most, sum / count);
       }
@@ -318,8 +318,8 @@ TEST_F(KindViewsTest, EveryPageIsDrawnOnceTheMissesLast) {
   bool missed = false;
   for (const std::int32_t page : result->drawing_order) {
     drawn.insert(page);
-    const bool miss = result->report.pages[static_cast<std::size_t>(page)].verdict ==
-                      analysis::PageVerdict::Miss;
+    const bool miss =
+        result->report.pages[static_cast<std::size_t>(page)].verdict == analysis::PageVerdict::Miss;
     EXPECT_TRUE(miss || !missed) << page;
     missed |= miss;
   }
