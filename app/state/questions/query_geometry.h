@@ -20,7 +20,8 @@ struct QueryGeometryQuestion {
   MethodChoice method;  // may be none
   struct Answer {
     analysis::QueryGeometry geometry;
-    std::string chosen_by;  // the method whose queries geometry.chosen marks
+    // The method whose queries geometry.chosen marks, where it singles any out; empty: no method.
+    std::string chosen_by;
     std::int64_t num_chosen = 0;
     double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
     double most_attention = 0;                        // the largest of max_attention
