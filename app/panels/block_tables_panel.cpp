@@ -208,7 +208,7 @@ class BlockTablesPanel final : public Panel {
     shown_->kv_head = row * replay->q_heads_per_row / group;
     shown_->recorded = workspace.block_choice().run >= 0;
     shown_->report =
-        replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].selected,
+        replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].positions,
                              row * replay->q_heads_per_row, replay->q_heads_per_row, group);
     lay_out(*shown_);
     return &*shown_;
@@ -221,7 +221,7 @@ class BlockTablesPanel final : public Panel {
     if (cell == nullptr) return "This run has nothing for the chunk.";
     if (!cell->dense_reason)
       return "This run was recorded without the masks of its query heads: select its method anew.";
-    return *cell->dense_reason == replay::DenseReason::EmptyPast
+    return *cell->dense_reason == trace::DenseReason::EmptyPast
                ? "The first chunk has no past: every block is read. Step to a later chunk."
                : "The method decodes densely: every block is read. Step to a chunk of the prompt.";
   }

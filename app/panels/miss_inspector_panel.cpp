@@ -155,8 +155,8 @@ class MissInspectorPanel final : public Panel {
     if (cell != nullptr && cell->dense_reason) {
       why = "everything is kept here.";
     } else if (cell != nullptr && static_cast<std::size_t>(fate.row) < cell->rows.size()) {
-      const auto kept =
-          static_cast<std::int64_t>(cell->rows[static_cast<std::size_t>(fate.row)].selected.size());
+      const auto kept = static_cast<std::int64_t>(
+          cell->rows[static_cast<std::size_t>(fate.row)].positions.size());
       if (fate.kept == 0 && fate.best_true_rank >= 0 && fate.best_true_rank < kept)
         why = fmt::format(
             "its best key ranks {} of {} by true mass, so the {} kept had room for it: the "

@@ -173,7 +173,7 @@ class ReceivedRankingsPanel final : public Panel {
     std::vector<std::uint8_t> kept(static_cast<std::size_t>(rankings.num_keys()), 0);
     const auto row = static_cast<std::size_t>(workspace.row_of(*replay));
     if (row >= cell->rows.size()) return {};
-    for (const std::int32_t position : cell->rows[row].selected)
+    for (const std::int32_t position : cell->rows[row].positions)
       if (position < rankings.num_keys()) kept[static_cast<std::size_t>(position)] = 1;
     return kept;
   }

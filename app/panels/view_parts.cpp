@@ -92,7 +92,7 @@ std::string method_note(state::Workspace& workspace, state::Slot slot) {
   if (facts->source_layer)
     return fmt::format("Layer {} reuses layer {}'s set; it scored nothing here.", layer,
                        *facts->source_layer);
-  if (facts->dense_here == replay::DenseReason::MethodRule && facts->id != "dense")
+  if (facts->dense_here == trace::DenseReason::MethodRule && facts->id != "dense")
     return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", layer, facts->id);
   if (facts->prunes_lanes)
     return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.",
@@ -208,13 +208,13 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, state::Slot slot) 
     const char* here = "";
     if (facts->dense_here) {
       switch (*facts->dense_here) {
-        case replay::DenseReason::EmptyPast:
+        case trace::DenseReason::EmptyPast:
           here = "; this chunk: nothing before it";
           break;
-        case replay::DenseReason::FitsBudget:
+        case trace::DenseReason::FitsBudget:
           here = "; this chunk: all fits the budget";
           break;
-        case replay::DenseReason::MethodRule:
+        case trace::DenseReason::MethodRule:
           here = "; this chunk: by the method's rule";
           break;
       }

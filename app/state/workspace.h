@@ -33,20 +33,20 @@ struct MethodFacts {
   trace::LoopMode mode = trace::LoopMode::OpenLoop;         // how the selection was made
   trace::LoopMode source_mode = trace::LoopMode::OpenLoop;  // how the model ran
   std::string scope;                                        // "past", "all"; empty without a budget
-  std::optional<double> requested_budget;         // mean of B over the row's cells that selected
-  std::optional<double> effective_budget;         // mean of |selected| over the same
-  double forced = 0;                              // of those, kept by rule, mean
-  std::uint64_t bytes = 0;                        // K and V of the kept keys as stored, mean
-  int cells = 0;                                  // chunks of the row that selected
-  int dense_cells = 0;                            // chunks that kept everything
-  std::optional<replay::DenseReason> dense_here;  // of the current chunk
-  std::int64_t ties_here = 0;                     // at the cut, of the current chunk
-  std::optional<int> source_layer;                // whose set this layer reuses
-  bool prunes_lanes = false;                      // drops lanes of the dot product
-  bool evicts = false;                            // drops keys for good
-  bool decode_dense = false;                      // decoded tokens see all keys left
-  std::optional<replay::BasisNote> basis;         // that queries and keys are rotated by
-  bool leakage = false;                           // the basis was fitted on text of this trace
+  std::optional<double> requested_budget;        // mean of B over the row's cells that selected
+  std::optional<double> effective_budget;        // mean of |selected| over the same
+  double forced = 0;                             // of those, kept by rule, mean
+  std::uint64_t bytes = 0;                       // K and V of the kept keys as stored, mean
+  int cells = 0;                                 // chunks of the row that selected
+  int dense_cells = 0;                           // chunks that kept everything
+  std::optional<trace::DenseReason> dense_here;  // of the current chunk
+  std::int64_t ties_here = 0;                    // at the cut, of the current chunk
+  std::optional<int> source_layer;               // whose set this layer reuses
+  bool prunes_lanes = false;                     // drops lanes of the dot product
+  bool evicts = false;                           // drops keys for good
+  bool decode_dense = false;                     // decoded tokens see all keys left
+  std::optional<replay::BasisNote> basis;        // that queries and keys are rotated by
+  bool leakage = false;                          // the basis was fitted on text of this trace
 };
 
 // Why methods of the catalogue cannot be shown on a trace, by id.

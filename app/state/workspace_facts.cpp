@@ -26,8 +26,8 @@ void add_budgets(MethodFacts& facts, const replay::ReplayResult& replay, std::si
       continue;
     }
     ++facts.cells;
-    effective += static_cast<double>(cell.rows[row].selected.size());
-    forced += static_cast<double>(cell.rows[row].forced);
+    effective += static_cast<double>(cell.rows[row].positions.size());
+    forced += static_cast<double>(cell.rows[row].forced.size());
     if (cell.budget_tokens) {
       requested += static_cast<double>(*cell.budget_tokens);
       ++budgets;

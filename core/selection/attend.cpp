@@ -13,19 +13,17 @@ namespace kvloupe::selection {
 
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection) {
-  const at::Tensor& q = selection.lanes ? selection.lanes->queries : cell.q;
+  const at::Tensor& q = selection.lane_queries.defined() ? selection.lane_queries : cell.q;
   const double scale = cell.softmax_scale;
-  const bool all_keys =
-      selection.dense_reason || (selection.lanes && !spec.has_budget() &&
-                                 spec.state_action() != trace::StateAction::Eviction);
-  if (all_keys) return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
+  if (!selection.chooses_keys())
+    return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
 
   if (const auto tables = page_tables(spec, layout, cell, selection))
     return attention::paged_chunk_attention(q, cell.k, cell.v, scale, *tables);
 
   std::vector<std::vector<std::int32_t>> rows;
   rows.reserve(selection.rows.size());
-  for (const RowSelection& row : selection.rows) rows.push_back(row.positions);
+  for (const SelectedRow& row : selection.rows) rows.push_back(row.positions);
   const auto visibility = spec.scope() == BudgetScope::All ? attention::ChunkVisibility::SelfOnly
                                                            : attention::ChunkVisibility::OpenChunk;
   if (layout.axis == trace::RowAxis::KvHead) {
