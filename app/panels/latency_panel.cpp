@@ -71,10 +71,9 @@ class LatencyPanel final : public Panel {
   static void report_ui(DrawContext& context, const Latency& result) {
     const LatencyReport& r = *result;
     verdict_ui(context, r);
-    const bool step = result.question.place.chunk_info().phase == trace::Phase::Decode;
     std::string text = fmt::format(
-        "{}, {}  \u00B7  layer {}, {} {}: {} {} after {} {}  \u00B7  {} {}, median and quartiles",
-        r.device, r.dtype, r.layer, step ? "decode step" : "chunk", r.chunk,
+        "{}, {}  \u00B7  layer {}, {}: {} {} after {} {}  \u00B7  {} {}, median and quartiles",
+        r.device, r.dtype, r.layer, chunk_name(result.question.place.info(), r.chunk),
         format_count(r.chunk_len), r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", r.total.samples,
         r.total.samples == 1 ? "sample" : "samples");

@@ -225,6 +225,7 @@ class OverviewPanel final : public Panel {
   }
 
   static void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
+    const widgets::FontScope small(widgets::fonts().body, 0.9F);
     if (context.figure) ImGui::SameLine(0, widgets::em(1));
     widgets::text_wrapped(color, text);
   }

@@ -67,16 +67,10 @@ class MissInspectorPanel final : public Panel {
         span.end == span.begin + 1
             ? fmt::format("token {}", format_count(span.begin))
             : fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1));
-    widgets::text_wrapped(context.palette.muted,
-                          fmt::format("{}: {}, {}", span.name, where,
-                                      chunk_name(place, place.info().chunk_of_token(span.begin))));
-  }
-
-  static std::string chunk_name(const Place& place, int chunk) {
-    const auto& chunks = place.info().chunks;
-    const auto index = static_cast<std::size_t>(chunk);
-    const bool step = index < chunks.size() && chunks[index].phase == trace::Phase::Decode;
-    return fmt::format("{} {}", step ? "decode step" : "chunk", chunk);
+    widgets::text_wrapped(
+        context.palette.muted,
+        fmt::format("{}: {}, {}", span.name, where,
+                    chunk_name(place.info(), place.info().chunk_of_token(span.begin))));
   }
 
   void slot_ui(DrawContext& context, Slot slot) {
@@ -94,9 +88,7 @@ class MissInspectorPanel final : public Panel {
                             method_chips(context, place, miss->facts, slot));
     ready_ui(context, miss, "");
     sentence_ui(context, miss);
-    if (!miss->deaths.empty())
-      widgets::text_wrapped(context.palette.muted,
-                            fmt::format("Keys evicted after chunk {}.", miss->deaths));
+    if (!miss->deaths.empty()) widgets::text_wrapped(context.palette.muted, miss->deaths);
     method_note_ui(context, place, miss->facts);
     chart_ui(context, slot, miss);
   }
@@ -119,8 +111,8 @@ class MissInspectorPanel final : public Panel {
                            ImPlotFlags_CanvasOnly))
       return;
     const auto num_chunks = static_cast<double>(miss->chunks.size());
-    ImPlot::SetupAxes("chunk", "share of mass", ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock,
-                      ImPlotAxisFlags_Lock);
+    ImPlot::SetupAxes(miss->axis.c_str(), "share of mass",
+                      ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
     ImPlot::SetupAxisLimits(ImAxis_X1, -0.5, num_chunks - 0.5, ImPlotCond_Always);
     ImPlot::SetupAxisLimits(ImAxis_Y1, 0, std::max(1e-4, miss->top_mass) * 1.28, ImPlotCond_Always);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
@@ -163,7 +155,7 @@ class MissInspectorPanel final : public Panel {
     const auto chunk = static_cast<std::int64_t>(std::floor(ImPlot::GetPlotMousePos().x + 0.5));
     if (chunk < 0 || chunk >= static_cast<std::int64_t>(miss->chunks.size())) return;
     const MissQuestion::Chunk& fate = miss->chunks[static_cast<std::size_t>(chunk)];
-    const std::string name = chunk_name(miss.question.place, static_cast<int>(chunk));
+    const std::string name = chunk_name(miss.question.place.info(), static_cast<int>(chunk));
     if (fate.total == 0)
       ImGui::SetTooltip("%s\nthe span does not lie before it", name.c_str());
     else

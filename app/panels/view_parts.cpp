@@ -168,37 +168,17 @@ std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
 
-const char* step_word(trace::Phase phase) {
-  return phase == trace::Phase::Decode ? "decode step" : "chunk";
-}
-
 std::string place_caption(const state::Place& place) {
   if (place.empty()) return {};
   const trace::ChunkInfo& chunk = place.chunk_info();
-<<<<<<< HEAD
   const std::string tokens = chunk.phase == trace::Phase::Decode
                                  ? fmt::format("token {}", format_count(chunk.begin))
                                  : fmt::format("tokens {} to {}", format_count(chunk.begin),
                                                format_count(chunk.end() - 1));
-=======
-  const bool step = chunk.phase == trace::Phase::Decode;
-  const std::string tokens = step ? fmt::format("token {}", format_count(chunk.begin))
-                                  : fmt::format("tokens {} to {}", format_count(chunk.begin),
-                                                format_count(chunk.end() - 1));
->>>>>>> panels3
   return fmt::format(
       "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
       place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
-<<<<<<< HEAD
       chunk_name(place.info(), place.chunk), tokens);
-}
-
-std::string chunk_name(const trace::TraceInfo& info, int chunk) {
-  const bool step = info.chunks[static_cast<std::size_t>(chunk)].phase == trace::Phase::Decode;
-  return fmt::format("{} {}", step ? "decode step" : "chunk", chunk);
-=======
-      step_word(chunk.phase), place.chunk, tokens);
->>>>>>> panels3
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
