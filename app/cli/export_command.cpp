@@ -1,5 +1,6 @@
 // `kvloupe export`: what a view shows, as a picture or as data, without a display.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "app/figure/export.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
@@ -83,7 +84,9 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   figure::ExportRequest& request = given->request;
   command->add_option("trace", request.what.trace, "trace file")->required();
   command->add_option("--view", request.what.view, "view id, see kvloupe views")->required();
-  command->add_option("--method", request.what.methods, "method SPEC; given twice: the methods A and B")
+  command
+      ->add_option("--method", request.what.methods,
+                   "method SPEC; given twice: the methods A and B")
       ->allow_extra_args(false);
   command->add_option("--goto", request.what.go_to, "place, for example layer=3,q_head=5,chunk=12");
   command->add_option("--png", given->png, "picture to write");
@@ -96,7 +99,10 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--theme", given->theme, "light or dark (default light)")
       ->check(CLI::IsMember({"light", "dark"}));
   add_view_options(*command, given->options);
-  command->callback([given, &global] { run(*given, global); });
+  command->callback([given, &global] {
+    use_engine(global);
+    run(*given, global);
+  });
 }
 
 }  // namespace kvloupe::cli

@@ -289,7 +289,10 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
       ->check(CLI::Range(1, 1 << 24));
   command->add_flag("--json", arguments->json, "as JSON, with every position");
   command->add_flag("--save", arguments->save, "add the run to the sidecar TRACE.runs.h5");
-  command->callback([arguments, &global] { run_select(*arguments, global); });
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_select(*arguments, global);
+  });
 }
 
 }  // namespace kvloupe::cli

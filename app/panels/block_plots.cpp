@@ -206,10 +206,9 @@ std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& lay
       const std::string forced =
           report.knows_forced ? fmt::format(" ({} by rule)", percent(label.density->forced.past))
                               : std::string();
-      label.numbers = fmt::format("{} of the past{}, {} of causal pairs, {} of all",
-                                  percent(label.density->kept.past), forced,
-                                  percent(label.density->kept.causal),
-                                  percent(label.density->kept.rectangle));
+      label.numbers = fmt::format(
+          "{} of the past{}, {} of causal pairs, {} of all", percent(label.density->kept.past),
+          forced, percent(label.density->kept.causal), percent(label.density->kept.rectangle));
       label.height += ImGui::CalcTextSize(label.numbers.c_str(), nullptr, false, column.width).y;
     }
     labels.push_back(std::move(label));
@@ -243,9 +242,9 @@ void label_ui(DrawContext& context, const DensityLabel& label, const LabelColumn
     y += ImGui::GetTextLineHeight() + widgets::em(0.15F);
   }
   const auto bar = [&](double share, ImU32 color) {
-    draw->AddRectFilled(
-        {column.x, y}, {column.x + column.width * static_cast<float>(share), y + bar_height()},
-        color);
+    draw->AddRectFilled({column.x, y},
+                        {column.x + column.width * static_cast<float>(share), y + bar_height()},
+                        color);
   };
   bar(1, p.dropped);
   bar(label.density->kept.past, p.hit);

@@ -10,6 +10,7 @@
 #include "capture/run/recorder.h"
 #include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
+#include "core/trace/part_file.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -267,6 +268,7 @@ trace::TraceHeader header_of(const SyntheticOptions& options, const RecorderOpti
 
 SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& context) {
   check(options);
+  trace::check_trace_file(options.output, options.force);
   const Plan plan(options);
   RecorderOptions recording;
   recording.layers = {0};

@@ -37,17 +37,6 @@ ReplayRequest with_errors() {
   return request;
 }
 
-// M[j] of one KV head.
-std::vector<double> mass_of(const SmallTrace& trace, const ReplayCell& cell, int kv_head) {
-  std::vector<double> mass(static_cast<std::size_t>(cell.span.end()), 0.0);
-  const int group = trace.gqa_group_size();
-  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    for (int query = cell.span.begin; query < cell.span.end(); ++query)
-      for (int key = 0; key <= query; ++key)
-        mass[key] += trace.probability(cell.layer, head, query, key);
-  return mass;
-}
-
 // ||O - O^|| / ||O|| where each query sees what `sees(query, key)` says.
 template <typename Sees>
 double error_of(const SmallTrace& trace, const ReplayCell& cell, int head, const Sees& sees) {
@@ -87,7 +76,7 @@ TEST(Replay, MetricsFollowTheirDefinitions) {
       EXPECT_EQ(cell.num_candidates, candidates);
       for (int row = 0; row < 2; ++row) {
         const ReplayRow& kept = cell.rows[row];
-        const auto mass = mass_of(trace, cell, row);
+        const auto mass = trace.mass(cell.layer, row, cell.span.begin, cell.span.end());
         double whole = 0, covered = 0;
         for (int j = 0; j < candidates; ++j) whole += mass[j];
         for (const int j : kept.selected) covered += mass[j];

@@ -76,9 +76,9 @@ class LaneTable {
 };
 
 Table table(Workspace& workspace) {
-  Table table{{"quantity", "method", "basis", "leakage", "vectors", "q_head", "choice", "lanes",
-               "value"},
-              {}};
+  Table table{
+      {"quantity", "method", "basis", "leakage", "vectors", "q_head", "choice", "lanes", "value"},
+      {}};
   const auto result = workspace.ask(aqua_lanes_question(workspace));
   if (!result) return table;
   LaneTable numbers(result->report);
@@ -205,13 +205,14 @@ AquaLanesQuestion aqua_lanes_question(const Workspace& workspace) {
   const auto aqua = selection::MethodSpec::parse("aqua").resolved(question.place.trace->shape());
   question.method = {aqua.canonical(), -1, aqua};
   if (!chosen.empty())
-    question.stand_in = chosen.known()
-                            ? fmt::format("{} drops keys, not lanes: shown is aqua with its "
-                                          "defaults.",
-                                          chosen.id())
-                            : fmt::format("This version does not know the lanes of {}: shown is "
-                                          "aqua with its defaults.",
-                                          chosen.id());
+    question.stand_in = chosen.known() ? fmt::format(
+                                             "{} drops keys, not lanes: shown is aqua with its "
+                                             "defaults.",
+                                             chosen.id())
+                                       : fmt::format(
+                                             "This version does not know the lanes of {}: shown is "
+                                             "aqua with its defaults.",
+                                             chosen.id());
   return question;
 }
 

@@ -43,12 +43,11 @@ Table table(Workspace& workspace) {
   const bool chosen = !r.dense_reason;
   for (std::size_t i = 0; i < r.pages.size(); ++i) {
     const PageScore& page = r.pages[i];
-    table.rows.push_back({"page", whole(r.chunk), whole(i), whole(page.begin), whole(page.end),
-                          cell(double{page.bound}), cell(double{page.best}),
-                          cell(double{page.looseness()}),
-                          chosen ? analysis::name_of(page.verdict) : "",
-                          chosen ? analysis::name_of(page.move) : "",
-                          chosen ? whole(page.taken()) : "", "", "", ""});
+    table.rows.push_back(
+        {"page", whole(r.chunk), whole(i), whole(page.begin), whole(page.end),
+         cell(double{page.bound}), cell(double{page.best}), cell(double{page.looseness()}),
+         chosen ? analysis::name_of(page.verdict) : "", chosen ? analysis::name_of(page.move) : "",
+         chosen ? whole(page.taken()) : "", "", "", ""});
   }
   for (const PageStep& step : r.steps)
     table.rows.push_back({"step", whole(step.chunk), "", whole(step.span.begin),
@@ -105,8 +104,7 @@ void add_order(Answer& answer) {
   const std::vector<PageScore>& pages = answer.report.pages;
   for (const PageVerdict verdict : kDrawingOrder)
     for (std::size_t i = 0; i < pages.size(); ++i)
-      if (pages[i].verdict == verdict)
-        answer.drawing_order.push_back(static_cast<std::int32_t>(i));
+      if (pages[i].verdict == verdict) answer.drawing_order.push_back(static_cast<std::int32_t>(i));
 }
 
 void add_steps(Answer& answer) {
@@ -168,8 +166,8 @@ QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
   if (question.place.empty()) return question;
   const MethodChoice chosen = question.method;
   if (chosen.known() && analysis::selects_pages(*chosen.spec)) return question;
-  const auto quest = quest_like(chosen, question.place.info().num_tokens)
-                         .resolved(question.place.trace->shape());
+  const auto quest =
+      quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape());
   question.method = {quest.canonical(), -1, quest};
   question.stand_in = stand_in_for(chosen);
   return question;

@@ -35,9 +35,7 @@ struct QuestPagesQuestion {
     int most_moves = 1;               // pages new, or taken again, in one step
     MethodFacts facts;
 
-    const analysis::PageStep* step_here() const {
-      return here ? &report.steps[*here] : nullptr;
-    }
+    const analysis::PageStep* step_here() const { return here ? &report.steps[*here] : nullptr; }
   };
 
   std::string key() const { return place.cell_key() + "|" + method.key(); }
