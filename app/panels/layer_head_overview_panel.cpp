@@ -18,43 +18,6 @@ using state::MetricWords;
 using state::OverviewQuestion;
 using Shown = state::Result<OverviewQuestion>;
 
-struct Range {
-  double low = 0, high = 1;
-};
-
-// The next round number above, so that a growing scale seldom changes.
-double round_up(double value) {
-  if (value <= 0) return 1;
-  const double unit = std::pow(10.0, std::floor(std::log10(value)));
-  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0})
-    if (value <= step * unit) return step * unit;
-  return 10 * unit;
-}
-
-// Shares and r have fixed ends. An open end grows with the largest value seen and never shrinks, so
-// that one colour means one number while the chunks play.
-class Scale {
- public:
-  Range of(const Shown& result) {
-    const OverviewMetric metric = result->overview.metric;
-    if (metric == OverviewMetric::RelevancePearson) return {-1, 1};
-    if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap)
-      return {0, 1};
-    const OverviewQuestion& question = result.question;
-    const std::string content =
-        fmt::format("{}|{}|{}", question.place.trace_key(), analysis::name_of(metric),
-                    question.of_method() ? question.method.key() : "");
-    if (content != content_) highest_ = 0;
-    content_ = content;
-    highest_ = std::max(highest_, double{result->highest});
-    return {0, round_up(highest_)};
-  }
-
- private:
-  std::string content_;
-  double highest_ = 0;
-};
-
 ImU32 rising(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, t);
 }
@@ -68,9 +31,9 @@ ImU32 spread(const widgets::Palette& palette, double t) {
 // How a metric is coloured.
 struct Coloring {
   ImU32 (*color)(const widgets::Palette&, double);
-  Range range;
+  state::OverviewScale::Range range;
 
-  Coloring(const MetricWords& words, Range ends)
+  Coloring(const MetricWords& words, state::OverviewScale::Range ends)
       : color(words.metric == OverviewMetric::Entropy ? spread
               : words.higher_is_better                ? rising
                                                       : falling),
@@ -140,7 +103,7 @@ class OverviewPanel final : public Panel {
     if (!context.figure) controls_ui(context, asked);
     const MetricWords& words = state::words_of(result.question.metric());
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", words.title))) return;
-    const Coloring coloring(words, scale_.of(result));
+    const Coloring coloring(words, scale_.of(result.question, *result));
     note_ui(context, result.question);
     scale_ui(context, result, words, coloring);
     if (!context.figure) {
@@ -364,7 +327,7 @@ class OverviewPanel final : public Panel {
   }
 
   state::Shown<OverviewQuestion> shown_;
-  Scale scale_;
+  state::OverviewScale scale_;
 };
 
 }  // namespace
