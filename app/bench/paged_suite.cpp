@@ -121,7 +121,8 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
 
 Row method_row(const MethodCase& method, const WorkContext& context) {
   const measure::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
-                                            method.spec, measure::SyntheticKeys::Clustered};
+                                            selection::MethodSpec::parse(method.spec),
+                                            measure::SyntheticKeys::Clustered};
   const measure::AttentionBench bench = measure::bench_attention(what, kMethodRepetitions, context);
   Row row;
   row.id = fmt::format("{}_{}k_c{}", method.id, what.past_len / 1024, what.chunk_len);

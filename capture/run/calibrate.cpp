@@ -260,10 +260,10 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
 }
 
 bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
-  if (!spec.info().basis || spec.text("basis") != "auto" || model.file_hash.empty()) return false;
+  const auto& basis = spec.traits().basis;
+  if (!basis || !basis->is_auto() || model.file_hash.empty()) return false;
   std::error_code code;
-  if (fs::exists(selection::auto_basis_path(*spec.info().basis, model.file_hash), code))
-    return false;
+  if (fs::exists(selection::auto_basis_path(basis->kind, model.file_hash), code)) return false;
   // Read once: the window asks again and again for traces of other models.
   static const std::string bundled = bundled_model_hash();
   return model.file_hash == bundled;

@@ -94,12 +94,12 @@ std::vector<int> layers_to_record(const CaptureOptions& options, int num_layers)
 // The calibrated basis that a method needs, for the layers that it will select in; null without.
 selection::BasisPtr basis_of(const selection::MethodSpec& spec, const trace::ModelInfo& model,
                              const std::vector<int>& layers) {
-  if (!spec.info().basis) return nullptr;
+  if (!spec.traits().basis) return nullptr;
   const selection::BasisPtr basis = selection::load_basis(spec, model);
   for (const int layer : layers) {
     if (basis->layers.contains(layer)) continue;
     throw input_error(
-        fmt::format("{} cannot use the basis {}", spec.id(), spec.text("basis")),
+        fmt::format("{} cannot use the basis {}", spec.id(), spec.traits().basis->where),
         fmt::format("it has no directions for layer {}, in which the method selects", layer),
         "use a basis of all layers, such as kvloupe calibrate makes, or record other --layers");
   }
@@ -132,7 +132,7 @@ RecorderOptions recorder_options(const CaptureOptions& options, const trace::Mod
 }
 
 bool needs_probe(const CaptureOptions& options) {
-  const auto needs = [](const selection::MethodSpec& spec) { return spec.info().needs_probe; };
+  const auto needs = [](const selection::MethodSpec& spec) { return spec.traits().needs_probe; };
   return options.store_probe || (options.closed_loop && needs(*options.closed_loop)) ||
          std::any_of(options.methods.begin(), options.methods.end(), needs);
 }

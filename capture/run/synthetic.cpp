@@ -274,7 +274,7 @@ SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& c
   recording.layers = {0};
   recording.prompt_len = static_cast<std::int32_t>(options.length);
   for (const selection::MethodSpec& spec : options.methods) {
-    if (spec.info().basis || spec.info().needs_probe)
+    if (spec.traits().basis || spec.traits().needs_probe)
       throw input_error(fmt::format("{} cannot be recorded on synthetic keys", spec.id()),
                         "it needs a calibrated basis or a probe of a model", "leave it out");
     recording.open_loop.push_back({spec.resolved(selection::shape_of(model_info())), nullptr});

@@ -62,26 +62,6 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 }  // namespace
 
-const char* name_of(OverviewMetric metric) {
-  switch (metric) {
-    case OverviewMetric::MassRecall:
-      return "mass_recall";
-    case OverviewMetric::TopkOverlap:
-      return "topk_overlap";
-    case OverviewMetric::OutputError:
-      return "output_error";
-    case OverviewMetric::RelevancePearson:
-      return "relevance_pearson";
-    case OverviewMetric::Entropy:
-      return "entropy";
-  }
-  return "";
-}
-
-bool needs_method(OverviewMetric metric) {
-  return metric != OverviewMetric::RelevancePearson && metric != OverviewMetric::Entropy;
-}
-
 Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric, int chunk) {
   KVLOUPE_CHECK(needs_method(metric));
   Overview overview;

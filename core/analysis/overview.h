@@ -16,8 +16,26 @@ enum class OverviewMetric {
   RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
   Entropy,           // per query head: mean row entropy of attention in nats; method-free
 };
-const char* name_of(OverviewMetric metric);  // "mass_recall", ...
-bool needs_method(OverviewMetric metric);
+// "mass_recall", ... Of the header alone: the list of views names the metrics before anything that
+// computes is loaded.
+constexpr const char* name_of(OverviewMetric metric) {
+  switch (metric) {
+    case OverviewMetric::MassRecall:
+      return "mass_recall";
+    case OverviewMetric::TopkOverlap:
+      return "topk_overlap";
+    case OverviewMetric::OutputError:
+      return "output_error";
+    case OverviewMetric::RelevancePearson:
+      return "relevance_pearson";
+    case OverviewMetric::Entropy:
+      return "entropy";
+  }
+  return "";
+}
+constexpr bool needs_method(OverviewMetric metric) {
+  return metric != OverviewMetric::RelevancePearson && metric != OverviewMetric::Entropy;
+}
 
 struct Overview {
   OverviewMetric metric = OverviewMetric::MassRecall;

@@ -59,7 +59,7 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(opt
     trace::RunInfo run;
     run.id = static_cast<int>(info_.runs.size());
     run.method = spec.canonical();
-    run.state_action = spec.state_action();
+    run.state_action = spec.traits().state_action;
     info_.runs.push_back(std::move(run));
   }
   for (int t = 0; t < options.num_tokens; ++t)
@@ -157,14 +157,14 @@ replay::ReplayResult SyntheticSource::select(const std::string& method,
         row.topk_overlap = cell.dense_reason ? 1 : 0.5 * row.mass_recall;
         cell.rows.push_back(std::move(row));
       }
-      if (spec.info().granularity == trace::Granularity::Block && past > 0)
+      if (spec.traits().granularity == trace::Granularity::Block && past > 0)
         add_blocks(cell, result);
       if (want_error)
         for (int head = 0; head < options_.num_q_heads; ++head)
           cell.output_error.push_back(0.3 * noise(layer, head, 5));
       result.cells.push_back(std::move(cell));
     }
-  if (spec.state_action() == trace::StateAction::Eviction && !only_chunk) add_deaths(result);
+  if (spec.traits().evicts() && !only_chunk) add_deaths(result);
   return result;
 }
 
@@ -273,9 +273,9 @@ std::vector<analysis::SpanFate> SyntheticSource::span_fate(const replay::ReplayR
   return fates;
 }
 
-analysis::QueryGeometry SyntheticSource::query_geometry(int layer, int chunk, int q_head,
-                                                        int num_queries, int max_keys,
-                                                        const WorkContext& context) const {
+analysis::QueryGeometry SyntheticSource::query_geometry(
+    int layer, int chunk, int q_head, const std::optional<selection::MethodSpec>& method,
+    int max_keys, const WorkContext& context) const {
   obey(context);
   analysis::QueryGeometry g;
   g.layer = layer;
@@ -294,14 +294,13 @@ analysis::QueryGeometry SyntheticSource::query_geometry(int layer, int chunk, in
     g.relevance.push_back(static_cast<float>(-0.95 + 1.1 * away));
     g.max_attention.push_back(
         static_cast<float>(std::clamp(0.08 + 0.8 * away + 0.06 * gauss(t, 5), 0.0, 1.0)));
-    g.chosen.push_back(0);
   }
   std::vector<std::size_t> order(g.relevance.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return g.relevance[a] > g.relevance[b]; });
-  for (std::size_t i = 0; i < order.size() && i < static_cast<std::size_t>(num_queries); ++i)
-    g.chosen[order[i]] = 1;
+  if (method && method->traits().samples_rows) g.chosen.assign(order.size(), 0);
+  for (std::size_t i = 0; i < g.chosen.size() && i < 16; ++i) g.chosen[order[i]] = 1;
   for (std::int32_t key = 0; key < span.end(); key += std::max(1, span.end() / max_keys)) {
     g.key_positions.push_back(key);
     g.keys.push_back({static_cast<float>(-2.2 + 0.9 * gauss(key, 6)),
@@ -455,7 +454,7 @@ analysis::LaneReport SyntheticSource::lane_report(const selection::MethodSpec& s
 std::string SyntheticSource::why_unavailable(const selection::MethodSpec& spec,
                                              const WorkContext& context) const {
   obey(context);
-  return spec.info().needs_probe ? "it needs the probe, which this trace does not hold" : "";
+  return spec.traits().needs_probe ? "it needs the probe, which this trace does not hold" : "";
 }
 
 std::vector<replay::CompareRow> SyntheticSource::summarise(

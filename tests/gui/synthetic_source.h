@@ -45,7 +45,8 @@ class SyntheticSource final : public state::TraceSource {
   std::vector<analysis::SpanFate> span_fate(const replay::ReplayResult& result,
                                             const trace::TokenSpan& span,
                                             const WorkContext& context) const override;
-  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head, int num_queries,
+  analysis::QueryGeometry query_geometry(int layer, int chunk, int q_head,
+                                         const std::optional<selection::MethodSpec>& method,
                                          int max_keys, const WorkContext& context) const override;
   analysis::Overview attention_overview(analysis::OverviewMetric metric, int chunk,
                                         const WorkContext& context) const override;
