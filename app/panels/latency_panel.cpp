@@ -109,7 +109,7 @@ class LatencyPanel final : public Panel {
     for (const LatencyPart& part : parts)
       longest = std::max({longest, part.stats.q75_ms, part.stats.median_ms});
     const float height =
-        std::max(widgets::em(11), std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
+        std::max(widgets::em(9.5F), std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
     if (!ImPlot::BeginPlot("##latency", {-1, height},
                            ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
       return;

@@ -115,7 +115,7 @@ class OverviewPanel final : public Panel {
     grid_ui(context, result, words, coloring);
     ImGui::EndChild();
     ImGui::SameLine();
-    ImGui::BeginChild("extremes", {0, 0});
+    ImGui::BeginChild("extremes", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
     extremes_ui(context, result, words, coloring);
     ImGui::EndChild();
   }
@@ -145,9 +145,10 @@ class OverviewPanel final : public Panel {
     }
     widgets::text_wrapped(
         context.palette.warning,
-        fmt::format("{} cuts lanes and keeps every key: shown is not the {} but what the cut "
-                    "lanes cost.",
-                    question.method.id(), analysis::name_of(question.asked)));
+        fmt::format(
+            "{} cuts lanes and keeps every key: \u201C{}\u201D would be 1 everywhere, shown is "
+            "what the cut lanes cost.",
+            question.method.id(), state::words_of(question.asked).title));
   }
 
   static void controls_ui(DrawContext& context, const OverviewQuestion& asked) {
@@ -293,7 +294,10 @@ class OverviewPanel final : public Panel {
                           const Coloring& coloring) {
     const bool entropy = words.metric == OverviewMetric::Entropy;
     const std::vector<std::int32_t>& cells = result->by_worth;
-    const std::size_t count = std::min<std::size_t>(9, cells.size());
+    // As many as the height has room for, beside two headings and the meaning.
+    const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);
+    const float lines = std::clamp(room / 2 / ImGui::GetTextLineHeightWithSpacing(), 1.0F, 9.0F);
+    const std::size_t count = std::min(static_cast<std::size_t>(lines), cells.size());
     for (const bool best : {false, true}) {
       {
         const widgets::FontScope strong(widgets::fonts().strong, 1.0F);

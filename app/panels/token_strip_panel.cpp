@@ -281,9 +281,6 @@ class TokenStripPanel final : public Panel {
     if (here.has_keys() && token >= here.key_begin && token < here.key_end)
       draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
     draw->AddText({at.x, at.y + line_height * 0.1F}, colors.ink, here.trace->text[i].c_str());
-    if (look != TokenLook::Evicted) return;
-    const float middle = at.y + line_height * 0.1F + ImGui::GetTextLineHeight() * 0.55F;
-    draw->AddLine({at.x, middle}, {end.x, middle}, context.palette.faint, widgets::em(0.08F));
   }
 
   void underline_ui(DrawContext& context, const Place& here, ImVec2 origin, float line_height,
