@@ -25,7 +25,6 @@ namespace {
 using nlohmann::ordered_json;
 using replay::ReplayCell;
 using replay::ReplayResult;
-using replay::ReplayRow;
 
 struct SelectArguments {
   std::string trace;
@@ -66,47 +65,51 @@ ordered_json row_label(const ReplayResult& result, std::size_t row) {
   return json;
 }
 
-// A number that may be unknown.
-ordered_json number_or_null(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+// One of the numbers, which may be unknown.
+ordered_json number_or_null(const std::vector<double>& values, int index) {
+  const auto at = static_cast<std::size_t>(index);
+  return at < values.size() && std::isfinite(values[at]) ? ordered_json(values[at])
+                                                         : ordered_json(nullptr);
 }
 
 // Lane methods that drop no key have lanes instead.
 bool has_key_rows(const ReplayResult& result, const ReplayCell& cell) {
-  return cell.lanes.empty() || !result.evict_chunk.empty();
+  return cell.lane_counts.empty() || !result.evict_chunk.empty();
 }
 
 ordered_json rows_json(const ReplayResult& result, const ReplayCell& cell) {
   ordered_json rows = ordered_json::array();
   for (std::size_t i = 0; i < cell.rows.size(); ++i) {
-    const ReplayRow& row = cell.rows[i];
+    const trace::SelectedRow& row = cell.rows[i];
     ordered_json entry = row_label(result, i);
-    entry["selected"] = row.selected;
-    entry["forced"] = row.forced;
+    entry["selected"] = row.positions;
+    entry["forced"] = row.forced.size();
     entry["ties_at_cut"] = row.ties_at_cut;
-    entry["mass_recall"] = row.mass_recall;
-    entry["topk_overlap"] = row.topk_overlap;
+    entry["mass_recall"] = cell.metrics[i].mass_recall;
+    entry["topk_overlap"] = cell.metrics[i].topk_overlap;
     rows.push_back(std::move(entry));
   }
   return rows;
 }
 
-ordered_json lanes_json(const ReplayCell& cell) {
+ordered_json lanes_json(const ReplayResult& result, const ReplayCell& cell) {
+  const int heads = static_cast<int>(cell.rows.size()) * result.q_heads_per_row;
+  const int head_dim = static_cast<int>(cell.lane_counts.size()) / heads;
   ordered_json lanes = ordered_json::array();
-  for (std::size_t head = 0; head < cell.lanes.size(); ++head)
-    lanes.push_back(
-        {{"q_head", head},
-         {"counts", cell.lanes[head].counts},
-         {"score_error", number_or_null(cell.lanes[head].score_error)},
-         {"output_error", head < cell.output_error.size() ? number_or_null(cell.output_error[head])
-                                                          : ordered_json(nullptr)}});
+  for (int head = 0; head < heads; ++head) {
+    const auto counts = cell.lane_counts_of(head, head_dim);
+    lanes.push_back({{"q_head", head},
+                     {"counts", std::vector<std::int32_t>(counts.begin(), counts.end())},
+                     {"score_error", number_or_null(cell.score_error, head)},
+                     {"output_error", number_or_null(cell.output_error, head)}});
+  }
   return lanes;
 }
 
 // Per query head, per query block of the chunk: the key blocks kept, ascending. Null in dense cells.
 ordered_json block_mask_json(const ReplayCell& cell) {
   if (!cell.blocks) return nullptr;
-  const replay::BlockMasks& masks = *cell.blocks;
+  const trace::BlockMasks& masks = *cell.blocks;
   ordered_json heads = ordered_json::array();
   for (int head = 0; head < masks.num_q_heads; ++head) {
     ordered_json query_blocks = ordered_json::array();
@@ -126,11 +129,11 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
                     {"begin", cell.span.begin},
                     {"length", cell.span.length},
                     {"phase", name_of(cell.span.phase)},
-                    {"dense_fallback", cell.dense_fallback},
+                    {"dense_fallback", cell.dense_fallback()},
                     {"dense_reason", nullptr}};
-  if (cell.dense_reason) json["dense_reason"] = replay::name_of(*cell.dense_reason);
+  if (cell.dense_reason) json["dense_reason"] = trace::name_of(*cell.dense_reason);
   if (cell.source_layer) json["source_layer"] = *cell.source_layer;
-  if (!cell.lanes.empty()) json["lanes"] = lanes_json(cell);
+  if (!cell.lane_counts.empty()) json["lanes"] = lanes_json(result, cell);
   if (result.block_size > 0) json["block_mask"] = block_mask_json(cell);
   if (has_key_rows(result, cell)) json[row_names(result.row_axis).first] = rows_json(result, cell);
   return json;
@@ -175,16 +178,14 @@ double mean_of(const std::vector<double>& values) {
 }
 
 // Lanes that a row uses, of how many, and what their lack costs; means over the heads.
-std::vector<std::string> lane_columns(const ReplayCell& cell) {
-  double used = 0, error = 0;
-  const auto heads = static_cast<double>(cell.lanes.size());
-  for (const replay::LaneRow& lane : cell.lanes) {
-    const auto uses = std::accumulate(lane.counts.begin(), lane.counts.end(), std::int64_t{0});
-    used += static_cast<double>(uses) / cell.span.length / heads;
-    error += lane.score_error / heads;
-  }
-  return {fmt::format("{:.1f}", used), fmt::format("{}", cell.lanes.front().counts.size()),
-          fmt::format("{:.4f}", error), fmt::format("{:.4f}", mean_of(cell.output_error))};
+std::vector<std::string> lane_columns(const ReplayResult& result, const ReplayCell& cell) {
+  const std::size_t heads = cell.rows.size() * static_cast<std::size_t>(result.q_heads_per_row);
+  const auto uses =
+      std::accumulate(cell.lane_counts.begin(), cell.lane_counts.end(), std::int64_t{0});
+  const double used = static_cast<double>(uses) / cell.span.length / static_cast<double>(heads);
+  return {fmt::format("{:.1f}", used), fmt::format("{}", cell.lane_counts.size() / heads),
+          fmt::format("{:.4f}", mean_of(cell.score_error)),
+          fmt::format("{:.4f}", mean_of(cell.output_error))};
 }
 
 // What is said above the table.
@@ -205,7 +206,7 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
   const auto any_cell = [&](const auto& test) {
     return std::any_of(result.cells.begin(), result.cells.end(), test);
   };
-  const bool lanes = any_cell([](const ReplayCell& cell) { return !cell.lanes.empty(); });
+  const bool lanes = any_cell([](const ReplayCell& cell) { return !cell.lane_counts.empty(); });
   const bool sources =
       any_cell([](const ReplayCell& cell) { return cell.source_layer.has_value(); });
   std::vector<std::string> header = {"layer", "chunk",  "begin",   "length", "phase", "kept",
@@ -218,11 +219,13 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
     double kept = 0, recall = 0, overlap = 0;
     std::int64_t ties = 0;
     const bool keys = has_key_rows(result, cell);
-    for (const ReplayRow& row : cell.rows) {
-      kept += static_cast<double>(row.selected.size()) / rows;
-      recall += row.mass_recall / rows;
-      overlap += row.topk_overlap / rows;
+    for (const trace::SelectedRow& row : cell.rows) {
+      kept += static_cast<double>(row.positions.size()) / rows;
       ties += row.ties_at_cut;
+    }
+    for (const replay::RowMetrics& metrics : cell.metrics) {
+      recall += metrics.mass_recall / rows;
+      overlap += metrics.topk_overlap / rows;
     }
     std::vector<std::string> line = {fmt::format("{}", cell.layer),
                                      fmt::format("{}", cell.chunk),
@@ -234,10 +237,10 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
                                      keys ? fmt::format("{:.4f}", recall) : "-",
                                      keys ? fmt::format("{:.4f}", overlap) : "-",
                                      fmt::format("{}", ties),
-                                     cell.dense_reason ? replay::name_of(*cell.dense_reason) : ""};
+                                     cell.dense_reason ? trace::name_of(*cell.dense_reason) : ""};
     if (sources) line.push_back(cell.source_layer ? fmt::format("{}", *cell.source_layer) : "");
     if (lanes)
-      for (std::string& column : lane_columns(cell)) line.push_back(std::move(column));
+      for (std::string& column : lane_columns(result, cell)) line.push_back(std::move(column));
     table.add(std::move(line));
   }
   return heading(result, chunk_size) + table.text();
@@ -246,9 +249,9 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
 void save_run(const session::TraceSession& session, const selection::MethodSpec& spec,
               const ReplayResult& result) {
   const trace::RunInfo run = replay::run_info(result, spec, session.shape());
-  std::vector<trace::RunLayer> layers;
+  std::vector<trace::LayerRecord> layers;
   for (std::size_t i = 0; i < result.layers.size(); ++i)
-    layers.push_back(replay::run_layer(result, i));
+    layers.push_back(replay::layer_record(result, i));
   const int number = trace::append_sidecar_run(session.info().path, run, result.layers, layers);
   log::info("saved as run {} of {}.runs.h5", number, session.info().path);
 }

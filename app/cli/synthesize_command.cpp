@@ -60,11 +60,12 @@ Answer ask(const session::TraceSession& session, const selection::MethodSpec& sp
   answer.question = std::move(name);
   answer.past = cell.span.begin;
   const auto rows = static_cast<double>(cell.rows.size());
-  for (const replay::ReplayRow& row : cell.rows) {
-    answer.needles_kept += share_of(question, row.selected) / rows;
-    answer.mass_recall += row.mass_recall / rows;
-    answer.kept += static_cast<double>(row.selected.size()) / rows;
+  for (const trace::SelectedRow& row : cell.rows) {
+    answer.needles_kept += share_of(question, row.positions) / rows;
+    answer.kept += static_cast<double>(row.positions.size()) / rows;
   }
+  for (const replay::RowMetrics& metrics : cell.metrics)
+    answer.mass_recall += metrics.mass_recall / rows;
   return answer;
 }
 

@@ -16,13 +16,13 @@ using analysis::PageVerdict;
 using state::QuestPagesQuestion;
 using Shape = widgets::LegendItem::Shape;
 
-const char* reason_text(replay::DenseReason reason) {
+const char* reason_text(trace::DenseReason reason) {
   switch (reason) {
-    case replay::DenseReason::EmptyPast:
+    case trace::DenseReason::EmptyPast:
       return "there are no keys before this chunk";
-    case replay::DenseReason::FitsBudget:
+    case trace::DenseReason::FitsBudget:
       return "all past keys fit the budget";
-    case replay::DenseReason::MethodRule:
+    case trace::DenseReason::MethodRule:
       return "it is dense here by rule";
   }
   return "";

@@ -91,7 +91,7 @@ std::string method_note(const state::Place& place, const state::MethodFacts& fac
   if (facts.source_layer)
     return fmt::format("Layer {} reuses layer {}'s set; it scored nothing here.", place.layer,
                        *facts.source_layer);
-  if (facts.at(place.chunk).dense == replay::DenseReason::MethodRule && id != "dense")
+  if (facts.at(place.chunk).dense == trace::DenseReason::MethodRule && id != "dense")
     return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", place.layer, id);
   if (facts.prunes_lanes)
     return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.", id);
@@ -254,13 +254,13 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
     const char* why = "";
     if (here.dense) {
       switch (*here.dense) {
-        case replay::DenseReason::EmptyPast:
+        case trace::DenseReason::EmptyPast:
           why = "; this chunk: nothing before it";
           break;
-        case replay::DenseReason::FitsBudget:
+        case trace::DenseReason::FitsBudget:
           why = "; this chunk: all fits the budget";
           break;
-        case replay::DenseReason::MethodRule:
+        case trace::DenseReason::MethodRule:
           why = "; this chunk: by the method's rule";
           break;
       }

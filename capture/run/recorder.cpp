@@ -80,27 +80,24 @@ trace::RunInfo run_info(int id, const RecordedMethod& method, trace::LoopMode mo
   return run;
 }
 
-std::uint8_t flag_of(const selection::CellSelection& selection, bool evicting) {
-  if (selection.dense_fallback) return trace::kCellDenseFallback;
-  // Lane methods that evict nothing keep all keys.
-  const bool lanes_alone = selection.lanes && !evicting;
-  return selection.dense_reason || lanes_alone ? trace::kCellDenseByRule : 0;
-}
-
-// Native masks as a trace stores them; a dense cell attends to all blocks.
-std::vector<std::uint8_t> packed_masks(const selection::CellSelection& selection,
-                                       const trace::BlockGrid& grid, int num_q_heads) {
-  if (!selection.blocks) return trace::packed_causal_mask(grid, num_q_heads);
-  KVLOUPE_CHECK(selection.blocks->grid == grid);
-  return trace::pack_mask(grid, selection.blocks->mask.values());
+// What a record weighs while it waits to be written.
+std::size_t bytes_of(const trace::RunChunk& data) {
+  std::size_t values = data.record.lane_counts.size();
+  for (const trace::SelectedRow& row : data.record.rows)
+    values += row.positions.size() + row.forced.size();
+  for (const auto& row : data.evicted) values += row.size();
+  std::size_t bytes = values * sizeof(std::int32_t);
+  if (data.record.blocks)
+    bytes += data.record.blocks->kept.size() + data.record.blocks->forced.size();
+  return bytes;
 }
 
 // The keys that a chunk found alive, and its own.
-selection::CellSelection keys_at_hand(const std::vector<selection::RowSelection>& alive_before,
+selection::CellSelection keys_at_hand(const std::vector<trace::SelectedRow>& alive_before,
                                       const trace::ChunkInfo& chunk) {
   selection::CellSelection result;
   result.rows = alive_before;
-  for (selection::RowSelection& row : result.rows) {
+  for (trace::SelectedRow& row : result.rows) {
     for (std::int32_t j = chunk.begin; j < chunk.end(); ++j) row.positions.push_back(j);
   }
   return result;
@@ -143,7 +140,6 @@ Recorder::Run Recorder::make_run(const RecordedMethod& method, int id, bool open
   run.id = id;
   run.selector = selection::make_selector(method.spec, shape_, method.basis);
   run.needs_probe = method.spec.traits().needs_probe;
-  run.block_size = selection::describe_run(method.spec, shape_).block_size;
   KVLOUPE_CHECK(!run.needs_probe || options_.probe_len > 0);
   if (!open_loop) return run;
   for (const int layer : options_.layers) {
@@ -275,7 +271,7 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
   const selection::MethodSpec& spec = options_.closed_loop->spec;
   if (options_.probe_len > 0 && spec.traits().evicts()) alive_before_[cell.layer] = selection.rows;
   Attended attended;
-  if (selection.dense_reason && !selection.lanes) {
+  if (selection.dense_reason && !selection.lane_queries.defined()) {
     attended = attend_dense(cell, recorded);
   } else {
     const ScopedTimer timer(times_.attention_seconds);
@@ -323,27 +319,9 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
   trace::RunChunk data;
   data.run = run.id;
   data.layer = cell.layer;
-  const std::uint8_t flag = flag_of(selection, !evicted.empty());
-  std::size_t bytes = 0;
-  for (selection::RowSelection& row : selection.rows) {
-    data.flags.push_back(flag);
-    // A cell with a flag means all candidates and stores none of them.
-    data.rows.push_back(flag ? std::vector<std::int32_t>{} : std::move(row.positions));
-    bytes += data.rows.back().size() * sizeof(std::int32_t);
-  }
-  if (selection.lanes) {
-    const at::Tensor counts = selection.lanes->counts.contiguous();
-    data.lane_counts.assign(counts.const_data_ptr<std::int32_t>(),
-                            counts.const_data_ptr<std::int32_t>() + counts.numel());
-    bytes += data.lane_counts.size() * sizeof(std::int32_t);
-  }
-  if (run.block_size > 0) {
-    data.block_mask = packed_masks(selection, trace::block_grid(chunk_, run.block_size),
-                                   static_cast<int>(cell.num_q_heads()));
-    bytes += data.block_mask.size();
-  }
+  data.record = std::move(selection);
   data.evicted = std::move(evicted);
-  for (const auto& row : data.evicted) bytes += row.size() * sizeof(std::int32_t);
+  const std::size_t bytes = bytes_of(data);
   lane_.submit(bytes,
                [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });
 }

@@ -72,7 +72,6 @@ class Recorder final : public AttentionHook {
     int id = 0;
     std::unique_ptr<selection::Selector> selector;
     bool needs_probe = false;
-    int block_size = 0;  // block methods
     // Open loop: layers that are not recorded but whose sets recorded ones reuse.
     std::set<int> unrecorded_sources;
   };
@@ -114,7 +113,7 @@ class Recorder final : public AttentionHook {
   bool probing_ = false;
   std::vector<Waiting> waiting_;
   // Closed loop with eviction and a probe: by layer, the keys that the chunk found alive.
-  std::map<int, std::vector<selection::RowSelection>> alive_before_;
+  std::map<int, std::vector<trace::SelectedRow>> alive_before_;
   std::vector<float> novelty_;  // of all tokens so far
   at::Tensor novelty_tensor_;
   std::int64_t marked_cells_ = 0;

@@ -1,36 +1,36 @@
 #include "core/analysis/kv_map.h"
 
-#include "core/base/error.h"
-
 #include <algorithm>
+#include <limits>
 
 namespace kvloupe::analysis {
 namespace {
 
-// Positions below this are sinks, by the method's own parameter.
-std::int64_t sink_tokens_of(const std::string& method) {
-  try {
-    const auto spec = selection::MethodSpec::parse(method);
-    return spec.has("sink_tokens") ? spec.integer("sink_tokens") : 0;
-  } catch (const Error&) {
-    return 0;  // a recorded run of a method that this version does not know
-  }
-}
-
-// Marks the kept keys. A row says how many of them were kept by rule: those at the start are sinks,
-// the others are the newest.
-void mark_kept(const replay::ReplayRow& row, std::int64_t sink_tokens, std::int32_t past_len,
+// Marks the kept keys. Of those kept by rule, the ones that lie together from the first position on
+// are sinks, and the ones that end the past are recent; where they fill all of it nobody can tell.
+// Under eviction the newest keys may have gaps: there they need only follow each other in the row.
+void mark_kept(const trace::SelectedRow& row, bool evicts, std::int32_t past_len,
                KeyState* states) {
-  std::int64_t sinks = 0;
-  const auto past_end = std::lower_bound(row.selected.begin(), row.selected.end(), past_len);
-  const std::int64_t kept = past_end - row.selected.begin();
-  for (std::int64_t i = 0; i < kept; ++i) {
-    const bool sink = row.selected[i] < sink_tokens && sinks < row.forced;
-    sinks += sink;
-    states[row.selected[i]] = sink ? KeyState::Sink : KeyState::Kept;
-  }
-  for (std::int64_t i = kept - 1; i >= std::max(sinks, kept - (row.forced - sinks)); --i)
-    states[row.selected[i]] = KeyState::Recent;
+  const auto& kept = row.positions;
+  const auto count =
+      static_cast<std::size_t>(std::lower_bound(kept.begin(), kept.end(), past_len) - kept.begin());
+  const auto is_forced = [&](std::size_t i) {
+    return std::binary_search(row.forced.begin(), row.forced.end(), kept[i]);
+  };
+  std::size_t sinks_end = 0, recent_begin = count;
+  while (sinks_end < count && kept[sinks_end] == static_cast<std::int32_t>(sinks_end) &&
+         is_forced(sinks_end))
+    ++sinks_end;
+  if (sinks_end == static_cast<std::size_t>(past_len))
+    sinks_end = 0;
+  else if (count > 0 && kept[count - 1] == past_len - 1)
+    while (recent_begin > sinks_end && is_forced(recent_begin - 1) &&
+           (evicts || recent_begin == count || kept[recent_begin - 1] + 1 == kept[recent_begin]))
+      --recent_begin;
+  for (std::size_t i = 0; i < count; ++i)
+    states[kept[i]] = i < sinks_end       ? KeyState::Sink
+                      : i >= recent_begin ? KeyState::Recent
+                                          : KeyState::Kept;
 }
 
 }  // namespace
@@ -58,23 +58,24 @@ KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row,
                    std::int32_t num_tokens) {
   KvMap map;
   map.num_tokens = num_tokens;
-  const std::int64_t sink_tokens = sink_tokens_of(result.method);
   map.evict_chunk = deaths_in(result, layer, row);
   const KeyState missing = result.evict_chunk.empty() ? KeyState::Dropped : KeyState::Evicted;
   for (const replay::ReplayCell& cell : result.cells) {
     if (cell.layer != layer || static_cast<std::size_t>(row) >= cell.rows.size()) continue;
-    const replay::ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
+    const trace::SelectedRow& kept = cell.rows[static_cast<std::size_t>(row)];
     const std::size_t first = map.states.size();
     map.chunks.push_back(cell.span);
     map.states.resize(first + static_cast<std::size_t>(num_tokens), KeyState::Future);
     KeyState* states = map.states.data() + first;
     std::fill(states, states + cell.span.begin, cell.dense_reason ? KeyState::Dense : missing);
     std::fill(states + cell.span.begin, states + cell.span.end(), KeyState::Current);
-    if (!cell.dense_reason) mark_kept(kept, sink_tokens, cell.span.begin, states);
+    if (!cell.dense_reason) mark_kept(kept, !result.evict_chunk.empty(), cell.span.begin, states);
     map.kept.push_back(static_cast<std::int32_t>(
-        std::lower_bound(kept.selected.begin(), kept.selected.end(), cell.span.begin) -
-        kept.selected.begin()));
-    map.mass_recall.push_back(kept.mass_recall);
+        std::lower_bound(kept.positions.begin(), kept.positions.end(), cell.span.begin) -
+        kept.positions.begin()));
+    map.mass_recall.push_back(cell.metrics.empty()
+                                  ? std::numeric_limits<double>::quiet_NaN()
+                                  : cell.metrics[static_cast<std::size_t>(row)].mass_recall);
   }
   return map;
 }

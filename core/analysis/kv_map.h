@@ -14,9 +14,9 @@ enum class KeyState : std::uint8_t {
   Future,   // not yet in the cache
   Dropped,  // in the past, not selected for this chunk (visibility)
   Evicted,  // gone for good (eviction)
-  Kept,
+  Kept,     // by score, or by a rule of neither end
   Sink,     // kept by rule at the start
-  Recent,   // kept by rule at the end (recent window)
+  Recent,   // kept by rule at the end of the past
   Current,  // of the chunk itself
   Dense,    // kept because the whole past fits or the method does not select here
 };
@@ -27,7 +27,7 @@ struct KvMap {
   std::int32_t num_tokens = 0;
   std::vector<KeyState> states;     // [num_chunks, num_tokens]
   std::vector<std::int32_t> kept;   // [num_chunks] past keys kept
-  std::vector<double> mass_recall;  // [num_chunks]
+  std::vector<double> mass_recall;  // [num_chunks] NaN where it was not measured
   // Eviction: [num_tokens], the chunk after which the key died, trace::kAlive if never. Else empty.
   std::vector<std::uint16_t> evict_chunk;
 

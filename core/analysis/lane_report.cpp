@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace kvloupe::analysis {
 namespace {
@@ -43,11 +45,11 @@ MethodSpec on_own_basis(const MethodSpec& spec, const session::TraceSession& ses
   return resolved(text, session);
 }
 
-selection::LaneSelection lanes_of(const MethodSpec& spec, const session::TraceSession& session,
-                                  const selection::BasisPtr& basis, const selection::Cell& cell) {
-  const auto chosen = selection::make_selector(spec, session.shape(), basis)->select(cell).lanes;
-  KVLOUPE_CHECK(chosen.has_value());
-  return *chosen;
+selection::CellSelection pruned_by(const MethodSpec& spec, const session::TraceSession& session,
+                                   const selection::BasisPtr& basis, const selection::Cell& cell) {
+  auto chosen = selection::make_selector(spec, session.shape(), basis)->select(cell);
+  KVLOUPE_CHECK(chosen.lane_queries.defined());
+  return chosen;
 }
 
 // 1 to head_dim in even steps, with the method's own number among them.
@@ -189,25 +191,25 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
   }
   report.method = spec.canonical();
   report.basis = replay::basis_note(session, basis).value_or(replay::BasisNote{});
-  const auto lanes = lanes_of(stateless(spec, session), session, basis, cell);
-  const at::Tensor counts = lanes.counts.to(at::kInt).contiguous();
-  report.counts.assign(counts.const_data_ptr<std::int32_t>(),
-                       counts.const_data_ptr<std::int32_t>() + counts.numel());
+  selection::CellSelection pruned = pruned_by(stateless(spec, session), session, basis, cell);
+  report.counts = std::move(pruned.lane_counts);
   // Every row uses k lanes.
-  report.kept_lanes = static_cast<int>(counts[0].sum().item<std::int64_t>() / report.span.length);
-  const selection::LaneTrait& pruned = *spec.traits().lanes;
-  report.slice_ratio = pruned.sliced;
-  report.stored_lanes = static_cast<int>(selection::lanes_stored(pruned.sliced, report.head_dim));
+  const auto head = report.counts.begin();
+  report.kept_lanes = static_cast<int>(
+      std::accumulate(head, head + report.head_dim, std::int64_t{0}) / report.span.length);
+  const selection::LaneTrait& lanes = *spec.traits().lanes;
+  report.slice_ratio = lanes.sliced;
+  report.stored_lanes = static_cast<int>(selection::lanes_stored(lanes.sliced, report.head_dim));
 
   const MethodSpec twin = resolved(
-      fmt::format("{}:dim_ratio={},basis={}", pruned.leading ? "aqua" : "static_slicing",
+      fmt::format("{}:dim_ratio={},basis={}", lanes.leading ? "aqua" : "static_slicing",
                   format_shortest(static_cast<double>(report.kept_lanes) / report.head_dim),
                   spec.traits().basis->where),
       session);
   report.twin = twin.canonical();
   replay::CellTruth truth(cell, {});
-  report.score_error = truth.score_errors(lanes.queries);
-  report.twin_score_error = truth.score_errors(lanes_of(twin, session, basis, cell).queries);
+  report.score_error = truth.score_errors(pruned.lane_queries);
+  report.twin_score_error = truth.score_errors(pruned_by(twin, session, basis, cell).lane_queries);
 
   report.kept = curve_points(report.head_dim, report.kept_lanes);
   for (const bool matched : {true, false}) {

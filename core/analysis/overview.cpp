@@ -18,15 +18,15 @@ namespace {
 constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
 std::size_t columns_of(const replay::ReplayCell& cell, OverviewMetric metric) {
-  return metric == OverviewMetric::OutputError ? cell.output_error.size() : cell.rows.size();
+  return metric == OverviewMetric::OutputError ? cell.output_error.size() : cell.metrics.size();
 }
 
 double value_of(const replay::ReplayCell& cell, OverviewMetric metric, std::size_t column) {
   switch (metric) {
     case OverviewMetric::MassRecall:
-      return cell.rows[column].mass_recall;
+      return cell.metrics[column].mass_recall;
     case OverviewMetric::TopkOverlap:
-      return cell.rows[column].topk_overlap;
+      return cell.metrics[column].topk_overlap;
     default:
       return cell.output_error[column];
   }

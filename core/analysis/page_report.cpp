@@ -51,16 +51,16 @@ std::vector<PageScore> score_pages(const selection::Cell& cell, int q_head, int 
 }
 
 // 1 for the pages of which a row selected tokens.
-std::vector<std::uint8_t> pages_taken(const replay::ReplayRow& row, std::int32_t past_len,
+std::vector<std::uint8_t> pages_taken(const trace::SelectedRow& row, std::int32_t past_len,
                                       int page_size) {
   std::vector<std::uint8_t> taken(
       static_cast<std::size_t>(PageGrid{page_size, past_len}.num_pages()), 0);
-  for (const std::int32_t position : row.selected)
+  for (const std::int32_t position : row.positions)
     taken[static_cast<std::size_t>(position / page_size)] = 1;
   return taken;
 }
 
-void judge(PageReport& report, const replay::ReplayRow& row,
+void judge(PageReport& report, const trace::SelectedRow& row,
            std::optional<std::int64_t> kept_by_rule) {
   const auto taken = pages_taken(row, report.span.begin, report.page_size);
   std::vector<float> best;

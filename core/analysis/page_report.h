@@ -60,7 +60,7 @@ struct PageReport {
   int layer = 0, chunk = 0, q_head = 0, row = 0;
   trace::ChunkInfo span;
   int page_size = 0;
-  std::optional<replay::DenseReason>
+  std::optional<trace::DenseReason>
       dense_reason;              // then nothing is chosen here, and no page has a verdict
   std::vector<PageScore> pages;  // those that hold past keys
   // The chunks of the same phase as this one: a step follows the steps of its phase.

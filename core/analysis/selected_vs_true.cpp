@@ -39,7 +39,7 @@ KeyVerdict verdict_of(bool selected, bool is_true) {
 SelectedVsTrue selected_vs_true(const session::TraceSession& session,
                                 const replay::ReplayCell& cell, int row, int q_heads_per_row) {
   KVLOUPE_CHECK(row >= 0 && static_cast<std::size_t>(row) < cell.rows.size());
-  const replay::ReplayRow& kept = cell.rows[static_cast<std::size_t>(row)];
+  const trace::SelectedRow& kept = cell.rows[static_cast<std::size_t>(row)];
   SelectedVsTrue result;
   result.layer = cell.layer;
   result.chunk = cell.chunk;
@@ -50,7 +50,7 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   result.mass.assign(values, values + mass.size(1));
 
   std::vector<std::uint8_t> selected(static_cast<std::size_t>(cell.num_candidates), 0);
-  for (const std::int32_t position : kept.selected)
+  for (const std::int32_t position : kept.positions)
     selected[static_cast<std::size_t>(position)] = 1;
   const auto order = selection::ranked(
       std::span(values, static_cast<std::size_t>(cell.num_candidates)), cell.num_candidates);
@@ -59,7 +59,7 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     const std::int32_t position = order[rank];
     const bool is_selected = selected[static_cast<std::size_t>(position)] != 0;
-    const KeyVerdict verdict = verdict_of(is_selected, rank < kept.selected.size());
+    const KeyVerdict verdict = verdict_of(is_selected, rank < kept.positions.size());
     result.verdict[static_cast<std::size_t>(position)] = verdict;
     result.hits += verdict == KeyVerdict::Hit;
     result.misses += verdict == KeyVerdict::Miss;
@@ -70,10 +70,10 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   }
   const double whole = sum_of(values, values + cell.num_candidates);
   result.missed_mass = whole > 0 ? missed / whole : 0;
-  const replay::MassMetrics metrics =
-      replay::RowTruth(values, cell.num_candidates).metrics(kept.selected);
-  result.mass_recall = cell.dense_reason ? 1 : metrics.recall;
-  result.topk_overlap = cell.dense_reason ? 1 : metrics.overlap;
+  const replay::RowMetrics metrics =
+      replay::RowTruth(values, cell.num_candidates).metrics(kept.positions);
+  result.mass_recall = cell.dense_reason ? 1 : metrics.mass_recall;
+  result.topk_overlap = cell.dense_reason ? 1 : metrics.topk_overlap;
   return result;
 }
 
@@ -89,7 +89,7 @@ std::vector<SpanFate> span_fate(const session::TraceSession& session,
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       const float* values =
           mass.const_data_ptr<float>() + static_cast<std::int64_t>(row) * mass.stride(0);
-      const auto& selected = cell.rows[row].selected;
+      const auto& selected = cell.rows[row].positions;
       SpanFate fate;
       fate.layer = cell.layer;
       fate.chunk = cell.chunk;

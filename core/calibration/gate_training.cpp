@@ -200,11 +200,11 @@ std::vector<GateRecall> measure(const session::TraceSession& session, std::int32
     if (cell.span.phase != trace::Phase::Prefill || cell.span.begin < held_out_begin ||
         cell.span.begin <= asked[index].budget || cell.dense_reason)
       return;
-    for (const replay::ReplayRow& row : cell.rows) {
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       ++recalls[index].cells;
-      recalls[index].mass_recall += row.mass_recall;
-      recalls[index].density +=
-          static_cast<double>(row.selected.size()) / static_cast<double>(cell.num_candidates);
+      recalls[index].mass_recall += cell.metrics[row].mass_recall;
+      recalls[index].density += static_cast<double>(cell.rows[row].positions.size()) /
+                                static_cast<double>(cell.num_candidates);
     }
   };
   replay::replay_methods(session, specs, request, sink, context);

@@ -54,7 +54,7 @@ selection::Cell synthetic_cell(const selection::ModelShape& shape, const Attenti
 
 double density_of(const selection::CellSelection& selected, std::int64_t past_len) {
   double kept = 0;
-  for (const selection::RowSelection& row : selected.rows)
+  for (const trace::SelectedRow& row : selected.rows)
     kept += static_cast<double>(row.positions.size());
   return kept / static_cast<double>(selected.rows.size()) / static_cast<double>(past_len);
 }

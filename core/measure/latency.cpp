@@ -111,11 +111,11 @@ class MethodRun {
   void gather() {
     gathered_.clear();
     tables_.reset();
-    if (reads_whole_cache()) return;  // dense attention reads the cache as it lies
+    if (!selected_.chooses_keys()) return;  // dense attention reads the cache as it lies
     tables_ = selection::page_tables(spec_, layout_, cell_, selected_);
     if (tables_) return;
     Rows rows;
-    for (const selection::RowSelection& row : selected_.rows) rows.push_back(row.positions);
+    for (const trace::SelectedRow& row : selected_.rows) rows.push_back(row.positions);
     const bool open = spec_.scope() == selection::BudgetScope::Past;
     const auto visibility =
         open ? attention::ChunkVisibility::OpenChunk : attention::ChunkVisibility::SelfOnly;
@@ -129,8 +129,8 @@ class MethodRun {
   }
 
   void attend() {
-    const at::Tensor& q = selected_.lanes ? selected_.lanes->queries : cell_.q;
-    if (reads_whole_cache()) {
+    const at::Tensor& q = selected_.lane_queries.defined() ? selected_.lane_queries : cell_.q;
+    if (!selected_.chooses_keys()) {
       attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, false);
       return;
     }
@@ -159,8 +159,6 @@ class MethodRun {
     request.chunk = chunk;
     if (const auto error = replay::why_unavailable(session_, request, context)) throw *error;
   }
-
-  bool reads_whole_cache() const { return selection::attends_to_every_key(spec_, selected_); }
 
   const session::TraceSession& session_;
   selection::MethodSpec spec_;

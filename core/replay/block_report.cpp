@@ -7,7 +7,7 @@
 namespace kvloupe::replay {
 namespace {
 
-using selection::BlockGrid;
+using trace::BlockGrid;
 
 struct Pairs {
   double past = 0, all = 0;
@@ -160,17 +160,6 @@ void add_table(const std::vector<std::uint8_t>& group, std::span<const std::int3
 }
 
 }  // namespace
-
-BlockMasks masks_of(const selection::BlockChoice& choice) {
-  BlockMasks masks;
-  masks.grid = choice.grid;
-  masks.num_q_heads = static_cast<int>(choice.mask.num_q_heads());
-  masks.kept = choice.mask.values();
-  masks.forced = choice.forced.values();
-  masks.abstains = choice.abstains;
-  masks.single_keys = !choice.past_keys.empty();
-  return masks;
-}
 
 PairShares shares_of_set(const BlockGrid& grid, std::int64_t kept_past) {
   const auto m = static_cast<double>(grid.chunk_len);

@@ -9,7 +9,7 @@
 // a method keeps single keys of its blocks (MInference).
 #pragma once
 
-#include "core/selection/blocks.h"
+#include "core/trace/selection_record.h"
 
 #include <cstdint>
 #include <optional>
@@ -18,26 +18,7 @@
 
 namespace kvloupe::replay {
 
-// The native masks of one cell, [num_q_heads, Q_b, N_b].
-struct BlockMasks {
-  selection::BlockGrid grid;
-  int num_q_heads = 0;
-  std::vector<std::uint8_t> kept;      // 1: the query block attends to the key block
-  std::vector<std::uint8_t> forced;    // 1: by rule; empty where it is not known (recorded runs)
-  std::vector<std::uint8_t> abstains;  // [Q_b] 1: no vote in a union; empty: all vote
-  bool single_keys = false;            // the rows hold keys of these blocks, not whole blocks
-
-  std::size_t index(std::int64_t q_head, std::int64_t query_block, std::int64_t block) const {
-    return static_cast<std::size_t>(
-        (q_head * grid.num_query_blocks() + query_block) * grid.num_key_blocks() + block);
-  }
-  bool votes(std::int64_t query_block) const {
-    return abstains.empty() || abstains[static_cast<std::size_t>(query_block)] == 0;
-  }
-  bool operator==(const BlockMasks&) const = default;
-};
-
-BlockMasks masks_of(const selection::BlockChoice& choice);
+using trace::BlockMasks;
 
 // Shares of pairs.
 struct PairShares {
@@ -60,7 +41,7 @@ inline constexpr int kNumBlockStates = 6;
 
 // One row of a selection: a KV head or a sub-group of its query heads.
 struct BlockReport {
-  selection::BlockGrid grid;
+  trace::BlockGrid grid;
   std::vector<int> q_heads;
   bool knows_forced = false;
   std::vector<BlockState> mask;         // [q_heads, Q_b, N_b]
@@ -79,7 +60,7 @@ BlockReport block_report(const BlockMasks& masks, std::span<const std::int32_t> 
                          int first_q_head, int q_heads_per_row, int gqa_group_size);
 
 // Shares of a chunk that reads `kept_past` past keys for all its queries, and itself.
-PairShares shares_of_set(const selection::BlockGrid& grid, std::int64_t kept_past);
+PairShares shares_of_set(const trace::BlockGrid& grid, std::int64_t kept_past);
 // Shares of the native masks, mean over query heads [first, first + count).
 PairShares native_shares(const BlockMasks& masks, int first, int count);
 

@@ -66,16 +66,16 @@ const std::vector<std::uint8_t>& RowTruth::best(std::int64_t count) {
   return marks;
 }
 
-MassMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
-  MassMetrics metrics;
+RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
+  RowMetrics metrics;
   double covered = 0;
   for (const std::int32_t position : selected) covered += static_cast<double>(mass_[position]);
-  if (whole_ > 0) metrics.recall = covered / whole_;
+  if (whole_ > 0) metrics.mass_recall = covered / whole_;
   if (selected.empty()) return metrics;
   const auto& marks = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
   for (const std::int32_t position : selected) common += marks[static_cast<std::size_t>(position)];
-  metrics.overlap = static_cast<double>(common) / static_cast<double>(selected.size());
+  metrics.topk_overlap = static_cast<double>(common) / static_cast<double>(selected.size());
   return metrics;
 }
 

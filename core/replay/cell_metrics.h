@@ -19,17 +19,12 @@ namespace kvloupe::replay {
 // M[row, j]: sum of dense p over the row's query heads and the chunk's queries, [rows, kv_len].
 at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout);
 
-struct MassMetrics {
-  double recall = 1;
-  double overlap = 1;
-};
-
 // M of one row over its candidates [0, num_candidates), as the measure of any number of sets.
 class RowTruth {
  public:
   // `mass` is borrowed.
   RowTruth(const float* mass, std::int64_t num_candidates);
-  MassMetrics metrics(const std::vector<std::int32_t>& selected);
+  RowMetrics metrics(const std::vector<std::int32_t>& selected);
   bool is_finite() const { return std::isfinite(whole_); }
 
  private:
@@ -40,11 +35,6 @@ class RowTruth {
   double whole_ = 0;
   // By count: 1 for the candidates among the `count` of largest M. Most methods keep equally many.
   std::map<std::int64_t, std::vector<std::uint8_t>> best_;
-};
-
-struct Wanted {
-  bool mass = true;
-  bool output_error = false;
 };
 
 // What depends on a cell alone and not on the method: computed when first asked for, then shared by

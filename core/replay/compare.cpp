@@ -1,6 +1,7 @@
 #include "core/replay/compare.h"
 
 #include "core/base/error.h"
+#include "core/replay/block_report.h"
 #include "core/selection/lane_counts.h"
 #include "core/selection/selector.h"
 
@@ -120,28 +121,28 @@ class Averager {
     RowDensity density;
     density.native =
         native_shares(*cell.blocks, static_cast<int>(row) * q_heads_per_row_, q_heads_per_row_);
-    density.set =
-        shares_of_set(cell.blocks->grid, static_cast<std::int64_t>(cell.rows[row].selected.size()));
+    density.set = shares_of_set(cell.blocks->grid,
+                                static_cast<std::int64_t>(cell.rows[row].positions.size()));
     return density;
   }
 
   void add_row(const ReplayCell& cell, std::size_t row, const std::optional<RowDensity>& density,
                Averages& averages) const {
-    if (cell.dense_fallback) ++averages.fallback_cells;
+    if (cell.dense_fallback()) ++averages.fallback_cells;
     if (cell.dense_reason) return;
     ++averages.cells;
-    const ReplayRow& kept = cell.rows[row];
+    const trace::SelectedRow& kept = cell.rows[row];
     const auto past_end =
-        std::lower_bound(kept.selected.begin(), kept.selected.end(), cell.span.begin);
-    const auto kept_past = static_cast<double>(past_end - kept.selected.begin());
+        std::lower_bound(kept.positions.begin(), kept.positions.end(), cell.span.begin);
+    const auto kept_past = static_cast<double>(past_end - kept.positions.begin());
     if (cell.budget_tokens) averages.requested_budget.add(static_cast<double>(*cell.budget_tokens));
-    averages.effective_budget.add(static_cast<double>(kept.selected.size()));
-    if (cell.lanes.empty()) {
-      averages.mass_recall.add(kept.mass_recall);
-      averages.topk_overlap.add(kept.topk_overlap);
+    averages.effective_budget.add(static_cast<double>(kept.positions.size()));
+    if (cell.lane_counts.empty() && !cell.metrics.empty()) {
+      averages.mass_recall.add(cell.metrics[row].mass_recall);
+      averages.topk_overlap.add(cell.metrics[row].topk_overlap);
     }
     averages.density.add(kept_past / static_cast<double>(cell.span.begin));
-    averages.forced.add(static_cast<double>(kept.forced));
+    averages.forced.add(static_cast<double>(kept.forced.size()));
     averages.kv_bytes.add(kept_past * bytes_per_key_);
     if (density) {
       averages.native_past.add(density->native.past);

@@ -36,18 +36,6 @@ std::vector<trace::ChunkInfo> rechunked(const std::vector<trace::ChunkInfo>& chu
   return result;
 }
 
-DenseReason translated(selection::DenseReason reason) {
-  switch (reason) {
-    case selection::DenseReason::EmptyPast:
-      return DenseReason::EmptyPast;
-    case selection::DenseReason::FitsBudget:
-      return DenseReason::FitsBudget;
-    case selection::DenseReason::MethodRule:
-      return DenseReason::MethodRule;
-  }
-  fail_check("a known dense reason", __FILE__, __LINE__);
-}
-
 // `layers` and those whose sets they reuse, ascending.
 std::vector<int> layers_to_run(const session::TraceSession& session,
                                const selection::MethodSpec& spec, const std::vector<int>& layers) {
@@ -121,7 +109,7 @@ class MethodReplay {
 
   // The cell as it is reported; nothing for one that only the method's state needs.
   std::optional<ReplayCell> step(const selection::Cell& cell, CellTruth& truth) {
-    const selection::CellSelection selection = selector_->select(cell);
+    selection::CellSelection selection = selector_->select(cell);
     const auto evicted = selector_->evict(cell);
     const auto reported =
         std::lower_bound(result_.layers.begin(), result_.layers.end(), cell.layer);
@@ -129,22 +117,14 @@ class MethodReplay {
     note_evictions(static_cast<std::size_t>(reported - result_.layers.begin()), cell.chunk,
                    evicted);
     if (request_.chunk && *request_.chunk != cell.chunk) return std::nullopt;
-    ReplayCell replayed = new_cell(cell.layer, cell.chunk,
-                                   result_.chunks[static_cast<std::size_t>(cell.chunk)], spec_);
-    replayed.dense_fallback = selection.dense_fallback;
-    replayed.budget_tokens = selection.budget_tokens;
-    if (selection.dense_reason) replayed.dense_reason = translated(*selection.dense_reason);
-    replayed.source_layer = selection::source_layer(spec_, session_.shape(), cell.layer);
-    for (const selection::RowSelection& row : selection.rows) {
-      ReplayRow replayed_row;
-      replayed_row.selected = row.positions;
-      replayed_row.forced = row.forced;
-      replayed_row.ties_at_cut = row.ties_at_cut;
-      replayed.rows.push_back(std::move(replayed_row));
-    }
-    if (selection.blocks) replayed.blocks = masks_of(*selection.blocks);
-    measure(session_, cell, truth, spec_, layout_, selection,
+    ReplayCell replayed;
+    replayed.layer = cell.layer;
+    replayed.chunk = cell.chunk;
+    replayed.span = result_.chunks[static_cast<std::size_t>(cell.chunk)];
+    measure(session_.info().model, cell, truth, spec_, layout_, selection,
             {request_.want_mass, request_.want_output_error}, replayed);
+    static_cast<trace::CellRecord&>(replayed) = std::move(selection);
+    replayed.source_layer = selection::source_layer(spec_, session_.shape(), cell.layer);
     return replayed;
   }
 
@@ -189,18 +169,6 @@ class MethodReplay {
 };
 
 }  // namespace
-
-const char* name_of(DenseReason reason) {
-  switch (reason) {
-    case DenseReason::EmptyPast:
-      return "empty_past";
-    case DenseReason::FitsBudget:
-      return "fits_budget";
-    case DenseReason::MethodRule:
-      return "method_rule";
-  }
-  return "";
-}
 
 const ReplayCell* ReplayResult::find(int layer, int chunk) const {
   for (const ReplayCell& cell : cells)

@@ -6,51 +6,34 @@
 
 #include "core/base/cancel.h"
 #include "core/base/error.h"
-#include "core/replay/block_report.h"
 #include "core/selection/method_spec.h"
 #include "core/session/session.h"
+#include "core/trace/selection_record.h"
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::replay {
 
-enum class DenseReason { EmptyPast, FitsBudget, MethodRule };
-const char* name_of(DenseReason reason);  // "empty_past", "fits_budget", "method_rule"
-
-struct ReplayRow {
-  std::vector<std::int32_t> selected;  // ascending absolute positions
-  std::int64_t forced = 0;
-  std::int64_t ties_at_cut = 0;
+struct RowMetrics {
   double mass_recall = 1;
   double topk_overlap = 1;
 };
 
-// One query head under a lane method.
-struct LaneRow {
-  std::vector<std::int32_t> counts;  // [head_dim] rows of the chunk that used the lane
-  // ||S - S^||_F / ||S||_F over the chunk's rows and their visible keys, before softmax. NaN where
-  // it is not known: not asked for, or a recorded run whose basis is not at hand.
-  double score_error = std::numeric_limits<double>::quiet_NaN();
-};
-
-struct ReplayCell {
+// What was kept in one place, and what that is worth.
+struct ReplayCell : trace::CellRecord {
   int layer = 0;
   int chunk = 0;
   trace::ChunkInfo span;
-  bool dense_fallback = false;
-  std::optional<DenseReason> dense_reason;
-  std::optional<std::int64_t> budget_tokens;
-  std::int64_t num_candidates = 0;   // candidates are [0, num_candidates): P, or T in scope all
-  std::vector<ReplayRow> rows;       // per KV head, q head or sub-group
-  std::vector<double> output_error;  // per query head; empty when not asked for
-  std::vector<LaneRow> lanes;        // per query head; lane methods only
-  std::optional<BlockMasks> blocks;  // native masks; block methods, where dense_reason is null
-  std::optional<int> source_layer;   // the layer whose set this one reuses
+  std::vector<RowMetrics> metrics;   // per row; empty until measured
+  std::vector<double> output_error;  // per query head; empty until measured
+  // Lane methods, per query head: ||S - S^||_F / ||S||_F over the chunk's rows and their visible
+  // keys, before softmax. Empty where it is not known: not asked for, or a recorded run whose basis
+  // is not at hand.
+  std::vector<double> score_error;
 };
 
 // The calibrated basis that a method used.
@@ -116,9 +99,22 @@ trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec&
                         const selection::ModelShape& shape);
 
 // One layer of a whole replay (no single chunk, the trace's own chunks) as a trace records it.
-trace::RunLayer run_layer(const ReplayResult& result, std::size_t layer_idx);
+trace::LayerRecord layer_record(const ReplayResult& result, std::size_t layer_idx);
 
-// A recorded run in the same form, with metrics recomputed: what the trace says was selected.
+// What to measure of a selection.
+struct Wanted {
+  bool mass = true;  // RowMetrics
+  bool output_error = false;
+};
+
+// Measures the sets of a replay that was made without: nothing is selected. Only the pruned queries
+// of lane methods are no part of a record, so their output errors and score errors stay empty.
+// An unknown method is measured as a plain one.
+void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
+                 const WorkContext& context);
+
+// A recorded run in the same form, measured where asked for: what the trace says was selected. The
+// errors of lane methods are found by selecting anew.
 ReplayResult recorded_run(const session::TraceSession& session, int run,
                           const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
                           bool want_output_error, const WorkContext& context);

@@ -1,4 +1,4 @@
-// Steps that a replay and a recorded run share. Private to core/analysis: needs Torch.
+// Steps that a replay and a recorded run share. Private to core/replay: needs Torch.
 #pragma once
 
 #include "core/replay/cell_metrics.h"
@@ -16,13 +16,9 @@ std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<
 // Throws Error{Input} for a chunk that does not exist.
 void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
 
-// A cell without rows. `spec` is empty for a recorded run of an unknown method.
-ReplayCell new_cell(int layer, int chunk, const trace::ChunkInfo& span,
-                    const std::optional<selection::MethodSpec>& spec);
-
-// Fills the metrics of a cell whose rows hold what `selection` does. An unknown method is measured
-// as one of budget scope `past`.
-void measure(const session::TraceSession& session, const selection::Cell& cell, CellTruth& truth,
+// Fills the metrics of `result` with what `selection` is worth. `spec` is empty for a recorded run of
+// an unknown method.
+void measure(const trace::ModelInfo& model, const selection::Cell& cell, CellTruth& truth,
              const std::optional<selection::MethodSpec>& spec, const selection::RowLayout& layout,
              const selection::CellSelection& selection, const Wanted& wanted, ReplayCell& result);
 

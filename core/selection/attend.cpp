@@ -11,15 +11,11 @@
 
 namespace kvloupe::selection {
 
-bool attends_to_every_key(const MethodSpec& spec, const CellSelection& selection) {
-  return selection.dense_reason || spec.traits().keeps_every_key();
-}
-
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection) {
-  const at::Tensor& q = selection.lanes ? selection.lanes->queries : cell.q;
+  const at::Tensor& q = selection.lane_queries.defined() ? selection.lane_queries : cell.q;
   const double scale = cell.softmax_scale;
-  if (attends_to_every_key(spec, selection))
+  if (!selection.chooses_keys())
     return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
 
   if (const auto tables = page_tables(spec, layout, cell, selection))
@@ -27,7 +23,7 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
 
   std::vector<std::vector<std::int32_t>> rows;
   rows.reserve(selection.rows.size());
-  for (const RowSelection& row : selection.rows) rows.push_back(row.positions);
+  for (const SelectedRow& row : selection.rows) rows.push_back(row.positions);
   const auto visibility = spec.scope() == BudgetScope::All ? attention::ChunkVisibility::SelfOnly
                                                            : attention::ChunkVisibility::OpenChunk;
   if (layout.axis == trace::RowAxis::KvHead) {

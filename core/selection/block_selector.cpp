@@ -22,6 +22,23 @@ void append_range(std::int64_t begin, std::int64_t end, Positions& positions) {
     positions.push_back(static_cast<std::int32_t>(position));
 }
 
+// The past tokens of the block that straddles the chunk's begin: kept by rule.
+void append_straddling(const BlockGrid& grid, SelectedRow& row) {
+  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, row.positions);
+  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, row.forced);
+}
+
+trace::BlockMasks masks_of(BlockChoice&& choice) {
+  trace::BlockMasks masks;
+  masks.grid = choice.grid;
+  masks.num_q_heads = static_cast<int>(choice.mask.num_q_heads());
+  masks.kept = std::move(choice.mask).values();
+  masks.forced = std::move(choice.forced).values();
+  if (std::count(choice.abstains.begin(), choice.abstains.end(), 1) > 0)
+    masks.abstains = std::move(choice.abstains);
+  return masks;
+}
+
 // What any of the query heads [first, first + count) keeps, and the straddling tokens.
 Positions union_of_keys(const std::vector<Positions>& keys, const BlockGrid& grid,
                         std::int64_t first, std::int64_t count) {
@@ -68,6 +85,7 @@ class BlockSelector final : public Selector {
 
   CellSelection select(const Cell& cell) override {
     CellSelection result;
+    result.num_candidates = cell.past_len;
     if (spec_.has_budget()) result.budget_tokens = spec_.budget(cell.past_len);
     const std::int64_t num_rows = cell.num_q_heads() / layout_.q_heads_per_row;
     if (cell.past_len == 0)
@@ -75,8 +93,7 @@ class BlockSelector final : public Selector {
     else if (cell.phase == trace::Phase::Decode)
       result.dense_reason = DenseReason::MethodRule;
     if (result.dense_reason) {
-      result.dense_fallback = result.dense_reason == DenseReason::EmptyPast;
-      RowSelection all;
+      SelectedRow all;
       append_range(0, cell.past_len, all.positions);
       result.rows.assign(static_cast<std::size_t>(num_rows), all);
       return result;
@@ -84,7 +101,8 @@ class BlockSelector final : public Selector {
     BlockChoice choice = masker_->choose(cell);
     for (std::int64_t row = 0; row < num_rows; ++row)
       result.rows.push_back(lowered(choice, row * layout_.q_heads_per_row, result.budget_tokens));
-    result.blocks = std::move(choice);
+    result.block_scores = std::move(choice.scores);
+    result.blocks = masks_of(std::move(choice));
     return result;
   }
 
@@ -93,18 +111,17 @@ class BlockSelector final : public Selector {
   }
 
  private:
-  RowSelection lowered(const BlockChoice& choice, std::int64_t first_head,
-                       std::optional<std::int64_t> budget) const {
+  SelectedRow lowered(const BlockChoice& choice, std::int64_t first_head,
+                      std::optional<std::int64_t> budget) const {
     const std::int64_t heads = layout_.q_heads_per_row;
     if (budget)
       return row_of_blocks(
           choice.grid, best_blocks(choice, first_head, heads, *budget / choice.grid.block_size));
     if (choice.past_keys.empty())
       return row_of_blocks(choice.grid, union_of(choice, first_head, heads));
-    RowSelection row;
+    SelectedRow row;
     row.positions = union_of_keys(choice.past_keys, choice.grid, first_head, heads);
-    row.forced = static_cast<std::int64_t>(
-        union_of_keys(choice.forced_keys, choice.grid, first_head, heads).size());
+    row.forced = union_of_keys(choice.forced_keys, choice.grid, first_head, heads);
     return row;
   }
 
@@ -132,17 +149,16 @@ std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first
   return kept;
 }
 
-RowSelection row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept) {
+SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept) {
   KVLOUPE_CHECK(static_cast<std::int64_t>(kept.size()) == grid.num_past_blocks());
-  RowSelection row;
+  SelectedRow row;
   for (std::size_t j = 0; j < kept.size(); ++j) {
     if (kept[j] == 0) continue;
     const auto block = static_cast<std::int64_t>(j);
     append_range(grid.key_begin(block), grid.key_end(block), row.positions);
-    if (kept[j] == 2) row.forced += grid.block_size;
+    if (kept[j] == 2) append_range(grid.key_begin(block), grid.key_end(block), row.forced);
   }
-  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, row.positions);
-  row.forced += grid.straddling_tokens();
+  append_straddling(grid, row);
   return row;
 }
 

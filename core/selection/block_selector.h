@@ -53,10 +53,10 @@ std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first
                                    std::int64_t count);
 
 // The tokens of the past blocks kept (non-zero), and those of the straddling block.
-RowSelection row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept);
+SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept);
 
 // The selector of a block method: dense where P = 0 (fallback) and in decode (by rule), else the
-// masker's choice lowered as above over rows of `layout`. CellSelection::blocks holds the choice.
+// masker's choice lowered as above over rows of `layout`.
 std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
                                               std::unique_ptr<BlockMasker> masker);
 

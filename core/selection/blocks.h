@@ -9,6 +9,7 @@
 #include "core/trace/block_mask.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -40,14 +41,15 @@ class BlockTable {
   const Value* row(std::int64_t q_head, std::int64_t query_block) const {
     return values_.data() + (q_head * num_query_blocks_ + query_block) * num_key_blocks_;
   }
-  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Value>& values() const& { return values_; }
+  std::vector<Value> values() && { return std::move(values_); }
 
  private:
   std::int64_t num_q_heads_ = 0, num_query_blocks_ = 0, num_key_blocks_ = 0;
   std::vector<Value> values_;
 };
 
-// What a block method decides natively, before any union.
+// What a block method decides natively, before any union, while it decides.
 struct BlockChoice {
   BlockGrid grid;
   BlockTable<std::uint8_t> mask;    // 1: the head's query block attends to the key block; causal

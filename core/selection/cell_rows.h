@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,6 +21,13 @@ inline const float* query_row(const Cell& cell, std::int64_t q_head, std::int64_
 // [kv_len, head_dim], contiguous.
 inline const float* keys_of(const Cell& cell, std::int64_t kv_head) {
   return cell.k.const_data_ptr<float>() + kv_head * cell.k.stride(0);
+}
+
+// The positions [begin, end).
+inline std::vector<std::int32_t> range(std::int64_t begin, std::int64_t end) {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(end - begin));
+  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(begin));
+  return positions;
 }
 
 // Runs work(item) for every item of [0, count), on several threads where it pays:

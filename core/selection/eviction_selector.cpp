@@ -15,15 +15,15 @@ CellSelection EvictionSelector::select(const Cell& cell) {
   // Survivors depend on every chunk before: none may be skipped or repeated.
   KVLOUPE_CHECK(cell.past_len == state.num_tokens);
   CellSelection result;
+  result.num_candidates = cell.past_len;
   result.budget_tokens = capacity(cell.past_len);
   if (cell.past_len == 0) {
     result.dense_reason = DenseReason::EmptyPast;
   } else if (spec_.has_budget() && cell.past_len <= *result.budget_tokens) {
     result.dense_reason = DenseReason::FitsBudget;
   }
-  result.dense_fallback = result.dense_reason.has_value();
   result.rows = state.rows;
-  result.lanes = lanes(cell);
+  if (auto pruned = lanes(cell)) add_lanes(std::move(*pruned), result);
   return result;
 }
 
@@ -47,9 +47,9 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   const std::int64_t operations =
       32 * cell.gqa_group_size() * static_cast<std::int64_t>(pools.front().size()) * cell.k.size(2);
   for_each_item(heads, operations, [&](std::int64_t head) {
-    RowSelection& row = state.rows[head];
+    SelectedRow& row = state.rows[head];
     if (rests || static_cast<std::int64_t>(pools[head].size()) <= budget) {
-      row = RowSelection{std::move(pools[head]), 0, 0};
+      row = SelectedRow{std::move(pools[head])};
       return;
     }
     row = survivors(cell, head, pools[head], budget);
@@ -65,13 +65,13 @@ std::int64_t EvictionSelector::capacity(std::int64_t num_tokens) const {
   return spec_.budget(num_tokens);
 }
 
-std::optional<LaneSelection> EvictionSelector::lanes(const Cell&) { return std::nullopt; }
+std::optional<PrunedLanes> EvictionSelector::lanes(const Cell&) { return std::nullopt; }
 
 std::vector<std::vector<std::int32_t>> EvictionSelector::alive(int layer) const {
   std::vector<std::vector<std::int32_t>> result;
   const auto found = layers_.find(layer);
   if (found == layers_.end()) return result;
-  for (const RowSelection& row : found->second.rows) result.push_back(row.positions);
+  for (const SelectedRow& row : found->second.rows) result.push_back(row.positions);
   return result;
 }
 

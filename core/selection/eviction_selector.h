@@ -2,6 +2,7 @@
 // which is cut down after the chunk. An evicted key never returns.
 #pragma once
 
+#include "core/selection/lanes.h"
 #include "core/selection/selector.h"
 
 #include <map>
@@ -26,18 +27,18 @@ class EvictionSelector : public Selector {
   virtual void observe(const Cell& cell, const Pools& pools);
   // What survives of `pool`, which holds more than `budget` keys, for one KV head. May be called
   // from several threads, after observe().
-  virtual RowSelection survivors(const Cell& cell, std::int64_t kv_head,
-                                 std::span<const std::int32_t> pool, std::int64_t budget) const = 0;
+  virtual SelectedRow survivors(const Cell& cell, std::int64_t kv_head,
+                                std::span<const std::int32_t> pool, std::int64_t budget) const = 0;
   // Keys that may be alive when `num_tokens` have been seen; the default is the SPEC's budget.
   virtual std::int64_t capacity(std::int64_t num_tokens) const;
   // Methods that prune lanes as well.
-  virtual std::optional<LaneSelection> lanes(const Cell& cell);
+  virtual std::optional<PrunedLanes> lanes(const Cell& cell);
   const MethodSpec& spec() const { return spec_; }
 
  private:
   struct LayerState {
-    std::int64_t num_tokens = 0;     // seen so far
-    std::vector<RowSelection> rows;  // alive, with the counts of the eviction that made the set
+    std::int64_t num_tokens = 0;    // seen so far
+    std::vector<SelectedRow> rows;  // alive, as the eviction left them that made the set
   };
 
   MethodSpec spec_;

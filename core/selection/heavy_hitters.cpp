@@ -79,17 +79,17 @@ std::vector<float> HeavyHitters::scores(const Cell& cell, std::int64_t kv_head) 
   return scores;
 }
 
-RowSelection HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
-                                     std::span<const std::int32_t> pool,
-                                     std::int64_t budget) const {
+SelectedRow HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
+                                    std::span<const std::int32_t> pool, std::int64_t budget) const {
   std::vector<float> rest = scores(cell, kv_head);
   KVLOUPE_CHECK(rest.size() == pool.size());
   const auto recent =
       static_cast<std::int64_t>(std::floor(static_cast<double>(budget) * recent_ratio_ + 1e-9));
   rest.resize(pool.size() - static_cast<std::size_t>(recent));
   const Kept heavy = keep_best(rest, budget - recent);
-  RowSelection row{members_at(pool, heavy.indices), recent, heavy.ties_at_cut};
-  row.positions.insert(row.positions.end(), pool.end() - recent, pool.end());
+  SelectedRow row{
+      members_at(pool, heavy.indices), {pool.end() - recent, pool.end()}, heavy.ties_at_cut};
+  row.positions.insert(row.positions.end(), row.forced.begin(), row.forced.end());
   return row;
 }
 

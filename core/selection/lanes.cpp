@@ -62,15 +62,20 @@ std::int64_t lanes_stored(double sliced, std::int64_t head_dim) {
   return std::max<std::int64_t>(1, head_dim - static_cast<std::int64_t>(dropped));
 }
 
-LaneSelection prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning) {
+void add_lanes(PrunedLanes lanes, CellSelection& selection) {
+  selection.lane_queries = std::move(lanes.queries);
+  selection.lane_counts = std::move(lanes.counts);
+}
+
+PrunedLanes prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning) {
   const std::int64_t dim = cell.k.size(2), heads = cell.num_q_heads();
   KVLOUPE_CHECK(basis.head_dim == dim && basis.num_kv_heads == cell.num_kv_heads());
   KVLOUPE_CHECK(0 < pruning.kept && pruning.kept <= pruning.usable && pruning.usable <= dim);
-  LaneSelection result;
+  PrunedLanes result;
   result.queries = at::zeros({heads, cell.chunk_len, dim}, at::kFloat);
-  result.counts = at::zeros({heads, dim}, at::kInt);
+  result.counts.assign(static_cast<std::size_t>(heads * dim), 0);
   float* queries = result.queries.mutable_data_ptr<float>();
-  auto* counts = result.counts.mutable_data_ptr<std::int32_t>();
+  std::int32_t* counts = result.counts.data();
   directions_of(cell, basis, 0);  // what it throws must not cross the threads below
   for_each_item(heads, 2 * cell.chunk_len * dim * dim, [&](std::int64_t head) {
     const float* directions = directions_of(cell, basis, head / cell.gqa_group_size());

@@ -8,6 +8,7 @@
 #include "core/selection/selector.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace kvloupe::selection {
 
@@ -22,7 +23,15 @@ struct LanePruning {
   std::int64_t kept = 0;    // of these
 };
 
+struct PrunedLanes {
+  at::Tensor queries;                // [num_q_heads, m, head_dim] fp32: P mask_I(q^)
+  std::vector<std::int32_t> counts;  // [num_q_heads, head_dim] rows of the chunk that used the lane
+};
+
+// Makes them part of what a selector answers.
+void add_lanes(PrunedLanes lanes, CellSelection& selection);
+
 // Each row of the cell's queries, pruned. The bits of a row depend on that row and P alone.
-LaneSelection prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning);
+PrunedLanes prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning);
 
 }  // namespace kvloupe::selection

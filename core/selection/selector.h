@@ -9,6 +9,7 @@
 #include "core/selection/blocks.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/basis_file.h"
+#include "core/trace/selection_record.h"
 #include "core/trace/trace_types.h"
 
 #include <ATen/core/Tensor.h>
@@ -42,31 +43,17 @@ struct Cell {
   std::int64_t gqa_group_size() const { return num_q_heads() / num_kv_heads(); }
 };
 
-enum class DenseReason { EmptyPast, FitsBudget, MethodRule };
+using trace::DenseReason;
+using trace::SelectedRow;
 
-struct RowSelection {
-  std::vector<std::int32_t> positions;  // ascending; all candidates where the cell is dense
-  std::int64_t forced = 0;              // kept by rule: sinks, window, recent
-  std::int64_t ties_at_cut = 0;
-};
-
-// Lane methods prune channels of the dot product, not keys. Whatever lanes a query row uses, its
-// pruned scores are those of another query: S^ = <query', k>, with query' = P mask(P^T query).
-struct LaneSelection {
-  at::Tensor queries;  // [num_q_heads, m, head_dim] fp32: query'
-  at::Tensor counts;   // [num_q_heads, head_dim] int32: rows of the chunk that used the lane
-};
-
-struct CellSelection {
-  // Per KV head (or q head, or sub-group). Lane methods that drop no key: all candidates.
-  std::vector<RowSelection> rows;
-  std::optional<DenseReason> dense_reason;
-  bool dense_fallback = false;                // no past, or the candidates fit the budget
-  std::optional<std::int64_t> budget_tokens;  // B of this cell; nullopt without a budget
-  // Lane methods, in every cell, dense_reason or not: that one speaks of keys.
-  std::optional<LaneSelection> lanes;
-  // Block methods, in cells that are not dense: the native masks that `rows` came from.
-  std::optional<BlockChoice> blocks;
+// What a selector answers: the record of the cell (lane methods that drop no key have all candidates
+// in its rows), and beside it what attention and explanations need and no trace stores.
+struct CellSelection : trace::CellRecord {
+  // Lane methods prune channels of the dot product, not keys. Whatever lanes a query row uses, its
+  // pruned scores are those of another query: S^ = <query', k>, with query' = P mask(P^T query).
+  at::Tensor lane_queries;  // [num_q_heads, m, head_dim] fp32: query'; undefined for other methods
+  // Block methods, in cells that are not dense: what was ranked or compared.
+  BlockTable<float> block_scores;
 };
 
 class Selector {

@@ -4,7 +4,6 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
 
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -16,12 +15,13 @@ bool VisibilitySelector::dense_by_rule(const Cell& cell) const {
 
 void VisibilitySelector::note_dense(const Cell&, std::int64_t, std::int64_t) {}
 
-std::optional<LaneSelection> VisibilitySelector::lanes(const Cell&) { return std::nullopt; }
+std::optional<PrunedLanes> VisibilitySelector::lanes(const Cell&) { return std::nullopt; }
 
 CellSelection VisibilitySelector::select(const Cell& cell) {
   const bool scope_all = spec_.scope() == BudgetScope::All;
   const std::int64_t candidates = scope_all ? cell.kv_len() : cell.past_len;
   CellSelection result;
+  result.num_candidates = candidates;
   if (spec_.has_budget()) result.budget_tokens = spec_.budget(cell.past_len);
   if (cell.past_len == 0) {
     result.dense_reason = DenseReason::EmptyPast;
@@ -30,27 +30,23 @@ CellSelection VisibilitySelector::select(const Cell& cell) {
   } else if (dense_by_rule(cell)) {
     result.dense_reason = DenseReason::MethodRule;
   }
-  result.dense_fallback = result.dense_reason && *result.dense_reason != DenseReason::MethodRule;
   const std::int64_t budget = result.budget_tokens.value_or(candidates);
-  result.lanes = lanes(cell);
+  if (auto pruned = lanes(cell)) add_lanes(std::move(*pruned), result);
   if (!result.dense_reason) {
     result.rows = choose(cell, candidates, budget);
     return result;
   }
   if (result.dense_reason == DenseReason::MethodRule) note_dense(cell, candidates, budget);
-  RowSelection all;
-  all.positions.resize(static_cast<std::size_t>(candidates));
-  std::iota(all.positions.begin(), all.positions.end(), 0);
-  result.rows.assign(static_cast<std::size_t>(num_rows(cell)), all);
+  result.rows.assign(static_cast<std::size_t>(num_rows(cell)), SelectedRow{range(0, candidates)});
   return result;
 }
 
-std::vector<RowSelection> ScoringSelector::choose(const Cell& cell, std::int64_t num_candidates,
-                                                  std::int64_t budget) {
+std::vector<SelectedRow> ScoringSelector::choose(const Cell& cell, std::int64_t num_candidates,
+                                                 std::int64_t budget) {
   const std::vector<float> all = scores(cell, num_candidates);
   const std::int64_t heads = cell.num_kv_heads();
   KVLOUPE_CHECK(static_cast<std::int64_t>(all.size()) == heads * num_candidates);
-  std::vector<RowSelection> rows(static_cast<std::size_t>(heads));
+  std::vector<SelectedRow> rows(static_cast<std::size_t>(heads));
   for_each_item(heads, 128 * num_candidates, [&](std::int64_t head) {
     const auto row = std::span(all).subspan(head * num_candidates, num_candidates);
     Kept kept = keep_best(row, num_kept(row, budget));

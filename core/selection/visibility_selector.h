@@ -2,6 +2,7 @@
 // cells that are dense (nothing past, or all of it fits the budget) and leaves the choice to the method.
 #pragma once
 
+#include "core/selection/lanes.h"
 #include "core/selection/selector.h"
 
 #include <span>
@@ -16,8 +17,8 @@ class VisibilitySelector : public Selector {
 
  protected:
   // The rows of a cell that is not dense: `budget` of the candidates [0, num_candidates) each.
-  virtual std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
-                                           std::int64_t budget) = 0;
+  virtual std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
+                                          std::int64_t budget) = 0;
   // Dense although the candidates exceed the budget. The default: decoding, where the method does
   // not select then.
   virtual bool dense_by_rule(const Cell& cell) const;
@@ -25,7 +26,7 @@ class VisibilitySelector : public Selector {
   virtual void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget);
   virtual std::int64_t num_rows(const Cell& cell) const { return cell.num_kv_heads(); }
   // Methods that prune lanes.
-  virtual std::optional<LaneSelection> lanes(const Cell& cell);
+  virtual std::optional<PrunedLanes> lanes(const Cell& cell);
   const MethodSpec& spec() const { return spec_; }
 
  private:
@@ -38,8 +39,8 @@ class ScoringSelector : public VisibilitySelector {
   using VisibilitySelector::VisibilitySelector;
 
  protected:
-  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
-                                   std::int64_t budget) final;
+  std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
+                                  std::int64_t budget) final;
   // Scores of the candidates [0, num_candidates), row-major [num_kv_heads, num_candidates].
   // Higher is kept.
   virtual std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) = 0;

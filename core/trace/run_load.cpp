@@ -138,8 +138,42 @@ std::vector<std::int32_t> load_lanes(hid_t file, const std::string& path, const 
   return counts;
 }
 
+// Which ranges of a cell's positions were kept by rule. Runs of schema 1.2 and before do not say.
+void load_forced(hid_t file, const std::string& at, RunLayer& layer) {
+  const bool has_offsets = h5::has_object(file, at + "forced_offsets");
+  if (!has_offsets && !h5::has_object(file, at + "forced_bounds")) return;
+  const auto open = [&](const char* name) {
+    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
+  };
+  layer.forced_offsets = open("forced_offsets").read_range<std::int64_t>(0, layer.offsets.size());
+  const h5::Dataset bounds = open("forced_bounds");
+  check_offsets(layer.forced_offsets, bounds, "forced_offsets", "bounds");
+  layer.forced_bounds =
+      bounds.read_range<std::int32_t>(0, static_cast<std::uint64_t>(layer.forced_offsets.back()));
+  for (std::size_t cell = 0; cell + 1 < layer.offsets.size(); ++cell) {
+    const auto name = [&] {
+      return fmt::format("chunk {}, row {}", cell / layer.num_rows, cell % layer.num_rows);
+    };
+    const std::int64_t size = layer.offsets[cell + 1] - layer.offsets[cell];
+    const std::int64_t begin = layer.forced_offsets[cell], end = layer.forced_offsets[cell + 1];
+    if ((end - begin) % 2 != 0) {
+      throw h5::Defect(fmt::format("{} has a range in forced_bounds without an end", name()));
+    }
+    std::int32_t previous = -1;
+    for (auto i = begin; i < end; ++i) {
+      const std::int32_t bound = layer.forced_bounds[i];
+      if (bound <= previous || bound > size) {
+        throw h5::Defect(fmt::format(
+            "{} has {} after {} in forced_bounds; they must rise up to its {} positions", name(),
+            bound, previous, size));
+      }
+      previous = bound;
+    }
+  }
+}
+
 // The masks of all chunks done; their size follows from the chunks.
-std::vector<std::uint8_t> load_masks(const h5::Dataset& dataset, int block_size,
+std::vector<std::uint8_t> load_masks(const h5::Dataset& dataset, const char* name, int block_size,
                                      const TraceInfo& info) {
   const std::uint64_t available = dataset.dims().front();
   std::uint64_t needed = 0;
@@ -148,8 +182,8 @@ std::vector<std::uint8_t> load_masks(const h5::Dataset& dataset, int block_size,
     const auto row_bytes = static_cast<std::uint64_t>(packed_row_bytes(grid));
     const auto rows = static_cast<std::uint64_t>(info.model.num_q_heads * grid.num_query_blocks());
     if (rows > (available - needed) / row_bytes) {
-      throw h5::Defect(fmt::format("its block_mask of {} bytes is too short for {} chunks",
-                                   available, info.chunks.size()));
+      throw h5::Defect(fmt::format("its {} of {} bytes is too short for {} chunks", name, available,
+                                   info.chunks.size()));
     }
     needed += rows * row_bytes;
   }
@@ -172,6 +206,30 @@ void check_tables(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
   }
 }
 
+// Which blocks were kept by rule, and who has no vote. Runs of schema 1.2 and before do not say.
+void load_block_rules(hid_t file, const std::string& at, const TraceInfo& info, RunLayer& layer) {
+  const auto open = [&](const char* name) {
+    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
+  };
+  if (h5::has_object(file, at + "block_forced")) {
+    layer.block_forced = load_masks(open("block_forced"), "block_forced", layer.block_size, info);
+    for (std::size_t i = 0; i < layer.block_forced.size(); ++i) {
+      if ((layer.block_forced[i] & ~layer.block_mask[i]) != 0) {
+        throw h5::Defect(
+            fmt::format("its block_forced has a block at byte {} that is not kept", i));
+      }
+    }
+  }
+  if (h5::has_object(file, at + "block_abstains")) {
+    std::uint64_t query_blocks = 0;
+    for (const ChunkInfo& chunk : info.chunks) {
+      query_blocks += block_grid(chunk, layer.block_size).num_query_blocks();
+    }
+    layer.block_abstains = open("block_abstains").read_range<std::uint8_t>(0, query_blocks);
+    for (std::uint8_t& abstains : layer.block_abstains) abstains = abstains != 0;
+  }
+}
+
 // Native masks and tables of a block method. Runs of schema 1.1 and before have neither.
 void load_blocks(hid_t file, const std::string& at, const RunInfo& run, const TraceInfo& info,
                  RunLayer& layer) {
@@ -183,7 +241,8 @@ void load_blocks(hid_t file, const std::string& at, const RunInfo& run, const Tr
                                  run.block_size));
   }
   layer.block_size = static_cast<int>(size);
-  layer.block_mask = load_masks(mask, layer.block_size, info);
+  layer.block_mask = load_masks(mask, "block_mask", layer.block_size, info);
+  load_block_rules(file, at, info, layer);
   if (!run.block_tables) return;
   const auto open = [&](const char* name) {
     return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
@@ -258,6 +317,7 @@ RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int 
   result.positions =
       positions.read_range<std::int32_t>(0, static_cast<std::uint64_t>(result.offsets.back()));
   check_positions(result, info.chunks);
+  load_forced(file, at, result);
   load_blocks(file, at, run, info, result);
   result.evict_chunk = load_evictions(file, at + "evict_chunk", result.num_rows, info);
   if (run.state_action == StateAction::Eviction && result.evict_chunk.empty() &&

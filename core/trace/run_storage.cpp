@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace kvloupe::trace {
 namespace {
@@ -16,20 +17,16 @@ constexpr hsize_t kPositionsPerStorageChunk = 8192;
 constexpr hsize_t kLanesPerStorageChunk = 32768;
 constexpr hsize_t kMaskBytesPerStorageChunk = 4096;
 constexpr hsize_t kTableEntriesPerStorageChunk = 1024;
+constexpr hsize_t kBoundsPerStorageChunk = 1024;
+constexpr hsize_t kCellsPerStorageChunk = 16384;
 
 void name_axes(hid_t dataset, const std::vector<std::string>& axes, const char* units) {
   h5::write_attribute(dataset, "axes", axes);
   h5::write_attribute(dataset, "units", units);
 }
 
-// Adds values at the end of a vector that grows; returns its new length.
-std::int64_t append(const h5::Handle& dataset, hid_t type, std::int64_t end, const void* values,
-                    std::size_t count) {
-  if (count == 0) return end;
-  const hsize_t size = static_cast<hsize_t>(end) + count;
-  h5::checked_status(H5Dset_extent(dataset.get(), &size), "extend the runs");
-  h5::write_box(dataset.get(), type, {static_cast<hsize_t>(end)}, {count}, values);
-  return static_cast<std::int64_t>(size);
+void resize(const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
+  h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the runs");
 }
 
 }  // namespace
@@ -107,120 +104,138 @@ void write_kept_plot(hid_t run_group, const std::vector<int>& layers,
                 {static_cast<hsize_t>(chunks), static_cast<hsize_t>(layers.size())}, kept.data());
 }
 
+float mean_kept(const CellRecord& record, const ChunkInfo& chunk) {
+  if (!record.chooses_keys()) return static_cast<float>(chunk.begin);
+  double total = 0;
+  for (const SelectedRow& row : record.rows) total += static_cast<double>(row.positions.size());
+  return static_cast<float>(total / static_cast<double>(record.rows.size()));
+}
+
+GrowingVector::GrowingVector(hid_t group, const char* name, hid_t stored_type, hid_t memory_type,
+                             hsize_t storage_chunk, const char* axis, const char* units)
+    : dataset_(create_dataset(group, name, stored_type, {0}, {storage_chunk}, true)),
+      memory_type_(memory_type) {
+  name_axes(dataset_.get(), {axis}, units);
+}
+
+void GrowingVector::append(const void* values, std::size_t count) {
+  const auto end = static_cast<hsize_t>(ends_.back());
+  if (count > 0) {
+    const hsize_t size = end + count;
+    h5::checked_status(H5Dset_extent(dataset_.get(), &size), "extend the runs");
+    h5::write_box(dataset_.get(), memory_type_, {end}, {count}, values);
+  }
+  ends_.push_back(static_cast<std::int64_t>(end + count));
+}
+
+void GrowingVector::trim(int num_chunks) {
+  resize(dataset_, {static_cast<hsize_t>(ends_.at(static_cast<std::size_t>(num_chunks)))});
+}
+
+CellLists::CellLists(hid_t group, const char* offsets_name, hsize_t num_cells, GrowingVector values)
+    : offsets_(create_dataset(group, offsets_name, H5T_STD_I64LE, {num_cells + 1},
+                              {std::min<hsize_t>(num_cells + 1, kCellsPerStorageChunk)}, false)),
+      values_(std::move(values)) {
+  const std::int64_t zero = 0;
+  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
+  name_axes(offsets_.get(), {"cell"}, "1");
+}
+
+void CellLists::append(hsize_t first_cell, std::span<const std::int64_t> offsets,
+                       std::span<const std::int32_t> values) {
+  std::vector<std::int64_t> ends(offsets.begin() + 1, offsets.end());
+  for (std::int64_t& end : ends) end += values_.size();
+  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {first_cell + 1}, {ends.size()}, ends.data());
+  values_.append(values.data(), values.size());
+}
+
+void CellLists::trim(int num_chunks, hsize_t num_cells) {
+  resize(offsets_, {num_cells + 1});
+  values_.trim(num_chunks);
+}
+
 RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run,
                                const ModelInfo& model, std::int32_t max_chunks,
                                std::int32_t max_tokens)
     : num_rows_(num_rows_of(run, model)),
       num_q_heads_(static_cast<hsize_t>(model.num_q_heads)),
       head_dim_(static_cast<hsize_t>(model.head_dim)),
-      max_tokens_(max_tokens),
-      block_size_(run.block_size) {
+      max_tokens_(max_tokens) {
   group_ = h5::create_group(run_group, fmt::format("layers/{}", layer));
-  const auto rows = static_cast<hsize_t>(num_rows_);
-  const hsize_t cells = rows * max_chunks;
-  offsets_ = create_dataset(group_.get(), "offsets", H5T_STD_I64LE, {cells + 1},
-                            {std::min<hsize_t>(cells + 1, 16384)}, false);
-  flags_ = create_dataset(group_.get(), "flags", H5T_STD_U8LE, {cells},
+  const hid_t group = group_.get();
+  const hsize_t cells = static_cast<hsize_t>(num_rows_) * max_chunks;
+  flags_ = create_dataset(group, "flags", H5T_STD_U8LE, {cells},
                           {std::clamp<hsize_t>(cells, 1, 65536)}, false);
-  positions_ =
-      create_dataset(group_.get(), "positions", H5T_STD_I32LE, {0},
-                     {std::clamp<hsize_t>(cells * max_tokens, 1, kPositionsPerStorageChunk)}, true);
-  const std::int64_t zero = 0;
-  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
-  name_axes(offsets_.get(), {"cell"}, "1");
   name_axes(flags_.get(), {"cell"}, "1");
-  name_axes(positions_.get(), {"selected"}, "token");
-  if (run.state_action == StateAction::Eviction) {
-    const auto tokens = static_cast<hsize_t>(max_tokens);
-    evict_chunk_ = create_dataset(group_.get(), "evict_chunk", H5T_STD_U16LE, {rows, tokens},
-                                  {1, std::clamp<hsize_t>(tokens, 1, 32768)}, false);
-    name_axes(evict_chunk_.get(), {"row", "token"}, "chunk");
-    const std::vector<std::uint16_t> alive(tokens, kAlive);
-    for (hsize_t row = 0; row < rows; ++row) {
-      h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens}, alive.data());
-    }
-  }
-  if (run.granularity == Granularity::Lane) {
-    const auto chunks = static_cast<hsize_t>(max_chunks);
-    const hsize_t piece = std::clamp<hsize_t>(kLanesPerStorageChunk / (num_q_heads_ * head_dim_), 1,
-                                              std::max<hsize_t>(chunks, 1));
-    lane_counts_ =
-        create_dataset(group_.get(), "lane_counts", H5T_STD_I32LE,
-                       {chunks, num_q_heads_, head_dim_}, {piece, num_q_heads_, head_dim_}, false);
-    name_axes(lane_counts_.get(), {"chunk", "q_head", "lane"}, "row");
-  }
-  if (block_size_ > 0) create_blocks(run, cells);
+  const hsize_t most = std::max<hsize_t>(cells * max_tokens, 1);
+  positions_ =
+      CellLists(group, "offsets", cells,
+                GrowingVector(group, "positions", H5T_STD_I32LE, H5T_NATIVE_INT32,
+                              std::min(most, kPositionsPerStorageChunk), "selected", "token"));
+  forced_ = CellLists(group, "forced_offsets", cells,
+                      GrowingVector(group, "forced_bounds", H5T_STD_I32LE, H5T_NATIVE_INT32,
+                                    kBoundsPerStorageChunk, "bound", "1"));
+  if (run.state_action == StateAction::Eviction) create_evictions();
+  if (run.granularity == Granularity::Lane) create_lanes(max_chunks);
+  if (run.block_size > 0) create_blocks(run, cells);
 }
 
-void RunLayerWriter::create_blocks(const RunInfo& run, hsize_t cells) {
-  block_mask_ = create_dataset(group_.get(), "block_mask", H5T_STD_U8LE, {0},
-                               {kMaskBytesPerStorageChunk}, true);
-  name_axes(block_mask_.get(), {"byte"}, "1");
-  h5::write_attribute(block_mask_.get(), "block_size", block_size_);
+void RunLayerWriter::create_evictions() {
+  const auto rows = static_cast<hsize_t>(num_rows_), tokens = static_cast<hsize_t>(max_tokens_);
+  evict_chunk_ = create_dataset(group_.get(), "evict_chunk", H5T_STD_U16LE, {rows, tokens},
+                                {1, std::clamp<hsize_t>(tokens, 1, 32768)}, false);
+  name_axes(evict_chunk_.get(), {"row", "token"}, "chunk");
+  const std::vector<std::uint16_t> alive(tokens, kAlive);
+  for (hsize_t row = 0; row < rows; ++row) {
+    h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens}, alive.data());
+  }
+}
+
+void RunLayerWriter::create_lanes(std::int32_t max_chunks) {
+  const auto chunks = static_cast<hsize_t>(max_chunks);
+  const hsize_t piece = std::clamp<hsize_t>(kLanesPerStorageChunk / (num_q_heads_ * head_dim_), 1,
+                                            std::max<hsize_t>(chunks, 1));
+  lane_counts_ =
+      create_dataset(group_.get(), "lane_counts", H5T_STD_I32LE, {chunks, num_q_heads_, head_dim_},
+                     {piece, num_q_heads_, head_dim_}, false);
+  name_axes(lane_counts_.get(), {"chunk", "q_head", "lane"}, "row");
+}
+
+void RunLayerWriter::create_blocks(const RunInfo& run, hsize_t num_cells) {
+  const hid_t group = group_.get();
+  const auto bytes = [&](const char* name, hsize_t storage_chunk, const char* axis) {
+    return GrowingVector(group, name, H5T_STD_U8LE, H5T_NATIVE_UINT8, storage_chunk, axis, "1");
+  };
+  block_mask_ = bytes("block_mask", kMaskBytesPerStorageChunk, "byte");
+  h5::write_attribute(block_mask_.id(), "block_size", run.block_size);
+  block_forced_ = bytes("block_forced", kMaskBytesPerStorageChunk, "byte");
+  block_abstains_ = bytes("block_abstains", kBoundsPerStorageChunk, "query_block");
   if (!run.block_tables) return;
-  table_indptr_ = create_dataset(group_.get(), "table_indptr", H5T_STD_I64LE, {cells + 1},
-                                 {std::min<hsize_t>(cells + 1, 16384)}, false);
-  table_indices_ = create_dataset(group_.get(), "table_indices", H5T_STD_I32LE, {0},
-                                  {kTableEntriesPerStorageChunk}, true);
-  const std::int64_t zero = 0;
-  h5::write_box(table_indptr_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
-  name_axes(table_indptr_.get(), {"cell"}, "1");
-  name_axes(table_indices_.get(), {"entry"}, "block");
+  tables_ = CellLists(group, "table_indptr", num_cells,
+                      GrowingVector(group, "table_indices", H5T_STD_I32LE, H5T_NATIVE_INT32,
+                                    kTableEntriesPerStorageChunk, "entry", "block"));
 }
 
-void RunLayerWriter::write_chunk(int chunk, const std::vector<std::vector<std::int32_t>>& rows,
-                                 std::span<const std::uint8_t> flags) {
-  KVLOUPE_CHECK(chunk == chunks_written_);
-  KVLOUPE_CHECK(rows.size() == static_cast<std::size_t>(num_rows_) && flags.size() == rows.size());
-  std::vector<std::int32_t> positions;
-  std::vector<std::int64_t> row_ends;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    if (flags[row] == 0) positions.insert(positions.end(), rows[row].begin(), rows[row].end());
-    row_ends.push_back(ends_.back() + static_cast<std::int64_t>(positions.size()));
+void RunLayerWriter::write_chunk(const RunLayer& cells) {
+  KVLOUPE_CHECK(cells.num_rows == num_rows_);
+  KVLOUPE_CHECK(cells.lane_counts.size() == (lane_counts_ ? num_q_heads_ * head_dim_ : 0));
+  const auto chunk = static_cast<hsize_t>(chunks_written_);
+  const hsize_t first_cell = chunk * num_rows_;
+  h5::write_box(flags_.get(), H5T_NATIVE_UINT8, {first_cell}, {cells.flags.size()},
+                cells.flags.data());
+  positions_.append(first_cell, cells.offsets, cells.positions);
+  forced_.append(first_cell, cells.forced_offsets, cells.forced_bounds);
+  if (lane_counts_) {
+    h5::write_box(lane_counts_.get(), H5T_NATIVE_INT32, {chunk, 0, 0}, {1, num_q_heads_, head_dim_},
+                  cells.lane_counts.data());
   }
-  const auto cell = static_cast<hsize_t>(chunk) * num_rows_;
-  ends_.push_back(
-      append(positions_, H5T_NATIVE_INT32, ends_.back(), positions.data(), positions.size()));
-  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {cell + 1}, {row_ends.size()}, row_ends.data());
-  h5::write_box(flags_.get(), H5T_NATIVE_UINT8, {cell}, {flags.size()}, flags.data());
+  if (block_mask_) {
+    block_mask_.append(cells.block_mask.data(), cells.block_mask.size());
+    block_forced_.append(cells.block_forced.data(), cells.block_forced.size());
+    block_abstains_.append(cells.block_abstains.data(), cells.block_abstains.size());
+  }
+  if (tables_) tables_.append(first_cell, cells.table_indptr, cells.table_indices);
   ++chunks_written_;
-}
-
-void RunLayerWriter::write_masks(const ChunkInfo& chunk, std::span<const std::uint8_t> packed) {
-  const std::int64_t bytes = block_size_ == 0 ? 0
-                                              : packed_mask_bytes(block_grid(chunk, block_size_),
-                                                                  static_cast<int>(num_q_heads_));
-  KVLOUPE_CHECK(static_cast<std::int64_t>(packed.size()) == bytes);
-  if (!block_mask_) return;
-  mask_ends_.push_back(
-      append(block_mask_, H5T_NATIVE_UINT8, mask_ends_.back(), packed.data(), packed.size()));
-}
-
-void RunLayerWriter::write_tables(const ChunkInfo& chunk,
-                                  const std::vector<std::vector<std::int32_t>>& rows,
-                                  std::span<const std::uint8_t> flags) {
-  if (!table_indices_) return;
-  std::vector<std::int32_t> indices;
-  std::vector<std::int64_t> row_ends;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    if (flags[row] == 0) {
-      const auto table = block_table(block_grid(chunk, block_size_), rows[row]);
-      indices.insert(indices.end(), table.begin(), table.end());
-    }
-    row_ends.push_back(table_ends_.back() + static_cast<std::int64_t>(indices.size()));
-  }
-  const auto cell = static_cast<hsize_t>(chunks_written_) * num_rows_;
-  h5::write_box(table_indptr_.get(), H5T_NATIVE_INT64, {cell + 1}, {row_ends.size()},
-                row_ends.data());
-  table_ends_.push_back(
-      append(table_indices_, H5T_NATIVE_INT32, table_ends_.back(), indices.data(), indices.size()));
-}
-
-void RunLayerWriter::write_lanes(int chunk, std::span<const std::int32_t> counts) {
-  KVLOUPE_CHECK(counts.size() == (lane_counts_ ? num_q_heads_ * head_dim_ : 0));
-  if (!lane_counts_) return;
-  h5::write_box(lane_counts_.get(), H5T_NATIVE_INT32, {static_cast<hsize_t>(chunk), 0, 0},
-                {1, num_q_heads_, head_dim_}, counts.data());
 }
 
 void RunLayerWriter::write_evicted(int chunk,
@@ -251,12 +266,15 @@ void RunLayerWriter::write_evicted(int chunk,
   }
 }
 
-void RunLayerWriter::write_all_evicted(const std::vector<std::uint16_t>& evict_chunk) {
+void RunLayerWriter::write_all_evicted(const std::vector<std::vector<std::uint16_t>>& evict_chunk) {
   if (!evict_chunk_) return;
-  KVLOUPE_CHECK(evict_chunk.size() == static_cast<std::size_t>(max_tokens_) * num_rows_);
-  h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {0, 0},
-                {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(max_tokens_)},
-                evict_chunk.data());
+  KVLOUPE_CHECK(evict_chunk.size() == static_cast<std::size_t>(num_rows_));
+  const auto tokens = static_cast<hsize_t>(max_tokens_);
+  for (hsize_t row = 0; row < evict_chunk.size(); ++row) {
+    KVLOUPE_CHECK(evict_chunk[row].size() == tokens);
+    h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens},
+                  evict_chunk[row].data());
+  }
 }
 
 // A chunk that was begun and never ended may have written its evictions.
@@ -274,25 +292,20 @@ void RunLayerWriter::clear_evictions_after(int num_chunks) {
 }
 
 void RunLayerWriter::trim(int num_chunks, std::int32_t num_tokens) {
-  const auto resize = [](const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
-    h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the runs");
-  };
-  const auto cells = static_cast<hsize_t>(num_chunks) * num_rows_;
+  const auto chunks = static_cast<hsize_t>(num_chunks);
+  const hsize_t cells = chunks * num_rows_;
   if (evict_chunk_ && chunks_written_ > num_chunks) clear_evictions_after(num_chunks);
-  resize(offsets_, {cells + 1});
   resize(flags_, {cells});
-  resize(positions_, {static_cast<hsize_t>(ends_.at(num_chunks))});
+  positions_.trim(num_chunks, cells);
+  forced_.trim(num_chunks, cells);
   if (evict_chunk_) {
     resize(evict_chunk_, {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(num_tokens)});
   }
-  if (lane_counts_) {
-    resize(lane_counts_, {static_cast<hsize_t>(num_chunks), num_q_heads_, head_dim_});
+  if (lane_counts_) resize(lane_counts_, {chunks, num_q_heads_, head_dim_});
+  for (GrowingVector* blocks : {&block_mask_, &block_forced_, &block_abstains_}) {
+    if (*blocks) blocks->trim(num_chunks);
   }
-  if (block_mask_) resize(block_mask_, {static_cast<hsize_t>(mask_ends_.at(num_chunks))});
-  if (table_indices_) {
-    resize(table_indptr_, {cells + 1});
-    resize(table_indices_, {static_cast<hsize_t>(table_ends_.at(num_chunks))});
-  }
+  if (tables_) tables_.trim(num_chunks, cells);
 }
 
 }  // namespace kvloupe::trace

@@ -44,24 +44,24 @@ class AppendLock {
   int descriptor_;
 };
 
+bool fits(const CellRecord& cell, const TraceInfo& info, const RunInfo& run,
+          const ChunkInfo& chunk) {
+  const std::size_t lanes =
+      run.granularity == Granularity::Lane ? info.model.num_q_heads * info.model.head_dim : 0;
+  return cell.rows.size() == static_cast<std::size_t>(num_rows_of(run, info.model)) &&
+         cell.lane_counts.size() == lanes &&
+         (!cell.blocks || cell.blocks->grid == block_grid(chunk, run.block_size));
+}
+
 void require_shape(const TraceInfo& info, const RunInfo& run, const std::vector<int>& layers,
-                   const std::vector<RunLayer>& data) {
+                   const std::vector<LayerRecord>& data) {
   KVLOUPE_CHECK(layers.size() == data.size() && std::is_sorted(layers.begin(), layers.end()));
-  const auto rows = static_cast<std::size_t>(num_rows_of(run, info.model));
-  const std::size_t lanes = run.granularity == Granularity::Lane
-                                ? info.chunks.size() * info.model.num_q_heads * info.model.head_dim
-                                : 0;
-  std::size_t masks = 0;
-  for (const ChunkInfo& chunk : info.chunks) {
-    if (run.block_size == 0) break;
-    masks += static_cast<std::size_t>(
-        packed_mask_bytes(block_grid(chunk, run.block_size), info.model.num_q_heads));
-  }
-  for (const auto& layer : data) {
-    if (layer.num_rows != static_cast<int>(rows) ||
-        layer.flags.size() != rows * info.chunks.size() ||
-        layer.offsets.size() != layer.flags.size() + 1 || layer.lane_counts.size() != lanes ||
-        layer.block_mask.size() != masks) {
+  for (const LayerRecord& layer : data) {
+    bool sound = layer.cells.size() == info.chunks.size();
+    for (std::size_t c = 0; sound && c < info.chunks.size(); ++c) {
+      sound = fits(layer.cells[c], info, run, info.chunks[c]);
+    }
+    if (!sound) {
       throw input_error(
           "cannot save the run " + run.method,
           fmt::format("its cells are not those of the trace's {} chunks", info.chunks.size()),
@@ -71,32 +71,11 @@ void require_shape(const TraceInfo& info, const RunInfo& run, const std::vector<
 }
 
 void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int layer,
-                 const RunLayer& data) {
-  const int rows = data.num_rows;
-  const auto num_chunks = static_cast<std::int32_t>(info.chunks.size());
-  RunLayerWriter writer(run_group, layer, run, info.model, num_chunks, info.num_tokens);
-  const std::span lanes(data.lane_counts);
-  const std::size_t lanes_per_chunk =
-      lanes.empty() ? 0 : static_cast<std::size_t>(info.model.num_q_heads) * info.model.head_dim;
-  std::size_t mask_begin = 0;
-  for (int chunk = 0; chunk < num_chunks; ++chunk) {
-    std::vector<std::vector<std::int32_t>> cells;
-    for (int row = 0; row < rows; ++row) {
-      const std::size_t cell = static_cast<std::size_t>(chunk) * rows + row;
-      cells.emplace_back(data.positions.begin() + data.offsets[cell],
-                         data.positions.begin() + data.offsets[cell + 1]);
-    }
-    const auto flags = std::span(data.flags).subspan(std::size_t(chunk) * rows, rows);
-    const ChunkInfo& span = info.chunks[chunk];
-    const std::size_t mask_bytes =
-        run.block_size == 0 ? 0
-                            : static_cast<std::size_t>(packed_mask_bytes(
-                                  block_grid(span, run.block_size), info.model.num_q_heads));
-    writer.write_masks(span, std::span(data.block_mask).subspan(mask_begin, mask_bytes));
-    mask_begin += mask_bytes;
-    writer.write_tables(span, cells, flags);
-    writer.write_chunk(chunk, cells, flags);
-    writer.write_lanes(chunk, lanes.subspan(std::size_t(chunk) * lanes_per_chunk, lanes_per_chunk));
+                 const LayerRecord& data) {
+  RunLayerWriter writer(run_group, layer, run, info.model,
+                        static_cast<std::int32_t>(info.chunks.size()), info.num_tokens);
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    writer.write_chunk(encode_cell(data.cells[c], info.chunks[c], run, info.model));
   }
   writer.write_all_evicted(data.evict_chunk);
 }
@@ -139,17 +118,10 @@ h5::Handle open_for_append(const fs::path& sidecar, const fs::path& temporary,
 
 // The keys kept by chunk and layer, for plots.
 void write_run_plot(hid_t group, const TraceInfo& info, const std::vector<int>& layers,
-                    const std::vector<RunLayer>& data) {
-  const std::size_t columns = layers.size();
-  std::vector<float> kept(info.chunks.size() * columns);
-  for (std::size_t column = 0; column < columns; ++column) {
-    const RunLayer& layer = data[column];
-    for (std::size_t cell = 0; cell < layer.flags.size(); ++cell) {
-      const std::size_t chunk = cell / layer.num_rows;
-      const auto count = layer.flags[cell] != 0 ? std::int64_t{info.chunks[chunk].begin}
-                                                : layer.offsets[cell + 1] - layer.offsets[cell];
-      kept[chunk * columns + column] += static_cast<float>(count) / layer.num_rows;
-    }
+                    const std::vector<LayerRecord>& data) {
+  std::vector<float> kept;
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    for (const LayerRecord& layer : data) kept.push_back(mean_kept(layer.cells[c], info.chunks[c]));
   }
   write_kept_plot(group, layers, kept);
 }
@@ -191,7 +163,7 @@ h5::Handle open_sidecar(const fs::path& trace_path, LoadedTrace& trace) {
 }
 
 int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
-                       const std::vector<int>& layers, const std::vector<RunLayer>& data) {
+                       const std::vector<int>& layers, const std::vector<LayerRecord>& data) {
   const fs::path path = sidecar_path(trace_path);
   const AppendLock append_lock(trace_path);
   const h5::Lock lock;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/trace/hdf5.h"
+#include "core/trace/run_codec.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>

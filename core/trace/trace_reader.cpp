@@ -249,7 +249,7 @@ bool TraceReader::has_run_layer(int run, int layer) const {
   return guarded(info().path, [&] { return impl_->find_run_layer(run, layer).has_value(); });
 }
 
-RunLayer TraceReader::read_run(int run, int layer) const {
+RunLayer TraceReader::read_run_layer(int run, int layer) const {
   return guarded(info().path, [&] {
     const auto source = impl_->find_run_layer(run, layer);
     if (!source) {
@@ -258,6 +258,15 @@ RunLayer TraceReader::read_run(int run, int layer) const {
     }
     return load_run_layer(source->file, source->number, *source->run, layer, info());
   });
+}
+
+LayerRecord TraceReader::read_run(int run, int layer, std::optional<int> chunk) const {
+  if (chunk) impl_->require_chunk(*chunk);
+  const RunLayer stored = read_run_layer(run, layer);
+  const auto& runs = info().runs;
+  const auto described = std::find_if(
+      runs.begin(), runs.end(), [&](const RunInfo& candidate) { return candidate.id == run; });
+  return decode_layer(stored, *described, info(), chunk);
 }
 
 }  // namespace kvloupe::trace

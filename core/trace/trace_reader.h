@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
-#include "core/trace/trace_types.h"
+#include "core/trace/run_codec.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -53,8 +53,12 @@ class TraceReader {
   std::vector<float> read_novelty() const;
 
   bool has_run_layer(int run, int layer) const;
-  // Throws Error{Input} when run or layer is absent. Offsets and positions are checked.
-  RunLayer read_run(int run, int layer) const;
+  // What the run kept in the layer, in all chunks or one: rows of dense cells list all of the past.
+  // Throws Error{Input} when run or layer is absent or damaged.
+  LayerRecord read_run(int run, int layer, std::optional<int> chunk = std::nullopt) const;
+  // The same as the file has it, for those who look at the file itself. Checked: no index in it
+  // points outside.
+  RunLayer read_run_layer(int run, int layer) const;
 
  private:
   struct Impl;

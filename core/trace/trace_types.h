@@ -68,29 +68,7 @@ struct RunInfo {
   bool from_sidecar = false;
 };
 
-// Flags of one (chunk, row) cell. Cells with a flag store no positions and mean all candidates.
-inline constexpr std::uint8_t kCellDenseFallback = 1;
-inline constexpr std::uint8_t kCellDenseByRule = 2;
-
-// One run's selections in one layer: CSR over (chunk, row).
-struct RunLayer {
-  int num_rows = 0;                     // R
-  std::vector<std::int64_t> offsets;    // [C*R+1]
-  std::vector<std::int32_t> positions;  // absolute, ascending inside a cell
-  std::vector<std::uint8_t> flags;      // [C*R]
-  // Eviction methods: [R, T], the chunk after which the key died, 65535 alive. Else empty.
-  std::vector<std::uint16_t> evict_chunk;
-  // Lane methods: [C, num_q_heads, head_dim], rows of the chunk that used the lane. Else empty.
-  // Cells of lane methods that drop no key carry a flag.
-  std::vector<std::int32_t> lane_counts;
-  // Block methods: native masks, packed as block_mask.h says, chunk after chunk. Else empty.
-  int block_size = 0;
-  std::vector<std::uint8_t> block_mask;
-  // Block tables: CSR over (chunk, row), kept blocks ascending; flagged cells list none. Else empty.
-  std::vector<std::int64_t> table_indptr;  // [C*R+1]
-  std::vector<std::int32_t> table_indices;
-};
-
+// A key that never died, where deaths are counted by chunk.
 inline constexpr std::uint16_t kAlive = 65535;
 
 struct TraceInfo {

@@ -106,14 +106,6 @@ struct Run {
   std::vector<RunLayerWriter> layers;
 };
 
-double mean_kept(const ChunkInfo& chunk, const RunChunk& data) {
-  double total = 0;
-  for (std::size_t row = 0; row < data.rows.size(); ++row) {
-    total += data.flags[row] != 0 ? chunk.begin : static_cast<double>(data.rows[row].size());
-  }
-  return data.rows.empty() ? 0 : total / static_cast<double>(data.rows.size());
-}
-
 }  // namespace
 
 struct TraceWriter::Impl {
@@ -345,12 +337,11 @@ void TraceWriter::write_run(const ChunkInfo& chunk, const RunChunk& data) {
   auto& run = impl_->runs.at(data.run);
   const std::size_t index = impl_->layer_index(data.layer);
   guarded(impl_->part, [&] {
-    run.layers[index].write_masks(chunk, data.block_mask);
-    run.layers[index].write_tables(chunk, data.rows, data.flags);
-    run.layers[index].write_chunk(impl_->chunks_done, data.rows, data.flags);
-    run.layers[index].write_evicted(impl_->chunks_done, data.evicted);
-    run.layers[index].write_lanes(impl_->chunks_done, data.lane_counts);
-    run.kept_now[index] = static_cast<float>(mean_kept(chunk, data));
+    RunLayerWriter& layer = run.layers[index];
+    KVLOUPE_CHECK(layer.chunks_written() == impl_->chunks_done);
+    layer.write_chunk(encode_cell(data.record, chunk, run.info, impl_->header.model));
+    layer.write_evicted(impl_->chunks_done, data.evicted);
+    run.kept_now[index] = mean_kept(data.record, chunk);
   });
 }
 

@@ -2,6 +2,7 @@
 // a killed capture leaves all chunks done; finish() renames it to its final name.
 #pragma once
 
+#include "core/trace/selection_record.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -46,14 +47,9 @@ struct LayerChunk {
 struct RunChunk {
   int run = 0;
   int layer = 0;
-  std::vector<std::vector<std::int32_t>> rows;  // [R] ascending absolute positions
-  std::vector<std::uint8_t> flags;              // [R]
+  CellRecord record;
   // Eviction: per row the positions that died after this chunk.
   std::vector<std::vector<std::int32_t>> evicted;
-  // Lane methods: [num_q_heads, head_dim] rows of the chunk that used the lane.
-  std::vector<std::int32_t> lane_counts;
-  // Runs with a block_size: the packed native masks of the chunk (block_mask.h).
-  std::vector<std::uint8_t> block_mask;
 };
 
 // What infinipot needs beside q and k: probe queries of one layer after a prefill chunk.
@@ -87,8 +83,9 @@ class TraceWriter {
 };
 
 // Appends one open-loop run to the sidecar "T.h5.runs.h5" of the trace (layout of /runs plus the
-// trace's hash); layers ascending. Returns the run's number as info().runs will show it.
+// trace's hash); layers ascending, each with all chunks. Returns the run's number as info().runs will
+// show it.
 int append_sidecar_run(const std::filesystem::path& trace_path, const RunInfo& run,
-                       const std::vector<int>& layers, const std::vector<RunLayer>& data);
+                       const std::vector<int>& layers, const std::vector<LayerRecord>& data);
 
 }  // namespace kvloupe::trace

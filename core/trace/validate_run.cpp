@@ -20,7 +20,7 @@ std::string cell_name(const RunInfo& run, int layer, std::size_t chunk, std::siz
 // The first defect of one layer, if any: one wrong habit of a recorder shows in every cell.
 std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo& run, int layer,
                                             const RunLayer& data) {
-  const bool chunk_included = run.method.find("budget_scope=all") != std::string::npos;
+  const bool chunk_included = includes_chunk(run);
   const auto rows = static_cast<std::size_t>(data.num_rows);
   for (std::size_t cell = 0; cell < data.flags.size(); ++cell) {
     const ChunkInfo& chunk = info.chunks[cell / rows];
@@ -182,7 +182,7 @@ std::optional<std::string> find_block_defect(const TraceInfo& info, const RunInf
 
 void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, Validation& found) {
   const auto& info = reader.info();
-  const RunLayer data = reader.read_run(run.id, layer);
+  const RunLayer data = reader.read_run_layer(run.id, layer);
   auto defect = find_cell_defect(info, run, layer, data);
   if (!defect && run.state_action == StateAction::Eviction) {
     defect = find_eviction_defect(info, run, layer, data);

@@ -22,15 +22,15 @@ const std::filesystem::path kGoldens =
     std::filesystem::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/goldens";
 
 // Rows whose lanes hang on a hair may choose another one, which moves two counts by one.
-void expect_head(const json& want, const replay::LaneRow& lanes, double output_error) {
+void expect_head(const json& want, const replay::ReplayCell& cell, std::size_t head) {
   const auto counts = want["counts"].get<std::vector<int>>();
-  ASSERT_EQ(lanes.counts.size(), counts.size());
+  const auto found = cell.lane_counts_of(static_cast<int>(head), static_cast<int>(counts.size()));
   const int close = want["close"];
   int moved = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) moved += std::abs(counts[i] - lanes.counts[i]);
+  for (std::size_t i = 0; i < counts.size(); ++i) moved += std::abs(counts[i] - found[i]);
   EXPECT_LE(moved, 2 * close);
-  EXPECT_NEAR(lanes.score_error, want["score_error"].get<double>(), 1e-4 * (1 + close));
-  EXPECT_NEAR(output_error, want["output_error"].get<double>(), 1e-4 * (1 + close));
+  EXPECT_NEAR(cell.score_error[head], want["score_error"].get<double>(), 1e-4 * (1 + close));
+  EXPECT_NEAR(cell.output_error[head], want["output_error"].get<double>(), 1e-4 * (1 + close));
 }
 
 void expect_cell(const json& want, const replay::ReplayCell& cell, bool evicts) {
@@ -39,20 +39,20 @@ void expect_cell(const json& want, const replay::ReplayCell& cell, bool evicts) 
   if (cell.dense_reason) {
     EXPECT_EQ(name_of(*cell.dense_reason), reason.get<std::string>());
   }
-  EXPECT_EQ(cell.dense_fallback, reason == "empty_past");
-  ASSERT_EQ(cell.lanes.size(), want["heads"].size());
+  EXPECT_EQ(cell.dense_fallback(), reason == "empty_past");
+  ASSERT_EQ(cell.score_error.size(), want["heads"].size());
   ASSERT_EQ(cell.output_error.size(), want["heads"].size());
-  for (std::size_t head = 0; head < cell.lanes.size(); ++head) {
+  for (std::size_t head = 0; head < cell.score_error.size(); ++head) {
     SCOPED_TRACE("head " + std::to_string(head));
-    expect_head(want["heads"][head], cell.lanes[head], cell.output_error[head]);
+    expect_head(want["heads"][head], cell, head);
   }
   if (!evicts) return;
   for (std::size_t row = 0; row < cell.rows.size(); ++row) {
     const auto alive = want["alive"][row].get<std::vector<std::int32_t>>();
     const auto near = want["near"][row].get<std::vector<std::int32_t>>();
     std::vector<std::int32_t> odd, real;
-    std::set_symmetric_difference(alive.begin(), alive.end(), cell.rows[row].selected.begin(),
-                                  cell.rows[row].selected.end(), std::back_inserter(odd));
+    std::set_symmetric_difference(alive.begin(), alive.end(), cell.rows[row].positions.begin(),
+                                  cell.rows[row].positions.end(), std::back_inserter(odd));
     std::set_difference(odd.begin(), odd.end(), near.begin(), near.end(), std::back_inserter(real));
     EXPECT_EQ(real, std::vector<std::int32_t>{}) << "row " << row;
   }

@@ -57,10 +57,8 @@ replay::ReplayCell cell(int layer, int chunk, std::vector<double> recalls,
   result.layer = layer;
   result.chunk = chunk;
   for (const double recall : recalls) {
-    replay::ReplayRow row;
-    row.mass_recall = recall;
-    row.topk_overlap = recall / 2;
-    result.rows.push_back(row);
+    result.rows.emplace_back();
+    result.metrics.push_back({recall, recall / 2});
   }
   result.output_error = std::move(errors);
   return result;
@@ -76,7 +74,7 @@ replay::ReplayResult replay_of_two_layers() {
                   cell(7, 0, {1, 1}, {0, 0, 0, 0}),
                   cell(7, 3, {0, 0}, {9, 9, 9, 9})};
   for (replay::ReplayCell& entry : result.cells) {
-    if (entry.chunk == 0) entry.dense_reason = replay::DenseReason::EmptyPast;
+    if (entry.chunk == 0) entry.dense_reason = trace::DenseReason::EmptyPast;
     if (entry.chunk == 3) entry.span.phase = trace::Phase::Decode;
   }
   return result;

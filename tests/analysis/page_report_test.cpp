@@ -45,12 +45,12 @@ replay::ReplayResult made_by_hand(const SmallTrace& trace,
     cell.span = run.chunks[chunk];
     cell.rows.resize(4);
     if (chunk < 2) {
-      cell.dense_reason = replay::DenseReason::MethodRule;
+      cell.dense_reason = trace::DenseReason::MethodRule;
     } else {
       for (const int page : steps[chunk - 2])
         for (int token = page * kSize; token < std::min((page + 1) * kSize, cell.span.begin);
              ++token)
-          cell.rows[3].selected.push_back(token);
+          cell.rows[3].positions.push_back(token);
     }
     run.cells.push_back(cell);
   }
@@ -132,20 +132,20 @@ TEST(PageReport, VerdictsCompareWithAPerfectBound) {
   for (int page = 0; page < 7; ++page) {
     const PageVerdict verdict = report.pages[page].verdict;
     EXPECT_EQ(verdict == PageVerdict::Hit || verdict == PageVerdict::Miss, best[page] >= sorted[1]);
-    const auto& selected = run.find(kLayer, 3)->rows[2].selected;
+    const auto& selected = run.find(kLayer, 3)->rows[2].positions;
     EXPECT_EQ(report.pages[page].taken(),
               std::count(selected.begin(), selected.end(), page * kSize) == 1);
   }
   EXPECT_DOUBLE_EQ(report.page_recall(), report.hits / 2.0);
 }
 
-// A recorded run says which keys were selected, not which by rule.
-TEST(PageReport, TheForcedPageIsKnownWithoutTheCount) {
+// A run recorded before schema 1.3 says which keys were selected, not which by rule.
+TEST(PageReport, TheForcedPageIsKnownWithoutTheRecord) {
   const SmallTrace trace(shape());
   replay::ReplayResult run =
       replay::replay(trace.session(), {quest(trace), {kLayer}, {}, {}, false, false}, {});
   for (replay::ReplayCell& cell : run.cells)
-    for (replay::ReplayRow& row : cell.rows) row.forced = 0;
+    for (trace::SelectedRow& row : cell.rows) row.forced.clear();
   // Positions 29 and 31 stand in page 7; 32 begins page 8, which has no past key then.
   EXPECT_EQ(report_of(trace, run, 2).pages.back().verdict, PageVerdict::Forced);
   EXPECT_EQ(report_of(trace, run, 4).pages.back().verdict, PageVerdict::Forced);
@@ -204,7 +204,7 @@ TEST(PageReport, DenseCellsHaveBoundsAndNoVerdicts) {
   const replay::ReplayResult run =
       replay::replay(trace.session(), {spec, {kLayer}, {}, {}, false, false}, {});
   const PageReport report = page_report(trace.session(), spec, run, kLayer, 1, 0, {});
-  EXPECT_EQ(report.dense_reason, replay::DenseReason::MethodRule);
+  EXPECT_EQ(report.dense_reason, trace::DenseReason::MethodRule);
   EXPECT_EQ(report.pages.size(), 4U);
   EXPECT_TRUE(report.steps.empty());
   for (const PageScore& page : report.pages) EXPECT_EQ(page.verdict, PageVerdict::Neither);

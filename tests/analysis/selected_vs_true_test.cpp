@@ -31,7 +31,7 @@ TEST(SelectedVsTrue, SortsKeysIntoHitsMissesAndWaste) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return mass[a] > mass[b]; });
   const std::set<int> truth(order.begin(), order.begin() + 9);
-  const std::set<int> kept(cell.rows[1].selected.begin(), cell.rows[1].selected.end());
+  const std::set<int> kept(cell.rows[1].positions.begin(), cell.rows[1].positions.end());
   double missed = 0, whole = 0;
   for (int j = 0; j < cell.span.begin; ++j) {
     const KeyVerdict expected = kept.count(j)

@@ -83,8 +83,8 @@ TEST(Capture, OnlyNamedLayersAreRecordedButAllRun) {
   const trace::TraceReader all("all.h5"), one("one.h5");
   EXPECT_EQ(one.info().layers, std::vector<int>{2});
   EXPECT_TRUE(at::equal(read_layer(all, 2).q, read_layer(one, 2).q));
-  EXPECT_EQ(all.read_run(0, 2).positions, one.read_run(0, 2).positions);
-  EXPECT_EQ(all.read_run(1, 2).positions, one.read_run(1, 2).positions);
+  EXPECT_EQ(all.read_run_layer(0, 2).positions, one.read_run_layer(0, 2).positions);
+  EXPECT_EQ(all.read_run_layer(1, 2).positions, one.read_run_layer(1, 2).positions);
   EXPECT_EQ(all.info().generated, one.info().generated);
 }
 

@@ -125,7 +125,7 @@ class AttendToRecorded final : public AttentionHook {
         scope_all_(spec_.scope() == selection::BudgetScope::All) {}
 
   at::Tensor attend(const AttentionCall& call) override {
-    if (!runs_.contains(call.layer)) runs_[call.layer] = reader_.read_run(0, call.layer);
+    if (!runs_.contains(call.layer)) runs_[call.layer] = reader_.read_run_layer(0, call.layer);
     const trace::RunLayer& run = runs_[call.layer];
     const int chunk = reader_.info().chunk_of_token(static_cast<std::int32_t>(call.past_len));
     const std::int64_t rows = call.q.size(1), dim = call.q.size(2);
@@ -230,7 +230,7 @@ struct DecodeCells {
 };
 
 DecodeCells decode_cells(const trace::TraceReader& reader) {
-  const trace::RunLayer run = reader.read_run(0, 2);
+  const trace::RunLayer run = reader.read_run_layer(0, 2);
   const auto& chunks = reader.info().chunks;
   DecodeCells found;
   for (std::size_t cell = 0; cell < run.flags.size(); ++cell) {

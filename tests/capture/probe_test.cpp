@@ -123,7 +123,8 @@ TEST(Probe, TheProbeDoesNotDisturbTheRun) {
       for (const int layer : with.info().layers) {
         const StoredLayer a = read_layer(with, layer), b = read_layer(without, layer);
         EXPECT_TRUE(at::equal(a.q, b.q) && at::equal(a.k, b.k) && at::equal(a.v, b.v));
-        EXPECT_EQ(with.read_run(0, layer).positions, without.read_run(0, layer).positions);
+        EXPECT_EQ(with.read_run_layer(0, layer).positions,
+                  without.read_run_layer(0, layer).positions);
       }
     }
   }
@@ -157,7 +158,7 @@ class ProbeOverSurvivors final : public AttentionHook {
       : reader_(reader), chunk_(chunk) {}
 
   at::Tensor attend(const AttentionCall& call) override {
-    const trace::RunLayer run = reader_.read_run(0, call.layer);
+    const trace::RunLayer run = reader_.read_run_layer(0, call.layer);
     const trace::ChunkInfo& chunk = reader_.info().chunks[static_cast<std::size_t>(chunk_)];
     const std::int64_t group = call.q.size(0) / call.k.size(0);
     queries.push_back(call.q.clone());

@@ -50,7 +50,7 @@ selection::Cell stored_cell(const trace::TraceReader& reader, const StoredLayer&
 // What a trace should hold of one layer, gathered cell by cell.
 struct FreshLayer {
   std::vector<int> flags;
-  std::vector<std::vector<std::int32_t>> positions;
+  std::vector<std::vector<std::int32_t>> positions, forced;
   std::vector<std::vector<std::uint16_t>> evict_chunk;  // by row
   std::vector<std::int32_t> lane_counts;
   // By chunk, [H, Q_b, N_b] and the number of key blocks N_b; empty where the cell is dense.
@@ -60,13 +60,14 @@ struct FreshLayer {
            const std::vector<std::vector<std::int32_t>>& evicted, int chunk, std::size_t tokens) {
     masks.emplace_back();
     if (selection.blocks) {
-      masks.back() = {selection.blocks->mask.values(), selection.blocks->grid.num_key_blocks()};
+      masks.back() = {selection.blocks->kept, selection.blocks->grid.num_key_blocks()};
     }
-    const bool lanes_alone = selection.lanes && evicted.empty();
-    const int flag = selection.dense_fallback ? 1 : selection.dense_reason || lanes_alone ? 2 : 0;
-    for (const selection::RowSelection& row : selection.rows) {
+    const bool lanes_alone = !selection.lane_counts.empty() && evicted.empty();
+    const int flag = selection.dense_fallback() ? 1 : selection.dense_reason || lanes_alone ? 2 : 0;
+    for (const trace::SelectedRow& row : selection.rows) {
       flags.push_back(flag);
       positions.push_back(flag ? std::vector<std::int32_t>{} : row.positions);
+      forced.push_back(flag ? std::vector<std::int32_t>{} : row.forced);
     }
     evict_chunk.resize(evicted.size(), std::vector<std::uint16_t>(tokens, trace::kAlive));
     for (std::size_t row = 0; row < evicted.size(); ++row) {
@@ -74,10 +75,8 @@ struct FreshLayer {
         evict_chunk[row][static_cast<std::size_t>(position)] = static_cast<std::uint16_t>(chunk);
       }
     }
-    if (!selection.lanes) return;
-    const at::Tensor counts = selection.lanes->counts.contiguous();
-    const auto* first = counts.const_data_ptr<std::int32_t>();
-    lane_counts.insert(lane_counts.end(), first, first + counts.numel());
+    lane_counts.insert(lane_counts.end(), selection.lane_counts.begin(),
+                       selection.lane_counts.end());
   }
 };
 
@@ -117,6 +116,15 @@ void expect_layer(const trace::RunLayer& recorded, const FreshLayer& fresh) {
   std::vector<std::uint16_t> flat;
   for (const auto& row : fresh.evict_chunk) flat.insert(flat.end(), row.begin(), row.end());
   EXPECT_EQ(recorded.evict_chunk, flat);
+  ASSERT_EQ(recorded.forced_offsets.size(), fresh.forced.size() + 1);
+  for (std::size_t cell = 0; cell < fresh.forced.size(); ++cell) {
+    std::vector<std::int32_t> forced;
+    for (auto i = recorded.forced_offsets[cell]; i < recorded.forced_offsets[cell + 1]; i += 2)
+      for (auto at = recorded.forced_bounds[static_cast<std::size_t>(i)];
+           at < recorded.forced_bounds[static_cast<std::size_t>(i) + 1]; ++at)
+        forced.push_back(recorded.positions[static_cast<std::size_t>(recorded.offsets[cell] + at)]);
+    EXPECT_EQ(forced, fresh.forced[cell]) << "cell " << cell;
+  }
   EXPECT_EQ(recorded.lane_counts, fresh.lane_counts);
 }
 
@@ -145,13 +153,13 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
   }
   for (std::size_t i = 0; i < stored.size(); ++i) {
     SCOPED_TRACE(testing::Message() << "layer " << info.layers[i]);
-    expect_layer(reader.read_run(run, info.layers[i]), fresh[i]);
-    expect_masks(reader.read_run(run, info.layers[i]), fresh[i], info);
+    expect_layer(reader.read_run_layer(run, info.layers[i]), fresh[i]);
+    expect_masks(reader.read_run_layer(run, info.layers[i]), fresh[i], info);
     EXPECT_EQ(run_info.block_size > 0, run_info.granularity == trace::Granularity::Block);
     const bool evicts = run_info.state_action == trace::StateAction::Eviction;
     EXPECT_EQ(evicts, !fresh[i].evict_chunk.empty());
     if (evicts) {
-      EXPECT_THAT(reader.read_run(run, info.layers[i]).evict_chunk,
+      EXPECT_THAT(reader.read_run_layer(run, info.layers[i]).evict_chunk,
                   testing::Contains(testing::Lt(trace::kAlive)));
     }
   }
@@ -218,10 +226,10 @@ TEST_P(Recording, ReusedSetsOfLayersThatAreNotRecorded) {
   const trace::TraceReader all("all.h5"), one("one.h5");
   EXPECT_EQ(one.info().layers, std::vector<int>{2});
   for (const int run : {0, 1}) {
-    const trace::RunLayer recorded = one.read_run(run, 2);
+    const trace::RunLayer recorded = one.read_run_layer(run, 2);
     EXPECT_FALSE(recorded.positions.empty());
-    EXPECT_EQ(recorded.positions, all.read_run(run, 2).positions);
-    EXPECT_EQ(recorded.flags, all.read_run(run, 2).flags);
+    EXPECT_EQ(recorded.positions, all.read_run_layer(run, 2).positions);
+    EXPECT_EQ(recorded.flags, all.read_run_layer(run, 2).flags);
   }
 }
 

@@ -77,7 +77,7 @@ TEST_F(Synthetic, EachMethodMissesWhatItsReductionHides) {
   const SyntheticReport report = synthesize(options_, {});
   const trace::TraceReader reader(options_.output);
   const auto share = [&](int run, const Question& question) {
-    const trace::RunLayer layer = reader.read_run(run, 0);
+    const trace::RunLayer layer = reader.read_run_layer(run, 0);
     double kept = 0, planted = 0;
     for (int kv_head = 0; kv_head < layer.num_rows; ++kv_head) {
       const auto cell = static_cast<std::size_t>(question.chunk * layer.num_rows + kv_head);

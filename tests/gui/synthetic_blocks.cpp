@@ -10,7 +10,6 @@ namespace kvloupe::test {
 void SyntheticSource::add_blocks(replay::ReplayCell& cell, replay::ReplayResult& result) const {
   result.block_size = 32;
   cell.dense_reason.reset();
-  cell.dense_fallback = false;
   auto& masks = cell.blocks.emplace();
   masks.grid = trace::block_grid(cell.span, result.block_size);
   masks.num_q_heads = options_.num_q_heads;
@@ -31,10 +30,10 @@ void SyntheticSource::add_blocks(replay::ReplayCell& cell, replay::ReplayResult&
       for (std::int64_t i = 0; i < masks.grid.num_query_blocks(); ++i)
         for (std::int64_t j = 0; j < blocks; ++j)
           kept[static_cast<std::size_t>(j)] |= masks.kept[masks.index(head, i, j)];
-    cell.rows[row].selected.clear();
+    cell.rows[row].positions.clear();
     for (std::int32_t key = 0; key < cell.span.begin; ++key)
       if (kept[static_cast<std::size_t>(key / result.block_size)] != 0)
-        cell.rows[row].selected.push_back(key);
+        cell.rows[row].positions.push_back(key);
   }
 }
 

@@ -128,15 +128,15 @@ replay::ReplayResult SyntheticSource::select(const std::string& method,
       if (spec.has_budget()) cell.budget_tokens = spec.budget(past);
       const auto budget = static_cast<std::int32_t>(
           std::min<std::int64_t>(cell.budget_tokens.value_or(past), past));
-      if (past == 0) cell.dense_reason = replay::DenseReason::EmptyPast;
+      if (past == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
       if (past > 0 && past <= cell.budget_tokens.value_or(past))
-        cell.dense_reason = replay::DenseReason::FitsBudget;
-      cell.dense_fallback = cell.dense_reason.has_value();
+        cell.dense_reason = trace::DenseReason::FitsBudget;
       for (int kv_head = 0; kv_head < options_.num_kv_heads; ++kv_head) {
         if (only_kept_key >= 0) {
-          replay::ReplayRow row;
-          if (only_kept_key < past) row.selected.push_back(only_kept_key);
+          trace::SelectedRow row;
+          if (only_kept_key < past) row.positions.push_back(only_kept_key);
           cell.rows.push_back(std::move(row));
+          cell.metrics.emplace_back();
           continue;
         }
         const std::vector<double> truth = mass(layer, kv_head, chunk);
@@ -147,14 +147,14 @@ replay::ReplayResult SyntheticSource::select(const std::string& method,
           return truth[static_cast<std::size_t>(a)] * (0.3 + noise(layer, a, kv_head)) >
                  truth[static_cast<std::size_t>(b)] * (0.3 + noise(layer, b, kv_head));
         });
-        replay::ReplayRow row;
-        row.selected.assign(order.begin(), order.begin() + (cell.dense_reason ? past : budget));
-        std::sort(row.selected.begin(), row.selected.end());
+        trace::SelectedRow row;
+        row.positions.assign(order.begin(), order.begin() + (cell.dense_reason ? past : budget));
+        std::sort(row.positions.begin(), row.positions.end());
         double kept = 0, all = 0;
         for (std::int32_t key = 0; key < past; ++key) all += truth[static_cast<std::size_t>(key)];
-        for (const std::int32_t key : row.selected) kept += truth[static_cast<std::size_t>(key)];
-        row.mass_recall = all > 0 ? kept / all : 1;
-        row.topk_overlap = cell.dense_reason ? 1 : 0.5 * row.mass_recall;
+        for (const std::int32_t key : row.positions) kept += truth[static_cast<std::size_t>(key)];
+        const double recall = all > 0 ? kept / all : 1;
+        cell.metrics.push_back({recall, cell.dense_reason ? 1 : 0.5 * recall});
         cell.rows.push_back(std::move(row));
       }
       if (spec.traits().granularity == trace::Granularity::Block && past > 0)
@@ -180,7 +180,7 @@ void SyntheticSource::add_deaths(replay::ReplayResult& result) const {
         const auto& cell =
             result
                 .cells[l * static_cast<std::size_t>(num_chunks) + static_cast<std::size_t>(chunk)];
-        const auto& alive = cell.rows[row].selected;
+        const auto& alive = cell.rows[row].positions;
         for (std::int32_t key = 0; key < cell.span.begin; ++key)
           if (!std::binary_search(alive.begin(), alive.end(), key))
             deaths[static_cast<std::size_t>(key)] = static_cast<std::uint16_t>(chunk - 1);
@@ -216,7 +216,7 @@ analysis::SelectedVsTrue SyntheticSource::selected_vs_true(const replay::ReplayC
   result.num_candidates = past;
   result.mass.assign(truth.begin(), truth.end());
   result.verdict.assign(static_cast<std::size_t>(past), analysis::KeyVerdict::Neither);
-  const auto& selected = cell.rows[static_cast<std::size_t>(row)].selected;
+  const auto& selected = cell.rows[static_cast<std::size_t>(row)].positions;
   std::vector<std::int32_t> order(static_cast<std::size_t>(past));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
@@ -263,8 +263,8 @@ std::vector<analysis::SpanFate> SyntheticSource::span_fate(const replay::ReplayR
       for (const analysis::KeyRank& key : verdict.by_true_rank) {
         if (key.position < span.begin || key.position >= span.end) continue;
         ++fate.total;
-        fate.kept += std::binary_search(cell.rows[row].selected.begin(),
-                                        cell.rows[row].selected.end(), key.position);
+        fate.kept += std::binary_search(cell.rows[row].positions.begin(),
+                                        cell.rows[row].positions.end(), key.position);
         fate.span_mass += key.mass / all;
         if (fate.best_true_rank < 0) fate.best_true_rank = key.true_rank;
       }
@@ -466,10 +466,10 @@ std::vector<replay::CompareRow> SyntheticSource::summarise(
   double recall = 0, kept = 0;
   for (const replay::ReplayCell& cell : result.cells) {
     if (cell.dense_reason) continue;
-    for (const replay::ReplayRow& r : cell.rows) {
+    for (std::size_t r = 0; r < cell.rows.size(); ++r) {
       ++row.cells;
-      recall += r.mass_recall;
-      kept += static_cast<double>(r.selected.size());
+      recall += cell.metrics[r].mass_recall;
+      kept += static_cast<double>(cell.rows[r].positions.size());
     }
   }
   row.requested_budget = 256;

@@ -157,12 +157,13 @@ TEST(Lanes, ErrorsAndCountsFollowTheirDefinitions) {
     EXPECT_FALSE(result.basis->leakage);
     ASSERT_EQ(result.cells.size(), 8U);
     for (const ReplayCell& cell : result.cells) {
-      ASSERT_EQ(cell.lanes.size(), 4U);
+      ASSERT_EQ(cell.score_error.size(), 4U);
       for (int head = 0; head < 4; ++head) {
         const LaneErrors want =
-            errors_of(trace, cell, head, kept, leading, cell.rows[head / 2].selected);
-        EXPECT_EQ(cell.lanes[head].counts, want.counts);
-        EXPECT_NEAR(cell.lanes[head].score_error, want.score, 1e-6);
+            errors_of(trace, cell, head, kept, leading, cell.rows[head / 2].positions);
+        const auto counts = cell.lane_counts_of(head, static_cast<int>(want.counts.size()));
+        EXPECT_EQ(Ints(counts.begin(), counts.end()), want.counts);
+        EXPECT_NEAR(cell.score_error[head], want.score, 1e-6);
         EXPECT_NEAR(cell.output_error[head], want.output, 1e-4);
       }
     }
@@ -174,12 +175,13 @@ TEST(Lanes, ABasisOfThisTraceIsLeakageAndAllLanesLoseNothing) {
   const ReplayResult result = replay_of(trace, "aqua:dim_ratio=1,basis=self");
   ASSERT_TRUE(result.basis.has_value());
   EXPECT_TRUE(result.basis->leakage);
-  for (const ReplayCell& cell : result.cells)
+  for (const ReplayCell& cell : result.cells) {
     for (std::size_t head = 0; head < 4; ++head) {
-      EXPECT_LT(cell.lanes[head].score_error, 1e-5);
+      EXPECT_LT(cell.score_error[head], 1e-5);
       EXPECT_LT(cell.output_error[head], 1e-5);
-      for (const int count : cell.lanes[head].counts) EXPECT_EQ(count, cell.span.length);
     }
+    for (const int count : cell.lane_counts) EXPECT_EQ(count, cell.span.length);
+  }
 }
 
 TEST(Lanes, ComparedWithoutRecallAndWithTheBytesOfWhatIsKept) {
@@ -226,7 +228,7 @@ TEST(ReusedLayers, AreRunButOnlyReportedWhenAskedFor) {
       const ReplayCell& source = *all.find(*cell.source_layer, cell.chunk);
       if (source.dense_reason) continue;  // chose for others, attended to all
       for (std::size_t row = 0; row < 2; ++row)
-        EXPECT_EQ(cell.rows[row].selected, source.rows[row].selected);
+        EXPECT_EQ(cell.rows[row].positions, source.rows[row].positions);
       ++reused;
     }
     EXPECT_EQ(reused > 0, std::string(spec).find("sel_layers=set") != std::string::npos);
@@ -239,7 +241,7 @@ TEST(ReusedLayers, AreRunButOnlyReportedWhenAskedFor) {
       ASSERT_EQ(some.cells.size(), 2U);
       for (const ReplayCell& cell : some.cells)
         for (std::size_t row = 0; row < 2; ++row)
-          EXPECT_EQ(cell.rows[row].selected, all.find(cell.layer, chunk)->rows[row].selected);
+          EXPECT_EQ(cell.rows[row].positions, all.find(cell.layer, chunk)->rows[row].positions);
     }
   }
 }
@@ -266,7 +268,7 @@ TEST(Probe, TheNovelestKeysOfEachPotSurvive) {
   Ints alive;
   for (int chunk = 0; chunk < 6; ++chunk) {
     const ReplayCell& cell = *result.find(1, chunk);
-    EXPECT_EQ(cell.rows[0].selected, alive);
+    EXPECT_EQ(cell.rows[0].positions, alive);
     for (int j = cell.span.begin; j < cell.span.end(); ++j) alive.push_back(j);
     if (cell.span.phase == trace::Phase::Decode || alive.size() <= 7) continue;
     std::stable_sort(alive.begin(), alive.end(), [&](int a, int b) {
@@ -302,7 +304,7 @@ TEST(Probe, TheKeysThatTheProbeAttendsToSurvive) {
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return votes[a] > votes[b]; });
   order.resize(7);
   std::sort(order.begin(), order.end());
-  EXPECT_EQ(result.find(1, 1)->rows[1].selected, order);
+  EXPECT_EQ(result.find(1, 1)->rows[1].positions, order);
 }
 
 std::string reason_of(const SmallTrace& trace, ReplayRequest request) {
@@ -328,15 +330,13 @@ void expect_same(const ReplayCell& a, const ReplayCell& b) {
   EXPECT_EQ(a.output_error, b.output_error);
   ASSERT_EQ(a.rows.size(), b.rows.size());
   for (std::size_t row = 0; row < a.rows.size(); ++row) {
-    EXPECT_EQ(a.rows[row].selected, b.rows[row].selected);
-    EXPECT_EQ(a.rows[row].mass_recall, b.rows[row].mass_recall);
-    EXPECT_EQ(a.rows[row].topk_overlap, b.rows[row].topk_overlap);
+    EXPECT_EQ(a.rows[row].positions, b.rows[row].positions);
+    EXPECT_EQ(a.rows[row].forced, b.rows[row].forced);
+    EXPECT_EQ(a.metrics[row].mass_recall, b.metrics[row].mass_recall);
+    EXPECT_EQ(a.metrics[row].topk_overlap, b.metrics[row].topk_overlap);
   }
-  ASSERT_EQ(a.lanes.size(), b.lanes.size());
-  for (std::size_t head = 0; head < a.lanes.size(); ++head) {
-    EXPECT_EQ(a.lanes[head].counts, b.lanes[head].counts);
-    EXPECT_EQ(a.lanes[head].score_error, b.lanes[head].score_error);
-  }
+  EXPECT_EQ(a.lane_counts, b.lane_counts);
+  EXPECT_EQ(a.score_error, b.score_error);
 }
 
 TEST(OnePass, GivesEveryMethodWhatItGetsAlone) {
@@ -438,7 +438,7 @@ int save(const SmallTrace& trace, const std::string& spec) {
   return trace::append_sidecar_run(
       trace.session().info().path,
       run_info(made, request_of(trace, spec).spec, trace.session().shape()), made.layers,
-      {run_layer(made, 0), run_layer(made, 1)});
+      {layer_record(made, 0), layer_record(made, 1)});
 }
 
 TEST(RecordedLanes, ReadBackWithErrorsOfAFreshSelection) {
@@ -474,11 +474,9 @@ TEST(RecordedLanes, WithoutTheBasisTheErrorsAreUnknownAndItIsSaid) {
     EXPECT_NE(read.notes[0].find("not known"), std::string::npos);
     for (const ReplayCell& cell : read.cells) {
       EXPECT_TRUE(cell.output_error.empty());
-      ASSERT_EQ(cell.lanes.size(), 4U);
-      for (const LaneRow& lane : cell.lanes) {
-        EXPECT_TRUE(std::isnan(lane.score_error));
-        EXPECT_EQ(std::accumulate(lane.counts.begin(), lane.counts.end(), 0), 6 * cell.span.length);
-      }
+      EXPECT_TRUE(cell.score_error.empty());
+      EXPECT_EQ(std::accumulate(cell.lane_counts.begin(), cell.lane_counts.end(), 0),
+                4 * 6 * cell.span.length);
     }
   };
   // Another basis under the same name, then none.

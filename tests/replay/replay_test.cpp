@@ -75,23 +75,24 @@ TEST(Replay, MetricsFollowTheirDefinitions) {
       const int candidates = all ? cell.span.end() : cell.span.begin;
       EXPECT_EQ(cell.num_candidates, candidates);
       for (int row = 0; row < 2; ++row) {
-        const ReplayRow& kept = cell.rows[row];
+        const trace::SelectedRow& kept = cell.rows[row];
         const auto mass = trace.mass(cell.layer, row, cell.span.begin, cell.span.end());
         double whole = 0, covered = 0;
         for (int j = 0; j < candidates; ++j) whole += mass[j];
-        for (const int j : kept.selected) covered += mass[j];
-        EXPECT_NEAR(kept.mass_recall, covered / whole, 1e-5);
+        for (const int j : kept.positions) covered += mass[j];
+        EXPECT_NEAR(cell.metrics[row].mass_recall, covered / whole, 1e-5);
         Ints order(candidates);
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(),
                          [&](int a, int b) { return mass[a] > mass[b]; });
-        const std::set<int> best(order.begin(), order.begin() + kept.selected.size());
+        const std::set<int> best(order.begin(), order.begin() + kept.positions.size());
         int common = 0;
-        for (const int j : kept.selected) common += static_cast<int>(best.count(j));
-        EXPECT_NEAR(kept.topk_overlap, static_cast<double>(common) / kept.selected.size(), 1e-12);
+        for (const int j : kept.positions) common += static_cast<int>(best.count(j));
+        EXPECT_NEAR(cell.metrics[row].topk_overlap,
+                    static_cast<double>(common) / kept.positions.size(), 1e-12);
       }
       for (int head = 0; head < 4; ++head) {
-        const Ints& selected = cell.rows[head / 2].selected;
+        const Ints& selected = cell.rows[head / 2].positions;
         const auto sees = [&](int query, int key) {
           if (std::binary_search(selected.begin(), selected.end(), key)) return true;
           return all ? key == query : key >= cell.span.begin;
@@ -108,8 +109,8 @@ TEST(Replay, TheOracleCoversMostAndOverlapsWholly) {
   const ReplayResult other = replay_of(trace, "quoka:budget_tokens=5");
   for (std::size_t i = 0; i < oracle.cells.size(); ++i)
     for (std::size_t row = 0; row < 2; ++row) {
-      EXPECT_EQ(oracle.cells[i].rows[row].topk_overlap, 1.0);
-      EXPECT_GE(oracle.cells[i].rows[row].mass_recall, other.cells[i].rows[row].mass_recall);
+      EXPECT_EQ(oracle.cells[i].metrics[row].topk_overlap, 1.0);
+      EXPECT_GE(oracle.cells[i].metrics[row].mass_recall, other.cells[i].metrics[row].mass_recall);
     }
 }
 
@@ -126,9 +127,9 @@ TEST(Replay, OneChunkEqualsTheSameChunkOfAll) {
       ASSERT_EQ(one.cells.size(), 1U);
       const ReplayCell& expected = *all.find(1, chunk);
       for (std::size_t row = 0; row < 2; ++row) {
-        EXPECT_EQ(one.cells[0].rows[row].selected, expected.rows[row].selected);
+        EXPECT_EQ(one.cells[0].rows[row].positions, expected.rows[row].positions);
         EXPECT_EQ(one.cells[0].rows[row].forced, expected.rows[row].forced);
-        EXPECT_EQ(one.cells[0].rows[row].mass_recall, expected.rows[row].mass_recall);
+        EXPECT_EQ(one.cells[0].metrics[row].mass_recall, expected.metrics[row].mass_recall);
       }
       EXPECT_EQ(one.cells[0].output_error, expected.output_error);
       EXPECT_EQ(one.final_alive.empty(), all.final_alive.empty() || chunk != 5);
@@ -147,7 +148,7 @@ TEST(Replay, EvictionHistoryAndFinalSetAgree) {
         Ints alive;
         for (int j = 0; j < cell.span.begin; ++j)
           if (died[j] >= cell.chunk) alive.push_back(j);
-        EXPECT_EQ(cell.rows[row].selected, alive);
+        EXPECT_EQ(cell.rows[row].positions, alive);
       }
       Ints alive;
       for (int j = 0; j < trace.num_tokens(); ++j)
@@ -251,6 +252,35 @@ TEST(Replay, IsCancelled) {
   EXPECT_THROW(replay(trace.session(), request, context), Error);
 }
 
+// Sets first, what they are worth later: the same numbers as in one go.
+TEST(Replay, SetsCanBeMeasuredAfterwards) {
+  const SmallTrace trace(with_decode());
+  for (const char* spec :
+       {"quoka:budget_tokens=9", "oracle:budget_tokens=9,budget_scope=all",
+        "snapkv:budget_tokens=7,window=4", "quest:budget_tokens=8,page_size=4,skip_layers=0",
+        "xattention:block_size=8,stride=4,tau=0.5",
+        "streaming_llm:budget_tokens=8,positions=reassigned"}) {
+    SCOPED_TRACE(spec);
+    const ReplayResult whole = replay_of(trace, spec, with_errors());
+    ReplayRequest sets_alone;
+    sets_alone.want_mass = false;
+    ReplayResult sets = replay_of(trace, spec, sets_alone);
+    for (const ReplayCell& cell : sets.cells)
+      EXPECT_TRUE(cell.metrics.empty() && cell.output_error.empty());
+    add_metrics(trace.session(), sets, {true, true}, {});
+    ASSERT_EQ(sets.cells.size(), whole.cells.size());
+    for (std::size_t i = 0; i < whole.cells.size(); ++i) {
+      EXPECT_EQ(sets.cells[i].output_error, whole.cells[i].output_error);
+      ASSERT_EQ(sets.cells[i].metrics.size(), whole.cells[i].rows.size());
+      for (std::size_t row = 0; row < whole.cells[i].metrics.size(); ++row) {
+        EXPECT_EQ(sets.cells[i].metrics[row].mass_recall, whole.cells[i].metrics[row].mass_recall);
+        EXPECT_EQ(sets.cells[i].metrics[row].topk_overlap,
+                  whole.cells[i].metrics[row].topk_overlap);
+      }
+    }
+  }
+}
+
 TEST(RecordedRun, ReadsBackWhatASavedReplayKept) {
   const SmallTrace trace(with_decode());
   const std::string path = trace.session().info().path;
@@ -265,19 +295,22 @@ TEST(RecordedRun, ReadsBackWhatASavedReplayKept) {
     info.q_heads_per_row = made.q_heads_per_row;
     info.state_action = spec.traits().state_action;
     const int run = trace::append_sidecar_run(path, info, made.layers,
-                                              {run_layer(made, 0), run_layer(made, 1)});
+                                              {layer_record(made, 0), layer_record(made, 1)});
     EXPECT_EQ(run, saved++);
     const session::TraceSession again(path);
     const ReplayResult read = recorded_run(again, run, {}, {}, true, true, {});
     ASSERT_EQ(read.cells.size(), made.cells.size());
     for (std::size_t i = 0; i < made.cells.size(); ++i) {
       EXPECT_EQ(read.cells[i].dense_reason, made.cells[i].dense_reason);
-      EXPECT_EQ(read.cells[i].dense_fallback, made.cells[i].dense_fallback);
+      EXPECT_EQ(read.cells[i].dense_fallback(), made.cells[i].dense_fallback());
       EXPECT_EQ(read.cells[i].budget_tokens, made.cells[i].budget_tokens);
       EXPECT_EQ(read.cells[i].output_error, made.cells[i].output_error);
       for (std::size_t row = 0; row < 2; ++row) {
-        EXPECT_EQ(read.cells[i].rows[row].selected, made.cells[i].rows[row].selected);
-        EXPECT_EQ(read.cells[i].rows[row].mass_recall, made.cells[i].rows[row].mass_recall);
+        EXPECT_EQ(read.cells[i].rows[row].positions, made.cells[i].rows[row].positions);
+        if (!made.cells[i].dense_reason) {
+          EXPECT_EQ(read.cells[i].rows[row].forced, made.cells[i].rows[row].forced);
+        }
+        EXPECT_EQ(read.cells[i].metrics[row].mass_recall, made.cells[i].metrics[row].mass_recall);
       }
     }
     EXPECT_EQ(read.final_alive, made.final_alive);
@@ -362,7 +395,7 @@ TEST(Session, KeepsItsCacheWithinTheLimit) {
   const ReplayResult b = replay(trace.session(), request, {});
   for (std::size_t i = 0; i < a.cells.size(); ++i)
     for (std::size_t row = 0; row < 2; ++row)
-      EXPECT_EQ(a.cells[i].rows[row].selected, b.cells[i].rows[row].selected);
+      EXPECT_EQ(a.cells[i].rows[row].positions, b.cells[i].rows[row].positions);
 }
 
 const CompareRow& row_at(const std::vector<CompareRow>& rows, const std::string& phase,
@@ -386,9 +419,9 @@ TEST(Compare, AveragesCellsWithoutADenseReasonAndDecodeApart) {
   double recall = 0, error = 0, head_recall = 0;
   for (const ReplayCell& cell : result.cells) {
     if (cell.chunk < 1 || cell.chunk > 3) continue;
-    for (const ReplayRow& row : cell.rows) recall += row.mass_recall / 12;
+    for (const RowMetrics& row : cell.metrics) recall += row.mass_recall / 12;
     for (const double e : cell.output_error) error += e / 24;
-    head_recall += cell.rows[1].mass_recall / 6;
+    head_recall += cell.metrics[1].mass_recall / 6;
   }
   EXPECT_NEAR(*all.mass_recall, recall, 1e-12);
   EXPECT_NEAR(*all.output_error, error, 1e-12);

@@ -32,8 +32,8 @@ Cell cell_of(const Inputs& in) {
 }
 
 // Each page of the past with probability one half, the straddling one always.
-RowSelection random_pages(std::mt19937& random, std::int64_t past_len, std::int64_t page_size) {
-  RowSelection row;
+SelectedRow random_pages(std::mt19937& random, std::int64_t past_len, std::int64_t page_size) {
+  SelectedRow row;
   for (std::int64_t begin = 0; begin < past_len; begin += page_size) {
     const std::int64_t end = std::min(begin + page_size, past_len);
     if (random() % 2 == 0 && end < past_len) continue;
@@ -118,7 +118,7 @@ TEST(AttendSelected, WhatMethodsSelectAgreesWithMaskedDenseAttention) {
       ASSERT_FALSE(selection.dense_reason);
       ASSERT_EQ(selection.rows.size(), 2U * group / layout.q_heads_per_row);
       std::size_t dropped = 0;
-      for (const RowSelection& row : selection.rows) dropped += 203 - row.positions.size();
+      for (const SelectedRow& row : selection.rows) dropped += 203 - row.positions.size();
       EXPECT_GT(dropped, 0U) << text << ", group " << group;
       EXPECT_TRUE(page_tables(spec, layout, cell_of(in), selection)) << text;
       EXPECT_LT(attention_error(spec, layout, in, selection), 1e-5) << text << ", group " << group;

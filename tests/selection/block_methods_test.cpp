@@ -15,9 +15,8 @@ namespace kvloupe::selection::testing {
 namespace {
 
 std::vector<float> scores_of(const CellSelection& cell, int head, int query_block) {
-  const BlockChoice& choice = cell.blocks.value();
-  const float* row = choice.scores.row(head, query_block);
-  return std::vector<float>(row, row + choice.grid.num_key_blocks());
+  const float* row = cell.block_scores.row(head, query_block);
+  return std::vector<float>(row, row + cell.blocks.value().grid.num_key_blocks());
 }
 
 void expect_near(const std::vector<float>& values, const std::vector<double>& expected) {
@@ -47,7 +46,7 @@ TEST(FlashPrefill, RowsWithLargeLogitsDominate) {
   expect_near(scores_of(cell, 0, 0), {.530, .126, .344, 0});
   EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2}));
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5}));
-  EXPECT_EQ(cell.rows[0].forced, 0);
+  EXPECT_TRUE(cell.rows[0].forced.empty());
 }
 
 TEST(FlashPrefill, SinksAndWindowAreForced) {
@@ -58,8 +57,8 @@ TEST(FlashPrefill, SinksAndWindowAreForced) {
       run_method(sequence, "flash_prefill:block_size=4,alpha=1,sink_blocks=1,window_blocks=3")
           .cells[1];
   // Query blocks 10 and 11: the window of the first reaches back to 8, of the second to 9.
-  for (const RowSelection& row : cell.rows) {
-    EXPECT_EQ(row.forced, 12);
+  for (const SelectedRow& row : cell.rows) {
+    EXPECT_EQ(row.forced, (Ints{0, 1, 2, 3, 32, 33, 34, 35, 36, 37, 38, 39}));
     for (const int position : {0, 3, 32, 39})
       EXPECT_TRUE(std::binary_search(row.positions.begin(), row.positions.end(), position));
   }
@@ -75,7 +74,7 @@ TEST(FlashPrefill, WithoutAnyWholeBlockAllIsKept) {
                                  .cells[1];
   EXPECT_EQ(kept_blocks(cell, 0, 0), Ints{0});
   EXPECT_EQ(cell.rows[0].positions, range(0, 5));
-  EXPECT_EQ(cell.rows[0].forced, 5);  // the block straddles the chunk's begin
+  EXPECT_EQ(cell.rows[0].forced, range(0, 5));  // the block straddles the chunk's begin
 }
 
 TEST(FlashPrefill, TheLastBlocksOfThePromptDoNotVote) {
@@ -86,8 +85,7 @@ TEST(FlashPrefill, TheLastBlocksOfThePromptDoNotVote) {
   const MethodRun plain = run_method(sequence, own);
   const MethodRun compat = run_method(sequence, own + ",last_full_blocks=2");
   EXPECT_EQ(positions_of(compat.cells[1]), positions_of(plain.cells[1]));
-  const BlockChoice& choice = compat.cells[2].blocks.value();
-  EXPECT_EQ(choice.abstains, (std::vector<std::uint8_t>{0, 1, 1}));
+  EXPECT_EQ(compat.cells[2].blocks->abstains, (std::vector<std::uint8_t>{0, 1, 1}));
   EXPECT_EQ(kept_blocks(compat.cells[2], 3, 1), range(0, 13));
   EXPECT_EQ(kept_blocks(compat.cells[2], 3, 2), range(0, 14));
   // Only the first query block votes.
@@ -95,7 +93,7 @@ TEST(FlashPrefill, TheLastBlocksOfThePromptDoNotVote) {
     Ints expected;
     for (int j = 0; j < 11; ++j)
       for (int head = 2 * row; head < 2 * row + 2; ++head)
-        if (plain.cells[2].blocks->mask.row(head, 0)[j] != 0) {
+        if (plain.cells[2].blocks->kept[plain.cells[2].blocks->index(head, 0, j)] != 0) {
           for (int i = 0; i < 4; ++i) expected.push_back(4 * j + i);
           break;
         }
@@ -115,7 +113,7 @@ Ints xattention_row(const std::vector<double>& masses, const std::string& tau) {
   const CellSelection cell =
       run_method(sequence, "xattention:block_size=1,stride=1,tau=" + tau).cells[1];
   expect_near(scores_of(cell, 0, 0), masses);
-  EXPECT_EQ(cell.rows[0].forced, 1);
+  EXPECT_EQ(cell.rows[0].forced, Ints{0});
   return kept_blocks(cell, 0, 0);
 }
 
@@ -157,7 +155,7 @@ TEST(XAttention, StridesStartAtPositionZero) {
   expect_near(scores_of(cell, 0, 1),
               {std::exp(2.5) / second, std::exp(0.5) / second, std::exp(0.5) / second});
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 2}));
-  EXPECT_EQ(cell.rows[0].forced, 3);
+  EXPECT_EQ(cell.rows[0].forced, (Ints{0, 1, 2}));
 }
 
 TEST(XAttention, MissingPositionsAreZero) {
@@ -230,7 +228,8 @@ const std::vector<SequenceShape>& shapes() {
   return all;
 }
 
-void expect_mask(const ChunkMask& expected, const BlockChoice& choice) {
+void expect_mask(const ChunkMask& expected, const CellSelection& cell) {
+  const trace::BlockMasks& choice = cell.blocks.value();
   ASSERT_EQ(choice.grid.num_query_blocks(), static_cast<int>(expected.query_blocks.size()));
   ASSERT_EQ(choice.grid.num_past_blocks(), expected.past_blocks);
   for (std::size_t h = 0; h < expected.heads.size(); ++h)
@@ -240,9 +239,10 @@ void expect_mask(const ChunkMask& expected, const BlockChoice& choice) {
       const auto row = static_cast<std::int64_t>(i);
       for (std::size_t j = 0; j < expected.heads[h].keep[i].size(); ++j) {
         const int keep = expected.heads[h].keep[i][j];
-        EXPECT_EQ(choice.mask.row(head, row)[j] != 0, keep != 0) << h << " " << i << " " << j;
-        EXPECT_EQ(choice.forced.row(head, row)[j] != 0, keep == 2) << h << " " << i << " " << j;
-        EXPECT_NEAR(choice.scores.row(head, row)[j], expected.heads[h].scores[i][j], 1e-5);
+        const std::size_t at = choice.index(head, row, static_cast<std::int64_t>(j));
+        EXPECT_EQ(choice.kept[at] != 0, keep != 0) << h << " " << i << " " << j;
+        EXPECT_EQ(choice.forced[at] != 0, keep == 2) << h << " " << i << " " << j;
+        EXPECT_NEAR(cell.block_scores.row(head, row)[j], expected.heads[h].scores[i][j], 1e-5);
       }
     }
 }
@@ -258,17 +258,17 @@ void check(const Sequence& sequence, const std::string& text, int heads) {
     if (cell.dense_reason) {
       const bool first = sequence.chunks[c].begin == 0;
       EXPECT_EQ(cell.dense_reason, first ? DenseReason::EmptyPast : DenseReason::MethodRule);
-      EXPECT_EQ(cell.dense_fallback, first);
+      EXPECT_EQ(cell.dense_fallback(), first);
       EXPECT_TRUE(first || sequence.chunks[c].phase == trace::Phase::Decode);
       EXPECT_FALSE(cell.blocks.has_value());
       continue;
     }
     const ChunkMask expected = block_mask(sequence, spec, static_cast<int>(c));
-    expect_mask(expected, cell.blocks.value());
+    expect_mask(expected, cell);
     ASSERT_EQ(static_cast<int>(cell.rows.size()) * heads, sequence.shape.num_q_heads);
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
-      const RowSelection want = lowered_row(sequence, spec, static_cast<int>(c), expected,
-                                            static_cast<int>(row) * heads, heads);
+      const SelectedRow want = lowered_row(sequence, spec, static_cast<int>(c), expected,
+                                           static_cast<int>(row) * heads, heads);
       EXPECT_EQ(cell.rows[row].positions, want.positions);
       EXPECT_EQ(cell.rows[row].forced, want.forced);
       EXPECT_EQ(cell.rows[row].ties_at_cut, 0);
@@ -307,8 +307,8 @@ TEST(BlockMethods, OneCellIsTheSameAsAWholePass) {
     for (const int chunk : {4, 2, 1}) {
       const CellSelection alone = selector_for(sequence, spec)->select(cell_of(sequence, chunk, 7));
       const CellSelection& among = run.cells[static_cast<std::size_t>(chunk)];
-      EXPECT_EQ(alone.blocks->scores.values(), among.blocks->scores.values());
-      EXPECT_EQ(alone.blocks->mask.values(), among.blocks->mask.values());
+      EXPECT_EQ(alone.block_scores.values(), among.block_scores.values());
+      EXPECT_EQ(*alone.blocks, *among.blocks);
       EXPECT_EQ(positions_of(alone), positions_of(among));
     }
   }
@@ -331,24 +331,25 @@ TEST(BlockMethods, LongSequencesDoNotDependOnThreadsOrMemory) {
     const CellSelection single = run_method(sequence, spec).cells[1];
     at::set_num_threads(2);
     const CellSelection pair = run_method(sequence, spec, 5).cells[1];
-    EXPECT_EQ(single.blocks->scores.values(), pair.blocks->scores.values());
-    EXPECT_EQ(single.blocks->mask.values(), pair.blocks->mask.values());
+    EXPECT_EQ(single.block_scores.values(), pair.block_scores.values());
+    EXPECT_EQ(*single.blocks, *pair.blocks);
     EXPECT_LT(kept_blocks(single, 0, 1).size(), 31U) << spec;
   }
   at::set_num_threads(threads);
 }
 
-double density(const BlockChoice& choice) {
+double density(const trace::BlockMasks& choice) {
   double kept = 0;
-  for (int head = 0; head < choice.mask.num_q_heads(); ++head)
+  for (int head = 0; head < choice.num_q_heads; ++head)
     for (int i = 0; i < choice.grid.num_query_blocks(); ++i)
-      for (int j = 0; j < choice.grid.num_past_blocks(); ++j) kept += choice.mask.row(head, i)[j];
-  return kept / static_cast<double>(choice.mask.num_q_heads() * choice.grid.num_query_blocks());
+      for (int j = 0; j < choice.grid.num_past_blocks(); ++j)
+        kept += choice.kept[choice.index(head, i, j)];
+  return kept / static_cast<double>(choice.num_q_heads * choice.grid.num_query_blocks());
 }
 
 double mean_size(const CellSelection& cell, int block_size) {
   double sum = 0;
-  for (const RowSelection& row : cell.rows)
+  for (const SelectedRow& row : cell.rows)
     sum += static_cast<double>(row.positions.size()) / block_size;
   return sum / static_cast<double>(cell.rows.size());
 }

@@ -32,10 +32,10 @@ inline Sequence one_head(std::vector<int> lengths, int dim, std::vector<float> q
 }
 
 inline Ints kept_blocks(const CellSelection& cell, int head, int query_block) {
-  const BlockChoice& choice = cell.blocks.value();
+  const trace::BlockMasks& masks = cell.blocks.value();
   Ints blocks;
-  for (int j = 0; j < choice.grid.num_key_blocks(); ++j)
-    if (choice.mask.row(head, query_block)[j] != 0) blocks.push_back(j);
+  for (int j = 0; j < masks.grid.num_key_blocks(); ++j)
+    if (masks.kept[masks.index(head, query_block, j)] != 0) blocks.push_back(j);
   return blocks;
 }
 

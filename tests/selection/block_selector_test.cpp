@@ -49,16 +49,16 @@ TEST(UnionOf, HoldsWhatAnyHeadAndQueryBlockKeepsAndNoMore) {
 }
 
 TEST(RowOfBlocks, WholeBlocksAndTheStraddlingOne) {
-  const RowSelection row = row_of_blocks({4, 10, 6}, Bytes{0, 1});
+  const SelectedRow row = row_of_blocks({4, 10, 6}, Bytes{0, 1});
   EXPECT_EQ(row.positions, range(4, 10));
-  EXPECT_EQ(row.forced, 2);
+  EXPECT_EQ(row.forced, (Ints{8, 9}));
   EXPECT_EQ(row.ties_at_cut, 0);
-  const RowSelection none = row_of_blocks({4, 8, 6}, Bytes{0, 0});
+  const SelectedRow none = row_of_blocks({4, 8, 6}, Bytes{0, 0});
   EXPECT_TRUE(none.positions.empty());
-  EXPECT_EQ(none.forced, 0);
-  const RowSelection all = row_of_blocks({4, 11, 1}, Bytes{2, 1});
+  EXPECT_TRUE(none.forced.empty());
+  const SelectedRow all = row_of_blocks({4, 11, 1}, Bytes{2, 1});
   EXPECT_EQ(all.positions, range(0, 11));
-  EXPECT_EQ(all.forced, 4 + 3);
+  EXPECT_EQ(all.forced, (Ints{0, 1, 2, 3, 8, 9, 10}));
 }
 
 class GivenMask final : public BlockMasker {
@@ -96,7 +96,7 @@ TEST(BlockSelector, AnEmptyMaskLeavesTheChunkOpen) {
   EXPECT_FALSE(aligned.budget_tokens.has_value());
   const CellSelection straddling = select(BlockChoice({4, 10, 7}, 2), "flash_prefill");
   EXPECT_EQ(straddling.rows[0].positions, (Ints{8, 9}));
-  EXPECT_EQ(straddling.rows[0].forced, 2);
+  EXPECT_EQ(straddling.rows[0].forced, (Ints{8, 9}));
 }
 
 TEST(BlockSelector, AFullMaskIsEverything) {
@@ -106,9 +106,11 @@ TEST(BlockSelector, AFullMaskIsEverything) {
       for (int j = 0; j <= choice.grid.block_of_query_block(i); ++j) keep(choice, head, i, j);
   const CellSelection cell = select(choice, "flash_prefill");
   EXPECT_EQ(cell.rows[0].positions, range(0, 10));
-  EXPECT_EQ(cell.rows[0].forced, 2);
+  EXPECT_EQ(cell.rows[0].forced, (Ints{8, 9}));
+  EXPECT_TRUE(cell.keeps_every_key());
+  EXPECT_TRUE(cell.chooses_keys());
   EXPECT_FALSE(cell.dense_reason.has_value());
-  EXPECT_FALSE(cell.dense_fallback);
+  EXPECT_FALSE(cell.dense_fallback());
 }
 
 TEST(BlockSelector, RowsUniteTheirOwnHeads) {
@@ -118,9 +120,13 @@ TEST(BlockSelector, RowsUniteTheirOwnHeads) {
   keep(choice, 3, 3, 4);
   const CellSelection cell = select(choice, "flash_prefill");
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5}));
-  EXPECT_EQ(cell.rows[0].forced, 2);
+  EXPECT_EQ(cell.rows[0].forced, (Ints{0, 1}));
   EXPECT_EQ(cell.rows[1].positions, (Ints{8, 9}));
-  EXPECT_EQ(cell.blocks->mask.values(), choice.mask.values());
+  EXPECT_TRUE(cell.rows[1].forced.empty());
+  EXPECT_EQ(cell.num_candidates, 10);
+  EXPECT_FALSE(cell.keeps_every_key());
+  EXPECT_EQ(cell.blocks->kept, choice.mask.values());
+  EXPECT_EQ(cell.blocks->forced, choice.forced.values());
   EXPECT_EQ(select(choice, "flash_prefill", 1).rows[1].positions, (Ints{0, 1}));
 }
 
@@ -139,15 +145,15 @@ TEST(BlockSelector, ABudgetTakesTheBestBlocksByMeanScore) {
     return select(choice, "flash_prefill:lowering=budget,budget_tokens=" + tokens).rows[0];
   };
   EXPECT_EQ(row("7").positions, (Ints{2, 3, 6, 7, 8, 9}));
-  EXPECT_EQ(row("7").forced, 0);
+  EXPECT_TRUE(row("7").forced.empty());
   EXPECT_EQ(row("2").positions, (Ints{6, 7}));
   EXPECT_TRUE(row("1").positions.empty());
   EXPECT_EQ(row("1000").positions, range(0, 10));
   // Kept by rule comes first, whatever it scores, and counts.
   keep(choice, 1, 1, 2, true);
   EXPECT_EQ(row("4").positions, (Ints{4, 5, 6, 7}));
-  EXPECT_EQ(row("4").forced, 2);
-  EXPECT_EQ(row("1").forced, 0);
+  EXPECT_EQ(row("4").forced, (Ints{4, 5}));
+  EXPECT_TRUE(row("1").forced.empty());
   keep(choice, 0, 1, 0, true);
   EXPECT_EQ(row("2").positions, (Ints{0, 1}));  // the better of two
   // Who does not vote does not count.
@@ -161,7 +167,7 @@ TEST(BlockSelector, ABudgetNeverFits) {
   const CellSelection cell =
       select(some_choice(), "flash_prefill:lowering=budget,budget_tokens=1000");
   EXPECT_FALSE(cell.dense_reason.has_value());
-  EXPECT_FALSE(cell.dense_fallback);
+  EXPECT_FALSE(cell.dense_fallback());
 }
 
 TEST(BlockSelector, SingleKeysBesideBlocks) {
@@ -170,7 +176,7 @@ TEST(BlockSelector, SingleKeysBesideBlocks) {
   choice.forced_keys = {{1}, {}};
   const CellSelection cell = select(choice, "flash_prefill");
   EXPECT_EQ(cell.rows[0].positions, (Ints{1, 2, 5, 7, 8, 9}));
-  EXPECT_EQ(cell.rows[0].forced, 3);  // 1, and 8 and 9 of the straddling block
+  EXPECT_EQ(cell.rows[0].forced, (Ints{1, 8, 9}));  // 1, and 8 and 9 of the straddling block
   EXPECT_EQ(joined(select(choice, "flash_prefill", 1).rows[0].positions, {}),
             (Ints{1, 2, 7, 8, 9}));
 }
@@ -181,13 +187,13 @@ TEST(BlockSelector, IsDenseWithoutAPastAndInDecode) {
                           std::make_unique<GivenMask>(some_choice()));
   const CellSelection first = selector->select(cell_of({2, 0, 7}, 4, 2));
   EXPECT_EQ(first.dense_reason, DenseReason::EmptyPast);
-  EXPECT_TRUE(first.dense_fallback);
+  EXPECT_TRUE(first.dense_fallback());
   EXPECT_EQ(first.rows.size(), 2U);
   Cell step = cell_of({2, 10, 1}, 4, 2);
   step.phase = trace::Phase::Decode;
   const CellSelection decoded = selector->select(step);
   EXPECT_EQ(decoded.dense_reason, DenseReason::MethodRule);
-  EXPECT_FALSE(decoded.dense_fallback);
+  EXPECT_FALSE(decoded.dense_fallback());
   EXPECT_EQ(decoded.rows[1].positions, range(0, 10));
   EXPECT_FALSE(decoded.blocks.has_value());
 }

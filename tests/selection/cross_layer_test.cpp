@@ -74,7 +74,7 @@ TEST(CrossLayer, DenseLayersAndReusedSets) {
           const CellSelection& cell = cells[layer][chunk];
           const bool is_dense = layer < 2 || (dense && (layer == 2 || layer == 4));
           EXPECT_EQ(cell.dense_reason.has_value(), is_dense) << layer;
-          EXPECT_FALSE(cell.dense_fallback);
+          EXPECT_FALSE(cell.dense_fallback());
           if (is_dense) {
             EXPECT_EQ(cell.dense_reason, DenseReason::MethodRule);
           } else {
@@ -183,11 +183,14 @@ TEST(LessIsMore, TheMiddleIsWhatTheRecentKeysLeave) {
     const MethodRun run =
         run_method(sequence, std::string("less_is_more:budget_tokens=1024,sel_layers=set,") +
                                  "recent_ratio=" + c.recent_ratio);
-    const RowSelection& row = run.cells[1].rows[0];
+    const SelectedRow& row = run.cells[1].rows[0];
     EXPECT_EQ(row.positions.size(), 1024U);
-    EXPECT_EQ(row.forced, 1024 - c.middle);
+    EXPECT_EQ(static_cast<int>(row.forced.size()), 1024 - c.middle);
     EXPECT_EQ(row.ties_at_cut, 0);
-    if (row.forced == 0) continue;
+    if (row.forced.empty()) continue;
+    EXPECT_EQ(Ints(row.forced.begin(), row.forced.begin() + 5),
+              (Ints{0, 1, 2, 3, 2000 - (1024 - c.middle - 4)}));
+    EXPECT_EQ(row.forced.back(), 1999);
     const std::set<std::int32_t> kept(row.positions.begin(), row.positions.end());
     for (int sink = 0; sink < 4; ++sink) EXPECT_EQ(kept.count(sink), 1U);
     for (int position = 2000 - (1024 - c.middle - 4); position < 2000; ++position)
@@ -245,7 +248,7 @@ TEST(LessIsMore, EqualsPlainLoops) {
       for (std::size_t chunk = 0; chunk < run.cells.size(); ++chunk) {
         if (run.cells[chunk].dense_reason) continue;
         ++compared;
-        for (const RowSelection& row : run.cells[chunk].rows)
+        for (const SelectedRow& row : run.cells[chunk].rows)
           EXPECT_EQ(row.positions, shared_set(chooser, spec, sequence.chunks[chunk]));
       }
     }

@@ -71,9 +71,9 @@ TEST(HeavyHitters, SumsFollowTheSurvivorsAndAreTakenOverThemAlone) {
   const Cell first = cell_of(sequence, 0);
   hitters.observe(first, first.q, {range(0, 4)});
   // 1 + 1/2 + 1/3 + 1/4, ...; floor(3 * 0.34) = 1 recent key
-  const RowSelection kept = hitters.survivors(first, 0, range(0, 4), 3);
+  const SelectedRow kept = hitters.survivors(first, 0, range(0, 4), 3);
   EXPECT_EQ(kept.positions, (Ints{0, 1, 3}));
-  EXPECT_EQ(kept.forced, 1);
+  EXPECT_EQ(kept.forced, Ints{3});
   const Cell second = cell_of(sequence, 1);
   hitters.observe(second, second.q, {{0, 1, 3, 4, 5}});
   // The queries at 4 and 5 give 1/4 and 1/5 to each of the keys that are left and visible.
@@ -113,7 +113,7 @@ TEST(H2o, RecentRatioSplitsTheBudget) {
 
 TEST(H2o, RecentsAreForcedAndCounted) {
   const MethodRun run = run_method(uniform_sequence({20, 4}), "h2o:budget_tokens=7");
-  EXPECT_EQ(run.cells[1].rows[0].forced, 3);
+  EXPECT_EQ(run.cells[1].rows[0].forced, (Ints{17, 18, 19}));
 }
 
 TEST(H2o, AgeTakesTheAdvantageOfOldKeysAway) {
@@ -188,7 +188,7 @@ TEST(Tova, TheForcedKeyCountsAgainstTheBudget) {
   EXPECT_EQ(kept("tova:budget_tokens=3"), (Ints{0, 1, 19}));
   EXPECT_EQ(kept("tova:budget_tokens=3,force_last=0"), (Ints{0, 1, 2}));
   const MethodRun run = run_method(sequence, "tova:budget_tokens=3");
-  EXPECT_EQ(run.cells[1].rows[0].forced, 1);
+  EXPECT_EQ(run.cells[1].rows[0].forced, Ints{19});
   EXPECT_EQ(run.cells[1].rows[0].ties_at_cut, 17);
 }
 
@@ -265,12 +265,12 @@ TEST(Infinipot, NoveltyComesFirstThenWhatTheProbeAttendsTo) {
 TEST(Infinipot, NothingIsForcedAndTiesAreThoseOfTheLastStep) {
   Sequence sequence = uniform_sequence({6, 1});
   sequence.novelty = {std::numeric_limits<float>::infinity(), 1, 1, 1, 0, 0, 0};
-  const RowSelection novel =
+  const SelectedRow novel =
       run_method(sequence, "infinipot:budget_tokens=2,novelty_ratio=1").cells[1].rows[0];
   EXPECT_EQ(novel.positions, (Ints{0, 1}));
-  EXPECT_EQ(novel.forced, 0);
+  EXPECT_TRUE(novel.forced.empty());
   EXPECT_EQ(novel.ties_at_cut, 2);
-  const RowSelection both = run_method(sequence, "infinipot:budget_tokens=2").cells[1].rows[0];
+  const SelectedRow both = run_method(sequence, "infinipot:budget_tokens=2").cells[1].rows[0];
   EXPECT_EQ(both.positions, (Ints{0, 1}));
   EXPECT_EQ(both.ties_at_cut, 4);
 }

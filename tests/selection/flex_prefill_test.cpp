@@ -20,7 +20,7 @@ TEST(FlexPrefill, SlashBlocksAreCutFromTheFarEnd) {
   EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2, 3, 4}));
   EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 3, 5}));
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5, 6, 7}));
-  EXPECT_EQ(cell.rows[0].forced, 2);
+  EXPECT_EQ(cell.rows[0].forced, (Ints{0, 1}));
 }
 
 TEST(FlexPrefill, AllAttentionIsAllBlocks) {

@@ -44,7 +44,7 @@ std::vector<int> lanes_by_hand(const Doubles& query, int usable, int kept, bool 
 }
 
 const float* pruned_row(const CellSelection& cell, int head, int row) {
-  return cell.lanes->queries[head][row].const_data_ptr<float>();
+  return cell.lane_queries[head][row].const_data_ptr<float>();
 }
 
 double dot(const float* a, const float* b, int dim) {
@@ -56,8 +56,8 @@ double dot(const float* a, const float* b, int dim) {
 double norm(const float* a, int dim) { return std::sqrt(dot(a, a, dim)); }
 
 std::vector<int> counts_of(const CellSelection& cell, int head) {
-  const auto* counts = cell.lanes->counts[head].const_data_ptr<std::int32_t>();
-  return {counts, counts + cell.lanes->counts.size(1)};
+  const auto counts = cell.lane_counts_of(head, static_cast<int>(cell.lane_queries.size(2)));
+  return {counts.begin(), counts.end()};
 }
 
 struct Pruning {
@@ -71,7 +71,7 @@ void expect_lane_sums(const Sequence& sequence, const Pruning& pruning) {
   const MethodRun run = run_method(sequence, pruning.spec);
   for (std::size_t c = 0; c < run.cells.size(); ++c) {
     const trace::ChunkInfo& span = sequence.chunks[c];
-    ASSERT_TRUE(run.cells[c].lanes.has_value());
+    ASSERT_TRUE(run.cells[c].lane_queries.defined());
     for (int head = 0; head < sequence.shape.num_q_heads; ++head) {
       const int kv_head = head / sequence.gqa_group_size();
       std::vector<int> counts(static_cast<std::size_t>(dim), 0);
@@ -177,8 +177,8 @@ TEST(Lanes, MemoryWithoutSlicingIsAqua) {
   const MethodRun memory = run_method(sequence, "aqua_memory:dim_ratio=0.6,slice_ratio=0");
   const MethodRun sliced = run_method(sequence, "aqua_memory:dim_ratio=0.6,slice_ratio=0.25");
   for (std::size_t c = 0; c < plain.cells.size(); ++c) {
-    EXPECT_TRUE(at::equal(plain.cells[c].lanes->queries, memory.cells[c].lanes->queries));
-    EXPECT_TRUE(at::equal(plain.cells[c].lanes->counts, memory.cells[c].lanes->counts));
+    EXPECT_TRUE(at::equal(plain.cells[c].lane_queries, memory.cells[c].lane_queries));
+    EXPECT_TRUE(plain.cells[c].lane_counts == memory.cells[c].lane_counts);
     for (int head = 0; head < 4; ++head) {
       const std::vector<int> counts = counts_of(sliced.cells[c], head);
       EXPECT_EQ(std::accumulate(counts.begin() + 12, counts.end(), 0), 0);  // the last quarter
@@ -196,7 +196,7 @@ TEST(Lanes, AllLanesAreDenseInAnyBasis) {
       const auto spec = MethodSpec::parse(method).resolved(sequence.model());
       for (std::size_t c = 0; c < run.cells.size(); ++c) {
         const Cell cell = cell_of(sequence, static_cast<int>(c));
-        EXPECT_TRUE(at::allclose(run.cells[c].lanes->queries, cell.q, 1e-5, 1e-5));
+        EXPECT_TRUE(at::allclose(run.cells[c].lane_queries, cell.q, 1e-5, 1e-5));
         const at::Tensor output =
             attend_selected(spec, {}, cell, row_layout(spec, sequence.model()), run.cells[c]);
         const at::Tensor dense =
@@ -239,15 +239,15 @@ TEST(Lanes, EveryCellHasThemAndKeepsAllKeys) {
     for (std::size_t c = 0; c < run.cells.size(); ++c) {
       const CellSelection& cell = run.cells[c];
       const trace::ChunkInfo& span = sequence.chunks[c];
-      EXPECT_TRUE(cell.lanes.has_value());
+      EXPECT_TRUE(cell.lane_queries.defined());
       EXPECT_FALSE(cell.budget_tokens.has_value());
-      EXPECT_EQ(cell.dense_fallback, c == 0);
+      EXPECT_EQ(cell.dense_fallback(), c == 0);
       const bool decode = span.phase == trace::Phase::Decode;
       EXPECT_EQ(cell.dense_reason, c == 0   ? std::optional(DenseReason::EmptyPast)
                                    : decode ? std::optional(DenseReason::MethodRule)
                                             : std::nullopt);
       ASSERT_EQ(cell.rows.size(), 2u);
-      for (const RowSelection& row : cell.rows) {
+      for (const SelectedRow& row : cell.rows) {
         ASSERT_EQ(row.positions.size(), static_cast<std::size_t>(span.begin));
         if (span.begin > 0) {
           EXPECT_EQ(row.positions.back(), span.begin - 1);
@@ -278,7 +278,7 @@ TEST(AquaH2o, KeepingAllTokensIsAqua) {
   const MethodRun plain = run_method(sequence, "aqua:dim_ratio=0.5");
   EXPECT_EQ(positions_of(all), positions_of(plain));
   for (std::size_t c = 0; c < all.cells.size(); ++c) {
-    EXPECT_TRUE(at::equal(all.cells[c].lanes->queries, plain.cells[c].lanes->queries));
+    EXPECT_TRUE(at::equal(all.cells[c].lane_queries, plain.cells[c].lane_queries));
     for (const auto& row : all.evicted[c]) EXPECT_TRUE(row.empty());
   }
 }
@@ -302,7 +302,7 @@ TEST(Lanes, BitsDependOnTheRowAlone) {
   const MethodRun four = run_method(sequence, "aqua_h2o", 5);
   at::set_num_threads(threads);
   for (std::size_t c = 0; c < one.cells.size(); ++c)
-    EXPECT_TRUE(at::equal(one.cells[c].lanes->queries, four.cells[c].lanes->queries));
+    EXPECT_TRUE(at::equal(one.cells[c].lane_queries, four.cells[c].lane_queries));
   EXPECT_EQ(one.alive, four.alive);
 }
 

@@ -33,7 +33,7 @@ Sequence one_head(int dim, const std::vector<std::vector<float>>& past_keys,
   return sequence;
 }
 
-const RowSelection& row_of(const MethodRun& run) { return run.cells[1].rows[0]; }
+const SelectedRow& row_of(const MethodRun& run) { return run.cells[1].rows[0]; }
 
 // With one channel the softmax scale is 1: the past's probabilities are as 8, 4, 2, 1.
 Sequence halves() {

@@ -42,10 +42,8 @@ std::vector<Answer> answers_of(const MethodRun& run) {
   std::vector<Answer> answers;
   for (const CellSelection& cell : run.cells) {
     Answer answer{positions_of(cell), {}, {}};
-    if (cell.lanes) {
-      answer.lane_queries = values_of<float>(cell.lanes->queries);
-      answer.lane_counts = values_of<std::int32_t>(cell.lanes->counts);
-    }
+    if (cell.lane_queries.defined()) answer.lane_queries = values_of<float>(cell.lane_queries);
+    answer.lane_counts = cell.lane_counts;
     answers.push_back(std::move(answer));
   }
   return answers;
@@ -83,7 +81,7 @@ bool keeps_pages(const MethodSpec& spec) {
 }
 
 void expect_sound_rows(const CellSelection& cell, std::int64_t candidates) {
-  for (const RowSelection& row : cell.rows) {
+  for (const SelectedRow& row : cell.rows) {
     EXPECT_TRUE(std::is_sorted(row.positions.begin(), row.positions.end()));
     EXPECT_EQ(std::set<std::int32_t>(row.positions.begin(), row.positions.end()).size(),
               row.positions.size());
@@ -91,7 +89,8 @@ void expect_sound_rows(const CellSelection& cell, std::int64_t candidates) {
       EXPECT_GE(row.positions.front(), 0);
       EXPECT_LT(row.positions.back(), candidates);
     }
-    EXPECT_LE(row.forced, static_cast<std::int64_t>(row.positions.size()));
+    EXPECT_TRUE(std::includes(row.positions.begin(), row.positions.end(), row.forced.begin(),
+                              row.forced.end()));
   }
 }
 
@@ -106,19 +105,19 @@ void expect_sound(const Sequence& sequence, const MethodSpec& spec, const Method
       EXPECT_EQ(cell.dense_reason, DenseReason::EmptyPast);
     }
     if (!spec.has_budget()) {
-      EXPECT_EQ(cell.dense_fallback, span.begin == 0);
+      EXPECT_EQ(cell.dense_fallback(), span.begin == 0);
       continue;
     }
     const std::int64_t budget = spec.budget(span.begin);
     EXPECT_EQ(cell.budget_tokens, budget);
     const bool fits = candidates <= budget && !keeps_blocks(spec);
-    EXPECT_EQ(cell.dense_fallback, span.begin == 0 || fits);
+    EXPECT_EQ(cell.dense_fallback(), span.begin == 0 || fits);
     if (span.begin > 0 && fits) {
       EXPECT_EQ(cell.dense_reason, DenseReason::FitsBudget);
     }
     const bool grows = spec.traits().evicts() && span.phase == trace::Phase::Decode &&
                        !spec.traits().acts_in_decode;
-    for (const RowSelection& row : cell.rows) {
+    for (const SelectedRow& row : cell.rows) {
       const auto size = static_cast<std::int64_t>(row.positions.size());
       if (cell.dense_reason) {
         EXPECT_EQ(size, candidates);
@@ -154,8 +153,8 @@ TEST_P(Matrix, ABudgetThatHoldsAllIsDense) {
       sequence, GetParam().substr(0, GetParam().find("budget_tokens=11")) + "budget_tokens=100000" +
                     GetParam().substr(GetParam().find("=11") + 3));
   for (std::size_t c = 0; c < run.cells.size(); ++c) {
-    EXPECT_TRUE(run.cells[c].dense_fallback);
-    for (const RowSelection& row : run.cells[c].rows)
+    EXPECT_TRUE(run.cells[c].dense_fallback());
+    for (const SelectedRow& row : run.cells[c].rows)
       EXPECT_EQ(static_cast<int>(row.positions.size()), spec().scope() == BudgetScope::All
                                                             ? sequence.chunks[c].end()
                                                             : sequence.chunks[c].begin);
@@ -253,7 +252,7 @@ TEST_P(Matrix, ZerosAreTiesAndTheOldestKeysStay) {
   for (const char* scoring : {"quoka", "uniform_queries", "keydiff", "sparq", "loki"}) {
     if (id() != scoring || run.cells[2].dense_reason) continue;
     if (spec().has("agg") && spec().text("agg") == "prob_mean") continue;
-    for (const RowSelection& row : run.cells[2].rows) {
+    for (const SelectedRow& row : run.cells[2].rows) {
       EXPECT_EQ(row.positions.back(), 10);
       EXPECT_EQ(row.ties_at_cut, 32 - 11);
     }

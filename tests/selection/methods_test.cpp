@@ -114,7 +114,7 @@ TEST(Quoka, DenseDecodeIsAMethodRule) {
   const CellSelection& decode = run.cells[4];
   EXPECT_FALSE(prefill.dense_reason.has_value());
   EXPECT_EQ(decode.dense_reason, DenseReason::MethodRule);
-  EXPECT_FALSE(decode.dense_fallback);
+  EXPECT_FALSE(decode.dense_fallback());
   EXPECT_EQ(static_cast<int>(decode.rows[0].positions.size()), sequence.chunks[4].begin);
   // The fallback comes first where it holds.
   const MethodRun all = run_method(sequence, "quoka:budget_tokens=900,decode=dense");
@@ -125,9 +125,9 @@ TEST(Dense, IsAMethodRuleButForTheFirstChunk) {
   const Sequence sequence = random_sequence({}, 26);
   const MethodRun run = run_method(sequence, "dense");
   EXPECT_EQ(run.cells[0].dense_reason, DenseReason::EmptyPast);
-  EXPECT_TRUE(run.cells[0].dense_fallback);
+  EXPECT_TRUE(run.cells[0].dense_fallback());
   EXPECT_EQ(run.cells[1].dense_reason, DenseReason::MethodRule);
-  EXPECT_FALSE(run.cells[1].dense_fallback);
+  EXPECT_FALSE(run.cells[1].dense_fallback());
   EXPECT_FALSE(run.cells[1].budget_tokens.has_value());
 }
 
@@ -138,7 +138,7 @@ TEST(StreamingLlm, PositionsAreAFunctionOfThePast) {
     const int past = sequence.chunks[c].begin;
     const Ints expected = {0, 1, 2, 3, past - 6, past - 5, past - 4, past - 3, past - 2, past - 1};
     EXPECT_EQ(run.cells[c].rows[0].positions, expected);
-    EXPECT_EQ(run.cells[c].rows[0].forced, 10);
+    EXPECT_EQ(run.cells[c].rows[0].forced, expected);
   }
   EXPECT_EQ(sets(run_method(sequence, "streaming_llm:budget_tokens=3,sink_tokens=4"))[2][0],
             (Ints{0, 1, 2}));
@@ -148,7 +148,7 @@ TEST(Snapkv, ABudgetWithinTheWindowKeepsTheNewest) {
   const Sequence sequence = random_sequence({}, 28);
   const MethodRun run = run_method(sequence, "snapkv:budget_tokens=5,window=8");
   EXPECT_EQ(run.cells[2].rows[0].positions, (Ints{27, 28, 29, 30, 31}));
-  EXPECT_EQ(run.cells[2].rows[0].forced, 5);
+  EXPECT_EQ(run.cells[2].rows[0].forced, (Ints{27, 28, 29, 30, 31}));
 }
 
 TEST(Snapkv, DecodedKeysJoinTheSurvivors) {
@@ -217,7 +217,7 @@ TEST(Random, DrawsAnewForEverySeedLayerHeadAndChunk) {
       shape.layer = layer;
       const MethodRun run = run_method(random_sequence(shape, 31), spec);
       for (std::size_t chunk : {1U, 2U})
-        for (const RowSelection& row : run.cells[chunk].rows) {
+        for (const SelectedRow& row : run.cells[chunk].rows) {
           seen.insert(row.positions);
           ++draws;
         }
@@ -234,7 +234,7 @@ TEST(Random, IsUniform) {
   const MethodRun run = run_method(random_sequence(shape, 32), "random:budget_tokens=10");
   std::vector<int> counts(50, 0);
   for (std::size_t chunk = 1; chunk < run.cells.size(); ++chunk)
-    for (const RowSelection& row : run.cells[chunk].rows)
+    for (const SelectedRow& row : run.cells[chunk].rows)
       for (const std::int32_t position : row.positions)
         if (position < 50) ++counts[static_cast<std::size_t>(position)];
   // 256 draws of 10 of about 50: 50 a position, standard deviation 6.4.

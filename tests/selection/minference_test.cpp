@@ -124,28 +124,29 @@ Ints past_keys_of(const Pairs& pairs, int past, int least) {
 }
 
 // The native blocks of one head: those with a pair in any row of the query block.
-void expect_blocks(const BlockChoice& choice, const Pairs& pairs, int head) {
+void expect_blocks(const trace::BlockMasks& choice, const Pairs& pairs, int head) {
   for (int i = 0; i < choice.grid.num_query_blocks(); ++i)
     for (int j = 0; j < choice.grid.num_key_blocks(); ++j) {
       int mark = 0;
       for (auto row = choice.grid.row_begin(i); row < choice.grid.row_end(i); ++row)
         for (auto key = choice.grid.key_begin(j); key < choice.grid.key_end(j); ++key)
           mark = std::max(mark, pairs.keep[row][key]);
-      EXPECT_EQ(choice.mask.row(head, i)[j], mark > 0 ? 1 : 0) << i << " " << j;
-      EXPECT_EQ(choice.forced.row(head, i)[j], mark > 1 ? 1 : 0) << i << " " << j;
+      EXPECT_EQ(choice.kept[choice.index(head, i, j)], mark > 0 ? 1 : 0) << i << " " << j;
+      EXPECT_EQ(choice.forced[choice.index(head, i, j)], mark > 1 ? 1 : 0) << i << " " << j;
     }
 }
 
-void expect_scores(const BlockChoice& choice, const Sequence& s, const trace::ChunkInfo& span,
+void expect_scores(const CellSelection& cell, const Sequence& s, const trace::ChunkInfo& span,
                    int head) {
   const Pairs observed = line_pairs(s, span, head, {});
+  const trace::BlockMasks& choice = cell.blocks.value();
   for (int i = 0; i < choice.grid.num_query_blocks(); ++i)
     for (int j = 0; j < choice.grid.num_key_blocks(); ++j) {
       double mass = 0;
       for (auto key = choice.grid.key_begin(j); key < choice.grid.key_end(j); ++key)
         mass += observed.vertical[key] / observed.observed;
       const bool causal = j <= choice.grid.block_of_query_block(i);
-      EXPECT_NEAR(choice.scores.row(head, i)[j], causal ? mass : 0, 1e-5);
+      EXPECT_NEAR(cell.block_scores.row(head, i)[j], causal ? mass : 0, 1e-5);
     }
 }
 
@@ -168,9 +169,10 @@ const HeadPattern kHeads[] = {
     {PatternType::VerticalSlash, 40, 110},    {PatternType::StreamLlm, 5, 20},
     {PatternType::BlockSparse, 100, 100},     {PatternType::VerticalSlash, 0, 0}};
 
-TEST_F(MInferenceTest, ComputesThePairsOfTheSlowLoops) {
-  const Sequence sequence = random_sequence(long_shape(), 31);
-  const MethodRun run = run_method(sequence, "minference:config=" + write(kPatterns));
+// A selection has one row per KV head: with as many KV heads as query heads each head's own keys.
+void expect_slow_pairs(const Sequence& sequence, const std::string& config) {
+  const MethodRun run = run_method(sequence, "minference:config=" + config);
+  const int per_row = sequence.shape.num_q_heads / sequence.shape.num_kv_heads;
   std::size_t dropped = 0;
   for (std::size_t chunk = 1; chunk < run.cells.size(); ++chunk) {
     SCOPED_TRACE(chunk);
@@ -180,32 +182,38 @@ TEST_F(MInferenceTest, ComputesThePairsOfTheSlowLoops) {
       EXPECT_EQ(cell.dense_reason, DenseReason::MethodRule);
       continue;
     }
-    const BlockChoice& choice = cell.blocks.value();
-    std::vector<std::set<std::int32_t>> all(2), forced(2);
+    std::vector<std::set<std::int32_t>> all(cell.rows.size()), forced(cell.rows.size());
     for (int head = 0; head < 6; ++head) {
       SCOPED_TRACE(head);
       const Pairs pairs = kHeads[head].type == PatternType::BlockSparse
                               ? block_pairs(sequence, span, head)
                               : line_pairs(sequence, span, head, kHeads[head]);
       const Ints keys = past_keys_of(pairs, span.begin, 1);
-      EXPECT_EQ(choice.past_keys[head], keys);
-      EXPECT_EQ(choice.forced_keys[head], past_keys_of(pairs, span.begin, 2));
-      expect_blocks(choice, pairs, head);
-      expect_scores(choice, sequence, span, head);
+      const Ints by_rule = past_keys_of(pairs, span.begin, 2);
+      expect_blocks(cell.blocks.value(), pairs, head);
+      expect_scores(cell, sequence, span, head);
       dropped += static_cast<std::size_t>(span.begin) - keys.size();
-      all[head / 3].insert(keys.begin(), keys.end());
-      forced[head / 3].insert(choice.forced_keys[head].begin(), choice.forced_keys[head].end());
+      all[head / per_row].insert(keys.begin(), keys.end());
+      forced[head / per_row].insert(by_rule.begin(), by_rule.end());
     }
-    for (int row = 0; row < 2; ++row) {
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       for (int key = span.begin / 64 * 64; key < span.begin; ++key) {
         all[row].insert(key);
         forced[row].insert(key);
       }
       EXPECT_EQ(cell.rows[row].positions, Ints(all[row].begin(), all[row].end()));
-      EXPECT_EQ(cell.rows[row].forced, static_cast<std::int64_t>(forced[row].size()));
+      EXPECT_EQ(cell.rows[row].forced, Ints(forced[row].begin(), forced[row].end()));
     }
   }
   EXPECT_GT(dropped, 300U);
+}
+
+TEST_F(MInferenceTest, ComputesThePairsOfTheSlowLoops) {
+  SequenceShape shape = long_shape();
+  for (const int kv_heads : {2, 6}) {
+    shape.num_kv_heads = kv_heads;
+    expect_slow_pairs(random_sequence(shape, 31), write(kPatterns));
+  }
 }
 
 // One row that looks at key 10 alone, distance 290; the rest is kept by rule.
@@ -228,7 +236,7 @@ TEST_F(MInferenceTest, HandComputedColumnsAndDiagonals) {
   expected.push_back(120);
   const Ints near = range(251, 300);
   expected.insert(expected.end(), near.begin(), near.end());
-  EXPECT_EQ(run.cells[1].blocks->past_keys[0], expected);
+  EXPECT_EQ(run.cells[1].rows[0].positions, expected);
 }
 
 // The code counts blocks after it has filled keys up to whole blocks: a last partial one counts.
@@ -242,8 +250,9 @@ TEST_F(MInferenceTest, AHundredBlocksAreKept) {
   shape.chunk_lengths = {17, 70};
   const MethodRun few = run_method(random_sequence(shape, 36), spec);
   for (int i = 0; i < 2; ++i)
-    for (int j = 0; j <= i; ++j) EXPECT_EQ(few.cells[1].blocks->mask.row(0, i)[j], 1) << i << j;
-  EXPECT_EQ(few.cells[1].blocks->past_keys[0], range(0, 17));
+    for (int j = 0; j <= i; ++j)
+      EXPECT_EQ(few.cells[1].blocks->kept[few.cells[1].blocks->index(0, i, j)], 1) << i << j;
+  EXPECT_EQ(few.cells[1].rows[0].positions, range(0, 17));
 
   shape.chunk_lengths = {104 * 64, 10};
   Sequence sequence = random_sequence(shape, 37);
@@ -251,8 +260,8 @@ TEST_F(MInferenceTest, AHundredBlocksAreKept) {
   for (std::size_t i = 0; i < sequence.k.size(); ++i)  // later blocks score more
     sequence.k[i] = static_cast<float>(i / 128) / 128.0F;
   const MethodRun many = run_method(sequence, spec);
-  EXPECT_EQ(many.cells[1].blocks->past_keys[0], range(5 * 64, 104 * 64));
-  EXPECT_EQ(many.cells[1].blocks->mask.row(0, 0)[104], 1);
+  EXPECT_EQ(many.cells[1].rows[0].positions, range(5 * 64, 104 * 64));
+  EXPECT_EQ(many.cells[1].blocks->kept[104], 1);
 }
 
 TEST_F(MInferenceTest, ThreadsAndPlacesOfKeysDoNotMatter) {
@@ -270,7 +279,7 @@ TEST_F(MInferenceTest, ThreadsAndPlacesOfKeysDoNotMatter) {
     const CellSelection fresh =
         selector_for(sequence, spec)->select(cell_of(sequence, static_cast<int>(chunk)));
     EXPECT_EQ(positions_of(fresh), positions_of(run.cells[chunk]));
-    EXPECT_EQ(fresh.blocks->scores.values(), run.cells[chunk].blocks->scores.values());
+    EXPECT_EQ(fresh.block_scores.values(), run.cells[chunk].block_scores.values());
   }
 }
 
@@ -279,10 +288,10 @@ TEST_F(MInferenceTest, ABudgetKeepsWholeBlocksFirstOnesByRule) {
   const MethodRun run = run_method(
       sequence, "minference:lowering=budget,budget_tokens=130,config=" + write(kPatterns));
   const CellSelection& cell = run.cells[4];  // 284 past keys: four blocks and 28 tokens
-  for (const RowSelection& row : cell.rows) {
+  for (const SelectedRow& row : cell.rows) {
     EXPECT_EQ(row.positions.size(), 2U * 64 + 28);
     EXPECT_EQ(Ints(row.positions.begin(), row.positions.begin() + 64), range(0, 64));
-    EXPECT_EQ(row.forced, 2 * 64 + 28);
+    EXPECT_EQ(row.forced, row.positions);
   }
 }
 

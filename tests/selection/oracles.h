@@ -36,6 +36,6 @@ std::string defect(const Scores& scores, const std::vector<std::int32_t>& select
 // Methods that keep pages (oracles_pages.cpp): empty when one row of a chunk that is not dense has
 // the right pages, whole, and the right count of tokens kept by rule. Else what is wrong.
 std::string page_defect(const Sequence& sequence, const MethodSpec& spec, int chunk, int row,
-                        const RowSelection& selected);
+                        const SelectedRow& selected);
 
 }  // namespace kvloupe::selection::testing

@@ -286,8 +286,8 @@ ChunkMask block_mask(const Sequence& sequence, const MethodSpec& spec, int chunk
   return mask;
 }
 
-RowSelection lowered_row(const Sequence& sequence, const MethodSpec& spec, int chunk,
-                         const ChunkMask& mask, int first, int count) {
+SelectedRow lowered_row(const Sequence& sequence, const MethodSpec& spec, int chunk,
+                        const ChunkMask& mask, int first, int count) {
   std::map<int, int> kept;  // block: 1, or 2 by rule
   std::vector<double> sums(static_cast<std::size_t>(mask.past_blocks), 0.0);
   for (int head = first; head < first + count; ++head)
@@ -311,13 +311,13 @@ RowSelection lowered_row(const Sequence& sequence, const MethodSpec& spec, int c
     kept.clear();
     for (const int j : order) kept[j] = forced(j) ? 2 : 1;
   }
-  RowSelection row;
+  SelectedRow row;
   for (int position = 0; position < past; ++position) {
     const int block = position / mask.block_size;
     const int how = block == mask.past_blocks ? 2 : kept.count(block) != 0 ? kept.at(block) : 0;
     if (how == 0) continue;
     row.positions.push_back(position);
-    row.forced += how == 2;
+    if (how == 2) row.forced.push_back(position);
   }
   return row;
 }

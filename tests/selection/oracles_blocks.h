@@ -27,7 +27,7 @@ ChunkMask block_mask(const Sequence& sequence, const MethodSpec& spec, int chunk
 
 // The past tokens of a row of `count` heads from `first` on, and how many of them are kept by rule:
 // the union, or the blocks that the budget holds.
-RowSelection lowered_row(const Sequence& sequence, const MethodSpec& spec, int chunk,
-                         const ChunkMask& mask, int first, int count);
+SelectedRow lowered_row(const Sequence& sequence, const MethodSpec& spec, int chunk,
+                        const ChunkMask& mask, int first, int count);
 
 }  // namespace kvloupe::selection::testing

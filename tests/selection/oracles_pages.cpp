@@ -2,6 +2,7 @@
 #include "tests/selection/oracle_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -109,7 +110,7 @@ std::vector<Choice> choices_of(const Sequence& s, const MethodSpec& spec,
 }  // namespace
 
 std::string page_defect(const Sequence& s, const MethodSpec& spec, int chunk, int row,
-                        const RowSelection& selected) {
+                        const SelectedRow& selected) {
   const trace::ChunkInfo& span = s.chunks[static_cast<std::size_t>(chunk)];
   const int size = static_cast<int>(spec.integer("page_size"));
   std::set<int> sure, possible;
@@ -131,9 +132,12 @@ std::string page_defect(const Sequence& s, const MethodSpec& spec, int chunk, in
   const bool force_last = spec.text("rule") == "kernel" || spec.flag("force_last_page");
   const bool past_only = span.phase == trace::Phase::Prefill && spec.text("prefill") == "chunk";
   const int partial = span.begin % size;
-  const int forced = !force_last ? 0 : partial == 0 && past_only ? size : partial;
+  const int count = !force_last ? 0 : partial == 0 && past_only ? size : partial;
+  std::vector<std::int32_t> forced;
+  for (int token = span.begin - count; token < span.begin; ++token) forced.push_back(token);
   if (selected.forced != forced)
-    return fmt::format("{} tokens count as forced, {} expected", selected.forced, forced);
+    return fmt::format("the tokens {} are forced, not the last {} of the past",
+                       fmt::join(selected.forced, " "), count);
   return {};
 }
 

@@ -51,7 +51,7 @@ Ints only_row(const CellSelection& cell) {
 TEST(Quest, TheLastPastPageIsForcedAndCounts) {
   const CellSelection cell = quest(four_pages(), "budget_tokens=4");
   EXPECT_EQ(only_row(cell), (Ints{2, 3, 6}));
-  EXPECT_EQ(cell.rows[0].forced, 1);
+  EXPECT_EQ(cell.rows[0].forced, Ints{6});
   // A budget of 5 is two pages still; 6 is three.
   EXPECT_EQ(only_row(quest(four_pages(), "budget_tokens=5")), (Ints{2, 3, 6}));
   EXPECT_EQ(only_row(quest(four_pages(), "budget_tokens=6")), (Ints{2, 3, 4, 5, 6}));
@@ -60,7 +60,7 @@ TEST(Quest, TheLastPastPageIsForcedAndCounts) {
 TEST(Quest, NothingIsForcedWithoutTheLastPage) {
   const CellSelection cell = quest(four_pages(), "budget_tokens=4,force_last_page=0");
   EXPECT_EQ(only_row(cell), (Ints{2, 3, 4, 5}));
-  EXPECT_EQ(cell.rows[0].forced, 0);
+  EXPECT_TRUE(cell.rows[0].forced.empty());
 }
 
 TEST(Quest, ABudgetBelowAPageIsOnePage) {
@@ -73,14 +73,14 @@ TEST(Quest, TheKernelRuleKeepsTwoPagesAndAlwaysTheLast) {
     const CellSelection cell =
         quest(four_pages(), fmt::format("budget_tokens=1,rule=kernel,force_last_page={}", last));
     EXPECT_EQ(only_row(cell), (Ints{2, 3, 6}));
-    EXPECT_EQ(cell.rows[0].forced, 1);
+    EXPECT_EQ(cell.rows[0].forced, Ints{6});
   }
 }
 
 TEST(Quest, PagesThatFitTheBudgetAreDense) {
   const CellSelection fits = quest(four_pages(), "budget_tokens=7");
   EXPECT_EQ(fits.dense_reason, DenseReason::FitsBudget);
-  EXPECT_TRUE(fits.dense_fallback);
+  EXPECT_TRUE(fits.dense_fallback());
   // All pages by the kernels' floor of two, though the budget is too small: chosen, not fallen back.
   const Sequence two = one_channel({1, 2, 3, 4, 5}, 4, {{1}});
   EXPECT_EQ(only_row(quest(two, "budget_tokens=1,rule=kernel")), (Ints{0, 1, 2, 3}));
@@ -159,7 +159,7 @@ TEST(Quest, TheFirstLayersOfTheModelAreDense) {
     sequence.shape.layer = layer;
     const CellSelection cell = quest(sequence, "budget_tokens=4");
     EXPECT_EQ(cell.dense_reason.has_value(), layer < 2);
-    EXPECT_FALSE(cell.dense_fallback);
+    EXPECT_FALSE(cell.dense_fallback());
     EXPECT_EQ(quest(sequence, "budget_tokens=4,skip_layers=0").dense_reason, std::nullopt);
     EXPECT_EQ(quest(sequence, "budget_tokens=7").dense_reason, DenseReason::FitsBudget);
   }
@@ -178,10 +178,10 @@ TEST(Quest, ADecodedTokenIsInItsPage) {
   const Sequence sequence = one_channel({1, 2, 2.5F, -9, 0.5F, 3}, 5, {{1}}, trace::Phase::Decode);
   const CellSelection best = quest(sequence, "budget_tokens=2,force_last_page=0");
   EXPECT_EQ(only_row(best), (Ints{4}));
-  EXPECT_EQ(best.rows[0].forced, 0);
+  EXPECT_TRUE(best.rows[0].forced.empty());
   const CellSelection forced = quest(sequence, "budget_tokens=4");
   EXPECT_EQ(only_row(forced), (Ints{2, 3, 4}));
-  EXPECT_EQ(forced.rows[0].forced, 1);
+  EXPECT_EQ(forced.rows[0].forced, Ints{4});
 }
 
 // The last page is the new token's own: it counts, and has no past key to show.
@@ -189,7 +189,7 @@ TEST(Quest, ADecodedTokenThatBeginsAPageTakesOneOfThem) {
   const Sequence sequence = one_channel({1, 2, 5, -9, 3}, 4, {{1}}, trace::Phase::Decode);
   const CellSelection one = quest(sequence, "budget_tokens=2");
   EXPECT_EQ(only_row(one), Ints{});
-  EXPECT_EQ(one.rows[0].forced, 0);
+  EXPECT_TRUE(one.rows[0].forced.empty());
   EXPECT_EQ(only_row(quest(sequence, "budget_tokens=2,rule=kernel")), (Ints{2, 3}));
   EXPECT_EQ(only_row(quest(sequence, "budget_tokens=2,force_last_page=0")), (Ints{2, 3}));
   EXPECT_EQ(only_row(quest(one_channel({1, 2, 5, -9, 6}, 4, {{1}}, trace::Phase::Decode),
@@ -222,7 +222,8 @@ TEST(Quest, PerQueryRowsAreDecodeSteps) {
         for (const std::int32_t position : steps.cells[step].rows[row].positions)
           if (position < 29) expected.insert(position);
       EXPECT_EQ(rows.rows[row].positions, Ints(expected.begin(), expected.end()));
-      EXPECT_EQ(rows.rows[row].forced, std::string(options) == ",force_last_page=0" ? 0 : 1);
+      EXPECT_EQ(rows.rows[row].forced,
+                std::string(options) == ",force_last_page=0" ? Ints{} : Ints{28});
     }
   }
 }

@@ -143,7 +143,7 @@ void expect_slow_masks(const Sequence& sequence, const TestGate& gate, const std
   for (std::size_t chunk = 1; chunk < run.cells.size(); ++chunk) {
     const CellSelection& cell = run.cells[chunk];
     if (cell.dense_reason) continue;
-    const BlockChoice& choice = cell.blocks.value();
+    const trace::BlockMasks& choice = cell.blocks.value();
     std::vector<std::set<std::int32_t>> unions(cell.rows.size());
     for (int head = 0; head < sequence.shape.num_q_heads; ++head)
       for (int i = 0; i < choice.grid.num_query_blocks(); ++i) {
@@ -151,8 +151,8 @@ void expect_slow_masks(const Sequence& sequence, const TestGate& gate, const std
         const Row expected =
             slow_scores(sequence, gate, static_cast<int>(chunk), head, own, block_size);
         for (int block = 0; block < choice.grid.num_key_blocks(); ++block) {
-          const float score = choice.scores.row(head, i)[block];
-          const int mask = choice.mask.row(head, i)[block];
+          const float score = cell.block_scores.row(head, i)[block];
+          const int mask = choice.kept[choice.index(head, i, block)];
           if (block > own) {
             EXPECT_EQ(mask, 0);
             continue;
@@ -233,10 +233,10 @@ TEST_F(SeerAttentionTest, OneCellAndAWholeReplayAreTheSame) {
     if (run.cells[chunk].dense_reason) continue;
     const CellSelection fresh =
         selector_for(sequence, spec)->select(cell_of(sequence, static_cast<int>(chunk)));
-    const auto& expected = run.cells[chunk].blocks->scores.values();
-    EXPECT_EQ(fresh.blocks->scores.values(), expected);
-    EXPECT_EQ(roomy.cells[chunk].blocks->scores.values(), expected);
-    EXPECT_EQ(alone.cells[chunk].blocks->scores.values(), expected);
+    const auto& expected = run.cells[chunk].block_scores.values();
+    EXPECT_EQ(fresh.block_scores.values(), expected);
+    EXPECT_EQ(roomy.cells[chunk].block_scores.values(), expected);
+    EXPECT_EQ(alone.cells[chunk].block_scores.values(), expected);
   }
 }
 

@@ -178,7 +178,7 @@ MethodRun run_method(const Sequence& sequence, const std::string& spec, int slac
 
 std::vector<std::vector<std::int32_t>> positions_of(const CellSelection& cell) {
   std::vector<std::vector<std::int32_t>> positions;
-  for (const RowSelection& row : cell.rows) positions.push_back(row.positions);
+  for (const SelectedRow& row : cell.rows) positions.push_back(row.positions);
   return positions;
 }
 

@@ -53,12 +53,18 @@ def write_block_run(f, begins):
     run.attrs["block_tables"] = np.bool_(True)
     for layer in (1, 3):
         offsets, positions, flags, indptr, indices, packed = [0], [], [], [0], [], []
+        forced, abstains = [], []
         for begin, length in zip(begins, LENGTHS):
             first, blocks = begin // BLOCK, -(-(begin + length) // BLOCK)
             flag = 1 if begin == 0 else 2 if length == 1 else 0
             mask = np.array([[[j <= i if flag else keeps(h + layer, i, j) for j in range(blocks)]
                               for i in range(first, blocks)] for h in range(NUM_Q_HEADS)])
             packed.append(np.packbits(mask, axis=2, bitorder="little").ravel())
+            # The own block of each query block is kept by rule; the last of several has no vote.
+            own = np.array([[j == i for j in range(blocks)] for i in range(first, blocks)])
+            own = np.broadcast_to(own & (flag == 0), mask.shape)
+            forced.append(np.packbits(own, axis=2, bitorder="little").ravel())
+            abstains += [int(flag == 0 and i > first and i + 1 == blocks) for i in range(first, blocks)]
             for row in range(NUM_KV_HEADS):
                 kept = mask[2 * row : 2 * row + 2].any(axis=(0, 1))
                 kept[first:] = True
@@ -74,6 +80,8 @@ def write_block_run(f, begins):
         group["flags"] = np.array(flags, dtype=np.uint8)
         group["block_mask"] = np.concatenate(packed)
         group["block_mask"].attrs["block_size"] = np.uint8(BLOCK)
+        group["block_forced"] = np.concatenate(forced).astype(">u2")
+        group["block_abstains"] = np.array(abstains, dtype=np.bool_)
         group["table_indptr"] = np.array(indptr, dtype=">u2")
         group["table_indices"] = np.array(indices, dtype=np.int8)
 
@@ -134,6 +142,7 @@ def main(path):
         run.attrs["state_action"] = "visibility"
         for layer in (1, 3):
             offsets, positions, flags = [0], [], []
+            forced_offsets, forced_bounds = [0], []
             for begin in begins:
                 for row in range(NUM_KV_HEADS):
                     flag = 1 if begin == 0 else 2 if layer == 1 else 0
@@ -141,7 +150,13 @@ def main(path):
                     positions += kept
                     offsets.append(len(positions))
                     flags.append(flag)
+                    # By rule: the first two and the last of those kept.
+                    if len(kept) > 3:
+                        forced_bounds += [0, 2, len(kept) - 1, len(kept)]
+                    forced_offsets.append(len(forced_bounds))
             group = run.create_group(f"layers/{layer}")
+            group["forced_offsets"] = np.array(forced_offsets, dtype=">i2")
+            group["forced_bounds"] = np.array(forced_bounds, dtype="<u2")
             group["offsets"] = np.array(offsets, dtype="<u4")
             group["positions"] = np.array(positions, dtype=">i4")
             group["flags"] = np.array(flags, dtype=np.int16)

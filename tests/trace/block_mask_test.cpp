@@ -72,19 +72,20 @@ void expect_blocks(const TraceReader& reader, const ReferenceTrace& reference) {
   const auto& chunks = reader.info().chunks;
   for (std::size_t index = 0; index < reference.layers.size(); ++index) {
     const int layer = reference.header.layers[index];
-    EXPECT_TRUE(reader.read_run(0, layer).block_mask.empty());
-    EXPECT_EQ(reader.read_run(0, layer).block_size, 0);
+    EXPECT_TRUE(reader.read_run_layer(0, layer).block_mask.empty());
+    EXPECT_EQ(reader.read_run_layer(0, layer).block_size, 0);
     for (const int run : {2, 3}) {
-      const RunLayer found = reader.read_run(run, layer);
+      const RunLayer found = reader.read_run_layer(run, layer);
       EXPECT_EQ(found.block_size, 6);
       Bytes expected;
       std::vector<std::int32_t> entries;
       std::vector<std::int64_t> indptr = {0};
       for (std::size_t c = 0; c < chunks.size(); ++c) {
         const RunChunk& data = reference.runs[run][index][c];
-        expected.insert(expected.end(), data.block_mask.begin(), data.block_mask.end());
+        const Bytes packed = packed_by_hand(chunks[c], layer);
+        expected.insert(expected.end(), packed.begin(), packed.end());
         for (int head = 0; head < 4; ++head) {
-          const bool dense = data.flags[0] != 0;
+          const bool dense = data.record.dense_reason.has_value();
           for (int j = 0; j < (chunks[c].end() + 5) / 6 && !dense; ++j) {
             bool kept = j >= chunks[c].begin / 6;  // the chunk is open
             for (int i = 0; i < (chunks[c].end() + 5) / 6 - chunks[c].begin / 6; ++i) {
@@ -141,25 +142,49 @@ TEST(BlockRunTest, ASidecarHoldsBlocksToo) {
   const TemporaryFolder folder;
   write_trace(folder / "t.h5", reference_with_blocks());
   for (const int run : {2, 3}) {
-    std::vector<RunLayer> data;
+    std::vector<LayerRecord> data;
+    RunLayer own;
     RunInfo info;
     {
       const TraceReader reader(folder / "t.h5");
       info = reader.info().runs[run];
+      own = reader.read_run_layer(run, 2);
       for (const int layer : {0, 2}) data.push_back(reader.read_run(run, layer));
     }
     const int id = append_sidecar_run(folder / "t.h5", info, {0, 2}, data);
     const TraceReader reader(folder / "t.h5");
     EXPECT_EQ(reader.info().runs.at(id).block_size, 6);
     EXPECT_EQ(reader.info().runs.at(id).block_tables, run == 3);
-    const RunLayer found = reader.read_run(id, 2);
-    EXPECT_EQ(found.block_mask, data[1].block_mask);
-    EXPECT_EQ(found.table_indptr, data[1].table_indptr);
-    EXPECT_EQ(found.table_indices, data[1].table_indices);
-    data[1].block_mask.pop_back();
+    const RunLayer found = reader.read_run_layer(id, 2);
+    EXPECT_EQ(found.block_mask, own.block_mask);
+    EXPECT_EQ(found.block_forced, own.block_forced);
+    EXPECT_EQ(found.block_abstains, own.block_abstains);
+    EXPECT_EQ(found.table_indptr, own.table_indptr);
+    EXPECT_EQ(found.table_indices, own.table_indices);
+    data[1].cells[1].blocks->grid.past_len += 6;
     EXPECT_THROW(append_sidecar_run(folder / "t.h5", info, {0, 2}, data), Error);
   }
   EXPECT_TRUE(validate_trace(folder / "t.h5").empty());
+}
+
+// What was decided comes back, and not only its bytes.
+TEST(BlockRunTest, ChoicesAreReadBack) {
+  const TemporaryFolder folder;
+  const auto reference = reference_with_blocks();
+  write_trace(folder / "t.h5", reference);
+  const TraceReader reader(folder / "t.h5");
+  for (const int run : {2, 3}) {
+    for (std::size_t index = 0; index < reference.layers.size(); ++index) {
+      const LayerRecord found = reader.read_run(run, reference.header.layers[index]);
+      ASSERT_EQ(found.cells.size(), reference.chunks.size());
+      for (std::size_t c = 0; c < found.cells.size(); ++c) {
+        const CellRecord& expected = reference.runs[run][index][c].record;
+        EXPECT_EQ(found.cells[c].blocks, expected.blocks);
+        EXPECT_EQ(found.cells[c].rows, expected.rows);
+        EXPECT_EQ(found.cells[c].dense_reason, expected.dense_reason);
+      }
+    }
+  }
 }
 
 class DamagedBlocksTest : public DamagedFileTest {
@@ -179,7 +204,10 @@ TEST_F(DamagedBlocksTest, Masks) {
   expect_defect("lacks a block in a dense row",
                 [](hid_t f) { set_value<std::uint8_t>(f, kMask, {2}, 0x06); });
   expect_defect("which none of its heads keeps", [](hid_t f) {
-    for (hsize_t i = 12; i < 20; ++i) set_value<std::uint8_t>(f, kMask, {i}, 0x04);
+    for (hsize_t i = 12; i < 20; ++i) {
+      set_value<std::uint8_t>(f, kMask, {i}, 0x04);
+      set_value<std::uint8_t>(f, "/runs/2/layers/0/block_forced", {i}, 0x04);
+    }
   });
   const auto claim_bytes = [](hid_t f, hsize_t bytes) {
     claim(f, kMask, H5T_STD_U8LE, {bytes});
@@ -194,6 +222,43 @@ TEST_F(DamagedBlocksTest, Masks) {
   }
   expect_defect("run 2 cannot be read",
                 [](hid_t f) { set_attribute(f, "/runs/2", "block_size", std::int64_t{1} << 40); });
+}
+
+TEST_F(DamagedBlocksTest, Rules) {
+  const char* forced = "/runs/2/layers/0/block_forced";
+  // Head 0, query block 0 of chunk 1 keeps blocks 0 and 2 only of [0, 6).
+  expect_defect("block_forced has a block at byte 12",
+                [&](hid_t f) { set_value<std::uint8_t>(f, forced, {12}, 0x02); });
+  expect_defect("block_forced has a block at byte 12",
+                [&](hid_t f) { set_value<std::uint8_t>(f, forced, {12}, 0x80); });
+  expect_defect("its block_forced of 40 bytes is too short",
+                [&](hid_t f) { claim(f, forced, H5T_STD_U8LE, {40}); });
+  expect_defect("holds only", [&](hid_t f) { claim(f, forced, H5T_STD_U8LE, {1ull << 40}); });
+  expect_defect("block_abstains",
+                [&](hid_t f) { claim(f, "/runs/2/layers/0/block_abstains", H5T_STD_U8LE, {2}); });
+}
+
+// As runs of schema 1.2: what was kept by rule is not known.
+TEST_F(DamagedBlocksTest, RulesNeedNotBeRecorded) {
+  const fs::path path = edited([](hid_t f) {
+    for (const char* name : {"block_forced", "block_abstains", "forced_offsets", "forced_bounds"}) {
+      H5Ldelete(f, (std::string("/runs/2/layers/0/") + name).c_str(), H5P_DEFAULT);
+    }
+  });
+  EXPECT_TRUE(validate_trace(path).empty());
+  const LayerRecord without = TraceReader(path).read_run(2, 0);
+  const LayerRecord with = TraceReader(sound_).read_run(2, 0);
+  for (std::size_t c = 0; c < with.cells.size(); ++c) {
+    ASSERT_EQ(without.cells[c].blocks.has_value(), with.cells[c].blocks.has_value());
+    for (std::size_t row = 0; row < 2; ++row) {
+      EXPECT_EQ(without.cells[c].rows[row].positions, with.cells[c].rows[row].positions);
+      EXPECT_TRUE(without.cells[c].rows[row].forced.empty());
+    }
+    if (!with.cells[c].blocks) continue;
+    EXPECT_EQ(without.cells[c].blocks->kept, with.cells[c].blocks->kept);
+    EXPECT_TRUE(without.cells[c].blocks->forced.empty());
+    EXPECT_TRUE(without.cells[c].blocks->abstains.empty());
+  }
 }
 
 TEST_F(DamagedBlocksTest, Tables) {
@@ -219,8 +284,9 @@ TEST_F(DamagedBlocksTest, TheRunNeedNotRepeatTheBlockSize) {
   const fs::path path =
       edited([](hid_t f) { H5Adelete_by_name(f, "/runs/2", "block_size", H5P_DEFAULT); });
   const TraceReader reader(path);
-  EXPECT_EQ(reader.read_run(2, 0).block_size, 6);
-  EXPECT_EQ(reader.read_run(2, 0).block_mask, TraceReader(sound_).read_run(2, 0).block_mask);
+  EXPECT_EQ(reader.read_run_layer(2, 0).block_size, 6);
+  EXPECT_EQ(reader.read_run_layer(2, 0).block_mask,
+            TraceReader(sound_).read_run_layer(2, 0).block_mask);
   EXPECT_TRUE(validate_trace(path).empty());
 }
 
@@ -232,7 +298,7 @@ TEST_F(DamagedBlocksTest, ABlockRunMayHaveNoMasks) {
       H5Ldelete(f, (std::string("/runs/2/layers/") + layer + "/block_mask").c_str(), H5P_DEFAULT);
     }
   });
-  EXPECT_TRUE(TraceReader(path).read_run(2, 0).block_mask.empty());
+  EXPECT_TRUE(TraceReader(path).read_run_layer(2, 0).block_mask.empty());
   EXPECT_TRUE(validate_trace(path).empty());
 }
 

@@ -106,10 +106,10 @@ TEST_F(H5pyTest, Run) {
   ASSERT_EQ(reader_.info().runs.size(), 2u);
   EXPECT_EQ(reader_.info().runs[0].method,
             "random:budget_tokens=4,budget_ratio=0,budget_scope=past,seed=0");
-  const RunLayer dense = reader_.read_run(0, 1);
+  const RunLayer dense = reader_.read_run_layer(0, 1);
   EXPECT_EQ(dense.flags, (std::vector<std::uint8_t>{1, 1, 2, 2, 2, 2, 2, 2}));
   EXPECT_TRUE(dense.positions.empty());
-  const RunLayer chosen = reader_.read_run(0, 3);
+  const RunLayer chosen = reader_.read_run_layer(0, 3);
   EXPECT_EQ(chosen.flags, (std::vector<std::uint8_t>{1, 1, 0, 0, 0, 0, 0, 0}));
   // Chunk 1, row 1: every other key of [0, 8) from 1 on.
   EXPECT_EQ(std::vector<std::int32_t>(chosen.positions.begin() + chosen.offsets[3],
@@ -117,12 +117,38 @@ TEST_F(H5pyTest, Run) {
             (std::vector<std::int32_t>{1, 3, 5, 7}));
 }
 
+TEST_F(H5pyTest, WhatWasKeptByRule) {
+  const LayerRecord chosen = reader_.read_run(0, 3);
+  EXPECT_EQ(chosen.cells[1].rows[1].positions, (std::vector<std::int32_t>{1, 3, 5, 7}));
+  EXPECT_EQ(chosen.cells[1].rows[1].forced, (std::vector<std::int32_t>{1, 3, 7}));
+  EXPECT_EQ(chosen.cells[2].rows[0].forced, (std::vector<std::int32_t>{0, 2, 14}));
+  EXPECT_EQ(chosen.cells[0].dense_reason, DenseReason::EmptyPast);
+  const LayerRecord dense = reader_.read_run(0, 1);
+  EXPECT_EQ(dense.cells[2].dense_reason, DenseReason::MethodRule);
+  EXPECT_EQ(dense.cells[2].rows[0].positions.size(), 16u);
+  EXPECT_TRUE(dense.cells[2].rows[0].forced.empty());
+  for (const int layer : {1, 3}) {
+    const LayerRecord blocks = reader_.read_run(1, layer);
+    EXPECT_FALSE(blocks.cells[0].blocks || blocks.cells[3].blocks);
+    for (const std::size_t c : {std::size_t{1}, std::size_t{2}}) {
+      const BlockMasks& masks = blocks.cells[c].blocks.value();
+      const BlockGrid& grid = masks.grid;
+      for (int head = 0; head < 4; ++head)
+        for (int i = 0; i < grid.num_query_blocks(); ++i)
+          for (int j = 0; j < grid.num_key_blocks(); ++j)
+            EXPECT_EQ(masks.forced[masks.index(head, i, j)], j == grid.block_of_query_block(i));
+      for (int i = 0; i < grid.num_query_blocks(); ++i)
+        EXPECT_EQ(masks.votes(i), i == 0 || i + 1 < grid.num_query_blocks());
+    }
+  }
+}
+
 // Blocks of 5 tokens; the query block at block i keeps itself and every third block before it.
 TEST_F(H5pyTest, BlockMasksAndTables) {
   EXPECT_EQ(reader_.info().runs[1].block_size, 5);
   EXPECT_TRUE(reader_.info().runs[1].block_tables);
   for (const int layer : {1, 3}) {
-    const RunLayer run = reader_.read_run(1, layer);
+    const RunLayer run = reader_.read_run_layer(1, layer);
     EXPECT_EQ(run.block_size, 5);
     std::size_t byte = 0;
     for (std::size_t c = 0; c < 4; ++c) {

@@ -309,6 +309,37 @@ TEST_F(HostileTest, Runs) {
   expect_defect("missing", [&](hid_t f) { drop(f, positions); });
 }
 
+// Chunk 1 keeps eight keys a row: row 0 all by rule, row 1 all but the first. The bounds are 0, 8 and
+// 1, 8; offsets of cells 2 and 3 begin at 0 and 2.
+TEST_F(HostileTest, ForcedKeys) {
+  const char* offsets = "/runs/0/layers/2/forced_offsets";
+  const char* bounds = "/runs/0/layers/2/forced_bounds";
+  expect_defect("forced_offsets do not begin at 0",
+                [&](hid_t f) { set_value<std::int64_t>(f, offsets, 0, 1); });
+  expect_defect("forced_offsets fall",
+                [&](hid_t f) { set_value<std::int64_t>(f, offsets, 5, -9); });
+  expect_defect("forced_offsets end at",
+                [&](hid_t f) { set_value<std::int64_t>(f, offsets, 12, 1 << 20); });
+  expect_defect("without an end", [&](hid_t f) { set_value<std::int64_t>(f, offsets, 3, 3); });
+  const auto must_rise = "in forced_bounds; they must rise up to its";
+  expect_defect(must_rise, [&](hid_t f) { set_value<std::int32_t>(f, bounds, 0, -1); });
+  expect_defect(must_rise, [&](hid_t f) { set_value<std::int32_t>(f, bounds, 1, 0); });
+  expect_defect(must_rise, [&](hid_t f) { set_value<std::int32_t>(f, bounds, 1, 9); });
+  expect_defect(must_rise, [&](hid_t f) { set_value<std::int32_t>(f, bounds, 3, 1 << 30); });
+  // A dense cell has no position that could be forced.
+  expect_defect(must_rise, [&](hid_t f) {
+    set_value<std::int64_t>(f, offsets, 1, 2);
+    set_value<std::int64_t>(f, offsets, 2, 2);
+  });
+  expect_defect("entries", [&](hid_t f) { resize(f, offsets, {12}); });
+  expect_defect("missing", [&](hid_t f) { drop(f, offsets); });
+  expect_defect("missing", [&](hid_t f) { drop(f, bounds); });
+  expect_defect("holds only", [&](hid_t f) {
+    replace(f, bounds, H5T_STD_I32LE, {1ull << 60});
+    set_value<std::int64_t>(f, offsets, 12, 1ll << 59);
+  });
+}
+
 TEST_F(HostileTest, Evictions) {
   const char* evict = "/runs/1/layers/0/evict_chunk";
   const auto set = [&](hid_t f, hsize_t row, hsize_t token, std::uint16_t chunk) {

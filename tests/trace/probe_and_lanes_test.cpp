@@ -34,15 +34,16 @@ void expect_probe_and_lanes(const TraceReader& reader, const ReferenceTrace& ref
         EXPECT_EQ(*probe, reference.layers[index].probe_q[c]);
       }
       for (const int i : {0, 1}) {
-        const auto& counts = reference.runs[2 + i][index][c].lane_counts;
+        const auto& counts = reference.runs[2 + i][index][c].record.lane_counts;
         lanes[i].insert(lanes[i].end(), counts.begin(), counts.end());
       }
     }
-    EXPECT_TRUE(reader.read_run(0, layer).lane_counts.empty());
-    EXPECT_EQ(reader.read_run(2, layer).lane_counts, lanes[0]);
-    EXPECT_EQ(reader.read_run(3, layer).lane_counts, lanes[1]);
-    EXPECT_EQ(reader.read_run(3, layer).evict_chunk, reader.read_run(1, layer).evict_chunk);
-    EXPECT_TRUE(reader.read_run(2, layer).positions.empty());
+    EXPECT_TRUE(reader.read_run_layer(0, layer).lane_counts.empty());
+    EXPECT_EQ(reader.read_run_layer(2, layer).lane_counts, lanes[0]);
+    EXPECT_EQ(reader.read_run_layer(3, layer).lane_counts, lanes[1]);
+    EXPECT_EQ(reader.read_run_layer(3, layer).evict_chunk,
+              reader.read_run_layer(1, layer).evict_chunk);
+    EXPECT_TRUE(reader.read_run_layer(2, layer).positions.empty());
   }
 }
 
@@ -120,12 +121,16 @@ TEST(ProbeTest, ASidecarHoldsLanesToo) {
   write_trace(folder / "t.h5", reference);
   const std::vector<int> layers = {0, 2};
   for (const int run : {2, 3}) {
-    std::vector<RunLayer> data;
+    std::vector<LayerRecord> data;
+    std::vector<RunLayer> own;
     RunInfo info;
     {
       const TraceReader reader(folder / "t.h5");
       info = reader.info().runs[run];
-      for (const int layer : layers) data.push_back(reader.read_run(run, layer));
+      for (const int layer : layers) {
+        own.push_back(reader.read_run_layer(run, layer));
+        data.push_back(reader.read_run(run, layer));
+      }
     }
     const int id = append_sidecar_run(folder / "t.h5", info, layers, data);
     const TraceReader reader(folder / "t.h5");
@@ -135,12 +140,12 @@ TEST(ProbeTest, ASidecarHoldsLanesToo) {
     EXPECT_EQ(saved.basis_leakage, info.basis_leakage);
     EXPECT_EQ(saved.decode_dense, info.decode_dense);
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      const RunLayer found = reader.read_run(id, layers[i]);
-      EXPECT_EQ(found.lane_counts, data[i].lane_counts);
-      EXPECT_EQ(found.evict_chunk, data[i].evict_chunk);
-      EXPECT_EQ(found.flags, data[i].flags);
+      const RunLayer found = reader.read_run_layer(id, layers[i]);
+      EXPECT_EQ(found.lane_counts, own[i].lane_counts);
+      EXPECT_EQ(found.evict_chunk, own[i].evict_chunk);
+      EXPECT_EQ(found.flags, own[i].flags);
     }
-    data[1].lane_counts.pop_back();
+    data[1].cells[0].lane_counts.pop_back();
     EXPECT_THROW(append_sidecar_run(folder / "t.h5", info, layers, data), Error);
   }
   EXPECT_TRUE(validate_trace(folder / "t.h5").empty());
@@ -222,8 +227,8 @@ TEST_F(DamagedProbeTest, LaneRunsMayLackTheirSets) {
     }
   });
   EXPECT_TRUE(validate_trace(path).empty());
-  const RunLayer without = TraceReader(path).read_run(2, 0);
-  const RunLayer with = TraceReader(sound_).read_run(2, 0);
+  const RunLayer without = TraceReader(path).read_run_layer(2, 0);
+  const RunLayer with = TraceReader(sound_).read_run_layer(2, 0);
   EXPECT_EQ(without.flags, with.flags);
   EXPECT_EQ(without.offsets, with.offsets);
   EXPECT_EQ(without.lane_counts, with.lane_counts);

@@ -55,19 +55,26 @@ void expect_runs(const TraceReader& reader, const ReferenceTrace& reference) {
   const auto chunks = reader.info().chunks.size();
   for (std::size_t run = 0; run < reference.runs.size(); ++run) {
     for (std::size_t index = 0; index < reference.layers.size(); ++index) {
-      const RunLayer layer = reader.read_run(static_cast<int>(run), reference.header.layers[index]);
+      const RunLayer layer =
+          reader.read_run_layer(static_cast<int>(run), reference.header.layers[index]);
       ASSERT_EQ(layer.num_rows, 2);
       ASSERT_EQ(layer.flags.size(), chunks * 2);
       ASSERT_EQ(layer.offsets.size(), chunks * 2 + 1);
+      const LayerRecord record =
+          reader.read_run(static_cast<int>(run), reference.header.layers[index]);
       std::vector<std::uint16_t> evict(std::size_t(reader.info().num_tokens) * 2, kAlive);
       for (std::size_t c = 0; c < chunks; ++c) {
         const RunChunk& expected = reference.runs[run][index][c];
+        EXPECT_EQ(record.cells[c].rows, expected.record.rows);
+        EXPECT_EQ(record.cells[c].dense_reason, expected.record.dense_reason);
+        EXPECT_EQ(record.cells[c].num_candidates, expected.record.num_candidates);
         for (std::size_t row = 0; row < 2; ++row) {
           const std::size_t cell = c * 2 + row;
-          EXPECT_EQ(layer.flags[cell], expected.flags[row]);
+          EXPECT_EQ(layer.flags[cell], expected.record.dense_reason ? kCellDenseFallback : 0);
           EXPECT_EQ(std::vector<std::int32_t>(layer.positions.begin() + layer.offsets[cell],
                                               layer.positions.begin() + layer.offsets[cell + 1]),
-                    expected.rows[row]);
+                    expected.record.dense_reason ? std::vector<std::int32_t>{}
+                                                 : expected.record.rows[row].positions);
           if (run == 1) {
             for (const auto dead : expected.evicted[row]) {
               evict[row * reader.info().num_tokens + dead] = static_cast<std::uint16_t>(c);
@@ -91,7 +98,7 @@ TEST_P(RoundTripTest, EverythingIsReadBack) {
   const TraceReader reader(folder / "t.h5");
   const TraceInfo& info = reader.info();
   EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
-  EXPECT_EQ(info.schema_version, "1.2");
+  EXPECT_EQ(info.schema_version, "1.3");
   EXPECT_TRUE(info.complete);
   EXPECT_EQ(info.mode, LoopMode::OpenLoop);
   EXPECT_EQ(info.dtype, GetParam());
@@ -361,7 +368,7 @@ TEST(WriterTest, PartsThatWereNotAskedForAreAbsent) {
   EXPECT_TRUE(reader.info().spans.empty());
   float value = 0;
   EXPECT_THROW(reader.read_lse(0, 0, 0, 1, &value), Error);
-  EXPECT_THROW(reader.read_run(0, 0), Error);
+  EXPECT_THROW(reader.read_run_layer(0, 0), Error);
 }
 
 TEST(ReaderTest, RefusesWhatIsNotThere) {
@@ -376,8 +383,8 @@ TEST(ReaderTest, RefusesWhatIsNotThere) {
   EXPECT_THROW(reader.read_rows(Stored::K, 0, 0, -1, 1, out.data()), Error);
   EXPECT_THROW(reader.read_rows(Stored::K, 0, 0, 3, 2, out.data()), Error);
   EXPECT_THROW(reader.read_key_mass(0, 6), Error);
-  EXPECT_THROW(reader.read_run(2, 0), Error);
-  EXPECT_THROW(reader.read_run(0, 1), Error);
+  EXPECT_THROW(reader.read_run_layer(2, 0), Error);
+  EXPECT_THROW(reader.read_run_layer(0, 1), Error);
   EXPECT_NO_THROW(reader.read_rows(Stored::V, 2, 1, 55, 55, out.data()));
 }
 

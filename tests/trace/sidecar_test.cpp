@@ -15,20 +15,20 @@ namespace {
 namespace fs = std::filesystem;
 
 // A run whose cells differ by `shift`, over all chunks.
-RunLayer made_layer(const ReferenceTrace& reference, int shift, bool evicting) {
-  RunLayer layer;
-  layer.num_rows = 2;
-  layer.offsets = {0};
+LayerRecord made_layer(const ReferenceTrace& reference, int shift, bool evicting) {
+  LayerRecord layer;
   for (const auto& chunk : reference.chunks) {
+    CellRecord& cell = layer.cells.emplace_back();
+    cell.num_candidates = chunk.begin;
+    if (chunk.begin == 0) cell.dense_reason = DenseReason::EmptyPast;
     for (int row = 0; row < 2; ++row) {
-      layer.flags.push_back(chunk.begin == 0 ? kCellDenseFallback : 0);
-      if (chunk.begin > 0) {
-        for (std::int32_t j = shift + row; j < chunk.begin; j += 5) layer.positions.push_back(j);
-      }
-      layer.offsets.push_back(static_cast<std::int64_t>(layer.positions.size()));
+      SelectedRow& kept = cell.rows.emplace_back();
+      for (std::int32_t j = shift + row; j < chunk.begin; j += 5) kept.positions.push_back(j);
+      if (!kept.positions.empty()) kept.forced = {kept.positions.back()};
     }
   }
-  if (evicting) layer.evict_chunk.assign(std::size_t(2) * reference.num_tokens(), kAlive);
+  const std::vector<std::uint16_t> alive(std::size_t(reference.num_tokens()), kAlive);
+  if (evicting) layer.evict_chunk.assign(2, alive);
   return layer;
 }
 
@@ -40,11 +40,13 @@ RunInfo made_run(const char* method, StateAction action = StateAction::Visibilit
   return run;
 }
 
-void expect_equal(const RunLayer& found, const RunLayer& expected) {
-  EXPECT_EQ(found.num_rows, expected.num_rows);
-  EXPECT_EQ(found.offsets, expected.offsets);
-  EXPECT_EQ(found.positions, expected.positions);
-  EXPECT_EQ(found.flags, expected.flags);
+void expect_equal(const LayerRecord& found, const LayerRecord& expected) {
+  ASSERT_EQ(found.cells.size(), expected.cells.size());
+  for (std::size_t c = 0; c < found.cells.size(); ++c) {
+    EXPECT_EQ(found.cells[c].rows, expected.cells[c].rows);
+    EXPECT_EQ(found.cells[c].dense_reason, expected.cells[c].dense_reason);
+    EXPECT_EQ(found.cells[c].num_candidates, expected.cells[c].num_candidates);
+  }
   EXPECT_EQ(found.evict_chunk, expected.evict_chunk);
 }
 
@@ -122,8 +124,7 @@ TEST_F(SidecarTest, ADamagedSidecarDoesNotTakeTheTraceAlong) {
 
 TEST_F(SidecarTest, CellsOfOtherChunksAreRefused) {
   auto layer = made_layer(reference_, 0, false);
-  layer.flags.resize(4);
-  layer.offsets.resize(5);
+  layer.cells.resize(2);
   EXPECT_THROW(append_sidecar_run(path_, made_run("a"), {0}, {layer}), Error);
   EXPECT_FALSE(fs::exists(sidecar_));
 }

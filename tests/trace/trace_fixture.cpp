@@ -97,6 +97,17 @@ RunInfo run_info(int id, const char* method, StateAction action) {
   return run;
 }
 
+// Where `dense`, all of the past in every row; without a past that is why.
+void make_dense(bool dense, DenseReason reason, const ChunkInfo& chunk, CellRecord& record) {
+  record.num_candidates = chunk.begin;
+  if (!dense) return;
+  record.dense_reason = chunk.begin == 0 ? DenseReason::EmptyPast : reason;
+  for (SelectedRow& row : record.rows) {
+    row = {};
+    for (std::int32_t j = 0; j < chunk.begin; ++j) row.positions.push_back(j);
+  }
+}
+
 // Run 0: the newest eight past keys, dense while they fit.
 RunChunk visible_cell(const ReferenceTrace& reference, int layer, const ChunkInfo& chunk) {
   RunChunk data;
@@ -107,9 +118,13 @@ RunChunk visible_cell(const ReferenceTrace& reference, int layer, const ChunkInf
     for (std::int32_t j = std::max(0, chunk.begin - 8 - row); j < chunk.begin - row; ++j) {
       positions.push_back(j);
     }
-    data.rows.push_back(chunk.begin <= 8 ? std::vector<std::int32_t>{} : positions);
-    data.flags.push_back(chunk.begin <= 8 ? kCellDenseFallback : 0);
+    // The keys of the last block of 8 and those next to the first one were kept by rule, say.
+    std::vector<std::int32_t> forced;
+    for (const std::int32_t j : positions)
+      if (j / 8 == (chunk.begin - 1) / 8 || j == positions[1]) forced.push_back(j);
+    data.record.rows.push_back({std::move(positions), std::move(forced), 0});
   }
+  make_dense(chunk.begin <= 8, DenseReason::FitsBudget, chunk, data.record);
   return data;
 }
 
@@ -126,10 +141,10 @@ RunChunk evicting_cell(const ReferenceTrace& reference, int layer, int chunk_ind
   for (std::int32_t j = alive_from; j < chunk.end() - 20; ++j) dead.push_back(j);
   const bool fits = chunk.begin <= 20;
   for (int row = 0; row < reference.header.model.num_kv_heads; ++row) {
-    data.rows.push_back(fits ? std::vector<std::int32_t>{} : alive);
-    data.flags.push_back(fits ? kCellDenseFallback : 0);
+    data.record.rows.push_back({alive, {}, 0});
     data.evicted.push_back(dead);
   }
+  make_dense(fits, DenseReason::FitsBudget, chunk, data.record);
   return data;
 }
 
@@ -187,13 +202,15 @@ void add_probe_and_lanes(ReferenceTrace& reference) {
       RunChunk lanes;
       lanes.run = 2;
       lanes.layer = layer;
-      lanes.rows.resize(2);
-      lanes.flags.assign(2, chunk.begin == 0 ? kCellDenseFallback : kCellDenseByRule);
-      lanes.lane_counts = lane_counts_of(header.model, layer, 2, chunk);
+      lanes.record.rows.resize(2);
+      make_dense(true, DenseReason::MethodRule, chunk, lanes.record);
+      // Lanes alone are pruned in the prompt.
+      if (chunk.begin > 0 && chunk.phase == Phase::Prefill) lanes.record.dense_reason.reset();
+      lanes.record.lane_counts = lane_counts_of(header.model, layer, 2, chunk);
       reference.runs[2][index].push_back(lanes);
       RunChunk evicting = reference.runs[1][index][c];
       evicting.run = 3;
-      evicting.lane_counts = lane_counts_of(header.model, layer, 3, chunk);
+      evicting.record.lane_counts = lane_counts_of(header.model, layer, 3, chunk);
       reference.runs[3][index].push_back(evicting);
     }
   }
@@ -204,6 +221,53 @@ bool keeps_block(const ChunkInfo& chunk, int layer, int head, int query_block, i
   const int own = chunk.begin / 6 + query_block;
   if (block > own) return false;
   return block == own || block == 0 || (block + head + layer + query_block) % 3 == 0;
+}
+
+namespace {
+
+// By rule: a query block's own block, and block 0; the second of several query blocks has no vote.
+BlockMasks masks_by_hand(const ChunkInfo& chunk, int layer, int blocks, int query_blocks) {
+  BlockMasks masks;
+  masks.grid = {6, chunk.begin, chunk.length};
+  masks.num_q_heads = 4;
+  for (int head = 0; head < 4; ++head) {
+    for (int i = 0; i < query_blocks; ++i) {
+      for (int block = 0; block < blocks; ++block) {
+        const bool kept = keeps_block(chunk, layer, head, i, block);
+        masks.kept.push_back(kept);
+        masks.forced.push_back(block == 0 || block == chunk.begin / 6 + i);
+      }
+    }
+  }
+  if (query_blocks > 1) {
+    masks.abstains.assign(static_cast<std::size_t>(query_blocks), 0);
+    masks.abstains[1] = 1;
+  }
+  return masks;
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> packed_by_hand(const ChunkInfo& chunk, int layer) {
+  const bool dense = chunk.begin == 0 || chunk.phase == Phase::Decode;
+  const int blocks = (chunk.end() + 5) / 6, query_blocks = blocks - chunk.begin / 6;
+  std::vector<std::uint8_t> packed;
+  for (int head = 0; head < 4; ++head) {
+    for (int i = 0; i < query_blocks; ++i) {
+      for (int byte = 0; byte < (blocks + 7) / 8; ++byte) {
+        int value = 0;
+        for (int bit = 0; bit < 8; ++bit) {
+          const int block = byte * 8 + bit;
+          const bool causal = block <= chunk.begin / 6 + i;
+          if (block < blocks && (dense ? causal : keeps_block(chunk, layer, head, i, block))) {
+            value += 1 << bit;
+          }
+        }
+        packed.push_back(static_cast<std::uint8_t>(value));
+      }
+    }
+  }
+  return packed;
 }
 
 void add_blocks(ReferenceTrace& reference) {
@@ -229,35 +293,20 @@ void add_blocks(ReferenceTrace& reference) {
         data.run = run.id;
         data.layer = layer;
         for (int row = 0; row < 4 / run.q_heads_per_row; ++row) {
-          data.flags.push_back(chunk.begin == 0 ? kCellDenseFallback
-                               : dense          ? kCellDenseByRule
-                                                : 0);
-          auto& positions = data.rows.emplace_back();
-          for (int j = 0; j < chunk.begin && !dense; ++j) {
-            bool kept = j / 6 == chunk.begin / 6;
+          SelectedRow& chosen = data.record.rows.emplace_back();
+          for (int j = 0; j < chunk.begin; ++j) {
+            const bool straddles = j / 6 == chunk.begin / 6;
+            bool kept = straddles;
             for (int head = row * run.q_heads_per_row; head < (row + 1) * run.q_heads_per_row;
                  ++head)
               for (int i = 0; i < query_blocks; ++i)
                 kept = kept || keeps_block(chunk, layer, head, i, j / 6);
-            if (kept) positions.push_back(j);
+            if (kept) chosen.positions.push_back(j);
+            if (straddles || j < 6) chosen.forced.push_back(j);
           }
         }
-        for (int head = 0; head < 4; ++head) {
-          for (int i = 0; i < query_blocks; ++i) {
-            for (int byte = 0; byte < (blocks + 7) / 8; ++byte) {
-              int value = 0;
-              for (int bit = 0; bit < 8; ++bit) {
-                const int block = byte * 8 + bit;
-                const bool causal = block <= chunk.begin / 6 + i;
-                if (block < blocks &&
-                    (dense ? causal : keeps_block(chunk, layer, head, i, block))) {
-                  value += 1 << bit;
-                }
-              }
-              data.block_mask.push_back(static_cast<std::uint8_t>(value));
-            }
-          }
-        }
+        make_dense(dense, DenseReason::MethodRule, chunk, data.record);
+        if (!dense) data.record.blocks = masks_by_hand(chunk, layer, blocks, query_blocks);
         of_run[index].push_back(std::move(data));
       }
     }

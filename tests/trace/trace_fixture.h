@@ -42,6 +42,8 @@ void add_probe_and_lanes(ReferenceTrace& reference);
 void add_blocks(ReferenceTrace& reference);
 // Whether query head `head` keeps the key block in the masks of add_blocks.
 bool keeps_block(const ChunkInfo& chunk, int layer, int head, int query_block, int block);
+// All masks of a chunk as a trace has them, without the help of what packs them.
+std::vector<std::uint8_t> packed_by_hand(const ChunkInfo& chunk, int layer);
 // Writes the first `num_chunks` chunks without finishing.
 void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_chunks);
 void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index);

@@ -86,7 +86,7 @@ std::string why_nothing(const replay::ReplayCell* cell) {
   if (cell->blocks) return {};
   if (!cell->dense_reason)
     return "This run was recorded without the masks of its query heads: select its method anew.";
-  return *cell->dense_reason == replay::DenseReason::EmptyPast
+  return *cell->dense_reason == trace::DenseReason::EmptyPast
              ? "The first chunk has no past: every block is read. Step to a later chunk."
              : "The method decodes densely: every block is read. Step to a chunk of the prompt.";
 }
@@ -124,7 +124,7 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   const int first_head = row * run->q_heads_per_row;
   answer.kv_head = first_head / group;
   answer.report =
-      replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].selected,
+      replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].positions,
                            first_head, run->q_heads_per_row, group);
   const BlockReport& r = answer.report;
   answer.stages = stages_of(r);

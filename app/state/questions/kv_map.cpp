@@ -81,8 +81,8 @@ RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
   const auto row = static_cast<std::size_t>(row_of(place, *run));
   Answer recall;
   for (const replay::ReplayCell& cell : run->cells)
-    recall.push_back(row < cell.rows.size() ? cell.rows[row].mass_recall
-                                            : std::numeric_limits<double>::quiet_NaN());
+    recall.push_back(row < cell.metrics.size() ? cell.metrics[row].mass_recall
+                                               : std::numeric_limits<double>::quiet_NaN());
   return recall;
 }
 

@@ -174,7 +174,7 @@ MissQuestion::Answer MissQuestion::work(Steps& steps) const {
     Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(cell.chunk));
     chunk.num_candidates = cell.num_candidates;
     chunk.num_kept =
-        static_cast<std::int64_t>(cell.rows[static_cast<std::size_t>(row)].selected.size());
+        static_cast<std::int64_t>(cell.rows[static_cast<std::size_t>(row)].positions.size());
     chunk.dense = cell.dense_reason.has_value();
   }
   for (const analysis::SpanFate& fate : all->fates) {

@@ -110,7 +110,7 @@ RankedSelectionQuestion::Answer RankedSelectionQuestion::work(Steps& steps) cons
   const replay::ReplayCell* cell = run->find(place.layer, place.chunk);
   const auto row = static_cast<std::size_t>(row_of(place, *run));
   if (cell == nullptr || row >= cell->rows.size()) return answer;
-  const std::vector<std::int32_t>& kept = cell->rows[row].selected;
+  const std::vector<std::int32_t>& kept = cell->rows[row].positions;
   const std::int64_t num_keys = ranked->rankings.num_keys();
   answer.selected.assign(static_cast<std::size_t>(num_keys), 0);
   for (const std::int32_t position : kept)

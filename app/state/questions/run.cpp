@@ -29,9 +29,10 @@ std::uint64_t RunQuestion::bytes(const Answer& answer) {
   std::uint64_t sum = sizeof(answer);
   for (const replay::ReplayCell& cell : answer.cells) {
     sum += sizeof(cell);
-    for (const replay::ReplayRow& row : cell.rows) sum += sizeof(row) + row.selected.size() * 4;
-    for (const replay::LaneRow& lane : cell.lanes) sum += sizeof(lane) + lane.counts.size() * 4;
-    if (cell.blocks) sum += 2 * cell.blocks->kept.size();
+    for (const trace::SelectedRow& row : cell.rows)
+      sum += sizeof(row) + (row.positions.size() + row.forced.size()) * sizeof(row.positions[0]);
+    sum += cell.lane_counts.size() * sizeof(cell.lane_counts[0]);
+    if (cell.blocks) sum += cell.blocks->kept.size() + cell.blocks->forced.size();
   }
   for (const auto& layer : answer.evict_chunk)
     for (const auto& row : layer) sum += row.size() * 2;
@@ -45,7 +46,13 @@ std::string MeasuredRunQuestion::title() const {
 std::string MeasuredRunQuestion::obstacle() const { return RunQuestion{place, method}.obstacle(); }
 
 MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
-  return run_method(place, method, {place.layer}, std::nullopt, true, false, steps.context);
+  // What lanes cost is found by selecting anew; all else is measured on the sets.
+  const auto sets = steps.need(RunQuestion{place, method});
+  if (!sets->cells.empty() && !sets->cells.front().lane_counts.empty())
+    return run_method(place, method, {place.layer}, std::nullopt, true, false, steps.context);
+  replay::ReplayResult measured = *sets;
+  replay::add_metrics(*place.trace->session, measured, {true, false}, steps.context);
+  return measured;
 }
 
 replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
@@ -111,8 +118,8 @@ void add_row(const replay::ReplayResult& run, std::size_t row, MethodFacts& fact
       continue;
     }
     ++facts.cells;
-    effective += static_cast<double>(cell.rows[row].selected.size());
-    forced += static_cast<double>(cell.rows[row].forced);
+    effective += static_cast<double>(cell.rows[row].positions.size());
+    forced += static_cast<double>(cell.rows[row].forced.size());
     if (cell.budget_tokens) {
       requested += static_cast<double>(*cell.budget_tokens);
       ++budgets;

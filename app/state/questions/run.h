@@ -55,7 +55,7 @@ int row_of(const Place& place, const replay::ReplayResult& replay);
 // What a view must say about the method that it shows.
 struct MethodFacts {
   struct Chunk {
-    std::optional<replay::DenseReason> dense;
+    std::optional<trace::DenseReason> dense;
     std::int64_t ties = 0;  // at the cut
   };
 

@@ -23,7 +23,7 @@ class AquaH2o final : public EvictionSelector {
         hitters_(setup.spec.real("recent_ratio"), false) {}
 
  protected:
-  std::optional<LaneSelection> lanes(const Cell& cell) override {
+  std::optional<PrunedLanes> lanes(const Cell& cell) override {
     return prune_lanes(cell, *basis_, pruning_);
   }
 
@@ -31,8 +31,8 @@ class AquaH2o final : public EvictionSelector {
     hitters_.observe(cell, prune_lanes(cell, *basis_, pruning_).queries, pools);
   }
 
-  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     return hitters_.survivors(cell, kv_head, pool, budget);
   }
 

@@ -42,8 +42,8 @@ void CrossLayerSelector::note_dense(const Cell& cell, std::int64_t num_candidate
     chosen_[{cell.layer, cell.chunk}] = choose_anew(cell, num_candidates, budget);
 }
 
-std::vector<RowSelection> CrossLayerSelector::choose(const Cell& cell, std::int64_t num_candidates,
-                                                     std::int64_t budget) {
+std::vector<SelectedRow> CrossLayerSelector::choose(const Cell& cell, std::int64_t num_candidates,
+                                                    std::int64_t budget) {
   const std::optional<int> source = source_of(spec(), cell.layer);
   if (!source) return chosen_[{cell.layer, cell.chunk}] = choose_anew(cell, num_candidates, budget);
   const auto found = chosen_.find({*source, cell.chunk});

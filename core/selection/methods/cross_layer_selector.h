@@ -24,19 +24,19 @@ class CrossLayerSelector : public VisibilitySelector {
 
  protected:
   // The rows of a selection layer.
-  virtual std::vector<RowSelection> choose_anew(const Cell& cell, std::int64_t num_candidates,
-                                                std::int64_t budget) const = 0;
+  virtual std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
+                                               std::int64_t budget) const = 0;
 
  private:
   bool dense_by_rule(const Cell& cell) const final;
   // A dense selection layer chooses for the layers above it.
   void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget) final;
-  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
-                                   std::int64_t budget) final;
+  std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
+                                  std::int64_t budget) final;
 
   // By selection layer and chunk. All are kept: a replay may go through all chunks of a layer
   // before the next layer asks.
-  std::map<std::pair<int, int>, std::vector<RowSelection>> chosen_;
+  std::map<std::pair<int, int>, std::vector<SelectedRow>> chosen_;
 };
 
 }  // namespace kvloupe::selection

@@ -11,7 +11,7 @@ class Dense final : public VisibilitySelector {
 
  protected:
   bool dense_by_rule(const Cell&) const override { return true; }
-  std::vector<RowSelection> choose(const Cell&, std::int64_t, std::int64_t) override { return {}; }
+  std::vector<SelectedRow> choose(const Cell&, std::int64_t, std::int64_t) override { return {}; }
 };
 
 }  // namespace

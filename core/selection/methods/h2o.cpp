@@ -22,8 +22,8 @@ class H2o final : public EvictionSelector {
     hitters_.observe(cell, cell.q, pools);
   }
 
-  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     return hitters_.survivors(cell, kv_head, pool, budget);
   }
 

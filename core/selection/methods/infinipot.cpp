@@ -48,8 +48,8 @@ class Infinipot final : public EvictionSelector {
                   cell.novelty.is_contiguous());
   }
 
-  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     const auto num_novel =
         static_cast<std::int64_t>(std::floor(novelty_ratio_ * static_cast<double>(budget) + 1e-9));
     std::vector<float> novelty;
@@ -57,12 +57,12 @@ class Infinipot final : public EvictionSelector {
     for (const std::int32_t position : pool)
       novelty.push_back(cell.novelty.const_data_ptr<float>()[position]);
     const Kept novel = keep_best(novelty, num_novel);
-    if (num_novel == budget) return {members_at(pool, novel.indices), 0, novel.ties_at_cut};
+    if (num_novel == budget) return {members_at(pool, novel.indices), {}, novel.ties_at_cut};
     std::vector<std::uint8_t> chosen(pool.size(), 0);
     for (const std::int32_t index : novel.indices) chosen[index] = 1;
     const Kept kept = keep_best(probe_votes(cell, kv_head, pool), budget, chosen);
     // Novelty is a score, not a rule of place: nothing counts as forced.
-    return {members_at(pool, kept.indices), 0, kept.ties_at_cut};
+    return {members_at(pool, kept.indices), {}, kept.ties_at_cut};
   }
 
  private:

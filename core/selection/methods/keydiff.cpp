@@ -70,13 +70,13 @@ class KeydiffEvict final : public EvictionSelector {
   using EvictionSelector::EvictionSelector;
 
  protected:
-  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     const auto num_keys = static_cast<std::int64_t>(pool.size());
     const std::vector<float> keys = gather_keys(cell, kv_head, pool);
     const Kept kept =
         keep_best(difference_scores(keys.data(), num_keys, num_keys, cell.k.size(2)), budget);
-    return {members_at(pool, kept.indices), 0, kept.ties_at_cut};
+    return {members_at(pool, kept.indices), {}, kept.ties_at_cut};
   }
 };
 

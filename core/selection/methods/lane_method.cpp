@@ -1,7 +1,8 @@
 #include "core/selection/methods/lane_method.h"
 
+#include "core/selection/cell_rows.h"
+
 #include <memory>
-#include <numeric>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -11,16 +12,14 @@ LaneSelector::LaneSelector(const Setup& setup, const PruningRule& rule)
       basis_(setup.basis),
       pruning_(rule(setup.spec, setup.shape.head_dim)) {}
 
-std::optional<LaneSelection> LaneSelector::lanes(const Cell& cell) {
+std::optional<PrunedLanes> LaneSelector::lanes(const Cell& cell) {
   return prune_lanes(cell, *basis_, pruning_);
 }
 
-std::vector<RowSelection> LaneSelector::choose(const Cell& cell, std::int64_t num_candidates,
-                                               std::int64_t) {
-  RowSelection all;
-  all.positions.resize(static_cast<std::size_t>(num_candidates));
-  std::iota(all.positions.begin(), all.positions.end(), 0);
-  return std::vector<RowSelection>(static_cast<std::size_t>(num_rows(cell)), all);
+std::vector<SelectedRow> LaneSelector::choose(const Cell& cell, std::int64_t num_candidates,
+                                              std::int64_t) {
+  return std::vector(static_cast<std::size_t>(num_rows(cell)),
+                     SelectedRow{range(0, num_candidates)});
 }
 
 Method lane_method(PruningRule rule) {

@@ -18,9 +18,9 @@ class LaneSelector final : public VisibilitySelector {
   LaneSelector(const Setup& setup, const PruningRule& rule);
 
  protected:
-  std::optional<LaneSelection> lanes(const Cell& cell) override;
-  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
-                                   std::int64_t budget) override;
+  std::optional<PrunedLanes> lanes(const Cell& cell) override;
+  std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
+                                  std::int64_t budget) override;
 
  private:
   BasisPtr basis_;

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 
 namespace kvloupe::selection {
@@ -25,8 +24,8 @@ class LessIsMore final : public CrossLayerSelector {
   using CrossLayerSelector::CrossLayerSelector;
 
  protected:
-  std::vector<RowSelection> choose_anew(const Cell& cell, std::int64_t num_candidates,
-                                        std::int64_t budget) const override {
+  std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
+                                       std::int64_t budget) const override {
     const auto middle = static_cast<std::int64_t>(
         std::floor(static_cast<double>(budget) * (1 - spec().real("recent_ratio")) + 1e-9));
     std::int64_t recent = budget - middle;
@@ -35,14 +34,13 @@ class LessIsMore final : public CrossLayerSelector {
     recent -= sinks;
     const std::int64_t newest = num_candidates - recent;
 
-    RowSelection row;
-    row.positions.resize(static_cast<std::size_t>(sinks));
-    std::iota(row.positions.begin(), row.positions.end(), 0);
+    const std::vector<std::int32_t> first = range(0, sinks);
     const std::vector<std::int32_t> shared = union_of_heads(cell, sinks, newest, middle);
+    const std::vector<std::int32_t> last = range(newest, num_candidates);
+    SelectedRow row{first, first};
     row.positions.insert(row.positions.end(), shared.begin(), shared.end());
-    for (std::int64_t position = newest; position < num_candidates; ++position)
-      row.positions.push_back(static_cast<std::int32_t>(position));
-    row.forced = sinks + recent;
+    row.positions.insert(row.positions.end(), last.begin(), last.end());
+    row.forced.insert(row.forced.end(), last.begin(), last.end());
     return std::vector(static_cast<std::size_t>(cell.num_kv_heads()), row);
   }
 

@@ -61,15 +61,15 @@ struct PageSet {
     if (last_is_forced && forced_page < 0) forced_page = num_pages - 1;
   }
 
-  RowSelection past_tokens(PageGrid grid, std::int64_t past_len) const {
+  SelectedRow past_tokens(PageGrid grid, std::int64_t past_len) const {
     grid.num_tokens = past_len;
-    RowSelection row;
+    SelectedRow row;
     row.ties_at_cut = ties_at_cut;
     for (std::int64_t page = 0; page < grid.num_pages(); ++page) {
       if (taken[static_cast<std::size_t>(page)] == 0) continue;
-      if (page == forced_page) row.forced = grid.end(page) - grid.begin(page);
-      for (std::int64_t token = grid.begin(page); token < grid.end(page); ++token)
-        row.positions.push_back(static_cast<std::int32_t>(token));
+      const std::vector<std::int32_t> tokens = range(grid.begin(page), grid.end(page));
+      row.positions.insert(row.positions.end(), tokens.begin(), tokens.end());
+      if (page == forced_page) row.forced = tokens;
     }
     return row;
   }
@@ -95,14 +95,14 @@ class Quest final : public VisibilitySelector {
     return reduce_ == GroupReduce::PerQueryHead ? cell.num_q_heads() : cell.num_kv_heads();
   }
 
-  std::vector<RowSelection> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
+  std::vector<SelectedRow> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
     const std::int64_t count = std::max<std::int64_t>(kernel_rule_ ? 2 : 1, budget / page_size_);
     std::vector<PageBounds>& bounds = bounds_[cell.layer];
     if (bounds.empty())
       bounds.assign(static_cast<std::size_t>(cell.num_kv_heads()),
                     PageBounds(page_size_, cell.q.size(2)));
     const std::int64_t rows_each = num_rows(cell) / cell.num_kv_heads();
-    std::vector<RowSelection> rows(static_cast<std::size_t>(num_rows(cell)));
+    std::vector<SelectedRow> rows(static_cast<std::size_t>(num_rows(cell)));
     const std::int64_t operations = 2 * cell.gqa_group_size() * cell.chunk_len * cell.q.size(2) *
                                     (cell.kv_len() / page_size_ + 1);
     for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {

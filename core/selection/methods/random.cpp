@@ -34,10 +34,10 @@ class Random final : public VisibilitySelector {
   using VisibilitySelector::VisibilitySelector;
 
  protected:
-  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
-                                   std::int64_t budget) override {
+  std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
+                                  std::int64_t budget) override {
     const auto seed = static_cast<std::uint64_t>(spec().integer("seed"));
-    std::vector<RowSelection> rows(static_cast<std::size_t>(cell.num_kv_heads()));
+    std::vector<SelectedRow> rows(static_cast<std::size_t>(cell.num_kv_heads()));
     std::vector<std::pair<std::uint64_t, std::int32_t>> draws(
         static_cast<std::size_t>(num_candidates));
     for (std::size_t head = 0; head < rows.size(); ++head) {

@@ -2,10 +2,9 @@
 //   past: [max(0, P-B), P)     all: [T-B, T)
 // A window of B keys per query would move with each row of the chunk; the shared set is the one of
 // the chunk's first row.
+#include "core/selection/cell_rows.h"
 #include "core/selection/method.h"
 #include "core/selection/visibility_selector.h"
-
-#include <numeric>
 
 namespace kvloupe::selection {
 namespace {
@@ -15,14 +14,11 @@ class SlidingWindow final : public VisibilitySelector {
   using VisibilitySelector::VisibilitySelector;
 
  protected:
-  std::vector<RowSelection> choose(const Cell& cell, std::int64_t num_candidates,
-                                   std::int64_t budget) override {
-    RowSelection row;
-    row.positions.resize(static_cast<std::size_t>(budget));
-    std::iota(row.positions.begin(), row.positions.end(),
-              static_cast<std::int32_t>(num_candidates - budget));
-    row.forced = budget;
-    return std::vector<RowSelection>(static_cast<std::size_t>(cell.num_kv_heads()), row);
+  std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
+                                  std::int64_t budget) override {
+    const std::vector<std::int32_t> newest = range(num_candidates - budget, num_candidates);
+    const SelectedRow row{newest, newest};
+    return std::vector<SelectedRow>(static_cast<std::size_t>(cell.num_kv_heads()), row);
   }
 };
 

@@ -91,11 +91,11 @@ class SnapkvEvict final : public EvictionSelector {
   }
 
  protected:
-  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     const std::int64_t window = std::min(options_.window, cell.chunk_len);
-    RowSelection row;
-    row.forced = std::min(budget, window);
+    SelectedRow row;
+    row.forced.assign(pool.end() - std::min(budget, window), pool.end());
     if (budget > window) {
       const auto num_keys = static_cast<std::int64_t>(pool.size());
       const std::vector<float> keys = gather_keys(cell, kv_head, pool);
@@ -105,7 +105,7 @@ class SnapkvEvict final : public EvictionSelector {
       row.positions = members_at(pool, kept.indices);
       row.ties_at_cut = kept.ties_at_cut;
     }
-    row.positions.insert(row.positions.end(), pool.end() - row.forced, pool.end());
+    row.positions.insert(row.positions.end(), row.forced.begin(), row.forced.end());
     return row;
   }
 

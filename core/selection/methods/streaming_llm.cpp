@@ -15,17 +15,17 @@ class StreamingLlm final : public EvictionSelector {
   using EvictionSelector::EvictionSelector;
 
  protected:
-  RowSelection survivors(const Cell&, std::int64_t, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell&, std::int64_t, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     const std::int64_t wanted = spec().integer("sink_tokens");
     // A growing budget (by ratio) may exceed the sinks that are left.
     const std::int64_t sinks =
         budget <= wanted ? budget
                          : std::lower_bound(pool.begin(), pool.end(), wanted) - pool.begin();
-    RowSelection row;
+    SelectedRow row;
     row.positions.assign(pool.begin(), pool.begin() + sinks);
     row.positions.insert(row.positions.end(), pool.end() - (budget - sinks), pool.end());
-    row.forced = budget;
+    row.forced = row.positions;
     return row;
   }
 };

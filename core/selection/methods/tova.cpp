@@ -37,14 +37,16 @@ class Tova final : public EvictionSelector {
       shared_.push_back(static_cast<float>(sum / static_cast<double>(cell.num_q_heads())));
   }
 
-  RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                         std::int64_t budget) const override {
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+                        std::int64_t budget) const override {
     std::vector<std::uint8_t> forced(pool.size(), 0);
     forced.back() = force_last_ ? 1 : 0;
     const Kept kept = per_kv_head_
                           ? keep_best(last_query_votes(cell, kv_head, pool), budget, forced)
                           : keep_best(shared_, budget, forced);
-    return {members_at(pool, kept.indices), kept.forced, kept.ties_at_cut};
+    SelectedRow row{members_at(pool, kept.indices), {}, kept.ties_at_cut};
+    if (kept.forced > 0) row.forced = {pool.back()};
+    return row;
   }
 
  private:
