@@ -71,10 +71,9 @@ class LatencyPanel final : public Panel {
   static void report_ui(DrawContext& context, const Latency& result) {
     const LatencyReport& r = *result;
     verdict_ui(context, r);
-    const bool step = result.question.place.chunk_info().phase == trace::Phase::Decode;
     std::string text = fmt::format(
-        "{}, {}  \u00B7  layer {}, {} {}: {} {} after {} {}  \u00B7  {} {}, median and quartiles",
-        r.device, r.dtype, r.layer, step ? "decode step" : "chunk", r.chunk,
+        "{}, {}  \u00B7  layer {}, {}: {} {} after {} {}  \u00B7  {} {}, median and quartiles",
+        r.device, r.dtype, r.layer, chunk_name(result.question.place.info(), r.chunk),
         format_count(r.chunk_len), r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", r.total.samples,
         r.total.samples == 1 ? "sample" : "samples");
@@ -110,7 +109,7 @@ class LatencyPanel final : public Panel {
     for (const LatencyPart& part : parts)
       longest = std::max({longest, part.stats.q75_ms, part.stats.median_ms});
     const float height =
-        std::max(widgets::em(11), std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
+        std::max(widgets::em(9.5F), std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
     if (!ImPlot::BeginPlot("##latency", {-1, height},
                            ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
       return;

@@ -18,43 +18,6 @@ using state::MetricWords;
 using state::OverviewQuestion;
 using Shown = state::Result<OverviewQuestion>;
 
-struct Range {
-  double low = 0, high = 1;
-};
-
-// The next round number above, so that a growing scale seldom changes.
-double round_up(double value) {
-  if (value <= 0) return 1;
-  const double unit = std::pow(10.0, std::floor(std::log10(value)));
-  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0})
-    if (value <= step * unit) return step * unit;
-  return 10 * unit;
-}
-
-// Shares and r have fixed ends. An open end grows with the largest value seen and never shrinks, so
-// that one colour means one number while the chunks play.
-class Scale {
- public:
-  Range of(const Shown& result) {
-    const OverviewMetric metric = result->overview.metric;
-    if (metric == OverviewMetric::RelevancePearson) return {-1, 1};
-    if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap)
-      return {0, 1};
-    const OverviewQuestion& question = result.question;
-    const std::string content =
-        fmt::format("{}|{}|{}", question.place.trace_key(), analysis::name_of(metric),
-                    question.of_method() ? question.method.key() : "");
-    if (content != content_) highest_ = 0;
-    content_ = content;
-    highest_ = std::max(highest_, double{result->highest});
-    return {0, round_up(highest_)};
-  }
-
- private:
-  std::string content_;
-  double highest_ = 0;
-};
-
 ImU32 rising(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, t);
 }
@@ -68,9 +31,9 @@ ImU32 spread(const widgets::Palette& palette, double t) {
 // How a metric is coloured.
 struct Coloring {
   ImU32 (*color)(const widgets::Palette&, double);
-  Range range;
+  state::OverviewScale::Range range;
 
-  Coloring(const MetricWords& words, Range ends)
+  Coloring(const MetricWords& words, state::OverviewScale::Range ends)
       : color(words.metric == OverviewMetric::Entropy ? spread
               : words.higher_is_better                ? rising
                                                       : falling),
@@ -140,7 +103,7 @@ class OverviewPanel final : public Panel {
     if (!context.figure) controls_ui(context, asked);
     const MetricWords& words = state::words_of(result.question.metric());
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", words.title))) return;
-    const Coloring coloring(words, scale_.of(result));
+    const Coloring coloring(words, scale_.of(result.question, *result));
     note_ui(context, result.question);
     scale_ui(context, result, words, coloring);
     if (!context.figure) {
@@ -152,7 +115,7 @@ class OverviewPanel final : public Panel {
     grid_ui(context, result, words, coloring);
     ImGui::EndChild();
     ImGui::SameLine();
-    ImGui::BeginChild("extremes", {0, 0});
+    ImGui::BeginChild("extremes", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
     extremes_ui(context, result, words, coloring);
     ImGui::EndChild();
   }
@@ -182,9 +145,10 @@ class OverviewPanel final : public Panel {
     }
     widgets::text_wrapped(
         context.palette.warning,
-        fmt::format("{} cuts lanes and keeps every key: shown is not the {} but what the cut "
-                    "lanes cost.",
-                    question.method.id(), analysis::name_of(question.asked)));
+        fmt::format(
+            "{} cuts lanes and keeps every key: \u201C{}\u201D would be 1 everywhere, shown is "
+            "what the cut lanes cost.",
+            question.method.id(), state::words_of(question.asked).title));
   }
 
   static void controls_ui(DrawContext& context, const OverviewQuestion& asked) {
@@ -225,6 +189,7 @@ class OverviewPanel final : public Panel {
   }
 
   static void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
+    const widgets::FontScope small(widgets::fonts().body, 0.9F);
     if (context.figure) ImGui::SameLine(0, widgets::em(1));
     widgets::text_wrapped(color, text);
   }
@@ -329,7 +294,10 @@ class OverviewPanel final : public Panel {
                           const Coloring& coloring) {
     const bool entropy = words.metric == OverviewMetric::Entropy;
     const std::vector<std::int32_t>& cells = result->by_worth;
-    const std::size_t count = std::min<std::size_t>(9, cells.size());
+    // As many as the height has room for, beside two headings and the meaning.
+    const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);
+    const float lines = std::clamp(room / 2 / ImGui::GetTextLineHeightWithSpacing(), 1.0F, 9.0F);
+    const std::size_t count = std::min(static_cast<std::size_t>(lines), cells.size());
     for (const bool best : {false, true}) {
       {
         const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
@@ -363,7 +331,7 @@ class OverviewPanel final : public Panel {
   }
 
   state::Shown<OverviewQuestion> shown_;
-  Scale scale_;
+  state::OverviewScale scale_;
 };
 
 }  // namespace

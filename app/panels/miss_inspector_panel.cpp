@@ -37,18 +37,7 @@ class MissInspectorPanel final : public Panel {
       return;
     }
     span_text_ui(context, place, *span);
-    const float room = ImGui::GetContentRegionAvail().y;
-    const auto chosen = std::count_if(state::kSlots.begin(), state::kSlots.end(), [&](Slot slot) {
-      return !context.workspace.method(slot).empty();
-    });
-    for (const Slot slot : state::kSlots) {
-      if (context.workspace.method(slot).empty()) continue;
-      const float height = std::max(widgets::em(context.figure ? 11.0F : 17.0F),
-                                    room / static_cast<float>(chosen) - widgets::em(0.5F));
-      ImGui::BeginChild(slot == Slot::A ? "fate a" : "fate b", {0, height});
-      slot_ui(context, slot);
-      ImGui::EndChild();
-    }
+    slots_ui(context);
   }
 
  private:
@@ -73,9 +62,34 @@ class MissInspectorPanel final : public Panel {
                     chunk_name(place.info(), place.info().chunk_of_token(span.begin))));
   }
 
-  void slot_ui(DrawContext& context, Slot slot) {
-    const MissQuestion question{context.workspace.place(), context.workspace.method(slot)};
-    const Miss miss = shown_[static_cast<std::size_t>(slot)].ask(context.workspace, question);
+  // One below the other, or beside each other where the room is low and wide.
+  void slots_ui(DrawContext& context) {
+    const state::Workspace& workspace = context.workspace;
+    std::vector<Slot> slots;
+    for (const Slot slot : state::kSlots)
+      if (!workspace.method(slot).empty()) slots.push_back(slot);
+    if (slots.size() == 2 && workspace.method(Slot::A) == workspace.method(Slot::B))
+      slots.pop_back();
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const auto parts = static_cast<float>(std::max<std::size_t>(1, slots.size()));
+    const bool beside = room.y / parts < widgets::em(15) && room.x / parts > widgets::em(20);
+    const float gap = widgets::em(0.5F);
+    const float width = beside ? room.x / parts - gap : room.x;
+    const float height = beside ? room.y : room.y / parts - gap;
+    for (const Slot slot : slots) {
+      if (beside && slot != slots.front()) ImGui::SameLine(0, gap);
+      const MissQuestion question{workspace.place(), workspace.method(slot)};
+      const Miss miss = shown_[static_cast<std::size_t>(slot)].ask(context.workspace, question);
+      // As high as its content; what stands in place of that is centered in a given height.
+      const ImVec2 size(width, miss ? 0 : std::max(height, widgets::em(9)));
+      ImGui::BeginChild(slot == Slot::A ? "fate a" : "fate b", size,
+                        miss ? ImGuiChildFlags_AutoResizeY : ImGuiChildFlags_None);
+      slot_ui(context, slot, miss, height);
+      ImGui::EndChild();
+    }
+  }
+
+  static void slot_ui(DrawContext& context, Slot slot, const Miss& miss, float height) {
     const Place& place = miss.question.place;
     if (!miss) {
       widgets::figure_head_ui(
@@ -88,11 +102,9 @@ class MissInspectorPanel final : public Panel {
                             method_chips(context, place, miss->facts, slot));
     ready_ui(context, miss, "");
     sentence_ui(context, miss);
-    if (!miss->deaths.empty())
-      widgets::text_wrapped(context.palette.muted,
-                            fmt::format("Keys evicted after chunk {}.", miss->deaths));
+    if (!miss->deaths.empty()) widgets::text_wrapped(context.palette.muted, miss->deaths);
     method_note_ui(context, place, miss->facts);
-    chart_ui(context, slot, miss);
+    chart_ui(context, slot, miss, height);
   }
 
   static void sentence_ui(DrawContext& context, const Miss& miss) {
@@ -105,16 +117,16 @@ class MissInspectorPanel final : public Panel {
   }
 
   // Bars: the span's share of true mass in each chunk, coloured by how much of it was kept.
-  static void chart_ui(DrawContext& context, Slot slot, const Miss& miss) {
+  static void chart_ui(DrawContext& context, Slot slot, const Miss& miss, float slot_height) {
     widgets::color_scale_ui(context.palette, widgets::diverging_color, "lost", "kept", "",
                             widgets::em(6));
-    const float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(7));
+    const float height = std::max(slot_height - ImGui::GetCursorPosY(), widgets::em(9));
     if (!ImPlot::BeginPlot(slot == Slot::A ? "##fate a" : "##fate b", {-1, height},
                            ImPlotFlags_CanvasOnly))
       return;
     const auto num_chunks = static_cast<double>(miss->chunks.size());
-    ImPlot::SetupAxes("chunk", "share of mass", ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock,
-                      ImPlotAxisFlags_Lock);
+    ImPlot::SetupAxes(miss->axis.c_str(), "share of mass",
+                      ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
     ImPlot::SetupAxisLimits(ImAxis_X1, -0.5, num_chunks - 0.5, ImPlotCond_Always);
     ImPlot::SetupAxisLimits(ImAxis_Y1, 0, std::max(1e-4, miss->top_mass) * 1.28, ImPlotCond_Always);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace kvloupe::panels {
 namespace {
@@ -90,9 +91,7 @@ class TokenStripPanel final : public Panel {
     if (!context.figure) search_ui(context);
     legend(context, strip.map);
     ImGui::Dummy({0, widgets::em(0.2F)});
-    ImGui::BeginChild("text", {0, std::max(ImGui::GetContentRegionAvail().y, widgets::em(4))});
-    text_ui(context, strip);
-    ImGui::EndChild();
+    text_window_ui(context, strip);
   }
 
  private:
@@ -234,10 +233,20 @@ class TokenStripPanel final : public Panel {
     return layout_.key.starts_with(trace.key() + "|");
   }
 
-  void text_ui(DrawContext& context, const Strip& strip) {
-    const Place& here = context.workspace.place();
+  // A figure ends with a whole line and has nothing to scroll with.
+  void text_window_ui(DrawContext& context, const Strip& strip) {
     const widgets::FontScope mono(widgets::fonts().mono, context.figure ? 0.88F : 0.95F);
     const float line_height = ImGui::GetTextLineHeight() * 1.42F;
+    float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(4));
+    if (context.figure) height = std::max(1.0F, std::floor(height / line_height)) * line_height;
+    ImGui::BeginChild("text", {0, height}, ImGuiChildFlags_None,
+                      context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
+    text_ui(context, strip, line_height);
+    ImGui::EndChild();
+  }
+
+  void text_ui(DrawContext& context, const Strip& strip, float line_height) {
+    const Place& here = context.workspace.place();
     if (!lay_out(context, *here.trace)) {
       widgets::text_colored(context.palette.muted, "Laying out the text\u2026");
       return;
@@ -272,9 +281,6 @@ class TokenStripPanel final : public Panel {
     if (here.has_keys() && token >= here.key_begin && token < here.key_end)
       draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
     draw->AddText({at.x, at.y + line_height * 0.1F}, colors.ink, here.trace->text[i].c_str());
-    if (look != TokenLook::Evicted) return;
-    const float middle = at.y + line_height * 0.1F + ImGui::GetTextLineHeight() * 0.55F;
-    draw->AddLine({at.x, middle}, {end.x, middle}, context.palette.faint, widgets::em(0.08F));
   }
 
   void underline_ui(DrawContext& context, const Place& here, ImVec2 origin, float line_height,
@@ -349,22 +355,17 @@ class TokenStripPanel final : public Panel {
   static std::string words_of(const Strip& strip, std::int32_t token) {
     const auto i = static_cast<std::size_t>(token);
     const trace::TraceInfo& info = strip.place.info();
-    const int chunk = info.chunk_of_token(token);
-    const bool step =
-        chunk >= 0 && info.chunks[static_cast<std::size_t>(chunk)].phase == trace::Phase::Decode;
-    std::string text = fmt::format("token {}\n{} {}", token_line(strip.place, token),
-                                   step ? "decode step" : "chunk", chunk);
+    std::string text = fmt::format("token {}\n{}", token_line(strip.place, token),
+                                   chunk_name(info, info.chunk_of_token(token)));
     if (strip.verdicts != nullptr && i < strip.verdicts->cell.mass.size())
-      text += fmt::format(
-          "\nmass from this {} {:.5g}",
-          strip.place.chunk_info().phase == trace::Phase::Decode ? "decode step" : "chunk",
-          static_cast<double>(strip.verdicts->cell.mass[i]));
+      text += fmt::format("\nmass from this {} {:.5g}", step_word(strip.place.chunk_info().phase),
+                          static_cast<double>(strip.verdicts->cell.mass[i]));
     if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
         token < strip.place.chunk_info().begin)
       text += fmt::format("\n{}", state::label_of(strip.verdicts->cell.verdict[i]));
     if (strip.map != nullptr)
       if (const auto death = strip.map->map.death_of(token))
-        text += fmt::format("\nevicted after chunk {}", *death);
+        text += "\nevicted after " + chunk_name(info, *death);
     return text;
   }
 

@@ -168,10 +168,6 @@ std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
 
-const char* step_word(trace::Phase phase) {
-  return phase == trace::Phase::Decode ? "decode step" : "chunk";
-}
-
 std::string place_caption(const state::Place& place) {
   if (place.empty()) return {};
   const trace::ChunkInfo& chunk = place.chunk_info();
@@ -183,10 +179,6 @@ std::string place_caption(const state::Place& place) {
       "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
       place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
       chunk_name(place.info(), place.chunk), tokens);
-}
-
-std::string chunk_name(const trace::TraceInfo& info, int chunk) {
-  return fmt::format("{} {}", step_word(info.chunks[static_cast<std::size_t>(chunk)].phase), chunk);
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {

@@ -12,6 +12,9 @@
 
 namespace kvloupe::panels {
 
+using state::chunk_name;
+using state::step_word;
+
 // Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision,
 // fallback. `slot` names the method A or B.
 std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place& place,
@@ -35,9 +38,6 @@ void stand_in_head_ui(DrawContext& context, const std::string& title, const stat
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
 std::string place_caption(const state::Place& place);
-
-// "chunk 12", "decode step 17"
-std::string chunk_name(const trace::TraceInfo& info, int chunk);
 
 // The head of one plot of several: "Lane use  share of the chunk's rows ..."
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
@@ -79,7 +79,5 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines);
 // "1,640  “ answer”"
 std::string token_line(const state::Place& place, std::int32_t position);
 std::string percent(double share);
-// "chunk" or "decode step".
-const char* step_word(trace::Phase phase);
 
 }  // namespace kvloupe::panels

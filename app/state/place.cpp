@@ -4,6 +4,17 @@
 
 namespace kvloupe::state {
 
+const char* step_word(trace::Phase phase) {
+  return phase == trace::Phase::Decode ? "decode step" : "chunk";
+}
+
+std::string chunk_name(const trace::TraceInfo& info, int chunk) {
+  const auto index = static_cast<std::size_t>(chunk);
+  const bool known = index < info.chunks.size();
+  return fmt::format("{} {}", step_word(known ? info.chunks[index].phase : trace::Phase::Prefill),
+                     chunk);
+}
+
 std::optional<trace::TokenSpan> watched_span(const Place& place) {
   if (place.empty()) return std::nullopt;
   if (place.has_keys()) {

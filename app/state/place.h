@@ -42,6 +42,11 @@ struct Place {
   std::string cell_key() const { return head_key() + "|c" + std::to_string(chunk); }
 };
 
+// "chunk", "decode step"
+const char* step_word(trace::Phase phase);
+// "chunk 12", "decode step 17"
+std::string chunk_name(const trace::TraceInfo& info, int chunk);
+
 // The span to follow: the keys chosen, else the trace's needle itself before its parts
 // ("needle_key" and the like), else nothing.
 std::optional<trace::TokenSpan> watched_span(const Place& place);

@@ -16,8 +16,9 @@ enum class OverviewMetric {
   RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
   Entropy,           // per query head: mean row entropy of attention in nats; method-free
 };
-// In the header: the list of views is made of these words before anything is computed.
-inline const char* name_of(OverviewMetric metric) {
+// "mass_recall", ... Of the header alone: the list of views names the metrics before anything that
+// computes is loaded.
+constexpr const char* name_of(OverviewMetric metric) {
   switch (metric) {
     case OverviewMetric::MassRecall:
       return "mass_recall";
@@ -32,8 +33,7 @@ inline const char* name_of(OverviewMetric metric) {
   }
   return "";
 }
-
-inline bool needs_method(OverviewMetric metric) {
+constexpr bool needs_method(OverviewMetric metric) {
   return metric != OverviewMetric::RelevancePearson && metric != OverviewMetric::Entropy;
 }
 

@@ -51,6 +51,15 @@ Array array(Workspace& workspace) {
   return array_of("<f4", {values.rows, values.cols}, values.values);
 }
 
+// The next round number, so that a growing scale seldom changes.
+double round_up(double value) {
+  if (value <= 0) return 1;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)));
+  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0})
+    if (value <= step * unit) return step * unit;
+  return 10 * unit;
+}
+
 void count(OverviewQuestion::Answer& answer) {
   const std::vector<float>& values = answer.overview.values.values;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -145,6 +154,20 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
 std::uint64_t OverviewQuestion::bytes(const Answer& answer) {
   return sizeof(answer) + answer.overview.values.values.size() * sizeof(float) +
          answer.by_worth.size() * sizeof(std::int32_t);
+}
+
+OverviewScale::Range OverviewScale::of(const OverviewQuestion& question,
+                                       const OverviewQuestion::Answer& answer) {
+  const OverviewMetric metric = answer.overview.metric;
+  if (metric == OverviewMetric::RelevancePearson) return {-1, 1};
+  if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap) return {0, 1};
+  const std::string content =
+      fmt::format("{}|{}|{}", question.place.trace_key(), analysis::name_of(metric),
+                  question.of_method() ? question.method.key() : std::string());
+  if (content != content_) highest_ = 0;
+  content_ = content;
+  highest_ = std::max(highest_, double{answer.highest});
+  return {0, round_up(highest_)};
 }
 
 ViewInfo layer_head_overview_view() {

@@ -51,6 +51,21 @@ struct OverviewQuestion {
   static std::uint64_t bytes(const Answer& answer);
 };
 
+// The ends of the colours. Shares and r have fixed ends; an open end grows with the largest value
+// seen of one trace and method and never shrinks, so that one colour means one number while the
+// chunks play.
+class OverviewScale {
+ public:
+  struct Range {
+    double low = 0, high = 1;
+  };
+  Range of(const OverviewQuestion& question, const OverviewQuestion::Answer& answer);
+
+ private:
+  std::string content_;
+  double highest_ = 0;
+};
+
 // What the view asks now, by the workspace's place, method and options.
 class Workspace;
 OverviewQuestion overview_question(const Workspace& workspace);

@@ -33,6 +33,16 @@ std::string text_of(const std::map<int, int>& deaths) {
   return text;
 }
 
+// "Keys evicted after chunk 5 (3 keys), after decode step 9."
+std::string sentence_of(const std::map<int, int>& deaths, const trace::TraceInfo& info) {
+  std::string text;
+  for (const auto& [chunk, keys] : deaths)
+    text +=
+        fmt::format("{} after {}{}", text.empty() ? "Keys evicted" : ",", chunk_name(info, chunk),
+                    keys > 1 ? fmt::format(" ({} keys)", keys) : std::string());
+  return text.empty() ? text : text + ".";
+}
+
 std::string deaths_in_row(const SpanFateQuestion::Answer& answer, int row) {
   const auto index = static_cast<std::size_t>(row);
   return index < answer.deaths.size() ? text_of(answer.deaths[index]) : std::string();
@@ -44,6 +54,13 @@ std::string row_name(const replay::ReplayResult& run, const Place& place) {
   if (run.row_axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", place.kv_head());
   if (per_row == 1) return fmt::format("query head {}", first);
   return fmt::format("query heads {} to {}", first, first + per_row - 1);
+}
+
+std::string axis_name(const trace::TraceInfo& info) {
+  for (std::size_t chunk = 0; chunk < info.chunks.size(); ++chunk)
+    if (info.chunks[chunk].phase == trace::Phase::Decode)
+      return fmt::format("chunk, decode step from {} on", chunk);
+  return "chunk";
 }
 
 std::string keys(std::int64_t count) {
@@ -170,7 +187,9 @@ MissQuestion::Answer MissQuestion::work(Steps& steps) const {
     answer.top_mass = std::max(answer.top_mass, fate.span_mass);
   }
   answer.bars = bars_of(answer.chunks);
-  answer.deaths = deaths_in_row(*all, row);
+  if (static_cast<std::size_t>(row) < all->deaths.size())
+    answer.deaths = sentence_of(all->deaths[static_cast<std::size_t>(row)], place.info());
+  answer.axis = axis_name(place.info());
   answer.row_name = row_name(*run, place);
   answer.facts = facts_of(place, method, *run);
   return answer;
@@ -184,9 +203,8 @@ std::uint64_t MissQuestion::bytes(const Answer& answer) {
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
   const Place& place = question.place;
   const std::string name = watched_span(place)->name;
-  const bool step = place.chunk_info().phase == trace::Phase::Decode;
-  const std::string where = fmt::format("At {} {}, layer {}, {}", step ? "decode step" : "chunk",
-                                        place.chunk, place.layer, answer.row_name);
+  const std::string where = fmt::format(
+      "At {}, layer {}, {}", chunk_name(place.info(), place.chunk), place.layer, answer.row_name);
   const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
   if (chunk.total == 0)
     return fmt::format(

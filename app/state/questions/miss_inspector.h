@@ -53,7 +53,8 @@ struct MissQuestion {
     std::vector<Chunk> chunks;
     std::vector<Bar> bars;
     double top_mass = 0;
-    std::string deaths;    // "5 (3 keys), 9"; empty if no key of the span died
+    std::string deaths;    // one sentence; empty if no key of the span died
+    std::string axis;      // "chunk", or which of them are decode steps
     std::string row_name;  // "KV head 1", "query heads 4 to 7"
     MethodFacts facts;
   };

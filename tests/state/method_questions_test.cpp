@@ -1,0 +1,327 @@
+// The questions about methods: overview, fate of a span, token colours, summaries and latency, their
+// keys and their answers against plain loops.
+#include "app/state/questions/latency.h"
+#include "app/state/questions/layer_head_overview.h"
+#include "app/state/questions/miss_inspector.h"
+#include "app/state/questions/runs.h"
+#include "app/state/questions/token_strip.h"
+#include "tests/replay/small_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::KeyState;
+using analysis::KeyVerdict;
+using analysis::OverviewMetric;
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MethodQuestionsTest : public ::testing::Test {
+ protected:
+  Place at(const SmallTrace& trace, int layer, int q_head, int chunk, int id = 1) {
+    auto opened = std::make_shared<OpenTrace>();
+    opened->id = id;
+    opened->name = "small.h5";
+    opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
+    Place place;
+    place.trace = opened;
+    place.layer = layer;
+    place.q_head = q_head;
+    place.chunk = chunk;
+    return place;
+  }
+  MethodChoice method(const Place& place, const std::string& spec) {
+    return choice_of_spec(spec, *place.trace);
+  }
+  template <Question Q>
+  std::shared_ptr<const typename Q::Answer> answer(const Q& question) {
+    return answers_.need(question, WorkContext{});
+  }
+  // The row of a cell, selected by the method.
+  const replay::ReplayRow& row(const Place& place, const MethodChoice& choice) {
+    run_ = answer(RunQuestion{place, choice});
+    return run_->find(place.layer, place.chunk)
+        ->rows[static_cast<std::size_t>(row_of(place, *run_))];
+  }
+  double recall(const Place& place, const std::vector<std::int32_t>& kept) {
+    const trace::ChunkInfo chunk = place.chunk_info();
+    const auto mass = trace_.mass(place.layer, place.kv_head(), chunk.begin, chunk.end());
+    double sum = 0;
+    for (const std::int32_t key : kept) sum += mass[static_cast<std::size_t>(key)];
+    return sum / std::accumulate(mass.begin(), mass.begin() + chunk.begin, 0.0);
+  }
+
+  SmallTrace trace_{SmallTraceShape{.decoded = 2}};
+  Answers answers_;
+  std::shared_ptr<const replay::ReplayResult> run_;
+};
+
+TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadWorstFirst) {
+  const Place place = at(trace_, 0, 0, 2);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const auto overview = answer(OverviewQuestion{place, quoka, OverviewMetric::MassRecall, false});
+  ASSERT_EQ(overview->overview.values.rows, 2);
+  ASSERT_EQ(overview->overview.values.cols, 2);
+  EXPECT_EQ(overview->q_heads_per_column, 2);
+  EXPECT_EQ(overview->num_known, 4);
+  for (const int layer : {0, 1})
+    for (const int kv_head : {0, 1}) {
+      const Place cell = at(trace_, layer, 2 * kv_head, 2);
+      EXPECT_NEAR(overview->overview.values.at(layer, kv_head),
+                  recall(cell, row(cell, quoka).selected), 1e-5);
+    }
+  const auto& values = overview->overview.values.values;
+  EXPECT_EQ(overview->highest, *std::max_element(values.begin(), values.end()));
+  ASSERT_EQ(overview->by_worth.size(), 4U);
+  for (std::size_t i = 1; i < 4; ++i)
+    EXPECT_LE(values[static_cast<std::size_t>(overview->by_worth[i - 1])],
+              values[static_cast<std::size_t>(overview->by_worth[i])]);
+}
+
+TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
+  const Place place = at(trace_, 0, 0, 2);
+  const OverviewQuestion question{place, method(place, "aqua:basis=self"),
+                                  OverviewMetric::MassRecall, false};
+  EXPECT_EQ(question.metric(), OverviewMetric::OutputError);
+  EXPECT_EQ(answer(question)->overview.metric, OverviewMetric::OutputError);
+  const OverviewQuestion entropy{place, question.method, OverviewMetric::Entropy, false};
+  EXPECT_EQ(entropy.metric(), OverviewMetric::Entropy);
+}
+
+TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
+  const Place place = at(trace_, 0, 0, 2), later = at(trace_, 1, 3, 3);
+  const MethodChoice a = method(place, "quoka:budget_tokens=8");
+  const MethodChoice b = method(place, "oracle:budget_tokens=8");
+  const auto key = [](const Place& where, const MethodChoice& choice, OverviewMetric metric,
+                      bool all) {
+    return key_of(OverviewQuestion{where, choice, metric, all});
+  };
+  const auto recall = OverviewMetric::MassRecall, entropy = OverviewMetric::Entropy;
+  EXPECT_NE(key(place, a, recall, false), key(place, b, recall, false));
+  EXPECT_NE(key(place, a, recall, false), key(later, a, recall, false));
+  EXPECT_EQ(key(place, a, recall, true), key(later, a, recall, true));
+  EXPECT_EQ(key(place, a, entropy, false), key(place, b, entropy, true));
+  EXPECT_NE(key(place, a, entropy, true), key(later, a, entropy, true));
+  EXPECT_NE(key(place, a, recall, true), key(at(trace_, 0, 0, 2, 2), a, recall, true));
+}
+
+TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
+  const Place place = at(trace_, 0, 0, 2);
+  OverviewQuestion question{place, method(place, "quoka:budget_tokens=8"),
+                            OverviewMetric::OutputError, false};
+  OverviewQuestion::Answer shown;
+  shown.overview.metric = OverviewMetric::OutputError;
+  OverviewScale scale;
+  const auto high = [&](float highest) {
+    shown.highest = highest;
+    return scale.of(question, shown).high;
+  };
+  const double first = high(0.37F);
+  EXPECT_GE(first, 0.37);
+  EXPECT_EQ(high(0.1F), first);  // a better chunk does not stretch the colours
+  const double second = high(0.9F);
+  EXPECT_GT(second, first);
+  EXPECT_EQ(high(0.2F), second);
+  question.method = method(place, "oracle:budget_tokens=8");
+  EXPECT_EQ(high(0.37F), first);
+  shown.overview.metric = OverviewMetric::MassRecall;
+  EXPECT_EQ(high(0.4F), 1);
+  EXPECT_EQ(scale.of(question, shown).low, 0);
+}
+
+TEST_F(MethodQuestionsTest, FateOfAKeyIsThatOfPlainLoops) {
+  Place place = at(trace_, 1, 2, 3);
+  place.key_begin = 5;
+  place.key_end = 9;
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const auto miss = answer(MissQuestion{place, quoka});
+  ASSERT_EQ(miss->chunks.size(), 6U);
+  EXPECT_EQ(miss->row_name, "KV head 1");
+  EXPECT_EQ(miss->axis, "chunk, decode step from 4 on");
+  EXPECT_EQ(miss->chunks[0].total, 0);  // the span lies in it
+  for (int chunk = 1; chunk < 6; ++chunk) {
+    Place cell = place;
+    cell.chunk = chunk;
+    const trace::ChunkInfo span = cell.chunk_info();
+    const auto& kept = row(cell, quoka).selected;
+    const auto mass = trace_.mass(1, 1, span.begin, span.end());
+    int kept_of_span = 0, better = 0;
+    double of_span = 0, all = 0, best = 0;
+    for (int key = 0; key < span.begin; ++key) {
+      const bool inside = key >= 5 && key < 9;
+      all += mass[static_cast<std::size_t>(key)];
+      if (!inside) continue;
+      of_span += mass[static_cast<std::size_t>(key)];
+      best = std::max(best, mass[static_cast<std::size_t>(key)]);
+      kept_of_span += std::count(kept.begin(), kept.end(), key) > 0;
+    }
+    for (int key = 0; key < span.begin; ++key) better += mass[static_cast<std::size_t>(key)] > best;
+    const MissQuestion::Chunk& fate = miss->chunks[static_cast<std::size_t>(chunk)];
+    EXPECT_EQ(fate.total, 4) << chunk;
+    EXPECT_EQ(fate.kept, kept_of_span) << chunk;
+    EXPECT_NEAR(fate.span_mass, of_span / all, 1e-5) << chunk;
+    EXPECT_EQ(fate.best_true_rank, better) << chunk;
+    EXPECT_EQ(fate.num_kept, static_cast<std::int64_t>(kept.size())) << chunk;
+    EXPECT_EQ(fate.num_candidates, span.begin) << chunk;
+  }
+}
+
+TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
+  Place place = at(trace_, 0, 0, 5);
+  place.key_begin = 3;
+  place.key_end = 4;
+  const MissQuestion question{place, method(place, "quoka:budget_tokens=8")};
+  MissQuestion::Answer answer;
+  answer.row_name = "KV head 0";
+  answer.chunks.resize(6);
+  answer.chunks[5] = {1, 1, 0.25, 0, 54, 8, false};
+  const std::string kept = sentence_of(question, answer);
+  EXPECT_THAT(kept, HasSubstr("At decode step 5, layer 0, KV head 0, quoka keeps 1 of 1 key of"));
+  EXPECT_THAT(kept, HasSubstr("ranks 1 of 54"));
+  EXPECT_THAT(kept, HasSubstr("carries 25.0 % of the attention mass"));
+  EXPECT_THAT(kept, HasSubstr("8 keys are kept"));
+  answer.chunks[5].kept = 0;
+  EXPECT_THAT(sentence_of(question, answer), HasSubstr("the method's choice lost it"));
+  answer.chunks[5].total = 0;
+  EXPECT_THAT(sentence_of(question, answer), HasSubstr("nothing was decided"));
+  answer.chunks[5] = {1, 1, 0.25, 0, 54, 54, true};
+  EXPECT_THAT(sentence_of(question, answer), HasSubstr("everything is kept here"));
+}
+
+TEST_F(MethodQuestionsTest, FateNamesTheChunksAfterWhichKeysDied) {
+  Place place = at(trace_, 0, 0, 5);
+  place.key_begin = 0;
+  place.key_end = 40;
+  const MethodChoice h2o = method(place, "h2o:budget_tokens=8");
+  const auto all = answer(SpanFateQuestion{place, h2o});
+  const auto& deaths = answer(RunQuestion{place, h2o})->evict_chunk.at(0);
+  ASSERT_EQ(all->deaths.size(), deaths.size());
+  for (std::size_t row = 0; row < deaths.size(); ++row) {
+    std::map<int, int> counted;
+    for (std::size_t key = 0; key < 40; ++key)
+      if (deaths[row][key] != trace::kAlive) ++counted[deaths[row][key]];
+    EXPECT_EQ(all->deaths[row], counted);
+    EXPECT_FALSE(counted.empty());
+  }
+  EXPECT_THAT(answer(MissQuestion{place, h2o})->deaths, HasSubstr("evicted after chunk"));
+  EXPECT_EQ(answer(MissQuestion{place, method(place, "quoka:budget_tokens=8")})->deaths, "");
+}
+
+TEST_F(MethodQuestionsTest, ASpanMustBeWatched) {
+  const Place place = at(trace_, 0, 0, 2);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  EXPECT_THAT((MissQuestion{place, quoka}.obstacle()), HasSubstr("Click a key"));
+  EXPECT_EQ((MissQuestion{Place{}, quoka}.obstacle()), "Open a trace");
+  Place keys = place;
+  keys.key_begin = 1;
+  keys.key_end = 2;
+  EXPECT_EQ((MissQuestion{keys, quoka}.obstacle()), "");
+  EXPECT_EQ((MissQuestion{keys, {}}.obstacle()), "Choose a method");
+}
+
+TEST_F(MethodQuestionsTest, TokensAreDrawnAsTheMapAndTheVerdictsSay) {
+  const Place place = at(trace_, 0, 0, 1);  // tokens 16 to 31
+  KvMapQuestion::Answer map;
+  map.map.num_tokens = trace_.num_tokens();
+  map.map.chunks = {place.info().chunks[0], place.info().chunks[1]};
+  map.map.states.assign(static_cast<std::size_t>(2 * map.map.num_tokens), KeyState::Future);
+  KeyState* states = map.map.states.data() + map.map.num_tokens;
+  states[0] = KeyState::Sink;
+  states[1] = KeyState::Evicted;
+  states[2] = KeyState::Evicted;
+  states[3] = KeyState::Dropped;
+  states[15] = KeyState::Recent;
+  states[16] = KeyState::Current;
+  SelectedVsTrueQuestion::Answer verdicts;
+  verdicts.cell.verdict.assign(16, KeyVerdict::Neither);
+  verdicts.cell.verdict[2] = KeyVerdict::Miss;
+  EXPECT_EQ(look_of(&map, &verdicts, place, 0), TokenLook::Sink);
+  EXPECT_EQ(look_of(&map, &verdicts, place, 1), TokenLook::Evicted);
+  EXPECT_EQ(look_of(&map, &verdicts, place, 2), TokenLook::Missed);
+  EXPECT_EQ(look_of(&map, nullptr, place, 2), TokenLook::Evicted);
+  EXPECT_EQ(look_of(&map, &verdicts, place, 3), TokenLook::Plain);
+  EXPECT_EQ(look_of(&map, &verdicts, place, 15), TokenLook::Recent);
+  EXPECT_EQ(look_of(&map, &verdicts, place, 16), TokenLook::Current);
+  EXPECT_EQ(look_of(&map, &verdicts, place, 32), TokenLook::Future);
+  EXPECT_EQ(look_of(nullptr, nullptr, place, 3), TokenLook::Plain);
+  // A map of fewer chunks than the place has: nothing is known of its keys.
+  EXPECT_EQ(look_of(&map, nullptr, at(trace_, 0, 0, 3), 3), TokenLook::Plain);
+}
+
+TEST_F(MethodQuestionsTest, SummariesAreMeansOverTheCellsThatSelected) {
+  const Place place = at(trace_, 1, 0, 0);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const auto summary = answer(RunSummaryQuestion{place, quoka});
+  double sum = 0;
+  int cells = 0;
+  for (const int chunk : {1, 2, 3})  // 0 has no past; 4 and 5 are decode steps
+    for (const int q_head : {0, 2}) {
+      const Place cell = at(trace_, 1, q_head, chunk);
+      sum += recall(cell, row(cell, quoka).selected);
+      ++cells;
+    }
+  EXPECT_EQ(summary->cells, cells);
+  EXPECT_NEAR(summary->mass_recall.value(), sum / cells, 1e-5);
+  EXPECT_EQ(summary->effective_budget, 8);
+}
+
+TEST_F(MethodQuestionsTest, MethodsThatTheTraceCannotServeSayWhy) {
+  const auto reasons = answer(UnavailableQuestion{at(trace_, 0, 0, 0)});
+  EXPECT_FALSE(reasons->count("oracle"));
+  ASSERT_TRUE(reasons->count("infinipot"));  // no probe was recorded
+  EXPECT_FALSE(reasons->at("infinipot").empty());
+  EXPECT_EQ(UnavailableQuestion{}.obstacle(), "Open a trace");
+}
+
+TEST_F(MethodQuestionsTest, LatencyBelongsToItsCell) {
+  const Place place = at(trace_, 0, 0, 2), other = at(trace_, 0, 0, 3);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const LatencyQuestion here{place, quoka};
+  EXPECT_EQ(answers_.ask(here).state, ResultState::Empty);  // begun by hand only
+  answers_.start(here);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (answers_.busy() && std::chrono::steady_clock::now() < deadline) {
+    answers_.begin_frame();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const auto measured = answers_.ask(here);
+  ASSERT_EQ(measured.state, ResultState::Ready) << measured.error;
+  EXPECT_EQ(measured->chunk, 2);
+  EXPECT_EQ(measured->past_len, 32);
+  EXPECT_TRUE(measured->finished);
+  EXPECT_FALSE(answers_.ask(LatencyQuestion{other, quoka}));
+  EXPECT_FALSE(answers_.ask(LatencyQuestion{at(trace_, 0, 0, 2, 2), quoka}));
+  EXPECT_FALSE(answers_.ask(LatencyQuestion{place, method(place, "oracle:budget_tokens=8")}));
+  // Another head of the layer is in the same cell: all heads are timed together.
+  EXPECT_TRUE(answers_.ask(LatencyQuestion{at(trace_, 0, 3, 2), quoka}));
+}
+
+TEST_F(MethodQuestionsTest, AnUnknownMethodIsNotTimed) {
+  const MethodChoice unknown{"from_the_future:depth=3", 0, {}};
+  const LatencyQuestion question{at(trace_, 0, 0, 2), unknown};
+  EXPECT_THAT(question.obstacle(), HasSubstr("does not know the method from_the_future"));
+  answers_.start(question);
+  EXPECT_FALSE(answers_.busy());
+  EXPECT_EQ(answers_.ask(question).state, ResultState::Empty);
+}
+
+TEST_F(MethodQuestionsTest, ChunksAndStepsHaveTheirNames) {
+  const trace::TraceInfo& info = trace_.session().info();
+  EXPECT_EQ(chunk_name(info, 3), "chunk 3");
+  EXPECT_EQ(chunk_name(info, 4), "decode step 4");
+  EXPECT_EQ(chunk_name(info, -1), "chunk -1");
+}
+
+}  // namespace
+}  // namespace kvloupe::state
