@@ -35,8 +35,7 @@ void wait_until_idle(state::Workspace& workspace) {
   const CancelToken interrupted = interrupt_token();
   while (workspace.answers.busy()) {
     interrupted.throw_if_cancelled();
-    if (workspace.answers.deliver() == 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
 

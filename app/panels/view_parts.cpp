@@ -136,9 +136,9 @@ std::string place_caption(const state::Place& place) {
   if (place.empty()) return {};
   const trace::ChunkInfo& chunk = place.chunk_info();
   const bool step = chunk.phase == trace::Phase::Decode;
-  const std::string tokens =
-      step ? fmt::format("token {}", format_count(chunk.begin))
-           : fmt::format("tokens {} to {}", format_count(chunk.begin), format_count(chunk.end() - 1));
+  const std::string tokens = step ? fmt::format("token {}", format_count(chunk.begin))
+                                  : fmt::format("tokens {} to {}", format_count(chunk.begin),
+                                                format_count(chunk.end() - 1));
   return fmt::format(
       "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {} {}: {}",
       place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
@@ -201,10 +201,9 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
                          ? "Selected among the keys before the chunk; the chunk itself is visible."
                          : "Selected among all keys, the chunk's own included.",
                      facts.scope});
-  chips.push_back(
-      {place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
-       "Precision of the stored Q and K and of the scores.",
-       place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
+  chips.push_back({place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
+                   "Precision of the stored Q and K and of the scores.",
+                   place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
   const state::MethodFacts::Chunk here = facts.at(place.chunk);
   if (here.ties > 0)
     chips.push_back(
@@ -230,12 +229,11 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
           break;
       }
     }
-    chips.push_back(
-        {fmt::format("dense in {} of {} chunks{}", facts.dense_cells,
-                     facts.dense_cells + facts.cells, why),
-         here.dense ? p.warning : 0, "Chunks in which everything was kept.",
-         fmt::format("dense {}/{}{}", facts.dense_cells, facts.dense_cells + facts.cells,
-                     here.dense ? ", here" : "")});
+    chips.push_back({fmt::format("dense in {} of {} chunks{}", facts.dense_cells,
+                                 facts.dense_cells + facts.cells, why),
+                     here.dense ? p.warning : 0, "Chunks in which everything was kept.",
+                     fmt::format("dense {}/{}{}", facts.dense_cells,
+                                 facts.dense_cells + facts.cells, here.dense ? ", here" : "")});
   }
   return chips;
 }

@@ -36,8 +36,7 @@ void Explorer::make_commands() {
 
 void Explorer::add_file_commands() {
   const Adder add(commands_, "File");
-  const Adder with_tab(commands_, "File",
-                       [this] { return workspace_.traces.active() != nullptr; });
+  const Adder with_tab(commands_, "File", [this] { return workspace_.traces.active() != nullptr; });
   add("open", "Open a trace\u2026", {ImGuiMod_Ctrl | ImGuiKey_O}, [this] { open_dialog(); });
   with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
            [this] { workspace_.traces.reload_active(); });
@@ -94,8 +93,7 @@ void Explorer::add_method_commands() {
       [&cursor] { cursor.swap_methods(); });
   add("latency.run", "Measure latency", {}, [this] {
     panels_.show("latency");
-    workspace_.answers.start(
-        state::LatencyQuestion{workspace_.place(), workspace_.method()});
+    workspace_.answers.start(state::LatencyQuestion{workspace_.place(), workspace_.method()});
   });
 }
 

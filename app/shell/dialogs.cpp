@@ -31,8 +31,7 @@ std::vector<Match> matches_of(const std::string& query, const std::vector<Comman
 
 }  // namespace
 
-void CommandPalette::draw(const std::vector<Command>& commands,
-                          const widgets::Palette& palette) {
+void CommandPalette::draw(const std::vector<Command>& commands, const widgets::Palette& palette) {
   constexpr const char* kId = "Command palette";
   if (opening_) {
     opening_ = false;
@@ -47,8 +46,7 @@ void CommandPalette::draw(const std::vector<Command>& commands,
   if (!ImGui::BeginPopup(kId, ImGuiWindowFlags_NoSavedSettings)) return;
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::InputTextWithHint("##query", "Type what you want to do", &query_))
-    index_ = 0;
+  if (ImGui::InputTextWithHint("##query", "Type what you want to do", &query_)) index_ = 0;
   const std::vector<Match> matches = matches_of(query_, commands);
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) ++index_;
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) --index_;
@@ -79,8 +77,7 @@ void CommandPalette::draw(const std::vector<Command>& commands,
   ImGui::EndPopup();
 }
 
-void ShortcutSheet::draw(const std::vector<Command>& commands,
-                         const widgets::Palette& palette) {
+void ShortcutSheet::draw(const std::vector<Command>& commands, const widgets::Palette& palette) {
   constexpr const char* kId = "Shortcuts";
   if (opening_) {
     opening_ = false;
@@ -122,12 +119,12 @@ void GotoDialog::draw(state::Workspace& workspace, const widgets::Palette& palet
   }
   ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Always, {0.5F, 0.5F});
   if (!ImGui::BeginPopup(kId, ImGuiWindowFlags_NoSavedSettings)) return;
-  widgets::text_colored(palette.muted, "layer, q_head or kv_head, chunk, query, window, key or key=40-52");
+  widgets::text_colored(palette.muted,
+                        "layer, q_head or kv_head, chunk, query, window, key or key=40-52");
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(widgets::em(24));
-  const bool entered =
-      ImGui::InputText("##goto", &text_,
-                       ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll);
+  const bool entered = ImGui::InputText(
+      "##goto", &text_, ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll);
   ImGui::SameLine();
   if (ImGui::Button("Go") || entered) {
     try {

@@ -96,7 +96,8 @@ bool param_ui(state::MethodDraft& draft, const ParamInfo& param,
 }
 
 // Why the trace cannot serve the method; empty while that is not known.
-std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailable, const std::string& id) {
+std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailable,
+                      const std::string& id) {
   if (!unavailable) return {};
   const auto found = unavailable->find(id);
   return found != unavailable->end() ? found->second : std::string();
@@ -150,8 +151,12 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
   ImGui::BeginChild("##recorded", {0, room});
   for (const trace::RunInfo& run : runs) {
     const bool here = workspace.method(slot).run == run.id;
-    if (ImGui::Selectable(fmt::format("{}##run{}", state::short_label(state::choice_of_run(run, *workspace.place().trace)), run.id).c_str(),
-                          here))
+    if (ImGui::Selectable(
+            fmt::format("{}##run{}",
+                        state::short_label(state::choice_of_run(run, *workspace.place().trace)),
+                        run.id)
+                .c_str(),
+            here))
       workspace.cursor.set_run(slot, run.id);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", run.method.c_str());
     if (run.basis_leakage) {
@@ -241,12 +246,14 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
   const selection::MethodInfo* info = selection::find_method(draft.id());
   if (info != nullptr) {
     widgets::text_wrapped(palette.muted, info->summary);
-    const std::string reason = reason_of(unavailable_.ask(workspace, {workspace.place()}), info->id);
+    const std::string reason =
+        reason_of(unavailable_.ask(workspace, {workspace.place()}), info->id);
     if (!reason.empty()) widgets::text_wrapped(palette.warning, "With its defaults: " + reason);
   }
   const state::MethodDraft defaults = draft.defaults(workspace.place().trace->shape());
   for (const ParamInfo* param : draft.params())
-    changed |= param_ui(draft, *param, defaults.value(param->name), workspace.place().info().num_tokens);
+    changed |=
+        param_ui(draft, *param, defaults.value(param->name), workspace.place().info().num_tokens);
   if (info != nullptr) help_ui(palette, *info);
   const std::string problem = draft.problem();
   if (changed && problem.empty()) {

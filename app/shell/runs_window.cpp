@@ -46,8 +46,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
     ImGui::PushStyleColor(ImGuiCol_Text, here ? widgets::ink_on(color) : palette.faint);
     if (ImGui::SmallButton(slot == Slot::A ? "A" : "B")) workspace.cursor.set_method(slot, method);
     ImGui::PopStyleColor(2);
-    if (ImGui::IsItemHovered())
-      ImGui::SetTooltip("Show as method %c", state::letter_of(slot));
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("Show as method %c", state::letter_of(slot));
     ImGui::SameLine(0, widgets::em(0.2F));
   }
   const trace::RunInfo* run = method.run_info(workspace.place().info());
@@ -60,11 +59,10 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
           false, 0, {std::max(worth, room - worth), 0}))
     workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("%s%s%s\nclick: show as A; Ctrl+click: as B", method.text.c_str(),
-                      method.known() ? "" : "\nunknown to this version: shown as recorded",
-                      run != nullptr && run->basis_leakage
-                          ? "\nleakage: its basis was fitted on this text"
-                          : "");
+    ImGui::SetTooltip(
+        "%s%s%s\nclick: show as A; Ctrl+click: as B", method.text.c_str(),
+        method.known() ? "" : "\nunknown to this version: shown as recorded",
+        run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
   ImGui::SameLine(0, widgets::em(0.3F));
   worth_ui(workspace, palette, method);
   ImGui::PopID();
@@ -72,8 +70,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
 
 void RunsWindow::worth_ui(state::Workspace& workspace, const widgets::Palette& palette,
                           const MethodChoice& method) {
-  const auto summary =
-      worth_[method.key()].ask(workspace, {workspace.place(), method});
+  const auto summary = worth_[method.key()].ask(workspace, {workspace.place(), method});
   if (summary.state == state::ResultState::Error) {
     widgets::text_colored(palette.faint, "failed");
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", summary.error.c_str());

@@ -72,8 +72,7 @@ void save_settings(const Settings& settings) {
 }
 
 std::vector<std::string> load_recent_files() {
-  const auto json =
-      nlohmann::json::parse(load_state("recent.json"), nullptr, false);
+  const auto json = nlohmann::json::parse(load_state("recent.json"), nullptr, false);
   std::vector<std::string> files;
   if (!json.is_array()) return files;
   for (const auto& entry : json)

@@ -154,8 +154,7 @@ void Answers::submit(const std::string& key, const Q& question) {
         if (const auto entry = store_.find(key); entry && entry->state == ResultState::Ready)
           return std::static_pointer_cast<const Answer>(entry->answer);
         Steps steps(*this, &store_, key, context);
-        return std::shared_ptr<const Answer>(
-            std::make_shared<const Answer>(question.work(steps)));
+        return std::shared_ptr<const Answer>(std::make_shared<const Answer>(question.work(steps)));
       },
       [this, key](std::shared_ptr<const Answer> answer) {
         const std::uint64_t bytes = bytes_of<Q>(*answer);

@@ -69,8 +69,7 @@ void Cursor::set_method(Slot slot, const MethodChoice& choice) {
     constexpr std::size_t kMostTried = 12;
     if (tab->tried.size() > kMostTried) tab->tried.erase(tab->tried.begin());
   }
-  change(fmt::format("method {}", letter_of(slot)),
-         [&](Selection& s) { s.choice(slot) = choice; });
+  change(fmt::format("method {}", letter_of(slot)), [&](Selection& s) { s.choice(slot) = choice; });
 }
 
 void Cursor::set_run(Slot slot, int run) {

@@ -31,10 +31,10 @@ void check_option(const ViewInfo& view, const std::string& name, const std::stri
   }
   std::vector<std::string> known;
   for (const ViewOption& option : view.options) known.push_back("--" + option.name);
-  throw usage_error(fmt::format("the view {} has no option --{}", view.id, name),
-                    known.empty() ? "it takes none"
-                                  : fmt::format("it takes {}", fmt::join(known, ", ")),
-                    "see kvloupe views --json");
+  throw usage_error(
+      fmt::format("the view {} has no option --{}", view.id, name),
+      known.empty() ? "it takes none" : fmt::format("it takes {}", fmt::join(known, ", ")),
+      "see kvloupe views --json");
 }
 
 // Throws unless it is a SPEC, or what a run of the trace is called.
@@ -94,8 +94,8 @@ void show(Workspace& workspace, const Description& what) {
 }
 
 std::vector<std::string> export_arguments(const Description& what) {
-  std::vector<std::string> arguments{"export", what.trace,  "--view",
-                                     what.view, "--goto", what.go_to};
+  std::vector<std::string> arguments{"export",  what.trace, "--view",
+                                     what.view, "--goto",   what.go_to};
   for (const std::string& method : what.methods)
     arguments.insert(arguments.end(), {"--method", method});
   for (const auto& [name, value] : what.options)

@@ -74,7 +74,7 @@ enum class ResultState { Empty, Loading, Error, Ready };
 template <Question Q>
 struct Result {
   ResultState state = ResultState::Empty;
-  Q question;                                       // that `answer` answers
+  Q question;                                        // that `answer` answers
   std::shared_ptr<const typename Q::Answer> answer;  // Ready; Loading: a first or an older answer
   bool stale = false;  // `question` is an older one: another trace, place or method
   std::string key;     // of `answer`; texture and layout keys are made from it

@@ -12,7 +12,7 @@ namespace kvloupe::state {
 class Workspace;
 
 enum class Format { Png, Svg, Csv, Npy };  // no view has an SVG yet
-const char* name_of(Format format);  // "png", ...
+const char* name_of(Format format);        // "png", ...
 
 // `kvloupe export --NAME VALUE`; in the window a control of the view.
 struct ViewOption {

@@ -34,8 +34,7 @@ Table table(Workspace& workspace) {
     table.rows.push_back(
         {cell(std::int64_t{key.true_rank}), cell(std::int64_t{key.position}),
          result.question.place.trace->token_label[static_cast<std::size_t>(key.position)],
-         cell(key.mass), cell(result->share_of(key)), selected ? "1" : "0",
-         label_of(key.verdict)});
+         cell(key.mass), cell(result->share_of(key)), selected ? "1" : "0", label_of(key.verdict)});
   }
   return table;
 }

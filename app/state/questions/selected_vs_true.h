@@ -16,8 +16,8 @@ struct SelectedVsTrueQuestion {
   MethodChoice method;
   struct Answer {
     analysis::SelectedVsTrue cell;
-    double total_mass = 0;  // of the candidates
-    double least_share = 0;  // the smallest share of mass above 0
+    double total_mass = 0;                     // of the candidates
+    double least_share = 0;                    // the smallest share of mass above 0
     std::vector<std::int32_t> misses, wastes;  // indices into cell.by_true_rank
     MethodFacts facts;
 
