@@ -24,10 +24,9 @@ const char* const kWords[] = {" the",  " of",      " and",  " to",           " h
                               ",",     ".",        " with", " his",          " very",      " could",
                               " Anne", " Captain", "\n",    " acquaintance", " sentiment", " been",
                               " all",  " which",   ";",     " would",        " they",      " must"};
-const char* const kNeedle[kNeedleTokens] = {"\n",       "One",  " of",     " the",
-                                            " special", " magic", " numbers", " for",
-                                            " lively",  "-",    "harbor",  " is",
-                                            ":",        " 7",   "3",       "9."};
+const char* const kNeedle[kNeedleTokens] = {
+    "\n",      "One", " of",    " the", " special", " magic", " numbers", " for",
+    " lively", "-",   "harbor", " is",  ":",        " 7",     "3",        "9."};
 
 struct LayerTensors {
   at::Tensor q, k, v;  // [heads, T, head_dim]
