@@ -15,126 +15,73 @@ namespace {
 using analysis::BasisLoss;
 using analysis::LaneChoice;
 using analysis::LaneReport;
+using state::AquaLanesQuestion;
+using state::MethodFacts;
+using state::Place;
 
 std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
-
-std::string lanes_text(const LaneReport& r) {
-  return fmt::format("{} of {} lanes in each score", r.kept_lanes, r.head_dim);
-}
-
-// The curves in the basis of the method itself, where the matched one is fitted anyway.
-const BasisLoss& own_basis(const LaneReport& r) {
-  for (const BasisLoss& basis : r.bases)
-    if (basis.note && basis.note->hash == r.basis.hash && basis.note->source == r.basis.source)
-      return basis;
-  return r.bases.front();
-}
 
 class AquaLanesPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto report = workspace.lane_report();
-    widgets::figure_head_ui(context.palette, context.figure, "AQUA lanes",
-                            report ? report->method : "", place_caption(workspace),
-                            report ? chips(context, *report) : trace_chips(context));
-    if (!ready_ui(context, report, "Rotating queries and keys")) return;
-    note_ui(context, *report);
-    finding_ui(context, *report);
-    const ImVec2 room = ImGui::GetContentRegionAvail();
-    const bool wide = room.x > widgets::em(52);
-    const float height = std::max(room.y, widgets::em(wide ? 22.0F : 54.0F));
-    const float left = wide ? room.x * 0.44F : room.x;
-    ImGui::BeginChild("lanes", {left, wide ? height : height * 0.42F});
-    use_ui(context, *report);
-    ImGui::EndChild();
-    if (wide) ImGui::SameLine(0, widgets::em(1));
-    ImGui::BeginChild("losses", {0, wide ? height : height * 0.58F});
-    losses_ui(context, *report);
-    ImGui::EndChild();
-  }
-
-  Table table(state::Workspace& workspace) override {
-    const auto report = workspace.lane_report();
-    return report ? lane_table(*report) : Table{lane_columns(), {}};
-  }
-
-  Array array(state::Workspace& workspace) override {
-    const auto report = workspace.lane_report();
-    if (!report) return {};
-    return array_of("<i4", {report->num_q_heads, report->head_dim}, report->counts);
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    return problem_of(workspace.lane_report());
+    const AquaLanesQuestion question = state::aqua_lanes_question(context.workspace);
+    const Lanes result = shown_.ask(context.workspace, question);
+    const char* title = "AQUA lanes";
+    if (!result) {
+      stand_in_head_ui(context, title, question.place,
+                       state::facts_of(question.place, question.method), question.stand_in);
+      ready_ui(context, result, "Rotating queries and keys");
+      return;
+    }
+    head_ui(context, title, result);
+    ready_ui(context, result, "");
+    if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);
+    finding_ui(context, result);
+    plots_ui(context, result);
   }
 
  private:
-  static std::vector<widgets::Chip> chips(DrawContext& context, const LaneReport& r) {
-    auto chips = trace_chips(context);
-    const std::string basis = r.basis.leakage ? "leakage: basis fitted on this text"
-                                              : fmt::format("basis: {}, {} tokens", r.basis.source,
-                                                            format_count(r.basis.num_tokens));
-    chips.insert(
-        chips.begin(),
-        {{id_of(r.method), context.palette.accent, r.method},
-         {lanes_text(r), 0, "Lanes of the rotated query and key that enter the dot product.",
-          fmt::format("{}/{} lanes", r.kept_lanes, r.head_dim)},
-         {basis, r.basis.leakage ? context.palette.warning : 0,
-          r.basis.leakage
-              ? "The rotation was fitted on text of this very trace: better than it can "
-                "be on new text."
-              : "The text on which the rotation was fitted.",
-          r.basis.leakage ? "leakage" : r.basis.source},
-         {"open loop", 0, "Lanes chosen on the stored Q and K of the recorded run."}});
-    return chips;
+  static void head_ui(DrawContext& context, const char* title, const Lanes& result) {
+    const LaneReport& r = result->report;
+    stand_in_head_ui(context, title, result.question.place, result->facts, result.question.stand_in,
+                     {{fmt::format("{} of {} lanes in each score", r.kept_lanes, r.head_dim), 0,
+                       "Lanes of the rotated query and key that enter the dot product.",
+                       fmt::format("{}/{} lanes", r.kept_lanes, r.head_dim)}});
   }
 
-  static void note_ui(DrawContext& context, const LaneReport& r) {
-    const auto& s = context.workspace.selection();
-    const auto& spec = s.choice(s.shown).spec;
-    std::string note;
-    if (!spec.empty() && id_of(spec) != id_of(r.method))
-      note = fmt::format("{} drops keys, not lanes: shown is {} with its defaults. ", id_of(spec),
-                         id_of(r.method));
-    if (selection::MethodSpec::parse(r.method).state_action() == trace::StateAction::Eviction)
-      note += fmt::format(
-          "{} also evicts keys, which changes no query's lanes: the errors here are over all keys, "
-          "as if none had been evicted. The KV map shows those kept. ",
-          id_of(r.method));
-    const bool said_beside_curves =
-        std::any_of(r.bases.begin(), r.bases.end(),
-                    [&](const BasisLoss& basis) { return basis.missing == r.basis_missing; });
-    if (!r.basis_missing.empty())
-      note += said_beside_curves
-                  ? "Shown in a basis fitted on this trace, for want of a calibrated "
-                    "one."
-                  : r.basis_missing;
-    if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
-  }
-
-  static void finding_ui(DrawContext& context, const LaneReport& r) {
-    const BasisLoss& basis = own_basis(r);
-    const auto* magnitude = r.find(basis, true, LaneChoice::Magnitude, -1);
-    const auto* leading = r.find(basis, true, LaneChoice::Leading, -1);
-    if (magnitude == nullptr || leading == nullptr) return;
-    const std::size_t at = r.kept_index();
-    const double online = r.group_mean(basis, true, LaneChoice::QueryLanes)[at];
-    const auto q_head = static_cast<std::size_t>(context.workspace.selection().q_head);
+  static void finding_ui(DrawContext& context, const Lanes& result) {
+    if (!result->key_loss) return;
+    const LaneReport& r = result->report;
+    const auto& loss = *result->key_loss;
+    const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
     const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
     widgets::text_wrapped(
         context.palette.text,
         fmt::format("With {} of {} lanes a key loses {} of its norm by its own largest lanes, {} "
                     "by the leading lanes, {} by its queries' lanes. Scores of query head {} are "
                     "off by {} ({}: {}).",
-                    r.kept_lanes, r.head_dim, percent(magnitude->loss[at]),
-                    percent(leading->loss[at]), percent(online), q_head,
-                    percent(r.score_error[q_head]), id_of(r.twin),
-                    percent(r.twin_score_error[q_head])));
+                    r.kept_lanes, r.head_dim, percent(loss.own_lanes), percent(loss.leading_lanes),
+                    percent(loss.query_lanes), q_head, percent(r.score_error[q_head]),
+                    id_of(r.twin), percent(r.twin_score_error[q_head])));
   }
 
-  void use_ui(DrawContext& context, const LaneReport& r) {
+  void plots_ui(DrawContext& context, const Lanes& result) {
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const bool wide = room.x > widgets::em(52);
+    const float height = std::max(room.y, widgets::em(wide ? 22.0F : 54.0F));
+    const float left = wide ? room.x * 0.44F : room.x;
+    ImGui::BeginChild("lanes", {left, wide ? height : height * 0.42F});
+    use_ui(context, result);
+    ImGui::EndChild();
+    if (wide) ImGui::SameLine(0, widgets::em(1));
+    ImGui::BeginChild("losses", {0, wide ? height : height * 0.58F});
+    losses_ui(context, result);
+    ImGui::EndChild();
+  }
+
+  void use_ui(DrawContext& context, const Lanes& result) {
+    const LaneReport& r = result->report;
     const float room = ImGui::GetContentRegionAvail().y;
     heading_ui(context, "Lane use", "share of the chunk's rows whose score uses the lane");
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "0 %", "100 %", "of rows",
@@ -149,22 +96,22 @@ class AquaLanesPanel final : public Panel {
     widgets::legend_ui(context.palette, items);
     const float map_height =
         std::max(widgets::em(8), room * 0.56F - ImGui::GetCursorPosY() + ImGui::GetScrollY());
-    lane_map_ui(context, r, texture_, {-1, map_height});
+    lane_map_ui(context, result, texture_, {-1, map_height});
     heading_ui(context, "Score error", "\u2016S \u2212 S^\u2016 / \u2016S\u2016 before softmax");
-    score_errors_ui(context, r, ImGui::GetContentRegionAvail());
+    score_errors_ui(context, result, ImGui::GetContentRegionAvail());
   }
 
-  static void losses_ui(DrawContext& context, const LaneReport& r) {
+  static void losses_ui(DrawContext& context, const Lanes& result) {
+    const LaneReport& r = result->report;
     heading_ui(context, "Norm lost against lanes kept",
                "mean of | \u2016v\u2016 \u2212 \u2016v[I]\u2016 | / \u2016v\u2016");
-    widgets::legend_ui(
-        context.palette,
-        {{"I: own largest lanes", loss_color(context.palette, LaneChoice::Magnitude),
-          widgets::LegendItem::Shape::Line},
-         {"I: leading lanes", loss_color(context.palette, LaneChoice::Leading),
-          widgets::LegendItem::Shape::Line},
-         {"I: largest lanes of the query (what AQUA cuts)",
-          loss_color(context.palette, LaneChoice::QueryLanes), widgets::LegendItem::Shape::Line}});
+    using Shape = widgets::LegendItem::Shape;
+    const auto color = [&](LaneChoice choice) { return loss_color(context.palette, choice); };
+    widgets::legend_ui(context.palette,
+                       {{"I: own largest lanes", color(LaneChoice::Magnitude), Shape::Line},
+                        {"I: leading lanes", color(LaneChoice::Leading), Shape::Line},
+                        {"I: largest lanes of the query (what AQUA cuts)",
+                         color(LaneChoice::QueryLanes), Shape::Line}});
     const float numbers = widgets::em(r.stored_lanes < r.head_dim ? 6.4F : 3.4F);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.6F);
@@ -178,12 +125,12 @@ class AquaLanesPanel final : public Panel {
                           {size.x, size.y + (of_keys ? title : 0)});
         if (of_keys) basis_title_ui(context, r.bases[i]);
         if (r.bases[i].note)
-          loss_plot_ui(context, r, i, of_keys, ImGui::GetContentRegionAvail());
+          loss_plot_ui(context, result, i, of_keys, ImGui::GetContentRegionAvail());
         else if (of_keys)
           widgets::text_wrapped(context.palette.warning, r.bases[i].missing);
         ImGui::EndChild();
       }
-    costs_ui(context, r);
+    costs_ui(context, result);
   }
 
   static void basis_title_ui(DrawContext& context, const BasisLoss& basis) {
@@ -198,28 +145,29 @@ class AquaLanesPanel final : public Panel {
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
-  static void costs_ui(DrawContext& context, const LaneReport& r) {
+  static void costs_ui(DrawContext& context, const Lanes& result) {
     const auto& p = context.palette;
-    const auto even = analysis::break_even(r.head_dim, r.kept_lanes);
-    const auto seen = format_count(r.span.end());
+    const LaneReport& r = result->report;
+    const analysis::BreakEven& even = result->break_even;
     if (even.one_projection)
       widgets::text_wrapped(
           p.text, fmt::format("Fewer multiplications from {:.0f} keys on (d\u00B2/(d\u2212k), the "
                               "query rotated), from {:.0f} with the key's rotation too "
-                              "(2d\u00B2/(d\u2212k)). This chunk sees {} keys.",
-                              *even.one_projection, *even.two_projections, seen));
+                              "(2d\u00B2/(d\u2212k)). This {} sees {} keys.",
+                              *even.one_projection, *even.two_projections, step_word(r.span.phase),
+                              format_count(r.span.end())));
     else
       widgets::text_wrapped(p.text, "All lanes are kept: no length saves multiplications.");
     if (r.stored_lanes == r.head_dim) return;
-    const auto memory = analysis::lane_memory(r.head_dim, r.stored_lanes);
     widgets::text_wrapped(
         p.text, fmt::format("Memory: {} of {} lanes of K are stored, {} of the keys' bytes less, "
                             "{} of the KV cache. (The paper claims {} of the KV cache, but defines "
                             "no projection of the values.)",
-                            r.stored_lanes, r.head_dim, percent(memory.of_keys),
-                            percent(memory.of_kv_cache), percent(r.slice_ratio)));
+                            r.stored_lanes, r.head_dim, percent(result->memory.of_keys),
+                            percent(result->memory.of_kv_cache), percent(r.slice_ratio)));
   }
 
+  state::Shown<AquaLanesQuestion> shown_;
   widgets::MapTexture texture_;
 };
 

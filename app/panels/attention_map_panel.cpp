@@ -1,6 +1,8 @@
 // attention_map: the attention of one query head. Above the whole map, reduced by maximum; below
 // the rows of the current chunk, exact, with what the method kept and missed between the two.
 #include "app/panels/map_plot.h"
+#include "app/state/questions/attention_map.h"
+#include "app/state/questions/selected_vs_true.h"
 
 #include "core/base/units.h"
 
@@ -14,27 +16,48 @@ namespace {
 
 using analysis::KeyVerdict;
 using analysis::Matrix;
+using state::AttentionMapQuestion;
+using state::AttentionRowQuestion;
+using state::AttentionStripQuestion;
+using state::Place;
+using state::SelectedVsTrueQuestion;
+using Strip = state::Result<AttentionStripQuestion>;
+using Map = state::Result<AttentionMapQuestion>;
+using Verdicts = state::Result<SelectedVsTrueQuestion>;
+
+constexpr const char* kView = "attention_map";
 
 // How a probability becomes a colour.
 struct ColorRange {
   bool logarithmic = true;
-  float low = 1e-4F;  // fades into the background
-  float high = 0.25F;
+  double low = 0;  // fades into the background
+  double high = 1;
+  std::string key;
 
+  explicit ColorRange(const state::Workspace& workspace)
+      : logarithmic(workspace.option(kView, "color_scale") == "log"),
+        low(parse_double(workspace.option(kView, "color_from")).value_or(low)),
+        high(parse_double(workspace.option(kView, "color_to")).value_or(high)),
+        key(fmt::format("|{}|{}|{}", logarithmic, low, high)) {}
   double position(double p) const {
     if (!logarithmic) return (p - low) / (high - low);
     return p <= 0 ? 0 : std::log(p / low) / std::log(high / low);
   }
 };
 
+// Source units that one cell of a matrix covers.
+struct CellSize {
+  double rows = 1, cols = 1;
+};
+
 // Maximum over the source cells that a pixel covers: one bright cell is never lost.
 void fill_matrix(const widgets::Palette& palette, const ColorRange& range, const Matrix& matrix,
-                 const widgets::MapWindow& window, double cell_size, double row_offset,
+                 const CellSize& cell, const widgets::MapWindow& window,
                  std::vector<ImU32>& pixels) {
   std::vector<std::pair<std::int64_t, std::int64_t>> columns;
   for (int x = 0; x < window.width; ++x)
     columns.push_back(widgets::MapTexture::cells_of_pixel(
-        window.col_begin / cell_size, window.col_end / cell_size, window.width, x, matrix.cols));
+        window.col_begin / cell.cols, window.col_end / cell.cols, window.width, x, matrix.cols));
   constexpr int kTones = 512;
   std::vector<ImU32> tones(kTones + 1);
   for (int i = 0; i <= kTones; ++i)
@@ -43,8 +66,7 @@ void fill_matrix(const widgets::Palette& palette, const ColorRange& range, const
   for (int y = 0; y < window.height; ++y) {
     ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
     const auto rows = widgets::MapTexture::cells_of_pixel(
-        (window.row_begin - row_offset) / cell_size, (window.row_end - row_offset) / cell_size,
-        window.height, y, matrix.rows);
+        window.row_begin / cell.rows, window.row_end / cell.rows, window.height, y, matrix.rows);
     if (rows == previous) {
       std::copy(line - window.width, line, line);
       continue;
@@ -62,202 +84,238 @@ void fill_matrix(const widgets::Palette& palette, const ColorRange& range, const
   }
 }
 
+void fill_strip(const widgets::Palette& palette, const ColorRange& range,
+                const AttentionStripQuestion::Answer& strip, const widgets::MapWindow& window,
+                std::vector<ImU32>& pixels) {
+  constexpr double kExactCells = 8e6;
+  const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
+  if (cells <= kExactCells || strip.coarse.rows == 0)
+    fill_matrix(palette, range, *strip.rows, {}, window, pixels);
+  else
+    fill_matrix(palette, range, strip.coarse, {1, static_cast<double>(strip.step)}, window, pixels);
+}
+
+int prominence(KeyVerdict verdict) {
+  switch (verdict) {
+    case KeyVerdict::Miss:
+      return 4;
+    case KeyVerdict::Hit:
+      return 3;
+    case KeyVerdict::Waste:
+      return 2;
+    case KeyVerdict::Neither:
+      return 1;
+  }
+  return 0;
+}
+
+// Hits, misses and wastes of one chunk, the most telling one of each pixel.
+void fill_rug(const widgets::Palette& palette, const std::vector<KeyVerdict>* verdicts,
+              const trace::ChunkInfo& chunk, std::int32_t num_tokens,
+              const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+  std::vector<ImU32> line(static_cast<std::size_t>(window.width), palette.panel);
+  const std::int64_t known = verdicts == nullptr ? 0 : static_cast<std::int64_t>(verdicts->size());
+  for (int x = 0; x < window.width && verdicts != nullptr; ++x) {
+    const auto keys = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
+                                                          window.width, x, num_tokens);
+    if (keys.first < chunk.end() && keys.second > chunk.begin) line[x] = palette.current;
+    int best = 0;
+    for (std::int64_t key = keys.first; key < std::min<std::int64_t>(keys.second, chunk.begin);
+         ++key) {
+      if (key >= known) break;
+      const KeyVerdict verdict = (*verdicts)[static_cast<std::size_t>(key)];
+      if (prominence(verdict) <= best) continue;
+      best = prominence(verdict);
+      line[x] = widgets::color_of(palette, verdict);
+    }
+  }
+  for (int y = 0; y < window.height; ++y)
+    std::copy(line.begin(), line.end(),
+              pixels.begin() + static_cast<std::ptrdiff_t>(y) * window.width);
+}
+
 class AttentionMapPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    widgets::figure_head_ui(context.palette, context.figure, "Attention map", "",
-                            place_caption(workspace), head_chips(context));
-    const auto rows = workspace.attention_rows();
-    const auto map = workspace.attention_map();
-    if (!ready_ui(context, rows, "Recomputing the chunk's attention from Q and K")) return;
-    method_note_ui(context, workspace.selection().shown);
+    state::Workspace& workspace = context.workspace;
+    const Place& now = workspace.place();
+    const Strip strip = strip_.ask(workspace, {now});
+    const Map map = map_.ask(workspace, {now});
+    const SelectedVsTrueQuestion wanted{now, workspace.method()};
+    Verdicts verdicts = verdicts_.ask(workspace, wanted);
+    const Place place = strip ? strip.question.place : now;
+    // Parts of another place are not drawn beside this one.
+    if (verdicts && verdicts.question.place.cell_key() != place.cell_key()) verdicts.answer = {};
+    state::MethodFacts early;  // a run of one trace says nothing of another
+    if (!verdicts && place.trace == now.trace) early = state::facts_of(place, wanted.method);
+    head_ui(context, place, verdicts ? verdicts->facts : early);
+    if (verdicts && verdicts.stale) widgets::stale_ui(context.palette);
+    if (!ready_ui(context, strip, "Recomputing the chunk's attention from Q and K")) return;
+    if (verdicts) method_note_ui(context, place, verdicts->facts);
     scale_ui(context);
     ImGui::Dummy({0, widgets::em(0.9F)});
-    const double num_tokens = workspace.info().num_tokens;
-    if (shown_tokens_ != num_tokens) {
-      shown_tokens_ = num_tokens;
-      x_range_ = {0, num_tokens};
-      y_range_ = {0, num_tokens};
-    }
-    const float room = ImGui::GetContentRegionAvail().y;
-    const float rug = widgets::em(2.6F);
-    const float strip = std::max(widgets::em(6), room * 0.27F);
-    if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
-    whole_map_ui(context, map, {-1, std::max(widgets::em(6), room - strip - rug)});
-    rug_ui(context, {-1, rug});
-    rows_ui(context, *rows, {-1, strip});
-    ImPlot::EndAlignedPlots();
-  }
-
-  Table table(state::Workspace& workspace) override {
-    Table table{{"query", "key", "attention"}, {}};
-    const auto rows = workspace.attention_rows();
-    if (!rows) return table;
-    const std::int32_t begin = workspace.chunk().begin;
-    for (std::int64_t r = 0; r < rows->rows; ++r)
-      for (std::int64_t c = 0; c <= begin + r; ++c)
-        table.rows.push_back({cell(begin + r), cell(c), cell(double{rows->at(r, c)})});
-    return table;
-  }
-
-  Array array(state::Workspace& workspace) override {
-    const auto rows = workspace.attention_rows();
-    return rows ? array_of("<f4", {rows->rows, rows->cols}, rows->values) : Array{};
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    const std::string rows = problem_of(workspace.attention_rows());
-    const std::string map = problem_of(workspace.attention_map());
-    workspace.selected_vs_true(workspace.selection().shown);
-    return rows.empty() ? map : rows;
+    plots_ui(context, strip, map, verdicts);
   }
 
  private:
-  std::vector<widgets::Chip> head_chips(DrawContext& context) const {
-    auto chips = trace_chips(context);
-    const auto kept = method_chips(context, context.workspace.selection().shown);
-    chips.insert(chips.end(), kept.begin(), kept.end());
-    // Precision stands once.
-    std::erase_if(
-        chips, [](const widgets::Chip& chip) { return chip.text == "stored f16, computed fp32"; });
-    return chips;
+  static void head_ui(DrawContext& context, const Place& place, const state::MethodFacts& facts) {
+    auto chips = trace_chips(context, place);
+    if (!facts.choice.empty()) {
+      // The method's chips say the precision, too.
+      std::erase_if(chips,
+                    [](const widgets::Chip& chip) { return chip.text.starts_with("stored"); });
+      for (widgets::Chip& chip :
+           method_chips(context, place, facts, context.workspace.selection().shown))
+        chips.push_back(std::move(chip));
+    }
+    widgets::figure_head_ui(context.palette, context.figure, "Attention map", "",
+                            place_caption(place), chips);
   }
 
-  void scale_ui(DrawContext& context) {
+  static void scale_ui(DrawContext& context) {
+    const ColorRange range(context.workspace);
     widgets::color_scale_ui(
-        context.palette, widgets::sequential_color, fmt::format("{:g}", range_.low),
-        fmt::format("{:g}{}", range_.high, range_.high < 1 ? " and more" : ""),
-        range_.logarithmic ? "attention probability (log)" : "attention probability",
-        widgets::em(9));
-    ImGui::SameLine(0, widgets::em(1.5F));
+        context.palette, widgets::sequential_color, fmt::format("{:g}", range.low),
+        fmt::format("{:g}{}", range.high, range.high < 1 ? " and more" : ""),
+        range.logarithmic ? "attention probability (log)" : "attention probability",
+        std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 4));
+    beside_ui(widgets::em(1.5F), widgets::em(9));
     widgets::legend_ui(context.palette, {{"hit: kept and true", context.palette.hit},
                                          {"miss: true, not kept", context.palette.miss},
                                          {"waste: kept, not true", context.palette.waste},
                                          {"current chunk", context.palette.current}});
     if (context.figure) return;
-    ImGui::SameLine(0, widgets::em(1.5F));
-    ImGui::Checkbox("log", &range_.logarithmic);
-    ImGui::SameLine();
-    ImGui::SetNextItemWidth(widgets::em(9));
-    ImGui::DragFloatRange2("##range", &range_.low, &range_.high, 0.001F, 1e-6F, 1.0F, "%.5f",
-                           "%.3f", ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("Range of the colour scale");
-    range_.high = std::max(range_.high, range_.low * 1.5F);
+    beside_ui(widgets::em(1.5F), widgets::em(8));
+    option_ui(context, kView, "color_scale", "colours", widgets::em(5));
+    beside_ui(widgets::em(0.8F), widgets::em(9));
+    option_ui(context, kView, "color_from", "from", widgets::em(6));
+    beside_ui(widgets::em(0.8F), widgets::em(7));
+    option_ui(context, kView, "color_to", "to", widgets::em(5));
   }
 
-  std::string look_key(DrawContext& context) const {
-    return fmt::format("{}|{}|{}|{}", range_.logarithmic, range_.low, range_.high,
-                       static_cast<int>(context.palette.kind));
+  void plots_ui(DrawContext& context, const Strip& strip, const Map& map,
+                const Verdicts& verdicts) {
+    const double num_tokens = strip.question.place.info().num_tokens;
+    if (shown_tokens_ != num_tokens) {
+      shown_tokens_ = num_tokens;
+      x_range_ = {0, num_tokens};
+      y_range_ = {0, num_tokens};
+    }
+    // In a low panel the parts shrink together; below that the exact rows stand alone.
+    const float room = ImGui::GetContentRegionAvail().y;
+    const float rug = widgets::em(2.6F);
+    const float least = widgets::em(5);
+    const float rows = std::max(least, room * 0.27F);
+    const bool whole = room - rows - rug >= least;
+    if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
+    if (whole) {
+      whole_map_ui(context, map, strip.question.place, {-1, room - rows - rug});
+      rug_ui(context, verdicts, strip.question.place, {-1, rug});
+    }
+    rows_ui(context, strip, {-1, whole ? rows : room});
+    ImPlot::EndAlignedPlots();
   }
 
-  void whole_map_ui(DrawContext& context, const state::Result<analysis::AttentionMap>& map,
-                    ImVec2 size) {
-    if (!map) {
-      ImGui::BeginChild("whole map", size);
-      ready_ui(context, map, "Reducing the whole map");
+  void whole_map_ui(DrawContext& context, const Map& map, const Place& place, ImVec2 size) {
+    if (!map || map.question.place.head_key() != place.head_key()) {
+      ImGui::BeginChild("whole map", {0, size.y});
+      if (map.state == state::ResultState::Error)
+        widgets::error_ui(context.palette, map.error);
+      else
+        widgets::loading_ui(context.palette, "Reducing the whole map");
       ImGui::EndChild();
       return;
     }
+    const ColorRange range(context.workspace);
+    const double step = static_cast<double>(map->step);
     MapPlotSpec spec;
     spec.id = "##whole map";
     spec.y_label = "query";
-    spec.rows = spec.cols = context.workspace.info().num_tokens;
+    spec.rows = spec.cols = place.info().num_tokens;
     spec.size = size;
     spec.show_x_ticks = false;
-    spec.content_key = map.key + look_key(context);
+    spec.content_key = map.key + range.key;
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      fill_matrix(context.palette, range_, map->max, window, static_cast<double>(map->step), 0,
-                  pixels);
+      fill_matrix(context.palette, range, map->max, {step, step}, window, pixels);
     };
     spec.x_range = &x_range_;
     spec.y_range = &y_range_;
     const auto hit = map_plot_ui(context, spec, map_texture_, [&] {
-      chunk_lines(context);
-      span_marks_ui(context, true);
+      chunk_lines(context, place);
+      span_marks_ui(context, place, true);
     });
-    if (hit)
-      point_at(context, static_cast<std::int32_t>(hit->row), static_cast<std::int32_t>(hit->col),
-               hit->clicked, &*map);
+    if (!hit) return;
+    const auto query = static_cast<std::int32_t>(hit->row);
+    const auto key = static_cast<std::int32_t>(hit->col);
+    if (hit->clicked && !map.stale) choose(context, place, query, key);
+    if (!ImGui::BeginTooltip()) return;
+    pair_ui(place, query, key);
+    if (key <= query) {
+      Place row = place;
+      row.query = query;
+      const auto exact = context.workspace.ask(AttentionRowQuestion{row});
+      value_ui(exact ? &*exact : nullptr, 0, key);
+      block_ui(*map, query, key);
+    }
+    ImGui::EndTooltip();
   }
 
-  static void chunk_lines(DrawContext& context) {
+  static void chunk_lines(DrawContext& context, const Place& place) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     ImPlot::PushPlotClipRect();
-    const auto& info = context.workspace.info();
+    const auto& chunks = place.info().chunks;
     const float spacing =
-        ImPlot::GetPlotSize().y * static_cast<float>(info.chunks.front().length / limits.Y.Size());
+        ImPlot::GetPlotSize().y * static_cast<float>(chunks.front().length / limits.Y.Size());
     if (spacing > 6)
-      for (const trace::ChunkInfo& chunk : info.chunks)
-        draw->AddLine(ImPlot::PlotToPixels(limits.X.Min, chunk.begin),
-                      ImPlot::PlotToPixels(limits.X.Max, chunk.begin),
-                      widgets::with_alpha(context.palette.faint, 0.22F));
-    const trace::ChunkInfo& here = context.workspace.chunk();
+      for (const trace::ChunkInfo& chunk : chunks)
+        if (chunk.phase == trace::Phase::Prefill)
+          draw->AddLine(ImPlot::PlotToPixels(limits.X.Min, chunk.begin),
+                        ImPlot::PlotToPixels(limits.X.Max, chunk.begin),
+                        widgets::with_alpha(context.palette.faint, 0.22F));
+    const trace::ChunkInfo& here = place.chunk_info();
     draw->AddRect(ImPlot::PlotToPixels(limits.X.Min, here.begin),
                   ImPlot::PlotToPixels(limits.X.Max, here.end()), context.palette.accent, 0, 0,
                   std::max(1.0F, widgets::em(0.1F)));
     ImPlot::PopPlotClipRect();
   }
 
-  // Hits, misses and wastes of the shown method for the current chunk, one band over the keys.
-  void rug_ui(DrawContext& context, ImVec2 size) {
-    const auto verdicts = context.workspace.selected_vs_true(context.workspace.selection().shown);
+  // Hits, misses and wastes of the shown method for the chunk, one band over the keys.
+  void rug_ui(DrawContext& context, const Verdicts& verdicts, const Place& place, ImVec2 size) {
+    const trace::TraceInfo& info = place.info();
     MapPlotSpec spec;
     spec.id = "##rug";
     spec.rows = 1;
     spec.y_label = "kept";
-    spec.cols = context.workspace.info().num_tokens;
+    spec.cols = info.num_tokens;
     spec.size = size;
-    spec.show_x_ticks = false;
-    spec.content_key = verdicts.key + std::to_string(static_cast<int>(context.palette.kind));
+    spec.show_x_ticks = spec.show_y_ticks = false;
+    spec.content_key = verdicts ? verdicts.key : "none";
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      std::vector<ImU32> line(static_cast<std::size_t>(window.width), context.palette.panel);
-      const trace::ChunkInfo& chunk = context.workspace.chunk();
-      for (int x = 0; x < window.width && verdicts; ++x) {
-        const auto keys = widgets::MapTexture::cells_of_pixel(
-            window.col_begin, window.col_end, window.width, x, context.workspace.info().num_tokens);
-        int best = 0;
-        for (std::int64_t key = keys.first; key < keys.second; ++key) {
-          if (key >= chunk.begin) {
-            if (key < chunk.end() && best == 0) line[x] = context.palette.current;
-            continue;
-          }
-          if (key >= static_cast<std::int64_t>(verdicts->verdict.size())) continue;
-          const KeyVerdict verdict = verdicts->verdict[static_cast<std::size_t>(key)];
-          const int rank = verdict == KeyVerdict::Miss    ? 4
-                           : verdict == KeyVerdict::Hit   ? 3
-                           : verdict == KeyVerdict::Waste ? 2
-                                                          : 1;
-          if (rank > best) {
-            best = rank;
-            line[x] = widgets::color_of(context.palette, verdict);
-          }
-        }
-      }
-      for (int y = 0; y < window.height; ++y)
-        std::copy(line.begin(), line.end(),
-                  pixels.begin() + static_cast<std::ptrdiff_t>(y) * window.width);
+      fill_rug(context.palette, verdicts ? &verdicts->cell.verdict : nullptr, place.chunk_info(),
+               info.num_tokens, window, pixels);
     };
-    spec.show_y_ticks = false;
     spec.x_range = &x_range_;
     map_plot_ui(context, spec, rug_texture_, {});
   }
 
-  void rows_ui(DrawContext& context, const Matrix& rows, ImVec2 size) {
-    const trace::ChunkInfo& chunk = context.workspace.chunk();
+  void rows_ui(DrawContext& context, const Strip& strip, ImVec2 size) {
+    const Place& place = strip.question.place;
+    const trace::ChunkInfo& chunk = place.chunk_info();
+    const ColorRange range(context.workspace);
+    const bool decode = chunk.phase == trace::Phase::Decode;
     MapPlotSpec spec;
     spec.id = "##chunk rows";
     spec.x_label = "key (token position)";
-    spec.y_label = fmt::format("chunk {}", context.workspace.selection().chunk);
+    spec.y_label = fmt::format("{} {}", decode ? "step" : "chunk", place.chunk);
     spec.rows = chunk.length;
-    spec.cols = context.workspace.info().num_tokens;
+    spec.cols = place.info().num_tokens;
     spec.size = size;
-    spec.content_key = fmt::format("{}|{}|{}", static_cast<const void*>(rows.values.data()),
-                                   rows.rows, look_key(context));
+    spec.show_y_ticks = !decode;
+    spec.content_key = strip.key + range.key;
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      fill_matrix(context.palette, range_, rows, window, 1.0, 0, pixels);
+      fill_strip(context.palette, range, *strip, window, pixels);
     };
     spec.x_range = &x_range_;
     if (rows_shown_ != chunk.length) {
@@ -266,47 +324,56 @@ class AttentionMapPanel final : public Panel {
     }
     spec.y_range = &rows_range_;
     const auto hit =
-        map_plot_ui(context, spec, rows_texture_, [&] { span_marks_ui(context, true); });
-    if (hit)
-      point_at(context, chunk.begin + static_cast<std::int32_t>(hit->row),
-               static_cast<std::int32_t>(hit->col), hit->clicked, nullptr);
-  }
-
-  static void point_at(DrawContext& context, std::int32_t query, std::int32_t key, bool clicked,
-                       const analysis::AttentionMap* map) {
-    auto& workspace = context.workspace;
-    if (clicked) {
-      workspace.change("", [&](state::Selection& s) {
-        s.chunk = workspace.info().chunk_of_token(query);
-        s.query = query;
-        s.key_begin = key;
-        s.key_end = key + 1;
-      });
-    }
+        map_plot_ui(context, spec, rows_texture_, [&] { span_marks_ui(context, place, true); });
+    if (!hit) return;
+    const auto row = static_cast<std::int64_t>(hit->row);
+    const std::int32_t query = chunk.begin + static_cast<std::int32_t>(row);
+    const auto key = static_cast<std::int32_t>(hit->col);
+    if (hit->clicked && !strip.stale) choose(context, place, query, key);
     if (!ImGui::BeginTooltip()) return;
-    ImGui::Text("query %s   (chunk %d)", token_line(workspace, query).c_str(),
-                workspace.info().chunk_of_token(query));
-    ImGui::Text("key    %s   (chunk %d)", token_line(workspace, key).c_str(),
-                workspace.info().chunk_of_token(key));
-    if (key > query) {
-      ImGui::TextUnformatted("after the query: not visible");
-    } else {
-      const auto row = workspace.attention_row(query);
-      if (row.state == state::ResultState::Ready && key < row->cols)
-        ImGui::Text("attention %.6g", static_cast<double>(row->at(0, key)));
-      else
-        ImGui::TextUnformatted("attention \u2026");
-      if (map != nullptr && map->step > 1) {
-        const std::int64_t r = query / map->step, c = key / map->step;
-        if (r < map->max.rows && c < map->max.cols)
-          ImGui::Text("largest of these %lld x %lld cells %.6g", static_cast<long long>(map->step),
-                      static_cast<long long>(map->step), static_cast<double>(map->max.at(r, c)));
-      }
-    }
+    pair_ui(place, query, key);
+    if (key <= query) value_ui(strip->rows.get(), row, key);
     ImGui::EndTooltip();
   }
 
-  ColorRange range_;
+  static void choose(DrawContext& context, const Place& place, std::int32_t query,
+                     std::int32_t key) {
+    context.workspace.cursor.change("", [&](state::Selection& s) {
+      s.place.chunk = place.info().chunk_of_token(query);
+      s.place.query = query;
+      s.place.key_begin = key;
+      s.place.key_end = key + 1;
+    });
+  }
+
+  static void pair_ui(const Place& place, std::int32_t query, std::int32_t key) {
+    const trace::TraceInfo& info = place.info();
+    const auto line = [&](const char* what, std::int32_t position) {
+      ImGui::Text("%s %s   (%s)", what, token_line(place, position).c_str(),
+                  chunk_name(info, info.chunk_of_token(position)).c_str());
+    };
+    line("query", query);
+    line("key   ", key);
+    if (key > query) ImGui::TextUnformatted("after the query: not visible");
+  }
+
+  static void value_ui(const Matrix* rows, std::int64_t row, std::int32_t key) {
+    if (rows != nullptr && row < rows->rows && key < rows->cols)
+      ImGui::Text("attention %.6g", static_cast<double>(rows->at(row, key)));
+    else
+      ImGui::TextUnformatted("attention \u2026");
+  }
+
+  static void block_ui(const analysis::AttentionMap& map, std::int32_t query, std::int32_t key) {
+    const std::int64_t r = query / map.step, c = key / map.step;
+    if (map.step > 1 && r < map.max.rows && c < map.max.cols)
+      ImGui::Text("largest of these %lld x %lld cells %.6g", static_cast<long long>(map.step),
+                  static_cast<long long>(map.step), static_cast<double>(map.max.at(r, c)));
+  }
+
+  state::Shown<AttentionStripQuestion> strip_;
+  state::Shown<AttentionMapQuestion> map_;
+  state::Shown<SelectedVsTrueQuestion> verdicts_;
   widgets::MapTexture map_texture_, rug_texture_, rows_texture_;
   ImPlotRange x_range_, y_range_, rows_range_;
   double shown_tokens_ = 0;

@@ -1,167 +1,156 @@
 // latency: the parts of a method against dense attention, measured live on this machine for the
 // current cell.
-#include "app/panels/view_parts.h"
+#include "app/state/questions/latency.h"
 
+#include "app/panels/view_parts.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <implot/implot.h>
 
 #include <algorithm>
+#include <array>
 
 namespace kvloupe::panels {
 namespace {
 
 using measure::LatencyReport;
 using measure::LatencyStats;
-
-// Whether the method measured last, which may no longer be the one shown, has a basis of this text.
-bool uses_own_text(state::Workspace& workspace, const std::string& method) {
-  for (const auto slot : state::kSlots)
-    if (const auto facts = workspace.facts(slot); facts && facts->choice.spec == method)
-      return facts->leakage;
-  const auto spec = selection::MethodSpec::parse(method);
-  return spec.has("basis") && spec.text("basis") == "self";
-}
-
-// What stands between selection and attention.
-const char* gather_name(const LatencyReport& report) {
-  return report.paged ? "block tables" : "gather";
-}
+using state::LatencyPart;
+using state::LatencyQuestion;
+// Of the current cell alone: a time measured in another cell is never shown here.
+using Latency = state::Result<LatencyQuestion>;
 
 class LatencyPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto slot = workspace.selection().shown;
-    widgets::figure_head_ui(context.palette, context.figure, "Latency",
-                            method_caption(workspace, slot), place_caption(workspace),
-                            method_chips(context, slot));
-    const state::LatencyState state = workspace.latency();
-    if (!context.figure) controls_ui(context, state);
-    if (!state.error.empty()) {
-      widgets::error_ui(context.palette, state.error);
-    } else if (state.report) {
-      report_ui(context, *state.report, state.running);
-    } else if (state.running) {
-      widgets::loading_ui(context.palette, "Warming up");
-    } else {
-      widgets::empty_ui(context.palette,
-                        "Press Run: the method and dense attention are timed in turns on this "
-                        "cell. Any input pauses it.");
+    state::Workspace& workspace = context.workspace;
+    const LatencyQuestion question{workspace.place(), workspace.method()};
+    const Latency result = workspace.ask(question);
+    method_head_ui(context, "Latency", question.place,
+                   *state::known_facts(workspace, question.place, question.method),
+                   workspace.selection().shown);
+    if (!context.figure && result.note.empty()) controls_ui(context, result);
+    if (result) {
+      report_ui(context, result);
+      return;
     }
-  }
-
-  Table table(state::Workspace& workspace) override {
-    Table table{{"part", "median_ms", "q25_ms", "q75_ms", "samples", "device", "dtype", "past",
-                 "queries", "method", "leakage"},
-                {}};
-    const auto state = workspace.latency();
-    if (!state.report) return table;
-    const LatencyReport& r = *state.report;
-    const bool leakage = uses_own_text(workspace, r.method);
-    const auto add = [&](const std::string& part, const LatencyStats& s) {
-      table.rows.push_back({part, cell(s.median_ms), cell(s.q25_ms), cell(s.q75_ms),
-                            cell(std::int64_t{s.samples}), r.device, r.dtype, cell(r.past_len),
-                            cell(r.chunk_len), r.method, leakage ? "1" : "0"});
-    };
-    add("select", r.select);
-    add(gather_name(r), r.gather);
-    add("attend", r.attend);
-    add("total", r.total);
-    add("dense (" + r.dense_variant + ")", r.dense);
-    return table;
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    const auto state = workspace.latency();
-    if (!state.error.empty()) return state.error;
-    if (state.report && !state.running) return {};
-    if (!state.running) workspace.start_latency();
-    return "the measurement has not finished";
+    switch (result.state) {
+      case state::ResultState::Error:
+        widgets::error_ui(context.palette, result.error);
+        break;
+      case state::ResultState::Loading:
+        widgets::loading_ui(context.palette, "Warming up");
+        break;
+      default:
+        widgets::empty_ui(context.palette,
+                          !result.note.empty()
+                              ? result.note
+                              : "Press Run: the method and dense attention are timed in turns on "
+                                "this cell. Any input pauses it.");
+    }
   }
 
  private:
-  static void controls_ui(DrawContext& context, const state::LatencyState& state) {
-    if (state.running) {
-      if (ImGui::Button("Stop##latency")) context.workspace.stop_latency();
-      ImGui::SameLine();
-      widgets::text_colored(context.palette.muted, "measuring; other computations wait");
-    } else if (ImGui::Button("Run##latency")) {
-      context.workspace.start_latency();
+  static void controls_ui(DrawContext& context, const Latency& result) {
+    state::Answers& answers = context.workspace.answers;
+    const bool here = result.state == state::ResultState::Loading;
+    if (!here && !answers.measuring()) {
+      if (ImGui::Button("Run##latency")) answers.start(result.question);
+      return;
     }
+    if (ImGui::Button("Stop##latency")) answers.stop_measuring();
+    ImGui::SameLine();
+    const std::string text = here ? "measuring; other computations wait"
+                                  : "measuring another cell; other computations wait";
+    widgets::text_colored(context.palette.muted,
+                          widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
-  static void report_ui(DrawContext& context, const LatencyReport& r, bool running) {
-    const auto& p = context.palette;
-    const ImU32 select = p.hit, gather = p.waste, attend = p.recent, dense = p.current;
-    widgets::legend_ui(
-        p, {{"select", select}, {gather_name(r), gather}, {"attend", attend}, {"dense", dense}});
-    {
-      const widgets::FontScope strong(widgets::fonts().strong, 1.25F);
-      if (r.total.median_ms > 0)
-        widgets::text_colored(
-            p.text, fmt::format("{:.2f} x {} than dense attention",
-                                r.total.median_ms <= r.dense.median_ms
-                                    ? r.dense.median_ms / r.total.median_ms
-                                    : r.total.median_ms / r.dense.median_ms,
-                                r.total.median_ms <= r.dense.median_ms ? "faster" : "slower"));
-    }
-    widgets::text_colored(
-        p.muted,
-        fmt::format(
-            "{}, {}  \u00B7  layer {}, chunk {}: {} queries after {} keys  \u00B7  median of {} "
-            "samples, bars to the quartiles{}{}",
-            r.device, r.dtype, r.layer, r.chunk, format_count(r.chunk_len),
-            format_count(r.past_len), r.total.samples,
-            r.discarded > 0 ? fmt::format(", {} discarded (busy machine)", r.discarded) : "",
-            running ? ", measuring" : ""));
-    widgets::text_colored(p.muted,
+  static void report_ui(DrawContext& context, const Latency& result) {
+    const LatencyReport& r = *result;
+    verdict_ui(context, r);
+    const bool step = result.question.place.chunk_info().phase == trace::Phase::Decode;
+    std::string text = fmt::format(
+        "{}, {}  \u00B7  layer {}, {} {}: {} {} after {} {}  \u00B7  {} {}, median and quartiles",
+        r.device, r.dtype, r.layer, step ? "decode step" : "chunk", r.chunk,
+        format_count(r.chunk_len), r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
+        r.past_len == 1 ? "key" : "keys", r.total.samples,
+        r.total.samples == 1 ? "sample" : "samples");
+    if (r.discarded > 0) text += fmt::format(", {} discarded (busy machine)", r.discarded);
+    if (result.state == state::ResultState::Loading)
+      text += ", measuring";
+    else if (!r.finished)
+      text += ", stopped early";
+    widgets::text_wrapped(context.palette.muted, text);
+    widgets::text_wrapped(context.palette.muted,
                           fmt::format("dense: the fastest of three, here {}", r.dense_variant));
-    constexpr ImPlotFlags kFlags = ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs;
-    const float height = std::min(ImGui::GetContentRegionAvail().y, widgets::em(24));
-    if (!ImPlot::BeginPlot("##latency", {-1, height}, kFlags)) return;
-    const double right = 1.15 * std::max({r.dense.q75_ms, r.total.q75_ms, r.dense.median_ms, 1e-6});
+    bars_ui(context, r);
+  }
+
+  static void verdict_ui(DrawContext& context, const LatencyReport& r) {
+    if (r.total.median_ms <= 0 || r.dense.median_ms <= 0) return;
+    const bool faster = r.total.median_ms <= r.dense.median_ms;
+    const double ratio = r.dense.median_ms / r.total.median_ms;
+    const widgets::FontScope strong(widgets::fonts().strong, 1.25F);
+    widgets::text_wrapped(context.palette.text,
+                          fmt::format("{:.2f} x {} than dense attention",
+                                      faster ? ratio : 1 / ratio, faster ? "faster" : "slower"));
+  }
+
+  // One bar a series: its length, its number and the middle of its whisker are the median.
+  static void bars_ui(DrawContext& context, const LatencyReport& r) {
+    const auto& p = context.palette;
+    std::vector<LatencyPart> parts = state::parts_of(r);
+    parts.back().name = "dense";
+    const std::array colors{p.hit, p.waste, p.recent, widgets::mix(p.panel, p.text, 0.7),
+                            p.current};
+    double longest = 1e-6;
+    for (const LatencyPart& part : parts)
+      longest = std::max({longest, part.stats.q75_ms, part.stats.median_ms});
+    const float height =
+        std::max(widgets::em(11), std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
+    if (!ImPlot::BeginPlot("##latency", {-1, height},
+                           ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
+      return;
+    const auto last = static_cast<double>(parts.size()) - 1;
     ImPlot::SetupAxes("milliseconds", nullptr, 0,
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
-    ImPlot::SetupAxesLimits(0, right, -0.6, 1.6, ImPlotCond_Always);
-    static const double kRows[] = {0, 1};
-    static const char* const kNames[] = {"dense", "method"};
-    ImPlot::SetupAxisTicks(ImAxis_Y1, kRows, 2, kNames);
-    ImPlot::SetupFinish();
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const auto bar = [&](double row, double from, double to, ImU32 color) {
-      draw->AddRectFilled(ImPlot::PlotToPixels(from, row - 0.28),
-                          ImPlot::PlotToPixels(to, row + 0.28), color);
-      const std::string text = fmt::format("{:.3g}", to - from);
-      const ImVec2 a = ImPlot::PlotToPixels(from, row), b = ImPlot::PlotToPixels(to, row);
-      const ImVec2 size = ImGui::CalcTextSize(text.c_str());
-      if (size.x + widgets::em(0.5F) < b.x - a.x)
-        draw->AddText({(a.x + b.x - size.x) / 2, a.y - size.y / 2}, widgets::ink_on(color),
-                      text.c_str());
-    };
-    const auto spread = [&](double row, const LatencyStats& s) {
-      const ImVec2 low = ImPlot::PlotToPixels(s.q25_ms, row),
-                   high = ImPlot::PlotToPixels(s.q75_ms, row);
-      const float cap = widgets::em(0.5F);
-      draw->AddLine(low, high, p.text, widgets::em(0.13F));
-      for (const ImVec2 end : {low, high})
-        draw->AddLine({end.x, end.y - cap}, {end.x, end.y + cap}, p.text, widgets::em(0.13F));
-      const std::string text = fmt::format("{:.3g} ms", s.median_ms);
-      draw->AddText({high.x + widgets::em(0.5F), high.y - ImGui::GetTextLineHeight() / 2}, p.text,
-                    text.c_str());
-    };
-    bar(0, 0, r.dense.median_ms, dense);
-    double at = 0;
-    for (const auto& [stats, color] : {std::pair{&r.select, select}, std::pair{&r.gather, gather},
-                                       std::pair{&r.attend, attend}}) {
-      bar(1, at, at + stats->median_ms, color);
-      at += stats->median_ms;
+    // Room for the number right of the longest bar.
+    const float width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(20));
+    const double room = widgets::em(7) / (width - widgets::em(13));
+    ImPlot::SetupAxesLimits(0, longest * (1 + std::clamp(room, 0.15, 1.0)), -0.6, last + 0.6,
+                            ImPlotCond_Always);
+    std::vector<double> rows;
+    std::vector<const char*> names;
+    for (const LatencyPart& part : parts) {
+      rows.push_back(static_cast<double>(rows.size()));
+      names.push_back(part.name.c_str());
     }
-    spread(0, r.dense);
-    spread(1, r.total);
+    ImPlot::SetupAxisTicks(ImAxis_Y1, rows.data(), static_cast<int>(rows.size()), names.data());
+    ImPlot::SetupFinish();
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      bar_ui(context, rows[i], parts[i].stats, colors[i]);
     ImPlot::EndPlot();
+  }
+
+  static void bar_ui(DrawContext& context, double row, const LatencyStats& s, ImU32 color) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    ImPlot::PushPlotClipRect();
+    draw->AddRectFilled(ImPlot::PlotToPixels(0, row - 0.3),
+                        ImPlot::PlotToPixels(s.median_ms, row + 0.3), color);
+    const ImVec2 low = ImPlot::PlotToPixels(s.q25_ms, row);
+    const ImVec2 high = ImPlot::PlotToPixels(s.q75_ms, row);
+    const float cap = widgets::em(0.35F), line = widgets::em(0.11F);
+    draw->AddLine(low, high, context.palette.text, line);
+    for (const ImVec2 end : {low, high})
+      draw->AddLine({end.x, end.y - cap}, {end.x, end.y + cap}, context.palette.text, line);
+    const std::string text = fmt::format("{:.3g} ms", s.median_ms);
+    draw->AddText({std::max(high.x, ImPlot::PlotToPixels(s.median_ms, row).x) + widgets::em(0.5F),
+                   high.y - ImGui::GetTextLineHeight() / 2},
+                  context.palette.text, text.c_str());
+    ImPlot::PopPlotClipRect();
   }
 };
 

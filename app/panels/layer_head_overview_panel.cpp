@@ -1,5 +1,7 @@
 // layer_head_overview: one number for every layer and head, to see in one look where a method, or
 // its premise, fails. A click goes there.
+#include "app/state/questions/layer_head_overview.h"
+
 #include "app/panels/view_parts.h"
 
 #include <fmt/format.h>
@@ -11,307 +13,307 @@
 namespace kvloupe::panels {
 namespace {
 
-using analysis::Overview;
 using analysis::OverviewMetric;
-
-struct MetricLook {
-  OverviewMetric metric;
-  const char* title;
-  const char* unit;
-  const char* meaning;
-  bool higher_is_better;
-};
-constexpr std::array<MetricLook, 5> kLooks{{
-    {OverviewMetric::MassRecall, "Mass recall", "share of attention mass kept",
-     "The share of true attention mass on past keys that the kept keys carry.", true},
-    {OverviewMetric::TopkOverlap, "Top-k overlap", "share of kept keys that are true top keys",
-     "Of the keys kept, the share that is among as many true top keys.", true},
-    {OverviewMetric::OutputError, "Output error", "relative error of the head's output",
-     "How far the attention output moves when only the kept keys are attended to.", false},
-    {OverviewMetric::RelevancePearson, "Pearson r of S_q", "r of S_q against largest attention",
-     "Where r is above 0.5, queries far from the mean query are the ones that attend sharply: "
-     "QuoKA's premise holds.",
-     true},
-    {OverviewMetric::Entropy, "Entropy", "mean row entropy in nats",
-     "How spread the head's attention is.", false},
-}};
-
-const MetricLook& look_of(OverviewMetric metric) {
-  for (const MetricLook& look : kLooks)
-    if (look.metric == metric) return look;
-  return kLooks.front();
-}
+using state::MetricWords;
+using state::OverviewQuestion;
+using Shown = state::Result<OverviewQuestion>;
 
 struct Range {
   double low = 0, high = 1;
 };
 
-// r has fixed ends; the others adapt, so that differences show.
-Range range_of(const Overview& overview) {
-  if (overview.metric == OverviewMetric::RelevancePearson) return {-1, 1};
-  Range range{1e30, -1e30};
-  for (const float value : overview.values.values) {
-    if (std::isnan(value)) continue;
-    range.low = std::min(range.low, double{value});
-    range.high = std::max(range.high, double{value});
-  }
-  if (range.low > range.high) return {0, 1};
-  if (overview.metric == OverviewMetric::MassRecall ||
-      overview.metric == OverviewMetric::TopkOverlap) {
-    range.low = std::floor(range.low * 10) / 10;
-    range.high = 1;
-  } else {
-    range.low = 0;
-  }
-  if (range.high <= range.low) range.high = range.low + 1;
-  return range;
+// The next round number above, so that a growing scale seldom changes.
+double round_up(double value) {
+  if (value <= 0) return 1;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)));
+  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0})
+    if (value <= step * unit) return step * unit;
+  return 10 * unit;
 }
+
+// Shares and r have fixed ends. An open end grows with the largest value seen and never shrinks, so
+// that one colour means one number while the chunks play.
+class Scale {
+ public:
+  Range of(const Shown& result) {
+    const OverviewMetric metric = result->overview.metric;
+    if (metric == OverviewMetric::RelevancePearson) return {-1, 1};
+    if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap)
+      return {0, 1};
+    const OverviewQuestion& question = result.question;
+    const std::string content =
+        fmt::format("{}|{}|{}", question.place.trace_key(), analysis::name_of(metric),
+                    question.of_method() ? question.method.key() : "");
+    if (content != content_) highest_ = 0;
+    content_ = content;
+    highest_ = std::max(highest_, double{result->highest});
+    return {0, round_up(highest_)};
+  }
+
+ private:
+  std::string content_;
+  double highest_ = 0;
+};
+
+ImU32 rising(const widgets::Palette& palette, double t) {
+  return widgets::diverging_color(palette, t);
+}
+ImU32 falling(const widgets::Palette& palette, double t) {
+  return widgets::diverging_color(palette, 1 - t);
+}
+ImU32 spread(const widgets::Palette& palette, double t) {
+  return widgets::sequential_color(palette, 0.08 + 0.92 * t);
+}
+
+// How a metric is coloured.
+struct Coloring {
+  ImU32 (*color)(const widgets::Palette&, double);
+  Range range;
+
+  Coloring(const MetricWords& words, Range ends)
+      : color(words.metric == OverviewMetric::Entropy ? spread
+              : words.higher_is_better                ? rising
+                                                      : falling),
+        range(ends) {}
+  ImU32 at(const widgets::Palette& palette, double value) const {
+    if (std::isnan(value)) return palette.raised;
+    return color(palette, std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0));
+  }
+};
+
+// What a column of the grid stands for.
+const char* head_word(const OverviewQuestion::Answer& answer) {
+  if (answer.overview.per_kv_head) return "KV head";
+  return answer.q_heads_per_column == 1 ? "query head" : "sub-group";
+}
+
+// Where the cells lie: layers run down in a tall view and across in a wide one.
+struct Grid {
+  int num_layers = 0, num_heads = 0;
+  bool wide = false;
+  ImVec2 origin, at;  // of the axis names, of the first cell
+  float cell_w = 0, cell_h = 0;
+
+  Grid(const analysis::Overview& overview, bool figure)
+      : num_layers(static_cast<int>(overview.values.rows)),
+        num_heads(static_cast<int>(overview.values.cols)),
+        origin(ImGui::GetCursorScreenPos()) {
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    wide = room.x > room.y * 1.2F;
+    const ImVec2 margin(widgets::em(2.2F), widgets::em(2.9F));
+    at = {origin.x + margin.x, origin.y + margin.y};
+    cell_w = std::min((room.x - margin.x - 2) / static_cast<float>(std::max(1, across())),
+                      widgets::em(6));
+    cell_h = std::min((room.y - margin.y - 2) / static_cast<float>(std::max(1, down())),
+                      widgets::em(figure ? 14.0F : 4.6F));
+  }
+
+  int across() const { return wide ? num_layers : num_heads; }
+  int down() const { return wide ? num_heads : num_layers; }
+  bool fits() const { return across() > 0 && down() > 0 && cell_w >= 2 && cell_h >= 2; }
+  ImVec2 extent() const {
+    return {cell_w * static_cast<float>(across()), cell_h * static_cast<float>(down())};
+  }
+  ImVec2 from(int layer, int head) const {
+    return {at.x + cell_w * static_cast<float>(wide ? layer : head) + 0.5F,
+            at.y + cell_h * static_cast<float>(wide ? head : layer) + 0.5F};
+  }
+  ImVec2 to(int layer, int head) const {
+    const ImVec2 corner = from(layer, head);
+    return {corner.x + cell_w - 1, corner.y + cell_h - 1};
+  }
+  // Row of the layer and column of the head under the mouse.
+  std::pair<int, int> under(ImVec2 mouse) const {
+    const int x = std::clamp(static_cast<int>((mouse.x - at.x) / cell_w), 0, across() - 1);
+    const int y = std::clamp(static_cast<int>((mouse.y - at.y) / cell_h), 0, down() - 1);
+    return wide ? std::pair{x, y} : std::pair{y, x};
+  }
+};
 
 class OverviewPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto& s = workspace.selection();
-    const MetricLook& look = look_of(workspace.overview_metric());
-    const bool of_method = analysis::needs_method(s.metric);
-    widgets::figure_head_ui(context.palette, context.figure,
-                            fmt::format("{} by layer and head", look.title),
-                            of_method ? s.choice(s.shown).spec : "", place_caption(workspace),
-                            of_method ? method_chips(context, s.shown) : trace_chips(context));
-    if (!context.figure) controls_ui(context);
-    const auto overview = workspace.overview();
-    if (!ready_ui(context, overview, fmt::format("Measuring {} in all layers", look.title))) return;
-    const MetricLook& shown = look_of(overview->metric);
-    const Range range = range_of(*overview);
-    note_ui(context, shown);
-    scale_ui(context, *overview, shown, range);
-    if (context.figure) {
-      const float side = widgets::em(19);
-      ImGui::BeginChild("grid", {ImGui::GetContentRegionAvail().x - side, 0});
-      grid_ui(context, *overview, shown, range);
-      ImGui::EndChild();
-      ImGui::SameLine();
-      ImGui::BeginChild("extremes", {0, 0});
-      extremes_ui(context, *overview, shown);
-      ImGui::EndChild();
-    } else {
-      grid_ui(context, *overview, shown, range);
+    const OverviewQuestion asked = state::overview_question(context.workspace);
+    const Shown result = shown_.ask(context.workspace, asked);
+    head_ui(context, result.question);
+    if (!context.figure) controls_ui(context, asked);
+    const MetricWords& words = state::words_of(result.question.metric());
+    if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", words.title))) return;
+    const Coloring coloring(words, scale_.of(result));
+    note_ui(context, result.question);
+    scale_ui(context, result, words, coloring);
+    if (!context.figure) {
+      grid_ui(context, result, words, coloring);
+      return;
     }
-  }
-
-  Table table(state::Workspace& workspace) override {
-    const auto overview = workspace.overview();
-    if (!overview) return {};
-    Table table{{"layer", overview->per_kv_head ? "kv_head" : "q_head",
-                 analysis::name_of(overview->metric)},
-                {}};
-    for (std::int64_t r = 0; r < overview->values.rows; ++r)
-      for (std::int64_t c = 0; c < overview->values.cols; ++c)
-        table.rows.push_back({cell(std::int64_t{overview->layers[static_cast<std::size_t>(r)]}),
-                              cell(c), cell(double{overview->values.at(r, c)})});
-    return table;
-  }
-
-  Array array(state::Workspace& workspace) override {
-    const auto overview = workspace.overview();
-    return overview ? array_of("<f4", {overview->values.rows, overview->values.cols},
-                               overview->values.values)
-                    : Array{};
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    return problem_of(workspace.overview());
+    const float side = widgets::em(19);
+    ImGui::BeginChild("grid", {ImGui::GetContentRegionAvail().x - side, 0});
+    grid_ui(context, result, words, coloring);
+    ImGui::EndChild();
+    ImGui::SameLine();
+    ImGui::BeginChild("extremes", {0, 0});
+    extremes_ui(context, result, words, coloring);
+    ImGui::EndChild();
   }
 
  private:
-  static void note_ui(DrawContext& context, const MetricLook& shown) {
-    auto& workspace = context.workspace;
-    const auto& s = workspace.selection();
-    if (shown.metric != s.metric)
-      widgets::text_wrapped(
-          context.palette.warning,
-          fmt::format("{} cuts lanes and keeps every key: shown is not the {} but what the cut "
-                      "lanes cost.",
-                      workspace.facts(s.shown)->id, analysis::name_of(s.metric)));
-    else if (analysis::needs_method(shown.metric))
-      method_note_ui(context, s.shown);
+  // Budgets and fallbacks are those of the head that the place names.
+  static void head_ui(DrawContext& context, const OverviewQuestion& question) {
+    const std::string title =
+        fmt::format("{} by layer and head", state::words_of(question.metric()).title);
+    if (!question.of_method()) {
+      widgets::figure_head_ui(context.palette, context.figure, title, "",
+                              place_caption(question.place), trace_chips(context, question.place));
+      return;
+    }
+    if (question.method.empty()) return;
+    method_head_ui(context, title, question.place,
+                   *state::known_facts(context.workspace, question.place, question.method),
+                   context.workspace.selection().shown);
   }
 
-  static void controls_ui(DrawContext& context) {
-    auto& workspace = context.workspace;
-    const auto& s = workspace.selection();
+  static void note_ui(DrawContext& context, const OverviewQuestion& question) {
+    if (!question.of_method()) return;
+    if (question.metric() == question.asked) {
+      method_note_ui(context, question.place,
+                     *state::known_facts(context.workspace, question.place, question.method));
+      return;
+    }
+    widgets::text_wrapped(
+        context.palette.warning,
+        fmt::format("{} cuts lanes and keeps every key: shown is not the {} but what the cut "
+                    "lanes cost.",
+                    question.method.id(), analysis::name_of(question.asked)));
+  }
+
+  static void controls_ui(DrawContext& context, const OverviewQuestion& asked) {
+    state::Cursor& cursor = context.workspace.cursor;
     ImGui::SetNextItemWidth(std::min(widgets::em(11), ImGui::GetContentRegionAvail().x));
-    if (ImGui::BeginCombo("##metric", look_of(s.metric).title)) {
-      for (const MetricLook& look : kLooks) {
-        if (ImGui::Selectable(look.title, look.metric == s.metric))
-          workspace.change("metric", [&](state::Selection& next) { next.metric = look.metric; });
-        if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", look.meaning);
+    if (ImGui::BeginCombo("##metric", state::words_of(asked.asked).title)) {
+      for (const MetricWords& words : state::metric_words()) {
+        if (ImGui::Selectable(words.title, words.metric == asked.asked))
+          cursor.set_option("layer_head_overview.metric", analysis::name_of(words.metric));
+        if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", words.meaning);
       }
       ImGui::EndCombo();
     }
-    if (!analysis::needs_method(s.metric)) return;
+    if (!analysis::needs_method(asked.asked)) return;
     ImGui::SameLine();
-    bool all = s.overview_all_chunks;
+    if (ImGui::GetContentRegionAvail().x < widgets::em(7)) ImGui::NewLine();
+    bool all = asked.all_chunks;
     if (ImGui::Checkbox("all chunks", &all))
-      workspace.change("metric", [&](state::Selection& next) { next.overview_all_chunks = all; });
+      cursor.set_option("layer_head_overview.chunks", all ? "all" : "current");
     if (ImGui::IsItemHovered())
       ImGui::SetTooltip("Mean over all chunks that selected, instead of the current chunk");
   }
 
-  static ImU32 color_at(const widgets::Palette& palette, const MetricLook& look, const Range& range,
-                        double value) {
-    if (std::isnan(value)) return palette.raised;
-    const double t = std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0);
-    if (look.metric == OverviewMetric::Entropy)
-      return widgets::sequential_color(palette, 0.08 + 0.92 * t);
-    return widgets::diverging_color(palette, look.higher_is_better ? t : 1 - t);
-  }
-
-  static ImU32 rising(const widgets::Palette& palette, double t) {
-    return widgets::diverging_color(palette, t);
-  }
-  static ImU32 falling(const widgets::Palette& palette, double t) {
-    return widgets::diverging_color(palette, 1 - t);
-  }
-
-  static void scale_ui(DrawContext& context, const Overview& overview, const MetricLook& look,
-                       const Range& range) {
-    auto* color = look.metric == OverviewMetric::Entropy ? widgets::sequential_color
-                  : look.higher_is_better                ? rising
-                                                         : falling;
-    const auto& s = context.workspace.selection();
-    const bool mean = analysis::needs_method(overview.metric) && s.overview_all_chunks;
+  static void scale_ui(DrawContext& context, const Shown& result, const MetricWords& words,
+                       const Coloring& coloring) {
+    const bool mean = result.question.mean_of_chunks();
     widgets::color_scale_ui(
-        context.palette, color, fmt::format("{:.2g}", range.low), fmt::format("{:.2g}", range.high),
-        context.figure ? fmt::format("{}{}", look.unit, mean ? ", mean over chunks" : "") : "",
+        context.palette, coloring.color, fmt::format("{:.2g}", coloring.range.low),
+        fmt::format("{:.2g}", coloring.range.high),
+        context.figure ? fmt::format("{}{}", words.unit, mean ? ", mean over chunks" : "") : "",
         widgets::em(7));
-    if (look.metric == OverviewMetric::RelevancePearson) {
-      int above = 0, all = 0;
-      for (const float value : overview.values.values) {
-        if (std::isnan(value)) continue;
-        ++all;
-        above += value > 0.5F;
-      }
-      if (context.figure) ImGui::SameLine(0, widgets::em(1));
-      widgets::text_colored(context.palette.text,
-                            fmt::format("{} of {} heads above 0.5", above, all));
-    }
-    const auto& values = overview.values.values;
-    if (analysis::needs_method(overview.metric) &&
-        std::any_of(values.begin(), values.end(), [](float value) { return std::isnan(value); })) {
-      if (context.figure) ImGui::SameLine(0, widgets::em(1));
-      widgets::text_colored(context.palette.muted, "struck out: dense, everything is kept");
-    }
+    if (words.metric == OverviewMetric::RelevancePearson)
+      remark_ui(context, context.palette.text,
+                fmt::format("{} of {} heads above 0.5", result->above_half, result->num_known));
+    if (result.question.of_method() && result->num_dense > 0)
+      remark_ui(context, context.palette.muted, "struck out: dense, everything is kept");
     ImGui::Dummy({0, widgets::em(0.2F)});
   }
 
-  // Cells; layers run down in a tall view and across in a wide one.
-  static void grid_ui(DrawContext& context, const Overview& overview, const MetricLook& look,
-                      const Range& range) {
-    auto& workspace = context.workspace;
-    const ImVec2 room = ImGui::GetContentRegionAvail();
-    const bool wide = room.x > room.y * 1.2F;
-    const auto num_layers = static_cast<int>(overview.values.rows);
-    const auto num_heads = static_cast<int>(overview.values.cols);
-    if (num_layers == 0 || num_heads == 0) return;
-    const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
-    const ImVec2 margin(widgets::em(2.2F), widgets::em(2.9F));
-    const float cell_w =
-        std::min((room.x - margin.x - 2) / static_cast<float>(wide ? num_layers : num_heads),
-                 widgets::em(6));
-    const float cell_h =
-        std::min((room.y - margin.y - 2) / static_cast<float>(wide ? num_heads : num_layers),
-                 widgets::em(context.figure ? 14.0F : 4.6F));
-    if (cell_w < 2 || cell_h < 2) return;
-    const ImVec2 origin = ImGui::GetCursorScreenPos();
-    const ImVec2 at(origin.x + margin.x, origin.y + margin.y);
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const char* head_word = overview.per_kv_head ? "KV head" : "query head";
-    draw->AddText({at.x, origin.y}, context.palette.muted,
-                  wide ? "layer \u2192" : fmt::format("{} \u2192", head_word).c_str());
-    draw->AddText({origin.x, at.y - widgets::em(1.35F)}, context.palette.muted,
-                  wide ? overview.per_kv_head ? "KV" : "q" : "layer");
-    axis_labels(draw, context, wide, num_layers, num_heads, overview, at, cell_w, cell_h);
-
-    const int here_head = overview.per_kv_head ? workspace.kv_head() : workspace.selection().q_head;
-    ImRectLike current{};
-    for (int l = 0; l < num_layers; ++l)
-      for (int h = 0; h < num_heads; ++h) {
-        const double value = overview.values.at(l, h);
-        const float x = at.x + cell_w * static_cast<float>(wide ? l : h);
-        const float y = at.y + cell_h * static_cast<float>(wide ? h : l);
-        const ImVec2 from(x + 0.5F, y + 0.5F), to(x + cell_w - 0.5F, y + cell_h - 0.5F);
-        const ImU32 color = color_at(context.palette, look, range, value);
-        draw->AddRectFilled(from, to, color, std::min(3.0F, cell_h * 0.2F));
-        if (std::isnan(value)) draw->AddLine({from.x, to.y}, {to.x, from.y}, context.palette.faint);
-        if (look.metric == OverviewMetric::RelevancePearson && value > 0.5)
-          draw->AddRect({from.x + 1, from.y + 1}, {to.x - 1, to.y - 1}, context.palette.text, 2, 0,
-                        1.5F);
-        number_in(draw, value, color, from, to);
-        if (overview.layers[static_cast<std::size_t>(l)] == workspace.selection().layer &&
-            h == here_head)
-          current = {from, to};
-      }
-    draw->AddRect({current.from.x - 1.5F, current.from.y - 1.5F},
-                  {current.to.x + 1.5F, current.to.y + 1.5F}, context.palette.text, 3, 0,
-                  std::max(2.0F, widgets::em(0.16F)));
-
-    ImGui::SetCursorScreenPos(at);
-    const ImVec2 extent(cell_w * static_cast<float>(wide ? num_layers : num_heads),
-                        cell_h * static_cast<float>(wide ? num_heads : num_layers));
-    const bool pressed = ImGui::InvisibleButton("##cells", extent);
-    if (!ImGui::IsItemHovered() || context.figure) return;
-    const ImVec2 mouse = ImGui::GetMousePos();
-    const int across = std::clamp(static_cast<int>((mouse.x - at.x) / cell_w), 0,
-                                  (wide ? num_layers : num_heads) - 1);
-    const int down = std::clamp(static_cast<int>((mouse.y - at.y) / cell_h), 0,
-                                (wide ? num_heads : num_layers) - 1);
-    const int l = wide ? across : down, h = wide ? down : across;
-    const int layer = overview.layers[static_cast<std::size_t>(l)];
-    ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word, h, look.title,
-                      static_cast<double>(overview.values.at(l, h)), look.meaning);
-    if (pressed) go(workspace, overview, layer, h);
+  static void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
+    if (context.figure) ImGui::SameLine(0, widgets::em(1));
+    widgets::text_wrapped(color, text);
   }
 
-  struct ImRectLike {
-    ImVec2 from, to;
-  };
+  static void grid_ui(DrawContext& context, const Shown& result, const MetricWords& words,
+                      const Coloring& coloring) {
+    const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
+    const Grid grid(result->overview, context.figure);
+    if (!grid.fits()) return;
+    axes_ui(context, grid, *result);
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    const bool numbers = grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 &&
+                         grid.cell_h > ImGui::GetTextLineHeight();
+    for (int l = 0; l < grid.num_layers; ++l)
+      for (int h = 0; h < grid.num_heads; ++h) {
+        const double value = result->overview.values.at(l, h);
+        const ImVec2 from = grid.from(l, h), to = grid.to(l, h);
+        const ImU32 color = coloring.at(context.palette, value);
+        draw->AddRectFilled(from, to, color, std::min(3.0F, grid.cell_h * 0.2F));
+        if (std::isnan(value)) draw->AddLine({from.x, to.y}, {to.x, from.y}, context.palette.faint);
+        if (words.metric == OverviewMetric::RelevancePearson && value > 0.5)
+          draw->AddRect({from.x + 1, from.y + 1}, {to.x - 1, to.y - 1}, context.palette.text, 2, 0,
+                        1.5F);
+        if (numbers) number_in(draw, value, color, from, to);
+      }
+    current_ui(context, grid, result);
+    ImGui::SetCursorScreenPos(grid.at);
+    const bool pressed = ImGui::InvisibleButton("##cells", grid.extent());
+    if (!ImGui::IsItemHovered() || context.figure) return;
+    const auto [l, h] = grid.under(ImGui::GetMousePos());
+    const int layer = result->overview.layers[static_cast<std::size_t>(l)];
+    ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, words.title,
+                      static_cast<double>(result->overview.values.at(l, h)), words.meaning);
+    if (pressed && !result.stale) go(context.workspace, *result, layer, h);
+  }
 
-  static void go(state::Workspace& workspace, const Overview& overview, int layer, int head) {
-    workspace.change("", [&](state::Selection& s) {
-      s.layer = layer;
-      const int group = workspace.info().model.gqa_group_size();
-      if (!overview.per_kv_head)
-        s.q_head = head;
-      else if (s.q_head / group != head)
-        s.q_head = head * group;
+  static void current_ui(DrawContext& context, const Grid& grid, const Shown& result) {
+    const state::Place& place = result.question.place;
+    const std::vector<int>& layers = result->overview.layers;
+    const auto layer = std::find(layers.begin(), layers.end(), place.layer);
+    const int head = place.q_head / result->q_heads_per_column;
+    if (layer == layers.end() || head >= grid.num_heads) return;
+    const int l = static_cast<int>(layer - layers.begin());
+    const ImVec2 from = grid.from(l, head), to = grid.to(l, head);
+    ImGui::GetWindowDrawList()->AddRect({from.x - 1.5F, from.y - 1.5F}, {to.x + 1.5F, to.y + 1.5F},
+                                        context.palette.text, 3, 0,
+                                        std::max(2.0F, widgets::em(0.16F)));
+  }
+
+  static void go(state::Workspace& workspace, const OverviewQuestion::Answer& answer, int layer,
+                 int column) {
+    workspace.cursor.change("", [&](state::Selection& s) {
+      s.place.layer = layer;
+      if (s.place.q_head / answer.q_heads_per_column != column)
+        s.place.q_head = column * answer.q_heads_per_column;
     });
   }
 
-  static void axis_labels(ImDrawList* draw, DrawContext& context, bool wide, int num_layers,
-                          int num_heads, const Overview& overview, ImVec2 at, float cell_w,
-                          float cell_h) {
+  static void axes_ui(DrawContext& context, const Grid& grid,
+                      const OverviewQuestion::Answer& answer) {
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    const ImU32 color = context.palette.muted;
+    const char* head = head_word(answer);
+    draw->AddText({grid.at.x, grid.origin.y}, color,
+                  grid.wide ? "layer \u2192" : fmt::format("{} \u2192", head).c_str());
+    draw->AddText({grid.origin.x, grid.at.y - widgets::em(1.35F)}, color,
+                  !grid.wide                      ? "layer"
+                  : answer.overview.per_kv_head   ? "KV"
+                  : answer.q_heads_per_column > 1 ? "sub"
+                                                  : "q");
     const float line = ImGui::GetTextLineHeight();
-    const int across = wide ? num_layers : num_heads, down = wide ? num_heads : num_layers;
     const auto text_of = [&](bool is_layer, int i) {
-      return std::to_string(is_layer ? overview.layers[static_cast<std::size_t>(i)] : i);
+      return std::to_string(is_layer ? answer.overview.layers[static_cast<std::size_t>(i)] : i);
     };
-    const int step_x = std::max(1, static_cast<int>(std::ceil(widgets::em(1.5F) / cell_w)));
-    const int step_y = std::max(1, static_cast<int>(std::ceil(line / cell_h)));
-    for (int i = 0; i < across; i += step_x) {
-      const std::string text = text_of(wide, i);
+    const int step_x = std::max(1, static_cast<int>(std::ceil(widgets::em(1.5F) / grid.cell_w)));
+    const int step_y = std::max(1, static_cast<int>(std::ceil(line / grid.cell_h)));
+    for (int i = 0; i < grid.across(); i += step_x) {
+      const std::string text = text_of(grid.wide, i);
       const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText({at.x + cell_w * (static_cast<float>(i) + 0.5F) - width / 2,
-                     at.y - line - widgets::em(0.2F)},
-                    context.palette.muted, text.c_str());
+      draw->AddText({grid.at.x + grid.cell_w * (static_cast<float>(i) + 0.5F) - width / 2,
+                     grid.at.y - line - widgets::em(0.2F)},
+                    color, text.c_str());
     }
-    for (int i = 0; i < down; i += step_y) {
-      const std::string text = text_of(!wide, i);
+    for (int i = 0; i < grid.down(); i += step_y) {
+      const std::string text = text_of(!grid.wide, i);
       const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText({at.x - width - widgets::em(0.4F),
-                     at.y + cell_h * (static_cast<float>(i) + 0.5F) - line / 2},
-                    context.palette.muted, text.c_str());
+      draw->AddText({grid.at.x - width - widgets::em(0.4F),
+                     grid.at.y + grid.cell_h * (static_cast<float>(i) + 0.5F) - line / 2},
+                    color, text.c_str());
     }
   }
 
@@ -319,52 +321,49 @@ class OverviewPanel final : public Panel {
     if (std::isnan(value)) return;
     const std::string text = fmt::format("{:.2f}", value);
     const ImVec2 size = ImGui::CalcTextSize(text.c_str());
-    if (size.x > to.x - from.x - 2 || size.y > to.y - from.y) return;
     draw->AddText({(from.x + to.x - size.x) / 2, (from.y + to.y - size.y) / 2},
                   widgets::ink_on(color), text.c_str());
   }
 
-  static void extremes_ui(DrawContext& context, const Overview& overview, const MetricLook& look) {
-    struct Item {
-      int layer, head;
-      double value;
-    };
-    std::vector<Item> items;
-    for (std::int64_t l = 0; l < overview.values.rows; ++l)
-      for (std::int64_t h = 0; h < overview.values.cols; ++h)
-        if (const double value = overview.values.at(l, h); !std::isnan(value))
-          items.push_back(
-              {overview.layers[static_cast<std::size_t>(l)], static_cast<int>(h), value});
-    std::stable_sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
-      return look.higher_is_better ? a.value < b.value : a.value > b.value;
-    });
-    const Range range = range_of(overview);
-    const auto list = [&](const char* heading, bool from_end) {
+  static void extremes_ui(DrawContext& context, const Shown& result, const MetricWords& words,
+                          const Coloring& coloring) {
+    const bool entropy = words.metric == OverviewMetric::Entropy;
+    const std::vector<std::int32_t>& cells = result->by_worth;
+    const std::size_t count = std::min<std::size_t>(9, cells.size());
+    for (const bool best : {false, true}) {
       {
         const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
-        widgets::text_colored(context.palette.text, heading);
+        widgets::text_colored(context.palette.text, best      ? entropy ? "Sharpest" : "Doing best"
+                                                    : entropy ? "Most spread"
+                                                              : "Look here first");
       }
-      for (std::size_t i = 0; i < std::min<std::size_t>(9, items.size()); ++i) {
-        const Item& item = from_end ? items[items.size() - 1 - i] : items[i];
-        const ImVec2 at = ImGui::GetCursorScreenPos();
-        const float box = widgets::em(0.9F);
-        ImGui::GetWindowDrawList()->AddRectFilled(
-            {at.x, at.y + 2}, {at.x + box, at.y + 2 + box},
-            color_at(context.palette, look, range, item.value), 3);
-        ImGui::SetCursorScreenPos({at.x + box + widgets::em(0.5F), at.y});
-        widgets::text_colored(context.palette.text,
-                              fmt::format("layer {}, {} {}", item.layer,
-                                          overview.per_kv_head ? "KV head" : "q head", item.head));
-        ImGui::SameLine(widgets::em(13));
-        const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
-        widgets::text_colored(context.palette.muted, fmt::format("{:.3f}", item.value));
-      }
+      for (std::size_t i = 0; i < count; ++i)
+        extreme_ui(context, result, coloring, cells[best ? cells.size() - 1 - i : i]);
       ImGui::Dummy({0, widgets::em(0.6F)});
-    };
-    list(look.metric == OverviewMetric::Entropy ? "Most spread" : "Look here first", false);
-    list(look.metric == OverviewMetric::Entropy ? "Sharpest" : "Doing best", true);
-    widgets::text_wrapped(context.palette.muted, look.meaning);
+    }
+    widgets::text_wrapped(context.palette.muted, words.meaning);
   }
+
+  static void extreme_ui(DrawContext& context, const Shown& result, const Coloring& coloring,
+                         std::int32_t index) {
+    const analysis::Matrix& values = result->overview.values;
+    const double value = values.values[static_cast<std::size_t>(index)];
+    const int layer = result->overview.layers[static_cast<std::size_t>(index / values.cols)];
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float box = widgets::em(0.9F);
+    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + 2}, {at.x + box, at.y + 2 + box},
+                                              coloring.at(context.palette, value), 3);
+    ImGui::SetCursorScreenPos({at.x + box + widgets::em(0.5F), at.y});
+    widgets::text_colored(
+        context.palette.text,
+        fmt::format("layer {}, {} {}", layer, head_word(*result), index % values.cols));
+    ImGui::SameLine(widgets::em(13));
+    const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+    widgets::text_colored(context.palette.muted, fmt::format("{:.3f}", value));
+  }
+
+  state::Shown<OverviewQuestion> shown_;
+  Scale scale_;
 };
 
 }  // namespace

@@ -57,14 +57,20 @@ class TickRoom {
 // Axis ranges are fitted once to what is drawn, and again when that changes.
 class ContentFit {
  public:
+  // `frames`: more than one where the limits depend on the plot's own size.
+  explicit ContentFit(int frames = 1) : frames_(frames) {}
   ImPlotCond condition(const std::string& content_key) {
-    const bool changed = key_ != content_key;
+    if (key_ != content_key) left_ = frames_;
     key_ = content_key;
-    return changed ? ImPlotCond_Always : ImPlotCond_Once;
+    if (left_ == 0) return ImPlotCond_Once;
+    --left_;
+    return ImPlotCond_Always;
   }
 
  private:
   std::string key_;
+  int frames_;
+  int left_ = 0;
 };
 // A click that was not a drag, in the plot just drawn.
 bool plot_clicked();

@@ -1,26 +1,26 @@
 // The parts of quest_pages: bounds against best keys, along the text, pages step by step and their
-// churn, and the numbers as a table.
+// churn. For results that have pages; the last two for those that have steps.
 #pragma once
 
 #include "app/panels/map_plot.h"
-#include "core/analysis/page_report.h"
+#include "app/state/questions/quest_pages.h"
 
 namespace kvloupe::panels {
+
+using Pages = state::Result<state::QuestPagesQuestion>;
 
 ImU32 color_of(const widgets::Palette& palette, analysis::PageVerdict verdict);
 ImU32 color_of(const widgets::Palette& palette, analysis::PageMove move);
 
 // A page a dot: its best logit across, its bound upwards. What the method takes lies above the
 // horizontal line, what a perfect bound would take right of the vertical one.
-void bound_scatter_ui(DrawContext& context, const analysis::PageReport& report, ImVec2 size);
+void bound_scatter_ui(DrawContext& context, const Pages& result, ImVec2 size);
 // A page a stroke from its best logit to its bound, where it stands in the text.
-void bound_strip_ui(DrawContext& context, const analysis::PageReport& report, ImVec2 size);
+void bound_strip_ui(DrawContext& context, const Pages& result, ImVec2 size);
 // Steps down, pages across.
-void page_steps_ui(DrawContext& context, const analysis::PageReport& report,
-                   widgets::MapTexture& texture, ImVec2 size);
+void page_steps_ui(DrawContext& context, const Pages& result, widgets::MapTexture& texture,
+                   ImVec2 size);
 // The share of pages that stay from step to step, and how many come back.
-void page_churn_ui(DrawContext& context, const analysis::PageReport& report, ImVec2 size);
-
-Table page_table(const analysis::PageReport* report);
+void page_churn_ui(DrawContext& context, const Pages& result, ImVec2 size);
 
 }  // namespace kvloupe::panels

@@ -13,6 +13,8 @@ namespace {
 using analysis::PageMove;
 using analysis::PageReport;
 using analysis::PageVerdict;
+using state::QuestPagesQuestion;
+using Shape = widgets::LegendItem::Shape;
 
 const char* reason_text(replay::DenseReason reason) {
   switch (reason) {
@@ -26,128 +28,92 @@ const char* reason_text(replay::DenseReason reason) {
   return "";
 }
 
+// "1 page comes back after it was dropped"
+std::string come_back_text(int pages) {
+  return pages == 1 ? "1 page comes back after it was dropped"
+                    : fmt::format("{} come back after they were dropped", pages);
+}
+
 class QuestPagesPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto report = workspace.page_report();
-    widgets::figure_head_ui(context.palette, context.figure, "Quest pages",
-                            report ? report->method : "", place_caption(workspace),
-                            report ? chips(context, *report) : trace_chips(context));
-    if (!ready_ui(context, report, "Bounding the pages")) return;
-    note_ui(context, *report);
-    if (report->pages.empty()) {
+    const QuestPagesQuestion question = state::quest_pages_question(context.workspace);
+    const Pages result = shown_.ask(context.workspace, question);
+    const char* title = "Quest pages";
+    if (!result) {
+      stand_in_head_ui(context, title, question.place,
+                       state::facts_of(question.place, question.method), question.stand_in);
+      ready_ui(context, result, "Bounding the pages");
+      return;
+    }
+    stand_in_head_ui(context, title, result.question.place, result->facts,
+                     result.question.stand_in);
+    ready_ui(context, result, "");
+    note_ui(context, result->report);
+    if (result->report.pages.empty()) {
       widgets::empty_ui(context.palette, "There are no keys before this chunk, so no pages.");
       return;
     }
-    finding_ui(context, *report);
-    plots_ui(context, *report);
-  }
-
-  Table table(state::Workspace& workspace) override {
-    const auto report = workspace.page_report();
-    return page_table(report.value.get());
-  }
-
-  Array array(state::Workspace& workspace) override {
-    const auto report = workspace.page_report();
-    if (!report) return {};
-    std::vector<float> values;
-    for (const analysis::PageScore& page : report->pages) {
-      values.push_back(page.bound);
-      values.push_back(page.best);
-    }
-    return array_of("<f4", {static_cast<std::int64_t>(report->pages.size()), 2}, values);
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    const auto report = workspace.page_report();
-    if (report && report->pages.empty()) return "there are no keys before this chunk";
-    return problem_of(report);
+    finding_ui(context, *result);
+    plots_ui(context, result);
   }
 
  private:
-  static bool is_shown_method(DrawContext& context, const PageReport& report) {
-    const auto& s = context.workspace.selection();
-    return s.choice(s.shown).spec == report.method;
-  }
-
-  static std::vector<widgets::Chip> chips(DrawContext& context, const PageReport& report) {
-    if (is_shown_method(context, report))
-      return method_chips(context, context.workspace.selection().shown);
-    auto chips = trace_chips(context);
-    chips.insert(chips.begin(),
-                 {{"quest", context.palette.accent, report.method},
-                  {"open loop", 0, "Selected on the stored Q and K of the recorded run."},
-                  extension_chip(context.palette, report.method)});
-    return chips;
-  }
-
   static void note_ui(DrawContext& context, const PageReport& report) {
-    const auto& s = context.workspace.selection();
-    const std::string& shown = s.choice(s.shown).spec;
     std::string note;
-    if (!shown.empty() && !is_shown_method(context, report))
-      note = fmt::format("{} does not select pages: shown is quest with the same budget. ",
-                         shown.substr(0, shown.find(':')));
     if (report.span.phase == trace::Phase::Prefill)
-      note += "A chunk of the prompt: an extension, the paper selects in decode only. ";
+      note = "A chunk of the prompt: an extension, the paper selects in decode only. ";
     if (report.dense_reason)
       note +=
           fmt::format("Nothing is selected in this cell: {}.", reason_text(*report.dense_reason));
     if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
   }
 
-  static void finding_ui(DrawContext& context, const PageReport& r) {
-    std::string text = fmt::format(
-        "On average the bound lies {:.2f} above the best logit of its "
-        "page.",
-        r.mean_looseness());
+  static void finding_ui(DrawContext& context, const QuestPagesQuestion::Answer& answer) {
+    const PageReport& r = answer.report;
+    std::string text;
     if (!r.dense_reason) {
-      const int chosen = r.hits + r.wastes;
-      text = fmt::format("Of {} pages chosen by bound {} are truly among the {} best ({}){}. ",
-                         chosen, r.hits, r.hits + r.misses, percent(r.page_recall()),
-                         r.forced > 0 ? "; the last page is kept by rule" : "") +
-             text;
+      const int chosen = r.hits + r.wastes, best = r.hits + r.misses;
+      text = fmt::format("Of {} page{} chosen by bound {} {} truly among the {} best ({}){}. ",
+                         chosen, chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
+                         percent(r.page_recall()),
+                         r.forced > 0 ? "; the last page is kept by rule" : "");
     }
-    const auto step = std::find_if(r.steps.begin(), r.steps.end(), [&](const auto& candidate) {
-      return candidate.chunk == r.chunk;
-    });
-    if (step != r.steps.end() && step->jaccard)
-      text += fmt::format(
-          " {} of the pages stay from the step before; {} come back after they were "
-          "dropped.",
-          percent(*step->jaccard), step->reselected);
+    text += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
+                        answer.mean_looseness);
+    if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
+      text += fmt::format(" {} of the pages stay from the step before; {}.",
+                          percent(*step->jaccard), come_back_text(step->reselected));
     const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
     widgets::text_wrapped(context.palette.text, text);
   }
 
-  void plots_ui(DrawContext& context, const PageReport& r) {
+  void plots_ui(DrawContext& context, const Pages& result) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool wide = room.x > widgets::em(52);
-    const bool has_steps = !r.steps.empty();
-    const float gap = widgets::em(1);
+    const bool has_steps = !result->report.steps.empty();
     const float height = std::max(room.y, widgets::em(wide ? 24.0F : 64.0F));
     const float left = wide ? room.x * 0.36F : room.x;
     ImGui::BeginChild("bounds", {left, wide ? height : height * 0.34F});
-    bounds_ui(context, r);
+    bounds_ui(context, result);
     ImGui::EndChild();
-    if (wide) ImGui::SameLine(0, gap);
+    if (wide) ImGui::SameLine(0, widgets::em(1));
     ImGui::BeginChild("pages", {0, wide ? height : height * 0.66F});
     const float right = ImGui::GetContentRegionAvail().y;
     heading_ui(context, "Along the text", "from the best logit (dot) to the bound (cap)");
     const float title = ImGui::GetTextLineHeightWithSpacing();
-    bound_strip_ui(context, r, {-1, has_steps ? right * 0.38F - title : right - title});
-    if (has_steps) steps_ui(context, r);
+    bound_strip_ui(context, result, {-1, has_steps ? right * 0.38F - title : right - title});
+    if (has_steps) steps_ui(context, result);
     ImGui::EndChild();
   }
 
-  static void bounds_ui(DrawContext& context, const PageReport& r) {
+  static void bounds_ui(DrawContext& context, const Pages& result) {
     const auto& p = context.palette;
-    using Shape = widgets::LegendItem::Shape;
+    const PageReport& r = result->report;
     heading_ui(context, "Bound against truth",
-               fmt::format("each dot a page of {} tokens, scaled logits", r.page_size));
+               fmt::format("each dot a page of {} token{}, scaled logits", r.page_size,
+                           r.page_size == 1 ? "" : "s"));
     if (!r.dense_reason)
       widgets::legend_ui(p, {{"taken, truly best", color_of(p, PageVerdict::Hit), Shape::Dot},
                              {"missed", color_of(p, PageVerdict::Miss), Shape::Dot},
@@ -156,18 +122,18 @@ class QuestPagesPanel final : public Panel {
                              {"neither", color_of(p, PageVerdict::Neither), Shape::Dot},
                              {"taken again", color_of(p, PageMove::Reselected), Shape::Ring},
                              {"bound = best", p.faint, Shape::Line}});
-    bound_scatter_ui(context, r, ImGui::GetContentRegionAvail());
+    bound_scatter_ui(context, result, ImGui::GetContentRegionAvail());
   }
 
-  void steps_ui(DrawContext& context, const PageReport& r) {
+  void steps_ui(DrawContext& context, const Pages& result) {
     const auto& p = context.palette;
+    const PageReport& r = result->report;
     const bool decode = r.span.phase == trace::Phase::Decode;
     heading_ui(context,
                decode ? "Decode steps, as in the paper" : "Chunks of the prompt (extension)",
-               fmt::format("pages taken by {}", r.method.find("per_query_head") != std::string::npos
+               fmt::format("pages taken by {}", result->row_is_one_head
                                                     ? fmt::format("query head {}", r.q_head)
                                                     : "the query heads of the KV head together"));
-    using Shape = widgets::LegendItem::Shape;
     widgets::legend_ui(p, {{"stays", color_of(p, PageMove::Kept)},
                            {"new", color_of(p, PageMove::New)},
                            {"taken again after it was dropped", color_of(p, PageMove::Reselected)},
@@ -176,11 +142,12 @@ class QuestPagesPanel final : public Panel {
                            {"share that stays (Jaccard)", p.text, Shape::Line}});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
-    page_steps_ui(context, r, texture_, {room.x * 0.58F - gap, room.y});
+    page_steps_ui(context, result, texture_, {room.x * 0.58F - gap, room.y});
     ImGui::SameLine(0, gap);
-    page_churn_ui(context, r, ImGui::GetContentRegionAvail());
+    page_churn_ui(context, result, ImGui::GetContentRegionAvail());
   }
 
+  state::Shown<QuestPagesQuestion> shown_;
   widgets::MapTexture texture_;
 };
 

@@ -2,6 +2,8 @@
 // queries gives them, which of them are global or query-specific (received_rankings.h has the rule),
 // and which the method selected.
 #include "app/panels/map_plot.h"
+#include "app/state/labels.h"
+#include "app/state/questions/received_rankings.h"
 
 #include "core/base/units.h"
 
@@ -16,15 +18,11 @@ namespace {
 
 using analysis::KeyKind;
 using analysis::ReceivedRankings;
-
-// Of the keys that are neither global nor query-specific the scatter draws about so many, evenly
-// over the text: a frame must not wait for a hundred thousand dots.
-constexpr std::size_t kOthersDrawn = 2000;
-std::size_t other_step(const ReceivedRankings& rankings) {
-  const auto others = static_cast<std::size_t>(
-      std::count(rankings.kind.begin(), rankings.kind.end(), KeyKind::Other));
-  return std::max<std::size_t>(1, (others + kOthersDrawn - 1) / kOthersDrawn);
-}
+using state::Place;
+using state::RankedSelectionQuestion;
+using state::ReceivedRankingsQuestion;
+using Ranked = state::Result<ReceivedRankingsQuestion>;
+using Selected = state::Result<RankedSelectionQuestion>;
 
 // Strips on the y axis of the map.
 struct Strip {
@@ -61,14 +59,21 @@ double brightness(std::int32_t rank, std::int64_t num_keys) {
   return 1 - std::log(1.0 + rank) / std::log(1.0 + static_cast<double>(num_keys));
 }
 
-struct Shown {
-  const ReceivedRankings& rankings;
-  std::vector<std::uint8_t> selected;  // [num_keys]; empty without a method
+// What is drawn: the rankings, and the selection of a method where it is known of the same place.
+struct Picture {
+  const Ranked& ranked;
+  const Selected& chosen;
+
+  const ReceivedRankings& rankings() const { return ranked->rankings; }
+  const Place& place() const { return ranked.question.place; }
+  bool has_selection() const { return chosen && !chosen->selected.empty(); }
+  bool selected(std::size_t key) const { return has_selection() && chosen->selected[key] != 0; }
 };
 
-ImU32 pixel_color(const widgets::Palette& palette, const Shown& shown, int strip,
+ImU32 pixel_color(const widgets::Palette& palette, const Picture& picture, int strip,
                   std::pair<std::int64_t, std::int64_t> keys) {
-  const ReceivedRankings& r = shown.rankings;
+  const ReceivedRankings& r = picture.rankings();
+  if (keys.first >= keys.second) return palette.panel;
   if (strip == kByMean || strip == kByMax) {
     const auto& ranks = strip == kByMean ? r.mean_rank : r.max_rank;
     const auto best = *std::min_element(ranks.begin() + keys.first, ranks.begin() + keys.second);
@@ -77,7 +82,7 @@ ImU32 pixel_color(const widgets::Palette& palette, const Shown& shown, int strip
   bool kept = false, specific = false, global = false, lost = false;
   for (auto j = static_cast<std::size_t>(keys.first); j < static_cast<std::size_t>(keys.second);
        ++j) {
-    const bool here = !shown.selected.empty() && shown.selected[j] != 0;
+    const bool here = picture.selected(j);
     kept |= here;
     global |= r.kind[j] == KeyKind::Global;
     specific |= r.kind[j] == KeyKind::QuerySpecific;
@@ -87,13 +92,13 @@ ImU32 pixel_color(const widgets::Palette& palette, const Shown& shown, int strip
     return widgets::color_of(palette, specific ? KeyKind::QuerySpecific
                                       : global ? KeyKind::Global
                                                : KeyKind::Other);
-  if (shown.selected.empty()) return palette.panel;
+  if (!picture.has_selection()) return palette.panel;
   return lost ? palette.miss : kept ? palette.hit : palette.dropped;
 }
 
-void fill_strips(const widgets::Palette& palette, const Shown& shown,
+void fill_strips(const widgets::Palette& palette, const Picture& picture,
                  const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-  const std::int64_t keys = shown.rankings.num_keys();
+  const std::int64_t keys = picture.rankings().num_keys();
   int previous = -2;
   for (int y = 0; y < window.height; ++y) {
     const double at =
@@ -108,7 +113,7 @@ void fill_strips(const widgets::Palette& palette, const Shown& shown,
     for (int x = 0; x < window.width; ++x)
       line[x] = strip < 0
                     ? palette.panel
-                    : pixel_color(palette, shown, strip,
+                    : pixel_color(palette, picture, strip,
                                   widgets::MapTexture::cells_of_pixel(
                                       window.col_begin, window.col_end, window.width, x, keys));
   }
@@ -118,104 +123,81 @@ class ReceivedRankingsPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto slot = workspace.selection().shown;
-    const bool method = !workspace.selection().choice(slot).empty();
-    const auto result = workspace.received_rankings();
+    state::Workspace& workspace = context.workspace;
+    const Place& now = workspace.place();
+    const Ranked ranked = ranked_.ask(workspace, {now});
+    const Place place = ranked.question.place;
+    Selected chosen = selected_.ask(workspace, {now, workspace.method()});
+    // A selection of another place is not drawn over these ranks.
+    if (chosen && (chosen.question.place.cell_key() != place.cell_key() ||
+                   chosen.question.place.window != place.window))
+      chosen.answer = {};
+    state::MethodFacts early;  // a run of one trace says nothing of another
+    if (!chosen && place.trace == now.trace) early = state::facts_of(place, workspace.method());
+    const state::MethodFacts& facts = chosen ? chosen->facts : early;
     widgets::figure_head_ui(context.palette, context.figure, "Received rankings",
-                            method ? method_caption(workspace, slot) : "", place_caption(workspace),
-                            method ? method_chips(context, slot) : trace_chips(context));
+                            method_caption(facts), place_caption(place),
+                            method_chips(context, place, facts, workspace.selection().shown));
     window_ui(context);
-    if (!ready_ui(context, result, "Ranking keys by received attention")) return;
-    const Shown shown{*result, selected(workspace, *result)};
-    finding_ui(context, shown);
-    legend_ui(context, shown);
-    ImGui::Dummy({0, widgets::em(0.6F)});
-    const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float strips = std::max(widgets::em(13), room.y * 0.5F);
-    strips_ui(context, shown, result.key, {room.x, strips});
-    scatter_ui(context, shown,
-               {room.x, std::max(widgets::em(12), room.y - strips - widgets::em(0.5F))});
-  }
-
-  Table table(state::Workspace& workspace) override {
-    Table table{{"key", "mean", "max", "mean_rank", "max_rank", "kind", "selected"}, {}};
-    const auto result = workspace.received_rankings();
-    if (!result) return table;
-    const auto kept = selected(workspace, *result);
-    for (std::size_t j = 0; j < result->mean.size(); ++j)
-      table.rows.push_back(
-          {cell(static_cast<std::int64_t>(j)), cell(double{result->mean[j]}),
-           cell(double{result->max[j]}), cell(std::int64_t{result->mean_rank[j]} + 1),
-           cell(std::int64_t{result->max_rank[j]} + 1), analysis::name_of(result->kind[j]),
-           kept.empty()   ? ""
-           : kept[j] != 0 ? "1"
-                          : "0"});
-    return table;
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    if (!workspace.selection().choice(workspace.selection().shown).empty())
-      workspace.replay(workspace.selection().shown);  // what is drawn on top
-    return problem_of(workspace.received_rankings());
+    if (!ready_ui(context, ranked, "Ranking keys by received attention")) return;
+    if (chosen && chosen.stale) widgets::stale_ui(context.palette);
+    picture_ui(context, {ranked, chosen});
   }
 
  private:
-  // Whether the shown method selected each key; nothing while that is not known.
-  static std::vector<std::uint8_t> selected(state::Workspace& workspace,
-                                            const ReceivedRankings& rankings) {
-    const auto& s = workspace.selection();
-    if (s.choice(s.shown).empty()) return {};
-    const auto replay = workspace.replay(s.shown);
-    if (!replay) return {};
-    const replay::ReplayCell* cell = replay->find(s.layer, s.chunk);
-    if (cell == nullptr) return {};
-    std::vector<std::uint8_t> kept(static_cast<std::size_t>(rankings.num_keys()), 0);
-    const auto row = static_cast<std::size_t>(workspace.row_of(*replay));
-    if (row >= cell->rows.size()) return {};
-    for (const std::int32_t position : cell->rows[row].selected)
-      if (position < rankings.num_keys()) kept[static_cast<std::size_t>(position)] = 1;
-    return kept;
-  }
-
-  static analysis::KindCount count(const Shown& shown, KeyKind kind) {
-    std::vector<std::int32_t> positions;
-    for (std::size_t j = 0; j < shown.selected.size(); ++j)
-      if (shown.selected[j] != 0) positions.push_back(static_cast<std::int32_t>(j));
-    return analysis::count_kind(shown.rankings, kind, positions);
+  void picture_ui(DrawContext& context, const Picture& picture) {
+    finding_ui(context, picture);
+    legend_ui(context, picture);
+    ImGui::Dummy({0, widgets::em(0.6F)});
+    // In a low panel the strips and the scatter shrink together, then the strips stand alone.
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = widgets::em(0.5F);
+    const float strips = std::max(widgets::em(9), room.y * 0.5F);
+    const bool both = room.y - strips - gap >= widgets::em(7);
+    strips_ui(context, picture, {room.x, both ? strips : room.y});
+    if (both) scatter_ui(context, picture, {room.x, room.y - strips - gap});
   }
 
   static void window_ui(DrawContext& context) {
     if (context.figure) return;
-    auto& workspace = context.workspace;
-    const int now = workspace.selection().window;
+    const int now = context.workspace.place().window;
     std::string text = fmt::format("the last {}", format_count(now));
     for (const WindowChoice& choice : kWindows)
       if (choice.window == now) text = choice.text;
-    ImGui::SetNextItemWidth(widgets::em(11));
+    ImGui::SetNextItemWidth(std::min(widgets::em(11), ImGui::GetContentRegionAvail().x * 0.5F));
     if (!ImGui::BeginCombo("queries that rank", text.c_str())) return;
     for (const WindowChoice& choice : kWindows)
       if (ImGui::Selectable(choice.text, choice.window == now))
-        workspace.change("window", [&](state::Selection& s) { s.window = choice.window; });
+        context.workspace.cursor.change(
+            "window", [&](state::Selection& s) { s.place.window = choice.window; });
     ImGui::EndCombo();
   }
 
-  static void finding_ui(DrawContext& context, const Shown& shown) {
-    const ReceivedRankings& r = shown.rankings;
-    const auto global = count(shown, KeyKind::Global);
-    const auto specific = count(shown, KeyKind::QuerySpecific);
+  static void finding_ui(DrawContext& context, const Picture& picture) {
+    const ReceivedRankings& r = picture.rankings();
+    const std::string queries = r.query_end - r.query_begin == 1
+                                    ? fmt::format("query {}", format_count(r.query_begin))
+                                    : fmt::format("queries {} to {}", format_count(r.query_begin),
+                                                  format_count(r.query_end - 1));
+    const std::string heads = r.num_q_heads == 1
+                                  ? fmt::format("query head {}", r.first_q_head)
+                                  : fmt::format("query heads {} to {}", r.first_q_head,
+                                                r.first_q_head + r.num_q_heads - 1);
     std::string text = fmt::format(
-        "{} keys by the attention of queries {} to {} and query heads {} to {}: {} are global, {} "
-        "query-specific.",
-        format_count(r.num_keys()), format_count(r.query_begin), format_count(r.query_end - 1),
-        r.first_q_head, r.first_q_head + r.num_q_heads - 1, format_count(global.keys),
-        format_count(specific.keys));
-    if (!shown.selected.empty())
+        "{} {} by the attention of {} and {}: {} global, {} query-specific.",
+        format_count(r.num_keys()), r.num_keys() == 1 ? "key" : "keys", queries, heads,
+        count(picture.ranked->num_global), format_count(picture.ranked->num_query_specific));
+    if (picture.has_selection())
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
-                      share(global), share(specific));
+                      share(picture.chosen->global), share(picture.chosen->query_specific));
     const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
     widgets::text_wrapped(context.palette.text, text);
+  }
+
+  // "1 is", "1,638 are"
+  static std::string count(std::int64_t keys) {
+    return fmt::format("{} {}", format_count(keys), keys == 1 ? "is" : "are");
   }
 
   static std::string share(const analysis::KindCount& count) {
@@ -223,35 +205,35 @@ class ReceivedRankingsPanel final : public Panel {
     return percent(static_cast<double>(count.selected) / static_cast<double>(count.keys));
   }
 
-  static void legend_ui(DrawContext& context, const Shown& shown) {
+  static void legend_ui(DrawContext& context, const Picture& picture) {
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "last", "first", "rank",
                             widgets::em(6));
-    ImGui::SameLine(0, widgets::em(1));
+    beside_ui(widgets::em(1), widgets::em(7));
     std::vector<widgets::LegendItem> items;
     for (const KeyKind kind : {KeyKind::Global, KeyKind::QuerySpecific})
       items.push_back({state::label_of(kind), widgets::color_of(context.palette, kind)});
-    if (!shown.selected.empty()) {
+    if (picture.has_selection()) {
       items.push_back({"selected", context.palette.hit});
       items.push_back({"global or query-specific, not selected", context.palette.miss});
     }
     widgets::legend_ui(context.palette, items);
+    const std::int64_t top = picture.rankings().top;
     std::string text =
-        fmt::format("high: among the {} best ({} of the keys)", format_count(shown.rankings.top),
+        fmt::format("high: {} ({} of the keys)",
+                    top == 1 ? "the best" : fmt::format("among the {} best", format_count(top)),
                     percent(ReceivedRankings::kTopShare));
-    if (const std::size_t step = other_step(shown.rankings); step > 1)
+    if (const std::int64_t step = picture.ranked->drawn_one_in; step > 1)
       text += fmt::format("; below, one in {} of the other keys is drawn", step);
-    widgets::text_colored(context.palette.muted, text);
+    widgets::text_wrapped(context.palette.muted, text);
   }
 
-  void strips_ui(DrawContext& context, const Shown& shown, const std::string& key, ImVec2 size) {
-    const auto keys = static_cast<double>(shown.rankings.num_keys());
+  void strips_ui(DrawContext& context, const Picture& picture, ImVec2 size) {
+    const auto keys = static_cast<double>(picture.rankings().num_keys());
     if (num_keys_ != keys) {
       num_keys_ = keys;
       x_range_ = {0, keys};
       y_range_ = {0, kStripsHeight};
     }
-    std::size_t hash = 1469598103934665603ULL;
-    for (const std::uint8_t kept : shown.selected) hash = (hash ^ kept) * 1099511628211ULL;
     MapPlotSpec spec;
     spec.id = "##received";
     spec.x_label = "key (token position)";
@@ -259,115 +241,118 @@ class ReceivedRankingsPanel final : public Panel {
     spec.cols = keys;
     spec.size = size;
     spec.show_y_ticks = false;
-    spec.content_key = fmt::format("{}|{}|{}|{}", key, shown.selected.size(), hash,
-                                   static_cast<int>(context.palette.kind));
+    spec.content_key = picture.ranked.key + (picture.chosen ? "|" + picture.chosen.key : "");
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      fill_strips(context.palette, shown, window, pixels);
+      fill_strips(context.palette, picture, window, pixels);
     };
     spec.x_range = &x_range_;
     spec.y_range = &y_range_;
     const auto hit = map_plot_ui(context, spec, texture_, [&] {
-      titles_ui(context, shown);
-      span_marks_ui(context, true);
+      titles_ui(context, picture);
+      span_marks_ui(context, picture.place(), true);
     });
-    if (hit) point_at(context, shown, *hit);
+    if (hit) point_at(context, picture, static_cast<std::int32_t>(hit->col), hit->clicked);
   }
 
-  static void titles_ui(DrawContext& context, const Shown& shown) {
+  static void titles_ui(DrawContext& context, const Picture& picture) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const double left = ImPlot::GetPlotLimits().X.Min;
     const widgets::FontScope small(widgets::fonts().strong, 0.85F);
+    ImPlot::PushPlotClipRect();
     for (std::size_t i = 0; i < kStrips.size(); ++i) {
-      if (i == kSelected && shown.selected.empty()) continue;
+      if (i == kSelected && !picture.has_selection()) continue;
+      // Above its strip, or on it where the gap is lower than a line.
+      const float gap_top = ImPlot::PlotToPixels(left, i == 0 ? 0 : kStrips[i - 1].end).y;
       const ImVec2 corner = ImPlot::PlotToPixels(left, kStrips[i].begin);
-      draw->AddText({corner.x + widgets::em(0.3F), corner.y - ImGui::GetTextLineHeight()},
-                    context.palette.muted, kStrips[i].title);
+      const ImVec2 size = ImGui::CalcTextSize(kStrips[i].title);
+      const ImVec2 at(corner.x + widgets::em(0.3F), std::max(gap_top, corner.y - size.y));
+      if (at.y + size.y > corner.y + 1)
+        draw->AddRectFilled({corner.x, corner.y},
+                            {at.x + size.x + widgets::em(0.3F), at.y + size.y},
+                            widgets::with_alpha(context.palette.panel, 0.8F));
+      draw->AddText(at, context.palette.muted, kStrips[i].title);
     }
+    ImPlot::PopPlotClipRect();
   }
 
-  static void point_at(DrawContext& context, const Shown& shown, const MapPlotHit& hit) {
-    const auto key = static_cast<std::int32_t>(hit.col);
-    if (hit.clicked) context.workspace.set_key_span(key, key + 1);
+  static void point_at(DrawContext& context, const Picture& picture, std::int32_t key,
+                       bool clicked) {
+    if (clicked && !picture.ranked.stale) context.workspace.cursor.set_keys(key, key + 1);
     if (!ImGui::BeginTooltip()) return;
-    key_ui(context, shown, key);
-    ImGui::EndTooltip();
-  }
-
-  static void key_ui(DrawContext& context, const Shown& shown, std::int32_t key) {
-    const ReceivedRankings& r = shown.rankings;
+    const ReceivedRankings& r = picture.rankings();
     const auto j = static_cast<std::size_t>(key);
-    ImGui::Text("key %s", token_line(context.workspace, key).c_str());
+    ImGui::Text("key %s", token_line(picture.place(), key).c_str());
     ImGui::Text("mean %.3g, rank %d", static_cast<double>(r.mean[j]), r.mean_rank[j] + 1);
     ImGui::Text("maximum %.3g, rank %d", static_cast<double>(r.max[j]), r.max_rank[j] + 1);
     if (r.kind[j] != KeyKind::Other)
       widgets::legend_ui(context.palette, {{state::label_of(r.kind[j]),
                                             widgets::color_of(context.palette, r.kind[j])}});
-    if (!shown.selected.empty())
-      ImGui::TextUnformatted(shown.selected[j] != 0 ? "selected" : "not selected");
+    if (picture.has_selection())
+      ImGui::TextUnformatted(picture.selected(j) ? "selected" : "not selected");
+    ImGui::EndTooltip();
+  }
+
+  static ImVec2 pixel_of(const ReceivedRankings& r, std::int32_t key) {
+    const auto j = static_cast<std::size_t>(key);
+    return ImPlot::PlotToPixels(std::max(kLeast, double{r.mean[j]}),
+                                std::max(kLeast, double{r.max[j]}));
   }
 
   // Mean against maximum: global keys to the right, query-specific ones above the rest.
-  static void scatter_ui(DrawContext& context, const Shown& shown, ImVec2 size) {
+  void scatter_ui(DrawContext& context, const Picture& picture, ImVec2 size) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
     if (!ImPlot::BeginPlot("##mean and max", size, kFlags)) return;
-    const ReceivedRankings& r = shown.rankings;
-    constexpr double kLeast = 1e-7;
-    const auto positive = [&](float value) { return std::max(kLeast, static_cast<double>(value)); };
-    ImPlot::SetupAxes("mean attention received (dot: selected, ring: not)",
+    ImPlot::SetupAxes(picture.has_selection() ? "mean attention received (dot: selected, ring: not)"
+                                              : "mean attention received",
                       "largest attention received", ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-    const float top_mean = *std::max_element(r.mean.begin(), r.mean.end());
-    ImPlot::SetupAxesLimits(kLeast, 2 * positive(top_mean), kLeast, 2, ImPlotCond_Always);
+    ImPlot::SetupAxesLimits(kLeast, 2 * std::max(kLeast, picture.ranked->most_mean), kLeast, 2,
+                            fit_.condition(picture.ranked.key));
     ImPlot::SetupFinish();
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     const float radius = widgets::em(0.17F);
-    const std::size_t step = other_step(r);
-    std::size_t others = 0;
-    for (const KeyKind kind : {KeyKind::Other, KeyKind::Global, KeyKind::QuerySpecific})
-      for (std::size_t j = 0; j < r.mean.size(); ++j) {
-        if (r.kind[j] != kind) continue;
-        if (kind == KeyKind::Other && others++ % step != 0) continue;
-        const ImVec2 at = ImPlot::PlotToPixels(positive(r.mean[j]), positive(r.max[j]));
-        const ImU32 color = kind == KeyKind::Other
-                                ? widgets::with_alpha(context.palette.muted, 0.45F)
-                                : widgets::color_of(context.palette, kind);
-        if (shown.selected.empty() || shown.selected[j] != 0)
-          draw->AddCircleFilled(at, radius, color);
-        else
-          draw->AddCircle(at, radius, color, 0, std::max(1.0F, widgets::em(0.07F)));
-      }
+    const ReceivedRankings& r = picture.rankings();
+    for (const std::int32_t key : picture.ranked->drawn) {
+      const auto j = static_cast<std::size_t>(key);
+      const ImU32 color = r.kind[j] == KeyKind::Other
+                              ? widgets::with_alpha(context.palette.muted, 0.45F)
+                              : widgets::color_of(context.palette, r.kind[j]);
+      if (!picture.has_selection() || picture.selected(j))
+        draw->AddCircleFilled(pixel_of(r, key), radius, color);
+      else
+        draw->AddCircle(pixel_of(r, key), radius, color, 0, std::max(1.0F, widgets::em(0.07F)));
+    }
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) nearest_ui(context, shown, positive);
+    if (ImPlot::IsPlotHovered() && !context.figure) nearest_ui(context, picture);
     ImPlot::EndPlot();
   }
 
-  static void nearest_ui(DrawContext& context, const Shown& shown, const auto& positive) {
-    const ReceivedRankings& r = shown.rankings;
+  static void nearest_ui(DrawContext& context, const Picture& picture) {
     const ImVec2 mouse = ImGui::GetMousePos();
     float best = widgets::em(0.8F);
     std::int32_t found = -1;
-    for (std::size_t j = 0; j < r.mean.size(); ++j) {
-      const ImVec2 at = ImPlot::PlotToPixels(positive(r.mean[j]), positive(r.max[j]));
+    for (const std::int32_t key : picture.ranked->drawn) {
+      const ImVec2 at = pixel_of(picture.rankings(), key);
       const float distance = std::hypot(at.x - mouse.x, at.y - mouse.y);
       if (distance >= best) continue;
       best = distance;
-      found = static_cast<std::int32_t>(j);
+      found = key;
     }
-    if (found < 0) return;
-    if (plot_clicked()) context.workspace.set_key_span(found, found + 1);
-    if (!ImGui::BeginTooltip()) return;
-    key_ui(context, shown, found);
-    ImGui::EndTooltip();
+    if (found >= 0) point_at(context, picture, found, plot_clicked());
   }
 
+  static constexpr double kLeast = 1e-7;  // of the axes: attention may be 0
+  state::Shown<ReceivedRankingsQuestion> ranked_;
+  state::Shown<RankedSelectionQuestion> selected_;
   widgets::MapTexture texture_;
   ImPlotRange x_range_, y_range_;
   double num_keys_ = 0;
+  ContentFit fit_;
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // token_strip: the text itself, each token coloured by what happened to its key in the current
 // chunk.
-#include "app/panels/view_parts.h"
-#include "app/state/token_text.h"
+#include "app/state/questions/token_strip.h"
 
+#include "app/panels/view_parts.h"
+#include "app/state/labels.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -10,258 +11,317 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvloupe::panels {
 namespace {
 
 using analysis::KeyState;
-using analysis::KeyVerdict;
+using state::KvMapQuestion;
+using state::Place;
+using state::SelectedVsTrueQuestion;
+using state::TextSearchQuestion;
+using state::TokenLook;
+using Map = state::Result<KvMapQuestion>;
 
-// Where each token stands when the text is wrapped to a width.
-struct TextLayout {
-  std::string key;
+// Where each token stands when the text is wrapped to a width. A frame lays out so many tokens at
+// most: a long text takes several.
+class TextLayout {
+ public:
+  std::string key;                       // trace, width and font
   std::vector<float> x;                  // left edge, [T]
   std::vector<float> width;              // [T]
   std::vector<std::int32_t> line_begin;  // first token of each line
   std::vector<std::int32_t> line;        // [T]
 
-  void build(const state::TraceTab& tab, float room) {
-    const std::string wanted = fmt::format("{}|{}|{}", tab.id, room, ImGui::GetFontSize());
-    if (wanted == key) return;
-    key = wanted;
-    x.clear();
-    width.clear();
-    line.clear();
-    line_begin.assign(1, 0);
-    float at = 0;
-    const auto& raw = tab.source->token_texts();
-    for (std::size_t t = 0; t < tab.text.size(); ++t) {
-      const float w = std::max(2.0F, ImGui::CalcTextSize(tab.text[t].c_str()).x);
-      if (at > 0 && at + w > room) {
-        line_begin.push_back(static_cast<std::int32_t>(t));
-        at = 0;
-      }
-      x.push_back(at);
+  void begin(const std::string& new_key) {
+    *this = {};
+    key = new_key;
+    line_begin.push_back(0);
+  }
+  // True when all tokens stand.
+  bool advance(const state::OpenTrace& trace, float room, std::size_t most_tokens) {
+    const std::vector<std::string>& raw = trace.session->token_texts();
+    const std::size_t last = trace.text.size();
+    const std::size_t end = last - x.size() > most_tokens ? x.size() + most_tokens : last;
+    for (std::size_t t = x.size(); t < end; ++t) {
+      const float w = std::max(2.0F, ImGui::CalcTextSize(trace.text[t].c_str()).x);
+      if (at_ > 0 && at_ + w > room) new_line(t);
+      x.push_back(at_);
       width.push_back(w);
       line.push_back(static_cast<std::int32_t>(line_begin.size()) - 1);
-      at += w;
-      if (raw[t].find('\n') != std::string::npos && t + 1 < tab.text.size()) {
-        line_begin.push_back(static_cast<std::int32_t>(t) + 1);
-        at = 0;
-      }
+      at_ += w;
+      if (raw[t].find('\n') != std::string::npos && t + 1 < last) new_line(t + 1);
     }
+    return end == last;
   }
+  std::int32_t num_lines() const { return static_cast<std::int32_t>(line_begin.size()); }
+  // The tokens of the lines first to last, half-open.
+  std::pair<std::int32_t, std::int32_t> tokens_of(std::int32_t first, std::int32_t last) const {
+    const auto end = last < num_lines() ? line_begin[static_cast<std::size_t>(last)]
+                                        : static_cast<std::int32_t>(x.size());
+    return {line_begin[static_cast<std::size_t>(first)], end};
+  }
+
+ private:
+  void new_line(std::size_t token) {
+    line_begin.push_back(static_cast<std::int32_t>(token));
+    at_ = 0;
+  }
+  float at_ = 0;
 };
 
 class TokenStripPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    auto& workspace = context.workspace;
-    const auto slot = workspace.selection().shown;
-    widgets::figure_head_ui(context.palette, context.figure, "Token strip",
-                            method_caption(workspace, slot), place_caption(workspace),
-                            method_chips(context, slot));
-    const auto map = workspace.kv_map(slot);
-    const auto verdicts = workspace.selected_vs_true(slot);
-    method_note_ui(context, slot);
-    if (!context.figure) search_ui(context);
-    legend(context);
+    state::Workspace& workspace = context.workspace;
+    const KvMapQuestion question{workspace.place(), workspace.method()};
+    const Map map = map_.ask(workspace, question);
+    const auto verdicts =
+        verdicts_.ask(workspace, SelectedVsTrueQuestion{question.place, question.method});
+    const Strip strip = strip_of(workspace.place(), map, verdicts);
+    head_ui(context, map);
     if (map.state == state::ResultState::Error) {
       widgets::error_ui(context.palette, map.error);
       return;
     }
+    if (map.stale) widgets::stale_ui(context.palette);
+    if (!context.figure) search_ui(context);
+    legend(context, strip.map);
     ImGui::Dummy({0, widgets::em(0.2F)});
-    ImGui::BeginChild("text", {0, 0});
-    text_ui(context, map, verdicts);
+    ImGui::BeginChild("text", {0, std::max(ImGui::GetContentRegionAvail().y, widgets::em(4))});
+    text_ui(context, strip);
     ImGui::EndChild();
   }
 
-  Table table(state::Workspace& workspace) override {
-    Table table{{"position", "token", "chunk", "state", "verdict", "mass", "evicted_after"}, {}};
-    const auto slot = workspace.selection().shown;
-    const auto map = workspace.kv_map(slot);
-    const auto verdicts = workspace.selected_vs_true(slot);
-    if (!map) return table;
-    const auto chunk = static_cast<std::size_t>(workspace.selection().chunk);
-    for (std::int32_t t = 0; t < map->map.num_tokens; ++t) {
-      const auto i = static_cast<std::size_t>(t);
-      const bool judged = verdicts && i < verdicts->verdict.size() && t < workspace.chunk().begin;
-      table.rows.push_back(
-          {cell(std::int64_t{t}), workspace.ready()->token_label[i],
-           cell(std::int64_t{workspace.info().chunk_of_token(t)}),
-           state::label_of(map->map.at(chunk, t)),
-           judged ? state::label_of(verdicts->verdict[i]) : "",
-           verdicts && i < verdicts->mass.size() ? cell(double{verdicts->mass[i]}) : "",
-           map->map.death_of(t) ? cell(std::int64_t{*map->map.death_of(t)}) : ""});
-    }
-    return table;
-  }
-
-  std::string problem(state::Workspace& workspace) override {
-    workspace.selected_vs_true(workspace.selection().shown);
-    return problem_of(workspace.kv_map(workspace.selection().shown));
-  }
-
  private:
-  void search_ui(DrawContext& context) {
-    auto& workspace = context.workspace;
-    ImGui::SetNextItemWidth(widgets::em(14));
-    if (ImGui::Shortcut(ImGuiMod_Ctrl | ImGuiKey_F, ImGuiInputFlags_RouteGlobal))
-      ImGui::SetKeyboardFocusHere();
-    const bool entered = ImGui::InputTextWithHint("##search", "Search the text (Ctrl+F)", &search_,
-                                                  ImGuiInputTextFlags_EnterReturnsTrue);
-    const std::string key = fmt::format("{}|{}", workspace.ready()->id, search_);
-    if (key != search_key_) {
-      search_key_ = key;
-      matches_ = state::find_text(workspace.ready()->source->token_texts(), search_);
-      match_ = -1;
-    }
-    if (search_.empty()) {
-      ImGui::SameLine();
-      return;
-    }
-    const auto jump = [&](int by) {
-      if (matches_.empty()) return;
-      const auto n = static_cast<int>(matches_.size());
-      match_ = match_ < 0 ? (by > 0 ? 0 : n - 1) : (match_ + by + n) % n;
-      const std::int32_t token = matches_[static_cast<std::size_t>(match_)];
-      workspace.set_key_span(token, token + 1);
-    };
-    if (entered) {
-      jump(1);
-      ImGui::SetKeyboardFocusHere(-1);
-    }
-    ImGui::SameLine();
-    if (ImGui::ArrowButton("##previous", ImGuiDir_Up)) jump(-1);
-    ImGui::SameLine();
-    if (ImGui::ArrowButton("##next", ImGuiDir_Down)) jump(1);
-    ImGui::SameLine();
-    widgets::text_colored(context.palette.muted,
-                          matches_.empty() ? std::string("not found")
-                          : match_ < 0     ? fmt::format("{} found", matches_.size())
-                                           : fmt::format("{} of {}", match_ + 1, matches_.size()));
-    ImGui::SameLine(0, widgets::em(1));
-  }
-
-  static void legend(DrawContext& context) {
-    const auto& p = context.palette;
-    using Shape = widgets::LegendItem::Shape;
-    widgets::legend_ui(p, {{"kept", p.hit},
-                           {"missed: true, not kept", p.miss},
-                           {"sink", p.sink},
-                           {"recent", p.recent},
-                           {"all kept (dense)", p.dense},
-                           {"current chunk", p.current},
-                           {"span of the trace", p.text, Shape::Line}});
-  }
-
-  struct Look {
-    ImU32 back = 0;
-    ImU32 ink = 0;
+  // The text of the place, and what is known of its keys: all of one cell and one method.
+  struct Strip {
+    Place place;
+    const KvMapQuestion::Answer* map = nullptr;
+    const SelectedVsTrueQuestion::Answer* verdicts = nullptr;
+    bool stale = false;  // the answers are of an older place or method
   };
 
-  static Look look_of(DrawContext& context, const state::Result<state::KvMapResult>& map,
-                      const state::Result<analysis::SelectedVsTrue>& verdicts, std::int32_t token) {
-    const auto& p = context.palette;
-    const auto& chunk = context.workspace.chunk();
-    if (token >= chunk.end()) return {0, p.faint};
-    if (!map) return {0, p.muted};
-    const KeyState state =
-        map->map.at(static_cast<std::size_t>(context.workspace.selection().chunk), token);
-    const auto i = static_cast<std::size_t>(token);
-    const bool missed = token < chunk.begin && verdicts && i < verdicts->verdict.size() &&
-                        verdicts->verdict[i] == KeyVerdict::Miss;
-    if (missed) return {widgets::mix(p.panel, p.miss, 0.42), p.text};
-    switch (state) {
-      case KeyState::Kept:
-      case KeyState::Sink:
-      case KeyState::Recent:
-        return {widgets::mix(p.panel, widgets::color_of(p, state), 0.42), p.text};
-      case KeyState::Dense:
-        return {widgets::mix(p.panel, p.dense, 0.6), p.text};
-      case KeyState::Current:
-        return {widgets::mix(p.panel, p.current, 0.28), p.text};
-      default:
-        return {0, p.muted};
+  static Strip strip_of(const Place& place, const Map& map,
+                        const state::Result<SelectedVsTrueQuestion>& verdicts) {
+    Strip strip{place};
+    if (!map || map.question.place.trace != place.trace) return strip;
+    strip.place = map.question.place;
+    strip.map = map.answer.get();
+    strip.stale = map.stale;
+    if (verdicts && verdicts.question.place.cell_key() == strip.place.cell_key() &&
+        verdicts.question.method == map.question.method)
+      strip.verdicts = verdicts.answer.get();
+    return strip;
+  }
+
+  static void head_ui(DrawContext& context, const Map& map) {
+    const Place& place = map.question.place;
+    const auto slot = context.workspace.selection().shown;
+    if (map) {
+      method_head_ui(context, "Token strip", place, map->facts, slot);
+      method_note_ui(context, place, map->facts);
+    } else {
+      method_head_ui(context, "Token strip", place, state::facts_of(place, map.question.method),
+                     slot);
     }
   }
 
-  void text_ui(DrawContext& context, const state::Result<state::KvMapResult>& map,
-               const state::Result<analysis::SelectedVsTrue>& verdicts) {
-    auto& workspace = context.workspace;
-    const state::TraceTab& tab = *workspace.ready();
+  void search_ui(DrawContext& context) {
+    ImGui::SetNextItemWidth(std::min(widgets::em(14), ImGui::GetContentRegionAvail().x));
+    if (ImGui::Shortcut(ImGuiMod_Ctrl | ImGuiKey_F, ImGuiInputFlags_RouteGlobal))
+      ImGui::SetKeyboardFocusHere();
+    if (ImGui::InputTextWithHint("##search", "Search the text (Ctrl+F)", &search_,
+                                 ImGuiInputTextFlags_EnterReturnsTrue)) {
+      jump_ = 1;
+      ImGui::SetKeyboardFocusHere(-1);
+    }
+    const TextSearchQuestion question{context.workspace.place(), search_};
+    const std::string key = question.key();
+    if (key != search_key_) match_ = -1;
+    search_key_ = key;
+    if (!search_.empty()) matches_ui(context, question);
+    // The legend goes on in this line where there is room.
+    ImGui::SameLine(0, widgets::em(1));
+    if (ImGui::GetContentRegionAvail().x < widgets::em(30)) ImGui::NewLine();
+  }
+
+  void matches_ui(DrawContext& context, const TextSearchQuestion& question) {
+    const auto matches = context.workspace.ask(question);
+    ImGui::SameLine();
+    if (ImGui::ArrowButton("##previous", ImGuiDir_Up)) jump_ = -1;
+    ImGui::SameLine();
+    if (ImGui::ArrowButton("##next", ImGuiDir_Down)) jump_ = 1;
+    ImGui::SameLine();
+    if (matches && jump_ != 0) jump(context, *matches);
+    std::string text = "searching\u2026";
+    if (matches && matches->empty())
+      text = "not found";
+    else if (matches)
+      text = match_ < 0 ? fmt::format("{} found", matches->size())
+                        : fmt::format("{} of {}", match_ + 1, matches->size());
+    widgets::text_colored(context.palette.muted, text);
+  }
+
+  void jump(DrawContext& context, const std::vector<std::int32_t>& matches) {
+    const int by = std::exchange(jump_, 0);
+    if (matches.empty()) return;
+    const auto n = static_cast<int>(matches.size());
+    match_ = match_ < 0 ? (by > 0 ? 0 : n - 1) : (match_ + by + n) % n;
+    const std::int32_t token = matches[static_cast<std::size_t>(match_)];
+    context.workspace.cursor.set_keys(token, token + 1);
+  }
+
+  static void legend(DrawContext& context, const KvMapQuestion::Answer* map) {
+    const auto& p = context.palette;
+    using Shape = widgets::LegendItem::Shape;
+    std::vector<widgets::LegendItem> items{{"kept", p.hit}, {"missed: true, not kept", p.miss}};
+    const auto add = [&](KeyState state, const char* text, ImU32 color) {
+      if (map != nullptr && map->present[static_cast<std::size_t>(state)])
+        items.push_back({text, color});
+    };
+    add(KeyState::Sink, "sink", p.sink);
+    add(KeyState::Recent, "recent", p.recent);
+    add(KeyState::Dense, "all kept (dense)", p.dense);
+    add(KeyState::Evicted, "evicted", p.evicted);
+    items.push_back({"current chunk", p.current});
+    items.push_back({"span of the trace", p.text, Shape::Line});
+    widgets::legend_ui(p, items);
+  }
+
+  struct Colors {
+    ImU32 back = 0, ink = 0;
+  };
+  static Colors colors_of(const widgets::Palette& p, TokenLook look) {
+    switch (look) {
+      case TokenLook::Plain:
+        return {0, p.muted};
+      case TokenLook::Future:
+        return {0, p.faint};
+      case TokenLook::Kept:
+        return {widgets::mix(p.panel, p.hit, 0.42), p.text};
+      case TokenLook::Sink:
+        return {widgets::mix(p.panel, p.sink, 0.42), p.text};
+      case TokenLook::Recent:
+        return {widgets::mix(p.panel, p.recent, 0.42), p.text};
+      case TokenLook::Dense:
+        return {widgets::mix(p.panel, p.dense, 0.6), p.text};
+      case TokenLook::Current:
+        return {widgets::mix(p.panel, p.current, 0.28), p.text};
+      case TokenLook::Missed:
+        return {widgets::mix(p.panel, p.miss, 0.42), p.text};
+      case TokenLook::Evicted:
+        return {p.evicted, p.muted};
+    }
+    return {0, p.muted};
+  }
+
+  // Lays the text out for the room; false while nothing of this trace stands.
+  bool lay_out(DrawContext& context, const state::OpenTrace& trace) {
+    constexpr std::size_t kTokensPerFrame = 20'000;
+    const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.6F);
+    const std::string wanted = fmt::format("{}|{}|{}", trace.key(), room, ImGui::GetFontSize());
+    if (layout_.key == wanted) return true;
+    if (next_layout_.key != wanted) next_layout_.begin(wanted);
+    const std::size_t most =
+        context.figure ? std::numeric_limits<std::size_t>::max() : kTokensPerFrame;
+    if (next_layout_.advance(trace, room, most)) {
+      layout_ = std::move(next_layout_);
+      next_layout_ = {};
+    }
+    return layout_.key.starts_with(trace.key() + "|");
+  }
+
+  void text_ui(DrawContext& context, const Strip& strip) {
+    const Place& here = context.workspace.place();
     const widgets::FontScope mono(widgets::fonts().mono, context.figure ? 0.88F : 0.95F);
     const float line_height = ImGui::GetTextLineHeight() * 1.42F;
-    layout_.build(tab, ImGui::GetContentRegionAvail().x - widgets::em(0.6F));
-    follow(context, line_height);
+    if (!lay_out(context, *here.trace)) {
+      widgets::text_colored(context.palette.muted, "Laying out the text\u2026");
+      return;
+    }
+    follow(context, here, line_height);
     const ImVec2 origin = ImGui::GetCursorScreenPos();
-    const auto num_lines = static_cast<std::int32_t>(layout_.line_begin.size());
-    const float scroll = ImGui::GetScrollY();
+    const std::int32_t num_lines = layout_.num_lines();
     const auto first =
-        std::clamp(static_cast<std::int32_t>(scroll / line_height), 0, num_lines - 1);
+        std::clamp(static_cast<std::int32_t>(ImGui::GetScrollY() / line_height), 0, num_lines - 1);
     const auto last = std::min(
         num_lines, first + static_cast<std::int32_t>(ImGui::GetWindowHeight() / line_height) + 2);
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const auto num_tokens = static_cast<std::int32_t>(tab.text.size());
-    const std::int32_t from = layout_.line_begin[static_cast<std::size_t>(first)];
-    const std::int32_t to =
-        last < num_lines ? layout_.line_begin[static_cast<std::size_t>(last)] : num_tokens;
-    const auto& s = workspace.selection();
-    for (std::int32_t t = from; t < to; ++t) {
-      const auto i = static_cast<std::size_t>(t);
-      const ImVec2 at(origin.x + layout_.x[i],
-                      origin.y + line_height * static_cast<float>(layout_.line[i]));
-      const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
-      const Look look = look_of(context, map, verdicts, t);
-      if (look.back != 0) draw->AddRectFilled(at, {end.x - 0.5F, end.y}, look.back, 2);
-      if (s.has_keys() && t >= s.key_begin && t < s.key_end)
-        draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
-      draw->AddText({at.x, at.y + line_height * 0.1F}, look.ink, tab.text[i].c_str());
-    }
-    underline_ui(context, draw, origin, line_height, from, to);
+    const auto [from, to] = layout_.tokens_of(first, last);
+    top_token_ = from;
+    for (std::int32_t t = from; t < to; ++t)
+      token_ui(context, here, t, state::look_of(strip.map, strip.verdicts, strip.place, t), origin,
+               line_height);
+    underline_ui(context, here, origin, line_height, from, to);
     ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
     if (!context.figure && ImGui::IsWindowHovered())
-      point_at(context, map, verdicts, origin, line_height, from, to);
+      point_at(context, strip, origin, line_height, from, to);
   }
 
-  void underline_ui(DrawContext& context, ImDrawList* draw, ImVec2 origin, float line_height,
-                    std::int32_t from, std::int32_t to) {
-    for (const trace::TokenSpan& span : context.workspace.info().spans) {
+  void token_ui(DrawContext& context, const Place& here, std::int32_t token, TokenLook look,
+                ImVec2 origin, float line_height) const {
+    const auto i = static_cast<std::size_t>(token);
+    const ImVec2 at(origin.x + layout_.x[i],
+                    origin.y + line_height * static_cast<float>(layout_.line[i]));
+    const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
+    const Colors colors = colors_of(context.palette, look);
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    if (colors.back != 0) draw->AddRectFilled(at, {end.x - 0.5F, end.y}, colors.back, 2);
+    if (here.has_keys() && token >= here.key_begin && token < here.key_end)
+      draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
+    draw->AddText({at.x, at.y + line_height * 0.1F}, colors.ink, here.trace->text[i].c_str());
+    if (look != TokenLook::Evicted) return;
+    const float middle = at.y + line_height * 0.1F + ImGui::GetTextLineHeight() * 0.55F;
+    draw->AddLine({at.x, middle}, {end.x, middle}, context.palette.faint, widgets::em(0.08F));
+  }
+
+  void underline_ui(DrawContext& context, const Place& here, ImVec2 origin, float line_height,
+                    std::int32_t from, std::int32_t to) const {
+    for (const trace::TokenSpan& span : here.info().spans) {
       if (span.name.rfind("role", 0) == 0) continue;
       const bool needle = span.name.rfind("needle", 0) == 0;
       for (std::int32_t t = std::max(from, span.begin); t < std::min(to, span.end); ++t) {
         const auto i = static_cast<std::size_t>(t);
         const float y = origin.y + line_height * static_cast<float>(layout_.line[i] + 1) - 2;
         const float x = origin.x + layout_.x[i];
-        draw->AddLine({x, y}, {x + layout_.width[i], y},
-                      needle ? context.palette.text : context.palette.muted,
-                      widgets::em(needle ? 0.16F : 0.1F));
+        ImGui::GetWindowDrawList()->AddLine({x, y}, {x + layout_.width[i], y},
+                                            needle ? context.palette.text : context.palette.muted,
+                                            widgets::em(needle ? 0.16F : 0.1F));
       }
     }
   }
 
-  // Scrolls to what was selected elsewhere; a figure begins a little before the watched span.
-  void follow(DrawContext& context, float line_height) {
-    auto& workspace = context.workspace;
-    const auto span = workspace.watched_span();
-    const std::int32_t target = span ? span->begin : context.figure ? 0 : workspace.chunk().begin;
-    const std::string key = fmt::format("{}|{}", target, layout_.key);
-    if (key == followed_ || target >= static_cast<std::int32_t>(layout_.line.size())) return;
-    const float y =
-        line_height * static_cast<float>(layout_.line[static_cast<std::size_t>(target)]);
-    const bool visible = y >= ImGui::GetScrollY() &&
-                         y + line_height < ImGui::GetScrollY() + ImGui::GetWindowHeight();
-    if (!visible)
-      ImGui::SetScrollY(std::max(
-          0.0F, std::floor((y - ImGui::GetWindowHeight() * 0.35F) / line_height) * line_height));
-    followed_ = key;
+  // Scrolls to keys or to a chunk that were chosen elsewhere. A text begins at the watched span,
+  // where the chunk sees it; wrapped anew it stays where it was.
+  void follow(DrawContext& context, const Place& here, float line_height) {
+    const bool new_text = followed_.trace != here.trace;
+    const bool new_keys = here.has_keys() && (here.key_begin != followed_.key_begin ||
+                                              here.key_end != followed_.key_end);
+    const trace::ChunkInfo& chunk = here.chunk_info();
+    const auto span = state::watched_span(here);
+    if ((new_text || new_keys) && span && (here.has_keys() || span->begin < chunk.end()))
+      scroll_to(span->begin, line_height, 0.35F);
+    else if (new_text || here.chunk != followed_.chunk)
+      scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
+    else if (followed_layout_ != layout_.key)
+      scroll_to(top_token_, line_height, 0);
+    followed_ = here;
+    followed_layout_ = layout_.key;
   }
 
-  void point_at(DrawContext& context, const state::Result<state::KvMapResult>& map,
-                const state::Result<analysis::SelectedVsTrue>& verdicts, ImVec2 origin,
-                float line_height, std::int32_t from, std::int32_t to) {
-    auto& workspace = context.workspace;
+  // The token's line comes to this share of the height, unless it is in view.
+  void scroll_to(std::int32_t token, float line_height, float share) const {
+    if (token < 0 || token >= static_cast<std::int32_t>(layout_.line.size())) return;
+    const float height = ImGui::GetWindowHeight();
+    const float y = line_height * static_cast<float>(layout_.line[static_cast<std::size_t>(token)]);
+    if (y >= ImGui::GetScrollY() && y + line_height < ImGui::GetScrollY() + height) return;
+    ImGui::SetScrollY(std::max(0.0F, std::floor((y - height * share) / line_height) * line_height));
+  }
+
+  void point_at(DrawContext& context, const Strip& strip, ImVec2 origin, float line_height,
+                std::int32_t from, std::int32_t to) {
     const ImVec2 mouse = ImGui::GetMousePos();
     const auto line = static_cast<std::int32_t>((mouse.y - origin.y) / line_height);
     for (std::int32_t t = from; t < to; ++t) {
@@ -269,31 +329,53 @@ class TokenStripPanel final : public Panel {
       if (layout_.line[i] != line || mouse.x < origin.x + layout_.x[i] ||
           mouse.x >= origin.x + layout_.x[i] + layout_.width[i])
         continue;
-      if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) drag_from_ = t;
-      if (ImGui::IsMouseDown(ImGuiMouseButton_Left) && drag_from_ >= 0)
-        workspace.set_key_span(std::min(drag_from_, t), std::max(drag_from_, t) + 1);
-      if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))
-        workspace.set_chunk(workspace.info().chunk_of_token(t));
-      std::string text = fmt::format("token {}\nchunk {}", token_line(workspace, t),
-                                     workspace.info().chunk_of_token(t));
-      if (verdicts && i < verdicts->mass.size())
-        text +=
-            fmt::format("\nmass from this chunk {:.5g}", static_cast<double>(verdicts->mass[i]));
-      if (verdicts && i < verdicts->verdict.size() && t < workspace.chunk().begin)
-        text += fmt::format("\n{}", state::label_of(verdicts->verdict[i]));
-      if (map)
-        if (const auto death = map->map.death_of(t))
-          text += fmt::format("\nevicted after chunk {}", *death);
+      if (!strip.stale) select(context, t);
       ImGui::SetTooltip("%s\n\nclick or drag: follow these keys; double click: go to the chunk",
-                        text.c_str());
+                        words_of(strip, t).c_str());
       return;
     }
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) drag_from_ = -1;
   }
 
-  TextLayout layout_;
-  std::string search_, search_key_, followed_;
-  std::vector<std::int32_t> matches_;
+  void select(DrawContext& context, std::int32_t token) {
+    state::Cursor& cursor = context.workspace.cursor;
+    if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) drag_from_ = token;
+    if (ImGui::IsMouseDown(ImGuiMouseButton_Left) && drag_from_ >= 0)
+      cursor.set_keys(std::min(drag_from_, token), std::max(drag_from_, token) + 1);
+    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))
+      cursor.set_chunk(cursor.place().info().chunk_of_token(token));
+  }
+
+  static std::string words_of(const Strip& strip, std::int32_t token) {
+    const auto i = static_cast<std::size_t>(token);
+    const trace::TraceInfo& info = strip.place.info();
+    const int chunk = info.chunk_of_token(token);
+    const bool step =
+        chunk >= 0 && info.chunks[static_cast<std::size_t>(chunk)].phase == trace::Phase::Decode;
+    std::string text = fmt::format("token {}\n{} {}", token_line(strip.place, token),
+                                   step ? "decode step" : "chunk", chunk);
+    if (strip.verdicts != nullptr && i < strip.verdicts->cell.mass.size())
+      text += fmt::format(
+          "\nmass from this {} {:.5g}",
+          strip.place.chunk_info().phase == trace::Phase::Decode ? "decode step" : "chunk",
+          static_cast<double>(strip.verdicts->cell.mass[i]));
+    if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
+        token < strip.place.chunk_info().begin)
+      text += fmt::format("\n{}", state::label_of(strip.verdicts->cell.verdict[i]));
+    if (strip.map != nullptr)
+      if (const auto death = strip.map->map.death_of(token))
+        text += fmt::format("\nevicted after chunk {}", *death);
+    return text;
+  }
+
+  state::Shown<KvMapQuestion> map_;
+  state::Shown<SelectedVsTrueQuestion> verdicts_;
+  TextLayout layout_, next_layout_;
+  Place followed_;               // scrolled for
+  std::string followed_layout_;  // the same
+  std::int32_t top_token_ = 0;   // first in view
+  std::string search_, search_key_;
+  int jump_ = 0;  // to the next (1) or the previous (-1) match, when they are known
   int match_ = -1;
   std::int32_t drag_from_ = -1;
 };

@@ -1,6 +1,7 @@
 // See view_parts.h.
 #include "app/panels/view_parts.h"
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -109,6 +110,17 @@ void method_head_ui(DrawContext& context, const std::string& title, const state:
                           place_caption(place), method_chips(context, place, facts, slot));
 }
 
+void stand_in_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
+                      const state::MethodFacts& facts, const std::string& stand_in,
+                      const std::vector<widgets::Chip>& more) {
+  auto chips = method_chips(context, place, facts, context.workspace.selection().shown);
+  if (!stand_in.empty()) chips.front().text = facts.choice.id();
+  chips.insert(chips.begin() + 1, more.begin(), more.end());
+  widgets::figure_head_ui(context.palette, context.figure, title, method_caption(facts),
+                          place_caption(place), chips);
+  if (!stand_in.empty()) widgets::text_wrapped(context.palette.warning, stand_in);
+}
+
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {
   {
     const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
@@ -118,6 +130,30 @@ void heading_ui(DrawContext& context, const std::string& title, const std::strin
   const widgets::FontScope small(widgets::fonts().body, 0.9F);
   widgets::text_colored(context.palette.muted,
                         widgets::elided(measured, ImGui::GetContentRegionAvail().x));
+}
+
+void beside_ui(float gap, float width) {
+  ImGui::SameLine(0, gap);
+  if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
+}
+
+void option_ui(DrawContext& context, const std::string& view, const std::string& option,
+               const std::string& label, float width) {
+  if (context.figure) return;
+  const state::ViewInfo* info = state::find_view(view);
+  KVLOUPE_CHECK(info != nullptr);
+  const std::string now = context.workspace.option(view, option);
+  ImGui::SetNextItemWidth(width);
+  for (const state::ViewOption& offered : info->options) {
+    if (offered.name != option) continue;
+    const bool open = ImGui::BeginCombo(label.c_str(), now.c_str());
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", offered.meaning.c_str());
+    if (!open) continue;
+    for (const std::string& choice : offered.choices)
+      if (ImGui::Selectable(choice.c_str(), choice == now))
+        context.workspace.cursor.set_option(view + "." + option, choice);
+    ImGui::EndCombo();
+  }
 }
 
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
@@ -132,17 +168,25 @@ std::string percent(double share) {
   return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
 
+const char* step_word(trace::Phase phase) {
+  return phase == trace::Phase::Decode ? "decode step" : "chunk";
+}
+
 std::string place_caption(const state::Place& place) {
   if (place.empty()) return {};
   const trace::ChunkInfo& chunk = place.chunk_info();
-  const bool step = chunk.phase == trace::Phase::Decode;
-  const std::string tokens = step ? fmt::format("token {}", format_count(chunk.begin))
-                                  : fmt::format("tokens {} to {}", format_count(chunk.begin),
-                                                format_count(chunk.end() - 1));
+  const std::string tokens = chunk.phase == trace::Phase::Decode
+                                 ? fmt::format("token {}", format_count(chunk.begin))
+                                 : fmt::format("tokens {} to {}", format_count(chunk.begin),
+                                               format_count(chunk.end() - 1));
   return fmt::format(
-      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {} {}: {}",
+      "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
       place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
-      step ? "decode step" : "chunk", place.chunk, tokens);
+      chunk_name(place.info(), place.chunk), tokens);
+}
+
+std::string chunk_name(const trace::TraceInfo& info, int chunk) {
+  return fmt::format("{} {}", step_word(info.chunks[static_cast<std::size_t>(chunk)].phase), chunk);
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {

@@ -26,13 +26,26 @@ void method_note_ui(DrawContext& context, const state::Place& place,
 // Title, caption and chips of a view of one method.
 void method_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
                     const state::MethodFacts& facts, state::Slot slot);
+// The same for views of one kind of methods. `stand_in` says why this is not the method chosen: then
+// it stands below, and the chips name no slot. `more` chips follow the method's name.
+void stand_in_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
+                      const state::MethodFacts& facts, const std::string& stand_in,
+                      const std::vector<widgets::Chip>& more = {});
 // Chips of views that show the model's attention alone.
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place);
 // "demo.h5 · SmolLM2 · layer 3 · query head 5 (KV head 1) · chunk 12: tokens 1,536 to 1,663"
 std::string place_caption(const state::Place& place);
 
+// "chunk 12", "decode step 17"
+std::string chunk_name(const trace::TraceInfo& info, int chunk);
+
 // The head of one plot of several: "Lane use  share of the chunk's rows ..."
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
+// Goes on in the same line where so much room is left, else in the next one.
+void beside_ui(float gap, float width);
+// The choices of an option of a view; nothing in an exported figure.
+void option_ui(DrawContext& context, const std::string& view, const std::string& option,
+               const std::string& label, float width);
 // Says which part of a method extends its paper; nothing if no part does.
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
                                            const state::MethodChoice& method);
@@ -66,5 +79,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines);
 // "1,640  “ answer”"
 std::string token_line(const state::Place& place, std::int32_t position);
 std::string percent(double share);
+// "chunk" or "decode step".
+const char* step_word(trace::Phase phase);
 
 }  // namespace kvloupe::panels

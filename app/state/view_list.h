@@ -8,8 +8,20 @@
 #include <vector>
 
 #define KVLOUPE_VIEWS(X) \
+  X(attention_map)       \
   X(kv_map)              \
-  X(selected_vs_true)
+  X(layer_head_overview) \
+  X(selected_vs_true)    \
+  X(miss_inspector)      \
+  X(token_strip)         \
+  X(query_geometry)      \
+  X(query_relevance)     \
+  X(aqua_lanes)          \
+  X(block_tables)        \
+  X(received_rankings)   \
+  X(quest_pages)         \
+  X(latency)             \
+  X(trace_info)
 
 namespace kvloupe::state {
 

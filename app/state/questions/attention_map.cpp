@@ -110,11 +110,11 @@ ViewInfo attention_map_view() {
   view.title = "Attention map";
   view.summary = "where one query head attends, with what the method kept below";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
-  view.options = {{"scale", {"log", "linear"}, "how a probability becomes a colour"},
-                  {"low",
+  view.options = {{"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
+                  {"color_from",
                    {"0.0001", "0.000001", "0.00001", "0.001", "0.01"},
                    "the probability at the faint end of the colours"},
-                  {"high",
+                  {"color_to",
                    {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
                    "the probability at the bright end of the colours"}};
   view.dock = Dock::Center;

@@ -1,11 +1,58 @@
 #include "app/state/questions/latency.h"
 
 #include "app/state/questions/run.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
 #include "capture/run/calibrate.h"
 
 #include <fmt/format.h>
 
 namespace kvloupe::state {
+namespace {
+
+using measure::LatencyReport;
+
+LatencyQuestion question_of(const Workspace& workspace) {
+  return {workspace.place(), workspace.method()};
+}
+
+// What captions say of the method is asked for first: nothing computes while it is timed.
+std::string problem(Workspace& workspace) {
+  const LatencyQuestion question = question_of(workspace);
+  const auto facts = workspace.ask(FactsQuestion{question.place, question.method});
+  if (facts.state == ResultState::Loading) return problem_of(facts);
+  const auto result = workspace.ask(question);
+  const bool not_begun = result.state == ResultState::Empty && result.note.empty();
+  if (not_begun) workspace.answers.start(question);
+  if (not_begun || result.state == ResultState::Loading) return "the measurement has not finished";
+  return problem_of(result);
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"part", "median_ms", "q25_ms", "q75_ms", "samples", "device", "dtype", "past",
+               "queries", "method", "leakage"},
+              {}};
+  const LatencyQuestion question = question_of(workspace);
+  const auto result = workspace.ask(question);
+  if (!result) return table;
+  const bool leakage = known_facts(workspace, question.place, question.method)->leakage;
+  for (const LatencyPart& part : parts_of(*result))
+    table.rows.push_back({part.name, cell(part.stats.median_ms), cell(part.stats.q25_ms),
+                          cell(part.stats.q75_ms), cell(std::int64_t{part.stats.samples}),
+                          result->device, result->dtype, cell(result->past_len),
+                          cell(result->chunk_len), result->method, leakage ? "1" : "0"});
+  return table;
+}
+
+}  // namespace
+
+std::vector<LatencyPart> parts_of(const LatencyReport& report) {
+  return {{"select", report.select},
+          {report.paged ? "block tables" : "gather", report.gather},
+          {"attend", report.attend},
+          {"total", report.total},
+          {"dense (" + report.dense_variant + ")", report.dense}};
+}
 
 // A recorded run and the same method selected anew do the same work.
 std::string LatencyQuestion::key() const {
@@ -26,7 +73,19 @@ LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
   capture::ensure_basis(*method.spec, place.info().model, steps.context);
   return measure::measure_latency(*place.trace->session, *method.spec, place.layer, place.chunk,
                                   measure::LatencyOptions{}, steps.context,
-                                  [&](const Answer& report) { steps.show(report); });
+                                  [&](const LatencyReport& report) { steps.show(report); });
+}
+
+ViewInfo latency_view() {
+  ViewInfo view;
+  view.id = "latency";
+  view.title = "Latency";
+  view.summary =
+      "select, gather (or block tables) and attend against dense attention, measured live";
+  view.coordinates = {"layer", "chunk"};
+  view.problem = problem;
+  view.table = table;
+  return view;
 }
 
 }  // namespace kvloupe::state

@@ -7,8 +7,8 @@
 #include "app/state/place.h"
 #include "core/measure/latency.h"
 
-#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kvloupe::state {
 
@@ -27,5 +27,12 @@ struct LatencyQuestion {
   std::string obstacle() const;
   Answer work(Steps& steps) const;
 };
+
+// What was timed, by name: the three parts of the method, all of it, and dense attention.
+struct LatencyPart {
+  std::string name;
+  measure::LatencyStats stats;
+};
+std::vector<LatencyPart> parts_of(const measure::LatencyReport& report);
 
 }  // namespace kvloupe::state

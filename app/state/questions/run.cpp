@@ -1,5 +1,6 @@
 #include "app/state/questions/run.h"
 
+#include "app/state/workspace.h"
 #include "capture/run/calibrate.h"
 #include "core/analysis/lane_report.h"
 #include "core/base/error.h"
@@ -143,6 +144,12 @@ MethodFacts facts_of(const Place& place, const MethodChoice& method,
 
 FactsQuestion::Answer FactsQuestion::work(Steps& steps) const {
   return facts_of(place, method, *steps.need(RunQuestion{place, method}));
+}
+
+std::shared_ptr<const MethodFacts> known_facts(Workspace& workspace, const Place& place,
+                                               const MethodChoice& method) {
+  const auto facts = workspace.ask(FactsQuestion{place, method});
+  return facts ? facts.answer : std::make_shared<MethodFacts>(facts_of(place, method));
 }
 
 }  // namespace kvloupe::state

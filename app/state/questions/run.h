@@ -8,6 +8,7 @@
 #include "core/replay/replay.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -100,5 +101,9 @@ struct FactsQuestion {
   std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
 };
+// The facts as far as they are known now; asks for the rest.
+class Workspace;
+std::shared_ptr<const MethodFacts> known_facts(Workspace& workspace, const Place& place,
+                                               const MethodChoice& method);
 
 }  // namespace kvloupe::state

@@ -1,0 +1,171 @@
+#include "app/state/questions/block_tables.h"
+
+#include "app/state/labels.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::BlockReport;
+using replay::BlockState;
+using Answer = BlockTablesQuestion::Answer;
+
+std::string problem(Workspace& workspace) {
+  const auto result = workspace.ask(block_tables_question(workspace));
+  return result ? result->nothing : problem_of(result);
+}
+
+void add_rows(const Answer& answer, const BlockStage& stage, Table& table) {
+  const BlockReport& r = answer.report;
+  const replay::StageDensity& density = r.*stage.density;
+  const std::int64_t query_blocks = r.grid.num_query_blocks();
+  const auto forced = [&](double share) { return r.knows_forced ? cell(share) : ""; };
+  for (std::int64_t row = 0; row < stage.rows; ++row)
+    for (std::int64_t j = 0; j < r.grid.num_key_blocks(); ++j) {
+      const BlockState state = stage.at(r, row, j);
+      if (state == BlockState::Future) continue;
+      const auto head = static_cast<std::size_t>(stage.of_masks() ? row / query_blocks : row);
+      table.rows.push_back(
+          {stage.id, stage.of_masks() || stage.rows > 1 ? cell(std::int64_t{r.q_heads[head]}) : "",
+           stage.of_masks() ? cell(r.grid.block_of_query_block(row % query_blocks)) : "", cell(j),
+           cell(r.grid.key_begin(j)), cell(r.grid.key_end(j)),
+           cell(trace::page_id(r.grid, answer.kv_head, j)), label_of(state),
+           cell(density.kept.past), cell(density.kept.causal), cell(density.kept.rectangle),
+           forced(density.forced.past), forced(density.forced.causal),
+           forced(density.forced.rectangle)});
+    }
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"stage", "q_head", "query_block", "key_block", "token_begin", "token_end", "page_id",
+               "state", "density_past", "density_causal", "density_rectangle", "forced_past",
+               "forced_causal", "forced_rectangle"},
+              {}};
+  const auto result = workspace.ask(block_tables_question(workspace));
+  if (!result) return table;
+  for (const BlockStage& stage : result->stages) add_rows(*result, stage, table);
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(block_tables_question(workspace));
+  if (!result || !result->nothing.empty()) return {};
+  const BlockReport& r = result->report;
+  return array_of("|u1",
+                  {static_cast<std::int64_t>(r.q_heads.size()), r.grid.num_query_blocks(),
+                   r.grid.num_key_blocks()},
+                  r.mask);
+}
+
+std::vector<BlockStage> stages_of(const BlockReport& r) {
+  const auto heads = static_cast<std::int64_t>(r.q_heads.size());
+  const std::int64_t query_blocks = r.grid.num_query_blocks();
+  const std::string names =
+      heads == 1 ? fmt::format("query head {}", r.q_heads.front())
+                 : fmt::format("query heads {} to {}", r.q_heads.front(), r.q_heads.back());
+  return {{"mask",
+           fmt::format("Masks of {}, {} query block{} each", names, query_blocks,
+                       query_blocks == 1 ? "" : "s"),
+           heads * query_blocks, &BlockReport::native, &BlockReport::mask},
+          {"query_union", "United over the query blocks of the chunk", heads,
+           &BlockReport::after_query_union, &BlockReport::query_union},
+          {"group_union", heads == 1 ? "One head: nothing to unite" : "United over these heads", 1,
+           &BlockReport::after_group_union, &BlockReport::group_union},
+          {"table", "The table: what is read, the chunk open", 1, &BlockReport::read,
+           &BlockReport::table}};
+}
+
+// Why a cell has no masks; empty: it has.
+std::string why_nothing(const replay::ReplayCell* cell) {
+  if (cell == nullptr) return "This run has nothing for the chunk.";
+  if (cell->blocks) return {};
+  if (!cell->dense_reason)
+    return "This run was recorded without the masks of its query heads: select its method anew.";
+  return *cell->dense_reason == replay::DenseReason::EmptyPast
+             ? "The first chunk has no past: every block is read. Step to a later chunk."
+             : "The method decodes densely: every block is read. Step to a chunk of the prompt.";
+}
+
+// A recorded run of blocks is shown also where this version does not know its method.
+bool chooses_blocks(const MethodChoice& method, const Place& place) {
+  if (method.known()) return method.spec->info().granularity == trace::Granularity::Block;
+  const trace::RunInfo* run = method.run_info(place.info());
+  return run != nullptr && run->granularity == trace::Granularity::Block;
+}
+
+// Which blocks a recorded run kept by rule comes out only where it is measured.
+std::shared_ptr<const replay::ReplayResult> run_of(const BlockTablesQuestion& question,
+                                                   Steps& steps) {
+  if (question.method.recorded())
+    return steps.need(MeasuredRunQuestion{question.place, question.method});
+  return steps.need(RunQuestion{question.place, question.method});
+}
+
+}  // namespace
+
+std::string BlockTablesQuestion::title() const {
+  return fmt::format("Selecting blocks in layer {}", place.layer);
+}
+
+BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
+  const auto run = run_of(*this, steps);
+  const replay::ReplayCell* cell = run->find(place.layer, place.chunk);
+  Answer answer;
+  answer.facts = facts_of(place, method, *run);
+  answer.notes = run->notes;
+  answer.nothing = why_nothing(cell);
+  if (!answer.nothing.empty()) return answer;
+  const int row = row_of(place, *run), group = place.info().model.gqa_group_size();
+  const int first_head = row * run->q_heads_per_row;
+  answer.kv_head = first_head / group;
+  answer.report =
+      replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].selected,
+                           first_head, run->q_heads_per_row, group);
+  const BlockReport& r = answer.report;
+  answer.stages = stages_of(r);
+  for (const BlockStage& stage : answer.stages)
+    for (const BlockState state : r.*stage.states)
+      answer.present[static_cast<std::size_t>(state)] = true;
+  answer.past_blocks_read =
+      std::lower_bound(r.pages.begin(), r.pages.end(), r.grid.num_past_blocks()) - r.pages.begin();
+  return answer;
+}
+
+std::uint64_t BlockTablesQuestion::bytes(const Answer& answer) {
+  const BlockReport& r = answer.report;
+  return sizeof(answer) + r.mask.size() + r.query_union.size() + r.group_union.size() +
+         r.table.size() + r.pages.size() * sizeof(r.pages[0]);
+}
+
+BlockTablesQuestion block_tables_question(const Workspace& workspace) {
+  BlockTablesQuestion question{workspace.place(), workspace.method(), {}};
+  if (question.place.empty() || chooses_blocks(question.method, question.place)) return question;
+  const MethodChoice chosen = question.method;
+  const auto compact =
+      selection::MethodSpec::parse("compact_attention").resolved(question.place.trace->shape());
+  question.method = {compact.canonical(), -1, compact};
+  if (!chosen.empty())
+    question.stand_in = fmt::format(
+        "{} chooses no blocks: shown is compact_attention with its defaults.", chosen.id());
+  return question;
+}
+
+ViewInfo block_tables_view() {
+  ViewInfo view;
+  view.id = "block_tables";
+  view.title = "Block tables";
+  view.summary = "from block masks over their unions to the table that attention reads";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
+  view.dock = Dock::Center;
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,170 @@
+#include "app/state/questions/layer_head_overview.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::OverviewMetric;
+
+constexpr const char* kViewId = "layer_head_overview";
+
+// The default for a name that there is not.
+OverviewMetric metric_named(const std::string& name) {
+  for (const MetricWords& words : metric_words())
+    if (name == analysis::name_of(words.metric)) return words.metric;
+  return metric_words().front().metric;
+}
+
+std::string problem(Workspace& workspace) {
+  const OverviewQuestion question = overview_question(workspace);
+  const std::string problem = problem_of(workspace.ask(question));
+  if (!problem.empty() || !question.of_method()) return problem;
+  return problem_of(workspace.ask(FactsQuestion{question.place, question.method}));
+}
+
+Table table(Workspace& workspace) {
+  const auto result = workspace.ask(overview_question(workspace));
+  if (!result) return {};
+  const analysis::Overview& overview = result->overview;
+  Table table{
+      {"layer", overview.per_kv_head ? "kv_head" : "q_head", analysis::name_of(overview.metric)},
+      {}};
+  for (std::int64_t r = 0; r < overview.values.rows; ++r)
+    for (std::int64_t c = 0; c < overview.values.cols; ++c)
+      table.rows.push_back({cell(std::int64_t{overview.layers[static_cast<std::size_t>(r)]}),
+                            cell(c), cell(double{overview.values.at(r, c)})});
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(overview_question(workspace));
+  if (!result) return {};
+  const analysis::Matrix& values = result->overview.values;
+  return array_of("<f4", {values.rows, values.cols}, values.values);
+}
+
+void count(OverviewQuestion::Answer& answer) {
+  const std::vector<float>& values = answer.overview.values.values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) {
+      ++answer.num_dense;
+      continue;
+    }
+    ++answer.num_known;
+    answer.highest = std::max(answer.highest, values[i]);
+    answer.above_half += values[i] > 0.5F;
+    answer.by_worth.push_back(static_cast<std::int32_t>(i));
+  }
+  const bool higher_is_better = words_of(answer.overview.metric).higher_is_better;
+  std::stable_sort(answer.by_worth.begin(), answer.by_worth.end(),
+                   [&](std::int32_t a, std::int32_t b) {
+                     const float x = values[static_cast<std::size_t>(a)];
+                     const float y = values[static_cast<std::size_t>(b)];
+                     return higher_is_better ? x < y : x > y;
+                   });
+}
+
+}  // namespace
+
+const std::array<MetricWords, 5>& metric_words() {
+  static const std::array<MetricWords, 5> words{{
+      {OverviewMetric::MassRecall, "Mass recall", "share of attention mass kept",
+       "The share of true attention mass on past keys that the kept keys carry.", true},
+      {OverviewMetric::TopkOverlap, "Top-k overlap", "share of kept keys that are true top keys",
+       "Of the keys kept, the share that is among as many true top keys.", true},
+      {OverviewMetric::OutputError, "Output error", "relative error of the head's output",
+       "How far the attention output moves when only the kept keys are attended to.", false},
+      {OverviewMetric::RelevancePearson, "Pearson r of S_q", "r of S_q against largest attention",
+       "Where r is above 0.5, queries far from the mean query are the ones that attend sharply: "
+       "QuoKA's premise holds.",
+       true},
+      {OverviewMetric::Entropy, "Entropy", "mean row entropy in nats",
+       "How spread the head's attention is.", false},
+  }};
+  return words;
+}
+
+const MetricWords& words_of(OverviewMetric metric) {
+  for (const MetricWords& words : metric_words())
+    if (words.metric == metric) return words;
+  fail_check("a metric with words", __FILE__, __LINE__);
+}
+
+OverviewQuestion overview_question(const Workspace& workspace) {
+  return {workspace.place(), workspace.method(), metric_named(workspace.option(kViewId, "metric")),
+          workspace.option(kViewId, "chunks") == "all"};
+}
+
+OverviewMetric OverviewQuestion::metric() const {
+  if (place.empty() || method.empty()) return asked;
+  if (asked != OverviewMetric::MassRecall && asked != OverviewMetric::TopkOverlap) return asked;
+  return facts_of(place, method).keeps_every_key() ? OverviewMetric::OutputError : asked;
+}
+
+std::string OverviewQuestion::key() const {
+  const std::string chunk = mean_of_chunks() ? "all" : fmt::format("c{}", place.chunk);
+  return fmt::format("{}|{}|{}|{}", place.trace_key(), chunk, analysis::name_of(metric()),
+                     of_method() ? method.key() : std::string("any method"));
+}
+
+std::string OverviewQuestion::title() const {
+  return fmt::format("Measuring {} in all layers", analysis::name_of(metric()));
+}
+
+std::string OverviewQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  return analysis::needs_method(asked) && method.empty() ? "Choose a method" : "";
+}
+
+OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
+  const OverviewMetric wanted = metric();
+  Answer answer;
+  if (of_method()) {
+    const bool error = wanted == OverviewMetric::OutputError;
+    const auto chunk = all_chunks ? std::nullopt : std::optional<int>(place.chunk);
+    const replay::ReplayResult run =
+        run_method(place, method, place.info().layers, chunk, !error, error, steps.context);
+    answer.overview = analysis::overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk);
+    if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
+  } else {
+    answer.overview =
+        analysis::overview_of_attention(*place.trace->session, wanted, place.chunk, steps.context);
+  }
+  count(answer);
+  return answer;
+}
+
+std::uint64_t OverviewQuestion::bytes(const Answer& answer) {
+  return sizeof(answer) + answer.overview.values.values.size() * sizeof(float) +
+         answer.by_worth.size() * sizeof(std::int32_t);
+}
+
+ViewInfo layer_head_overview_view() {
+  std::vector<std::string> metrics;
+  for (const MetricWords& words : metric_words())
+    metrics.emplace_back(analysis::name_of(words.metric));
+  ViewInfo view;
+  view.id = kViewId;
+  view.title = "Layer x head";
+  view.summary = "one number for every layer and head: where to look first";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
+  view.options = {{"metric", metrics, "what is measured in every head"},
+                  {"chunks",
+                   {"current", "all"},
+                   "of a method: the current chunk, or the mean over all chunks that selected"}};
+  view.dock = Dock::Left;
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,58 @@
+// The view layer_head_overview: one number for every layer and head.
+#pragma once
+
+#include "app/state/questions/run.h"
+#include "core/analysis/overview.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+// The words for a metric.
+struct MetricWords {
+  analysis::OverviewMetric metric;
+  const char* title;
+  const char* unit;
+  const char* meaning;
+  bool higher_is_better;
+};
+const std::array<MetricWords, 5>& metric_words();
+const MetricWords& words_of(analysis::OverviewMetric metric);
+
+struct OverviewQuestion {
+  static constexpr const char* kName = "overview";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, chunk
+  MethodChoice method;
+  analysis::OverviewMetric asked = analysis::OverviewMetric::MassRecall;
+  bool all_chunks = false;  // the mean over the prefill chunks that selected
+  struct Answer {
+    analysis::Overview overview;
+    int q_heads_per_column = 1;
+    float highest = 0;  // of the values that are known; 0 where none is
+    int num_known = 0, num_dense = 0;
+    int above_half = 0;                  // values above 0.5
+    std::vector<std::int32_t> by_worth;  // known cells, row-major, the worst first
+  };
+
+  // What is measured: recall and overlap say nothing of methods that keep every key and cut lanes;
+  // for those it is the output error.
+  analysis::OverviewMetric metric() const;
+  bool of_method() const { return analysis::needs_method(metric()); }
+  bool mean_of_chunks() const { return of_method() && all_chunks; }
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// What the view asks now, by the workspace's place, method and options.
+class Workspace;
+OverviewQuestion overview_question(const Workspace& workspace);
+
+}  // namespace kvloupe::state

@@ -1,0 +1,227 @@
+#include "app/state/questions/miss_inspector.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/analysis/kv_map.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr std::size_t kMostBars = 400;
+
+// The chunks after which keys of the span died, with the number of keys.
+std::map<int, int> deaths_of(const replay::ReplayResult& run, int layer, int row,
+                             const trace::TokenSpan& span) {
+  const std::vector<std::uint16_t> deaths = analysis::deaths_in(run, layer, row);
+  std::map<int, int> keys_of;
+  for (auto key = static_cast<std::size_t>(span.begin);
+       key < std::min(static_cast<std::size_t>(span.end), deaths.size()); ++key)
+    if (deaths[key] != trace::kAlive) ++keys_of[deaths[key]];
+  return keys_of;
+}
+
+std::string text_of(const std::map<int, int>& deaths) {
+  std::string text;
+  for (const auto& [chunk, keys] : deaths)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", chunk,
+                        keys > 1 ? fmt::format(" ({} keys)", keys) : std::string());
+  return text;
+}
+
+std::string deaths_in_row(const SpanFateQuestion::Answer& answer, int row) {
+  const auto index = static_cast<std::size_t>(row);
+  return index < answer.deaths.size() ? text_of(answer.deaths[index]) : std::string();
+}
+
+std::string row_name(const replay::ReplayResult& run, const Place& place) {
+  const int per_row = std::max(1, run.q_heads_per_row);
+  const int first = row_of(place, run) * per_row;
+  if (run.row_axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", place.kv_head());
+  if (per_row == 1) return fmt::format("query head {}", first);
+  return fmt::format("query heads {} to {}", first, first + per_row - 1);
+}
+
+std::string keys(std::int64_t count) {
+  return fmt::format("{} {}", format_count(count), count == 1 ? "key" : "keys");
+}
+
+std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& chunks) {
+  const std::size_t step = std::max<std::size_t>(1, (chunks.size() + kMostBars - 1) / kMostBars);
+  std::vector<MissQuestion::Bar> bars;
+  for (std::size_t first = 0; first < chunks.size(); first += step) {
+    const std::size_t last = std::min(first + step, chunks.size());
+    MissQuestion::Bar bar{static_cast<int>(first), static_cast<int>(last), 0, 0, 0};
+    for (std::size_t chunk = first; chunk < last; ++chunk) {
+      bar.kept += chunks[chunk].kept;
+      bar.total += chunks[chunk].total;
+      bar.span_mass = std::max(bar.span_mass, chunks[chunk].span_mass);
+    }
+    if (bar.total > 0) bars.push_back(bar);
+  }
+  return bars;
+}
+
+// Both methods, those that are chosen.
+std::vector<MissQuestion> questions_of(const Workspace& workspace) {
+  std::vector<MissQuestion> questions;
+  for (const Slot slot : kSlots)
+    if (!workspace.method(slot).empty())
+      questions.push_back({workspace.place(), workspace.method(slot)});
+  return questions;
+}
+
+std::string problem(Workspace& workspace) {
+  if (!workspace.place().empty() && !watched_span(workspace.place()))
+    return "no key is selected and the trace has no needle: name one with --goto key=N";
+  std::string problem;
+  for (const MissQuestion& question : questions_of(workspace)) {
+    for (const std::string& why :
+         {problem_of(workspace.ask(question)),
+          problem_of(workspace.ask(SpanFateQuestion{question.place, question.method}))})
+      if (!why.empty()) problem = why;
+  }
+  return problem;
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"method", "span", "layer", "row", "chunk", "kept", "total", "mass_share",
+               "best_true_rank", "evicted_after", "leakage"},
+              {}};
+  for (const MissQuestion& question : questions_of(workspace)) {
+    const auto span = watched_span(question.place);
+    const auto miss = workspace.ask(question);
+    const auto all = workspace.ask(SpanFateQuestion{question.place, question.method});
+    if (!span || !miss || !all) continue;
+    for (const analysis::SpanFate& fate : all->fates)
+      table.rows.push_back({question.method.text, span->name, cell(std::int64_t{fate.layer}),
+                            cell(std::int64_t{fate.row}), cell(std::int64_t{fate.chunk}),
+                            cell(std::int64_t{fate.kept}), cell(std::int64_t{fate.total}),
+                            cell(fate.span_mass), cell(std::int64_t{fate.best_true_rank}),
+                            deaths_in_row(*all, fate.row), miss->facts.leakage ? "1" : "0"});
+  }
+  return table;
+}
+
+std::string part_of_key(const Place& place) {
+  const auto span = watched_span(place);
+  return span ? fmt::format("{}-{}", span->begin, span->end) : std::string("no span");
+}
+
+}  // namespace
+
+std::string SpanFateQuestion::key() const {
+  return fmt::format("{}|{}|{}", place.layer_key(), part_of_key(place), method.key());
+}
+
+std::string SpanFateQuestion::obstacle() const {
+  const std::string obstacle = RunQuestion{place, method}.obstacle();
+  if (!obstacle.empty() || watched_span(place)) return obstacle;
+  return "Click a key in any view, or select a word in the token strip.";
+}
+
+SpanFateQuestion::Answer SpanFateQuestion::work(Steps& steps) const {
+  const trace::TokenSpan span = *watched_span(place);
+  const auto run = steps.need(RunQuestion{place, method});
+  Answer answer;
+  answer.fates = analysis::span_fate(*place.trace->session, *run, span, steps.context);
+  const int num_rows = (place.info().model.num_q_heads + run->q_heads_per_row - 1) /
+                       std::max(1, run->q_heads_per_row);
+  for (int row = 0; row < num_rows; ++row)
+    answer.deaths.push_back(deaths_of(*run, place.layer, row, span));
+  return answer;
+}
+
+std::uint64_t SpanFateQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = answer.fates.size() * sizeof(analysis::SpanFate);
+  for (const auto& row : answer.deaths) sum += sizeof(row) + row.size() * 48;
+  return sum;
+}
+
+std::string MissQuestion::key() const {
+  return fmt::format("{}|{}|{}", place.head_key(), part_of_key(place), method.key());
+}
+
+MissQuestion::Answer MissQuestion::work(Steps& steps) const {
+  const auto run = steps.need(RunQuestion{place, method});
+  const auto all = steps.need(SpanFateQuestion{place, method});
+  const int row = row_of(place, *run);
+  Answer answer;
+  answer.chunks.resize(place.info().chunks.size());
+  for (const replay::ReplayCell& cell : run->cells) {
+    if (cell.layer != place.layer || static_cast<std::size_t>(row) >= cell.rows.size()) continue;
+    Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(cell.chunk));
+    chunk.num_candidates = cell.num_candidates;
+    chunk.num_kept =
+        static_cast<std::int64_t>(cell.rows[static_cast<std::size_t>(row)].selected.size());
+    chunk.dense = cell.dense_reason.has_value();
+  }
+  for (const analysis::SpanFate& fate : all->fates) {
+    if (fate.row != row || fate.layer != place.layer) continue;
+    Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(fate.chunk));
+    chunk.kept = fate.kept;
+    chunk.total = fate.total;
+    chunk.span_mass = fate.span_mass;
+    chunk.best_true_rank = fate.best_true_rank;
+    answer.top_mass = std::max(answer.top_mass, fate.span_mass);
+  }
+  answer.bars = bars_of(answer.chunks);
+  answer.deaths = deaths_in_row(*all, row);
+  answer.row_name = row_name(*run, place);
+  answer.facts = facts_of(place, method, *run);
+  return answer;
+}
+
+std::uint64_t MissQuestion::bytes(const Answer& answer) {
+  return answer.chunks.size() * (sizeof(Chunk) + sizeof(MethodFacts::Chunk)) +
+         answer.bars.size() * sizeof(Bar);
+}
+
+std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
+  const Place& place = question.place;
+  const std::string name = watched_span(place)->name;
+  const bool step = place.chunk_info().phase == trace::Phase::Decode;
+  const std::string where = fmt::format("At {} {}, layer {}, {}", step ? "decode step" : "chunk",
+                                        place.chunk, place.layer, answer.row_name);
+  const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
+  if (chunk.total == 0)
+    return fmt::format(
+        "{}: \u201C{}\u201D does not lie before it, so nothing was decided about it.", where, name);
+  std::string why = "everything is kept here.";
+  if (!chunk.dense) {
+    why = fmt::format("its best key ranks {} of {} by true mass",
+                      format_count(chunk.best_true_rank + 1), format_count(chunk.num_candidates));
+    if (chunk.kept == 0 && chunk.best_true_rank >= 0 && chunk.best_true_rank < chunk.num_kept)
+      why += fmt::format(
+          ", so the {} kept had room for it: the method's choice lost it, not the budget.",
+          format_count(chunk.num_kept));
+    else
+      why += fmt::format("; {} {} kept.", keys(chunk.num_kept), chunk.num_kept == 1 ? "is" : "are");
+  }
+  return fmt::format(
+      "{}, {} keeps {} of {} of \u201C{}\u201D, which {} {} of the attention mass; {}", where,
+      question.method.id(), chunk.kept, keys(chunk.total), name,
+      chunk.total == 1 ? "carries" : "carry",
+      chunk.span_mass < 0.0005 ? fmt::format("{:.2g} %", 100 * chunk.span_mass)
+                               : fmt::format("{:.1f} %", 100 * chunk.span_mass),
+      why);
+}
+
+ViewInfo miss_inspector_view() {
+  ViewInfo view;
+  view.id = "miss_inspector";
+  view.title = "Miss inspector";
+  view.summary = "what became of one key or needle, chunk by chunk";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
+  view.dock = Dock::RightBelow;
+  view.num_methods = 2;
+  view.problem = problem;
+  view.table = table;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,117 @@
+#include "app/state/questions/query_geometry.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <algorithm>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr int kComponents = 2;
+constexpr int kMaxKeys = 1500;
+
+// Whose queries are marked: QuoKA's, as many as the method itself takes where it is QuoKA.
+struct Chooser {
+  std::string name = "quoka";
+  int num_queries = 16;
+};
+
+Chooser chooser_of(const MethodChoice& method) {
+  Chooser chooser;
+  if (method.known() && method.spec->id() == chooser.name)
+    chooser.num_queries = static_cast<int>(method.spec->integer("num_queries"));
+  return chooser;
+}
+
+// What the picture needs of all queries and points.
+void measure(QueryGeometryQuestion::Answer& answer) {
+  const analysis::QueryGeometry& g = answer.geometry;
+  answer.num_chosen = std::count(g.chosen.begin(), g.chosen.end(), 1);
+  if (!g.relevance.empty()) {
+    const auto [least, most] = std::minmax_element(g.relevance.begin(), g.relevance.end());
+    answer.least_relevance = *least;
+    answer.most_relevance = std::max(double{*most}, answer.least_relevance + 1e-6);
+    answer.most_attention = *std::max_element(g.max_attention.begin(), g.max_attention.end());
+  }
+  answer.left = answer.right = g.mean_query[0];
+  answer.bottom = answer.top = g.mean_query[1];
+  for (const auto* points : {&g.queries, &g.keys})
+    for (const auto& point : *points) {
+      answer.left = std::min(answer.left, double{point[0]});
+      answer.right = std::max(answer.right, double{point[0]});
+      answer.bottom = std::min(answer.bottom, double{point[1]});
+      answer.top = std::max(answer.top, double{point[1]});
+    }
+}
+
+QueryGeometryQuestion question_of(const Workspace& workspace) {
+  return {workspace.place(), workspace.method()};
+}
+
+std::string problem(Workspace& workspace) {
+  return problem_of(workspace.ask(question_of(workspace)));
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"kind", "position", "pc1", "pc2", "s_q", "max_attention", "chosen"}, {}};
+  const auto result = workspace.ask(question_of(workspace));
+  if (!result) return table;
+  const analysis::QueryGeometry& g = result->geometry;
+  const std::int64_t begin = result.question.place.chunk_info().begin;
+  const auto add = [&](const char* kind, const std::string& position, const std::array<float, 3>& p,
+                       const std::string& s, const std::string& a, const std::string& chosen) {
+    table.rows.push_back({kind, position, cell(double{p[0]}), cell(double{p[1]}), s, a, chosen});
+  };
+  for (std::size_t i = 0; i < g.queries.size(); ++i)
+    add("query", cell(begin + static_cast<std::int64_t>(i)), g.queries[i],
+        cell(double{g.relevance[i]}), cell(double{g.max_attention[i]}),
+        result->is_chosen(i) ? "1" : "0");
+  for (std::size_t i = 0; i < g.keys.size(); ++i)
+    add("key", cell(std::int64_t{g.key_positions[i]}), g.keys[i], "", "", "");
+  add("mean_query", "", g.mean_query, "", "", "");
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(question_of(workspace));
+  if (!result) return {};
+  std::vector<float> values;
+  for (const auto& query : result->geometry.queries)
+    values.insert(values.end(), query.begin(), query.begin() + kComponents);
+  return array_of("<f4", {static_cast<std::int64_t>(result->num_queries()), kComponents}, values);
+}
+
+}  // namespace
+
+QueryGeometryQuestion::Answer QueryGeometryQuestion::work(Steps& steps) const {
+  const Chooser chooser = chooser_of(method);
+  Answer answer;
+  answer.geometry =
+      analysis::query_geometry(*place.trace->session, place.layer, place.chunk, place.q_head,
+                               kComponents, chooser.num_queries, kMaxKeys, steps.context);
+  answer.chosen_by = chooser.name;
+  measure(answer);
+  return answer;
+}
+
+std::uint64_t QueryGeometryQuestion::bytes(const Answer& answer) {
+  const analysis::QueryGeometry& g = answer.geometry;
+  return g.queries.size() * (sizeof(g.queries[0]) + 9) +
+         g.keys.size() * (sizeof(g.keys[0]) + sizeof(g.key_positions[0])) +
+         (g.pca.axes.size() + g.pca.mean.size()) * sizeof(double);
+}
+
+ViewInfo query_geometry_view() {
+  ViewInfo view;
+  view.id = "query_geometry";
+  view.title = "Query geometry";
+  view.summary = "queries and keys in two principal components, chosen queries ringed";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,42 @@
+// The view query_geometry: the chunk's queries and the keys of one head in two principal components,
+// with S_q of each query and those that the method scores keys with. query_relevance draws the same
+// answer.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/method_choice.h"
+#include "app/state/place.h"
+#include "core/analysis/query_geometry.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace kvloupe::state {
+
+struct QueryGeometryQuestion {
+  static constexpr const char* kName = "query geometry";
+  Place place;          // trace, layer, head, chunk
+  MethodChoice method;  // may be none
+  struct Answer {
+    analysis::QueryGeometry geometry;
+    std::string chosen_by;  // the method whose queries geometry.chosen marks
+    std::int64_t num_chosen = 0;
+    double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
+    double most_attention = 0;                        // the largest of max_attention
+    double left = 0, right = 1, bottom = 0, top = 1;  // of all points, in principal components
+
+    std::size_t num_queries() const { return geometry.queries.size(); }
+    bool is_chosen(std::size_t query) const {
+      return query < geometry.chosen.size() && geometry.chosen[query] != 0;
+    }
+  };
+
+  std::string key() const { return place.cell_key() + "|" + method.key(); }
+  std::string title() const { return "Fitting the principal components"; }
+  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+}  // namespace kvloupe::state

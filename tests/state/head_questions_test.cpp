@@ -1,0 +1,237 @@
+// The questions about the attention of one head: their keys, and their answers against plain loops.
+#include "app/state/questions/attention_map.h"
+#include "app/state/questions/query_relevance.h"
+#include "app/state/questions/received_rankings.h"
+#include "tests/replay/small_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+using ::testing::ElementsAre;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+class HeadQuestionsTest : public ::testing::Test {
+ protected:
+  // The trace as opened for the `id`th time.
+  Place open(const SmallTrace& trace, int id = 1) {
+    auto opened = std::make_shared<OpenTrace>();
+    opened->id = id;
+    opened->name = "small.h5";
+    opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
+    opened->token_label.assign(static_cast<std::size_t>(trace.num_tokens()), "token");
+    Place place;
+    place.trace = opened;
+    return place;
+  }
+  Place at(const SmallTrace& trace, int layer, int q_head, int chunk) {
+    Place place = open(trace);
+    place.layer = layer;
+    place.q_head = q_head;
+    place.chunk = chunk;
+    return place;
+  }
+  template <Question Q>
+  std::shared_ptr<const typename Q::Answer> answer(const Q& question) {
+    return answers_.need(question, WorkContext{});
+  }
+
+  SmallTrace trace_;
+  Answers answers_;
+};
+
+TEST_F(HeadQuestionsTest, AttentionIsWhatTheDefinitionSays) {
+  const Place place = at(trace_, 1, 3, 2);
+  const auto strip = answer(AttentionStripQuestion{place});
+  ASSERT_EQ(strip->rows->rows, 16);
+  ASSERT_EQ(strip->rows->cols, 48);
+  EXPECT_EQ(strip->coarse.rows, 0);  // small: drawn as it is
+  for (int r = 0; r < 16; ++r)
+    for (int c = 0; c <= 32 + r; ++c)
+      EXPECT_NEAR(strip->rows->at(r, c), trace_.probability(1, 3, 32 + r, c), 1e-5)
+          << r << " " << c;
+
+  Place row = place;
+  row.query = 20;
+  const auto exact = answer(AttentionRowQuestion{row});
+  ASSERT_EQ(exact->cols, 21);
+  for (int c = 0; c <= 20; ++c)
+    EXPECT_NEAR(exact->at(0, c), trace_.probability(1, 3, 20, c), 1e-5) << c;
+}
+
+TEST_F(HeadQuestionsTest, AnswersOfDifferentPlacesHaveDifferentKeys) {
+  std::set<std::string> keys;
+  int places = 0;
+  for (const int id : {1, 2})  // two traces, or one file opened twice
+    for (const int layer : {0, 1})
+      for (const int q_head : {0, 3})
+        for (const int chunk : {1, 2}) {
+          Place place = open(trace_, id);
+          place.layer = layer;
+          place.q_head = q_head;
+          place.chunk = chunk;
+          ++places;
+          keys.insert(key_of(AttentionRowsQuestion{place}));
+          keys.insert(key_of(AttentionStripQuestion{place}));
+          keys.insert(key_of(QueryGeometryQuestion{place, {}}));
+          keys.insert(key_of(QueryRelevanceQuestion{place, {}}));
+          keys.insert(key_of(ReceivedRankingsQuestion{place}));
+          keys.insert(key_of(RankedSelectionQuestion{place, {}}));
+        }
+  EXPECT_EQ(keys.size(), static_cast<std::size_t>(6 * places));
+}
+
+TEST_F(HeadQuestionsTest, KeysNameTheMethodTheWindowAndTheQuery) {
+  Place place = at(trace_, 0, 0, 2);
+  const MethodChoice a{"quoka:budget_tokens=8", -1, {}}, b{"quoka:budget_tokens=16", -1, {}};
+  EXPECT_NE(key_of(QueryGeometryQuestion{place, a}), key_of(QueryGeometryQuestion{place, b}));
+  EXPECT_NE(key_of(QueryRelevanceQuestion{place, a}), key_of(QueryRelevanceQuestion{place, b}));
+  EXPECT_NE(key_of(RankedSelectionQuestion{place, a}), key_of(RankedSelectionQuestion{place, b}));
+  Place other = place;
+  other.window = 4;
+  EXPECT_NE(key_of(ReceivedRankingsQuestion{place}), key_of(ReceivedRankingsQuestion{other}));
+  EXPECT_NE(key_of(RankedSelectionQuestion{place, a}), key_of(RankedSelectionQuestion{other, a}));
+  place.query = 33;
+  other.query = 34;
+  EXPECT_NE(key_of(AttentionRowQuestion{place}), key_of(AttentionRowQuestion{other}));
+  // Query heads of one KV head rank together, and select each for itself.
+  other = place;
+  other.q_head = 1;
+  EXPECT_EQ(key_of(ReceivedRankingsQuestion{place}), key_of(ReceivedRankingsQuestion{other}));
+  EXPECT_NE(key_of(RankedSelectionQuestion{place, a}), key_of(RankedSelectionQuestion{other, a}));
+}
+
+TEST_F(HeadQuestionsTest, SayWhyTheyCannotBeAsked) {
+  EXPECT_EQ(AttentionStripQuestion{}.obstacle(), "Open a trace");
+  EXPECT_EQ(QueryGeometryQuestion{}.obstacle(), "Open a trace");
+  EXPECT_EQ(RankedSelectionQuestion{}.obstacle(), "Open a trace");
+  const Place first = open(trace_);
+  EXPECT_NE(ReceivedRankingsQuestion{first}.obstacle().find("first chunk"), std::string::npos);
+  EXPECT_EQ(AttentionRowQuestion{first}.obstacle(), "Choose a query");
+  EXPECT_EQ((QueryGeometryQuestion{first, {}}.obstacle()), "");  // no method is needed
+  EXPECT_EQ((RankedSelectionQuestion{at(trace_, 0, 0, 1), {}}.obstacle()), "Choose a method");
+}
+
+TEST_F(HeadQuestionsTest, LargestOfColumnsLosesNoBrightCellAndNoEmptyOne) {
+  const analysis::Matrix matrix{2, 5, {1, 4, 2, 3, 9, 5, kNaN, kNaN, kNaN, kNaN}};
+  const analysis::Matrix reduced = largest_of_columns(matrix, 2);
+  EXPECT_EQ(reduced.rows, 2);
+  EXPECT_EQ(reduced.cols, 3);
+  EXPECT_THAT(std::vector<float>(reduced.values.begin(), reduced.values.begin() + 4),
+              ElementsAre(4, 3, 9, 5));
+  EXPECT_TRUE(std::isnan(reduced.at(1, 1)));
+  EXPECT_TRUE(std::isnan(reduced.at(1, 2)));
+}
+
+TEST_F(HeadQuestionsTest, GeometryFramesAllPointsAndCountsTheChosen) {
+  const Place place = at(trace_, 1, 2, 3);  // five queries: fewer than a method would choose
+  const auto few = answer(QueryGeometryQuestion{place, {}});
+  EXPECT_EQ(few->num_queries(), 5U);
+  EXPECT_EQ(few->num_chosen, 5);
+
+  const MethodChoice quoka = choice_of_spec("quoka:budget_tokens=8,num_queries=3", *place.trace);
+  const auto g = answer(QueryGeometryQuestion{at(trace_, 1, 2, 2), quoka});
+  EXPECT_EQ(g->chosen_by, "quoka");
+  EXPECT_EQ(g->num_chosen, 3);
+  double least_chosen = 2, most_left = -2;
+  for (std::size_t i = 0; i < g->num_queries(); ++i) {
+    const double s = g->geometry.relevance[i];
+    (g->is_chosen(i) ? least_chosen : most_left) =
+        g->is_chosen(i) ? std::min(least_chosen, s) : std::max(most_left, s);
+    EXPECT_GE(s, g->least_relevance);
+    EXPECT_LE(s, g->most_relevance);
+    EXPECT_LE(g->geometry.max_attention[i], g->most_attention);
+  }
+  EXPECT_GE(least_chosen, most_left);
+  for (const auto* points : {&g->geometry.queries, &g->geometry.keys})
+    for (const auto& point : *points) {
+      EXPECT_TRUE(g->left <= point[0] && point[0] <= g->right);
+      EXPECT_TRUE(g->bottom <= point[1] && point[1] <= g->top);
+    }
+}
+
+TEST_F(HeadQuestionsTest, GeometryOfAnUnknownRecordedMethodIsShownNonetheless) {
+  const MethodChoice unknown{"from_the_future:depth=3", 0, {}};
+  const auto g = answer(QueryRelevanceQuestion{at(trace_, 0, 1, 1), unknown});
+  EXPECT_EQ(g->queries->num_queries(), 16U);
+  EXPECT_EQ(g->queries->chosen_by, "quoka");  // what is ringed is not called another's
+}
+
+TEST_F(HeadQuestionsTest, LeastSquaresLeavesResidualsThatTheLineCannotExplain) {
+  const std::vector<float> x{-1, 0, 0.5F, 2}, y{3, 1, 4, -2};
+  const auto line = least_squares(x, y);
+  ASSERT_TRUE(line);
+  double sum = 0, along = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sum += y[i] - line->at(x[i]);
+    along += (y[i] - line->at(x[i])) * x[i];
+  }
+  EXPECT_NEAR(sum, 0, 1e-9);
+  EXPECT_NEAR(along, 0, 1e-9);
+  EXPECT_FALSE(least_squares({2, 2}, {1, 5}));
+  EXPECT_FALSE(least_squares({}, {}));
+}
+
+TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {
+  const Place place = at(trace_, 1, 2, 3);
+  const MethodChoice method = choice_of_spec("quoka:budget_tokens=8", *place.trace);
+  const auto ranked = answer(ReceivedRankingsQuestion{place});
+  const auto chosen = answer(RankedSelectionQuestion{place, method});
+  const auto run = answer(RunQuestion{place, method});
+  ASSERT_EQ(chosen->selected.size(), 48U);
+  const auto& kept = run->find(1, 3)->rows[static_cast<std::size_t>(row_of(place, *run))].selected;
+  std::int64_t global = 0, kept_global = 0, specific = 0, kept_specific = 0;
+  double most_mean = 0;
+  for (std::int32_t j = 0; j < 48; ++j) {
+    const bool is_kept = std::find(kept.begin(), kept.end(), j) != kept.end();
+    const auto i = static_cast<std::size_t>(j);
+    EXPECT_EQ(chosen->selected[i] != 0, is_kept) << j;
+    const analysis::KeyKind kind = ranked->rankings.kind[i];
+    global += kind == analysis::KeyKind::Global;
+    kept_global += kind == analysis::KeyKind::Global && is_kept;
+    specific += kind == analysis::KeyKind::QuerySpecific;
+    kept_specific += kind == analysis::KeyKind::QuerySpecific && is_kept;
+    most_mean = std::max(most_mean, double{ranked->rankings.mean[i]});
+  }
+  EXPECT_EQ(chosen->global.keys, global);
+  EXPECT_EQ(chosen->global.selected, kept_global);
+  EXPECT_EQ(chosen->query_specific.keys, specific);
+  EXPECT_EQ(chosen->query_specific.selected, kept_specific);
+  EXPECT_EQ(ranked->num_global, global);
+  EXPECT_EQ(ranked->num_query_specific, specific);
+  EXPECT_EQ(ranked->most_mean, most_mean);
+  EXPECT_EQ(ranked->drawn_one_in, 1);
+  EXPECT_EQ(ranked->drawn.size(), 48U);
+  EXPECT_EQ(chosen->facts.choice, method);
+}
+
+TEST_F(HeadQuestionsTest, ManyOtherKeysAreThinnedAndNoTellingOneIs) {
+  SmallTraceShape shape;
+  shape.num_layers = 1;
+  shape.chunk_lengths = {5000, 4};
+  const SmallTrace large(shape);
+  const auto ranked = answer(ReceivedRankingsQuestion{at(large, 0, 0, 1)});
+  const std::int64_t telling = ranked->num_global + ranked->num_query_specific;
+  EXPECT_GE(telling, 250);
+  const std::int64_t others = 5000 - telling, step = ranked->drawn_one_in;
+  EXPECT_GT(step, 1);
+  EXPECT_EQ(static_cast<std::int64_t>(ranked->drawn.size()), telling + (others + step - 1) / step);
+  std::int64_t drawn_telling = 0;
+  for (const std::int32_t key : ranked->drawn)
+    drawn_telling +=
+        ranked->rankings.kind[static_cast<std::size_t>(key)] != analysis::KeyKind::Other;
+  EXPECT_EQ(drawn_telling, telling);
+}
+
+}  // namespace
+}  // namespace kvloupe::state
