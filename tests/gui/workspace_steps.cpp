@@ -14,6 +14,17 @@ void settle(state::Workspace& workspace) {
     if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(1ms);
 }
 
+std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view) {
+  std::string problem;
+  for (int frame = 0; frame < 64; ++frame) {
+    workspace.begin_frame();
+    problem = view.problem(workspace);
+    if (!workspace.answers.busy()) break;
+    settle(workspace);
+  }
+  return problem;
+}
+
 HeldLane::HeldLane(state::Workspace& workspace, Lane lane) {
   workspace.answers.jobs().submit<int>(lane, "held lane " + std::to_string(static_cast<int>(lane)),
                                        "Holding the lane",

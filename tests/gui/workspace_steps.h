@@ -1,10 +1,12 @@
 // What a test does with a workspace between two looks at it.
 #pragma once
 
+#include "app/state/view.h"
 #include "app/state/workspace.h"
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 namespace kvloupe::test {
 
@@ -22,6 +24,9 @@ state::Result<Q> answer(state::Workspace& workspace, const Q& question) {
   }
   return workspace.ask(question);
 }
+
+// Asks for all that the view needs until it stands; "" when there is something to draw.
+std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view);
 
 // Keeps a lane of the workspace busy until it is released: what is asked meanwhile stays under way.
 // It must go before the workspace.

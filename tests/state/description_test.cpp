@@ -88,6 +88,27 @@ TEST_F(Description, OfEveryViewWithEveryOptionLeadsBack) {
       }
 }
 
+// Not the words alone: what they lead to has the numbers that stood on screen.
+TEST_F(Description, LeadsToTheSameNumbers) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=2,q_head=7,chunk=5,key=40-52"));
+  workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=64");
+  workspace.cursor.set_run(Slot::B, 2);
+  for (const state::ViewInfo& view : state::views()) {
+    if (view.table == nullptr || view.id == "latency") continue;  // no two measurements are equal
+    for (const Slot slot : state::kSlots) {
+      workspace.cursor.show(slot);
+      const auto other = shown(state::export_arguments(state::describe(workspace, view)));
+      const std::string problem = test::problem_of_view(workspace, view);
+      EXPECT_EQ(test::problem_of_view(*other, view), problem) << view.id;
+      if (!problem.empty()) continue;
+      EXPECT_TRUE(view.table(*other).rows == view.table(workspace).rows)
+          << view.id << " of slot " << state::letter_of(slot) << " has other numbers";
+      EXPECT_FALSE(view.table(workspace).rows.empty()) << view.id;
+    }
+  }
+}
+
 TEST_F(Description, ARunOfAnUnknownMethodLeadsBackToTheRun) {
   open();
   workspace.cursor.set_run(Slot::A, 3);

@@ -98,8 +98,7 @@ TEST_F(Methods, AnUnknownRunIsShownAndNoMore) {
   EXPECT_FALSE(map->facts.choice.known());
   EXPECT_EQ(map->facts.requested_budget, std::nullopt);
   EXPECT_EQ(map->facts.effective_budget, 200.0);
-  const auto verdict =
-      answer_to(state::SelectedVsTrueQuestion{place(), workspace.method(Slot::A)});
+  const auto verdict = answer_to(state::SelectedVsTrueQuestion{place(), workspace.method(Slot::A)});
   ASSERT_TRUE(verdict) << verdict.error;
   EXPECT_EQ(verdict->kept(), 200);
   EXPECT_TRUE(answer_to(state::RunSummaryQuestion{place(), choice}));

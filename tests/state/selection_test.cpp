@@ -82,9 +82,8 @@ TEST_F(Selection, GoesWhereItIsToldOrExplains) {
 }
 
 TEST(Goto, TextThatIsNoPlaceIsRefused) {
-  for (const char* wrong :
-       {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1", "key=5-", "key=5-4",
-        "key=-5", "chunk=99999999999", "=3", ","}) {
+  for (const char* wrong : {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1",
+                            "key=5-", "key=5-4", "key=-5", "chunk=99999999999", "=3", ","}) {
     try {
       state::parse_goto(wrong);
       ADD_FAILURE() << wrong;
@@ -97,10 +96,9 @@ TEST(Goto, TextThatIsNoPlaceIsRefused) {
 
 TEST_F(Selection, PlacesAsTextLeadThereAgain) {
   open();
-  for (const char* text :
-       {"layer=0,q_head=0,chunk=0", "layer=2,q_head=8,chunk=7,query=997",
-        "layer=1,q_head=5,chunk=3,key=40", "layer=1,q_head=5,chunk=3,key=40-52",
-        "layer=1,q_head=4,chunk=2,query=300,window=16,key=0-999"}) {
+  for (const char* text : {"layer=0,q_head=0,chunk=0", "layer=2,q_head=8,chunk=7,query=997",
+                           "layer=1,q_head=5,chunk=3,key=40", "layer=1,q_head=5,chunk=3,key=40-52",
+                           "layer=1,q_head=4,chunk=2,query=300,window=16,key=0-999"}) {
     workspace.cursor.go_to(state::parse_goto("layer=0,q_head=0,chunk=0"));
     state::Place fresh = place();
     fresh.query = fresh.key_begin = fresh.key_end = -1;

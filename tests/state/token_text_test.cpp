@@ -1,6 +1,6 @@
 // Tokens as people read them, and tables and arrays as files hold them.
-#include "app/state/table.h"
 #include "app/state/token_text.h"
+#include "app/state/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,8 +46,8 @@ TEST(Table, AnArrayBeginsAtAMultipleOf64Bytes) {
   const std::string bytes =
       state::npy_bytes(state::array_of("<f4", {2, 1}, std::vector<float>{1.5F, -2}));
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
-  const std::size_t header = static_cast<unsigned char>(bytes[8]) +
-                             256U * static_cast<unsigned char>(bytes[9]);
+  const std::size_t header =
+      static_cast<unsigned char>(bytes[8]) + 256U * static_cast<unsigned char>(bytes[9]);
   EXPECT_EQ((10 + header) % 64, 0U);
   EXPECT_NE(bytes.find("'shape': (2, 1, )"), std::string::npos);
   EXPECT_EQ(bytes.size(), 10 + header + 8);

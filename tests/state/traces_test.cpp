@@ -41,8 +41,7 @@ TEST_F(Traces, DecodeStepsAreNotWhereATraceOpens) {
   EXPECT_EQ(place().chunk, 7);
   EXPECT_EQ(workspace.method(Slot::A).text.substr(0, 23), "quoka:budget_tokens=125");
   EXPECT_EQ(workspace.method(Slot::B).id(), "oracle");
-  const auto map =
-      answer_to(state::KvMapQuestion{place(), workspace.method(Slot::A)});
+  const auto map = answer_to(state::KvMapQuestion{place(), workspace.method(Slot::A)});
   ASSERT_TRUE(map) << map.error;
   EXPECT_EQ(map->map.chunks.size(), 12U);
 }
