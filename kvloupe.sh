@@ -27,6 +27,9 @@ cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
 # take five times as long. Read when the OpenMP library is loaded, so it can't be set later.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 
+# The program's calls into its engine are bound once that is loaded, not at its start.
+unset LD_BIND_NOW
+
 say() { printf '%s\n' "$*" >&2; }
 fail() {
   printf 'error: %s\n' "$*" >&2
@@ -154,7 +157,7 @@ demo() {
 
   # The trace is reused while neither the program nor the request has changed.
   local stamp
-  stamp="$({ sha256sum <"$program" && echo "${arguments[*]}"; } | sha256sum)"
+  stamp="$({ cat "$program" "$build"/lib/libkvloupe_{core,engine}.so && echo "${arguments[*]}"; } | sha256sum)"
   mkdir -p "$out"
   if [[ ! -f $out/demo.h5 || "$(cat "$out/demo.stamp" 2>/dev/null)" != "$stamp" ]]; then
     rm -f "$out/demo.stamp"

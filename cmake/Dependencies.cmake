@@ -1,7 +1,7 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
-#   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d hello_imgui imgui_test_engine
+#   from the dependency cache (cmake/deps.sh): torch imgui implot imgui_test_engine
 #   from Debian: hdf5 utf8proc epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
-#   nlohmann_json::nlohmann_json tl::expected OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock benchmark::benchmark
+#   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "KVLOUPE_[A-Z]+_DIR=[^\n]+" paths "${paths}")
 foreach(line IN LISTS paths)
@@ -37,25 +37,22 @@ target_link_options(kvloupe_torch INTERFACE
 
 # --- window libraries, one prebuilt archive --------------------------------------------------------------------------
 find_package(glfw3 REQUIRED)
-find_package(X11 REQUIRED)
-find_package(nlohmann_json REQUIRED)
 file(STRINGS ${KVLOUPE_IMGUI_DIR}/definitions.txt imgui_definitions)
 set(imgui_include ${KVLOUPE_IMGUI_DIR}/include)
 add_library(kvloupe_imgui_archive STATIC IMPORTED GLOBAL)
 set_target_properties(kvloupe_imgui_archive PROPERTIES IMPORTED_LOCATION ${KVLOUPE_IMGUI_DIR}/lib/libkvloupe_imgui.a)
 target_include_directories(kvloupe_imgui_archive SYSTEM INTERFACE
-  ${imgui_include} ${imgui_include}/imgui ${imgui_include}/imgui/backends ${imgui_include}/imgui/misc/cpp
-  ${imgui_include}/stb ${imgui_include}/glad_loader ${imgui_include}/portable_file_dialogs)
+  ${imgui_include} ${imgui_include}/imgui ${imgui_include}/imgui/backends)
 target_compile_definitions(kvloupe_imgui_archive INTERFACE ${imgui_definitions})
-target_link_libraries(kvloupe_imgui_archive INTERFACE nlohmann_json::nlohmann_json glfw X11::X11 ${CMAKE_DL_LIBS})
-foreach(name imgui implot implot3d hello_imgui imgui_test_engine)
+target_link_libraries(kvloupe_imgui_archive INTERFACE glfw ${CMAKE_DL_LIBS})
+foreach(name imgui implot imgui_test_engine)
   add_library(kvloupe::${name} ALIAS kvloupe_imgui_archive)
 endforeach()
 
 # --- Debian ----------------------------------------------------------------------------------------------------------
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(tl-expected REQUIRED)
+find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
@@ -81,7 +78,6 @@ kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
 if(KVLOUPE_TESTS)
   find_package(GTest REQUIRED)
 endif()
-find_package(benchmark REQUIRED)
 
 # --- CUDA toolkit, for the plug-in alone -----------------------------------------------------------------------------
 set(KVLOUPE_NVCC "")

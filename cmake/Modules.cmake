@@ -7,6 +7,14 @@
 #   Note: the linker takes from a static library only the objects that somebody refers to. An object that acts through
 #   a static initialiser alone (TORCH_LIBRARY) needs a function in it that somebody calls.
 #
+# kvloupe_add_shared(NAME kvloupe_core MODULES kvloupe_base... [LINKS kvloupe_other_shared...])
+#   A shared library of all objects of these modules, linked to what they name from outside the project. The modules of
+#   this project that they need beside themselves must be in LINKS. Tests link modules, the program links these.
+#
+# kvloupe_load_later(kvloupe kvloupe_engine): the program is linked to the shared library, so that the linker checks every
+#   name, but does not ask for it at its start: dlopen brings it. Only calls of functions wait for that (they are bound at
+#   the first call), which tests/cli/start_test.sh checks. Not in sanitizer builds, where type checks refer to more.
+#
 # kvloupe_add_test(NAME trace_reader SOURCES a_test.cpp [LINKS lib...] [LABELS fast|capture|gui|cuda|cli] [TIMEOUT 60]
 #                  [TORCH_PCH] [READS_SOURCE_DIR])
 #   A GoogleTest program (gtest_main, gmock), registered with ctest under NAME. Label gui runs it under xvfb-run.
@@ -41,6 +49,36 @@ function(kvloupe_add_module)
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${arg_NAME})
   endif()
+endfunction()
+
+function(kvloupe_add_shared)
+  cmake_parse_arguments(arg "" "NAME" "MODULES;LINKS" ${ARGN})
+  add_library(${arg_NAME} SHARED)
+  foreach(module IN LISTS arg_MODULES)
+    target_sources(${arg_NAME} PRIVATE $<TARGET_OBJECTS:${module}>)
+    get_target_property(all ${module} LINK_LIBRARIES)
+    get_target_property(public ${module} INTERFACE_LINK_LIBRARIES)
+    list(FILTER all EXCLUDE REGEX "^kvloupe_")
+    list(FILTER public EXCLUDE REGEX "^kvloupe_|LINK_ONLY")
+    target_link_libraries(${arg_NAME} PRIVATE ${all} PUBLIC ${public})
+  endforeach()
+  set_target_properties(${arg_NAME} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${arg_NAME} PUBLIC kvloupe_options ${arg_LINKS})
+  if(NOT KVLOUPE_SANITIZE)
+    target_link_options(${arg_NAME} PRIVATE -Wl,-z,defs)
+  endif()
+  # Calls inside the library stay direct calls.
+  target_link_options(${arg_NAME} PRIVATE -Wl,-Bsymbolic-functions)
+endfunction()
+
+function(kvloupe_load_later program library)
+  if(KVLOUPE_SANITIZE)
+    return()
+  endif()
+  find_program(KVLOUPE_PATCHELF patchelf REQUIRED)
+  target_link_options(${program} PRIVATE -Wl,-z,lazy)
+  add_custom_command(TARGET ${program} POST_BUILD VERBATIM
+    COMMAND ${KVLOUPE_PATCHELF} --remove-needed $<TARGET_FILE_NAME:${library}> $<TARGET_FILE:${program}>)
 endfunction()
 
 function(kvloupe_add_test)

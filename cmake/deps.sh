@@ -41,7 +41,7 @@ deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
 declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [data]=96)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=700 [data]=300)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [data]=300)
 
 deps_say() { printf '%s\n' "$*" >&2; }
 deps_fail() {
@@ -182,7 +182,7 @@ deps_fill_imgui() {
     --no-binary=imgui-bundle --no-build-isolation
   mkdir -p "$work/source"
   tar -xzf "$work"/sdist/imgui_bundle-*.tar.gz -C "$work/source" --strip-components=1
-  deps_say "building the window libraries, once (about 3 minutes on 2 cores)"
+  deps_say "building the window libraries, once (about a minute on 2 cores)"
   {
     cmake -G Ninja -S "$deps_root/cmake/imgui" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
       -DIMGUI_BUNDLE_SOURCE="$work/source" -DCMAKE_INSTALL_PREFIX="$out" && cmake --build "$work/build" --target install

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/measure/attention_bench.h"
 #include "core/measure/latency.h"
 
 #include <optional>
@@ -45,6 +46,8 @@ struct Report {
 
 Machine describe_machine();
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
+// Fills in what dense attention beside a method showed, or why nothing was measured.
+void set_measured(Row& row, const measure::AttentionBench& bench);
 
 // The suite `contract`: all rows that this version has. With `peers` the Python peer is installed
 // when it is missing, and run.
@@ -56,6 +59,12 @@ Report run_paged_suite(const WorkContext& context);
 
 // The row paged_90 (paged_suite.cpp).
 Row paged_90(const WorkContext& context);
+
+// The rows start_version and start_window (start_rows.cpp), and what the second one times: a
+// subcommand that draws the first frame of an empty window without a display, says so and ends.
+std::vector<Row> start_rows(const WorkContext& context);
+inline constexpr const char* kFirstFrame = "first-frame";
+void draw_first_frame();
 
 // The row capture_vs_peer (peer_bench.cpp).
 Row capture_vs_peer(bool peers, const WorkContext& context);

@@ -26,17 +26,7 @@ Row attention_row(const char* id, double threshold, const AttentionBench& bench)
           .meaning = fmt::format("dense / quoka, one chunk after {} keys", bench.past_len),
           .threshold = threshold,
           .goal = Goal::AtLeast};
-  if (bench.sparse.samples == 0) {
-    row.reason = "every round was disturbed by other threads";
-    return row;
-  }
-  row.value = bench.speed_up();
-  row.time = bench.sparse;
-  row.details = {{"dense_variant", bench.dense_variant},
-                 {"dense", stats_text(bench.dense)},
-                 {"select", stats_text(bench.select)},
-                 {"method", bench.method},
-                 {"discarded_rounds", std::to_string(bench.discarded)}};
+  set_measured(row, bench);
   return row;
 }
 
@@ -116,6 +106,20 @@ std::vector<Row> window_rows(const WorkContext& context) {
 
 }  // namespace
 
+void set_measured(Row& row, const AttentionBench& bench) {
+  if (bench.sparse.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return;
+  }
+  row.value = bench.speed_up();
+  row.time = bench.sparse;
+  row.details = {{"dense_variant", bench.dense_variant},
+                 {"dense", stats_text(bench.dense)},
+                 {"select", stats_text(bench.select)},
+                 {"method", bench.method},
+                 {"discarded_rounds", std::to_string(bench.discarded)}};
+}
+
 std::string stats_text(const measure::LatencyStats& stats) {
   return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
 }
@@ -158,7 +162,9 @@ Report run_contract_suite(bool peers, const WorkContext& context) {
   report.rows.push_back(capture_overhead_row(quiet));
   step(5, "the window");
   for (Row& row : window_rows(quiet)) report.rows.push_back(std::move(row));
-  step(6, "the peer");
+  step(6, "the start of the program");
+  for (Row& row : start_rows(quiet)) report.rows.push_back(std::move(row));
+  step(7, "the peer");
   report.rows.push_back(capture_vs_peer(peers, quiet));
   step(8, "done");
   return report;

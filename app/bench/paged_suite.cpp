@@ -121,25 +121,17 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
 
 Row method_row(const MethodCase& method, const WorkContext& context) {
   const measure::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
-                                            method.spec, measure::SyntheticKeys::Clustered};
+                                            selection::MethodSpec::parse(method.spec),
+                                            measure::SyntheticKeys::Clustered};
   const measure::AttentionBench bench = measure::bench_attention(what, kMethodRepetitions, context);
   Row row;
   row.id = fmt::format("{}_{}k_c{}", method.id, what.past_len / 1024, what.chunk_len);
   row.meaning = fmt::format("dense / selection, tables and paged attention of {}", method.spec);
-  if (bench.sparse.samples == 0) {
-    row.reason = "every round was disturbed by other threads";
-    return row;
-  }
-  row.value = bench.speed_up();
-  row.time = bench.sparse;
-  row.numbers = {{"dense_ms", bench.dense.median_ms},
-                 {"select_ms", bench.select.median_ms},
-                 {"density", bench.density}};
-  row.details = {{"dense_variant", bench.dense_variant},
-                 {"dense", stats_text(bench.dense)},
-                 {"select", stats_text(bench.select)},
-                 {"method", bench.method},
-                 {"discarded_rounds", std::to_string(bench.discarded)}};
+  set_measured(row, bench);
+  if (row.value)
+    row.numbers = {{"dense_ms", bench.dense.median_ms},
+                   {"select_ms", bench.select.median_ms},
+                   {"density", bench.density}};
   return row;
 }
 

@@ -1,6 +1,7 @@
 // `kvloupe bench`: the performance goals, measured on this machine.
 #include "app/bench/bench.h"
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
@@ -115,7 +116,7 @@ void run_bench(const BenchArguments& arguments) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& program, const GlobalOptions&) {
+void add_bench_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<BenchArguments>();
   CLI::App* command =
       program.add_subcommand("bench", "measure the performance goals on this machine");
@@ -125,7 +126,15 @@ void add_bench_command(CLI::App& program, const GlobalOptions&) {
   command->add_flag("--peers", arguments->peers,
                     "compare with transformers too; installs it first (about 5 GB)");
   command->add_flag("--json", arguments->json, "print JSON");
-  command->callback([arguments] { run_bench(*arguments); });
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_bench(*arguments);
+  });
+
+  // Without a group: no help shows it.
+  program.add_subcommand(bench::kFirstFrame)->group("")->callback([] {
+    bench::draw_first_frame();
+  });
 }
 
 }  // namespace kvloupe::cli

@@ -101,8 +101,10 @@ void add_calibrate_command(CLI::App& program, const GlobalOptions& global) {
       "many is not said). The defaults are smaller so that a first use takes a minute or two on\n"
       "two cores.");
   add_calibrations_on_traces(*command, global);
-  command->callback([arguments, command] {
-    if (command->get_subcommands().empty()) run(*arguments);
+  command->callback([arguments, command, &global] {
+    if (!command->get_subcommands().empty()) return;
+    use_engine(global);
+    run(*arguments);
   });
 }
 

@@ -118,6 +118,7 @@ void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
     options->traces.assign(traces->begin(), traces->end());
     options->target_sum = *target == "sum";
     options->memory_limit = shared->memory_limit;
+    use_engine(*shared);
     run_seer(*options);
   });
 }
@@ -144,6 +145,7 @@ void add_minference(CLI::App& calibrate, const GlobalOptions& global) {
   command->callback([=, &calibrate] {
     refuse_other_options(calibrate, *command);
     options->memory_limit = shared->memory_limit;
+    use_engine(*shared);
     run_minference(*options);
   });
 }

@@ -154,7 +154,7 @@ void run(const CaptureArguments& arguments, const CLI::App& command) {
 
 }  // namespace
 
-void add_capture_command(CLI::App& program, const GlobalOptions&) {
+void add_capture_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<CaptureArguments>();
   CaptureOptions& options = arguments->options;
   CLI::App* command =
@@ -195,8 +195,15 @@ void add_capture_command(CLI::App& program, const GlobalOptions&) {
       ->capture_default_str();
   command->add_flag("--force", options.force, "overwrite the output");
   command->add_option("-o,--output", arguments->output, "the trace to write")->required();
-  command->footer("Tasks:" + task_help());
-  command->callback([arguments, command] { run(*arguments, *command); });
+  // Asked for by --help alone, which need not start the engine for anything else.
+  command->footer([&global] {
+    use_engine(global);
+    return "Tasks:" + task_help();
+  });
+  command->callback([arguments, command, &global] {
+    use_engine(global);
+    run(*arguments, *command);
+  });
 }
 
 }  // namespace kvloupe::cli

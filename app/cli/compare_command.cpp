@@ -203,7 +203,10 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
       ->check(CLI::Range(1, 1 << 24));
   command->add_flag("--json", arguments->json, "as JSON, with every scope");
-  command->callback([arguments, &global] { run_compare(*arguments, global); });
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_compare(*arguments, global);
+  });
 }
 
 }  // namespace kvloupe::cli

@@ -1,5 +1,6 @@
 // `kvloupe export`: what a view shows, as a picture or as data, without a display.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "app/figure/export.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
@@ -98,7 +99,10 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--theme", given->theme, "light or dark (default light)")
       ->check(CLI::IsMember({"light", "dark"}));
   add_view_options(*command, given->options);
-  command->callback([given, &global] { run(*given, global); });
+  command->callback([given, &global] {
+    use_engine(global);
+    run(*given, global);
+  });
 }
 
 }  // namespace kvloupe::cli

@@ -1,19 +1,19 @@
 // The program: reads the command line, runs one subcommand or the window, and turns every failure
 // into one sentence and the exit code of the contract.
 #include "app/cli/commands.h"
+#include "app/cli/options.h"
 #include "app/shell/window.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
 #include "core/base/units.h"
 
-#include "core/device/threads.h"
-
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -60,15 +60,18 @@ void add_global_options(CLI::App& program, GlobalOptions& global, std::string& m
 }
 
 // The options above belong to the whole program; a subcommand's help names them too.
-void mention_global_options(CLI::App& program) {
-  for (CLI::App* command : program.get_subcommands({})) {
-    const std::string own = command->get_footer();
-    command->footer(
-        (own.empty() ? "" : own + "\n\n") +
-        "Every subcommand also takes --threads N, --memory-limit SIZE, --config-dir DIR,\n"
-        "--quiet and --version; see kvloupe --help.");
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_footer(const CLI::App* app) const override {
+    const CLI::App* parent = app->get_parent();
+    if (parent == nullptr || parent->get_parent() != nullptr) return Formatter::make_footer(app);
+    std::string text = app->get_footer();
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return (text.empty() ? "" : text + "\n\n") +
+           "Every subcommand also takes --threads N, --memory-limit SIZE, --config-dir DIR,\n"
+           "--quiet and --version; see kvloupe --help.\n";
   }
-}
+};
 
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "kvloupe"};
@@ -76,6 +79,7 @@ int run(int argc, char** argv) {
   std::string memory_limit;
   std::string config_dir;
   bool quiet = false;
+  program.formatter(std::make_shared<HelpText>());
   add_global_options(program, global, memory_limit, config_dir, quiet);
   program.fallthrough();
   program.set_version_flag("--version", std::string("kvloupe ") + KVLOUPE_VERSION);
@@ -95,7 +99,6 @@ int run(int argc, char** argv) {
                           "write a number with a unit, for example 8GB or 512MiB");
       global.memory_limit = *bytes;
     }
-    device::set_num_threads(global.threads);
   });
 
   for (auto add :
@@ -103,7 +106,6 @@ int run(int argc, char** argv) {
         add_validate_command, add_methods_command, add_select_command, add_compare_command,
         add_export_command, add_synthesize_command, add_views_command})
     add(program, global);
-  mention_global_options(program);
 
   try {
     program.parse(argc, argv);
@@ -124,6 +126,7 @@ int run(int argc, char** argv) {
   shell::WindowOptions window;
   window.traces = traces;
   window.memory_limit = global.memory_limit;
+  window.start_engine = [&global] { use_engine(global); };
   return shell::run_window(window);
 }
 

@@ -1,8 +1,10 @@
 #include "app/cli/options.h"
 
+#include "core/base/engine_library.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/device/threads.h"
 
 #include <fmt/format.h>
 
@@ -63,6 +65,11 @@ WorkContext reporting_context(const std::string& unit) {
     log::info("{} of {} {}, {}", format_count(done), format_count(total), unit, stage);
   };
   return context;
+}
+
+void use_engine(const GlobalOptions& global) {
+  load_engine();
+  device::set_num_threads(global.threads);
 }
 
 }  // namespace kvloupe::cli

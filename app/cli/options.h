@@ -2,6 +2,7 @@
 // say alike.
 #pragma once
 
+#include "app/cli/commands.h"
 #include "core/base/cancel.h"
 #include "core/trace/trace_types.h"
 
@@ -22,5 +23,9 @@ void report_damage(const trace::TraceInfo& info);
 // Stops at Ctrl+C and says how far the work is: a line now and then, "3 of 30 <unit>, <stage>", and
 // the last one of work that took long enough for any.
 WorkContext reporting_context(const std::string& unit);
+
+// First in every command that computes or reads a method SPEC: loads the engine
+// (core/base/engine_library.h) and gives it the threads that --threads allows.
+void use_engine(const GlobalOptions& global);
 
 }  // namespace kvloupe::cli

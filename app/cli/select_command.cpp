@@ -259,7 +259,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
   request.chunk = parse_index_or_all("--chunk", arguments.chunk);
   request.chunk_size = arguments.chunk_size;
-  request.want_output_error = request.spec.info().granularity == trace::Granularity::Lane;
+  request.want_output_error = request.spec.traits().lanes.has_value();
   if (arguments.save && (request.chunk || request.chunk_size))
     throw usage_error("--save cannot be combined with --chunk or --chunk-size",
                       "a saved run covers all chunks of the trace",
@@ -289,7 +289,10 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
       ->check(CLI::Range(1, 1 << 24));
   command->add_flag("--json", arguments->json, "as JSON, with every position");
   command->add_flag("--save", arguments->save, "add the run to the sidecar TRACE.runs.h5");
-  command->callback([arguments, &global] { run_select(*arguments, global); });
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_select(*arguments, global);
+  });
 }
 
 }  // namespace kvloupe::cli

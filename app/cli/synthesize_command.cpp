@@ -175,7 +175,10 @@ void add_synthesize_command(CLI::App& program, const GlobalOptions& global) {
       "tokens,\n"
       "then many, runs of tokens. 'needles' is the share of the planted tokens that a method "
       "keeps.");
-  command->callback([given, &global] { run(*given, global); });
+  command->callback([given, &global] {
+    use_engine(global);
+    run(*given, global);
+  });
 }
 
 }  // namespace kvloupe::cli

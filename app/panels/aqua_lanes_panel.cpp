@@ -83,11 +83,16 @@ class AquaLanesPanel final : public Panel {
   void use_ui(DrawContext& context, const Lanes& result) {
     const LaneReport& r = result->report;
     const float room = ImGui::GetContentRegionAvail().y;
-    heading_ui(context, "Lane use", "share of the chunk's rows whose score uses the lane");
+    heading_ui(
+        context, "Lane use",
+        fmt::format("share of the {}'s rows whose score uses the lane", step_word(r.span.phase)));
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "0 %", "100 %", "of rows",
                             widgets::em(6));
+    const std::string sliced = "static slicing keeps the lanes left of it";
     ImGui::SameLine(0, widgets::em(1));
-    std::vector<widgets::LegendItem> items{{"static slicing keeps the lanes left of it",
+    if (ImGui::CalcTextSize(sliced.c_str()).x + widgets::em(2) > ImGui::GetContentRegionAvail().x)
+      ImGui::NewLine();
+    std::vector<widgets::LegendItem> items{{sliced,
                                             loss_color(context.palette, LaneChoice::Leading),
                                             widgets::LegendItem::Shape::Line}};
     if (r.stored_lanes < r.head_dim)
@@ -112,8 +117,10 @@ class AquaLanesPanel final : public Panel {
                         {"I: leading lanes", color(LaneChoice::Leading), Shape::Line},
                         {"I: largest lanes of the query (what AQUA cuts)",
                          color(LaneChoice::QueryLanes), Shape::Line}});
-    const float numbers = widgets::em(r.stored_lanes < r.head_dim ? 6.4F : 3.4F);
+    const std::string costs = costs_text(result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float numbers = ImGui::CalcTextSize(costs.c_str(), nullptr, false, room.x).y +
+                          ImGui::GetStyle().ItemSpacing.y;
     const float gap = widgets::em(0.6F);
     const float title = ImGui::GetTextLineHeightWithSpacing();
     const ImVec2 size((room.x - gap) / 2,
@@ -130,7 +137,7 @@ class AquaLanesPanel final : public Panel {
           widgets::text_wrapped(context.palette.warning, r.bases[i].missing);
         ImGui::EndChild();
       }
-    costs_ui(context, result);
+    widgets::text_wrapped(context.palette.text, costs);
   }
 
   static void basis_title_ui(DrawContext& context, const BasisLoss& basis) {
@@ -145,26 +152,25 @@ class AquaLanesPanel final : public Panel {
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
-  static void costs_ui(DrawContext& context, const Lanes& result) {
-    const auto& p = context.palette;
+  // What pruning saves, in multiplications and in memory.
+  static std::string costs_text(const Lanes& result) {
     const LaneReport& r = result->report;
     const analysis::BreakEven& even = result->break_even;
+    std::string text = "All lanes are kept: no length saves multiplications.";
     if (even.one_projection)
-      widgets::text_wrapped(
-          p.text, fmt::format("Fewer multiplications from {:.0f} keys on (d\u00B2/(d\u2212k), the "
-                              "query rotated), from {:.0f} with the key's rotation too "
-                              "(2d\u00B2/(d\u2212k)). This {} sees {} keys.",
-                              *even.one_projection, *even.two_projections, step_word(r.span.phase),
-                              format_count(r.span.end())));
-    else
-      widgets::text_wrapped(p.text, "All lanes are kept: no length saves multiplications.");
-    if (r.stored_lanes == r.head_dim) return;
-    widgets::text_wrapped(
-        p.text, fmt::format("Memory: {} of {} lanes of K are stored, {} of the keys' bytes less, "
-                            "{} of the KV cache. (The paper claims {} of the KV cache, but defines "
-                            "no projection of the values.)",
-                            r.stored_lanes, r.head_dim, percent(result->memory.of_keys),
-                            percent(result->memory.of_kv_cache), percent(r.slice_ratio)));
+      text = fmt::format(
+          "Fewer multiplications from {:.0f} keys on (d\u00B2/(d\u2212k), the query rotated), from "
+          "{:.0f} with the key's rotation too (2d\u00B2/(d\u2212k)). This {} sees {} keys.",
+          *even.one_projection, *even.two_projections, step_word(r.span.phase),
+          format_count(r.span.end()));
+    if (r.stored_lanes == r.head_dim) return text;
+    return text +
+           fmt::format(
+               "\nMemory: {} of {} lanes of K are stored, {} of the keys' bytes less, {} of "
+               "the KV cache. (The paper claims {} of the KV cache, but defines no projection "
+               "of the values.)",
+               r.stored_lanes, r.head_dim, percent(result->memory.of_keys),
+               percent(result->memory.of_kv_cache), percent(r.slice_ratio));
   }
 
   state::Shown<AquaLanesQuestion> shown_;

@@ -153,7 +153,7 @@ class AttentionMapPanel final : public Panel {
     if (verdicts && verdicts.stale) widgets::stale_ui(context.palette);
     if (!ready_ui(context, strip, "Recomputing the chunk's attention from Q and K")) return;
     if (verdicts) method_note_ui(context, place, verdicts->facts);
-    scale_ui(context);
+    scale_ui(context, place.chunk_info());
     ImGui::Dummy({0, widgets::em(0.9F)});
     plots_ui(context, strip, map, verdicts);
   }
@@ -173,7 +173,7 @@ class AttentionMapPanel final : public Panel {
                             place_caption(place), chips);
   }
 
-  static void scale_ui(DrawContext& context) {
+  static void scale_ui(DrawContext& context, const trace::ChunkInfo& chunk) {
     const ColorRange range(context.workspace);
     widgets::color_scale_ui(
         context.palette, widgets::sequential_color, fmt::format("{:g}", range.low),
@@ -181,10 +181,12 @@ class AttentionMapPanel final : public Panel {
         range.logarithmic ? "attention probability (log)" : "attention probability",
         std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 4));
     beside_ui(widgets::em(1.5F), widgets::em(9));
-    widgets::legend_ui(context.palette, {{"hit: kept and true", context.palette.hit},
-                                         {"miss: true, not kept", context.palette.miss},
-                                         {"waste: kept, not true", context.palette.waste},
-                                         {"current chunk", context.palette.current}});
+    const bool decode = chunk.phase == trace::Phase::Decode;
+    widgets::legend_ui(context.palette,
+                       {{"hit: kept and true", context.palette.hit},
+                        {"miss: true, not kept", context.palette.miss},
+                        {"waste: kept, not true", context.palette.waste},
+                        {decode ? "current step" : "current chunk", context.palette.current}});
     if (context.figure) return;
     beside_ui(widgets::em(1.5F), widgets::em(8));
     option_ui(context, kView, "color_scale", "colours", widgets::em(5));
@@ -202,18 +204,23 @@ class AttentionMapPanel final : public Panel {
       x_range_ = {0, num_tokens};
       y_range_ = {0, num_tokens};
     }
-    // In a low panel the parts shrink together; below that the exact rows stand alone.
+    // In a low panel the parts shrink; then the whole map goes, then the rug.
     const float room = ImGui::GetContentRegionAvail().y;
     const float rug = widgets::em(2.6F);
-    const float least = widgets::em(5);
+    const float least = widgets::em(5.5F);
     const float rows = std::max(least, room * 0.27F);
-    const bool whole = room - rows - rug >= least;
+    const Place& place = strip.question.place;
     if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
-    if (whole) {
-      whole_map_ui(context, map, strip.question.place, {-1, room - rows - rug});
-      rug_ui(context, verdicts, strip.question.place, {-1, rug});
+    if (room >= least + rug + rows) {
+      whole_map_ui(context, map, place, {-1, room - rug - rows});
+      rug_ui(context, verdicts, place, {-1, rug});
+      rows_ui(context, strip, {-1, rows});
+    } else if (room >= rug + least) {
+      rug_ui(context, verdicts, place, {-1, rug});
+      rows_ui(context, strip, {-1, room - rug});
+    } else {
+      rows_ui(context, strip, {-1, std::max(least, room)});
     }
-    rows_ui(context, strip, {-1, whole ? rows : room});
     ImPlot::EndAlignedPlots();
   }
 

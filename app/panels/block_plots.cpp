@@ -271,7 +271,9 @@ void labels_ui(DrawContext& context, const BlockReport& report, const Layout& la
 void BlockPlots::draw(DrawContext& context, const Tables& result) {
   const BlockReport& report = result->report;
   const Layout layout = layout_of(result->stages);
-  const ImVec2 room = ImGui::GetContentRegionAvail();
+  constexpr float kLeastHeight = 13;  // so that every stage has its name and bar beside it
+  ImVec2 room = ImGui::GetContentRegionAvail();
+  room.y = std::max(room.y, widgets::em(kLeastHeight));
   const float side = std::min(room.x * 0.34F, widgets::em(21));
   const auto blocks = static_cast<double>(report.grid.num_key_blocks());
   if (extent_ != std::pair(blocks, layout.height)) {

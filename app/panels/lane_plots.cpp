@@ -26,13 +26,16 @@ void line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::vector<d
   draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, width);
 }
 
-// The values at k, in the upper right corner, where falling curves leave room.
+// The values at k, in the upper right corner, where falling curves leave room; none in a plot that
+// cannot hold them all.
 void values_at_k_ui(DrawContext& context, ImDrawList* draw, const LaneReport& r,
                     const std::vector<Line>& lines) {
   const widgets::FontScope small(widgets::fonts().body, 0.88F);
   const ImVec2 at = ImPlot::GetPlotPos();
   const ImVec2 size = ImPlot::GetPlotSize();
   float y = at.y + widgets::em(0.4F);
+  const auto num_texts = static_cast<float>(lines.size() + 1);
+  if (y + num_texts * ImGui::GetTextLineHeightWithSpacing() > at.y + size.y) return;
   const auto text_ui = [&](const std::string& text, ImU32 color) {
     const float width = ImGui::CalcTextSize(text.c_str()).x;
     const float x = at.x + size.x - width - widgets::em(0.5F);
@@ -76,9 +79,11 @@ void lane_marks_ui(DrawContext& context, const LaneReport& r, int q_head) {
   ImPlot::PushPlotClipRect();
   border(r.kept_lanes, loss_color(context.palette, LaneChoice::Leading));
   if (r.stored_lanes < r.head_dim) border(r.stored_lanes, context.palette.text);
+  const ImVec2 from = ImPlot::PlotToPixels(0, q_head);
+  const ImVec2 to = ImPlot::PlotToPixels(r.head_dim, q_head + 1);
   const auto frame = [&](ImU32 color, float width) {
-    draw->AddRect(ImPlot::PlotToPixels(0, q_head), ImPlot::PlotToPixels(r.head_dim, q_head + 1),
-                  color, 0, 0, std::max(1.0F, widgets::em(width)));
+    const float most = (to.y - from.y) / 6;  // the row itself must show
+    draw->AddRect(from, to, color, 0, 0, std::max(1.0F, std::min(widgets::em(width), most)));
   };
   frame(context.palette.panel, 0.27F);  // so that it shows on any colour
   frame(context.palette.text, 0.09F);
@@ -104,7 +109,8 @@ void error_bar_ui(DrawContext& context, double from, double to, double error, Im
   draw->AddRectFilled({a.x, std::min(a.y, b.y - 1)}, b, color, 1);
   const std::string text = fmt::format("{:.{}f}", error * 100, error < 0.0995 ? 1 : 0);
   const float width = ImGui::CalcTextSize(text.c_str()).x;
-  if (width < (b.x - a.x) * 1.2F)
+  const bool fits = a.y - ImGui::GetTextLineHeight() >= ImPlot::GetPlotPos().y;
+  if (fits && width < (b.x - a.x) * 1.2F)
     draw->AddText({(a.x + b.x - width) / 2, a.y - ImGui::GetTextLineHeight()},
                   context.palette.muted, text.c_str());
 }
@@ -119,12 +125,18 @@ void point_at_errors(DrawContext& context, const Lanes& result) {
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_q_head(head);
 }
 
-void setup_loss_axes(const Lanes& result, bool of_keys) {
-  const LaneReport& r = result->report;
+// "Q, heads 3 to 5", shorter where the plot is not as tall.
+std::string vectors_text(const LaneReport& r, bool of_keys, float height) {
   const int first = r.kv_head * r.q_heads_per_kv_head, last = first + r.q_heads_per_kv_head - 1;
-  const std::string what = of_keys         ? fmt::format("K, KV head {}", r.kv_head)
+  const std::string text = of_keys         ? fmt::format("K, KV head {}", r.kv_head)
                            : first == last ? fmt::format("Q, head {}", first)
                                            : fmt::format("Q, heads {} to {}", first, last);
+  return ImGui::CalcTextSize(text.c_str()).x < height ? text : text.substr(0, 1);
+}
+
+void setup_loss_axes(const Lanes& result, bool of_keys, float height) {
+  const LaneReport& r = result->report;
+  const std::string what = vectors_text(r, of_keys, height - widgets::em(of_keys ? 2.5F : 4));
   ImPlot::SetupAxes(of_keys ? nullptr : "lanes kept", what.c_str(), ImPlotAxisFlags_Lock,
                     ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, 0, r.head_dim, ImPlotCond_Always);
@@ -222,7 +234,7 @@ void loss_plot_ui(DrawContext& context, const Lanes& result, std::size_t basis, 
   const std::vector<Line>& lines = of_keys ? losses.of_keys : losses.of_queries;
   const TickRoom room;
   if (!ImPlot::BeginPlot("##loss", size, ImPlotFlags_CanvasOnly)) return;
-  setup_loss_axes(result, of_keys);
+  setup_loss_axes(result, of_keys, size.y);
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   ImPlot::PushPlotClipRect();
   const ImPlotRect limits = ImPlot::GetPlotLimits();

@@ -282,7 +282,9 @@ void bound_strip_ui(DrawContext& context, const Pages& result, ImVec2 size) {
   ImPlot::SetupAxes("token", "logit", ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock,
                     ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, 0, std::max(1, report.pages.back().end), ImPlotCond_Always);
-  ImPlot::SetupAxisLimits(ImAxis_Y1, y.low - pad_of(y), y.high + 2 * pad_of(y), ImPlotCond_Always);
+  // Room for the dots at the foot and the rings at the top.
+  const double pad = 2 * pad_of(y);
+  ImPlot::SetupAxisLimits(ImAxis_Y1, y.low - pad, y.high + pad, ImPlotCond_Always);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
   ImPlot::SetupFinish();
   ImPlot::PushPlotClipRect();

@@ -28,12 +28,12 @@ class QueryGeometryPanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    legend(context, *result);
+    legend(context, place, *result);
     plot_ui(context, result);
   }
 
  private:
-  static void legend(DrawContext& context, const QueryAnswer& answer) {
+  static void legend(DrawContext& context, const Place& place, const QueryAnswer& answer) {
     const widgets::Palette& palette = context.palette;
     widgets::color_scale_ui(palette, relevance_color, fmt::format("{:.2f}", answer.least_relevance),
                             fmt::format("{:.2f}", answer.most_relevance), "S_q of a query",
@@ -41,7 +41,7 @@ class QueryGeometryPanel final : public Panel {
     beside_ui(widgets::em(1.2F), widgets::em(11));
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items;
-    add_chosen(palette, answer, items);
+    add_rings(palette, place, answer, items);
     items.push_back({"mean query", palette.miss, Shape::Triangle});
     items.push_back({"key", palette.faint, Shape::Dot});
     items.push_back({"key 0 (sink)", palette.sink, Shape::Dot});

@@ -25,16 +25,17 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    legend(context, *result);
+    legend(context, place, *result);
     plot_ui(context, result);
   }
 
  private:
-  static void legend(DrawContext& context, const QueryRelevanceQuestion::Answer& answer) {
+  static void legend(DrawContext& context, const Place& place,
+                     const QueryRelevanceQuestion::Answer& answer) {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
         {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
-    add_chosen(context.palette, *answer.queries, items);
+    add_rings(context.palette, place, *answer.queries, items);
     if (answer.line) items.push_back({"least-squares line", context.palette.miss, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
@@ -45,7 +46,7 @@ class QueryRelevancePanel final : public Panel {
     ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)", "largest attention given",
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     const double low = answer.least_relevance, high = answer.most_relevance;
-    const double pad = 0.05 * (high - low);
+    const double pad = std::max(0.05 * (high - low), 0.005);
     ImPlot::SetupAxesLimits(low - pad, high + pad, 0, std::max(0.02, 1.08 * answer.most_attention),
                             fit_.condition(result.question.place.cell_key()));
     ImPlot::SetupFinish();

@@ -40,23 +40,35 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
        "Pearson r of S_q against the largest attention that a query gives (position 0 excluded). "
        "Above 0.5, QuoKA's premise holds in this head."}};
   for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+  const std::string& by = answer.chosen_by;
   const std::size_t queries = answer.num_queries();
-  if (answer.geometry.chosen.empty())
-    chips.push_back({fmt::format("{} uses every query", answer.chosen_by), 0,
-                     "The method scores keys with all queries of the chunk: none is ringed."});
+  if (by.empty()) return chips;
+  if (!answer.geometry.chosen_missing.empty())
+    chips.push_back({fmt::format("queries of {} not known", by), context.palette.warning,
+                     answer.geometry.chosen_missing});
+  else if (answer.geometry.chosen.empty())
+    chips.push_back({fmt::format("{} singles out no query", by), 0,
+                     "The method lets all queries of the chunk speak, or none: none is ringed."});
   else
     chips.push_back({fmt::format("{} of {} {} chosen by {}", answer.num_chosen, queries,
-                                 queries == 1 ? "query" : "queries", answer.chosen_by),
-                     0, fmt::format("The queries that {} scores keys with.", answer.chosen_by)});
+                                 queries == 1 ? "query" : "queries", by),
+                     0, fmt::format("The queries that {} scores keys with.", by)});
   return chips;
 }
 
-// "chosen by quoka", as a legend says it; nothing where every query counts.
-inline void add_chosen(const widgets::Palette& palette, const QueryAnswer& answer,
-                       std::vector<widgets::LegendItem>& items) {
+// The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.
+inline std::int32_t looked_at(const state::Place& place) {
+  const std::int32_t query = place.query - place.chunk_info().begin;
+  return query >= 0 && query < place.chunk_info().length ? query : -1;
+}
+
+// What the rings mean.
+inline void add_rings(const widgets::Palette& palette, const state::Place& place,
+                      const QueryAnswer& answer, std::vector<widgets::LegendItem>& items) {
+  constexpr auto kRing = widgets::LegendItem::Shape::Ring;
   if (!answer.geometry.chosen.empty())
-    items.push_back(
-        {"query chosen by " + answer.chosen_by, palette.text, widgets::LegendItem::Shape::Ring});
+    items.push_back({"query chosen by " + answer.chosen_by, palette.text, kRing});
+  if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});
 }
 
 // Dots of the queries, the chosen ones ringed and on top; the one that the user looks at is marked.
@@ -74,10 +86,9 @@ void queries_ui(DrawContext& context, const state::Place& place, const QueryAnsw
         draw->AddCircle(at(i), radius + widgets::em(0.1F), context.palette.text, 0,
                         widgets::em(0.12F));
     }
-  const std::int32_t looked_at = place.query - place.chunk_info().begin;
-  if (looked_at >= 0 && looked_at < place.chunk_info().length)
-    draw->AddCircle(at(static_cast<std::size_t>(looked_at)), widgets::em(0.65F),
-                    context.palette.accent, 0, widgets::em(0.14F));
+  if (const std::int32_t query = looked_at(place); query >= 0)
+    draw->AddCircle(at(static_cast<std::size_t>(query)), widgets::em(0.65F), context.palette.accent,
+                    0, widgets::em(0.14F));
 }
 
 inline void query_tooltip(const state::Place& place, const QueryAnswer& answer, std::size_t query) {

@@ -28,10 +28,10 @@ const char* reason_text(replay::DenseReason reason) {
   return "";
 }
 
-// "1 page comes back after it was dropped"
 std::string come_back_text(int pages) {
-  return pages == 1 ? "1 page comes back after it was dropped"
-                    : fmt::format("{} come back after they were dropped", pages);
+  if (pages == 0) return "none comes back after it was dropped";
+  if (pages == 1) return "1 page comes back after it was dropped";
+  return fmt::format("{} pages come back after they were dropped", pages);
 }
 
 class QuestPagesPanel final : public Panel {

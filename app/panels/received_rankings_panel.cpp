@@ -30,11 +30,11 @@ struct Strip {
   double begin, end;
 };
 enum StripIndex { kByMean, kByMax, kKinds, kSelected };
-constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.25, 1.25},
-                                        {"rank by maximum", 1.75, 2.75},
-                                        {"global, query-specific", 3.25, 3.85},
-                                        {"selected", 4.35, 4.95}}};
-constexpr double kStripsHeight = 5.2;
+constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.45, 1.45},
+                                        {"rank by maximum", 1.95, 2.95},
+                                        {"global, query-specific", 3.45, 4.05},
+                                        {"selected", 4.55, 5.15}}};
+constexpr double kStripsHeight = 5.4;
 
 struct WindowChoice {
   int window;
@@ -154,7 +154,7 @@ class ReceivedRankingsPanel final : public Panel {
     const float gap = widgets::em(0.5F);
     const float strips = std::max(widgets::em(9), room.y * 0.5F);
     const bool both = room.y - strips - gap >= widgets::em(7);
-    strips_ui(context, picture, {room.x, both ? strips : room.y});
+    strips_ui(context, picture, {room.x, both ? strips : std::max(widgets::em(9), room.y)});
     if (both) scatter_ui(context, picture, {room.x, room.y - strips - gap});
   }
 
@@ -306,8 +306,8 @@ class ReceivedRankingsPanel final : public Panel {
     if (!ImPlot::BeginPlot("##mean and max", size, kFlags)) return;
     ImPlot::SetupAxes(picture.has_selection() ? "mean attention received (dot: selected, ring: not)"
                                               : "mean attention received",
-                      "largest attention received", ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight);
+                      size.y < widgets::em(16) ? "largest" : "largest attention received",
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxesLimits(kLeast, 2 * std::max(kLeast, picture.ranked->most_mean), kLeast, 2,

@@ -50,7 +50,7 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const state::MethodFac
 bool budget_is_a_share(const state::MethodFacts& facts) {
   if (!facts.choice.known()) return false;
   const selection::MethodSpec& spec = *facts.choice.spec;
-  return spec.has("token_ratio") || (spec.has_budget() && spec.real("budget_ratio") > 0);
+  return spec.traits().cache_share > 0 || spec.budget_ratio() > 0;
 }
 
 widgets::Chip budget_chip(const state::MethodFacts& facts) {
@@ -313,7 +313,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) 
   const ImVec2 origin = ImPlot::GetPlotPos();
   const ImVec2 size = ImPlot::GetPlotSize();
   const widgets::FontScope small(widgets::fonts().strong, 0.82F);
-  float last_right = origin.x - 1;
+  std::vector<std::pair<float, float>> labels;  // left and right of those written
   const auto mark = [&](std::int32_t begin, std::int32_t end, const std::string& name, ImU32 color,
                         bool line) {
     const float left = ImPlot::PlotToPixels(begin, 0).x;
@@ -327,10 +327,15 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) 
         draw->AddLine({x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.75F),
                       1.0F);
     const float width = ImGui::CalcTextSize(name.c_str()).x;
+    if (width > size.x) return;
     const float middle =
         std::clamp((left + right) / 2, origin.x + width / 2, origin.x + size.x - width / 2);
-    if (middle - width / 2 <= last_right) return;
-    last_right = middle + width / 2 + widgets::em(0.5F);
+    const std::pair label{middle - width / 2, middle + width / 2};
+    const auto overlaps = [&, gap = widgets::em(0.5F)](const std::pair<float, float>& other) {
+      return label.first < other.second + gap && other.first < label.second + gap;
+    };
+    if (std::any_of(labels.begin(), labels.end(), overlaps)) return;
+    labels.push_back(label);
     draw->AddText({middle - width / 2, origin.y - bar - ImGui::GetTextLineHeight()}, color,
                   name.c_str());
   };

@@ -112,13 +112,13 @@ std::string short_label(const MethodChoice& method) {
   if (!method.known()) return label;
   const selection::MethodSpec& parsed = *method.spec;
   if (parsed.has_budget())
-    return parsed.integer("budget_tokens") > 0
-               ? label + fmt::format("  {}", format_count(parsed.integer("budget_tokens")))
-               : label + fmt::format("  {:g} %", parsed.real("budget_ratio") * 100);
-  if (!parsed.has("dim_ratio")) return label;
-  std::string lanes = fmt::format("  {:g} % of lanes", parsed.real("dim_ratio") * 100);
-  if (parsed.has("token_ratio"))
-    lanes += fmt::format(", {:g} % of keys", parsed.real("token_ratio") * 100);
+    return parsed.budget_tokens() > 0
+               ? label + fmt::format("  {}", format_count(parsed.budget_tokens()))
+               : label + fmt::format("  {:g} %", parsed.budget_ratio() * 100);
+  const selection::Traits& traits = parsed.traits();
+  if (!traits.lanes) return label;
+  std::string lanes = fmt::format("  {:g} % of lanes", traits.lanes->kept * 100);
+  if (traits.cache_share > 0) lanes += fmt::format(", {:g} % of keys", traits.cache_share * 100);
   return label + lanes;
 }
 

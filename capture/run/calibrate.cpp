@@ -7,6 +7,7 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output_file.h"
 #include "core/base/sha256.h"
 #include "core/base/units.h"
 #include "core/selection/basis.h"
@@ -177,15 +178,6 @@ class CalibrationLock {
   int descriptor_;
 };
 
-void refuse_existing(const fs::path& path, bool force) {
-  std::error_code code;
-  if (fs::is_directory(path, code))
-    throw input_error(path.string() + " is a folder", "a basis is a file", "add a file name");
-  if (!force && fs::exists(path, code))
-    throw input_error(path.string() + " exists", "a calibration does not overwrite a file unasked",
-                      "give --force or another name by -o");
-}
-
 void create_cache_folder(const fs::path& folder) {
   std::error_code code;
   fs::create_directories(folder, code);
@@ -248,18 +240,19 @@ std::vector<trace::Basis> calibrate(const std::shared_ptr<const LoadedModel>& mo
 
 std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
                                           const WorkContext& context) {
-  if (!options.output.empty()) refuse_existing(options.output, options.force);
+  if (!options.output.empty()) check_calibration_file(options.output, "a basis", options.force);
   const auto model = load_model(options.model);
   std::vector<fs::path> paths;
   for (const BasisKind kind : options.kinds) {
-    paths.push_back(options.output.empty() ? selection::auto_basis_path(kind, model->info.file_hash)
-                                           : options.output);
-    refuse_existing(paths.back(), options.force);
+    paths.push_back(options.output);
+    if (!options.output.empty()) continue;
+    paths.back() = selection::auto_basis_path(kind, model->info.file_hash);
+    create_cache_folder(paths.back().parent_path());
+    check_output_file(paths.back(), "a basis", "a calibration", options.force);
   }
   std::vector<trace::Basis> bases = calibrate(model, options.kinds, options.text, context);
   std::vector<WrittenBasis> written;
   for (std::size_t i = 0; i < bases.size(); ++i) {
-    if (options.output.empty()) create_cache_folder(paths[i].parent_path());
     trace::write_basis(paths[i], bases[i]);
     written.push_back({paths[i], std::move(bases[i])});
   }
@@ -267,10 +260,10 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
 }
 
 bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
-  if (!spec.info().basis || spec.text("basis") != "auto" || model.file_hash.empty()) return false;
+  const auto& basis = spec.traits().basis;
+  if (!basis || !basis->is_auto() || model.file_hash.empty()) return false;
   std::error_code code;
-  if (fs::exists(selection::auto_basis_path(*spec.info().basis, model.file_hash), code))
-    return false;
+  if (fs::exists(selection::auto_basis_path(basis->kind, model.file_hash), code)) return false;
   // Read once: the window asks again and again for traces of other models.
   static const std::string bundled = bundled_model_hash();
   return model.file_hash == bundled;

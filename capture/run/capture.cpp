@@ -10,9 +10,11 @@
 #include "capture/run/recorder.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output_file.h"
 #include "core/base/units.h"
 #include "core/selection/basis.h"
 #include "core/selection/selector.h"
+#include "core/trace/part_file.h"
 #include "core/trace/trace_writer.h"
 
 #include <ATen/ATen.h>
@@ -24,8 +26,6 @@
 #include <numeric>
 #include <system_error>
 #include <utility>
-
-#include <unistd.h>
 
 namespace kvloupe::capture {
 namespace {
@@ -69,31 +69,11 @@ void check_device(const std::string& device) {
 }
 
 void check_output(const fs::path& output, bool force) {
-  std::error_code code;
   if (output.empty()) {
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
   }
-  if (fs::is_directory(output, code)) {
-    throw input_error(output.string() + " is a folder", "a trace is a file", "add a file name");
-  }
-  if (!force && fs::exists(output, code)) {
-    throw input_error(output.string() + " exists", "a capture does not overwrite a file unasked",
-                      "give another name or --force");
-  }
-  const fs::path part = output.string() + ".part";
-  if (!force && fs::exists(part, code)) {
-    throw input_error(
-        part.string() + " exists",
-        "a capture of that name is running or was cut short and left its chunks there",
-        "give another name or --force");
-  }
-  const fs::path folder = output.has_parent_path() ? output.parent_path() : ".";
-  if (!fs::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0) {
-    throw input_error("cannot write " + output.string(),
-                      folder.string() + " is not a folder that you may write to",
-                      "create it or give another name");
-  }
+  trace::check_trace_file(output, force);
 }
 
 // --- once the model is known
@@ -114,12 +94,12 @@ std::vector<int> layers_to_record(const CaptureOptions& options, int num_layers)
 // The calibrated basis that a method needs, for the layers that it will select in; null without.
 selection::BasisPtr basis_of(const selection::MethodSpec& spec, const trace::ModelInfo& model,
                              const std::vector<int>& layers) {
-  if (!spec.info().basis) return nullptr;
+  if (!spec.traits().basis) return nullptr;
   const selection::BasisPtr basis = selection::load_basis(spec, model);
   for (const int layer : layers) {
     if (basis->layers.contains(layer)) continue;
     throw input_error(
-        fmt::format("{} cannot use the basis {}", spec.id(), spec.text("basis")),
+        fmt::format("{} cannot use the basis {}", spec.id(), spec.traits().basis->where),
         fmt::format("it has no directions for layer {}, in which the method selects", layer),
         "use a basis of all layers, such as kvloupe calibrate makes, or record other --layers");
   }
@@ -152,14 +132,14 @@ RecorderOptions recorder_options(const CaptureOptions& options, const trace::Mod
 }
 
 bool needs_probe(const CaptureOptions& options) {
-  const auto needs = [](const selection::MethodSpec& spec) { return spec.info().needs_probe; };
+  const auto needs = [](const selection::MethodSpec& spec) { return spec.traits().needs_probe; };
   return options.store_probe || (options.closed_loop && needs(*options.closed_loop)) ||
          std::any_of(options.methods.begin(), options.methods.end(), needs);
 }
 
 void check_disk(const CaptureEstimate& estimate, const fs::path& output) {
   std::error_code code;
-  const fs::path folder = output.has_parent_path() ? output.parent_path() : ".";
+  const fs::path folder = folder_of(output);
   const fs::space_info space = fs::space(folder, code);
   if (code || space.available >= estimate.bytes) return;
   throw input_error(

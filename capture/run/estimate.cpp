@@ -72,10 +72,10 @@ std::uint64_t run_bytes(const trace::ModelInfo& model, const selection::MethodSp
   const auto rows = static_cast<std::uint64_t>(model.num_q_heads / layout.q_heads_per_row);
   std::uint64_t bytes = kBytesPerLayer + rows * chunks.size() * kBytesPerCell +
                         rounded_up(rows * positions * sizeof(std::int32_t), kPositionsPiece);
-  if (spec.state_action() == trace::StateAction::Eviction && !chunks.empty()) {
+  if (spec.traits().evicts() && !chunks.empty()) {
     bytes += rows * static_cast<std::uint64_t>(chunks.back().end()) * sizeof(std::uint16_t);
   }
-  if (spec.info().granularity == trace::Granularity::Lane) {
+  if (spec.traits().lanes) {
     bytes += chunks.size() * static_cast<std::uint64_t>(model.num_q_heads) *
              static_cast<std::uint64_t>(model.head_dim) * sizeof(std::int32_t);
   }

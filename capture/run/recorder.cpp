@@ -80,10 +80,6 @@ trace::RunInfo run_info(int id, const RecordedMethod& method, trace::LoopMode mo
   return run;
 }
 
-bool evicts(const selection::MethodSpec& spec) {
-  return spec.state_action() == trace::StateAction::Eviction;
-}
-
 std::uint8_t flag_of(const selection::CellSelection& selection, bool evicting) {
   if (selection.dense_fallback) return trace::kCellDenseFallback;
   // Lane methods that evict nothing keep all keys.
@@ -146,7 +142,7 @@ Recorder::Run Recorder::make_run(const RecordedMethod& method, int id, bool open
   Run run;
   run.id = id;
   run.selector = selection::make_selector(method.spec, shape_, method.basis);
-  run.needs_probe = method.spec.info().needs_probe;
+  run.needs_probe = method.spec.traits().needs_probe;
   run.block_size = selection::describe_run(method.spec, shape_).block_size;
   KVLOUPE_CHECK(!run.needs_probe || options_.probe_len > 0);
   if (!open_loop) return run;
@@ -277,7 +273,7 @@ Recorder::Attended Recorder::attend_dense(const selection::Cell& cell, bool reco
 Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, bool recorded) {
   selection::CellSelection selection = select(*closed_loop_, cell);
   const selection::MethodSpec& spec = options_.closed_loop->spec;
-  if (options_.probe_len > 0 && evicts(spec)) alive_before_[cell.layer] = selection.rows;
+  if (options_.probe_len > 0 && spec.traits().evicts()) alive_before_[cell.layer] = selection.rows;
   Attended attended;
   if (selection.dense_reason && !selection.lanes) {
     attended = attend_dense(cell, recorded);

@@ -10,6 +10,7 @@
 #include "capture/run/recorder.h"
 #include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
+#include "core/trace/part_file.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -267,12 +268,13 @@ trace::TraceHeader header_of(const SyntheticOptions& options, const RecorderOpti
 
 SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& context) {
   check(options);
+  trace::check_trace_file(options.output, options.force);
   const Plan plan(options);
   RecorderOptions recording;
   recording.layers = {0};
   recording.prompt_len = static_cast<std::int32_t>(options.length);
   for (const selection::MethodSpec& spec : options.methods) {
-    if (spec.info().basis || spec.info().needs_probe)
+    if (spec.traits().basis || spec.traits().needs_probe)
       throw input_error(fmt::format("{} cannot be recorded on synthetic keys", spec.id()),
                         "it needs a calibrated basis or a probe of a model", "leave it out");
     recording.open_loop.push_back({spec.resolved(selection::shape_of(model_info())), nullptr});

@@ -28,16 +28,17 @@ MethodSpec resolved(const std::string& text, const session::TraceSession& sessio
 // The method whose lanes are those of `spec` in one cell without state: aqua_h2o also evicts keys,
 // which its lanes do not depend on.
 MethodSpec stateless(const MethodSpec& spec, const session::TraceSession& session) {
-  if (spec.state_action() == trace::StateAction::Visibility) return spec;
-  return resolved(fmt::format("aqua:dim_ratio={},basis={}", format_shortest(spec.real("dim_ratio")),
-                              spec.text("basis")),
+  const selection::Traits& traits = spec.traits();
+  if (!traits.evicts()) return spec;
+  return resolved(fmt::format("aqua:dim_ratio={},basis={}", format_shortest(traits.lanes->kept),
+                              traits.basis->where),
                   session);
 }
 
 // The same with basis=self.
 MethodSpec on_own_basis(const MethodSpec& spec, const session::TraceSession& session) {
   std::string text = spec.canonical();
-  const std::string now = "basis=" + spec.text("basis");
+  const std::string now = "basis=" + spec.traits().basis->where;
   text.replace(text.find(now), now.size(), "basis=self");
   return resolved(text, session);
 }
@@ -93,8 +94,8 @@ BasisLoss loss_against(bool matched, const MethodSpec& spec, const session::Trac
                        const WorkContext& context) {
   BasisLoss result;
   result.matched = matched;
-  const bool own_is_foreign = spec.text("basis") != "self";
-  const std::string wanted = matched ? "self" : own_is_foreign ? spec.text("basis") : "auto";
+  const selection::BasisTrait& own = *spec.traits().basis;
+  const std::string wanted = matched ? "self" : own.is_self() ? "auto" : own.where;
   try {
     const MethodSpec like = resolved(fmt::format("aqua:basis={}", wanted), session);
     const selection::BasisPtr basis = replay::basis_for(session, like, {report.layer}, context);
@@ -163,8 +164,6 @@ LaneMemory lane_memory(int head_dim, int stored_lanes) {
   return {cut, cut / 2};
 }
 
-bool prunes_lanes(const MethodSpec& spec) { return spec.has("dim_ratio"); }
-
 LaneReport lane_report(const session::TraceSession& session, const MethodSpec& wanted, int layer,
                        int chunk, int kv_head, const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
@@ -183,7 +182,7 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
   try {
     basis = replay::basis_for(session, spec, {layer}, context);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Input || spec.text("basis") == "self") throw;
+    if (error.kind() != ErrorKind::Input || spec.traits().basis->is_self()) throw;
     report.basis_missing = error.what();
     spec = on_own_basis(spec, session);
     basis = replay::basis_for(session, spec, {layer}, context);
@@ -196,14 +195,14 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
                        counts.const_data_ptr<std::int32_t>() + counts.numel());
   // Every row uses k lanes.
   report.kept_lanes = static_cast<int>(counts[0].sum().item<std::int64_t>() / report.span.length);
-  report.slice_ratio = spec.has("slice_ratio") ? spec.real("slice_ratio") : 0;
-  report.stored_lanes = static_cast<int>(selection::lanes_stored(spec, report.head_dim));
+  const selection::LaneTrait& pruned = *spec.traits().lanes;
+  report.slice_ratio = pruned.sliced;
+  report.stored_lanes = static_cast<int>(selection::lanes_stored(pruned.sliced, report.head_dim));
 
   const MethodSpec twin = resolved(
-      fmt::format("{}:dim_ratio={},basis={}",
-                  spec.id() == "static_slicing" ? "aqua" : "static_slicing",
+      fmt::format("{}:dim_ratio={},basis={}", pruned.leading ? "aqua" : "static_slicing",
                   format_shortest(static_cast<double>(report.kept_lanes) / report.head_dim),
-                  spec.text("basis")),
+                  spec.traits().basis->where),
       session);
   report.twin = twin.canonical();
   replay::CellTruth truth(cell, {});

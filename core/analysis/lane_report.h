@@ -81,10 +81,7 @@ struct LaneMemory {
 };
 LaneMemory lane_memory(int head_dim, int stored_lanes);
 
-// aqua, static_slicing, aqua_h2o, aqua_memory.
-bool prunes_lanes(const selection::MethodSpec& spec);
-
-// `spec`: a resolved lane method.
+// `spec`: resolved, of a method that prunes lanes.
 LaneReport lane_report(const session::TraceSession& session, const selection::MethodSpec& spec,
                        int layer, int chunk, int kv_head, const WorkContext& context);
 

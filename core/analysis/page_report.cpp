@@ -60,18 +60,6 @@ std::vector<std::uint8_t> pages_taken(const replay::ReplayRow& row, std::int32_t
   return taken;
 }
 
-// The page with past keys that the method keeps whatever it scores: by the SPEC, because a recorded
-// run does not say what was forced. None where the last page is the new token's own.
-std::optional<std::int64_t> forced_page(const selection::MethodSpec& spec,
-                                        const PageReport& report) {
-  if (spec.text("rule") != "kernel" && !spec.flag("force_last_page")) return std::nullopt;
-  const bool past_only =
-      report.span.phase == trace::Phase::Prefill && spec.text("prefill") == "chunk";
-  const std::int64_t page = (report.span.begin - (past_only ? 1 : 0)) / report.page_size;
-  if (page >= static_cast<std::int64_t>(report.pages.size())) return std::nullopt;
-  return page;
-}
-
 void judge(PageReport& report, const replay::ReplayRow& row,
            std::optional<std::int64_t> kept_by_rule) {
   const auto taken = pages_taken(row, report.span.begin, report.page_size);
@@ -180,10 +168,6 @@ double PageReport::page_recall() const {
   return hits + misses > 0 ? static_cast<double>(hits) / (hits + misses) : 1;
 }
 
-bool selects_pages(const selection::MethodSpec& spec) {
-  return spec.info().granularity == trace::Granularity::Page;
-}
-
 PageReport page_report(const session::TraceSession& session, const selection::MethodSpec& spec,
                        const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context) {
@@ -202,14 +186,16 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
   report.q_head = q_head;
   report.row = q_head / replay.q_heads_per_row;
   report.span = at->span;
-  report.page_size = static_cast<int>(spec.integer("page_size"));
+  report.page_size = static_cast<int>(spec.traits().page_size);
   report.dense_reason = at->dense_reason;
   if (at->span.begin > 0)
     report.pages =
         score_pages(session::load_cell(session, layer, chunk, at->span), q_head, report.page_size);
   context.cancel.throw_if_cancelled();
+  // What was forced follows from the SPEC: a recorded run does not say it.
   if (!at->dense_reason)
-    judge(report, at->rows.at(static_cast<std::size_t>(report.row)), forced_page(spec, report));
+    judge(report, at->rows.at(static_cast<std::size_t>(report.row)),
+          spec.traits().forced_page(report.span.begin, report.span.phase));
   report.steps = steps_of(report, replay);
   for (const PageStep& step : report.steps)
     if (step.chunk == chunk)

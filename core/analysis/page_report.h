@@ -78,7 +78,4 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
                        const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context);
 
-// Whether the method chooses pages (quest).
-bool selects_pages(const selection::MethodSpec& spec);
-
 }  // namespace kvloupe::analysis

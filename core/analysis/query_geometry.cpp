@@ -37,11 +37,21 @@ std::vector<std::array<float, 3>> points_of(const Pca& pca, const std::vector<fl
   return points;
 }
 
+void mark_chosen(const selection::Cell& cell, const selection::MethodSpec& method,
+                 const selection::ModelShape& shape, QueryGeometry& geometry) {
+  try {
+    geometry.chosen = chosen_queries(cell, geometry.q_head, method, shape);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    geometry.chosen_missing = error.what();
+  }
+}
+
 }  // namespace
 
 QueryGeometry query_geometry(const session::TraceSession& session, int layer, int chunk, int q_head,
-                             int components, int num_queries, int max_keys,
-                             const WorkContext& context) {
+                             int components, const std::optional<selection::MethodSpec>& method,
+                             int max_keys, const WorkContext& context) {
   KVLOUPE_CHECK(components == 2 || components == 3);
   const trace::TraceInfo& info = session.info();
   if (chunk < 0 || chunk >= static_cast<int>(info.chunks.size()) || q_head < 0 ||
@@ -73,7 +83,7 @@ QueryGeometry query_geometry(const session::TraceSession& session, int layer, in
   context.cancel.throw_if_cancelled();
 
   QueryRelevance relevance = query_relevance_of(cell, q_head);
-  geometry.chosen = chosen_queries(relevance.relevance, num_queries);
+  if (method) mark_chosen(cell, *method, session.shape(), geometry);
   geometry.pearson_r = pearson(relevance.relevance, relevance.max_attention);
   geometry.relevance = std::move(relevance.relevance);
   geometry.max_attention = std::move(relevance.max_attention);

@@ -1,12 +1,15 @@
 // Where queries and keys of one head lie: PCA, the mean query, and S_q of QuoKA (paper Eq. 1-2,
-// Algorithm 1), with the chosen queries marked.
+// Algorithm 1), with the queries marked that stand for the chunk in a method's choice.
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/selection/method_spec.h"
 #include "core/session/session.h"
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace kvloupe::analysis {
@@ -30,12 +33,16 @@ struct QueryGeometry {
   std::array<float, 3> mean_query{};
   std::vector<float> relevance;      // S_q [m]: -cos(mean query, q)
   std::vector<float> max_attention;  // [m] largest p over keys, position 0 excluded
-  std::vector<std::uint8_t> chosen;  // [m] 1: among QuoKA's num_queries
-  double pearson_r = 0;              // of relevance against max_attention; NaN if undefined
+  std::vector<std::uint8_t> chosen;  // [m] 1: one of the few rows that the method asked
+  std::string chosen_missing;        // why `chosen` is not known: the method cannot be set up here
+  bool is_chosen(std::size_t row) const { return !chosen.empty() && chosen[row] != 0; }
+  double pearson_r = 0;  // of relevance against max_attention; NaN if undefined
 };
+// `method`, resolved, is the one whose rows are marked in `chosen`; it is empty without a method, and
+// where the method lets all rows speak or none. Throws Error{Input} for a place outside the trace.
 QueryGeometry query_geometry(const session::TraceSession& session, int layer, int chunk, int q_head,
-                             int components, int num_queries, int max_keys,
-                             const WorkContext& context);
+                             int components, const std::optional<selection::MethodSpec>& method,
+                             int max_keys, const WorkContext& context);
 
 // Pearson r of two series; NaN when one is constant or shorter than 2.
 double pearson(const std::vector<float>& x, const std::vector<float>& y);

@@ -3,7 +3,6 @@
 #include "core/analysis/query_geometry.h"
 #include "core/attention/attention.h"
 #include "core/selection/cosine_scoring.h"
-#include "core/selection/ranking.h"
 
 #include <ATen/ATen.h>
 
@@ -32,11 +31,18 @@ QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   return result;
 }
 
-std::vector<std::uint8_t> chosen_queries(const std::vector<float>& relevance, int num_queries) {
-  const auto count = static_cast<std::int64_t>(relevance.size());
-  if (num_queries >= count) return std::vector<std::uint8_t>(relevance.size(), 1);
-  std::vector<std::uint8_t> chosen(relevance.size(), 0);
-  for (const std::int32_t row : selection::ranked(relevance, num_queries)) chosen[row] = 1;
+std::vector<std::uint8_t> chosen_queries(const selection::Cell& cell, int q_head,
+                                         const selection::MethodSpec& method,
+                                         const selection::ModelShape& shape) {
+  const selection::Traits& traits = method.traits();
+  const bool rests = cell.phase == trace::Phase::Decode && !traits.acts_in_decode;
+  if (!traits.samples_rows || rests) return {};
+  // No method that samples rows needs a basis.
+  const auto rows = selection::make_selector(method, shape)->sampled_rows(cell);
+  if (rows.empty() || rows[static_cast<std::size_t>(q_head)].empty()) return {};
+  std::vector<std::uint8_t> chosen(static_cast<std::size_t>(cell.chunk_len), 0);
+  for (const std::int32_t row : rows[static_cast<std::size_t>(q_head)])
+    chosen[static_cast<std::size_t>(row)] = 1;
   return chosen;
 }
 

@@ -16,8 +16,11 @@ struct QueryRelevance {
 };
 QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head);
 
-// 1 for the rows that quoka with default parameters and this num_queries chooses in this query
-// head.
-std::vector<std::uint8_t> chosen_queries(const std::vector<float>& relevance, int num_queries);
+// [m] 1 for the rows that `method`, resolved, lets stand for the chunk in this query head; empty where
+// it lets all rows speak, or none. Throws Error{Input} when the method cannot be made: a file of its
+// own is not at hand.
+std::vector<std::uint8_t> chosen_queries(const selection::Cell& cell, int q_head,
+                                         const selection::MethodSpec& method,
+                                         const selection::ModelShape& shape);
 
 }  // namespace kvloupe::analysis

@@ -4,13 +4,13 @@
 #include "core/selection/rotary.h"
 
 #include <ATen/ATen.h>
+#include <torch/optim/adamw.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <random>
-#include <utility>
 
 namespace kvloupe::calibration {
 namespace {
@@ -53,32 +53,16 @@ at::Tensor pooled_attention(const selection::Cell& cell, std::int64_t block_size
   return pooled;
 }
 
-// Rows [.., N, hidden] turned on, or back where `sign` is -1.
-at::Tensor turned(const at::Tensor& rows, const GateRotation& rotation, double sign) {
+// Rows [.., N, hidden] turned on.
+at::Tensor turned(const at::Tensor& rows, const GateRotation& rotation) {
   if (!rotation.cos.defined()) return rows;
   const std::int64_t count = rows.size(1);
   const std::int64_t half = rows.size(2) / 2;
   const at::Tensor cos = rotation.cos.slice(0, 0, count);
-  const at::Tensor sin = rotation.sin.slice(0, 0, count) * sign;
+  const at::Tensor sin = rotation.sin.slice(0, 0, count);
   const at::Tensor a = rows.slice(2, 0, half);
   const at::Tensor b = rows.slice(2, half);
   return at::cat({a * cos - b * sin, a * sin + b * cos}, 2);
-}
-
-// Adam's running means of one tensor.
-struct Moments {
-  at::Tensor first, second;
-};
-
-void descend(at::Tensor& weights, const at::Tensor& gradient, Moments& moments, int step,
-             double rate, double decay) {
-  constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
-  if (!moments.first.defined()) moments = {at::zeros_like(weights), at::zeros_like(weights)};
-  moments.first.mul_(kBeta1).add_(gradient, 1 - kBeta1);
-  moments.second.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
-  const at::Tensor scale = (moments.second / (1 - std::pow(kBeta2, step))).sqrt_().add_(kEpsilon);
-  weights.mul_(1 - rate * decay);
-  weights.addcdiv_(moments.first, scale, -rate / (1 - std::pow(kBeta1, step)));
 }
 
 double rate_at(int step, const GateFit& fit) {
@@ -90,8 +74,10 @@ double rate_at(int step, const GateFit& fit) {
 
 double mean_loss(const GateWeights& weights, const GateRotation& rotation,
                  const std::vector<GateExample>& examples) {
+  const at::NoGradGuard value_alone;
   double sum = 0;
-  for (const GateExample& example : examples) sum += gate_loss(weights, rotation, example, nullptr);
+  for (const GateExample& example : examples)
+    sum += gate_loss(weights, rotation, example).item<double>();
   return sum / static_cast<double>(examples.size());
 }
 
@@ -144,41 +130,29 @@ GateRotation gate_rotation(double theta, std::int64_t hidden, std::int64_t block
   return rotation;
 }
 
-double gate_loss(const GateWeights& weights, const GateRotation& rotation,
-                 const GateExample& example, GateWeights* gradient) {
+at::Tensor gate_loss(const GateWeights& weights, const GateRotation& rotation,
+                     const GateExample& example) {
   const std::int64_t heads = example.queries.size(0);
   const std::int64_t kv_heads = example.keys.size(0);
   const std::int64_t blocks = example.queries.size(1);
   const std::int64_t hidden = weights.q.size(2);
-  const double scale = 1 / std::sqrt(static_cast<double>(hidden));
-  const at::Tensor x = turned(example.queries.bmm(weights.q), rotation, 1);
-  const at::Tensor y = turned(example.keys.bmm(weights.k), rotation, 1);
+  const at::Tensor x = turned(example.queries.bmm(weights.q), rotation);
+  const at::Tensor y = turned(example.keys.bmm(weights.k), rotation);
   // The query heads of a group stand together: [kv_heads, group * N, hidden].
   const at::Tensor grouped = x.reshape({kv_heads, -1, hidden});
-  at::Tensor logits = grouped.bmm(y.transpose(1, 2)).mul_(scale).view({heads, blocks, blocks});
   const at::Tensor future = at::ones({blocks, blocks}, at::kBool).triu(1);
-  logits.masked_fill_(future, -std::numeric_limits<float>::infinity());
-
+  const at::Tensor logits =
+      (grouped.bmm(y.transpose(1, 2)) / std::sqrt(static_cast<double>(hidden)))
+          .view({heads, blocks, blocks})
+          .masked_fill(future, -std::numeric_limits<float>::infinity());
   const auto rows = [&](const at::Tensor& tensor) {
     return tensor.slice(1, example.first_row, example.last_row);
   };
   const at::Tensor target = rows(example.target);
-  const at::Tensor log_scores = rows(logits).log_softmax(2);
-  const double count = static_cast<double>(heads * (example.last_row - example.first_row));
   // 0 log 0 = 0, and no score counts where the target is 0.
-  const at::Tensor terms =
-      at::xlogy(target, target) - target * log_scores.masked_fill(target == 0, 0.0);
-  const double loss = terms.sum(at::kDouble).item<double>() / count;
-  if (gradient == nullptr) return loss;
-
-  at::Tensor d_logits = at::zeros_like(logits);
-  rows(d_logits).copy_((log_scores.exp() - target).mul_(scale / count));
-  const at::Tensor d_grouped = d_logits.view({kv_heads, -1, blocks});
-  const at::Tensor d_x = d_grouped.bmm(y).view({heads, blocks, hidden});
-  const at::Tensor d_y = d_grouped.transpose(1, 2).bmm(grouped);
-  gradient->q = example.queries.transpose(1, 2).bmm(turned(d_x, rotation, -1));
-  gradient->k = example.keys.transpose(1, 2).bmm(turned(d_y, rotation, -1));
-  return loss;
+  const at::Tensor log_scores = rows(logits).log_softmax(2).masked_fill(target == 0, 0.0);
+  const at::Tensor terms = at::xlogy(target, target) - target * log_scores;
+  return terms.sum(at::kDouble) / static_cast<double>(target.size(0) * target.size(1));
 }
 
 GateWeights initial_gate(std::int64_t num_q_heads, std::int64_t num_kv_heads, std::int64_t head_dim,
@@ -216,30 +190,26 @@ std::vector<GateLoss> fit_gate(GateWeights& weights, const GateRotation& rotatio
   const at::Tensor k_sizes = channel_sizes(train, &GateExample::keys);
   const std::vector<GateExample> inputs = scaled(train, q_sizes, k_sizes);
   const std::vector<GateExample> others = scaled(held_out, q_sizes, k_sizes);
-  weights = {weights.q * q_sizes, weights.k * k_sizes};
+  weights = {(weights.q * q_sizes).requires_grad_(), (weights.k * k_sizes).requires_grad_()};
+  torch::optim::AdamW optimizer({weights.q, weights.k},
+                                torch::optim::AdamWOptions().weight_decay(fit.weight_decay));
   std::vector<GateLoss> losses;
   const auto note = [&](int step) {
     losses.push_back(
         {step, mean_loss(weights, rotation, inputs), mean_loss(weights, rotation, others)});
   };
   note(0);
-  Moments q_moments, k_moments;
   const int every = std::max(1, fit.steps / 10);
   for (int step = 1; step <= fit.steps; ++step) {
     cancel.throw_if_cancelled();
-    GateWeights sum;
-    for (const GateExample& example : inputs) {
-      GateWeights gradient;
-      gate_loss(weights, rotation, example, &gradient);
-      sum = sum.q.defined() ? GateWeights{sum.q + gradient.q, sum.k + gradient.k} : gradient;
-    }
-    const double share = 1 / static_cast<double>(inputs.size());
-    const double rate = rate_at(step, fit);
-    descend(weights.q, sum.q * share, q_moments, step, rate, fit.weight_decay);
-    descend(weights.k, sum.k * share, k_moments, step, rate, fit.weight_decay);
+    optimizer.zero_grad();
+    for (const GateExample& example : inputs)
+      (gate_loss(weights, rotation, example) / static_cast<double>(inputs.size())).backward();
+    optimizer.param_groups().front().options().set_lr(rate_at(step, fit));
+    optimizer.step();
     if (step % every == 0 || step == fit.steps) note(step);
   }
-  weights = {weights.q / q_sizes, weights.k / k_sizes};
+  weights = {weights.q.detach() / q_sizes, weights.k.detach() / k_sizes};
   return losses;
 }
 

@@ -1,6 +1,6 @@
 // The training of one layer of SeerAttention's gate (core/selection/gate.h): its examples, the
 // distance of its scores from the pooled attention of the dense model, and the descent.
-// Private to core/analysis: needs Torch.
+// Private to core/calibration: needs Torch.
 #pragma once
 
 #include "core/base/cancel.h"
@@ -43,9 +43,9 @@ struct GateRotation {
 GateRotation gate_rotation(double theta, std::int64_t hidden, std::int64_t block_size,
                            std::int64_t num_blocks);
 
-// Mean over the example's heads and rows of KL(target || gate), and its gradient where asked for.
-double gate_loss(const GateWeights& weights, const GateRotation& rotation,
-                 const GateExample& example, GateWeights* gradient);
+// Mean over the example's heads and rows of KL(target || gate), a double; autograd follows it.
+at::Tensor gate_loss(const GateWeights& weights, const GateRotation& rotation,
+                     const GateExample& example);
 
 // Weights whose scores are the scaled products of mean queries and mean keys, with a little noise
 // from `seed`: training begins at what pooling alone tells. Where hidden is no multiple of head_dim

@@ -221,7 +221,7 @@ std::vector<GateRecall> measure(const session::TraceSession& session, std::int32
 }  // namespace
 
 GateTrainingReport train_gate(const GateTrainingOptions& options, const WorkContext& context) {
-  check_output_file(options.output, "a gate", options.force);
+  check_calibration_file(options.output, "a gate", options.force);
   const Sessions sessions = open_all(options);
   const std::vector<int>& layers = sessions.front()->info().layers;
   GateTrainingReport report;

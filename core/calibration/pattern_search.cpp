@@ -139,7 +139,7 @@ std::size_t best_of(const std::vector<PatternQuality>& qualities, double max_den
 
 PatternSearchReport search_patterns(const PatternSearchOptions& options,
                                     const WorkContext& context) {
-  check_output_file(options.output, "a pattern file", options.force);
+  check_calibration_file(options.output, "a pattern file", options.force);
   const session::TraceSession session(
       options.trace, options.memory_limit != 0 ? options.memory_limit
                                                : session::TraceSession::kDefaultMemoryLimit);

@@ -67,7 +67,7 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
                                const WorkContext& context) {
   const selection::ModelShape shape = shape_s();
   const selection::Cell cell = synthetic_cell(shape, what);
-  const auto spec = selection::MethodSpec::parse(what.method).resolved(shape);
+  const auto spec = what.method.resolved(shape);
   const auto layout = selection::row_layout(spec, shape);
   const auto selector = selection::make_selector(spec, shape);
   selection::CellSelection selected;

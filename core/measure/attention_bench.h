@@ -4,6 +4,7 @@
 
 #include "core/base/cancel.h"
 #include "core/measure/latency.h"
+#include "core/selection/method_spec.h"
 
 #include <cstdint>
 #include <string>
@@ -18,7 +19,8 @@ enum class SyntheticKeys {
 struct AttentionBenchCase {
   std::int64_t past_len = 0;
   std::int64_t chunk_len = 128;
-  std::string method = "quoka:budget_tokens=1024,num_queries=16";
+  selection::MethodSpec method =
+      selection::MethodSpec::parse("quoka:budget_tokens=1024,num_queries=16");
   SyntheticKeys keys = SyntheticKeys::Random;
 };
 

@@ -8,6 +8,7 @@
 #include "core/measure/timing.h"
 #include "core/replay/replay.h"
 #include "core/replay/trace_basis.h"
+#include "core/selection/attend.h"
 #include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 #include "core/selection/selector.h"
@@ -59,10 +60,6 @@ std::vector<int> source_layers(const selection::MethodSpec& spec,
   return sources;
 }
 
-bool of_pages(trace::Granularity granularity) {
-  return granularity == trace::Granularity::Page || granularity == trace::Granularity::Block;
-}
-
 // One method on one cell, in the three steps that are timed apart. Selection is all that the method
 // does for a chunk: what it selects, prunes and evicts. Attention is that of attend_selected().
 class MethodRun {
@@ -84,9 +81,9 @@ class MethodRun {
     // under eviction; the last of them where pages or blocks are summarised as keys come in; the
     // layers that it reuses.
     int first = chunk;
-    if (spec_.state_action() == trace::StateAction::Eviction)
+    if (spec_.traits().evicts())
       first = 0;
-    else if (of_pages(spec_.info().granularity))
+    else if (spec_.traits().page_size > 0)
       first = std::max(chunk - 1, 0);
     for (int c = first; c < chunk; ++c) earlier_.push_back(load(layer, c));
     for (const int source : sources) earlier_.push_back(load(source, chunk));
@@ -119,7 +116,7 @@ class MethodRun {
     if (tables_) return;
     Rows rows;
     for (const selection::RowSelection& row : selected_.rows) rows.push_back(row.positions);
-    const bool open = !spec_.has_budget() || spec_.scope() == selection::BudgetScope::Past;
+    const bool open = spec_.scope() == selection::BudgetScope::Past;
     const auto visibility =
         open ? attention::ChunkVisibility::OpenChunk : attention::ChunkVisibility::SelfOnly;
     for (const Piece& piece : pieces_) {
@@ -151,7 +148,7 @@ class MethodRun {
  private:
   Cell load(int layer, int chunk) const {
     Cell cell = session::load_cell(session_, layer, chunk, session_.info().chunks[chunk]);
-    if (spec_.info().needs_probe) session::add_probe(session_, cell);
+    if (spec_.traits().needs_probe) session::add_probe(session_, cell);
     return cell;
   }
 
@@ -163,11 +160,7 @@ class MethodRun {
     if (const auto error = replay::why_unavailable(session_, request, context)) throw *error;
   }
 
-  // Lanes alone drop no key.
-  bool reads_whole_cache() const {
-    return selected_.dense_reason ||
-           (selected_.lanes && spec_.state_action() != trace::StateAction::Eviction);
-  }
+  bool reads_whole_cache() const { return selection::attends_to_every_key(spec_, selected_); }
 
   const session::TraceSession& session_;
   selection::MethodSpec spec_;

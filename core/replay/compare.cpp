@@ -48,15 +48,6 @@ struct RowDensity {
   PairShares native, set;
 };
 
-// Nothing for a recorded run of a method that this version does not know.
-std::optional<MethodSpec> known_spec(const std::string& method) {
-  try {
-    return MethodSpec::parse(method);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) {
   Mean mean;
   const std::size_t first = row * static_cast<std::size_t>(q_heads_per_row);
@@ -70,10 +61,11 @@ constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
 // The rows of one method while its cells come in.
 class Averager {
  public:
-  Averager(const std::string& method, int q_heads_per_row, const session::TraceSession& session)
+  Averager(const std::optional<MethodSpec>& spec, int q_heads_per_row,
+           const session::TraceSession& session)
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
-        bytes_per_key_(static_cast<double>(bytes_per_key(known_spec(method), session.info()))) {
+        bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))) {
     tables_[trace::Phase::Prefill][{0, 0}];  // stands even where no cell is averaged
   }
 
@@ -224,13 +216,15 @@ bool lacks_file(const selection::MethodInfo& info, const selection::ParamValues&
 
 std::int64_t bytes_per_key(const std::optional<MethodSpec>& spec, const trace::TraceInfo& info) {
   const std::int64_t dim = info.model.head_dim;
-  const std::int64_t key_lanes = spec ? selection::lanes_stored(*spec, dim) : dim;
+  const bool slices = spec && spec->traits().lanes;
+  const std::int64_t key_lanes =
+      slices ? selection::lanes_stored(spec->traits().lanes->sliced, dim) : dim;
   return (info.dtype == trace::DType::F16 ? 2 : 4) * (key_lanes + dim);
 }
 
 std::vector<CompareRow> summarise(const ReplayResult& result,
                                   const session::TraceSession& session) {
-  Averager averager(result.method, result.q_heads_per_row, session);
+  Averager averager(result.spec, result.q_heads_per_row, session);
   for (const ReplayCell& cell : result.cells) averager.add(cell);
   return averager.rows(result);
 }
@@ -248,9 +242,8 @@ Comparison compare_methods(const session::TraceSession& session,
       comparison.unavailable.push_back({one.spec.canonical(), std::move(*error)});
       continue;
     }
-    averagers.emplace_back(one.spec.canonical(),
-                           selection::row_layout(one.spec, session.shape()).q_heads_per_row,
-                           session);
+    averagers.emplace_back(
+        one.spec, selection::row_layout(one.spec, session.shape()).q_heads_per_row, session);
     served.push_back(std::move(one.spec));
   }
   if (served.empty()) throw comparison.unavailable.front().error;

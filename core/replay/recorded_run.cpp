@@ -197,6 +197,7 @@ ReplayResult recorded_run(const session::TraceSession& session, int run,
   const std::optional<MethodSpec> spec = spec_of_run(*found, session.shape());
   ReplayResult result;
   result.method = found->method;
+  result.spec = spec;
   result.source_mode = info.mode;
   result.row_axis = found->row_axis;
   result.q_heads_per_row = found->q_heads_per_row;

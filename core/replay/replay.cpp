@@ -90,9 +90,10 @@ class MethodReplay {
         spec_(spec),
         request_(request),
         layout_(selection::row_layout(spec, session.shape())),
-        evicts_(spec.state_action() == trace::StateAction::Eviction) {
+        evicts_(spec.traits().evicts()) {
     const trace::TraceInfo& info = session.info();
     result_.method = spec.canonical();
+    result_.spec = spec;
     result_.source_mode = info.mode;
     result_.row_axis = layout_.axis;
     result_.q_heads_per_row = layout_.q_heads_per_row;
@@ -101,9 +102,9 @@ class MethodReplay {
     result_.layers = checked_layers(info, request.layers);
     check_chunk(request.chunk, result_.chunks.size());
     layers_ = layers_to_run(session, spec, result_.layers);
-    if (spec.info().needs_probe) check_probe(session, request, spec);
+    if (spec.traits().needs_probe) check_probe(session, request, spec);
     selection::BasisPtr basis;
-    if (spec.info().basis) {
+    if (spec.traits().basis) {
       basis = basis_for(session, spec, layers_, context);
       result_.basis = basis_note(session, basis);
     }
@@ -116,7 +117,7 @@ class MethodReplay {
   bool runs(int layer, int chunk) const {
     return chunk >= first_chunk() && std::binary_search(layers_.begin(), layers_.end(), layer);
   }
-  bool needs_probe() const { return spec_.info().needs_probe; }
+  bool needs_probe() const { return spec_.traits().needs_probe; }
 
   // The cell as it is reported; nothing for one that only the method's state needs.
   std::optional<ReplayCell> step(const selection::Cell& cell, CellTruth& truth) {

@@ -70,7 +70,9 @@ struct ReplayRequest {
 };
 
 struct ReplayResult {
-  std::string method;  // canonical
+  std::string method;  // canonical, or what a recorded run says
+  // Resolved; empty for a recorded run of a method that this version does not know.
+  std::optional<selection::MethodSpec> spec;
   trace::LoopMode source_mode = trace::LoopMode::OpenLoop;
   trace::RowAxis row_axis = trace::RowAxis::KvHead;
   int q_heads_per_row = 1;

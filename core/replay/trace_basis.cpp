@@ -65,9 +65,9 @@ selection::BasisPtr basis_of_trace(const session::TraceSession& session, trace::
 selection::BasisPtr basis_for(const session::TraceSession& session,
                               const selection::MethodSpec& spec, const std::vector<int>& layers,
                               const WorkContext& context) {
-  if (!spec.info().basis) return nullptr;
-  if (spec.text("basis") == "self")
-    return basis_of_trace(session, *spec.info().basis, layers, context);
+  const auto& wanted = spec.traits().basis;
+  if (!wanted) return nullptr;
+  if (wanted->is_self()) return basis_of_trace(session, wanted->kind, layers, context);
   selection::BasisPtr basis = selection::load_basis(spec, session.info().model);
   for (const int layer : layers) {
     if (basis->layers.count(layer) == 0)

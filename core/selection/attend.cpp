@@ -11,14 +11,16 @@
 
 namespace kvloupe::selection {
 
+bool attends_to_every_key(const MethodSpec& spec, const CellSelection& selection) {
+  return selection.dense_reason || spec.traits().keeps_every_key();
+}
+
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection) {
   const at::Tensor& q = selection.lanes ? selection.lanes->queries : cell.q;
   const double scale = cell.softmax_scale;
-  const bool all_keys =
-      selection.dense_reason || (selection.lanes && !spec.has_budget() &&
-                                 spec.state_action() != trace::StateAction::Eviction);
-  if (all_keys) return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
+  if (attends_to_every_key(spec, selection))
+    return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
 
   if (const auto tables = page_tables(spec, layout, cell, selection))
     return attention::paged_chunk_attention(q, cell.k, cell.v, scale, *tables);

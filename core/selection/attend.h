@@ -7,6 +7,9 @@
 
 namespace kvloupe::selection {
 
+// All keys at hand are attended to in this cell: it is dense, or the method drops no key at all.
+bool attends_to_every_key(const MethodSpec& spec, const CellSelection& selection);
+
 // Output [num_q_heads, m, head_dim], softmax renormalised over the selected keys and the chunk
 // (scope `all`: the selected and each query's own), with pruned lanes and reassigned positions
 // where the method has them. Whole pages and blocks are read where they lie, single keys are copied

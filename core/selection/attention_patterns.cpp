@@ -146,13 +146,18 @@ void write_patterns(const fs::path& path, const PatternConfig& config) {
   write_whole_file(path, text);
 }
 
+std::vector<std::int32_t> observed_rows(const Cell& cell) {
+  return latest_rows(kObservedRows, cell.chunk_len);
+}
+
 ObservedAttention observe_attention(const Cell& cell, std::int64_t q_head) {
   const std::int64_t total = cell.kv_len();
   ObservedAttention observed;
-  observed.num_rows = std::min(kObservedRows, cell.chunk_len);
+  const std::vector<std::int32_t> latest = observed_rows(cell);
+  observed.num_rows = static_cast<std::int64_t>(latest.size());
   observed.columns.assign(static_cast<std::size_t>(total), 0.0F);
   observed.slashes.assign(static_cast<std::size_t>(total), 0.0F);
-  const ChunkRows rows = last_rows(cell, q_head, observed.num_rows);
+  const ChunkRows rows = chunk_rows(cell, q_head, latest);
   sum_columns_and_slashes(pack_rows(rows.pointers, cell.q.size(2)), rows.visible,
                           keys_of(cell, q_head / cell.gqa_group_size()), total, cell.softmax_scale,
                           observed.columns.data(), observed.slashes.data());

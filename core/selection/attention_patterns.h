@@ -37,7 +37,9 @@ HeadPattern pattern_of(const PatternConfig& config, int layer, std::int64_t q_he
 PatternConfig read_patterns(const std::filesystem::path& path, const ModelShape& shape);
 void write_patterns(const std::filesystem::path& path, const PatternConfig& config);
 
-// The attention of the chunk's last min(64, m) rows in one query head, summed by key and by distance.
+// The chunk's last min(64, m) rows.
+std::vector<std::int32_t> observed_rows(const Cell& cell);
+// The attention of these rows in one query head, summed by key and by distance.
 struct ObservedAttention {
   std::int64_t num_rows = 0;
   std::vector<float> columns;  // [T] sum of p[i,j]

@@ -41,7 +41,7 @@ std::string calibrate_command(trace::BasisKind kind, const trace::ModelInfo& mod
 }
 
 trace::Basis find_auto_basis(const MethodSpec& spec, const trace::ModelInfo& model) {
-  const trace::BasisKind kind = *spec.info().basis;
+  const trace::BasisKind kind = spec.traits().basis->kind;
   if (model.file_hash.empty())
     throw input_error(fmt::format("{} has no basis", spec.id()),
                       "the trace does not say which model file it is from (file_hash)",
@@ -58,10 +58,11 @@ trace::Basis find_auto_basis(const MethodSpec& spec, const trace::ModelInfo& mod
 }
 
 void check_fits(const MethodSpec& spec, const trace::Basis& basis, const trace::ModelInfo& model) {
-  const trace::BasisKind kind = *spec.info().basis;
+  const trace::BasisKind kind = spec.traits().basis->kind;
   const auto refuse = [&](std::string why) {
-    return input_error(fmt::format("{} cannot use the basis {}", spec.id(), spec.text("basis")),
-                       std::move(why), "make one by " + calibrate_command(kind, model));
+    return input_error(
+        fmt::format("{} cannot use the basis {}", spec.id(), spec.traits().basis->where),
+        std::move(why), "make one by " + calibrate_command(kind, model));
   };
   if (basis.kind != kind)
     throw refuse(fmt::format("it was made for {}, not for {}", trace::name_of(basis.kind),
@@ -72,7 +73,7 @@ void check_fits(const MethodSpec& spec, const trace::Basis& basis, const trace::
                              model.head_dim));
   if (model.file_hash.empty()) {
     log::warning("the trace does not name its model file, so {} may be of another model",
-                 spec.text("basis"));
+                 spec.traits().basis->where);
   } else if (basis.model_hash != model.file_hash) {
     throw refuse(fmt::format("it was made for another model, {}", basis.model_name));
   }
@@ -113,14 +114,14 @@ fs::path auto_basis_path(trace::BasisKind kind, const std::string& model_hash) {
 }
 
 BasisPtr load_basis(const MethodSpec& spec, const trace::ModelInfo& model) {
-  KVLOUPE_CHECK(spec.info().basis.has_value());
-  const std::string& where = spec.text("basis");
-  if (where == "self")
+  KVLOUPE_CHECK(spec.traits().basis.has_value());
+  const BasisTrait& basis_trait = *spec.traits().basis;
+  if (basis_trait.is_self())
     throw input_error(fmt::format("{} with basis=self cannot be used here", spec.id()),
                       "such a basis is fitted on a whole trace, which does not exist yet",
                       "use basis=auto, or select on the finished trace");
-  auto basis = std::make_shared<trace::Basis>(where == "auto" ? find_auto_basis(spec, model)
-                                                              : trace::read_basis(where));
+  auto basis = std::make_shared<trace::Basis>(
+      basis_trait.is_auto() ? find_auto_basis(spec, model) : trace::read_basis(basis_trait.where));
   check_fits(spec, *basis, model);
   return basis;
 }

@@ -88,6 +88,10 @@ class BlockSelector final : public Selector {
     return result;
   }
 
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    return masker_->sampled_rows(cell);
+  }
+
  private:
   RowSelection lowered(const BlockChoice& choice, std::int64_t first_head,
                        std::optional<std::int64_t> budget) const {

@@ -33,6 +33,8 @@ class BlockMasker {
   virtual ~BlockMasker() = default;
   // The cell has past keys (P > 0) and is a prefill chunk.
   virtual BlockChoice choose(const Cell& cell) = 0;
+  // Selector::sampled_rows().
+  virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell&) { return {}; }
 };
 
 // The maskers that compact_attention can build on too. `setup.spec` has the method's own parameters

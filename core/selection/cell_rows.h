@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -48,14 +50,29 @@ inline std::vector<std::int32_t> evenly_spaced_rows(std::int64_t count, std::int
   return rows;
 }
 
-// The last `count` query rows of the chunk in one query head.
-inline ChunkRows last_rows(const Cell& cell, std::int64_t q_head, std::int64_t count) {
-  ChunkRows rows;
-  for (std::int64_t row = cell.chunk_len - count; row < cell.chunk_len; ++row) {
-    rows.pointers.push_back(query_row(cell, q_head, row));
-    rows.visible.push_back(cell.past_len + row + 1);
-  }
+// The chunk's last `count` rows; all if there are no more.
+inline std::vector<std::int32_t> latest_rows(std::int64_t count, std::int64_t chunk_len) {
+  std::vector<std::int32_t> rows;
+  for (std::int64_t row = std::max<std::int64_t>(0, chunk_len - count); row < chunk_len; ++row)
+    rows.push_back(static_cast<std::int32_t>(row));
   return rows;
+}
+
+// These rows of the chunk in one query head.
+inline ChunkRows chunk_rows(const Cell& cell, std::int64_t q_head,
+                            std::span<const std::int32_t> rows) {
+  ChunkRows result;
+  for (const std::int32_t row : rows) {
+    result.pointers.push_back(query_row(cell, q_head, row));
+    result.visible.push_back(cell.past_len + row + 1);
+  }
+  return result;
+}
+
+// For Selector::sampled_rows(), where the heads do not differ.
+inline std::vector<std::vector<std::int32_t>> in_every_head(const Cell& cell,
+                                                            std::vector<std::int32_t> rows) {
+  return std::vector(static_cast<std::size_t>(cell.num_q_heads()), std::move(rows));
 }
 
 }  // namespace kvloupe::selection

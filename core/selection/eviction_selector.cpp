@@ -33,7 +33,7 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   state.num_tokens = cell.kv_len();
   const std::int64_t heads = cell.num_kv_heads();
   const std::int64_t budget = capacity(cell.kv_len());
-  const bool rests = cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
+  const bool rests = cell.phase == trace::Phase::Decode && !spec_.traits().acts_in_decode;
   Pools pools(static_cast<std::size_t>(heads));
   for (std::int64_t head = 0; head < heads; ++head) {
     pools[head] = std::move(state.rows[head].positions);

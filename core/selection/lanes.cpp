@@ -57,10 +57,9 @@ std::int64_t lanes_kept(double ratio, std::int64_t num_lanes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
 }
 
-std::int64_t lanes_stored(const MethodSpec& spec, std::int64_t head_dim) {
-  if (!spec.has("slice_ratio")) return head_dim;
-  const double sliced = std::floor(spec.real("slice_ratio") * static_cast<double>(head_dim) + 1e-9);
-  return std::max<std::int64_t>(1, head_dim - static_cast<std::int64_t>(sliced));
+std::int64_t lanes_stored(double sliced, std::int64_t head_dim) {
+  const double dropped = std::floor(sliced * static_cast<double>(head_dim) + 1e-9);
+  return std::max<std::int64_t>(1, head_dim - static_cast<std::int64_t>(dropped));
 }
 
 LaneSelection prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning) {

@@ -20,6 +20,8 @@ struct Setup {
 struct Method {
   MethodInfo info;
   std::function<std::unique_ptr<Selector>(const Setup&)> make;
+  // Only where traits differ from what `info` says of the default parameters: corrects those.
+  std::function<void(const MethodSpec&, Traits&)> traits;
   // Only where the title depends on parameters: title_of() in method_spec.h.
   std::function<std::string(const MethodSpec&)> title;
   // Only where the rows depend on parameters; else info.row_axis decides.

@@ -181,61 +181,86 @@ ModelShape shape_of(const trace::ModelInfo& model) {
           model.rope_theta, model.rope_pairing, model.rope_scaling, model.layer_types};
 }
 
+// One parameter with its value: the canonical text, and what it says as a number.
+struct MethodSpec::Value {
+  Value(const ParamInfo* of, std::string given)
+      : param(of), text(std::move(given)), integer(parse_int(text)), real(parse_double(text)) {}
+
+  const ParamInfo* param;  // of the catalogue
+  std::string text;
+  std::optional<std::int64_t> integer;
+  std::optional<double> real;
+};
+
+struct MethodSpec::Parsed {
+  const MethodInfo* info = nullptr;
+  std::vector<Value> values;  // in the contract's order
+  Traits traits;
+};
+
 MethodSpec MethodSpec::parse(std::string_view text) {
   const auto colon = text.find(':');
   const std::string id(text.substr(0, colon));
-  MethodSpec spec;
-  spec.info_ = find_method(id);
-  if (spec.info_ == nullptr) {
+  const MethodInfo* info = find_method(id);
+  if (info == nullptr) {
     std::vector<std::string> ids;
-    for (const MethodInfo& info : catalogue()) ids.push_back(info.id);
+    for (const MethodInfo& known : catalogue()) ids.push_back(known.id);
     throw usage_error(fmt::format("'{}' is not a method", id),
                       fmt::format("the methods are {}", fmt::join(ids, ", ")), kHelp);
   }
-  const MethodInfo& info = *spec.info_;
   ParamValues given;
   if (colon != std::string_view::npos)
     for (const auto& [name, value] : split_items(text.substr(colon + 1), id))
       if (!given.emplace(name, value).second)
         throw usage_error(fmt::format("{}: {} is given twice", id, name),
                           "a parameter has one value", "leave one of them out");
-  const std::vector<const ParamInfo*> params = params_with(info, given);
+  const std::vector<const ParamInfo*> params = params_with(*info, given);
   for (const auto& [name, value] : given)
     if (find_param(params, name) == nullptr)
       throw usage_error(fmt::format("{} has no parameter '{}'", id, name), names_of_params(params),
                         kHelp);
+  auto parsed = std::make_shared<Parsed>();
+  parsed->info = info;
   for (const ParamInfo* param : params) {
     const auto found = given.find(param->name);
     if (found == given.end() && param->required)
       throw usage_error(fmt::format("{} needs {}", id, param->name), param->meaning,
                         fmt::format("write {}:{}=...", id, param->name));
-    spec.values_[param->name] =
-        found == given.end() ? default_of(info, *param) : normalise(info, *param, found->second);
+    parsed->values.emplace_back(param, found == given.end()
+                                           ? default_of(*info, *param)
+                                           : normalise(*info, *param, found->second));
   }
-  if (info.budget != BudgetUse::None) spec.settle_budget(given.count("budget_tokens") > 0);
+  const MethodSpec spec(parsed);
+  // A ratio replaces the default number of tokens.
+  if (!given.contains("budget_tokens") && spec.budget_ratio() > 0)
+    for (Value& value : parsed->values)
+      if (value.param->name == "budget_tokens") value = Value(value.param, kZero);
+  if (info->budget != BudgetUse::None) spec.check_budget();
   spec.check_multiples();
+  parsed->traits = traits_of(spec);
   return spec;
 }
 
 void MethodSpec::check_multiples() const {
-  for (const ParamInfo* param : params_with(*info_, values_))
-    if (!param->multiple_of.empty() && integer(param->name) % integer(param->multiple_of) != 0)
-      throw bad_value(*info_, *param, text(param->name),
-                      fmt::format("it must be a multiple of {}, which is {}", param->multiple_of,
-                                  text(param->multiple_of)));
+  for (const Value& value : parsed_->values) {
+    const ParamInfo& param = *value.param;
+    if (!param.multiple_of.empty() && integer(param.name) % integer(param.multiple_of) != 0)
+      throw bad_value(info(), param, value.text,
+                      fmt::format("it must be a multiple of {}, which is {}", param.multiple_of,
+                                  text(param.multiple_of)));
+  }
 }
 
-void MethodSpec::settle_budget(bool tokens_given) {
-  const bool by_ratio = real("budget_ratio") > 0;
-  if (by_ratio && !tokens_given) values_["budget_tokens"] = kZero;
-  const bool by_tokens = integer("budget_tokens") > 0;
+void MethodSpec::check_budget() const {
+  const bool by_ratio = budget_ratio() > 0;
+  const bool by_tokens = budget_tokens() > 0;
   if (by_ratio && by_tokens)
     throw usage_error(fmt::format("{} has two budgets", id()),
                       "budget_tokens and budget_ratio are both above 0", "give one of them");
-  if (!by_ratio && !by_tokens && info_->budget == BudgetUse::Required)
+  if (!by_ratio && !by_tokens && info().budget == BudgetUse::Required)
     throw usage_error(fmt::format("{} has no budget", id()),
                       "budget_tokens and budget_ratio are both 0", "give one of them");
-  if (scope() == BudgetScope::All && !info_->accepts_scope_all)
+  if (scope() == BudgetScope::All && !info().accepts_scope_all)
     throw usage_error(fmt::format("{} does not take budget_scope=all", id()),
                       "its chunk is always visible outside the budget", "use budget_scope=past");
   if (!has("lowering")) return;
@@ -249,69 +274,98 @@ void MethodSpec::settle_budget(bool tokens_given) {
                       "use lowering=budget, or leave the budget out");
 }
 
+const MethodInfo& MethodSpec::info() const {
+  KVLOUPE_CHECK(parsed_ != nullptr);
+  return *parsed_->info;
+}
+
+const Traits& MethodSpec::traits() const {
+  KVLOUPE_CHECK(parsed_ != nullptr);
+  return parsed_->traits;
+}
+
 MethodSpec MethodSpec::resolved(const ModelShape& shape) const {
-  MethodSpec result = *this;
-  for (const ParamInfo* param : params_with(*info_, values_)) {
-    std::string& value = result.values_.find(param->name)->second;
-    if (is_formula(*param, value)) value = fmt::format("{}", evaluate_formula(value, shape));
-  }
-  return result;
+  KVLOUPE_CHECK(parsed_ != nullptr);
+  const auto is_open = [](const Value& value) { return is_formula(*value.param, value.text); };
+  if (std::none_of(parsed_->values.begin(), parsed_->values.end(), is_open)) return *this;
+  auto parsed = std::make_shared<Parsed>(*parsed_);
+  for (Value& value : parsed->values)
+    if (is_open(value))
+      value = Value(value.param, fmt::format("{}", evaluate_formula(value.text, shape)));
+  return MethodSpec(std::move(parsed));
 }
 
 std::string MethodSpec::canonical() const {
   std::string result = id();
   char separator = ':';
-  for (const ParamInfo* param : params_with(*info_, values_)) {
-    const std::string& value = values_.find(param->name)->second;
-    KVLOUPE_CHECK(!is_formula(*param, value));
-    result += fmt::format("{}{}={}", separator, param->name, value);
+  for (const Value& value : parsed_->values) {
+    KVLOUPE_CHECK(!is_formula(*value.param, value.text));
+    result += fmt::format("{}{}={}", separator, value.param->name, value.text);
     separator = ',';
   }
   return result;
 }
 
-bool MethodSpec::has(std::string_view name) const { return values_.find(name) != values_.end(); }
-
-const std::string& MethodSpec::text(std::string_view name) const {
-  const auto found = values_.find(name);
-  KVLOUPE_CHECK(found != values_.end());
-  return found->second;
+bool MethodSpec::operator==(const MethodSpec& other) const {
+  if (parsed_ == other.parsed_) return true;
+  if (!parsed_ || !other.parsed_ || parsed_->info != other.parsed_->info) return false;
+  const auto same = [](const Value& a, const Value& b) {
+    return a.param == b.param && a.text == b.text;
+  };
+  return std::equal(parsed_->values.begin(), parsed_->values.end(), other.parsed_->values.begin(),
+                    other.parsed_->values.end(), same);
 }
 
+const MethodSpec::Value* MethodSpec::find(std::string_view name) const {
+  KVLOUPE_CHECK(parsed_ != nullptr);
+  for (const Value& value : parsed_->values)
+    if (value.param->name == name) return &value;
+  return nullptr;
+}
+
+const MethodSpec::Value& MethodSpec::value(std::string_view name) const {
+  const Value* found = find(name);
+  KVLOUPE_CHECK(found != nullptr);
+  return *found;
+}
+
+bool MethodSpec::has(std::string_view name) const { return find(name) != nullptr; }
+
+const std::string& MethodSpec::text(std::string_view name) const { return value(name).text; }
+
 std::int64_t MethodSpec::integer(std::string_view name) const {
-  const auto value = parse_int(text(name));
-  KVLOUPE_CHECK(value.has_value());
-  return *value;
+  const Value& found = value(name);
+  KVLOUPE_CHECK(found.integer.has_value());
+  return *found.integer;
 }
 
 double MethodSpec::real(std::string_view name) const {
-  const auto value = parse_double(text(name));
-  KVLOUPE_CHECK(value.has_value());
-  return *value;
+  const Value& found = value(name);
+  KVLOUPE_CHECK(found.real.has_value());
+  return *found.real;
 }
 
 bool MethodSpec::flag(std::string_view name) const { return text(name) == "1"; }
 
-bool MethodSpec::has_budget() const {
-  return info_->budget != BudgetUse::None &&
-         (integer("budget_tokens") > 0 || real("budget_ratio") > 0);
+bool MethodSpec::has_budget() const { return budget_tokens() > 0 || budget_ratio() > 0; }
+
+std::int64_t MethodSpec::budget_tokens() const {
+  return info().budget == BudgetUse::None ? 0 : integer("budget_tokens");
+}
+
+double MethodSpec::budget_ratio() const {
+  return info().budget == BudgetUse::None ? 0 : real("budget_ratio");
 }
 
 BudgetScope MethodSpec::scope() const {
-  return has("budget_scope") && text("budget_scope") == "all" ? BudgetScope::All
-                                                              : BudgetScope::Past;
-}
-
-trace::StateAction MethodSpec::state_action() const {
-  if (!has("state")) return info_->state_action;
-  return text("state") == "evict" ? trace::StateAction::Eviction : trace::StateAction::Visibility;
+  return info().budget != BudgetUse::None && text("budget_scope") == "all" ? BudgetScope::All
+                                                                           : BudgetScope::Past;
 }
 
 std::int64_t MethodSpec::budget(std::int64_t n) const {
   KVLOUPE_CHECK(has_budget());
-  const std::int64_t tokens = integer("budget_tokens");
-  if (tokens > 0) return tokens;
-  const double share = std::floor(real("budget_ratio") * static_cast<double>(n) + 1e-9);
+  if (budget_tokens() > 0) return budget_tokens();
+  const double share = std::floor(budget_ratio() * static_cast<double>(n) + 1e-9);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
 }
 

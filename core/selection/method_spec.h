@@ -2,14 +2,17 @@
 // Torch-free: the command line and the window's controls and help are built from it.
 #pragma once
 
+#include "core/selection/traits.h"
 #include "core/trace/basis_file.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -86,41 +89,57 @@ struct ModelShape {
 };
 ModelShape shape_of(const trace::ModelInfo& model);
 
+// A method with its parameters: a value, cheap to copy. Text becomes one where it enters (command
+// line, trace file, the window's controls) and nowhere else.
 class MethodSpec {
  public:
+  // No method: equal to another such one, and not to be asked anything.
+  MethodSpec() = default;
   // Throws Error{Usage}: unknown method or parameter, value outside its range, budgets that
   // contradict each other.
   static MethodSpec parse(std::string_view text);
 
-  const MethodInfo& info() const { return *info_; }
-  const std::string& id() const { return info_->id; }
+  const MethodInfo& info() const;
+  const std::string& id() const { return info().id; }
+  // What the method does with these parameters.
+  const Traits& traits() const;
   // Replaces defaults that are formulas of the model by numbers. Idempotent.
   MethodSpec resolved(const ModelShape& shape) const;
   // All parameters in order, the common ones first, numbers in their shortest form; itself a valid
-  // SPEC. Formulas must have been resolved.
+  // SPEC, and the key to sort and to find by. Formulas must have been resolved.
   std::string canonical() const;
-
-  std::int64_t integer(std::string_view name) const;
-  double real(std::string_view name) const;
-  bool flag(std::string_view name) const;
-  const std::string& text(std::string_view name) const;  // Enum and Path
-  bool has(std::string_view name) const;
+  // The same method with the same values.
+  bool operator==(const MethodSpec& other) const;
 
   bool has_budget() const;  // false for dense, lanes, and threshold methods without one
-  BudgetScope scope() const;
-  // Eviction or visibility with these parameters (snapkv and keydiff have both).
-  trace::StateAction state_action() const;
+  // One of them is above 0 where there is a budget; both are 0 where there is none.
+  std::int64_t budget_tokens() const;
+  double budget_ratio() const;
   // B for `n` tokens: budget_tokens, or max(1, floor(budget_ratio*n + 1e-9)). n is P, T for
   // eviction.
   std::int64_t budget(std::int64_t n) const;
+  BudgetScope scope() const;
+
+  // Parameters by name: for the method's own file (what others need to know is in traits()), and for
+  // callers that go through all of info().params.
+  std::int64_t integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  bool has(std::string_view name) const;
 
  private:
-  // Lets a ratio replace the default number of tokens, and checks both, the scope and the lowering.
-  void settle_budget(bool tokens_given);
+  struct Value;
+  struct Parsed;
+  explicit MethodSpec(std::shared_ptr<const Parsed> parsed) : parsed_(std::move(parsed)) {}
+  const Value* find(std::string_view name) const;
+  const Value& value(std::string_view name) const;
+  // Throw Error{Usage}: a budget or lowering that contradicts itself, a value that another one must
+  // divide.
+  void check_budget() const;
   void check_multiples() const;
 
-  const MethodInfo* info_ = nullptr;
-  ParamValues values_;
+  std::shared_ptr<const Parsed> parsed_;
 };
 
 // The method's title with these parameters: quest says which of its forms extend the paper.

@@ -26,22 +26,11 @@ bool append_pages(std::span<const std::int32_t> positions, std::int64_t page_siz
 
 }  // namespace
 
-std::int64_t page_size_of(const MethodSpec& spec) {
-  switch (spec.info().granularity) {
-    case trace::Granularity::Page:
-      return spec.integer("page_size");
-    case trace::Granularity::Block:
-      return spec.has("block_size") ? spec.integer("block_size") : kBlockSizeOfPatterns;
-    default:
-      return 0;
-  }
-}
-
 std::optional<attention::BlockTables> page_tables(const MethodSpec& spec, const RowLayout& layout,
                                                   const Cell& cell,
                                                   const CellSelection& selection) {
   attention::BlockTables tables;
-  tables.page_size = page_size_of(spec);
+  tables.page_size = spec.traits().page_size;
   if (tables.page_size == 0) return std::nullopt;
   tables.q_heads_per_row = layout.q_heads_per_row;
   tables.pages_per_head = (cell.kv_len() + tables.page_size - 1) / tables.page_size;

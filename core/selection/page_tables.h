@@ -4,13 +4,9 @@
 #include "core/attention/block_tables.h"
 #include "core/selection/selector.h"
 
-#include <cstdint>
 #include <optional>
 
 namespace kvloupe::selection {
-
-// Tokens of a page or block of the method; 0 where it selects single keys.
-std::int64_t page_size_of(const MethodSpec& spec);
 
 // The pages of every row, where the rows are whole pages of the past; nullopt where they are single
 // keys (other methods, or MInference's stripes). A page that straddles the chunk's begin is listed

@@ -11,7 +11,7 @@ namespace kvloupe::selection {
 at::Tensor attended_keys(const MethodSpec& spec, const trace::ModelInfo& model, int layer,
                          const at::Tensor& k, std::int64_t past_len,
                          const std::vector<std::vector<std::int32_t>>& selected) {
-  if (!spec.has("positions") || spec.text("positions") != "reassigned") return k;
+  if (!spec.traits().reassigns_positions) return k;
   if (!has_rotary(shape_of(model), layer)) return k;
   if (model.rope_scaling != "none")
     throw input_error(fmt::format("{} cannot reassign positions", spec.id()),

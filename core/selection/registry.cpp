@@ -2,7 +2,6 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/selection/method.h"
-#include "core/selection/page_tables.h"
 
 #include <fmt/format.h>
 
@@ -81,6 +80,26 @@ std::string title_of(const MethodSpec& spec) {
   return method.title ? method.title(spec) : method.info.title;
 }
 
+Traits traits_of(const MethodSpec& spec) {
+  const Method& method = method_of(spec);
+  Traits traits;
+  traits.state_action = method.info.state_action;
+  traits.granularity = method.info.granularity;
+  traits.acts_in_decode = method.info.active_in_decode;
+  traits.needs_probe = method.info.needs_probe;
+  if (method.info.basis) traits.basis = BasisTrait{*method.info.basis};
+  if (method.traits) method.traits(spec, traits);
+  return traits;
+}
+
+std::optional<std::int64_t> Traits::forced_page(std::int64_t past_len, trace::Phase phase) const {
+  if (!forces_last_page) return std::nullopt;
+  const bool past_only = phase == trace::Phase::Prefill && prefill_sees_past_only;
+  const std::int64_t page = (past_len - (past_only ? 1 : 0)) / page_size;
+  if (page * page_size >= past_len) return std::nullopt;
+  return page;
+}
+
 RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
   const Method& method = method_of(spec);
   if (method.row_layout) return method.row_layout(spec, shape);
@@ -90,17 +109,17 @@ RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
 
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   const RowLayout layout = row_layout(spec, shape);
+  const Traits& traits = spec.traits();
   trace::RunInfo run;
   run.method = spec.canonical();
   run.row_axis = layout.axis;
   run.q_heads_per_row = layout.q_heads_per_row;
-  run.granularity = spec.info().granularity;
-  run.state_action = spec.state_action();
-  run.decode_dense =
-      !spec.info().active_in_decode || (spec.has("decode") && spec.text("decode") == "dense");
+  run.granularity = traits.granularity;
+  run.state_action = traits.state_action;
+  run.decode_dense = !traits.acts_in_decode;
   if (run.granularity == trace::Granularity::Block) {
-    run.block_size = static_cast<int>(page_size_of(spec));
-    run.block_tables = spec.has("subgroup_size");
+    run.block_size = static_cast<int>(traits.page_size);
+    run.block_tables = traits.block_tables;
   }
   return run;
 }
@@ -118,12 +137,13 @@ std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape
                       fmt::format("{} query heads do not share {} KV heads evenly",
                                   shape.num_q_heads, shape.num_kv_heads),
                       "check the trace with kvloupe validate");
-  KVLOUPE_CHECK(!spec.info().basis || basis);
+  KVLOUPE_CHECK(!spec.traits().basis || basis);
   return method_of(spec).make({spec, shape, basis});
 }
 
 std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }
 std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }
+std::vector<std::vector<std::int32_t>> Selector::sampled_rows(const Cell&) { return {}; }
 
 ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
                     std::string meaning) {

@@ -32,7 +32,7 @@ struct Cell {
   at::Tensor q;  // [num_q_heads, m, head_dim]
   at::Tensor k;  // [num_kv_heads, T, head_dim], T = P + m
   at::Tensor v;  // [num_kv_heads, T, head_dim]
-  // Only where MethodInfo::needs_probe; what capture recorded for it (FORMAT.md, section 5).
+  // Only where Traits::needs_probe; what capture recorded for it (FORMAT.md, section 5).
   at::Tensor probe_q;  // [num_q_heads, n, head_dim] queries of the probe text after this chunk
   at::Tensor novelty;  // [T] -log P of each token given those before it; position 0: infinity
 
@@ -40,12 +40,6 @@ struct Cell {
   std::int64_t num_q_heads() const { return q.size(0); }
   std::int64_t num_kv_heads() const { return k.size(0); }
   std::int64_t gqa_group_size() const { return num_q_heads() / num_kv_heads(); }
-};
-
-// Which query heads a row of a selection speaks for.
-struct RowLayout {
-  trace::RowAxis axis = trace::RowAxis::KvHead;
-  int q_heads_per_row = 1;
 };
 
 enum class DenseReason { EmptyPast, FitsBudget, MethodRule };
@@ -85,6 +79,9 @@ class Selector {
   virtual std::vector<std::vector<std::int32_t>> evict(const Cell& cell);
   // Eviction: the set alive after the last chunk seen of `layer`, per row. Else empty.
   virtual std::vector<std::vector<std::int32_t>> alive(int layer) const;
+  // The chunk rows that stand for the chunk where the method chooses, per query head, ascending;
+  // a head where all rows speak (or none does) has no list of its own. Empty: so it is in all heads.
+  virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell);
 };
 
 // The rows that a method's selections have on a model of this shape.
@@ -98,7 +95,7 @@ std::optional<int> source_layer(const MethodSpec& spec, const ModelShape& shape,
 
 using BasisPtr = std::shared_ptr<const trace::Basis>;
 
-// `spec` must be resolved; `basis` is needed where MethodInfo::basis says so (basis.h finds it) and
+// `spec` must be resolved; `basis` is needed where Traits::basis says so (basis.h finds it) and
 // must hold every layer that will be selected in. Throws Error{Input} when the model cannot be
 // served.
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,

@@ -11,7 +11,7 @@
 namespace kvloupe::selection {
 
 bool VisibilitySelector::dense_by_rule(const Cell& cell) const {
-  return cell.phase == trace::Phase::Decode && !spec_.info().active_in_decode;
+  return cell.phase == trace::Phase::Decode && !spec_.traits().acts_in_decode;
 }
 
 void VisibilitySelector::note_dense(const Cell&, std::int64_t, std::int64_t) {}

@@ -6,15 +6,14 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/base/version.h"
+#include "core/base/whole_file.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/run_storage.h"
-#include "core/trace/temporary_file.h"
 #include "core/trace/trace_load.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -250,17 +249,15 @@ Basis read_basis(const fs::path& path) {
 
 void write_basis(const fs::path& path, const Basis& basis) {
   const h5::Lock lock;
-  fs::path temporary_path = path;
-  temporary_path += fmt::format(".{}.tmp", ::getpid());
   try {
-    TemporaryFile temporary(temporary_path);
+    TemporaryFile temporary(path);
     {
       const h5::Handle file =
-          h5::checked(H5Fcreate(temporary_path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+          h5::checked(H5Fcreate(temporary.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
                       "create the file");
       write_contents(file.get(), basis);
     }
-    temporary.rename_to(path);
+    temporary.commit();
   } catch (const h5::Defect& defect) {
     throw input_error("cannot write the basis " + path.string(), defect.what(),
                       "check the free space and the permissions of its folder");

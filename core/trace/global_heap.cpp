@@ -11,7 +11,6 @@ namespace kvloupe::trace::h5 {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 16;  // of a collection and of an object in it
-constexpr std::uint64_t kMaxTextBytes = 1 << 20;
 constexpr std::uint64_t kMaxCollectionBytes = 64 << 20;
 
 std::uint64_t little_endian(const std::uint8_t* bytes, int count) {

@@ -10,6 +10,9 @@
 
 namespace kvloupe::trace::h5 {
 
+// Longer texts are no attribute of a trace.
+constexpr std::size_t kMaxTextBytes = 1 << 20;
+
 // Where a text stands: `length` bytes in object `index` of the heap collection at `address`.
 struct HeapReference {
   std::uint32_t length = 0;

@@ -13,8 +13,6 @@
 namespace kvloupe::trace::h5 {
 namespace {
 
-// Texts longer than this are no attribute of a trace.
-constexpr std::size_t kMaxTextBytes = 1 << 20;
 // A storage chunk larger than this would be unpacked as a whole for one row.
 constexpr std::uint64_t kMaxStorageChunkBytes = 256ull << 20;
 // deflate packs at most 1032 : 1.

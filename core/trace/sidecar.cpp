@@ -4,8 +4,8 @@
 
 #include "core/base/error.h"
 #include "core/base/version.h"
+#include "core/base/whole_file.h"
 #include "core/trace/run_storage.h"
-#include "core/trace/temporary_file.h"
 #include "core/trace/trace_names.h"
 #include "core/trace/trace_writer.h"
 
@@ -199,9 +199,7 @@ int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
     const h5::Handle trace_file = h5::open_file_for_reading(trace_path.string());
     const LoadedTrace trace = load_trace(trace_file.get(), trace_path.string());
     require_shape(trace.info, run, layers, data);
-    fs::path temporary_path = path;
-    temporary_path += fmt::format(".{}.tmp", ::getpid());
-    TemporaryFile temporary(temporary_path);
+    TemporaryFile temporary(path);
     h5::Handle file = open_for_append(path, temporary.path(), hash_of_trace(trace));
     const auto numbers = h5::numbered_members(h5::open_group(file.get(), "/runs").get());
     RunInfo numbered = run;
@@ -215,7 +213,7 @@ int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
     }
     h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the sidecar");
     file.reset();
-    temporary.rename_to(path);
+    temporary.commit();
     return first_sidecar_id(trace.info) + numbered.id;
   } catch (const h5::Defect& defect) {
     throw input_error("cannot save the run beside " + trace_path.string(), defect.what(),

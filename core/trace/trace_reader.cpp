@@ -1,5 +1,6 @@
 // The public reader: every call takes the lock, and what is wrong in the file names the file.
 #include "core/trace/trace_reader.h"
+#include "core/trace/part_file.h"
 
 #include "core/base/error.h"
 #include "core/trace/hdf5.h"
@@ -49,8 +50,7 @@ const h5::Dataset& heads_of(const LayerSources& sources, Stored what) {
 h5::Handle open_trace(const fs::path& path) {
   std::error_code code;
   if (!fs::exists(path, code)) {
-    fs::path part = path;
-    part += ".part";
+    const fs::path part = part_path(path);
     throw input_error("cannot open " + path.string(), "there is no such file",
                       fs::exists(part, code)
                           ? "open " + part.string() + ", which a capture left unfinished"

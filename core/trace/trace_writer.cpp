@@ -3,16 +3,15 @@
 #include "core/trace/trace_writer.h"
 
 #include "core/base/error.h"
+#include "core/base/output_file.h"
 #include "core/base/units.h"
 #include "core/trace/hdf5.h"
+#include "core/trace/part_file.h"
 #include "core/trace/run_storage.h"
 #include "core/trace/trace_layout.h"
 #include "core/trace/trace_names.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -38,40 +37,6 @@ void guarded(const fs::path& path, const Body& body) {
   }
 }
 
-bool is_locked_by_another(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(descriptor);
-  return locked;
-}
-
-void require_writable_target(const fs::path& path, const fs::path& part, bool overwrite) {
-  std::error_code code;
-  if (fs::is_directory(path, code)) {
-    throw input_error("cannot write " + path.string(), "it is a folder", "name a file in it");
-  }
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (!fs::is_directory(folder, code)) {
-    throw input_error("cannot write " + path.string(), "its folder does not exist",
-                      "create " + folder.string() + " first");
-  }
-  if (fs::exists(part, code) && is_locked_by_another(part)) {
-    throw input_error("cannot write " + path.string(), "another capture is writing it",
-                      "wait for it or choose another name");
-  }
-  if (overwrite) return;
-  if (fs::exists(path, code)) {
-    throw input_error(path.string() + " exists", "a capture does not overwrite a trace unasked",
-                      "add --force or choose another name");
-  }
-  if (fs::exists(part, code)) {
-    throw input_error(part.string() + " exists",
-                      "a capture that was cut short left its chunks there",
-                      "add --force to drop them or choose another name");
-  }
-}
-
 std::uint64_t expected_bytes(const TraceHeader& header) {
   const auto tokens = static_cast<std::uint64_t>(header.max_tokens);
   const auto layers = static_cast<std::uint64_t>(header.layers.size());
@@ -90,8 +55,7 @@ std::uint64_t expected_bytes(const TraceHeader& header) {
 
 void require_space(const fs::path& path, std::uint64_t bytes) {
   std::error_code code;
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const auto space = fs::space(folder, code);
+  const auto space = fs::space(folder_of(path), code);
   if (code || space.available >= bytes) return;
   throw input_error("cannot record " + path.string(),
                     fmt::format("it needs {} and the disk has {} free", format_bytes(bytes),
@@ -325,11 +289,10 @@ TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool o
     : impl_(std::make_unique<Impl>()) {
   check_header(header);
   impl_->path = path;
-  impl_->part = path;
-  impl_->part += ".part";
+  impl_->part = part_path(path);
   impl_->header = header;
   impl_->overwrite = overwrite;
-  require_writable_target(path, impl_->part, overwrite);
+  check_trace_file(path, overwrite);
   require_space(path, expected_bytes(header));
   try {
     guarded(path, [&] { impl_->create(); });

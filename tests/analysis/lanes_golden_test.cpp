@@ -75,7 +75,7 @@ TEST_P(LanesGolden, EveryCellIsWhatTheOracleSays) {
     ASSERT_TRUE(result.basis.has_value());
     EXPECT_TRUE(result.basis->leakage);
     EXPECT_EQ(result.basis->source, "this trace");
-    const bool evicts = request.spec.state_action() == trace::StateAction::Eviction;
+    const bool evicts = request.spec.traits().evicts();
     for (const auto& [layer, want] : layers.items()) {
       for (std::size_t chunk = 0; chunk < want["chunks"].size(); ++chunk) {
         SCOPED_TRACE("layer " + layer + " chunk " + std::to_string(chunk));

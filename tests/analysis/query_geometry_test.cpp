@@ -10,11 +10,17 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 namespace kvloupe::analysis {
 namespace {
 
 using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+
+selection::MethodSpec method(const SmallTrace& trace, const std::string& text) {
+  return selection::MethodSpec::parse(text).resolved(trace.session().shape());
+}
 
 // Points whose covariance is known: +-2 along (1, 1)/sqrt2 and +-1 along (1, -1)/sqrt2, around (3,
 // 5). Variance 4 * 2/4 = 2 and 1 * 2/4 = 0.5.
@@ -125,7 +131,8 @@ TEST(QueryGeometry, AgreesWithPlainLoopsInEveryChunkAndHead) {
   for (int chunk = 0; chunk < 4; ++chunk) {
     const int length = trace.shape().chunk_lengths[chunk];
     for (int head = 0; head < 4; ++head) {
-      const QueryGeometry got = query_geometry(trace.session(), 1, chunk, head, 2, 6, 1000, {});
+      const QueryGeometry got = query_geometry(trace.session(), 1, chunk, head, 2,
+                                               method(trace, "quoka:num_queries=6"), 1000, {});
       const std::vector<double> relevance = relevance_slowly(trace, 1, head, begin, length);
       std::vector<int> order(length);
       std::iota(order.begin(), order.end(), 0);
@@ -150,12 +157,12 @@ TEST(QueryGeometry, AgreesWithPlainLoopsInEveryChunkAndHead) {
 
 TEST(QueryGeometry, FirstTokenGivesNoAttentionBesideTheSink) {
   const SmallTrace trace;
-  EXPECT_EQ(query_geometry(trace.session(), 0, 0, 0, 2, 16, 100, {}).max_attention[0], 0);
+  EXPECT_EQ(query_geometry(trace.session(), 0, 0, 0, 2, {}, 100, {}).max_attention[0], 0);
 }
 
 TEST(QueryGeometry, MeanQueryIsTheMeanOfTheProjectedQueries) {
   const SmallTrace trace;
-  const QueryGeometry got = query_geometry(trace.session(), 0, 1, 2, 3, 16, 100, {});
+  const QueryGeometry got = query_geometry(trace.session(), 0, 1, 2, 3, {}, 100, {});
   std::array<double, 3> mean{};
   for (const auto& point : got.queries) {
     for (int c = 0; c < 3; ++c) mean[c] += point[c] / static_cast<double>(got.queries.size());
@@ -165,7 +172,7 @@ TEST(QueryGeometry, MeanQueryIsTheMeanOfTheProjectedQueries) {
 
 TEST(QueryGeometry, KeysAreThinnedEvenlyAndTheSinkStays) {
   const SmallTrace trace;
-  const QueryGeometry got = query_geometry(trace.session(), 0, 3, 0, 2, 16, 10, {});
+  const QueryGeometry got = query_geometry(trace.session(), 0, 3, 0, 2, {}, 10, {});
   ASSERT_EQ(got.key_positions.size(), 10U);
   EXPECT_EQ(got.key_positions.front(), 0);
   for (std::size_t i = 1; i < 10; ++i) {
@@ -176,15 +183,75 @@ TEST(QueryGeometry, KeysAreThinnedEvenlyAndTheSinkStays) {
 
 TEST(QueryGeometry, AllAreChosenWhenAsManyAreWantedAsThereAre) {
   const SmallTrace trace;
-  const auto chosen = query_geometry(trace.session(), 0, 3, 0, 2, 5, 10, {}).chosen;
+  const auto quoka = method(trace, "quoka:num_queries=5");
+  const auto chosen = query_geometry(trace.session(), 0, 3, 0, 2, quoka, 10, {}).chosen;
   EXPECT_EQ(chosen, std::vector<std::uint8_t>(5, 1));
+}
+
+using Marks = std::vector<std::uint8_t>;
+
+Marks marked(const SmallTrace& trace, const char* text, int chunk, int q_head = 1) {
+  return query_geometry(trace.session(), 1, chunk, q_head, 2, method(trace, text), 10, {}).chosen;
+}
+
+TEST(QueryGeometry, MarksTheRowsOfTheMethodAndNotQuokas) {
+  const SmallTrace trace;
+  Marks even(16, 0), latest(16, 0), newest(16, 0);
+  for (int i = 0; i < 3; ++i) even[(2 * i + 1) * 16 / 6] = 1;
+  for (int i = 12; i < 16; ++i) latest[i] = 1;
+  newest[15] = 1;
+  EXPECT_EQ(marked(trace, "uniform_queries:num_queries=3", 2), even);
+  EXPECT_EQ(marked(trace, "sample_attention:num_queries=3", 2), even);
+  EXPECT_EQ(marked(trace, "snapkv:window=4", 2), latest);
+  EXPECT_EQ(marked(trace, "tova", 2), newest);
+}
+
+TEST(QueryGeometry, MarksTheRowsThatTheGroupShares) {
+  const SmallTrace trace;
+  std::vector<double> mean = relevance_slowly(trace, 1, 0, 16, 16);
+  const std::vector<double> other = relevance_slowly(trace, 1, 1, 16, 16);
+  for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += other[i];
+  std::vector<double> falling = mean;
+  std::sort(falling.rbegin(), falling.rend());
+  const char* shared = "quoka:num_queries=4,group_query_mode=shared_tokens";
+  for (const int head : {0, 1}) {
+    const Marks got = marked(trace, shared, 1, head);
+    ASSERT_EQ(got.size(), 16U);
+    for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(got[i] == 1, mean[i] >= falling[3]) << i;
+  }
+}
+
+TEST(QueryGeometry, MarksNothingWhereAMethodLetsAllRowsSpeakOrNone) {
+  const SmallTrace trace;
+  for (const char* text : {"oracle", "h2o", "random", "dense", "keydiff", "loki", "aqua", "quest",
+                           "flash_prefill", "streaming_llm"})
+    EXPECT_TRUE(marked(trace, text, 2).empty()) << text;
+  EXPECT_TRUE(query_geometry(trace.session(), 1, 2, 0, 2, {}, 10, {}).chosen.empty());
+}
+
+TEST(QueryGeometry, MarksNothingInDecodeWhereTheMethodRestsThere) {
+  SmallTraceShape shape;
+  shape.decoded = 1;
+  const SmallTrace trace(shape);
+  EXPECT_EQ(marked(trace, "quoka", 4), Marks{1});
+  EXPECT_TRUE(marked(trace, "quoka:decode=dense", 4).empty());
+  EXPECT_TRUE(marked(trace, "snapkv", 4).empty());
+}
+
+TEST(QueryGeometry, SaysWhyTheRowsOfAMethodAreNotKnown) {
+  const SmallTrace trace;
+  const auto minference = method(trace, "minference:config=/no/such/file.json");
+  const QueryGeometry got = query_geometry(trace.session(), 1, 2, 0, 2, minference, 10, {});
+  EXPECT_TRUE(got.chosen.empty());
+  EXPECT_NE(got.chosen_missing.find("/no/such/file.json"), std::string::npos);
+  EXPECT_EQ(got.queries.size(), 16U);
 }
 
 TEST(QueryGeometry, OutsideTheTraceIsAnError) {
   const SmallTrace trace;
-  EXPECT_THROW(query_geometry(trace.session(), 0, 4, 0, 2, 16, 10, {}), Error);
-  EXPECT_THROW(query_geometry(trace.session(), 0, 0, 4, 2, 16, 10, {}), Error);
-  EXPECT_THROW(query_geometry(trace.session(), 7, 0, 0, 2, 16, 10, {}), Error);
+  EXPECT_THROW(query_geometry(trace.session(), 0, 4, 0, 2, {}, 10, {}), Error);
+  EXPECT_THROW(query_geometry(trace.session(), 0, 0, 4, 2, {}, 10, {}), Error);
+  EXPECT_THROW(query_geometry(trace.session(), 7, 0, 0, 2, {}, 10, {}), Error);
 }
 
 }  // namespace

@@ -21,23 +21,12 @@ replay::ReplayResult replay_of(const SmallTrace& trace, const std::string& spec,
   return replay::replay(trace.session(), request, {});
 }
 
-// M[j] of one KV head.
-std::vector<double> mass_of(const SmallTrace& trace, const replay::ReplayCell& cell, int kv_head) {
-  std::vector<double> mass(static_cast<std::size_t>(cell.span.end()), 0.0);
-  const int group = trace.gqa_group_size();
-  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    for (int query = cell.span.begin; query < cell.span.end(); ++query)
-      for (int key = 0; key <= query; ++key)
-        mass[key] += trace.probability(cell.layer, head, query, key);
-  return mass;
-}
-
 TEST(SelectedVsTrue, SortsKeysIntoHitsMissesAndWaste) {
   const SmallTrace trace;
   const replay::ReplayResult result = replay_of(trace, "random:budget_tokens=9");
   const replay::ReplayCell& cell = *result.find(1, 2);
   const SelectedVsTrue view = selected_vs_true(trace.session(), cell, 1, 2);
-  const auto mass = mass_of(trace, cell, 1);
+  const auto mass = trace.mass(cell.layer, 1, cell.span.begin, cell.span.end());
   Ints order(cell.span.begin);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return mass[a] > mass[b]; });
@@ -70,8 +59,9 @@ TEST(SpanFate, CountsTheKeptKeysOfASpan) {
   for (const SpanFate& fate : fates) {
     EXPECT_EQ(fate.total, 6);
     EXPECT_EQ(fate.kept, fate.chunk == 2 ? 3 : 0);
-    const auto mass = mass_of(trace, *result.find(fate.layer, fate.chunk), fate.row);
-    const int past = result.find(fate.layer, fate.chunk)->span.begin;
+    const replay::ReplayCell& cell = *result.find(fate.layer, fate.chunk);
+    const auto mass = trace.mass(fate.layer, fate.row, cell.span.begin, cell.span.end());
+    const int past = cell.span.begin;
     double span = 0, whole = 0, best = 0;
     for (int j = 0; j < past; ++j) {
       whole += mass[j];

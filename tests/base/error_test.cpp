@@ -1,6 +1,7 @@
 // The one exception type: text on one line, exit codes of the contract, cancel flags.
 #include "core/base/error.h"
 #include "core/base/cancel.h"
+#include "core/base/engine_library.h"
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,20 @@ TEST(ErrorTest, TextIsOneLineInThreeParts) {
 TEST(ErrorTest, CheckThrowsInsteadOfAborting) {
   EXPECT_THROW(KVLOUPE_CHECK(1 + 1 == 3), Error);
   EXPECT_NO_THROW(KVLOUPE_CHECK(1 + 1 == 2));
+}
+
+// This program has no engine beside it.
+TEST(ErrorTest, AMissingEngineIsASentence) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      load_engine();
+      FAIL() << "an engine was found";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
+      EXPECT_NE(std::string(error.what()).find("libkvloupe_engine.so"), std::string::npos);
+    }
+  }
+  EXPECT_FALSE(engine_loaded());
 }
 
 TEST(CancelTest, TokensSeeTheirSource) {

@@ -1,11 +1,11 @@
 // Safetensors files, against bytes laid out by hand as the format describes them.
 #include "core/base/safetensors.h"
 #include "core/base/error.h"
+#include "tests/base/temporary_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -22,12 +22,6 @@ using ::testing::HasSubstr;
 
 class SafetensorsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("kvloupe_safetensors_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   fs::path write(const std::string& bytes) const {
     const fs::path path = folder_ / "file.safetensors";
     std::ofstream(path, std::ios::binary) << bytes;
@@ -52,7 +46,7 @@ class SafetensorsTest : public testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(SafetensorsTest, ReadsEachFloatTypeAndTheMetadata) {
@@ -115,7 +109,7 @@ TEST_F(SafetensorsTest, RefusesWhatIsNotOne) {
 
 TEST_F(SafetensorsTest, SaysWhatIsMissing) {
   EXPECT_THROW(SafetensorsFile(folder_ / "none", ""), Error);
-  EXPECT_THROW(SafetensorsFile(folder_, ""), Error);
+  EXPECT_THROW(SafetensorsFile(folder_.path(), ""), Error);
   const SafetensorsFile file(write(with_header("{}", "")), "");
   EXPECT_THROW(file.read("a"), Error);
 }
@@ -132,14 +126,14 @@ TEST_F(SafetensorsTest, ReadsBackWhatItWrote) {
     EXPECT_EQ(file.entries().at(name).shape, tensor.shape);
     EXPECT_EQ(file.read(name), tensor.values);
   }
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);
 }
 
 TEST_F(SafetensorsTest, LeavesNothingWhereItCannotWrite) {
   fs::create_directory(folder_ / "taken");
   EXPECT_THROW(write_safetensors(folder_ / "taken", {{"a", {{1}, {1.0F}}}}, {}), Error);
   EXPECT_THROW(write_safetensors(folder_ / "no" / "folder", {{"a", {{1}, {1.0F}}}}, {}), Error);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);
 }
 
 // Bytes changed at random: a sentence or a file of the same kind, no crash.

@@ -31,8 +31,9 @@ TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
 TEST(BenchAttention, BlockMethodsFindTheClustersThatTheQueriesLookFor) {
   for (const char* method :
        {"compact_attention:selector=flash_prefill", "compact_attention:selector=xattention"}) {
-    const measure::AttentionBench bench =
-        measure::bench_attention({4096, 256, method, measure::SyntheticKeys::Clustered}, 1, {});
+    const measure::AttentionBench bench = measure::bench_attention(
+        {4096, 256, selection::MethodSpec::parse(method), measure::SyntheticKeys::Clustered}, 1,
+        {});
     // 5 % of the 32 past blocks are sought on average; FlashPrefill keeps up to 5 by rule.
     EXPECT_GT(bench.density, 0.02) << method;
     EXPECT_LT(bench.density, 0.6) << method;

@@ -160,6 +160,22 @@ TEST_F(Calibrate, RefusesTextThatIsTooShortOrNotThere) {
   EXPECT_NE(why().find("cannot calibrate"), std::string::npos);
 }
 
+TEST_F(Calibrate, AFileThatCouldNotBeUsedIsRefusedBeforeTheModelIsRead) {
+  CalibrateOptions given = options();
+  given.model = folder_ / "no such model";
+  const auto refusal = [&](const fs::path& output) -> std::string {
+    given.output = output;
+    try {
+      run_calibration(given, {});
+    } catch (const Error& error) {
+      return error.why();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(folder_ / "a,b.h5").find("comma"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "missing" / "b.h5").find("not a folder"), std::string::npos);
+}
+
 TEST_F(Calibrate, WritesAFileThatMethodsTake) {
   const auto written = run_calibration(options(), {});
   ASSERT_EQ(written.size(), 1u);

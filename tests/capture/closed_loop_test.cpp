@@ -77,7 +77,7 @@ class RecordQueries final : public AttentionHook {
 class LaneTruth {
  public:
   explicit LaneTruth(const MethodSpec& spec) : id_(spec.id()) {
-    if (!spec.info().basis || *spec.info().basis != trace::BasisKind::Aqua) return;
+    if (!spec.traits().basis || spec.traits().basis->kind != trace::BasisKind::Aqua) return;
     basis_ = trace::read_basis(spec.text("basis"));
     const double lanes = basis_->head_dim;
     usable_ = spec.has("slice_ratio")

@@ -128,7 +128,7 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
   const MethodSpec spec = MethodSpec::parse(run_info.method);
   EXPECT_EQ(spec.canonical(), run_info.method);
   const selection::BasisPtr basis =
-      spec.info().basis ? selection::load_basis(spec, info.model) : nullptr;
+      spec.traits().basis ? selection::load_basis(spec, info.model) : nullptr;
   const auto selector = selection::make_selector(spec, selection::shape_of(info.model), basis);
   const std::vector<float> novelty = reader.read_novelty();
   std::vector<StoredLayer> stored;

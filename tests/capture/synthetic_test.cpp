@@ -4,10 +4,9 @@
 
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/temporary_folder.h"
 
 #include <gtest/gtest.h>
-
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -24,16 +23,12 @@ namespace fs = std::filesystem;
 class Synthetic : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("kvloupe_synthetic_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
     options_.length = 6144;
     options_.many_keys = 8;
     options_.few_keys = 2;
     options_.output = folder_ / "s.h5";
   }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const TemporaryFolder folder_;
   SyntheticOptions options_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "capture/model/model.h"
+#include "tests/capture/tiny_vocabulary.h"
 
 #include <ATen/ATen.h>
 
@@ -24,20 +25,6 @@ struct TinyShape {
   std::uint64_t seed = 1;
 };
 
-// Byte b in the printable alphabet of GPT-2: itself, or U+0100 + n for the n-th unprintable one.
-inline std::string gpt2_symbol(int byte) {
-  const auto printable = [](int b) {
-    return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-  };
-  int code = byte;
-  if (!printable(byte)) {
-    code = 256;
-    for (int b = 0; b < byte; ++b) code += printable(b) ? 0 : 1;
-  }
-  if (code < 128) return {static_cast<char>(code)};
-  return {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
-}
-
 // Ids 0 to 2 are control tokens (2 ends an answer), 3 + b is byte b.
 inline Tokenizer byte_tokenizer() {
   TokenizerData data;
@@ -45,7 +32,7 @@ inline Tokenizer byte_tokenizer() {
   data.tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
   data.types = {3, 3, 3};
   for (int byte = 0; byte < 256; ++byte) {
-    data.tokens.push_back(gpt2_symbol(byte));
+    data.tokens.push_back(byte_character(byte));
     data.types.push_back(1);
   }
   data.bos = 1;

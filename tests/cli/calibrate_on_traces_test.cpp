@@ -1,10 +1,10 @@
 // `calibrate seer` and `calibrate minference` as a user runs them, and the methods that take what
 // they wrote.
+#include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -23,15 +23,10 @@ const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3
 
 class CalibrateOnTraces : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("kvloupe_calibrate_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  bool is_empty() const { return fs::is_empty(folder_); }
+  bool is_empty() const { return fs::is_empty(folder_.path()); }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(CalibrateOnTraces, AGateIsTrainedAndServes) {
@@ -108,7 +103,7 @@ TEST_F(CalibrateOnTraces, WrongArgumentsAreToldFromWrongFiles) {
   EXPECT_EQ(code({"minference", kTrace, "-o", at("g"), "--sequences", "3"}), 2);
   EXPECT_EQ(code({"minference", kTrace, "-o", at("g"), "--max-density", "2"}), 2);
   EXPECT_EQ(code({"seer", at("none.h5"), "-o", at("g")}), 1);
-  EXPECT_EQ(code({"seer", kTrace, "-o", folder_.string()}), 1);
+  EXPECT_EQ(code({"seer", kTrace, "-o", folder_.path().string()}), 1);
   EXPECT_EQ(code({"seer", kTrace, "-o", at("g"), "--block-size", "64"}), 1);  // too short a text
   EXPECT_EQ(code({"minference", at("none.h5"), "-o", at("g")}), 1);
   EXPECT_TRUE(is_empty());

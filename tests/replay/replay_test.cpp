@@ -37,17 +37,6 @@ ReplayRequest with_errors() {
   return request;
 }
 
-// M[j] of one KV head.
-std::vector<double> mass_of(const SmallTrace& trace, const ReplayCell& cell, int kv_head) {
-  std::vector<double> mass(static_cast<std::size_t>(cell.span.end()), 0.0);
-  const int group = trace.gqa_group_size();
-  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    for (int query = cell.span.begin; query < cell.span.end(); ++query)
-      for (int key = 0; key <= query; ++key)
-        mass[key] += trace.probability(cell.layer, head, query, key);
-  return mass;
-}
-
 // ||O - O^|| / ||O|| where each query sees what `sees(query, key)` says.
 template <typename Sees>
 double error_of(const SmallTrace& trace, const ReplayCell& cell, int head, const Sees& sees) {
@@ -87,7 +76,7 @@ TEST(Replay, MetricsFollowTheirDefinitions) {
       EXPECT_EQ(cell.num_candidates, candidates);
       for (int row = 0; row < 2; ++row) {
         const ReplayRow& kept = cell.rows[row];
-        const auto mass = mass_of(trace, cell, row);
+        const auto mass = trace.mass(cell.layer, row, cell.span.begin, cell.span.end());
         double whole = 0, covered = 0;
         for (int j = 0; j < candidates; ++j) whole += mass[j];
         for (const int j : kept.selected) covered += mass[j];
@@ -274,7 +263,7 @@ TEST(RecordedRun, ReadsBackWhatASavedReplayKept) {
     trace::RunInfo info;
     info.method = made.method;
     info.q_heads_per_row = made.q_heads_per_row;
-    info.state_action = spec.state_action();
+    info.state_action = spec.traits().state_action;
     const int run = trace::append_sidecar_run(path, info, made.layers,
                                               {run_layer(made, 0), run_layer(made, 1)});
     EXPECT_EQ(run, saved++);
@@ -294,6 +283,71 @@ TEST(RecordedRun, ReadsBackWhatASavedReplayKept) {
     EXPECT_EQ(read.final_alive, made.final_alive);
     EXPECT_EQ(read.evict_chunk, made.evict_chunk);
   }
+}
+
+// The newest four past keys, dense while there are no more, as a later version may have written it.
+TEST(RecordedRun, OfAnUnknownMethodShowsItsSets) {
+  const SmallTrace trace(with_decode());
+  const std::string path = trace.session().info().path;
+  const auto& chunks = trace.session().info().chunks;
+  trace::RunInfo info;
+  info.method = "future_method:depth=3";
+  info.q_heads_per_row = 2;
+  trace::RunLayer layer;
+  layer.num_rows = 2;
+  layer.offsets.push_back(0);
+  for (const trace::ChunkInfo& chunk : chunks)
+    for (int row = 0; row < 2; ++row) {
+      for (std::int32_t key = std::max(chunk.begin - 4, 0); key < chunk.begin; ++key)
+        layer.positions.push_back(key);
+      layer.offsets.push_back(static_cast<std::int64_t>(layer.positions.size()));
+      layer.flags.push_back(chunk.begin == 0 ? trace::kCellDenseFallback : 0);
+    }
+  trace::append_sidecar_run(path, info, {0, 1}, {layer, layer});
+
+  const session::TraceSession again(path);
+  const ReplayResult read = recorded_run(again, 0, {}, {}, true, true, {});
+  EXPECT_EQ(read.method, "future_method:depth=3");
+  EXPECT_FALSE(read.spec.has_value());
+  ASSERT_EQ(read.cells.size(), 2 * chunks.size());
+  for (const ReplayCell& cell : read.cells) {
+    EXPECT_FALSE(cell.budget_tokens || cell.source_layer);
+    if (cell.span.begin == 0) {
+      EXPECT_EQ(cell.dense_reason, DenseReason::EmptyPast);
+      continue;
+    }
+    for (int kv_head = 0; kv_head < 2; ++kv_head) {
+      const ReplayRow& row = cell.rows[static_cast<std::size_t>(kv_head)];
+      EXPECT_EQ(row.selected, (Ints{cell.span.begin - 4, cell.span.begin - 3, cell.span.begin - 2,
+                                    cell.span.begin - 1}));
+      const std::vector<double> mass = mass_of(trace, cell, kv_head);
+      double kept = 0, all = 0;
+      for (int key = 0; key < cell.span.begin; ++key) {
+        all += mass[key];
+        if (key >= cell.span.begin - 4) kept += mass[key];
+      }
+      EXPECT_NEAR(row.mass_recall, kept / all, 1e-5);
+    }
+    EXPECT_EQ(cell.output_error.size(), 4U);
+  }
+  const auto rows = summarise(read, again);
+  EXPECT_EQ(rows.front().method, "future_method:depth=3");
+  EXPECT_DOUBLE_EQ(*rows.front().effective_budget, 4);
+  EXPECT_DOUBLE_EQ(*rows.front().kv_bytes, 4 * 2 * 8 * 4);  // keys, K and V, head_dim, fp32
+}
+
+TEST(RecordedRun, HasTheMethodAsAValueWhereItIsKnown) {
+  const SmallTrace trace;
+  const ReplayResult made = replay_of(trace, "snapkv:budget_tokens=7,window=4");
+  ASSERT_TRUE(made.spec.has_value());
+  EXPECT_EQ(*made.spec, selection::MethodSpec::parse("snapkv:window=4,budget_tokens=7"));
+  trace::RunInfo info;
+  info.method = made.method;
+  info.q_heads_per_row = made.q_heads_per_row;
+  const std::string path = trace.session().info().path;
+  trace::append_sidecar_run(path, info, made.layers, {run_layer(made, 0), run_layer(made, 1)});
+  const session::TraceSession again(path);
+  EXPECT_EQ(recorded_run(again, 0, {}, {}, false, false, {}).spec, made.spec);
 }
 
 TEST(Session, KeepsItsCacheWithinTheLimit) {

@@ -123,6 +123,15 @@ double SmallTrace::probability(int layer, int q_head, int query_pos, int key_pos
   return std::exp(score(layer, q_head, query_pos, key_pos)) / sum;
 }
 
+std::vector<double> SmallTrace::mass(int layer, int kv_head, int begin, int end) const {
+  std::vector<double> mass(static_cast<std::size_t>(end), 0.0);
+  const int group = gqa_group_size();
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    for (int query = begin; query < end; ++query)
+      for (int key = 0; key <= query; ++key) mass[key] += probability(layer, head, query, key);
+  return mass;
+}
+
 void SmallTrace::write() {
   trace::TraceHeader header;
   header.model = {.name = "random",

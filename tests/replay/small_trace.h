@@ -41,6 +41,8 @@ class SmallTrace {
   const std::vector<float>& novelty() const { return novelty_; }
   // p of one (query, key) by the definition; 0 above the diagonal.
   double probability(int layer, int q_head, int query, int key) const;
+  // M[j] of one KV head over the queries [begin, end), [end].
+  std::vector<double> mass(int layer, int kv_head, int begin, int end) const;
 
  private:
   double score(int layer, int q_head, int query, int key) const;

@@ -165,11 +165,11 @@ TEST(PageTables, APageThatLacksATokenIsNone) {
 }
 
 TEST(PageTables, TheMethodDecidesTheSizeOfAPage) {
-  EXPECT_EQ(page_size_of(MethodSpec::parse("quest:page_size=8")), 8);
-  EXPECT_EQ(page_size_of(MethodSpec::parse("flash_prefill")), 128);
-  EXPECT_EQ(page_size_of(MethodSpec::parse("compact_attention:block_size=32")), 32);
-  EXPECT_EQ(page_size_of(MethodSpec::parse("minference:config=patterns.json")), 64);
-  EXPECT_EQ(page_size_of(MethodSpec::parse("quoka")), 0);
+  EXPECT_EQ(MethodSpec::parse("quest:page_size=8").traits().page_size, 8);
+  EXPECT_EQ(MethodSpec::parse("flash_prefill").traits().page_size, 128);
+  EXPECT_EQ(MethodSpec::parse("compact_attention:block_size=32").traits().page_size, 32);
+  EXPECT_EQ(MethodSpec::parse("minference:config=patterns.json").traits().page_size, 64);
+  EXPECT_EQ(MethodSpec::parse("quoka").traits().page_size, 0);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class Matrix : public ::testing::TestWithParam<std::string> {
  protected:
   std::string id() const { return GetParam().substr(0, GetParam().find(':')); }
   MethodSpec spec() const { return MethodSpec::parse(GetParam()); }
-  bool evicts() const { return spec().state_action() == trace::StateAction::Eviction; }
+  bool evicts() const { return spec().traits().evicts(); }
 };
 
 // All that a method decided, lanes included.
@@ -69,7 +69,7 @@ SequenceShape edge_shape(int num_q_heads, int num_kv_heads, int layer = 5) {
 }
 
 bool keeps_blocks(const MethodSpec& spec) {
-  return spec.info().granularity == trace::Granularity::Block;
+  return spec.traits().granularity == trace::Granularity::Block;
 }
 
 // Sizes that the mass decides, not the budget alone.
@@ -79,7 +79,7 @@ bool may_keep_less(const MethodSpec& spec) {
 
 // Sizes that depend on where pages end: pages_test.cpp and the oracle know them.
 bool keeps_pages(const MethodSpec& spec) {
-  return spec.info().granularity == trace::Granularity::Page;
+  return spec.traits().granularity == trace::Granularity::Page;
 }
 
 void expect_sound_rows(const CellSelection& cell, std::int64_t candidates) {
@@ -116,8 +116,8 @@ void expect_sound(const Sequence& sequence, const MethodSpec& spec, const Method
     if (span.begin > 0 && fits) {
       EXPECT_EQ(cell.dense_reason, DenseReason::FitsBudget);
     }
-    const bool grows = spec.state_action() == trace::StateAction::Eviction &&
-                       span.phase == trace::Phase::Decode && !spec.info().active_in_decode;
+    const bool grows = spec.traits().evicts() && span.phase == trace::Phase::Decode &&
+                       !spec.traits().acts_in_decode;
     for (const RowSelection& row : cell.rows) {
       const auto size = static_cast<std::int64_t>(row.positions.size());
       if (cell.dense_reason) {

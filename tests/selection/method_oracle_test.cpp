@@ -119,12 +119,12 @@ void check(const Sequence& sequence, const std::string& text) {
   const MethodSpec spec = MethodSpec::parse(text).resolved(sequence.model());
   // Not by scores of keys: methods_test.cpp, cross_layer_test.cpp, block_methods_test.cpp.
   if (spec.id() == "random" || spec.id() == "less_is_more" ||
-      spec.info().granularity == trace::Granularity::Block)
+      spec.traits().granularity == trace::Granularity::Block)
     return;
   const MethodRun run = run_method(sequence, text);
-  if (spec.state_action() == trace::StateAction::Eviction)
+  if (spec.traits().evicts())
     check_eviction(sequence, spec, run);
-  else if (spec.info().granularity == trace::Granularity::Page)
+  else if (spec.traits().granularity == trace::Granularity::Page)
     check_pages(sequence, spec, run);
   else
     check_visibility(sequence, spec, run);

@@ -198,11 +198,11 @@ TEST(MethodSpec, BudgetIsTokensOrTheFloorOfTheRatio) {
 }
 
 TEST(MethodSpec, StateDecidesBetweenEvictionAndVisibility) {
-  EXPECT_EQ(MethodSpec::parse("snapkv").state_action(), trace::StateAction::Eviction);
-  EXPECT_EQ(MethodSpec::parse("snapkv:state=select").state_action(),
+  EXPECT_EQ(MethodSpec::parse("snapkv").traits().state_action, trace::StateAction::Eviction);
+  EXPECT_EQ(MethodSpec::parse("snapkv:state=select").traits().state_action,
             trace::StateAction::Visibility);
-  EXPECT_EQ(MethodSpec::parse("streaming_llm").state_action(), trace::StateAction::Eviction);
-  EXPECT_EQ(MethodSpec::parse("quoka").state_action(), trace::StateAction::Visibility);
+  EXPECT_EQ(MethodSpec::parse("streaming_llm").traits().state_action, trace::StateAction::Eviction);
+  EXPECT_EQ(MethodSpec::parse("quoka").traits().state_action, trace::StateAction::Visibility);
 }
 
 TEST(Catalogue, SaysWhatAUserNeeds) {

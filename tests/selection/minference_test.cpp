@@ -2,13 +2,13 @@
 // chunk each head computes, one by one.
 #include "core/base/error.h"
 #include "core/selection/attention_patterns.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/selection/oracle_parts.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -25,19 +25,13 @@ using Ints = std::vector<std::int32_t>;
 
 class MInferenceTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("kvloupe_minference_{}", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& text) const {
     const fs::path path = folder_ / "patterns.json";
     std::ofstream(path) << text;
     return path.string();
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 // 0, 1 or 2 (by rule) for each of the first `count` by falling score, those before `forced` first.
@@ -306,7 +300,7 @@ TEST_F(MInferenceTest, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(why(write("[]")), "");
   EXPECT_EQ(why(write(kPatterns)), "");
   EXPECT_EQ(why(folder_ / "none"), "there is no such file");
-  EXPECT_EQ(why(folder_.string()), "it is no file");
+  EXPECT_EQ(why(folder_.path().string()), "it is no file");
   EXPECT_EQ(why(write("{}")), "it is not a JSON list of layers");
   EXPECT_EQ(why(write("[{")), "it is not a JSON list of layers");
   EXPECT_EQ(why(write(std::string(100000, '['))), "it is not a JSON list of layers");

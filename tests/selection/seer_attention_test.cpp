@@ -3,13 +3,13 @@
 #include "core/base/error.h"
 #include "core/base/safetensors.h"
 #include "core/selection/gate.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/selection/method_files.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -56,12 +56,6 @@ Row embedded(Row row, double position, double theta) {
 
 class SeerAttentionTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("kvloupe_seer_{}", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static NamedTensor random_weights(int heads, int rows, int columns, unsigned seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, 0.4F);
@@ -86,7 +80,7 @@ class SeerAttentionTest : public ::testing::Test {
     return path.string();
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 // Before the embedding, of the stored row at `position`.

@@ -152,9 +152,9 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
 std::unique_ptr<Selector> selector_for(const Sequence& sequence, const std::string& spec) {
   const auto resolved = MethodSpec::parse(with_files(spec, sequence)).resolved(sequence.model());
   BasisPtr basis;
-  if (resolved.info().basis) {
+  if (resolved.traits().basis) {
     auto own = std::make_shared<trace::Basis>(sequence.basis);
-    own->kind = *resolved.info().basis;
+    own->kind = resolved.traits().basis->kind;
     basis = std::move(own);
   }
   return make_selector(resolved, sequence.model(), basis);

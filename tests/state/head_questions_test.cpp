@@ -134,10 +134,10 @@ TEST_F(HeadQuestionsTest, LargestOfColumnsLosesNoBrightCellAndNoEmptyOne) {
 }
 
 TEST_F(HeadQuestionsTest, GeometryFramesAllPointsAndCountsTheChosen) {
-  const Place place = at(trace_, 1, 2, 3);  // five queries: fewer than a method would choose
+  const Place place = at(trace_, 1, 2, 3);
   const auto few = answer(QueryGeometryQuestion{place, {}});
   EXPECT_EQ(few->num_queries(), 5U);
-  EXPECT_EQ(few->num_chosen, 5);
+  EXPECT_EQ(few->num_chosen, 0);  // without a method none is ringed
 
   const MethodChoice quoka = choice_of_spec("quoka:budget_tokens=8,num_queries=3", *place.trace);
   const auto g = answer(QueryGeometryQuestion{at(trace_, 1, 2, 2), quoka});
@@ -164,7 +164,8 @@ TEST_F(HeadQuestionsTest, GeometryOfAnUnknownRecordedMethodIsShownNonetheless) {
   const MethodChoice unknown{"from_the_future:depth=3", 0, {}};
   const auto g = answer(QueryRelevanceQuestion{at(trace_, 0, 1, 1), unknown});
   EXPECT_EQ(g->queries->num_queries(), 16U);
-  EXPECT_EQ(g->queries->chosen_by, "quoka");  // what is ringed is not called another's
+  EXPECT_EQ(g->queries->chosen_by, "");
+  EXPECT_TRUE(g->queries->geometry.chosen.empty());
 }
 
 TEST_F(HeadQuestionsTest, LeastSquaresLeavesResidualsThatTheLineCannotExplain) {

@@ -46,7 +46,7 @@ FOREIGN = {
         r"(torch|ATen|c10)/.*",
         ["core/attention", "core/device", "core/cuda", "capture"] + CORE[4:],
     ),
-    "ImGui": (r"(imgui|implot|implot3d|hello_imgui|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
+    "ImGui": (r"(imgui|implot|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
               ["app/widgets", "app/panels", "app/figure", "app/shell"]),
     "CUDA": (r"cuda(_\w+)?\.h|cublas.*|cub/.*", ["core/cuda"]),
 }

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/trace/hdf5.h"
+#include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>
@@ -79,22 +80,6 @@ void drop_attribute(hid_t file, const char* name) {
   h5::checked_status(H5Adelete(file, name), "drop");
 }
 
-void drop(hid_t file, const char* path) {
-  h5::checked_status(H5Ldelete(file, path, H5P_DEFAULT), "drop");
-}
-
-// Replaces a dataset by one of this shape of which nothing was written.
-void replace(hid_t file, const char* path, hid_t type, const std::vector<hsize_t>& dims) {
-  drop(file, path);
-  const h5::Handle space =
-      h5::checked(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), "space");
-  const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
-  const std::vector<hsize_t> piece(dims.size(), 1);
-  H5Pset_chunk(plist.get(), static_cast<int>(dims.size()), piece.data());
-  h5::checked(H5Dcreate2(file, path, type, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
-              "replace");
-}
-
 void set_vector(hid_t file, float value) {
   const h5::Handle dataset = h5::checked(H5Dopen2(file, "/layers/4/vectors", H5P_DEFAULT), "open");
   h5::write_box(dataset.get(), H5T_NATIVE_FLOAT, {1, 2, 2}, {1, 1, 1}, &value);
@@ -158,12 +143,12 @@ TEST_F(BasisFile, ShapesAndValues) {
   });
   expect_refused("shape", [](hid_t f) { h5::write_attribute(f, "num_kv_heads", 3); });
   expect_refused("shape", [](hid_t f) {
-    replace(f, "/layers/1/vectors", H5T_IEEE_F32LE, {2, 3, 4});
+    claim(f, "/layers/1/vectors", H5T_IEEE_F32LE, {2, 3, 4});
   });
   expect_refused("dimensions",
-                 [](hid_t f) { replace(f, "/layers/1/vectors", H5T_IEEE_F32LE, {18}); });
+                 [](hid_t f) { claim(f, "/layers/1/vectors", H5T_IEEE_F32LE, {18}); });
   expect_refused("floating-point", [](hid_t f) {
-    replace(f, "/layers/1/values", H5T_STD_I32LE, {2, 3});
+    claim(f, "/layers/1/values", H5T_STD_I32LE, {2, 3});
   });
   expect_refused("NaN", [](hid_t f) { set_vector(f, std::numeric_limits<float>::quiet_NaN()); });
   expect_refused("NaN", [](hid_t f) { set_vector(f, std::numeric_limits<float>::infinity()); });
@@ -175,11 +160,10 @@ TEST_F(BasisFile, ClaimedExtentsAreNotBelieved) {
   expect_refused("holds only", [](hid_t f) {
     h5::write_attribute(f, "num_kv_heads", 65536);
     h5::write_attribute(f, "head_dim", 1024);
-    replace(f, "/layers/1/vectors", H5T_IEEE_F32LE, {65536, 1024, 1024});
+    claim(f, "/layers/1/vectors", H5T_IEEE_F32LE, {65536, 1024, 1024});
   });
-  expect_refused("holds only",
-                 [](hid_t f) { replace(f, "/shingles", H5T_STD_U64LE, {1ull << 27}); });
-  expect_refused("too many", [](hid_t f) { replace(f, "/shingles", H5T_STD_U64LE, {1ull << 60}); });
+  expect_refused("holds only", [](hid_t f) { claim(f, "/shingles", H5T_STD_U64LE, {1ull << 27}); });
+  expect_refused("too many", [](hid_t f) { claim(f, "/shingles", H5T_STD_U64LE, {1ull << 60}); });
 }
 
 TEST_F(BasisFile, ShinglesMustAscend) {

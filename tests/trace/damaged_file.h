@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/trace/hdf5.h"
+#include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>
@@ -52,18 +53,6 @@ void set_value(hid_t file, const char* path, const std::vector<hsize_t>& index, 
   const h5::Handle dataset = h5::checked(H5Dopen2(file, path, H5P_DEFAULT), "open");
   h5::write_box(dataset.get(), h5::native_type<T>(), index, std::vector<hsize_t>(index.size(), 1),
                 &value);
-}
-
-// Replaces a dataset by one that claims this shape and holds nothing.
-inline void claim(hid_t file, const char* path, hid_t type, const std::vector<hsize_t>& dims) {
-  h5::checked_status(H5Ldelete(file, path, H5P_DEFAULT), "drop");
-  const int rank = static_cast<int>(dims.size());
-  const h5::Handle space = h5::checked(H5Screate_simple(rank, dims.data(), nullptr), "space");
-  const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
-  const std::vector<hsize_t> piece(dims.size(), 1);
-  H5Pset_chunk(plist.get(), rank, piece.data());
-  h5::checked(H5Dcreate2(file, path, type, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
-              "claim");
 }
 
 }  // namespace kvloupe::trace::testing

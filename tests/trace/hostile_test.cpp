@@ -2,6 +2,7 @@
 // answer.
 #include "core/base/error.h"
 #include "core/trace/hdf5.h"
+#include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>
@@ -36,22 +37,6 @@ void set_double(hid_t file, const char* object, const char* name, double value) 
   H5Adelete_by_name(file, object, name, H5P_DEFAULT);
   const h5::Handle at = h5::checked(H5Oopen(file, object, H5P_DEFAULT), "open");
   h5::write_attribute(at.get(), name, value);
-}
-
-void drop(hid_t file, const char* path) {
-  h5::checked_status(H5Ldelete(file, path, H5P_DEFAULT), "drop");
-}
-
-// Replaces a dataset by one of this type and shape, not written.
-void replace(hid_t file, const char* path, hid_t type, const std::vector<hsize_t>& dims) {
-  drop(file, path);
-  const h5::Handle space =
-      h5::checked(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), "space");
-  const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
-  const std::vector<hsize_t> piece(dims.size(), 1);
-  H5Pset_chunk(plist.get(), static_cast<int>(dims.size()), piece.data());
-  h5::checked(H5Dcreate2(file, path, type, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
-              "replace");
 }
 
 template <typename T>
@@ -188,8 +173,8 @@ TEST_F(HostileTest, Chunks) {
     set_value<std::int32_t>(f, "/chunks/length", 5, std::numeric_limits<std::int32_t>::max() - 99);
   });
   expect_refused("phase", [](hid_t f) { set_value<std::uint8_t>(f, "/chunks/phase", 1, 9); });
-  expect_refused("integers", [](hid_t f) { replace(f, "/chunks/begin", H5T_IEEE_F32LE, {6}); });
-  expect_refused("dimensions", [](hid_t f) { replace(f, "/chunks/begin", H5T_STD_I32LE, {6, 1}); });
+  expect_refused("integers", [](hid_t f) { claim(f, "/chunks/begin", H5T_IEEE_F32LE, {6}); });
+  expect_refused("dimensions", [](hid_t f) { claim(f, "/chunks/begin", H5T_STD_I32LE, {6, 1}); });
   expect_defect("mass_offsets",
                 [](hid_t f) { set_value<std::int64_t>(f, "/chunks/mass_offsets", 2, -5); });
 }
@@ -208,23 +193,23 @@ TEST_F(HostileTest, Tokens) {
     const hsize_t size = 900;
     resize(f, "/tokens/text", {size});
   });
-  expect_defect("records", [](hid_t f) { replace(f, "/tokens/spans", H5T_STD_I32LE, {3}); });
+  expect_defect("records", [](hid_t f) { claim(f, "/tokens/spans", H5T_STD_I32LE, {3}); });
 }
 
 TEST_F(HostileTest, Layers) {
   expect_defect("missing", [](hid_t f) { drop(f, "/layers"); });
   expect_defect("only 2 of", [](hid_t f) { drop(f, "/layers/0/k"); });
   expect_defect("shape", [](hid_t f) { resize(f, "/layers/0/q", {4, 54, 8}); });
-  expect_defect("dimensions", [](hid_t f) { replace(f, "/layers/2/v", H5T_IEEE_F32LE, {2, 55}); });
+  expect_defect("dimensions", [](hid_t f) { claim(f, "/layers/2/v", H5T_IEEE_F32LE, {2, 55}); });
   expect_defect("float16 nor float32", [](hid_t f) {
-    replace(f, "/layers/2/v", H5T_IEEE_F64LE, {2, 55, 8});
+    claim(f, "/layers/2/v", H5T_IEEE_F64LE, {2, 55, 8});
   });
   expect_defect("floating-point", [](hid_t f) {
-    replace(f, "/layers/2/lse", H5T_STD_I32LE, {4, 55});
+    claim(f, "/layers/2/lse", H5T_STD_I32LE, {4, 55});
   });
   expect_defect("one type", [](hid_t f) {
     drop(f, "/layers/2/k");
-    replace(f, "/layers/2/v", H5T_IEEE_F32LE, {2, 55, 8});
+    claim(f, "/layers/2/v", H5T_IEEE_F32LE, {2, 55, 8});
     h5::checked_status(H5Lcreate_hard(f, "/layers/2/v", f, "/layers/2/k", H5P_DEFAULT, H5P_DEFAULT),
                        "link");
   });
@@ -241,18 +226,18 @@ TEST_F(HostileTest, Layers) {
 // Extents that nobody wrote: nothing of that size may be allocated.
 TEST_F(HostileTest, ClaimedExtentsAreNotBelieved) {
   expect_defect("holds only", [](hid_t f) {
-    replace(f, "/layers/0/q", h5::half_type(), {4, 1ull << 40, 8});
+    claim(f, "/layers/0/q", h5::half_type(), {4, 1ull << 40, 8});
   });
   expect_refused("holds only", [](hid_t f) {
-    replace(f, "/chunks/begin", H5T_STD_I32LE, {1ull << 31});
-    replace(f, "/chunks/length", H5T_STD_I32LE, {1ull << 31});
-    replace(f, "/chunks/phase", H5T_STD_I32LE, {1ull << 31});
+    claim(f, "/chunks/begin", H5T_STD_I32LE, {1ull << 31});
+    claim(f, "/chunks/length", H5T_STD_I32LE, {1ull << 31});
+    claim(f, "/chunks/phase", H5T_STD_I32LE, {1ull << 31});
     set_int(f, "/", "chunks_done", (1ll << 31) - 1);
   });
   expect_defect("holds only",
-                [](hid_t f) { replace(f, "/tokens/generated", H5T_STD_I32LE, {1ull << 60}); });
+                [](hid_t f) { claim(f, "/tokens/generated", H5T_STD_I32LE, {1ull << 60}); });
   expect_defect("holds only", [](hid_t f) {
-    replace(f, "/runs/0/layers/0/positions", H5T_STD_I32LE, {1ull << 60});
+    claim(f, "/runs/0/layers/0/positions", H5T_STD_I32LE, {1ull << 60});
     set_value<std::int64_t>(f, "/runs/0/layers/0/offsets", 12, 1ll << 59);
   });
 }

@@ -415,17 +415,4 @@ void read_everything(const fs::path& path) {
   });
 }
 
-TemporaryFolder::TemporaryFolder() {
-  static std::atomic<int> counter{0};
-  path_ = fs::temp_directory_path() /
-          ("kvloupe_trace_" + std::to_string(::getpid()) + "_" + std::to_string(++counter));
-  fs::remove_all(path_);
-  fs::create_directories(path_);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code code;
-  fs::remove_all(path_, code);
-}
-
 }  // namespace kvloupe::trace::testing

@@ -3,6 +3,7 @@
 
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
+#include "tests/base/temporary_folder.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -50,19 +51,5 @@ void write_trace(const std::filesystem::path& path, const ReferenceTrace& refere
 
 // Asks for every part of a file. Errors are answers here; anything else escapes.
 void read_everything(const std::filesystem::path& path);
-
-// A folder of its own, empty, that lives as long as the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace kvloupe::trace::testing

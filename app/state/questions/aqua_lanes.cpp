@@ -198,7 +198,7 @@ AquaLanesQuestion aqua_lanes_question(const Workspace& workspace) {
   AquaLanesQuestion question{workspace.place(), workspace.method(), {}};
   if (question.place.empty()) return question;
   const MethodChoice chosen = question.method;
-  if (chosen.known() && analysis::prunes_lanes(*chosen.spec)) {
+  if (chosen.known() && chosen.spec->traits().lanes) {
     question.method.run = -1;
     return question;
   }

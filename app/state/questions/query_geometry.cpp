@@ -11,19 +11,6 @@ namespace {
 constexpr int kComponents = 2;
 constexpr int kMaxKeys = 1500;
 
-// Whose queries are marked: QuoKA's, as many as the method itself takes where it is QuoKA.
-struct Chooser {
-  std::string name = "quoka";
-  int num_queries = 16;
-};
-
-Chooser chooser_of(const MethodChoice& method) {
-  Chooser chooser;
-  if (method.known() && method.spec->id() == chooser.name)
-    chooser.num_queries = static_cast<int>(method.spec->integer("num_queries"));
-  return chooser;
-}
-
 // What the picture needs of all queries and points.
 void measure(QueryGeometryQuestion::Answer& answer) {
   const analysis::QueryGeometry& g = answer.geometry;
@@ -85,12 +72,11 @@ Array array(Workspace& workspace) {
 }  // namespace
 
 QueryGeometryQuestion::Answer QueryGeometryQuestion::work(Steps& steps) const {
-  const Chooser chooser = chooser_of(method);
   Answer answer;
   answer.geometry =
       analysis::query_geometry(*place.trace->session, place.layer, place.chunk, place.q_head,
-                               kComponents, chooser.num_queries, kMaxKeys, steps.context);
-  answer.chosen_by = chooser.name;
+                               kComponents, method.spec, kMaxKeys, steps.context);
+  if (method.known()) answer.chosen_by = method.id();
   measure(answer);
   return answer;
 }

@@ -20,16 +20,16 @@ struct QueryGeometryQuestion {
   MethodChoice method;  // may be none
   struct Answer {
     analysis::QueryGeometry geometry;
-    std::string chosen_by;  // the method whose queries geometry.chosen marks
+    // The method whose queries geometry.chosen marks, where it singles any out; empty: none, or one
+    // that this version does not know.
+    std::string chosen_by;
     std::int64_t num_chosen = 0;
     double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
     double most_attention = 0;                        // the largest of max_attention
     double left = 0, right = 1, bottom = 0, top = 1;  // of all points, in principal components
 
     std::size_t num_queries() const { return geometry.queries.size(); }
-    bool is_chosen(std::size_t query) const {
-      return query < geometry.chosen.size() && geometry.chosen[query] != 0;
-    }
+    bool is_chosen(std::size_t query) const { return geometry.is_chosen(query); }
   };
 
   std::string key() const { return place.cell_key() + "|" + method.key(); }

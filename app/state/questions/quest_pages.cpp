@@ -3,6 +3,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 
@@ -120,10 +121,10 @@ selection::MethodSpec quest_like(const MethodChoice& chosen, std::int32_t num_to
   const auto source = chosen.known() && chosen.spec->has_budget()
                           ? *chosen.spec
                           : selection::MethodSpec::parse(default_spec(num_tokens));
-  const std::int64_t tokens = source.integer("budget_tokens");
+  const std::int64_t tokens = source.budget_tokens();
   return selection::MethodSpec::parse(
       tokens > 0 ? fmt::format("quest:budget_tokens={}", tokens)
-                 : fmt::format("quest:budget_ratio={}", source.text("budget_ratio")));
+                 : fmt::format("quest:budget_ratio={}", format_shortest(source.budget_ratio())));
 }
 
 std::string stand_in_for(const MethodChoice& chosen) {
@@ -165,7 +166,7 @@ QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
   QuestPagesQuestion question{workspace.place(), workspace.method(), {}};
   if (question.place.empty()) return question;
   const MethodChoice chosen = question.method;
-  if (chosen.known() && analysis::selects_pages(*chosen.spec)) return question;
+  if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page) return question;
   const auto quest =
       quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape());
   question.method = {quest.canonical(), -1, quest};

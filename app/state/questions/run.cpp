@@ -2,7 +2,6 @@
 
 #include "app/state/workspace.h"
 #include "capture/run/calibrate.h"
-#include "core/analysis/lane_report.h"
 #include "core/base/error.h"
 #include "core/replay/compare.h"
 
@@ -78,12 +77,12 @@ MethodFacts facts_of(const Place& place, const MethodChoice& method) {
   facts.choice = method;
   facts.source_mode = place.info().mode;
   if (method.known()) {
-    const selection::MethodSpec& spec = *method.spec;
-    facts.prunes_lanes = analysis::prunes_lanes(spec);
-    facts.evicts = spec.state_action() == trace::StateAction::Eviction;
-    facts.decode_dense = !spec.info().active_in_decode;
-    if (spec.has_budget())
-      facts.scope = spec.scope() == selection::BudgetScope::Past ? "past" : "all";
+    const selection::Traits& traits = method.spec->traits();
+    facts.prunes_lanes = traits.lanes.has_value();
+    facts.evicts = traits.evicts();
+    facts.decode_dense = !traits.acts_in_decode;
+    if (method.spec->has_budget())
+      facts.scope = method.spec->scope() == selection::BudgetScope::Past ? "past" : "all";
   }
   if (const trace::RunInfo* run = method.run_info(place.info())) {
     facts.mode = run->mode;

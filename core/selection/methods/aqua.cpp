@@ -3,7 +3,7 @@
 //   I  = the k largest of |q^|, for each query head and row; k = max(1, floor(dim_ratio * d))
 //   S~_t = sum over c in I of q^_c k^_{t,c}       softmax of S~ / sqrt(d), all V
 // No key is dropped. See lanes.h for how S~ is computed.
-#include "core/selection/lane_method.h"
+#include "core/selection/methods/lane_method.h"
 
 namespace kvloupe::selection {
 

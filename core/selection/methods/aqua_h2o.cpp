@@ -5,7 +5,7 @@
 // The mean over the group's heads, which heavy_hitters.h takes, ranks alike.
 #include "core/selection/eviction_selector.h"
 #include "core/selection/heavy_hitters.h"
-#include "core/selection/lane_method.h"
+#include "core/selection/methods/lane_method.h"
 
 #include <algorithm>
 #include <cmath>
@@ -53,6 +53,10 @@ class AquaH2o final : public EvictionSelector {
 Method aqua_h2o_method() {
   Method method = lane_method({});
   method.make = [](const Setup& setup) { return std::make_unique<AquaH2o>(setup); };
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    set_lane_traits(spec, traits);
+    traits.cache_share = spec.real("token_ratio");
+  };
   MethodInfo& info = method.info;
   info.id = "aqua_h2o";
   info.title = "AQUA-H2O";

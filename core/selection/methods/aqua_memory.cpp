@@ -3,16 +3,20 @@
 //   d' = d - floor(slice_ratio * d)               lanes [0, d') of P are cached
 //   k  = max(1, floor(dim_ratio * d'))            the largest of |q^[0, d')|, per query head and row
 //   share of multiplications E = (1 - slice_ratio) * dim_ratio
-#include "core/selection/lane_method.h"
+#include "core/selection/methods/lane_method.h"
 
 namespace kvloupe::selection {
 
 Method aqua_memory_method() {
   Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
-    const std::int64_t usable = lanes_stored(spec, head_dim);
+    const std::int64_t usable = lanes_stored(spec.real("slice_ratio"), head_dim);
     return LanePruning{LaneChoice::LargestOfQuery, usable,
                        lanes_kept(spec.real("dim_ratio"), usable)};
   });
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    set_lane_traits(spec, traits);
+    traits.lanes->sliced = spec.real("slice_ratio");
+  };
   MethodInfo& info = method.info;
   info.id = "aqua_memory";
   info.title = "AQUA-Memory";

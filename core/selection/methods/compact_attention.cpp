@@ -94,6 +94,10 @@ Method compact_attention_method() {
   info.active_in_decode = false;
   info.params = all_params();
   method.row_layout = rows_of;
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.page_size = spec.integer("block_size");
+    traits.block_tables = true;
+  };
   method.make = [](const Setup& setup) {
     return make_block_selector(setup.spec, rows_of(setup.spec, setup.shape), make_source(setup));
   };

@@ -145,6 +145,9 @@ Method flash_prefill_method() {
   info.active_in_decode = false;
   info.params = flash_prefill_params();
   info.params.push_back(lowering_param());
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.page_size = spec.integer("block_size");
+  };
   method.make = [](const Setup& setup) {
     return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
                                make_flash_prefill_masker(setup));

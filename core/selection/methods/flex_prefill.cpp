@@ -89,9 +89,18 @@ class Head {
     observe();
   }
 
+  // All queries of the chunk choose pairs, then; else its last rows speak alone.
+  bool is_query_aware() const {
+    return divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
+  }
+
+  static std::vector<std::int32_t> observed_rows(const BlockGrid& grid) {
+    return latest_rows(grid.block_size, grid.chunk_len);
+  }
+
   void choose(BlockChoice& choice) const {
     const double gamma = spec_.real("gamma");
-    const bool query_aware = divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
+    const bool query_aware = is_query_aware();
     const std::int64_t least =
         (spec_.integer("min_budget") + grid_.block_size - 1) / grid_.block_size;
     const auto size = [&](const std::vector<float>& values) {
@@ -107,15 +116,16 @@ class Head {
   // vertical and slash of the last rows.
   void observe() {
     const std::int64_t total = grid_.kv_len();
-    const std::int64_t count = std::min(grid_.block_size, grid_.chunk_len);
-    const ChunkRows rows = last_rows(cell_, head_, count);
+    const std::vector<std::int32_t> latest = observed_rows(grid_);
+    const auto count = static_cast<float>(latest.size());
+    const ChunkRows rows = chunk_rows(cell_, head_, latest);
     vertical_.assign(static_cast<std::size_t>(total), 0.0F);
     slash_.assign(static_cast<std::size_t>(total), 0.0F);
     sum_columns_and_slashes(pack_rows(rows.pointers, cell_.q.size(2)), rows.visible,
                             keys_of(cell_, head_ / cell_.gqa_group_size()), total,
                             cell_.softmax_scale, vertical_.data(), slash_.data());
-    for (float& value : vertical_) value /= static_cast<float>(count);
-    for (float& value : slash_) value /= static_cast<float>(count);
+    for (float& value : vertical_) value /= count;
+    for (float& value : slash_) value /= count;
     std::reverse(slash_.begin(), slash_.end());  // by distance until now; from the far end
     vertical_blocks_ = summed_by_blocks(vertical_, grid_.block_size);
     slash_blocks_ = summed_by_blocks(slash_, grid_.block_size);
@@ -228,6 +238,17 @@ class FlexPrefill final : public BlockMasker {
     return choice;
   }
 
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
+    const BlockMeans::Heads& means = means_.of(cell);
+    auto rows = in_every_head(cell, {});
+    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+      if (!Head(cell, grid, spec_, means[head / cell.gqa_group_size()].data(), head)
+               .is_query_aware())
+        rows[static_cast<std::size_t>(head)] = Head::observed_rows(grid);
+    return rows;
+  }
+
  private:
   MethodSpec spec_;
   BlockMeans means_;
@@ -269,6 +290,10 @@ Method flex_prefill_method() {
       int_param("min_budget", 512, 0, 1 << 30,
                 "tokens of columns, and of diagonals, that a head keeps at least"),
       lowering_param()};
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.page_size = spec.integer("block_size");
+    traits.samples_rows = true;
+  };
   method.make = [](const Setup& setup) {
     return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
                                std::make_unique<FlexPrefill>(setup.spec));

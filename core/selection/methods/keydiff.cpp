@@ -96,9 +96,11 @@ Method keydiff_method() {
   info.active_in_decode = false;
   info.params = {
       enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk")};
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
+  };
   method.make = [](const Setup& setup) -> std::unique_ptr<Selector> {
-    if (setup.spec.state_action() == trace::StateAction::Eviction)
-      return std::make_unique<KeydiffEvict>(setup.spec);
+    if (setup.spec.traits().evicts()) return std::make_unique<KeydiffEvict>(setup.spec);
     return std::make_unique<KeydiffSelect>(setup.spec);
   };
   return method;

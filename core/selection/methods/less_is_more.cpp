@@ -8,8 +8,8 @@
 //   once, until k_mid are found
 //   set = sinks, union, the newest `recent`, for all KV heads, until the next selection layer
 #include "core/selection/cell_rows.h"
-#include "core/selection/cross_layer_selector.h"
 #include "core/selection/logit_scoring.h"
+#include "core/selection/methods/cross_layer_selector.h"
 #include "core/selection/ranking.h"
 
 #include <algorithm>

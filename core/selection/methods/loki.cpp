@@ -114,6 +114,9 @@ Method loki_method() {
                             "over the chunk's rows and the group's heads: the mean of the "
                             "approximate logits, or of their softmax"),
                  basis_param()};
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.basis->where = spec.text("basis");
+  };
   method.make = [](const Setup& setup) {
     if (setup.spec.integer("num_channels") > setup.shape.head_dim)
       throw input_error(

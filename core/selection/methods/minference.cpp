@@ -43,6 +43,16 @@ class MInference final : public BlockMasker {
     return choice;
   }
 
+  // The other patterns ask all rows, or none.
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    auto rows = in_every_head(cell, {});
+    for (std::size_t head = 0; head < rows.size(); ++head)
+      if (pattern_of(config_, cell.layer, static_cast<std::int64_t>(head)).type ==
+          PatternType::VerticalSlash)
+        rows[head] = observed_rows(cell);
+    return rows;
+  }
+
  private:
   // What lowering=budget ranks by, in every pattern: the mean over the observed rows of the
   // attention that the block receives.
@@ -128,6 +138,10 @@ Method minference_method() {
                             "by kvloupe calibrate minference or published, where a head left "
                             "out has 1000 columns and 6096 diagonals"),
                  lowering_param()};
+  method.traits = [](const MethodSpec&, Traits& traits) {
+    traits.page_size = kBlockSizeOfPatterns;
+    traits.samples_rows = true;
+  };
   method.make = [](const Setup& setup) {
     return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
                                std::make_unique<MInference>(setup));

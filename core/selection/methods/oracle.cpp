@@ -45,7 +45,8 @@ class Oracle final : public ScoringSelector {
       std::vector<float> best(static_cast<std::size_t>(total), 0.0F);
       for (std::int64_t member = 0; member < cell.gqa_group_size(); ++member) {
         const std::int64_t q_head = kv_head * cell.gqa_group_size() + member;
-        const ChunkRows rows = last_rows(cell, q_head, cell.chunk_len);
+        const ChunkRows rows =
+            chunk_rows(cell, q_head, latest_rows(cell.chunk_len, cell.chunk_len));
         reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible,
                              keys_of(cell, kv_head), total, cell.softmax_scale, ColumnReduce::Max,
                              best.data());

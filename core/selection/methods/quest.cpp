@@ -41,6 +41,12 @@ Prefill prefill(const MethodSpec& spec) {
   return text == "dense" ? Prefill::Dense : Prefill::Chunk;
 }
 
+bool has_kernel_rule(const MethodSpec& spec) { return spec.text("rule") == "kernel"; }
+
+bool forces_last_page(const MethodSpec& spec) {
+  return has_kernel_rule(spec) || spec.flag("force_last_page");
+}
+
 // Pages taken so far for one row of the selection.
 struct PageSet {
   std::vector<std::uint8_t> taken;  // per page
@@ -75,8 +81,8 @@ class Quest final : public VisibilitySelector {
       : VisibilitySelector(spec),
         page_size_(spec.integer("page_size")),
         prefill_(prefill(spec)),
-        kernel_rule_(spec.text("rule") == "kernel"),
-        force_last_(kernel_rule_ || spec.flag("force_last_page")),
+        kernel_rule_(has_kernel_rule(spec)),
+        force_last_(forces_last_page(spec)),
         reduce_(group_reduce(spec)) {}
 
  protected:
@@ -236,6 +242,11 @@ Method quest_method() {
   info.row_axis = trace::RowAxis::QHead;
   info.params = parameters();
   method.make = [](const Setup& setup) { return std::make_unique<Quest>(setup.spec); };
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.page_size = spec.integer("page_size");
+    traits.forces_last_page = forces_last_page(spec);
+    traits.prefill_sees_past_only = prefill(spec) == Prefill::Chunk;
+  };
   method.title = title;
   method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {
     if (group_reduce(spec) == GroupReduce::PerQueryHead) return {trace::RowAxis::QHead, 1};

@@ -14,7 +14,6 @@
 #include "core/selection/visibility_selector.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace kvloupe::selection {
 namespace {
@@ -23,11 +22,13 @@ class Quoka final : public ScoringSelector {
  public:
   using ScoringSelector::ScoringSelector;
 
- protected:
-  bool dense_by_rule(const Cell& cell) const override {
-    return cell.phase == trace::Phase::Decode && spec().text("decode") == "dense";
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    std::vector<std::vector<std::int32_t>> rows = choose_queries(cell);
+    for (std::vector<std::int32_t>& head : rows) std::sort(head.begin(), head.end());
+    return rows;
   }
 
+ protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
     CosineScoring options;
     options.metric = spec().text("metric") == "dot" ? KeyMetric::Dot : KeyMetric::Cosine;
@@ -39,18 +40,15 @@ class Quoka final : public ScoringSelector {
   }
 
  private:
+  // Per query head, slot by slot.
   std::vector<std::vector<std::int32_t>> choose_queries(const Cell& cell) const {
     const std::int64_t count = spec().integer("num_queries");
-    const auto heads = static_cast<std::size_t>(cell.num_q_heads());
-    if (count >= cell.chunk_len) {
-      std::vector<std::int32_t> all(static_cast<std::size_t>(cell.chunk_len));
-      std::iota(all.begin(), all.end(), 0);
-      return std::vector(heads, all);
-    }
+    if (count >= cell.chunk_len)
+      return in_every_head(cell, latest_rows(cell.chunk_len, cell.chunk_len));
     // Heads that rank together: the group, or each alone.
     const bool shared = spec().text("group_query_mode") == "shared_tokens";
     const std::int64_t together = shared ? cell.gqa_group_size() : 1;
-    std::vector<std::vector<std::int32_t>> chosen(heads);
+    std::vector<std::vector<std::int32_t>> chosen(static_cast<std::size_t>(cell.num_q_heads()));
     const std::int64_t group = cell.gqa_group_size();
     const std::int64_t operations = 8 * group * cell.chunk_len * cell.q.size(2);
     for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
@@ -104,6 +102,10 @@ Method quoka_method() {
       enum_param("group_query_mode", {"rank_paired", "shared_tokens", "post_agg"},
                  "how the query heads of a group are brought together"),
       enum_param("decode", {"select", "dense"}, "what a decoded token does"),
+  };
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.acts_in_decode = spec.text("decode") == "select";
+    traits.samples_rows = true;
   };
   method.make = [](const Setup& setup) { return std::make_unique<Quoka>(setup.spec); };
   return method;

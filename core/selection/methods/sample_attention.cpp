@@ -18,10 +18,13 @@ class SampleAttention final : public ScoringSelector {
  public:
   using ScoringSelector::ScoringSelector;
 
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    return in_every_head(cell, rows_of(cell));
+  }
+
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    const auto rows = evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
-    return attention_scores(cell, cell.q, rows, num_candidates);
+    return attention_scores(cell, cell.q, rows_of(cell), num_candidates);
   }
 
   std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const override {
@@ -40,6 +43,11 @@ class SampleAttention final : public ScoringSelector {
       sum += static_cast<double>(row_scores[order[kept++]]);
     } while (kept < budget && !(sum >= goal));
     return kept;
+  }
+
+ private:
+  std::vector<std::int32_t> rows_of(const Cell& cell) const {
+    return evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
   }
 };
 
@@ -72,6 +80,7 @@ Method sample_attention_method() {
                  enum_param("mode", {"budget", "coverage"},
                             "how many keys are kept: the budget, or as few as hold the coverage"),
                  coverage};
+  method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
   method.make = [](const Setup& setup) { return std::make_unique<SampleAttention>(setup.spec); };
   return method;
 }

@@ -27,6 +27,11 @@ struct SnapkvOptions {
   std::int64_t window;
   std::int64_t kernel;
   PoolKind pool;
+
+  // The rows that vote.
+  std::vector<std::int32_t> voters(const Cell& cell) const {
+    return latest_rows(window, cell.chunk_len);
+  }
 };
 
 // Pooled votes for the first num_scored of num_keys keys; the chunk's keys are the last ones.
@@ -36,7 +41,7 @@ std::vector<float> pooled_votes(const Cell& cell, std::int64_t kv_head, const fl
   const std::int64_t group = cell.gqa_group_size();
   std::vector<double> sums(static_cast<std::size_t>(num_scored), 0.0);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    ChunkRows rows = last_rows(cell, head, std::min(options.window, cell.chunk_len));
+    ChunkRows rows = chunk_rows(cell, head, options.voters(cell));
     for (std::int64_t& visible : rows.visible) visible -= cell.kv_len() - num_keys;
     std::vector<float> votes(static_cast<std::size_t>(num_keys), 0.0F);
     reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, keys, num_keys,
@@ -55,6 +60,10 @@ std::vector<float> pooled_votes(const Cell& cell, std::int64_t kv_head, const fl
 class SnapkvSelect final : public ScoringSelector {
  public:
   explicit SnapkvSelect(const MethodSpec& spec) : ScoringSelector(spec), options_(spec) {}
+
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    return in_every_head(cell, options_.voters(cell));
+  }
 
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
@@ -76,6 +85,10 @@ class SnapkvSelect final : public ScoringSelector {
 class SnapkvEvict final : public EvictionSelector {
  public:
   explicit SnapkvEvict(const MethodSpec& spec) : EvictionSelector(spec), options_(spec) {}
+
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    return in_every_head(cell, options_.voters(cell));
+  }
 
  protected:
   RowSelection survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
@@ -127,9 +140,12 @@ Method snapkv_method() {
       enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk"),
   };
   info.params[1].odd = true;
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
+    traits.samples_rows = true;
+  };
   method.make = [](const Setup& setup) -> std::unique_ptr<Selector> {
-    if (setup.spec.state_action() == trace::StateAction::Eviction)
-      return std::make_unique<SnapkvEvict>(setup.spec);
+    if (setup.spec.traits().evicts()) return std::make_unique<SnapkvEvict>(setup.spec);
     return std::make_unique<SnapkvSelect>(setup.spec);
   };
   return method;

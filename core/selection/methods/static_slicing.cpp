@@ -1,6 +1,6 @@
 // Static slicing: AQUA's baseline "Top-K by dimension" (Santhosh G S et al. 2025, section 7.1).
 //   I = {0 .. k-1} for every query: the leading principal lanes; else as AQUA, with the same P.
-#include "core/selection/lane_method.h"
+#include "core/selection/methods/lane_method.h"
 
 namespace kvloupe::selection {
 
@@ -8,6 +8,10 @@ Method static_slicing_method() {
   Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
     return LanePruning{LaneChoice::Leading, head_dim, lanes_kept(spec.real("dim_ratio"), head_dim)};
   });
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    set_lane_traits(spec, traits);
+    traits.lanes->leading = true;
+  };
   MethodInfo& info = method.info;
   info.id = "static_slicing";
   info.title = "Static slicing";

@@ -50,6 +50,9 @@ Method streaming_llm_method() {
       enum_param("positions", {"original", "reassigned"},
                  "positions that attention sees: of the text, or inside the cache"),
   };
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.reassigns_positions = spec.text("positions") == "reassigned";
+  };
   method.make = [](const Setup& setup) { return std::make_unique<StreamingLlm>(setup.spec); };
   return method;
 }

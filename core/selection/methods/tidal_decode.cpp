@@ -5,8 +5,8 @@
 //   keep the best B of [0, P), one set per KV head, until the next selection layer
 // The past is not masked, so the mean logit is the logit of the mean query.
 #include "core/selection/cell_rows.h"
-#include "core/selection/cross_layer_selector.h"
 #include "core/selection/logit_scoring.h"
+#include "core/selection/methods/cross_layer_selector.h"
 #include "core/selection/ranking.h"
 
 #include <span>

@@ -18,6 +18,10 @@ class Tova final : public EvictionSelector {
         force_last_(spec.flag("force_last")),
         per_kv_head_(spec.flag("per_kv_head")) {}
 
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    return in_every_head(cell, {voter(cell)});
+  }
+
  protected:
   void observe(const Cell& cell, const Pools& pools) override {
     if (per_kv_head_ || static_cast<std::int64_t>(pools.front().size()) <= capacity(cell.kv_len()))
@@ -44,13 +48,15 @@ class Tova final : public EvictionSelector {
   }
 
  private:
-  // Sum over the group's heads of the last row's p over the pool.
+  static std::int32_t voter(const Cell& cell) { return latest_rows(1, cell.chunk_len).front(); }
+
+  // Sum over the group's heads of that row's p over the pool.
   static std::vector<float> last_query_votes(const Cell& cell, std::int64_t kv_head,
                                              std::span<const std::int32_t> pool) {
     const std::int64_t group = cell.gqa_group_size();
     std::vector<const float*> rows;
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      rows.push_back(query_row(cell, head, cell.chunk_len - 1));
+      rows.push_back(query_row(cell, head, voter(cell)));
     const auto num_keys = static_cast<std::int64_t>(pool.size());
     const std::vector<std::int64_t> visible(rows.size(), num_keys);
     const std::vector<float> keys = gather_keys(cell, kv_head, pool);
@@ -85,6 +91,7 @@ Method tova_method() {
       flag_param("force_last", true, "keep the newest key whatever it scores, within the budget"),
       flag_param("per_kv_head", false, "every KV head keeps its own keys, by its group's heads"),
   };
+  method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
   method.make = [](const Setup& setup) { return std::make_unique<Tova>(setup.spec); };
   return method;
 }

@@ -14,11 +14,13 @@ class UniformQueries final : public ScoringSelector {
  public:
   using ScoringSelector::ScoringSelector;
 
+  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
+    return in_every_head(cell, evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len));
+  }
+
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    const auto rows = evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
-    const std::vector chosen(static_cast<std::size_t>(cell.num_q_heads()), rows);
-    return score_keys(cell, chosen, num_candidates, CosineScoring{});
+    return score_keys(cell, sampled_rows(cell), num_candidates, CosineScoring{});
   }
 };
 
@@ -35,6 +37,7 @@ Method uniform_queries_method() {
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;
   info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
+  method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
   method.make = [](const Setup& setup) { return std::make_unique<UniformQueries>(setup.spec); };
   return method;
 }

@@ -167,6 +167,9 @@ Method xattention_method() {
   info.active_in_decode = false;
   info.params = xattention_params();
   info.params.push_back(lowering_param());
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.page_size = spec.integer("block_size");
+  };
   method.make = [](const Setup& setup) {
     return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
                                make_xattention_masker(setup));

@@ -27,8 +27,10 @@ class LaneSelector final : public VisibilitySelector {
   LanePruning pruning_;
 };
 
-// The parts of MethodInfo that all four share, and their selector.
+// The parts of MethodInfo that all four share, their traits and their selector.
 Method lane_method(PruningRule rule);
+// Method::traits of all four, from the parameters that they share.
+void set_lane_traits(const MethodSpec& spec, Traits& traits);
 // The share of lanes that all of them take.
 ParamInfo dim_ratio_param();
 

@@ -1,4 +1,4 @@
-#include "core/selection/cross_layer_selector.h"
+#include "core/selection/methods/cross_layer_selector.h"
 
 #include "core/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "core/selection/lane_method.h"
+#include "core/selection/methods/lane_method.h"
 
 #include <memory>
 #include <numeric>
@@ -32,10 +32,16 @@ Method lane_method(PruningRule rule) {
   info.budget = BudgetUse::None;
   info.active_in_decode = false;
   info.basis = trace::BasisKind::Aqua;
+  method.traits = set_lane_traits;
   method.make = [rule = std::move(rule)](const Setup& setup) {
     return std::make_unique<LaneSelector>(setup, rule);
   };
   return method;
+}
+
+void set_lane_traits(const MethodSpec& spec, Traits& traits) {
+  traits.lanes = LaneTrait{spec.real("dim_ratio")};
+  traits.basis->where = spec.text("basis");
 }
 
 ParamInfo dim_ratio_param() {

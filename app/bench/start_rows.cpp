@@ -1,0 +1,100 @@
+// The rows start_version and start_window: how long the program takes to say or show its first.
+#include "app/bench/bench.h"
+#include "app/figure/headless.h"
+#include "app/shell/explorer.h"
+#include "core/base/error.h"
+#include "core/measure/timing.h"
+
+#include <fmt/format.h>
+
+#include <epoxy/gl.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+namespace kvloupe::bench {
+namespace {
+
+constexpr int kWarmUp = 2;
+constexpr int kRepetitions = 11;
+
+void refuse(const std::string& why) {
+  throw input_error("a start cannot be timed", why, "run kvloupe --version in a terminal");
+}
+
+// Runs this program with one argument, from its start until its first word on standard output.
+double ms_until_output(const char* argument) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) refuse(std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  const std::array<const char*, 3> argv{"kvloupe", argument, nullptr};
+  const auto start = std::chrono::steady_clock::now();
+  pid_t child = 0;
+  const int failed = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr,
+                                   const_cast<char* const*>(argv.data()), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  char word = 0;
+  const bool spoke = failed == 0 && ::read(ends[0], &word, 1) == 1;
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+  ::close(ends[0]);
+  if (failed != 0) refuse(std::strerror(failed));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!spoke) refuse(fmt::format("kvloupe {} ended without a word", argument));
+  return taken.count();
+}
+
+Row timed(Row row, const char* argument, const WorkContext& context) {
+  row.unit = "s";
+  row.goal = Goal::AtMost;
+  std::vector<double> samples;
+  try {
+    for (int i = 0; i < kWarmUp + kRepetitions; ++i) {
+      context.cancel.throw_if_cancelled();
+      const double ms = ms_until_output(argument);
+      if (i >= kWarmUp) samples.push_back(ms);
+    }
+  } catch (const Error& error) {
+    // A machine that cannot draw still has its other rows.
+    if (error.kind() != ErrorKind::Input) throw;
+    row.reason = error.what();
+    return row;
+  }
+  row.time = measure::stats_of(samples);
+  row.value = row.time.median_ms / 1e3;
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> start_rows(const WorkContext& context) {
+  return {timed({.id = "start_version", .meaning = "kvloupe --version", .threshold = 0.05},
+                "--version", context),
+          timed({.id = "start_window",
+                 .meaning = "the window's first frame, drawn without a display",
+                 .threshold = 0.3},
+                kFirstFrame, context)};
+}
+
+void draw_first_frame() {
+  figure::HeadlessRenderer renderer(1600, 900, 1.0F);
+  state::Workspace workspace(0);
+  shell::Explorer explorer(workspace, renderer.gui(), {});
+  explorer.before_frame();
+  renderer.frame([&] { explorer.frame(); });
+  glFinish();
+  std::puts("drawn");
+  std::fflush(stdout);
+}
+
+}  // namespace kvloupe::bench

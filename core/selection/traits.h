@@ -1,0 +1,71 @@
+// What a method does to keys, as far as anyone else must know it: replay, recorder, latency, views.
+// The method's own file declares it (Method::traits), so that nobody reads a property off the name
+// of a parameter or of a method. Torch-free.
+#pragma once
+
+#include "core/trace/basis_file.h"
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace kvloupe::selection {
+
+class MethodSpec;
+
+// Which query heads a row of a selection speaks for.
+struct RowLayout {
+  trace::RowAxis axis = trace::RowAxis::KvHead;
+  int q_heads_per_row = 1;
+};
+
+// The directions that queries and keys are rotated by.
+struct BasisTrait {
+  trace::BasisKind kind = trace::BasisKind::Loki;
+  std::string where = "auto";  // "auto": calibrated; "self": fitted on the trace; or a file
+
+  bool is_auto() const { return where == "auto"; }
+  bool is_self() const { return where == "self"; }
+};
+
+// Lanes that a method leaves out of the dot product.
+struct LaneTrait {
+  double kept = 1;       // share of the stored lanes that enters each product
+  double sliced = 0;     // share of a key's lanes that is never stored
+  bool leading = false;  // the same leading lanes for all queries, not each query's strongest
+};
+
+struct Traits {
+  trace::StateAction state_action = trace::StateAction::Visibility;
+  trace::Granularity granularity = trace::Granularity::Token;
+  std::int64_t page_size = 0;  // tokens of a page or block; 0: it selects single keys
+  bool block_tables = false;   // its rows are the block tables that paged attention walks
+  // Page methods: the page of the newest key that is seen is kept, whatever it scores.
+  bool forces_last_page = false;
+  // Page methods: a prompt's chunk is judged by its past alone, not key by key up to each query.
+  bool prefill_sees_past_only = false;
+  std::optional<LaneTrait> lanes;   // set: it prunes lanes, in every cell
+  std::optional<BasisTrait> basis;  // set: it cannot do without one
+  bool acts_in_decode = true;       // else a decoded token attends to all keys left, and none dies
+  bool needs_probe = false;         // the probe queries and novelty that only some captures record
+  // A few rows of a chunk stand for the others: Selector::sampled_rows() says which.
+  bool samples_rows = false;
+  // Attention sees the kept keys at the positions they have inside the cache (reassigned_keys.h).
+  bool reassigns_positions = false;
+  // Share of all tokens seen that stays cached, where the method counts by a share of its own; 0:
+  // the SPEC's budget counts.
+  double cache_share = 0;
+
+  bool evicts() const { return state_action == trace::StateAction::Eviction; }
+  // In every cell: it prunes lanes and nothing else.
+  bool keeps_every_key() const { return lanes && !evicts(); }
+  // The page with past keys that a page method keeps by rule at a step that begins at past_len; none
+  // where the last page holds nothing but the step's own keys.
+  std::optional<std::int64_t> forced_page(std::int64_t past_len, trace::Phase phase) const;
+};
+
+// Those of a SPEC. MethodSpec::traits() has them at hand.
+Traits traits_of(const MethodSpec& spec);
+
+}  // namespace kvloupe::selection

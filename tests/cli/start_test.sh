@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# start_test.sh KVLOUPE TRACE: the program computes nothing before it has loaded its engine, and with it Torch, and
+# commands that compute nothing do without.
+set -uo pipefail
+program="$1"
+trace="$2"
+failures=0
+unset DISPLAY WAYLAND_DISPLAY  # nothing here opens a window
+
+fail() {
+  echo "FAILED $*"
+  failures=$((failures + 1))
+}
+
+# loads_engine ARGUMENT...: whether the libraries mapped in the course of the command include the engine and Torch.
+loads_engine() {
+  rm -f loaded.*
+  LD_DEBUG=files LD_DEBUG_OUTPUT=loaded "$program" "$@" >out.txt 2>err.txt </dev/null
+  [[ $? == 0 ]] || fail "$*: $(tail -n 1 err.txt)"
+  grep -qE 'libkvloupe_engine|libtorch' loaded.*
+}
+
+# says_why ARGUMENT...: ends by a sentence, not by the loader's "symbol lookup error".
+says_why() {
+  "$program" "$@" >out.txt 2>err.txt </dev/null
+  tail -n 1 err.txt | grep -qE '^error: [^;]+; [^;]+; .+$' || fail "$*: $(tail -n 1 err.txt)"
+}
+
+for command in --version --help views "views --json" "info $trace" "info $trace --json" "validate $trace"; do
+  # shellcheck disable=SC2086
+  loads_engine $command && fail "$command loads Torch"
+done
+loads_engine methods || fail "methods was not seen to load Torch: this test is blind"
+
+# Whatever computes has its engine by then.
+for command in "select $trace --method nonesuch" "compare $trace --method nonesuch" "synthesize --method nonesuch -o s.h5" \
+  "capture --model none.gguf --prompt a -o c.h5" "export none.h5 --view kv_map --csv x.csv" "methods nonesuch" \
+  "calibrate aqua --model none.gguf" "calibrate seer none.h5 -o g.safetensors" "calibrate minference none.h5 -o p.json" \
+  "bench --device gpu" "--threads 1 none.h5"; do
+  # shellcheck disable=SC2086
+  says_why $command
+done
+"$program" --help | sed -n '/^Subcommands:/,$p' | awk 'NR > 1 && NF { print $1 }' | sort -u >subcommands.txt
+[[ $(wc -l <subcommands.txt) -ge 10 ]] || fail "the help lists $(wc -l <subcommands.txt) subcommands"
+while read -r subcommand; do
+  "$program" "$subcommand" --help >out.txt 2>err.txt </dev/null || fail "$subcommand --help: $(tail -n 1 err.txt)"
+done <subcommands.txt
+
+# What `bench` times as start_window.
+[[ "$("$program" first-frame 2>err.txt)" == drawn ]] || fail "first-frame: $(tail -n 1 err.txt)"
+
+# Without its engine the program still says what it can, and why it cannot do the rest.
+rm -rf half && mkdir -p half/bin half/lib
+cp "$program" half/bin/ && cp "$(dirname "$program")/../lib/libkvloupe_core.so" half/lib/
+program=half/bin/kvloupe
+loads_engine info "$trace" && fail "the copy finds another engine"
+says_why methods
+grep -q libkvloupe_engine.so err.txt || fail "the message does not name the library: $(tail -n 1 err.txt)"
+
+exit $((failures > 0))

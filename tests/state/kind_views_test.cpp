@@ -1,0 +1,347 @@
+// Views of one kind of methods (lanes, blocks, pages): what stands in for a method of another kind,
+// their keys, and what they precompute against plain loops over their tables.
+#include "app/state/questions/aqua_lanes.h"
+#include "app/state/questions/block_tables.h"
+#include "app/state/questions/quest_pages.h"
+#include "app/state/view_list.h"
+#include "app/state/workspace.h"
+#include "tests/replay/small_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <set>
+#include <thread>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+using ::testing::HasSubstr;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+SmallTraceShape shape() {
+  SmallTraceShape shape;
+  shape.chunk_lengths = {16, 16, 16, 16, 5};
+  shape.decoded = 3;
+  return shape;
+}
+
+class KindViewsTest : public ::testing::Test {
+ protected:
+  KindViewsTest()
+      : trace_(shape()), workspace_(0, [this](const std::string& path, std::uint64_t) {
+          auto opened = std::make_shared<OpenTrace>();
+          opened->id = ++last_id_;
+          opened->path = opened->name = path;
+          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
+          opened->token_label.assign(static_cast<std::size_t>(trace_.num_tokens()), "token");
+          return TracePtr(opened);
+        }) {}
+
+  void open(const std::string& path = "small.h5") {
+    workspace_.traces.open(path);
+    settle();
+    ASSERT_TRUE(workspace_.has_trace());
+  }
+  void settle() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (workspace_.answers.busy() && std::chrono::steady_clock::now() < end) {
+      workspace_.begin_frame();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    workspace_.begin_frame();
+  }
+  std::string problem_of_view(const char* view) {
+    std::string problem = find_view(view)->problem(workspace_);
+    for (int i = 0; i < 8 && workspace_.answers.busy(); ++i) {
+      settle();
+      problem = find_view(view)->problem(workspace_);
+    }
+    return problem;
+  }
+  Table table_of(const char* view) {
+    EXPECT_EQ(problem_of_view(view), "");
+    return find_view(view)->table(workspace_);
+  }
+  void choose(const std::string& spec) { workspace_.cursor.set_method(Slot::A, spec); }
+  void go_to(const std::string& place) { workspace_.cursor.go_to(parse_goto(place)); }
+
+  SmallTrace trace_;
+  int last_id_ = 0;
+  Workspace workspace_;
+};
+
+std::string text_in(const Table& table, std::size_t row, const char* column) {
+  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
+  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+}
+double number_in(const Table& table, std::size_t row, const char* column) {
+  return std::stod(text_in(table, row, column));
+}
+
+TEST_F(KindViewsTest, WithoutATraceTheySaySoAndHaveNoRows) {
+  for (const char* view : {"aqua_lanes", "block_tables", "quest_pages"}) {
+    EXPECT_EQ(problem_of_view(view), "Open a trace");
+    const Table table = find_view(view)->table(workspace_);
+    EXPECT_FALSE(table.columns.empty());
+    EXPECT_TRUE(table.rows.empty());
+    EXPECT_TRUE(find_view(view)->array(workspace_).shape.empty());
+  }
+}
+
+TEST_F(KindViewsTest, AMethodOfTheKindIsShownItself) {
+  open();
+  choose("static_slicing:dim_ratio=0.5,basis=self");
+  EXPECT_EQ(aqua_lanes_question(workspace_).method.text, "static_slicing:dim_ratio=0.5,basis=self");
+  EXPECT_EQ(aqua_lanes_question(workspace_).stand_in, "");
+  choose("flash_prefill:block_size=4");
+  EXPECT_EQ(block_tables_question(workspace_).method, workspace_.method());
+  EXPECT_EQ(block_tables_question(workspace_).stand_in, "");
+  choose("quest:budget_tokens=8,page_size=4,prefill=dense");
+  EXPECT_EQ(quest_pages_question(workspace_).method, workspace_.method());
+  EXPECT_EQ(quest_pages_question(workspace_).stand_in, "");
+}
+
+TEST_F(KindViewsTest, AnotherMethodHasAStandInThatIsSaid) {
+  open();
+  choose("snapkv:budget_tokens=24");
+  EXPECT_THAT(aqua_lanes_question(workspace_).method.text, HasSubstr("aqua:dim_ratio=0.75"));
+  EXPECT_EQ(aqua_lanes_question(workspace_).stand_in,
+            "snapkv drops keys, not lanes: shown is aqua with its defaults.");
+  EXPECT_EQ(block_tables_question(workspace_).method.id(), "compact_attention");
+  EXPECT_EQ(block_tables_question(workspace_).stand_in,
+            "snapkv chooses no blocks: shown is compact_attention with its defaults.");
+  EXPECT_THAT(quest_pages_question(workspace_).method.text,
+              HasSubstr("quest:budget_tokens=24,budget_ratio=0,"));
+  EXPECT_EQ(quest_pages_question(workspace_).stand_in,
+            "snapkv does not select pages: shown is quest with the same budget.");
+  choose("keydiff:budget_ratio=0.25");
+  EXPECT_THAT(quest_pages_question(workspace_).method.text,
+              HasSubstr("quest:budget_tokens=0,budget_ratio=0.25,"));
+  choose("dense");
+  EXPECT_THAT(quest_pages_question(workspace_).method.text, HasSubstr("quest:budget_tokens=16,"));
+  EXPECT_THAT(quest_pages_question(workspace_).stand_in, HasSubstr("a budget of its own"));
+}
+
+TEST_F(KindViewsTest, AMethodOfALaterVersionHasAStandInToo) {
+  open();
+  workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
+  EXPECT_THAT(aqua_lanes_question(workspace_).stand_in, HasSubstr("does not know the lanes of"));
+  EXPECT_THAT(quest_pages_question(workspace_).stand_in, HasSubstr("does not know the pages of"));
+  EXPECT_THAT(block_tables_question(workspace_).stand_in, HasSubstr("later chooses no blocks"));
+  EXPECT_EQ(problem_of_view("quest_pages"), "");
+  EXPECT_EQ(problem_of_view("block_tables"), "");
+}
+
+// Panels make their pictures' keys from these: one file opened twice, at one place, must not share.
+TEST_F(KindViewsTest, TracesPlacesAndMethodsHaveKeysOfTheirOwn) {
+  std::set<std::string> keys;
+  std::size_t asked = 0;
+  const auto add = [&] {
+    keys.insert(key_of(aqua_lanes_question(workspace_)));
+    keys.insert(key_of(block_tables_question(workspace_)));
+    keys.insert(key_of(quest_pages_question(workspace_)));
+    asked += 3;
+  };
+  for (const char* path : {"a.h5", "b.h5"}) {
+    open(path);
+    choose("snapkv:budget_tokens=24");
+    go_to("layer=0,q_head=0,chunk=2");
+    add();
+    for (const char* place : {"layer=1", "chunk=3", "q_head=2"}) {
+      go_to(place);
+      add();
+    }
+  }
+  EXPECT_EQ(keys.size(), asked);
+  // What the view says of the method chosen is no part of it.
+  const std::string before = key_of(aqua_lanes_question(workspace_));
+  choose("tova:budget_tokens=24");
+  EXPECT_EQ(key_of(aqua_lanes_question(workspace_)), before);
+  // A KV head has one basis and one set of curves, whichever of its query heads is shown.
+  go_to("q_head=3");
+  EXPECT_EQ(key_of(aqua_lanes_question(workspace_)), before);
+}
+
+TEST_F(KindViewsTest, LossesAreMeansOverTheGroupAndAxesReachTheLargest) {
+  open();
+  choose("aqua:dim_ratio=0.5,basis=self");
+  go_to("layer=1,q_head=2,chunk=3");
+  const Table table = table_of("aqua_lanes");
+  const auto result = workspace_.ask(aqua_lanes_question(workspace_));
+  ASSERT_TRUE(result);
+  // Sums over the heads of KV head 1, by vectors, choice and lanes; only the matched basis is there.
+  std::map<std::string, std::pair<double, int>> sums;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string quantity = text_in(table, i, "quantity");
+    if (quantity != "information_retention_loss" && quantity != "key_loss_under_query_lanes")
+      continue;
+    auto& [sum, count] = sums[text_in(table, i, "vectors") + " " + text_in(table, i, "choice") +
+                              " " + text_in(table, i, "lanes")];
+    sum += number_in(table, i, "value");
+    ++count;
+  }
+  const auto& losses = result->losses.front();
+  double most_of_keys = 0, most_of_queries = 0;
+  const auto check = [&](const auto& lines, const char* vectors, double& most) {
+    for (const auto& line : lines)
+      for (std::size_t i = 0; i < line.loss.size(); ++i) {
+        const auto& [sum, count] =
+            sums.at(std::string(vectors) + " " + analysis::name_of(line.choice) + " " +
+                    std::to_string(result->report.kept[i]));
+        EXPECT_NEAR(line.loss[i], sum / count, 1e-12);
+        most = std::max(most, sum / count);
+      }
+  };
+  EXPECT_EQ(losses.of_keys.size(), 3U);
+  EXPECT_EQ(losses.of_queries.size(), 2U);
+  check(losses.of_keys, "k", most_of_keys);
+  check(losses.of_queries, "q", most_of_queries);
+  EXPECT_DOUBLE_EQ(result->most_lost_of_keys, std::max(most_of_keys, 1e-3));
+  EXPECT_DOUBLE_EQ(result->most_lost_of_queries, std::max(most_of_queries, 1e-3));
+  ASSERT_TRUE(result->key_loss);
+  EXPECT_NEAR(result->key_loss->query_lanes, sums.at("k query_lanes 4").first / 2, 1e-12);
+  EXPECT_TRUE(result->facts.leakage);  // the basis is that of this very trace
+  EXPECT_TRUE(result->losses.back().of_keys.empty());
+}
+
+// Chunk 3 begins at token 48: block 12 of 4 tokens, of 16. KV head 1 has query heads 2 and 3.
+TEST_F(KindViewsTest, TheTableOfBlocksNamesPagesAndTokens) {
+  open();
+  choose("flash_prefill:block_size=4");
+  go_to("layer=1,q_head=3,chunk=3");
+  const Table table = table_of("block_tables");
+  std::map<std::string, int> stages;
+  std::set<std::string> heads, states;
+  int past_read = 0;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string stage = text_in(table, i, "stage"), state = text_in(table, i, "state");
+    const int block = std::stoi(text_in(table, i, "key_block"));
+    ++stages[stage];
+    heads.insert(text_in(table, i, "q_head"));
+    states.insert(state);
+    EXPECT_EQ(text_in(table, i, "token_begin"), std::to_string(block * 4));
+    EXPECT_EQ(text_in(table, i, "token_end"), std::to_string(block * 4 + 4));
+    EXPECT_EQ(text_in(table, i, "page_id"), std::to_string(16 + block));
+    if (stage != "table") continue;
+    EXPECT_EQ(state == "of the chunk", block >= 12) << block;
+    if (block < 12 && state != "not kept") ++past_read;
+  }
+  EXPECT_EQ(heads, (std::set<std::string>{"", "2", "3"}));
+  // Query blocks at 12 to 15 see the blocks up to their own.
+  EXPECT_EQ(stages["mask"], 2 * (13 + 14 + 15 + 16));
+  EXPECT_EQ(stages["query_union"], 2 * 16);
+  EXPECT_EQ(stages["group_union"], 16);
+  EXPECT_EQ(stages["table"], 16);
+  const auto result = workspace_.ask(block_tables_question(workspace_));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->kv_head, 1);
+  EXPECT_EQ(result->past_blocks_read, past_read);
+  EXPECT_EQ(result->present[static_cast<std::size_t>(replay::BlockState::Kept)],
+            states.contains("kept by score"));
+  EXPECT_EQ(result->present[static_cast<std::size_t>(replay::BlockState::Dropped)],
+            states.contains("not kept"));
+  const Array array = find_view("block_tables")->array(workspace_);
+  EXPECT_EQ(array.shape, (std::vector<std::int64_t>{2, 4, 16}));
+  EXPECT_EQ(array.bytes.size(), 2U * 4 * 16);
+}
+
+TEST_F(KindViewsTest, BlocksSayWhyThereIsNothing) {
+  open();
+  choose("flash_prefill:block_size=4");
+  go_to("chunk=0");
+  EXPECT_THAT(problem_of_view("block_tables"), HasSubstr("The first chunk has no past"));
+  EXPECT_TRUE(find_view("block_tables")->table(workspace_).rows.empty());
+  EXPECT_TRUE(find_view("block_tables")->array(workspace_).shape.empty());
+  go_to("chunk=6");
+  EXPECT_THAT(problem_of_view("block_tables"), HasSubstr("decodes densely"));
+  go_to("chunk=2");
+  EXPECT_EQ(problem_of_view("block_tables"), "");
+}
+
+TEST_F(KindViewsTest, RangesAndCutsOfPagesAreThoseOfTheTable) {
+  open();
+  choose("quest:budget_tokens=16,page_size=4,skip_layers=0");
+  go_to("layer=1,q_head=1,chunk=4");
+  const Table table = table_of("quest_pages");
+  const auto result = workspace_.ask(quest_pages_question(workspace_));
+  ASSERT_TRUE(result);
+  double low = kInfinity, high = -kInfinity, taken_low = kInfinity, left_high = -kInfinity,
+         wanted_low = kInfinity;
+  int pages = 0, most_moves = 1;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    if (text_in(table, i, "kind") == "step") {
+      most_moves = std::max({most_moves, std::stoi(text_in(table, i, "new")),
+                             std::stoi(text_in(table, i, "reselected"))});
+      continue;
+    }
+    ++pages;
+    const double bound = number_in(table, i, "bound"), best = number_in(table, i, "best_logit");
+    const std::string verdict = text_in(table, i, "verdict");
+    low = std::min(low, bound);
+    high = std::max(high, bound);
+    EXPECT_GE(bound, best - 1e-5);
+    if (verdict == "forced") continue;
+    if (text_in(table, i, "taken") == "1")
+      taken_low = std::min(taken_low, bound);
+    else
+      left_high = std::max(left_high, bound);
+    if (verdict == "hit" || verdict == "miss") wanted_low = std::min(wanted_low, best);
+  }
+  EXPECT_EQ(pages, 16);  // 64 past keys
+  EXPECT_DOUBLE_EQ(result->bounds.low, low);
+  EXPECT_DOUBLE_EQ(result->bounds.high, high);
+  ASSERT_TRUE(result->bound_cut && result->best_cut);  // of one query head: nothing was merged
+  EXPECT_LE(left_high, taken_low);
+  EXPECT_DOUBLE_EQ(*result->bound_cut, taken_low);
+  EXPECT_DOUBLE_EQ(*result->best_cut, wanted_low);
+  EXPECT_EQ(result->most_moves, most_moves);
+  ASSERT_NE(result->step_here(), nullptr);
+  EXPECT_EQ(result->step_here()->chunk, 4);
+}
+
+TEST_F(KindViewsTest, EveryPageIsDrawnOnceTheMissesLast) {
+  open();
+  choose("quest:budget_tokens=16,page_size=4,skip_layers=0");
+  go_to("layer=1,q_head=0,chunk=4");
+  table_of("quest_pages");
+  const auto result = workspace_.ask(quest_pages_question(workspace_));
+  ASSERT_TRUE(result);
+  std::set<std::int32_t> drawn;
+  bool missed = false;
+  for (const std::int32_t page : result->drawing_order) {
+    drawn.insert(page);
+    const bool miss =
+        result->report.pages[static_cast<std::size_t>(page)].verdict == analysis::PageVerdict::Miss;
+    EXPECT_TRUE(miss || !missed) << page;
+    missed |= miss;
+  }
+  EXPECT_EQ(drawn.size(), result->report.pages.size());
+  EXPECT_EQ(result->drawing_order.size(), result->report.pages.size());
+}
+
+TEST_F(KindViewsTest, StepsAreThoseOfTheChunksPhase) {
+  open();
+  choose("quest:budget_tokens=16,page_size=4,skip_layers=0");
+  go_to("chunk=0");
+  EXPECT_EQ(problem_of_view("quest_pages"), "there are no keys before this chunk");
+  go_to("chunk=6");  // the second decode step
+  const Table table = table_of("quest_pages");
+  std::vector<std::string> chunks;
+  for (std::size_t i = 0; i < table.rows.size(); ++i)
+    if (text_in(table, i, "kind") == "step") chunks.push_back(text_in(table, i, "chunk"));
+  EXPECT_THAT(chunks, ::testing::ElementsAre("5", "6", "7"));
+  const auto result = workspace_.ask(quest_pages_question(workspace_));
+  ASSERT_TRUE(result && result->here);
+  EXPECT_EQ(*result->here, 1U);
+}
+
+}  // namespace
+}  // namespace kvloupe::state
