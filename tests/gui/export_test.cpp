@@ -63,8 +63,8 @@ struct Npy {
 };
 Npy parse_npy(const std::string& bytes) {
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
-  const std::size_t length = static_cast<unsigned char>(bytes.at(8)) +
-                             256U * static_cast<unsigned char>(bytes.at(9));
+  const std::size_t length =
+      static_cast<unsigned char>(bytes.at(8)) + 256U * static_cast<unsigned char>(bytes.at(9));
   return {bytes.substr(10, length), bytes.substr(10 + length)};
 }
 

@@ -160,7 +160,7 @@ class TraceMaker {
 struct RecordedRun {
   trace::RunInfo info;
   std::vector<int> layers;
-  std::vector<trace::RunLayer> data;
+  std::vector<trace::LayerRecord> data;
 };
 
 RecordedRun record(const session::TraceSession& session, const std::string& method) {
@@ -172,7 +172,7 @@ RecordedRun record(const session::TraceSession& session, const std::string& meth
   const replay::ReplayResult result = replay::replay(session, request, {});
   RecordedRun run{replay::run_info(result, request.spec, session.shape()), result.layers, {}};
   for (std::size_t i = 0; i < result.layers.size(); ++i)
-    run.data.push_back(replay::run_layer(result, i));
+    run.data.push_back(replay::layer_record(result, i));
   if (unknown) run.info.method = kUnknownMethod;
   return run;
 }

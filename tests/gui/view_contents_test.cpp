@@ -100,13 +100,14 @@ std::string trace_with_one_kept_key(std::int32_t key) {
   const std::string path = test::write_gui_trace("one_key.h5", options);
   trace::RunInfo run;
   run.method = "keydiff:budget_tokens=1";
-  trace::RunLayer layer;
-  layer.num_rows = 1;
-  layer.offsets.push_back(0);
+  trace::LayerRecord layer;
   for (std::int32_t begin = 0; begin < options.num_tokens; begin += options.chunk_size) {
-    if (key < begin) layer.positions.push_back(key);
-    layer.offsets.push_back(static_cast<std::int64_t>(layer.positions.size()));
-    layer.flags.push_back(begin == 0 ? trace::kCellDenseFallback : 0);
+    trace::CellRecord cell;
+    cell.num_candidates = begin;
+    cell.rows.emplace_back();
+    if (key < begin) cell.rows.front().positions.push_back(key);
+    if (begin == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
+    layer.cells.push_back(std::move(cell));
   }
   trace::append_sidecar_run(path, run, {0}, {layer});
   return path;

@@ -1,6 +1,6 @@
 // What the window remembers, and how its commands are found.
-#include "app/shell/command_list.h"
 #include "app/shell/settings.h"
+#include "app/shell/command_list.h"
 #include "core/base/paths.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,8 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
 }
 
 TEST_F(Settings, SurviveDamage) {
-  for (const char* damaged : {"{", "[]", "{\"scale\": \"big\", \"theme\": 3}", "{\"scale\": 1e30}"}) {
+  for (const char* damaged :
+       {"{", "[]", "{\"scale\": \"big\", \"theme\": 3}", "{\"scale\": 1e30}"}) {
     std::filesystem::create_directories(paths::config_dir());
     std::ofstream(paths::config_dir() / "settings.json") << damaged;
     EXPECT_LE(shell::load_settings().user_scale, shell::kMostScale) << damaged;
