@@ -11,8 +11,25 @@
 #include <cstring>
 #include <vector>
 
+// Of the BLAS inside libtorch_cpu. Returns the calling thread's setting so far, 0 where it has none.
+extern "C" int MKL_Set_Num_Threads_Local(int num_threads);
+
 namespace kvloupe::attention::cpu {
 namespace {
+
+// Inside a parallel region a product runs on one thread, and yet MKL cuts it into as many parts as
+// it has threads in all, which decides the bits. While this lives it cuts into a fixed number.
+class FixedCut {
+ public:
+  FixedCut() : before_(MKL_Set_Num_Threads_Local(kParts)) {}
+  ~FixedCut() { MKL_Set_Num_Threads_Local(before_); }
+  FixedCut(const FixedCut&) = delete;
+  FixedCut& operator=(const FixedCut&) = delete;
+
+ private:
+  static constexpr int kParts = 2;
+  int before_;
+};
 
 struct Shape {
   std::int64_t num_q_heads, num_kv_heads, chunk_len, kv_len, head_dim;
@@ -45,7 +62,11 @@ void share_out(std::int64_t count, const std::function<void(const NextItem&)>& w
   // is cut over the threads, and its bits depend on their number.
   const std::int64_t workers =
       std::min<std::int64_t>(std::max<std::int64_t>(count, 2), at::get_num_threads());
-  at::parallel_for(0, workers, 1, [&](std::int64_t, std::int64_t) { work(next); });
+  at::parallel_for(0, workers, 1, [&](std::int64_t, std::int64_t) {
+    if (!at::in_parallel_region()) return work(next);
+    const FixedCut cut;
+    work(next);
+  });
 }
 
 void attend_views(const at::Tensor& q, double scale, const std::vector<KeyView>& views,

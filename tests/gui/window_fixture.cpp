@@ -1,0 +1,95 @@
+#include "tests/gui/window_fixture.h"
+
+#include "app/figure/headless.h"
+#include "core/base/paths.h"
+
+#include <chrono>
+#include <filesystem>
+
+namespace kvloupe::test {
+
+using Clock = std::chrono::steady_clock;
+
+std::unique_ptr<shell::AppWindow> WindowTest::app;
+ImGuiTestEngine* WindowTest::engine = nullptr;
+
+void WindowTest::SetUpTestSuite() {
+  paths::set_config_dir(std::filesystem::current_path() / "config");
+  shell::AppWindow::Options options;
+  options.remember = false;
+  options.vsync = false;
+  options.settings.window_width = 1560;
+  options.settings.window_height = 860;
+  app = std::make_unique<shell::AppWindow>(std::move(options));
+  engine = ImGuiTestEngine_CreateContext();
+  ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
+  io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;
+  io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Warning;
+  io.ConfigVerboseLevelOnError = ImGuiTestVerboseLevel_Info;
+  io.ConfigLogToTTY = true;
+  io.ConfigSavedSettings = false;
+  ImGuiTestEngine_Start(engine, app->gui().imgui());
+}
+
+void WindowTest::TearDownTestSuite() {
+  ImGuiTestEngine_Stop(engine);
+  app.reset();
+  ImGuiTestEngine_DestroyContext(engine);
+}
+
+void WindowTest::frames(int count) {
+  for (int i = 0; i < count; ++i) {
+    app->frame();
+    ImGuiTestEngine_PostSwap(engine);
+  }
+}
+
+void WindowTest::settle() {
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  frames(4);
+  while (workspace().answers.busy() && Clock::now() < end) frames(1);
+  frames(2);
+}
+
+void WindowTest::open(const std::string& path) {
+  workspace().traces.open(path);
+  settle();
+  ASSERT_TRUE(workspace().has_trace()) << path;
+}
+
+void WindowTest::close_all() {
+  while (workspace().traces.active() != nullptr) explorer().run_command("close");
+  settle();
+}
+
+void WindowTest::open_alone(const std::string& path) {
+  close_all();
+  open(path);
+}
+
+void WindowTest::drive(const char* name, std::function<void(ImGuiTestContext*)> script) {
+  ImGuiTest* test = ImGuiTestEngine_RegisterTest(engine, "window", name, __FILE__, __LINE__);
+  test->TestFunc = std::move(script);
+  ImGuiTestEngine_QueueTest(engine, test);
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  while (!ImGuiTestEngine_IsTestQueueEmpty(engine) && Clock::now() < end) frames(1);
+  EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success) << name;
+  settle();
+}
+
+void WindowTest::save_picture(const std::string& file) {
+  app->after_render = [&] {
+    const auto pixels = app->read_pixels();
+    figure::write_png(file, {pixels.width, pixels.height, pixels.rgba});
+  };
+  frames(1);
+  app->after_render = nullptr;
+}
+
+void WindowTest::TearDown() {
+  if (HasFailure())
+    save_picture(std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
+                 ".png");
+}
+
+}  // namespace kvloupe::test

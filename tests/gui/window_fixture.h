@@ -1,0 +1,45 @@
+// The real window under Xvfb, driven by the Dear ImGui Test Engine. One window serves all cases of a
+// program.
+#pragma once
+
+#include "app/shell/app_window.h"
+#include "tests/gui/gui_trace.h"
+
+#include <gtest/gtest.h>
+#include <imgui_test_engine/imgui_te_context.h>
+#include <imgui_test_engine/imgui_te_engine.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace kvloupe::test {
+
+class WindowTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+  // What the window looked like when something went wrong, beside the test's other output.
+  void TearDown() override;
+
+  static void frames(int count);
+  // Until nothing is computed, drawing all the while.
+  static void settle();
+  // Closes what is open and opens this file.
+  static void open_alone(const std::string& path);
+  static void open(const std::string& path);
+  static void close_all();
+  // Runs one script of the test engine to its end.
+  static void drive(const char* name, std::function<void(ImGuiTestContext*)> script);
+  static void save_picture(const std::string& file);
+
+  static state::Workspace& workspace() { return app->workspace(); }
+  static shell::Explorer& explorer() { return app->explorer(); }
+  static const state::Selection& selection() { return app->workspace().selection(); }
+  static const state::Place& place() { return selection().place; }
+
+  static std::unique_ptr<shell::AppWindow> app;
+  static ImGuiTestEngine* engine;
+};
+
+}  // namespace kvloupe::test
