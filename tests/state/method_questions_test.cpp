@@ -49,7 +49,7 @@ class MethodQuestionsTest : public ::testing::Test {
     return answers_.need(question, WorkContext{});
   }
   // The row of a cell, selected by the method.
-  const replay::ReplayRow& row(const Place& place, const MethodChoice& choice) {
+  const trace::SelectedRow& row(const Place& place, const MethodChoice& choice) {
     run_ = answer(RunQuestion{place, choice});
     return run_->find(place.layer, place.chunk)
         ->rows[static_cast<std::size_t>(row_of(place, *run_))];
@@ -79,7 +79,7 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadWorstFirst) {
     for (const int kv_head : {0, 1}) {
       const Place cell = at(trace_, layer, 2 * kv_head, 2);
       EXPECT_NEAR(overview->overview.values.at(layer, kv_head),
-                  recall(cell, row(cell, quoka).selected), 1e-5);
+                  recall(cell, row(cell, quoka).positions), 1e-5);
     }
   const auto& values = overview->overview.values.values;
   EXPECT_EQ(overview->highest, *std::max_element(values.begin(), values.end()));
@@ -154,7 +154,7 @@ TEST_F(MethodQuestionsTest, FateOfAKeyIsThatOfPlainLoops) {
     Place cell = place;
     cell.chunk = chunk;
     const trace::ChunkInfo span = cell.chunk_info();
-    const auto& kept = row(cell, quoka).selected;
+    const auto& kept = row(cell, quoka).positions;
     const auto mass = trace_.mass(1, 1, span.begin, span.end());
     int kept_of_span = 0, better = 0;
     double of_span = 0, all = 0, best = 0;
@@ -268,7 +268,7 @@ TEST_F(MethodQuestionsTest, SummariesAreMeansOverTheCellsThatSelected) {
   for (const int chunk : {1, 2, 3})  // 0 has no past; 4 and 5 are decode steps
     for (const int q_head : {0, 2}) {
       const Place cell = at(trace_, 1, q_head, chunk);
-      sum += recall(cell, row(cell, quoka).selected);
+      sum += recall(cell, row(cell, quoka).positions);
       ++cells;
     }
   EXPECT_EQ(summary->cells, cells);
