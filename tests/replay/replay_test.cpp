@@ -326,16 +326,17 @@ TEST(RecordedRun, OfAnUnknownMethodShowsItsSets) {
   trace::RunInfo info;
   info.method = "future_method:depth=3";
   info.q_heads_per_row = 2;
-  trace::RunLayer layer;
-  layer.num_rows = 2;
-  layer.offsets.push_back(0);
-  for (const trace::ChunkInfo& chunk : chunks)
-    for (int row = 0; row < 2; ++row) {
+  trace::LayerRecord layer;
+  for (const trace::ChunkInfo& chunk : chunks) {
+    trace::CellRecord cell;
+    cell.num_candidates = chunk.begin;
+    cell.rows.resize(2);
+    for (trace::SelectedRow& row : cell.rows)
       for (std::int32_t key = std::max(chunk.begin - 4, 0); key < chunk.begin; ++key)
-        layer.positions.push_back(key);
-      layer.offsets.push_back(static_cast<std::int64_t>(layer.positions.size()));
-      layer.flags.push_back(chunk.begin == 0 ? trace::kCellDenseFallback : 0);
-    }
+        row.positions.push_back(key);
+    if (chunk.begin == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
+    layer.cells.push_back(std::move(cell));
+  }
   trace::append_sidecar_run(path, info, {0, 1}, {layer, layer});
 
   const session::TraceSession again(path);
@@ -346,20 +347,20 @@ TEST(RecordedRun, OfAnUnknownMethodShowsItsSets) {
   for (const ReplayCell& cell : read.cells) {
     EXPECT_FALSE(cell.budget_tokens || cell.source_layer);
     if (cell.span.begin == 0) {
-      EXPECT_EQ(cell.dense_reason, DenseReason::EmptyPast);
+      EXPECT_EQ(cell.dense_reason, trace::DenseReason::EmptyPast);
       continue;
     }
     for (int kv_head = 0; kv_head < 2; ++kv_head) {
-      const ReplayRow& row = cell.rows[static_cast<std::size_t>(kv_head)];
-      EXPECT_EQ(row.selected, (Ints{cell.span.begin - 4, cell.span.begin - 3, cell.span.begin - 2,
-                                    cell.span.begin - 1}));
-      const std::vector<double> mass = mass_of(trace, cell, kv_head);
+      const auto index = static_cast<std::size_t>(kv_head);
+      EXPECT_EQ(cell.rows[index].positions, (Ints{cell.span.begin - 4, cell.span.begin - 3,
+                                                  cell.span.begin - 2, cell.span.begin - 1}));
+      const auto mass = trace.mass(cell.layer, kv_head, cell.span.begin, cell.span.end());
       double kept = 0, all = 0;
       for (int key = 0; key < cell.span.begin; ++key) {
         all += mass[key];
         if (key >= cell.span.begin - 4) kept += mass[key];
       }
-      EXPECT_NEAR(row.mass_recall, kept / all, 1e-5);
+      EXPECT_NEAR(cell.metrics[index].mass_recall, kept / all, 1e-5);
     }
     EXPECT_EQ(cell.output_error.size(), 4U);
   }
@@ -378,7 +379,8 @@ TEST(RecordedRun, HasTheMethodAsAValueWhereItIsKnown) {
   info.method = made.method;
   info.q_heads_per_row = made.q_heads_per_row;
   const std::string path = trace.session().info().path;
-  trace::append_sidecar_run(path, info, made.layers, {run_layer(made, 0), run_layer(made, 1)});
+  trace::append_sidecar_run(path, info, made.layers,
+                            {layer_record(made, 0), layer_record(made, 1)});
   const session::TraceSession again(path);
   EXPECT_EQ(recorded_run(again, 0, {}, {}, false, false, {}).spec, made.spec);
 }

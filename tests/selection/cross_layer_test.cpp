@@ -181,8 +181,9 @@ TEST(LessIsMore, TheMiddleIsWhatTheRecentKeysLeave) {
   };
   for (const Case& c : {Case{"0.75", 256}, Case{"0.25", 768}, Case{"0", 1024}, Case{"1", 0}}) {
     const MethodRun run =
-        run_method(sequence, std::string("less_is_more:budget_tokens=1024,sel_layers=set,") +
-                                 "recent_ratio=" + c.recent_ratio);
+        run_method(sequence, fmt::format("less_is_more:budget_tokens=1024,sel_layers=set,"
+                                         "recent_ratio={}",
+                                         c.recent_ratio));
     const SelectedRow& row = run.cells[1].rows[0];
     EXPECT_EQ(row.positions.size(), 1024U);
     EXPECT_EQ(static_cast<int>(row.forced.size()), 1024 - c.middle);

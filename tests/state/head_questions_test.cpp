@@ -190,7 +190,7 @@ TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {
   const auto chosen = answer(RankedSelectionQuestion{place, method});
   const auto run = answer(RunQuestion{place, method});
   ASSERT_EQ(chosen->selected.size(), 48U);
-  const auto& kept = run->find(1, 3)->rows[static_cast<std::size_t>(row_of(place, *run))].selected;
+  const auto& kept = run->find(1, 3)->rows[static_cast<std::size_t>(row_of(place, *run))].positions;
   std::int64_t global = 0, kept_global = 0, specific = 0, kept_specific = 0;
   double most_mean = 0;
   for (std::int32_t j = 0; j < 48; ++j) {

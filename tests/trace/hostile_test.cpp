@@ -335,7 +335,7 @@ TEST_F(HostileTest, ForcedKeys) {
   expect_defect("missing", [&](hid_t f) { drop(f, offsets); });
   expect_defect("missing", [&](hid_t f) { drop(f, bounds); });
   expect_defect("holds only", [&](hid_t f) {
-    replace(f, bounds, H5T_STD_I32LE, {1ull << 60});
+    claim(f, bounds, H5T_STD_I32LE, {1ull << 60});
     set_value<std::int64_t>(f, offsets, 12, 1ll << 59);
   });
 }

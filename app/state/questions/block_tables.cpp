@@ -98,14 +98,6 @@ bool chooses_blocks(const MethodChoice& method, const Place& place) {
   return run != nullptr && run->granularity == trace::Granularity::Block;
 }
 
-// Which blocks a recorded run kept by rule comes out only where it is measured.
-std::shared_ptr<const replay::ReplayResult> run_of(const BlockTablesQuestion& question,
-                                                   Steps& steps) {
-  if (question.method.recorded())
-    return steps.need(MeasuredRunQuestion{question.place, question.method});
-  return steps.need(RunQuestion{question.place, question.method});
-}
-
 }  // namespace
 
 std::string BlockTablesQuestion::title() const {
@@ -113,7 +105,7 @@ std::string BlockTablesQuestion::title() const {
 }
 
 BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
-  const auto run = run_of(*this, steps);
+  const auto run = steps.need(RunQuestion{place, method});
   const replay::ReplayCell* cell = run->find(place.layer, place.chunk);
   Answer answer;
   answer.facts = facts_of(place, method, *run);

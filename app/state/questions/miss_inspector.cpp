@@ -93,10 +93,13 @@ std::vector<MissQuestion> questions_of(const Workspace& workspace) {
 }
 
 std::string problem(Workspace& workspace) {
-  if (!workspace.place().empty() && !watched_span(workspace.place()))
+  const Place& place = workspace.place();
+  if (!place.empty() && !watched_span(place))
     return "no key is selected and the trace has no needle: name one with --goto key=N";
+  const std::vector<MissQuestion> questions = questions_of(workspace);
+  if (questions.empty()) return MissQuestion{place, workspace.method()}.obstacle();
   std::string problem;
-  for (const MissQuestion& question : questions_of(workspace)) {
+  for (const MissQuestion& question : questions) {
     for (const std::string& why :
          {problem_of(workspace.ask(question)),
           problem_of(workspace.ask(SpanFateQuestion{question.place, question.method}))})
@@ -237,6 +240,7 @@ ViewInfo miss_inspector_view() {
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.dock = Dock::RightBelow;
   view.num_methods = 2;
+  view.shows_both = true;
   view.problem = problem;
   view.table = table;
   return view;

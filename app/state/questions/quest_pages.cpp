@@ -166,7 +166,8 @@ QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
   QuestPagesQuestion question{workspace.place(), workspace.method(), {}};
   if (question.place.empty()) return question;
   const MethodChoice chosen = question.method;
-  if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page) return question;
+  if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page)
+    return question;
   const auto quest =
       quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape());
   question.method = {quest.canonical(), -1, quest};

@@ -1,0 +1,209 @@
+// Exported files are read back: pictures have the size asked for, tables and arrays the numbers of
+// the answers they were made from.
+#include "app/figure/export.h"
+
+#include "app/state/questions/attention_map.h"
+#include "app/state/questions/kv_map.h"
+#include "app/state/questions/selected_vs_true.h"
+#include "core/base/error.h"
+#include "tests/gui/view_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+using state::Format;
+using state::Slot;
+using ::testing::HasSubstr;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Big-endian, as in a PNG's header.
+std::uint32_t number_at(const std::string& bytes, std::size_t at) {
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    number = number << 8 | static_cast<unsigned char>(bytes.at(at + i));
+  return number;
+}
+
+// RFC 4180: the cells of a file, row by row, the header first.
+std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+  std::vector<std::vector<std::string>> rows{{""}};
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string& cell = rows.back().back();
+    if (quoted && text[i] == '"' && i + 1 < text.size() && text[i + 1] == '"')
+      cell += text[++i];
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted && text[i] == ',')
+      rows.back().emplace_back();
+    else if (!quoted && text[i] == '\n')
+      rows.push_back({""});
+    else
+      cell += text[i];
+  }
+  rows.pop_back();  // after the last line end
+  return rows;
+}
+
+struct Npy {
+  std::string header, values;
+};
+Npy parse_npy(const std::string& bytes) {
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  const std::size_t length =
+      static_cast<unsigned char>(bytes.at(8)) + 256U * static_cast<unsigned char>(bytes.at(9));
+  return {bytes.substr(10, length), bytes.substr(10 + length)};
+}
+
+class Export : public test::ViewTest {
+ protected:
+  // Writes the view as the window shows it now.
+  std::string write(const state::ViewInfo& view, Format format, int width = 400, int height = 300,
+                    double scale = 1) {
+    figure::ExportRequest request;
+    request.what = state::describe(workspace, view);
+    request.format = format;
+    request.file = view.id + "." + state::name_of(format);
+    request.width = width;
+    request.height = height;
+    request.scale = scale;
+    std::filesystem::remove(request.file);
+    figure::export_view(request);
+    return read_file(request.file);
+  }
+};
+
+TEST_F(Export, APictureHasTheSizeAndScaleThatWereAskedFor) {
+  open();
+  const state::ViewInfo& view = *state::find_view("kv_map");
+  for (const double scale : {1.0, 2.0, 0.5}) {
+    const std::string png = write(view, Format::Png, 400, 300, scale);
+    EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1A\n");
+    EXPECT_EQ(number_at(png, 16), 400 * scale);
+    EXPECT_EQ(number_at(png, 20), 300 * scale);
+  }
+}
+
+TEST_F(Export, EveryViewHasAPictureAndItsTable) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=1,q_head=4,chunk=3,key=300-304"));
+  for (const state::ViewInfo& view : state::views()) {
+    ASSERT_EQ(fill(view), "") << view.id;
+    const std::string png = write(view, Format::Png);
+    EXPECT_EQ(number_at(png, 16), 400U) << view.id;
+    EXPECT_GT(png.size(), 2000U) << view.id << " is blank";
+    if (view.table == nullptr) continue;
+    const auto rows = parse_csv(write(view, Format::Csv));
+    const state::Table table = view.table(workspace);
+    EXPECT_EQ(rows.at(0), table.columns) << view.id;
+    if (view.id == "latency") continue;  // no two measurements are equal
+    ASSERT_EQ(rows.size(), table.rows.size() + 1) << view.id;
+    for (std::size_t row = 0; row < table.rows.size(); ++row)
+      ASSERT_EQ(rows[row + 1], table.rows[row]) << view.id;
+  }
+}
+
+TEST_F(Export, TheArrayOfTheMapIsItsStates) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=2,q_head=7"));
+  const auto map =
+      test::answer(workspace, state::KvMapQuestion{workspace.place(), workspace.method()});
+  ASSERT_TRUE(map) << map.error;
+  const Npy npy = parse_npy(write(*state::find_view("kv_map"), Format::Npy));
+  EXPECT_THAT(npy.header, HasSubstr("'descr': '|u1'"));
+  EXPECT_THAT(npy.header, HasSubstr("'shape': (7, 642, )"));
+  ASSERT_EQ(npy.values.size(), map->map.states.size());
+  for (std::size_t i = 0; i < npy.values.size(); ++i)
+    ASSERT_EQ(static_cast<unsigned char>(npy.values[i]),
+              static_cast<unsigned char>(map->map.states[i]));
+}
+
+TEST_F(Export, TheArrayOfAttentionIsExact) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=2,q_head=7,chunk=3"));
+  const auto rows = test::answer(workspace, state::AttentionRowsQuestion{workspace.place()});
+  ASSERT_TRUE(rows) << rows.error;
+  const Npy npy = parse_npy(write(*state::find_view("attention_map"), Format::Npy));
+  EXPECT_THAT(npy.header, HasSubstr("'descr': '<f4'"));
+  EXPECT_THAT(npy.header, HasSubstr("'shape': (128, 512, )"));
+  ASSERT_EQ(npy.values.size(), rows->values.size() * sizeof(float));
+  std::vector<float> values(rows->values.size());
+  std::memcpy(values.data(), npy.values.data(), npy.values.size());
+  for (std::size_t r = 0; r < 128; ++r) {
+    double sum = 0;
+    for (std::size_t c = 0; c < 512; ++c) {
+      const float value = values[r * 512 + c];
+      ASSERT_EQ(std::isnan(value), c > 384 + r) << r << " " << c;
+      if (c > 384 + r) continue;
+      ASSERT_EQ(value, rows->at(static_cast<std::int64_t>(r), static_cast<std::int64_t>(c)));
+      sum += value;
+    }
+    EXPECT_NEAR(sum, 1, 1e-4) << "of query " << 384 + r;
+  }
+}
+
+TEST_F(Export, TheTableOfKeysHasTheirExactMass) {
+  open();
+  workspace.cursor.set_method(Slot::B, "keydiff:budget_tokens=40");
+  workspace.cursor.show(Slot::B);
+  const auto verdicts =
+      test::answer(workspace, state::SelectedVsTrueQuestion{workspace.place(), workspace.method()});
+  ASSERT_TRUE(verdicts) << verdicts.error;
+  const state::ViewInfo& view = *state::find_view("selected_vs_true");
+  const auto rows = parse_csv(write(view, Format::Csv));
+  ASSERT_EQ(rows.size(), verdicts->cell.by_true_rank.size() + 1);
+  int selected = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const analysis::KeyRank& key = verdicts->cell.by_true_rank[i - 1];
+    EXPECT_EQ(std::stoi(rows[i].at(1)), key.position);
+    EXPECT_EQ(std::stod(rows[i].at(3)), key.mass);
+    selected += rows[i].at(5) == "1";
+  }
+  EXPECT_EQ(selected, 40);
+  workspace.cursor.set_option("selected_vs_true.filter", "misses");
+  const auto misses = parse_csv(write(view, Format::Csv));
+  EXPECT_EQ(misses.size(), verdicts->misses.size() + 1);
+}
+
+TEST_F(Export, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
+  open();
+  const auto refusal = [&](auto change) -> std::pair<int, std::string> {
+    figure::ExportRequest request;
+    request.what = state::describe(workspace, *state::find_view("kv_map"));
+    request.file = "never.out";
+    change(request);
+    try {
+      figure::export_view(request);
+      return {0, ""};
+    } catch (const Error& error) {
+      EXPECT_FALSE(std::filesystem::exists("never.out"));
+      return {error.exit_code(), error.what()};
+    }
+  };
+  using Request = figure::ExportRequest;
+  using ::testing::Pair;
+  EXPECT_THAT(refusal([](Request& r) { r.format = Format::Svg; }), Pair(2, HasSubstr("--csv")));
+  EXPECT_THAT(refusal([](Request& r) { r.what.go_to = "chunk=99"; }), Pair(1, HasSubstr("0 to 6")));
+  EXPECT_THAT(refusal([](Request& r) { r.what.trace = "absent.h5"; }),
+              Pair(1, HasSubstr("absent.h5")));
+  EXPECT_THAT(refusal([](Request& r) { r.what.methods = {"infinipot:budget_tokens=8"}; }),
+              Pair(1, HasSubstr("probe")));
+  EXPECT_THAT(refusal([](Request& r) { r.file = "no/such/folder/x.png"; }),
+              Pair(1, HasSubstr("no/such/folder")));
+}
+
+}  // namespace
+}  // namespace kvloupe

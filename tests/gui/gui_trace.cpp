@@ -1,0 +1,198 @@
+// See gui_trace.h.
+#include "tests/gui/gui_trace.h"
+
+#include "core/attention/attention.h"
+#include "core/replay/replay.h"
+#include "core/trace/trace_writer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <random>
+
+namespace kvloupe::test {
+namespace {
+
+constexpr std::int32_t kNeedleTokens = 16;
+constexpr std::int32_t kAskingTokens = 20;  // at the end of the prompt: few, so that they stand out
+
+const char* const kWords[] = {" the",  " of",      " and",  " to",           " her",       " was",
+                              " in",   " it",      " she",  " had",          " not",       " be",
+                              ",",     ".",        " with", " his",          " very",      " could",
+                              " Anne", " Captain", "\n",    " acquaintance", " sentiment", " been",
+                              " all",  " which",   ";",     " would",        " they",      " must"};
+const char* const kNeedle[kNeedleTokens] = {
+    "\n",      "One", " of",    " the", " special", " magic", " numbers", " for",
+    " lively", "-",   "harbor", " is",  ":",        " 7",     "3",        "9."};
+
+struct LayerTensors {
+  at::Tensor q, k, v;  // [heads, T, head_dim]
+};
+
+class TraceMaker {
+ public:
+  explicit TraceMaker(const GuiTraceOptions& options)
+      : options_(options),
+        num_tokens_(options.num_tokens + options.decoded),
+        needle_(options.needle_begin >= 0 ? options.needle_begin : options.num_tokens * 3 / 8),
+        random_(options.seed) {
+    for (const int layer : options.layers) layers_.push_back(make_layer(layer));
+    make_texts();
+  }
+
+  void write(const std::filesystem::path& file, std::int32_t nan_key_at) {
+    if (nan_key_at >= 0)
+      for (LayerTensors& layer : layers_)
+        layer.k.select(1, nan_key_at).fill_(std::numeric_limits<float>::quiet_NaN());
+    trace::TraceWriter writer(file, header(), true);
+    for (std::int32_t begin = 0; begin < num_tokens_;) {
+      const trace::ChunkInfo chunk = chunk_at(begin);
+      for (std::size_t i = 0; i < layers_.size(); ++i) write_layer(writer, chunk, i);
+      writer.end_chunk(chunk, std::vector<std::int32_t>(static_cast<std::size_t>(chunk.length), 1),
+                       {texts_.begin() + chunk.begin, texts_.begin() + chunk.end()});
+      begin = chunk.end();
+    }
+    writer.finish(std::vector<std::int32_t>(static_cast<std::size_t>(options_.decoded), 1), true);
+  }
+
+ private:
+  // Lanes: 0 the sink, 1 to 4 where a token stands, 5 the needle, the rest differs from token to
+  // token.
+  LayerTensors make_layer(int layer) {
+    constexpr int kSinkLane = 0, kNeedleLane = 5;
+    LayerTensors made{noise(options_.num_q_heads, 0.8F), noise(options_.num_kv_heads, 1.0F),
+                      noise(options_.num_kv_heads, 1.0F)};
+    for (const at::Tensor& heads : {made.q, made.k})
+      for (std::int64_t head = 0; head < heads.size(0); ++head) add_position(heads[head]);
+    made.q.select(2, kSinkLane).fill_(3.0F);
+    made.k.select(2, kSinkLane).fill_(-1.0F);
+    made.k.select(1, 0).select(1, kSinkLane).fill_(6.0F);
+    made.k.select(2, kNeedleLane).narrow(1, needle_, kNeedleTokens).fill_(5.0F);
+    const std::int64_t asks = options_.num_tokens - kAskingTokens;
+    for (int head = 0; head < options_.num_q_heads; ++head)
+      made.q[head]
+          .select(1, kNeedleLane)
+          .narrow(0, asks, num_tokens_ - asks)
+          .fill_(6.0F + 1.5F * static_cast<float>((layer + head) % 3));
+    return made;
+  }
+
+  at::Tensor noise(int heads, float width) {
+    std::normal_distribution<float> normal(0, width);
+    at::Tensor values = at::empty({heads, num_tokens_, options_.head_dim}, at::kFloat);
+    float* at = values.data_ptr<float>();
+    for (std::int64_t i = 0; i < values.numel(); ++i) at[i] = normal(random_);
+    return values;
+  }
+
+  // Two waves: tokens that stand close point the same way.
+  static void add_position(const at::Tensor& tokens) {
+    constexpr double kWaves[] = {24, 300};
+    const at::Tensor position = at::arange(tokens.size(0), at::kFloat);
+    for (int wave = 0; wave < 2; ++wave) {
+      tokens.select(1, 1 + 2 * wave).copy_((position / kWaves[wave]).cos() * 1.8);
+      tokens.select(1, 2 + 2 * wave).copy_((position / kWaves[wave]).sin() * 1.8);
+    }
+  }
+
+  void make_texts() {
+    for (std::int32_t t = 0; t < num_tokens_; ++t)
+      texts_.emplace_back(kWords[random_() % std::size(kWords)]);
+    texts_[0] = "<|im_start|>";
+    if (num_tokens_ > 50) texts_[40] = "\xE6";
+    std::copy(std::begin(kNeedle), std::end(kNeedle), texts_.begin() + needle_);
+  }
+
+  trace::TraceHeader header() const {
+    trace::TraceHeader header;
+    header.model = {.name = "Small-test",
+                    .architecture = "llama",
+                    .num_layers = options_.num_layers,
+                    .num_q_heads = options_.num_q_heads,
+                    .num_kv_heads = options_.num_kv_heads,
+                    .head_dim = options_.head_dim,
+                    .hidden_size = options_.num_q_heads * options_.head_dim,
+                    .softmax_scale = scale(),
+                    .rope_theta = 10000,
+                    .file_hash = std::string(64, 'a'),
+                    .layer_types = std::vector(static_cast<std::size_t>(options_.num_layers),
+                                               trace::LayerType::Full)};
+    header.dtype = trace::DType::F32;
+    header.layers = options_.layers;
+    header.max_tokens = num_tokens_;
+    header.max_chunks = options_.num_tokens / options_.chunk_size + 1 + options_.decoded;
+    header.spans = {{"needle", needle_, needle_ + kNeedleTokens},
+                    {"question", options_.num_tokens - kAskingTokens, options_.num_tokens - 4}};
+    return header;
+  }
+
+  double scale() const { return 1 / std::sqrt(static_cast<double>(options_.head_dim)); }
+
+  trace::ChunkInfo chunk_at(std::int32_t begin) const {
+    if (begin >= options_.num_tokens) return {begin, 1, trace::Phase::Decode};
+    return {begin, std::min(options_.chunk_size, options_.num_tokens - begin),
+            trace::Phase::Prefill};
+  }
+
+  void write_layer(trace::TraceWriter& writer, const trace::ChunkInfo& chunk, std::size_t index) {
+    const LayerTensors& layer = layers_[index];
+    const auto part = [&](const at::Tensor& whole) {
+      return whole.narrow(1, chunk.begin, chunk.length).contiguous();
+    };
+    const at::Tensor q = part(layer.q), k = part(layer.k), v = part(layer.v);
+    const at::Tensor lse =
+        attention::chunk_mass(q, layer.k.narrow(1, 0, chunk.end()), scale()).lse.contiguous();
+    writer.write_layer(chunk, {options_.layers[index], q.data_ptr<float>(), k.data_ptr<float>(),
+                               v.data_ptr<float>(), lse.data_ptr<float>(), nullptr});
+  }
+
+  GuiTraceOptions options_;
+  std::int32_t num_tokens_;
+  std::int32_t needle_;
+  std::mt19937 random_;
+  std::vector<LayerTensors> layers_;
+  std::vector<std::string> texts_;  // [T]
+};
+
+struct RecordedRun {
+  trace::RunInfo info;
+  std::vector<int> layers;
+  std::vector<trace::LayerRecord> data;
+};
+
+RecordedRun record(const session::TraceSession& session, const std::string& method) {
+  const bool unknown = method == kUnknownMethod;
+  replay::ReplayRequest request;
+  request.spec = selection::MethodSpec::parse(unknown ? "keydiff:budget_tokens=200" : method)
+                     .resolved(session.shape());
+  request.want_mass = false;
+  const replay::ReplayResult result = replay::replay(session, request, {});
+  RecordedRun run{replay::run_info(result, request.spec, session.shape()), result.layers, {}};
+  for (std::size_t i = 0; i < result.layers.size(); ++i)
+    run.data.push_back(replay::layer_record(result, i));
+  if (unknown) run.info.method = kUnknownMethod;
+  return run;
+}
+
+}  // namespace
+
+std::string write_gui_trace(const std::filesystem::path& file, const GuiTraceOptions& options) {
+  const std::filesystem::path path = std::filesystem::absolute(file);
+  std::filesystem::remove(path.string() + ".runs.h5");
+  TraceMaker maker(options);
+  maker.write(path, -1);
+  std::vector<RecordedRun> runs;
+  {
+    const session::TraceSession session(path);
+    for (const std::string& method : options.runs) runs.push_back(record(session, method));
+  }
+  if (options.nan_key_at >= 0) maker.write(path, options.nan_key_at);
+  for (const RecordedRun& run : runs)
+    trace::append_sidecar_run(path, run.info, run.layers, run.data);
+  return path.string();
+}
+
+}  // namespace kvloupe::test

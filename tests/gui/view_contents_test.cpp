@@ -1,0 +1,140 @@
+// What single views promise of their contents.
+#include "core/trace/trace_writer.h"
+#include "tests/gui/view_fixture.h"
+
+#include <map>
+#include <set>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+using state::Slot;
+using test::cell_of;
+
+class ViewContents : public test::ViewTest {
+ protected:
+  state::Table table_of(const char* id) {
+    const state::ViewInfo& view = *state::find_view(id);
+    EXPECT_EQ(test::problem_of_view(workspace, view), "") << id;
+    return view.table(workspace);
+  }
+};
+
+TEST_F(ViewContents, TheMapOfLanesHasNoRecall) {
+  open();
+  const auto recalls = [&](const char* method) {
+    workspace.cursor.set_method(Slot::A, method);
+    const state::Table table = table_of("kv_map");
+    std::set<bool> given;
+    for (std::size_t row = 0; row < table.rows.size(); ++row)
+      given.insert(!cell_of(table, row, "mass_recall").empty());
+    return given;
+  };
+  EXPECT_EQ(recalls("quoka:budget_tokens=48"), std::set<bool>{true});
+  EXPECT_EQ(recalls("aqua:basis=self"), std::set<bool>{false});
+  EXPECT_EQ(recalls("aqua_h2o:basis=self"), std::set<bool>{true});
+}
+
+// Chunk 4 of 128 tokens begins at block 16 of 32 tokens, of 20; KV head 1 has query heads 3 to 5.
+TEST_F(ViewContents, TheTableOfBlocksNamesPagesAndTokens) {
+  open();
+  workspace.cursor.set_method(Slot::A, "flash_prefill:block_size=32,sink_blocks=1");
+  workspace.cursor.go_to(state::parse_goto("chunk=4,q_head=4"));
+  const state::Table table = table_of("block_tables");
+  std::map<std::string, int> stages;
+  std::set<std::string> heads;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string& stage = cell_of(table, i, "stage");
+    ++stages[stage];
+    heads.insert(cell_of(table, i, "q_head"));
+    const int block = std::stoi(cell_of(table, i, "key_block"));
+    EXPECT_EQ(cell_of(table, i, "token_begin"), std::to_string(block * 32));
+    EXPECT_EQ(cell_of(table, i, "token_end"), std::to_string(block * 32 + 32));
+    EXPECT_EQ(cell_of(table, i, "page_id"), std::to_string(20 + block));
+    if (stage != "table") continue;
+    const std::string& state = cell_of(table, i, "state");
+    if (block == 0) {
+      EXPECT_EQ(state, "kept by rule");
+    } else if (block >= 16) {
+      EXPECT_EQ(state, "of the chunk");
+    }
+  }
+  EXPECT_EQ(heads, (std::set<std::string>{"", "3", "4", "5"}));
+  // Query blocks at 16 to 19 see the blocks up to their own.
+  EXPECT_EQ(stages["mask"], 3 * (17 + 18 + 19 + 20));
+  EXPECT_EQ(stages["query_union"], 3 * 20);
+  EXPECT_EQ(stages["group_union"], 20);
+  EXPECT_EQ(stages["table"], 20);
+}
+
+// The window is part of the place: its last 16 queries rank other keys first than the chunk's.
+TEST_F(ViewContents, RankingsFollowTheWindow) {
+  open();
+  const auto means = [&](const char* place) {
+    workspace.cursor.go_to(state::parse_goto(place));
+    const state::Table table = table_of("received_rankings");
+    EXPECT_EQ(table.rows.size(), 512U);
+    EXPECT_EQ(workspace.place().query_window().second, 640);
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) values.push_back(cell_of(table, i, "mean"));
+    return values;
+  };
+  const auto of_chunk = means("chunk=4");
+  EXPECT_EQ(workspace.place().query_window().first, 512);
+  const auto of_16 = means("chunk=4,window=16");
+  EXPECT_EQ(workspace.place().query_window().first, 624);
+  EXPECT_NE(of_chunk, of_16);
+  EXPECT_NE(means("chunk=4,window=2000"), of_16);
+  EXPECT_EQ(means("chunk=4,window=0"), of_chunk);
+}
+
+// A trace of 16,384 tokens with a recorded run that kept one key alone.
+std::string trace_with_one_kept_key(std::int32_t key) {
+  test::GuiTraceOptions options;
+  options.num_tokens = 16384;
+  options.num_layers = 1;
+  options.layers = {0};
+  options.num_q_heads = options.num_kv_heads = 1;
+  options.runs.clear();
+  const std::string path = test::write_gui_trace("one_key.h5", options);
+  trace::RunInfo run;
+  run.method = "keydiff:budget_tokens=1";
+  trace::LayerRecord layer;
+  for (std::int32_t begin = 0; begin < options.num_tokens; begin += options.chunk_size) {
+    trace::CellRecord cell;
+    cell.num_candidates = begin;
+    cell.rows.emplace_back();
+    if (key < begin) cell.rows.front().positions.push_back(key);
+    if (begin == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
+    layer.cells.push_back(std::move(cell));
+  }
+  trace::append_sidecar_run(path, run, {0}, {layer});
+  return path;
+}
+
+// A single kept key among thousands must be seen in the picture of the map.
+TEST_F(ViewContents, ASingleKeptKeyNeverVanishes) {
+  open(trace_with_one_kept_key(7777));
+  ASSERT_EQ(workspace.method(Slot::A).run, 0);
+  const auto panel = panels::make_panel("kv_map");
+  renderer.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
+  draw(*panel, true);
+  const figure::Image image = renderer.read();
+  // At least half way from the colour of a dropped key to that of a kept one.
+  const auto& palette = renderer.gui().palette();
+  const int red_dropped = static_cast<int>(palette.dropped & 255U),
+            red_kept = static_cast<int>(palette.hit & 255U);
+  const auto is_kept = [&](const std::uint8_t* pixel) {
+    return pixel[0] <= (red_dropped + red_kept) / 2 + 2 && pixel[0] >= red_kept &&
+           pixel[2] > pixel[0] + 40;
+  };
+  int seen = 0;
+  for (int y = image.height * 2 / 3; y < image.height * 5 / 6; ++y)
+    for (int x = image.width * 3 / 10; x < image.width / 2; ++x)
+      seen += is_kept(image.rgba.data() + (static_cast<std::size_t>(y) * image.width + x) * 4);
+  EXPECT_GT(seen, 20) << "the column of the only kept key is not in the picture";
+}
+
+}  // namespace
+}  // namespace kvloupe

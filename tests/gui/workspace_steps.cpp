@@ -1,0 +1,43 @@
+// See workspace_steps.h.
+#include "tests/gui/workspace_steps.h"
+
+#include <chrono>
+#include <thread>
+
+namespace kvloupe::test {
+
+using namespace std::chrono_literals;
+
+void settle(state::Workspace& workspace) {
+  const auto end = std::chrono::steady_clock::now() + 30s;
+  while (workspace.answers.busy() && std::chrono::steady_clock::now() < end)
+    if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(1ms);
+}
+
+std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view) {
+  std::string problem;
+  for (int frame = 0; frame < 64; ++frame) {
+    workspace.begin_frame();
+    problem = view.problem(workspace);
+    if (!workspace.answers.busy()) break;
+    settle(workspace);
+  }
+  return problem;
+}
+
+HeldLane::HeldLane(state::Workspace& workspace, Lane lane) {
+  workspace.answers.jobs().submit<int>(lane, "held lane " + std::to_string(static_cast<int>(lane)),
+                                       "Holding the lane",
+                                       [released = released_](const WorkContext& context) {
+                                         while (!*released && !context.cancel.cancelled())
+                                           std::this_thread::sleep_for(1ms);
+                                         return std::make_shared<const int>(0);
+                                       },
+                                       {}, {});
+}
+
+HeldLane::~HeldLane() { release(); }
+
+void HeldLane::release() { *released_ = true; }
+
+}  // namespace kvloupe::test

@@ -1,0 +1,45 @@
+// What a test does with a workspace between two looks at it.
+#pragma once
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace kvloupe::test {
+
+// Until nothing is under way; gives up after half a minute.
+void settle(state::Workspace& workspace);
+
+// Frame after frame until the question has its last answer: ready, failed, or nothing to ask.
+template <state::Question Q>
+state::Result<Q> answer(state::Workspace& workspace, const Q& question) {
+  for (int frame = 0; frame < 16; ++frame) {
+    workspace.begin_frame();
+    const state::Result<Q> result = workspace.ask(question);
+    if (result.state != state::ResultState::Loading) return result;
+    settle(workspace);
+  }
+  return workspace.ask(question);
+}
+
+// Asks for all that the view needs until it stands; "" when there is something to draw.
+std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view);
+
+// Keeps a lane of the workspace busy until it is released: what is asked meanwhile stays under way.
+// It must go before the workspace.
+class HeldLane {
+ public:
+  explicit HeldLane(state::Workspace& workspace, Lane lane = Lane::Compute);
+  ~HeldLane();
+  HeldLane(const HeldLane&) = delete;
+  HeldLane& operator=(const HeldLane&) = delete;
+  void release();
+
+ private:
+  std::shared_ptr<std::atomic<bool>> released_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace kvloupe::test

@@ -1,0 +1,75 @@
+// What the window remembers, and how its commands are found.
+#include "app/shell/settings.h"
+#include "app/shell/command_list.h"
+#include "core/base/paths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace kvloupe {
+namespace {
+
+TEST(Commands, TheQueryMatchesAsAScatteredSubsequence) {
+  EXPECT_LT(shell::match_score("xyz", "Next chunk"), 0);
+  EXPECT_GT(shell::match_score("next", "Next chunk"),
+            shell::match_score("next", "An extract of text"));
+  EXPECT_GE(shell::match_score("", "anything"), 0);
+}
+
+class Settings : public ::testing::Test {
+ protected:
+  Settings() {
+    const auto folder = std::filesystem::current_path() / "config";
+    std::filesystem::remove_all(folder);
+    paths::set_config_dir(folder);
+  }
+};
+
+TEST_F(Settings, AreReadAsTheyWereWritten) {
+  shell::Settings settings;
+  settings.theme = widgets::ThemeKind::Light;
+  settings.user_scale = 1.5F;
+  settings.window_width = 1280;
+  settings.window_height = 800;
+  settings.last_folder = "/somewhere";
+  shell::save_settings(settings);
+  const shell::Settings read = shell::load_settings();
+  EXPECT_EQ(read.theme, widgets::ThemeKind::Light);
+  EXPECT_FLOAT_EQ(read.user_scale, 1.5F);
+  EXPECT_EQ(read.window_width, 1280);
+  EXPECT_EQ(read.window_height, 800);
+  EXPECT_EQ(read.last_folder, "/somewhere");
+}
+
+TEST_F(Settings, SurviveDamage) {
+  for (const char* damaged :
+       {"{", "[]", "{\"scale\": \"big\", \"theme\": 3}", "{\"scale\": 1e30}"}) {
+    std::filesystem::create_directories(paths::config_dir());
+    std::ofstream(paths::config_dir() / "settings.json") << damaged;
+    EXPECT_LE(shell::load_settings().user_scale, shell::kMostScale) << damaged;
+  }
+}
+
+TEST_F(Settings, RecentFilesAreListedOnceNewestFirst) {
+  for (int i = 0; i < 12; ++i) shell::add_recent_file("/t" + std::to_string(i) + ".h5");
+  shell::add_recent_file("/t8.h5");
+  const auto recent = shell::load_recent_files();
+  ASSERT_GE(recent.size(), 2U);
+  EXPECT_EQ(recent.size(), 9U);
+  EXPECT_EQ(recent[0], "/t8.h5");
+  EXPECT_EQ(recent[1], "/t11.h5");
+}
+
+TEST_F(Settings, SmallStatesRoundTrip) {
+  EXPECT_EQ(shell::load_state("nothing.json"), "");
+  shell::save_state("some.json", "{\"a\": 1}");
+  EXPECT_EQ(shell::load_state("some.json"), "{\"a\": 1}");
+  shell::save_layout("[Docking]\n");
+  EXPECT_EQ(shell::load_layout(), "[Docking]\n");
+}
+
+}  // namespace
+}  // namespace kvloupe

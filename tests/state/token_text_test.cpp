@@ -1,0 +1,57 @@
+// Tokens as people read them, and tables and arrays as files hold them.
+#include "app/state/token_text.h"
+#include "app/state/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace kvloupe {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
+  EXPECT_EQ(state::readable_text("\xE6"), "\\xE6");
+  EXPECT_EQ(state::readable_text("a\xE6\x97"), "a\\xE6\\x97");
+  EXPECT_EQ(state::readable_text("\xE6\x97\xA5"), "\xE6\x97\xA5");
+  EXPECT_EQ(state::readable_text("a\n"), "a\u21B5");
+  EXPECT_EQ(state::readable_text(std::string("\0\x1B", 2)), "\\x00\\x1B");
+  EXPECT_EQ(state::readable_token(" the"), "\u00B7the");
+  EXPECT_EQ(state::readable_token(""), "(empty)");
+}
+
+TEST(TokenText, SearchCrossesTokensAndIgnoresCase) {
+  const std::vector<std::string> tokens{"One", " of", " the", " ONE", " of"};
+  EXPECT_THAT(state::find_text(tokens, "one of"), ElementsAre(0, 3));
+  EXPECT_THAT(state::find_text(tokens, "f t"), ElementsAre(1));
+  EXPECT_TRUE(state::find_text(tokens, "").empty());
+  EXPECT_TRUE(state::find_text(tokens, "zebra").empty());
+}
+
+TEST(TokenText, ScriptsThatNeedOtherFontsAreNamed) {
+  EXPECT_THAT(state::unusual_code_points({"a\u00E9\u03B1", "\u65E5", "\xE6", "\u65E5\u672C"}),
+              ElementsAre(U'\u65E5', U'\u672C'));
+}
+
+TEST(Table, CellsAreQuotedWhereCsvNeedsIt) {
+  EXPECT_EQ(state::csv_text({{"a", "b"}, {{"1,5", "say \"x\""}, {"\r", ""}}}),
+            "a,b\n\"1,5\",\"say \"\"x\"\"\"\n\"\r\",\n");
+  EXPECT_EQ(state::cell(std::nan("")), "");
+  EXPECT_EQ(state::cell(0.1), "0.1");
+}
+
+TEST(Table, AnArrayBeginsAtAMultipleOf64Bytes) {
+  const std::string bytes =
+      state::npy_bytes(state::array_of("<f4", {2, 1}, std::vector<float>{1.5F, -2}));
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  const std::size_t header =
+      static_cast<unsigned char>(bytes[8]) + 256U * static_cast<unsigned char>(bytes[9]);
+  EXPECT_EQ((10 + header) % 64, 0U);
+  EXPECT_NE(bytes.find("'shape': (2, 1, )"), std::string::npos);
+  EXPECT_EQ(bytes.size(), 10 + header + 8);
+}
+
+}  // namespace
+}  // namespace kvloupe
