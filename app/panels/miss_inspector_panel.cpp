@@ -151,11 +151,12 @@ class MissInspectorPanel final : public Panel {
     const ImVec2 from = ImPlot::PlotToPixels(bar.first - 0.4, bar.span_mass);
     const ImVec2 to = ImPlot::PlotToPixels(bar.last - 1 + 0.4, 0);
     const float top = std::min(from.y, to.y - 2);
-    draw->AddRectFilled(
-        {from.x, top}, {std::max(to.x, from.x + 1), to.y},
-        widgets::diverging_color(context.palette,
-                                 static_cast<double>(bar.kept) / static_cast<double>(bar.total)),
-        2);
+    const ImVec2 foot(std::max(to.x, from.x + 1), to.y);
+    const double share = static_cast<double>(bar.kept) / static_cast<double>(bar.total);
+    draw->AddRectFilled({from.x, top}, foot, widgets::diverging_color(context.palette, share), 2);
+    // The middle of the colours is close to the plot's own.
+    if (to.x - from.x > widgets::em(0.5F))
+      draw->AddRect({from.x, top}, foot, widgets::with_alpha(context.palette.faint, 0.7F), 2);
     if (bar.last > bar.first + 1) return;
     const widgets::FontScope small(widgets::fonts().body, 0.85F);
     const std::string text = fmt::format("{}/{}", bar.kept, bar.total);
