@@ -15,6 +15,7 @@
   X(miss_inspector)      \
   X(token_strip)         \
   X(query_geometry)      \
+  X(method_compare)      \
   X(query_relevance)     \
   X(aqua_lanes)          \
   X(block_tables)        \

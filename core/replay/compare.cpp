@@ -59,11 +59,12 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
 
 constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
 
-// The rows of one method while its cells come in.
-class Averager {
+}  // namespace
+
+class Averager::Tables {
  public:
-  Averager(const std::optional<MethodSpec>& spec, int q_heads_per_row,
-           const session::TraceSession& session)
+  Tables(const std::optional<MethodSpec>& spec, int q_heads_per_row,
+         const session::TraceSession& session)
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
         bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))) {
@@ -160,6 +161,21 @@ class Averager {
   double bytes_per_key_;
   std::map<trace::Phase, Table> tables_;
 };
+
+Averager::Averager(const std::optional<MethodSpec>& spec, int q_heads_per_row,
+                   const session::TraceSession& session)
+    : tables_(std::make_unique<Tables>(spec, q_heads_per_row, session)) {}
+Averager::~Averager() = default;
+Averager::Averager(Averager&&) noexcept = default;
+Averager& Averager::operator=(Averager&&) noexcept = default;
+
+void Averager::add(const ReplayCell& cell) { tables_->add(cell); }
+
+std::vector<CompareRow> Averager::rows(const ReplayResult& result) const {
+  return tables_->rows(result);
+}
+
+namespace {
 
 // One name=value of "all:...".
 struct Parameter {

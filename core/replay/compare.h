@@ -3,6 +3,7 @@
 
 #include "core/replay/replay.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,7 +37,27 @@ struct CompareRow {
 std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
                            const trace::TraceInfo& info);
 
-// Unweighted means over (layer, row, chunk) cells whose dense_reason is null; decode apart.
+// Unweighted means over (layer, row, chunk) cells whose dense_reason is null, decode apart, taken as
+// the cells of one method come in: none of them needs to be kept.
+class Averager {
+ public:
+  // `spec` is empty for a recorded run of an unknown method.
+  Averager(const std::optional<selection::MethodSpec>& spec, int q_heads_per_row,
+           const session::TraceSession& session);
+  ~Averager();
+  Averager(Averager&&) noexcept;
+  Averager& operator=(Averager&&) noexcept;
+
+  void add(const ReplayCell& cell);
+  // `result` names the method and its basis; its cells are not looked at.
+  std::vector<CompareRow> rows(const ReplayResult& result) const;
+
+ private:
+  class Tables;
+  std::unique_ptr<Tables> tables_;
+};
+
+// The same of a result that holds its cells.
 std::vector<CompareRow> summarise(const ReplayResult& result, const session::TraceSession& session);
 
 struct UnavailableMethod {

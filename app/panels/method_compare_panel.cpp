@@ -1,0 +1,352 @@
+// method_compare: the table of `kvloupe compare`, one row a method; a click makes a row A or B.
+#include "app/state/questions/method_compare.h"
+
+#include "app/panels/view_parts.h"
+#include "app/state/method_groups.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::CompareColumn;
+using state::CompareOrder;
+using state::MethodCompareQuestion;
+using state::Slot;
+using Row = MethodCompareQuestion::Row;
+using Comparison = state::Result<MethodCompareQuestion>;
+
+constexpr const char* kView = "method_compare";
+
+bool named(const CompareColumn& column, const char* name) {
+  return column.name == std::string(name);
+}
+bool is_share(const CompareColumn& column) {
+  return named(column, "mass_recall") || named(column, "topk_overlap");
+}
+bool has_bar(const CompareColumn& column) {
+  return is_share(column) || named(column, "output_error");
+}
+
+// Room for the column, in parts of the table.
+float weight_of(const CompareColumn& column) {
+  if (column.value == nullptr) return 4.4F;
+  if (has_bar(column)) return 2.0F;
+  return named(column, "cells") ? 1.7F : 1.15F;
+}
+
+std::string text_of(const CompareColumn& column, double value) {
+  if (named(column, "kv_bytes")) return format_bytes(static_cast<std::uint64_t>(value));
+  if (has_bar(column) || named(column, "density")) return fmt::format("{:.4f}", value);
+  const bool whole = std::abs(value - std::round(value)) < 0.05;
+  return whole ? format_count(std::llround(value)) : fmt::format("{:.1f}", value);
+}
+
+class MethodComparePanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    const Comparison result =
+        shown_.ask(context.workspace, state::method_compare_question(context.workspace));
+    head_ui(context, result.question);
+    if (!context.figure) {
+      option_ui(context, kView, "methods", "methods", widgets::em(8));
+      ImGui::SameLine(0, widgets::em(1));
+      option_ui(context, kView, "layers", "layers", widgets::em(7));
+    }
+    if (!ready_ui(context, result, "Averaging the methods")) return;
+    notes_ui(context, result);
+    table_ui(context, result);
+  }
+
+ private:
+  static trace::Phase phase_of(const Comparison& result) {
+    return result.question.place.chunk_info().phase;
+  }
+
+  static widgets::Chip loop_chip(const MethodCompareQuestion& question) {
+    const trace::TraceInfo& info = question.place.info();
+    const bool closed = std::any_of(
+        question.methods.begin(), question.methods.end(), [&](const state::MethodChoice& method) {
+          const trace::RunInfo* run = method.run_info(info);
+          return run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
+        });
+    return {closed ? "open and closed loop" : "open loop", 0,
+            "Open loop: selected on the stored Q and K, the model did not attend to the selection. "
+            "Closed loop: it did while it ran."};
+  }
+
+  static void head_ui(DrawContext& context, const MethodCompareQuestion& question) {
+    const state::Place& place = question.place;
+    const bool prefill = place.chunk_info().phase == trace::Phase::Prefill;
+    const std::string layers = question.all_layers
+                                   ? fmt::format("all {} layers", place.info().layers.size())
+                                   : fmt::format("layer {}", place.layer);
+    const std::string cells = prefill ? "prefill chunks" : "decode steps";
+    std::vector<widgets::Chip> chips = trace_chips(context, place);
+    chips.push_back(loop_chip(question));
+    chips.push_back({layers, 0, "The layers averaged over."});
+    chips.push_back({cells, 0, "Averaged over these; the current chunk says which."});
+    if (!question.catalogue.empty())
+      chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
+                       "Every method, selected anew on the stored Q and K, at the budget of the "
+                       "method shown; where that has none, at the one a window begins with."});
+    widgets::figure_head_ui(
+        context.palette, context.figure, "Methods compared", "",
+        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which a method "
+                    "selected, each row of heads alike",
+                    place.trace->name, place.info().model.name, layers, cells),
+        chips);
+  }
+
+  static void notes_ui(DrawContext& context, const Comparison& result) {
+    const std::vector<Row>& rows = result->rows;
+    const trace::Phase phase = phase_of(result);
+    const auto differing = std::count_if(rows.begin(), rows.end(),
+                                         [&](const Row& row) { return row.differs_in(phase); });
+    const auto pending =
+        std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.pending(); });
+    if (context.figure)
+      widgets::text_wrapped(
+          context.palette.muted,
+          "mass recall, overlap, density: shares  \u00B7  output error: relative to the output's "
+          "norm, bars end at the largest  \u00B7  budget, kept, by rule: KVs a row and chunk");
+    if (pending > 0)
+      widgets::text_colored(context.palette.muted,
+                            fmt::format("measuring: {} of {} methods to go", pending, rows.size()));
+    if (differing > 0)
+      widgets::text_wrapped(
+          context.palette.warning,
+          fmt::format("\u2020 {} averaged over other cells than most, because everything was kept "
+                      "in other chunks or layers: not comparable with the other rows.",
+                      differing == 1 ? "one method is" : fmt::format("{} methods are", differing)));
+  }
+
+  static void table_ui(DrawContext& context, const Comparison& result) {
+    const std::vector<CompareColumn>& columns = state::compare_columns();
+    const CompareOrder order = state::compare_order(context.workspace);
+    const auto sorted = state::sorted_rows(*result, order, phase_of(result));
+    const widgets::FontScope font(widgets::fonts().body,
+                                  context.figure ? figure_scale(sorted.size()) : 1.0F);
+    ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
+                            ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
+    float width = 0;
+    if (!context.figure) {
+      flags |= ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
+      width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(68));
+    }
+    if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, {0, 0}, width))
+      return;
+    if (!context.figure) ImGui::TableSetupScrollFreeze(1, 1);
+    for (const CompareColumn& column : columns)
+      ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
+    header_ui(context, order);
+    const double largest_error = largest_of(*result, "output_error", phase_of(result));
+    for (const std::size_t i : sorted) {
+      ImGui::PushID(static_cast<int>(i));
+      row_ui(context, result, result->rows[i], largest_error);
+      ImGui::PopID();
+    }
+    ImGui::EndTable();
+  }
+
+  // As large as the columns allow, and small enough that every row fits the picture.
+  static float figure_scale(std::size_t num_rows) {
+    const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
+    const float wanted = line * static_cast<float>(num_rows + 2);
+    return std::clamp(ImGui::GetContentRegionAvail().y / wanted, 0.5F, 1.15F);
+  }
+
+  static double largest_of(const MethodCompareQuestion::Answer& answer, const char* name,
+                           trace::Phase phase) {
+    double largest = 0;
+    for (const CompareColumn& column : state::compare_columns()) {
+      if (!named(column, name)) continue;
+      for (const Row& row : answer.rows)
+        largest = std::max(largest, state::value_of(row, column, phase).value_or(0));
+    }
+    return largest;
+  }
+
+  static void header_ui(DrawContext& context, const CompareOrder& order) {
+    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+    for (const CompareColumn& column : state::compare_columns()) {
+      ImGui::TableNextColumn();
+      const bool sorted = &column == order.column;
+      const char* arrow = !sorted ? "" : order.falling ? " \u2193" : " \u2191";
+      ImGui::TableHeader(fmt::format("{}{}###{}", column.title, arrow, column.name).c_str());
+      if (context.figure) continue;
+      if (ImGui::IsItemHovered() && *column.meaning != 0)
+        ImGui::SetTooltip("%s\nclick: sort by it", column.meaning);
+      if (ImGui::IsItemClicked()) sort_by(context.workspace, column, sorted);
+    }
+  }
+
+  static void sort_by(state::Workspace& workspace, const CompareColumn& column, bool again) {
+    const bool reversed = workspace.option(kView, "order") == "reversed";
+    workspace.cursor.change("option method_compare.sort", [&](state::Selection& s) {
+      s.options["method_compare.sort"] = column.name;
+      s.options["method_compare.order"] = again && !reversed ? "reversed" : "natural";
+    });
+  }
+
+  static void row_ui(DrawContext& context, const Comparison& result, const Row& row,
+                     double largest_error) {
+    ImGui::TableNextRow();
+    for (const Slot slot : state::kSlots)
+      if (is_shown(context.workspace, result, row, slot))
+        ImGui::TableSetBgColor(
+            ImGuiTableBgTarget_RowBg1,
+            widgets::with_alpha(widgets::color_of_slot(context.palette, slot), 0.10F));
+    ImGui::TableNextColumn();
+    method_ui(context, result, row);
+    if (!row.unavailable.empty()) {
+      reason_ui(context, row);
+      return;
+    }
+    for (const CompareColumn& column : state::compare_columns()) {
+      if (column.value == nullptr) continue;
+      ImGui::TableNextColumn();
+      if (row.pending())
+        widgets::text_colored(context.palette.faint, "\u2026");
+      else if (named(column, "cells"))
+        cells_ui(context, row, phase_of(result));
+      else
+        value_ui(context, column, state::value_of(row, column, phase_of(result)), largest_error);
+    }
+  }
+
+  // A row of the catalogue is selected anew, and the same as a recorded run of its SPEC.
+  static bool is_shown(const state::Workspace& workspace, const Comparison& result, const Row& row,
+                       Slot slot) {
+    const state::MethodChoice& shown = workspace.method(slot);
+    return result.question.catalogue.empty() ? shown == row.method : shown.text == row.method.text;
+  }
+
+  static void method_ui(DrawContext& context, const Comparison& result, const Row& row) {
+    const bool can_show = row.unavailable.empty();
+    for (const Slot slot : state::kSlots) {
+      if (context.figure)
+        badge_ui(context, slot, is_shown(context.workspace, result, row, slot));
+      else if (can_show)
+        slot_button_ui(context, result, row, slot);
+      else
+        continue;
+      ImGui::SameLine(0, widgets::em(0.2F));
+    }
+    const trace::TraceInfo& info = result.question.place.info();
+    const ImU32 ink = can_show ? context.palette.text : context.palette.faint;
+    const bool tagged = row.method.recorded() || row.leaks(info);
+    widgets::text_colored(
+        ink, widgets::elided(state::short_label(row.method),
+                             ImGui::GetContentRegionAvail().x - widgets::em(tagged ? 5 : 0)));
+    if (!context.figure && ImGui::IsItemHovered())
+      ImGui::SetTooltip(
+          "%s%s", row.method.text.c_str(),
+          row.method.known() || !can_show ? "" : "\nunknown to this version: measured as recorded");
+    if (!can_show) return;
+    const auto tag = [](ImU32 color, const char* text) {
+      ImGui::SameLine(0, widgets::em(0.6F));
+      const widgets::FontScope small(widgets::fonts().body, 0.8F);
+      widgets::text_colored(color, text);
+    };
+    if (row.mode == trace::LoopMode::ClosedLoop) tag(context.palette.warning, "closed loop");
+    if (row.method.recorded() && row.mode == trace::LoopMode::OpenLoop)
+      tag(context.palette.muted, "recorded");
+    if (row.leaks(info)) tag(context.palette.warning, "leakage");
+  }
+
+  static void slot_button_ui(DrawContext& context, const Comparison& result, const Row& row,
+                             Slot slot) {
+    const bool here = is_shown(context.workspace, result, row, slot);
+    const ImU32 color = widgets::color_of_slot(context.palette, slot);
+    ImGui::PushStyleColor(ImGuiCol_Button, here ? color : context.palette.raised);
+    ImGui::PushStyleColor(ImGuiCol_Text, here ? widgets::ink_on(color) : context.palette.faint);
+    if (ImGui::SmallButton(slot == Slot::A ? "A" : "B") && !result.stale) {
+      if (result.question.catalogue.empty())
+        context.workspace.cursor.set_method(slot, row.method);
+      else
+        context.workspace.cursor.set_method(slot, row.method.text);
+    }
+    ImGui::PopStyleColor(2);
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("Show as method %c", state::letter_of(slot));
+  }
+
+  // What a button says, in a picture.
+  static void badge_ui(DrawContext& context, Slot slot, bool here) {
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float side = ImGui::GetTextLineHeight();
+    const std::string letter(1, state::letter_of(slot));
+    if (here) {
+      const ImU32 color = widgets::color_of_slot(context.palette, slot);
+      const float width = ImGui::CalcTextSize(letter.c_str()).x;
+      ImGui::GetWindowDrawList()->AddRectFilled(at, {at.x + side, at.y + side}, color, side * 0.2F);
+      ImGui::GetWindowDrawList()->AddText({at.x + (side - width) / 2, at.y}, widgets::ink_on(color),
+                                          letter.c_str());
+    }
+    ImGui::Dummy({side, side});
+  }
+
+  // Across the columns that would hold numbers.
+  static void reason_ui(DrawContext& context, const Row& row) {
+    ImGui::TableNextColumn();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 window = ImGui::GetWindowPos();
+    const float right = window.x + ImGui::GetWindowWidth() - ImGui::GetStyle().WindowPadding.x;
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    draw->PushClipRect({at.x, window.y}, {right, window.y + ImGui::GetWindowHeight()});
+    draw->AddText(
+        at, context.palette.muted,
+        widgets::elided("not here: " + row.unavailable, right - at.x - widgets::em(0.5F)).c_str());
+    draw->PopClipRect();
+    ImGui::Dummy({ImGui::GetContentRegionAvail().x, ImGui::GetTextLineHeight()});
+    if (!context.figure && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", row.unavailable.c_str());
+  }
+
+  static void cells_ui(DrawContext& context, const Row& row, trace::Phase phase) {
+    const analysis::PhaseAverages& averages = row.averages->of(phase);
+    const bool differs = row.differs_in(phase);
+    widgets::text_colored(differs ? context.palette.warning : context.palette.muted,
+                          fmt::format("{} of {}{}", format_count(averages.means.cells),
+                                      format_count(averages.all_cells), differs ? " \u2020" : ""));
+    if (!context.figure && ImGui::IsItemHovered())
+      ImGui::SetTooltip("%s", state::words_of_cells(row, phase).c_str());
+  }
+
+  static void value_ui(DrawContext& context, const CompareColumn& column,
+                       const std::optional<double>& value, double largest_error) {
+    if (!value) {
+      widgets::text_colored(context.palette.faint, "\u2013");
+      return;
+    }
+    const std::string text = text_of(column, *value);
+    widgets::text_colored(context.palette.text, text);
+    if (!has_bar(column)) return;
+    // Bars begin below one another, whatever the digits take.
+    ImGui::SameLine(0, widgets::em(3.4F) - ImGui::CalcTextSize(text.c_str()).x);
+    const float room = ImGui::GetContentRegionAvail().x;
+    if (room < widgets::em(1)) {
+      ImGui::NewLine();
+      return;
+    }
+    const bool share = is_share(column);
+    const double part = share ? *value : largest_error > 0 ? *value / largest_error : 0;
+    widgets::share_bar_ui(context.palette, part, share ? context.palette.hit : context.palette.miss,
+                          room, widgets::em(0.5F));
+  }
+
+  state::Shown<MethodCompareQuestion> shown_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_method_compare_panel() {
+  return std::make_unique<MethodComparePanel>();
+}
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,326 @@
+#include "app/state/questions/method_compare.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "capture/run/calibrate.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/trace/trace_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::CompareRow;
+using Row = MethodCompareQuestion::Row;
+using Answer = MethodCompareQuestion::Answer;
+
+constexpr const char* kViewId = "method_compare";
+
+std::string part_key(const Place& place, bool all_layers) {
+  return all_layers ? place.trace_key() + "|all layers" : place.layer_key();
+}
+std::string words_of_layers(const Place& place, bool all_layers) {
+  return all_layers ? "all layers" : fmt::format("layer {}", place.layer);
+}
+
+Row row_of_method(MethodChoice method, const trace::TraceInfo& info) {
+  Row row;
+  if (const trace::RunInfo* run = method.run_info(info)) row.mode = run->mode;
+  row.method = std::move(method);
+  return row;
+}
+
+// Those of the catalogue are selected anew, recorded or not, as `compare` does.
+std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& trace) {
+  const replay::MethodList list = replay::parse_methods(text);
+  std::vector<Row> rows;
+  for (const selection::MethodSpec& given : list.specs) {
+    const selection::MethodSpec spec = given.resolved(trace.shape());
+    rows.push_back(row_of_method({spec.canonical(), -1, spec}, trace.info()));
+  }
+  for (const replay::UnavailableMethod& entry : list.unavailable) {
+    rows.push_back(row_of_method({entry.method, -1, std::nullopt}, trace.info()));
+    rows.back().unavailable = entry.error.what();
+  }
+  return rows;
+}
+
+void mark_differences(std::vector<Row>& rows) {
+  for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode}) {
+    std::vector<std::vector<bool>> averaged;
+    std::vector<Row*> measured;
+    for (Row& row : rows) {
+      // Without an averaged cell there are no means to compare.
+      if (row.averages == nullptr || row.averages->of(phase).means.cells == 0) continue;
+      measured.push_back(&row);
+      averaged.push_back(row.averages->of(phase).averaged);
+    }
+    const std::vector<bool> differs = analysis::differ_from_most(averaged);
+    for (std::size_t i = 0; i < measured.size(); ++i)
+      measured[i]->differs[phase == trace::Phase::Decode] = differs[i];
+  }
+}
+
+// The budget of the shown method; where it has none, the one that the window begins with.
+std::string catalogue_text(const MethodChoice& shown, const trace::TraceInfo& info) {
+  const bool has_budget = shown.known() && shown.spec->has_budget();
+  const auto spec =
+      has_budget ? *shown.spec : selection::MethodSpec::parse(default_spec(info.num_tokens));
+  std::string text = spec.budget_tokens() > 0
+                         ? fmt::format("all:budget_tokens={}", spec.budget_tokens())
+                         : "all:budget_ratio=" + format_shortest(spec.budget_ratio());
+  if (spec.scope() == selection::BudgetScope::All) text += ",budget_scope=all";
+  return text;
+}
+
+// Recorded, tried here, and what stands in A and B; each once.
+std::vector<MethodChoice> methods_at_hand(const Workspace& workspace) {
+  std::vector<MethodChoice> methods;
+  const auto add = [&](const MethodChoice& method) {
+    if (!method.empty() && std::find(methods.begin(), methods.end(), method) == methods.end())
+      methods.push_back(method);
+  };
+  for (const trace::RunInfo& run : workspace.place().info().runs)
+    add(choice_of_run(run, *workspace.place().trace));
+  for (const MethodChoice& method : workspace.traces.ready()->tried) add(method);
+  for (const Slot slot : kSlots) add(workspace.method(slot));
+  return methods;
+}
+
+std::string problem(Workspace& workspace) {
+  return problem_of(workspace.ask(method_compare_question(workspace)));
+}
+
+std::vector<std::string> cells_of(const Row& row, const Place& place) {
+  const trace::Phase phase = place.chunk_info().phase;
+  std::vector<std::string> cells;
+  for (const CompareColumn& column : compare_columns()) {
+    const auto value = value_of(row, column, phase);
+    cells.push_back(column.value == nullptr ? row.method.text : value ? cell(*value) : "");
+  }
+  cells.push_back(row.averages ? cell(row.averages->of(phase).all_cells) : "");
+  cells.push_back(row.leaks(place.info()) ? "1" : "0");
+  cells.push_back(phase == trace::Phase::Prefill ? "prefill" : "decode");
+  cells.push_back(row.method.recorded() ? cell(std::int64_t{row.method.run}) : "");
+  cells.emplace_back(trace::to_text(row.mode));
+  cells.push_back(row.differs_in(phase) ? words_of_cells(row, phase) : row.unavailable);
+  return cells;
+}
+
+Table table(Workspace& workspace) {
+  Table table;
+  for (const CompareColumn& column : compare_columns()) table.columns.push_back(column.name);
+  for (const char* name : {"all_cells", "leakage", "phase", "run", "mode", "note"})
+    table.columns.push_back(name);
+  const auto result = workspace.ask(method_compare_question(workspace));
+  if (!result) return table;
+  const Place& place = workspace.place();
+  for (const std::size_t i :
+       sorted_rows(*result, compare_order(workspace), place.chunk_info().phase))
+    table.rows.push_back(cells_of(result->rows[i], place));
+  return table;
+}
+
+}  // namespace
+
+std::string MethodAveragesQuestion::key() const {
+  return part_key(place, all_layers) + "|" + method.key();
+}
+
+std::string MethodAveragesQuestion::title() const {
+  return fmt::format("Averaging {} in {}", method.id(), words_of_layers(place, all_layers));
+}
+
+MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const {
+  const session::TraceSession& session = *place.trace->session;
+  const std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};
+  if (method.recorded())
+    return analysis::average_recorded(session, method.run, layers, steps.context);
+  KVLOUPE_CHECK(method.known());
+  capture::ensure_basis(*method.spec, place.info().model, steps.context);
+  return analysis::average_anew(session, *method.spec, layers, steps.context);
+}
+
+std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) {
+  return sizeof(answer) + (answer.prefill.averaged.size() + answer.decode.averaged.size()) / 8;
+}
+
+bool MethodCompareQuestion::Row::leaks(const trace::TraceInfo& info) const {
+  const trace::RunInfo* run = method.run_info(info);
+  if (run != nullptr && run->basis_leakage) return true;
+  return averages != nullptr && averages->prefill.means.basis &&
+         averages->prefill.means.basis->leakage;
+}
+
+std::string MethodCompareQuestion::key() const {
+  std::string key = part_key(place, all_layers) + "|" + catalogue;
+  for (const MethodChoice& method : methods) key += "|" + method.key();
+  return key;
+}
+
+std::string MethodCompareQuestion::title() const {
+  return fmt::format("Comparing methods in {}", words_of_layers(place, all_layers));
+}
+
+std::string MethodCompareQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  return catalogue.empty() && methods.empty() ? "Choose a method" : "";
+}
+
+Answer MethodCompareQuestion::work(Steps& steps) const {
+  Answer answer;
+  if (!catalogue.empty()) answer.rows = rows_of_catalogue(catalogue, *place.trace);
+  for (const MethodChoice& method : methods)
+    answer.rows.push_back(row_of_method(method, place.info()));
+  std::optional<Error> first_error;
+  for (Row& row : answer.rows) {
+    if (!row.pending()) continue;
+    steps.show(answer);
+    try {
+      row.averages = steps.need(MethodAveragesQuestion{place, row.method, all_layers});
+      mark_differences(answer.rows);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Input && error.kind() != ErrorKind::Usage) throw;
+      row.unavailable = error.what();
+      if (!first_error) first_error = error;
+    }
+  }
+  const bool any = std::any_of(answer.rows.begin(), answer.rows.end(),
+                               [](const Row& row) { return row.averages != nullptr; });
+  if (!any && first_error) throw *first_error;
+  return answer;
+}
+
+std::uint64_t MethodCompareQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer);
+  for (const Row& row : answer.rows)
+    sum += sizeof(row) + row.method.text.size() + row.unavailable.size();
+  return sum;
+}
+
+const std::vector<CompareColumn>& compare_columns() {
+  using Value = std::optional<double>;
+  static const std::vector<CompareColumn> columns{
+      {"method", "method", "", nullptr, false},
+      {"mass_recall", "mass recall",
+       "Share of the true attention mass that the kept keys carry, 0 to 1.",
+       [](const CompareRow& row) { return row.mass_recall; }, true},
+      {"topk_overlap", "top-k overlap",
+       "Of the keys kept, the share that is among as many true top keys, 0 to 1.",
+       [](const CompareRow& row) { return row.topk_overlap; }, true},
+      {"output_error", "output error",
+       "How far the heads' outputs move, relative to their norm. The bars end at the largest of "
+       "the table.",
+       [](const CompareRow& row) { return row.output_error; }, false},
+      {"requested_budget", "budget", "KVs asked for, a row and chunk.",
+       [](const CompareRow& row) { return row.requested_budget; }, false},
+      {"effective_budget", "kept", "KVs kept, a row and chunk.",
+       [](const CompareRow& row) { return row.effective_budget; }, false},
+      {"forced", "by rule",
+       "Of those, kept by rule: sinks, windows, recent keys. Runs of earlier versions do not say.",
+       [](const CompareRow& row) { return row.forced; }, false},
+      {"density", "density", "Kept past keys as a share of all past keys, 0 to 1.",
+       [](const CompareRow& row) { return row.density; }, false},
+      {"kv_bytes", "KV read", "K and V of the kept past keys in the trace's precision, a row.",
+       [](const CompareRow& row) { return row.kv_bytes; }, false},
+      {"cells", "cells",
+       "Layers, rows and chunks averaged, of all: those that kept everything "
+       "are left out.",
+       [](const CompareRow& row) { return Value(row.cells); }, true},
+      {"fallback_cells", "fallback",
+       "Cells that kept everything for want of keys, not by the method's rule.",
+       [](const CompareRow& row) { return Value(row.fallback_cells); }, false},
+  };
+  return columns;
+}
+
+std::optional<double> value_of(const Row& row, const CompareColumn& column, trace::Phase phase) {
+  if (row.averages == nullptr || column.value == nullptr) return std::nullopt;
+  const auto value = column.value(row.averages->of(phase).means);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::string words_of_cells(const Row& row, trace::Phase phase) {
+  const analysis::PhaseAverages& averages = row.averages->of(phase);
+  return fmt::format("averaged over {} of {} cells{}", format_count(averages.means.cells),
+                     format_count(averages.all_cells),
+                     row.differs_in(phase) ? ", unlike most methods" : "");
+}
+
+MethodCompareQuestion method_compare_question(const Workspace& workspace) {
+  MethodCompareQuestion question;
+  question.place = workspace.place();
+  question.all_layers = workspace.option(kViewId, "layers") == "all";
+  if (question.place.empty()) return question;
+  if (workspace.option(kViewId, "methods") == "catalogue")
+    question.catalogue = catalogue_text(workspace.method(), question.place.info());
+  else
+    question.methods = methods_at_hand(workspace);
+  return question;
+}
+
+CompareOrder compare_order(const Workspace& workspace) {
+  const std::string& name = workspace.option(kViewId, "sort");
+  const bool reversed = workspace.option(kViewId, "order") == "reversed";
+  for (const CompareColumn& column : compare_columns())
+    if (name == column.name) return {&column, column.falling != reversed};
+  fail_check("a column for each choice of the option sort", __FILE__, __LINE__);
+}
+
+std::vector<std::size_t> sorted_rows(const Answer& answer, const CompareOrder& order,
+                                     trace::Phase phase) {
+  const auto rank = [&](const Row& row) {
+    if (!row.unavailable.empty()) return 3;
+    if (row.pending()) return 2;
+    return order.column->value != nullptr && !value_of(row, *order.column, phase) ? 1 : 0;
+  };
+  std::vector<std::size_t> indices(answer.rows.size());
+  std::iota(indices.begin(), indices.end(), std::size_t{0});
+  std::stable_sort(indices.begin(), indices.end(), [&](std::size_t i, std::size_t j) {
+    const Row& a = answer.rows[order.falling ? j : i];
+    const Row& b = answer.rows[order.falling ? i : j];
+    if (rank(a) != rank(b)) return rank(answer.rows[i]) < rank(answer.rows[j]);
+    if (rank(a) != 0) return false;
+    if (order.column->value == nullptr) return a.method.text < b.method.text;
+    return *value_of(a, *order.column, phase) < *value_of(b, *order.column, phase);
+  });
+  return indices;
+}
+
+ViewInfo method_compare_view() {
+  ViewInfo view;
+  view.id = kViewId;
+  view.title = "Compare methods";
+  view.summary = "the methods side by side on the same trace, sorted by what they keep";
+  view.coordinates = {"layer", "chunk"};
+  std::vector<std::string> columns{"mass_recall", "output_error", "effective_budget", "density",
+                                   "method"};
+  for (const CompareColumn& column : compare_columns())
+    if (std::find(columns.begin(), columns.end(), column.name) == columns.end())
+      columns.push_back(column.name);
+  view.options = {
+      {"methods",
+       {"runs", "catalogue"},
+       "what is compared: recorded runs, methods tried here and A and B, or every method of the "
+       "catalogue at the shown method's budget"},
+      {"layers", {"current", "all"}, "the layers averaged over"},
+      {"sort", columns, "the column that the rows are sorted by"},
+      {"order",
+       {"natural", "reversed"},
+       "natural: recalls from high to low, errors and costs from low to high"}};
+  view.dock = Dock::Center;
+  view.num_methods = 2;
+  view.shows_both = true;
+  view.problem = problem;
+  view.table = table;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,173 @@
+// The averages of a method against plain loops over the stored Q and K, and which methods averaged
+// the same cells.
+#include "core/analysis/method_averages.h"
+
+#include "core/base/error.h"
+#include "core/trace/trace_writer.h"
+#include "tests/replay/small_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace kvloupe::analysis {
+namespace {
+
+using replay::CompareRow;
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+using Cells = std::vector<bool>;
+
+// Chunks begin at 0, 16, 32, 48; two tokens are decoded after 53.
+SmallTraceShape shape() {
+  SmallTraceShape shape;
+  shape.decoded = 2;
+  return shape;
+}
+
+MethodAverages averages_of(const SmallTrace& trace, const std::string& spec,
+                           const std::vector<int>& layers = {0, 1}) {
+  return average_anew(trace.session(),
+                      selection::MethodSpec::parse(spec).resolved(trace.session().shape()), layers,
+                      {});
+}
+
+// The keys that a method keeps of a chunk's past.
+using Kept = std::function<std::vector<int>(const std::vector<double>& mass, int past)>;
+
+std::vector<int> newest(const std::vector<double>&, int past) {
+  return {past - 4, past - 3, past - 2, past - 1};
+}
+std::vector<int> heaviest(const std::vector<double>& mass, int past) {
+  std::vector<int> keys(static_cast<std::size_t>(past));
+  std::iota(keys.begin(), keys.end(), 0);
+  std::stable_sort(keys.begin(), keys.end(), [&](int a, int b) {
+    return mass[static_cast<std::size_t>(a)] > mass[static_cast<std::size_t>(b)];
+  });
+  keys.resize(20);
+  return keys;
+}
+
+struct Expected {
+  double recall = 0, density = 0;
+  int cells = 0;
+};
+
+// Means over the chunks with more past keys than the budget.
+Expected expected_of(const SmallTrace& trace, trace::Phase phase, int budget, const Kept& kept_of) {
+  Expected sum;
+  for (int layer = 0; layer < 2; ++layer)
+    for (const trace::ChunkInfo& chunk : trace.session().info().chunks)
+      for (int kv_head = 0; kv_head < 2; ++kv_head) {
+        if (chunk.phase != phase || chunk.begin <= budget) continue;
+        const std::vector<double> mass = trace.mass(layer, kv_head, chunk.begin, chunk.end());
+        double kept = 0, all = 0;
+        for (const int key : kept_of(mass, chunk.begin))
+          kept += mass[static_cast<std::size_t>(key)];
+        for (int key = 0; key < chunk.begin; ++key) all += mass[static_cast<std::size_t>(key)];
+        sum.recall += kept / all;
+        sum.density += static_cast<double>(budget) / chunk.begin;
+        ++sum.cells;
+      }
+  return {sum.recall / sum.cells, sum.density / sum.cells, sum.cells};
+}
+
+void expect_equal(const PhaseAverages& averages, const Expected& expected, int budget) {
+  EXPECT_EQ(averages.means.cells, expected.cells);
+  EXPECT_NEAR(averages.means.mass_recall.value_or(-1), expected.recall, 1e-5);
+  EXPECT_NEAR(averages.means.density.value_or(-1), expected.density, 1e-12);
+  EXPECT_EQ(averages.means.effective_budget, budget);
+  EXPECT_EQ(averages.means.kv_bytes, budget * 2.0 * 8 * 4);  // K and V, head_dim, fp32
+}
+
+TEST(MethodAverages, AreThoseOfPlainLoops) {
+  const SmallTrace trace(shape());
+  const MethodAverages averages = averages_of(trace, "oracle:budget_tokens=20");
+  expect_equal(averages.prefill, expected_of(trace, trace::Phase::Prefill, 20, heaviest), 20);
+  EXPECT_EQ(averages.prefill.all_cells, 2 * 4 * 2);  // layers, chunks, KV heads
+  // The first chunk has no past, the second one of 16 keys: both are dense, in both layers.
+  EXPECT_EQ(averages.prefill.averaged, (Cells{false, false, true, true, false, false, true, true}));
+  EXPECT_EQ(averages.prefill.means.fallback_cells, 2 * 2 * 2);
+  expect_equal(averages.decode, expected_of(trace, trace::Phase::Decode, 20, heaviest), 20);
+  EXPECT_EQ(averages.decode.averaged, Cells(4, true));
+}
+
+TEST(MethodAverages, AreThoseOfCompare) {
+  const SmallTrace trace(shape());
+  for (const char* text :
+       {"quoka:budget_tokens=8,num_queries=4", "snapkv:budget_tokens=12,window=4", "dense",
+        "flash_prefill:block_size=4", "aqua:basis=self", "tidal_decode:budget_tokens=8"}) {
+    SCOPED_TRACE(text);
+    const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
+    replay::ReplayRequest request;
+    request.want_output_error = true;
+    const auto compared = replay::compare_methods(trace.session(), {spec}, request, {});
+    const MethodAverages averages = average_anew(trace.session(), spec, {0, 1}, {});
+    for (const CompareRow& row : compared.rows) {
+      if (row.scope != "all") continue;
+      const CompareRow& means =
+          averages.of(row.phase == "prefill" ? trace::Phase::Prefill : trace::Phase::Decode).means;
+      EXPECT_EQ(means.method, row.method);
+      EXPECT_EQ(means.cells, row.cells);
+      EXPECT_EQ(means.fallback_cells, row.fallback_cells);
+      EXPECT_EQ(means.requested_budget, row.requested_budget);
+      EXPECT_EQ(means.effective_budget, row.effective_budget);
+      EXPECT_EQ(means.mass_recall, row.mass_recall);
+      EXPECT_EQ(means.topk_overlap, row.topk_overlap);
+      EXPECT_EQ(means.output_error, row.output_error);
+      EXPECT_EQ(means.density, row.density);
+      EXPECT_EQ(means.forced, row.forced);
+      EXPECT_EQ(means.kv_bytes, row.kv_bytes);
+    }
+  }
+}
+
+// The newest four past keys, as a later version may have written it.
+TEST(MethodAverages, OfARunOfAnUnknownMethodAreThoseOfItsSets) {
+  const SmallTrace trace(shape());
+  const std::string path = trace.session().info().path;
+  trace::RunInfo info;
+  info.method = "future_method:depth=3";
+  info.q_heads_per_row = 2;
+  trace::LayerRecord layer;
+  for (const trace::ChunkInfo& chunk : trace.session().info().chunks) {
+    trace::CellRecord& cell = layer.cells.emplace_back();
+    cell.rows.resize(2);
+    cell.num_candidates = chunk.begin;
+    if (chunk.begin == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
+    for (trace::SelectedRow& row : cell.rows)
+      for (std::int32_t key = std::max(chunk.begin - 4, 0); key < chunk.begin; ++key)
+        row.positions.push_back(key);
+  }
+  trace::append_sidecar_run(path, info, {0, 1}, {layer, layer});
+
+  const session::TraceSession again(path);
+  const MethodAverages averages = average_recorded(again, 0, {0, 1}, {});
+  EXPECT_EQ(averages.prefill.means.method, "future_method:depth=3");
+  expect_equal(averages.prefill, expected_of(trace, trace::Phase::Prefill, 4, newest), 4);
+  expect_equal(averages.decode, expected_of(trace, trace::Phase::Decode, 4, newest), 4);
+  EXPECT_FALSE(averages.prefill.means.requested_budget.has_value());
+  EXPECT_FALSE(averages.prefill.means.forced.has_value());  // unknown, not 0
+  EXPECT_EQ(averages.prefill.averaged, (Cells{false, true, true, true, false, true, true, true}));
+}
+
+TEST(MethodAverages, ThrowForWhatATraceCannotServe) {
+  const SmallTrace trace(shape());  // without a probe
+  EXPECT_THROW(averages_of(trace, "infinipot:budget_tokens=8"), Error);
+}
+
+TEST(DifferFromMost, NamesTheFewer) {
+  const Cells most{false, true, true}, other{false, false, true};
+  EXPECT_EQ(differ_from_most({most, other, most}), (std::vector{false, true, false}));
+  EXPECT_EQ(differ_from_most({most, most}), (std::vector{false, false}));
+  // As many of each: those that averaged more count as usual.
+  EXPECT_EQ(differ_from_most({other, most}), (std::vector{true, false}));
+  EXPECT_TRUE(differ_from_most({}).empty());
+}
+
+}  // namespace
+}  // namespace kvloupe::analysis

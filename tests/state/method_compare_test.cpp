@@ -1,0 +1,246 @@
+// The view method_compare: which methods it lists, their order, what it says of cells and of what
+// the trace cannot serve.
+#include "app/state/questions/method_compare.h"
+
+#include "app/state/view_list.h"
+#include "app/state/workspace.h"
+#include "tests/replay/small_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <thread>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+using ::testing::HasSubstr;
+
+class MethodCompareTest : public ::testing::Test {
+ protected:
+  MethodCompareTest()
+      : workspace_(0, [this](const std::string& path, std::uint64_t) {
+          auto opened = std::make_shared<OpenTrace>();
+          opened->id = ++last_id_;
+          opened->path = opened->name = path;
+          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
+          return TracePtr(opened);
+        }) {}
+
+  void open() {
+    workspace_.traces.open("small.h5");
+    settle();
+    ASSERT_TRUE(workspace_.has_trace());
+    workspace_.cursor.go_to(parse_goto("layer=0"));
+  }
+  void settle() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (workspace_.answers.busy() && std::chrono::steady_clock::now() < end) {
+      workspace_.answers.deliver();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    workspace_.begin_frame();
+  }
+  void set(const std::string& option, const std::string& value) {
+    workspace_.cursor.set_option("method_compare." + option, value);
+  }
+  Table table() {
+    const ViewInfo& view = *find_view("method_compare");
+    std::string problem = view.problem(workspace_);
+    for (int i = 0; i < 8 && workspace_.answers.busy(); ++i) {
+      settle();
+      problem = view.problem(workspace_);
+    }
+    EXPECT_EQ(problem, "");
+    return view.table(workspace_);
+  }
+  void choose(Slot slot, const std::string& spec) { workspace_.cursor.set_method(slot, spec); }
+
+  SmallTrace trace_{SmallTraceShape{.decoded = 2}};
+  int last_id_ = 0;
+  Workspace workspace_;
+};
+
+std::string text_in(const Table& table, std::size_t row, const char* column) {
+  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
+  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+}
+double number_in(const Table& table, std::size_t row, const char* column) {
+  return std::stod(text_in(table, row, column));
+}
+std::vector<std::string> ids_of(const Table& table) {
+  std::vector<std::string> ids;
+  for (const auto& row : table.rows) ids.push_back(row.front().substr(0, row.front().find(':')));
+  return ids;
+}
+
+TEST_F(MethodCompareTest, WithoutATraceItSaysSo) {
+  const ViewInfo& view = *find_view("method_compare");
+  EXPECT_EQ(view.problem(workspace_), "Open a trace");
+  EXPECT_TRUE(view.table(workspace_).rows.empty());
+}
+
+TEST_F(MethodCompareTest, ListsWhatWasTriedOnceWithTheNumbersOfOneLayer) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  choose(Slot::B, "random:budget_tokens=6");
+  choose(Slot::B, "sliding_window:budget_tokens=6");
+  choose(Slot::B, "random:budget_tokens=6");
+  const Table one = table();
+  ASSERT_EQ(one.rows.size(), 3U);
+  EXPECT_EQ(ids_of(one).front(), "oracle");  // none keeps more of the mass
+  for (std::size_t i = 0; i + 1 < 3; ++i)
+    EXPECT_GE(number_in(one, i, "mass_recall"), number_in(one, i + 1, "mass_recall"));
+  EXPECT_DOUBLE_EQ(number_in(one, 0, "topk_overlap"), 1);
+  // Two KV heads in the chunks after the first.
+  EXPECT_EQ(text_in(one, 0, "cells"), "6");
+  EXPECT_EQ(text_in(one, 0, "all_cells"), "8");
+  // The oracle by plain loops: the six keys of largest mass.
+  double recall = 0;
+  for (const int begin : {16, 32, 48})
+    for (int kv_head = 0; kv_head < 2; ++kv_head) {
+      auto mass = trace_.mass(0, kv_head, begin, std::min(begin + 16, 53));
+      mass.resize(static_cast<std::size_t>(begin));
+      std::sort(mass.rbegin(), mass.rend());
+      double kept = 0, all = 0;
+      for (int i = 0; i < begin; ++i) (i < 6 ? kept : all) += mass[static_cast<std::size_t>(i)];
+      recall += kept / (kept + all) / 6;
+    }
+  EXPECT_NEAR(number_in(one, 0, "mass_recall"), recall, 1e-5);
+  set("layers", "all");
+  EXPECT_EQ(text_in(table(), 0, "cells"), "12");
+}
+
+TEST_F(MethodCompareTest, SortsByAnyColumnEitherWay) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  choose(Slot::B, "sliding_window:budget_tokens=9");
+  choose(Slot::B, "aqua:basis=self");
+  set("sort", "effective_budget");
+  EXPECT_EQ(ids_of(table()), (std::vector<std::string>{"oracle", "sliding_window", "aqua"}));
+  set("order", "reversed");
+  EXPECT_EQ(ids_of(table()), (std::vector<std::string>{"aqua", "sliding_window", "oracle"}));
+  set("sort", "method");
+  EXPECT_EQ(ids_of(table()), (std::vector<std::string>{"sliding_window", "oracle", "aqua"}));
+  // Lanes rank no keys: without a recall it stays behind, either way.
+  set("sort", "mass_recall");
+  EXPECT_EQ(ids_of(table()).back(), "aqua");
+  EXPECT_EQ(text_in(table(), 2, "mass_recall"), "");
+  set("order", "");
+  EXPECT_EQ(ids_of(table()).back(), "aqua");
+  std::set<std::string> choices;
+  for (const ViewOption& option : find_view("method_compare")->options)
+    if (option.name == "sort") choices.insert(option.choices.begin(), option.choices.end());
+  for (const CompareColumn& column : compare_columns()) EXPECT_EQ(choices.count(column.name), 1U);
+}
+
+TEST_F(MethodCompareTest, MarksWhatAveragedOtherCellsThanMost) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  choose(Slot::B, "random:budget_tokens=6");
+  choose(Slot::B, "sliding_window:budget_tokens=40");  // dense in all chunks but the last
+  choose(Slot::B, "dense");  // averages nothing: no means that could mislead
+  const Table all = table();
+  ASSERT_EQ(all.rows.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(text_in(all, i, "note"), ids_of(all)[i] == "sliding_window"
+                                           ? "averaged over 2 of 8 cells, unlike most methods"
+                                           : "");
+}
+
+TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue, "");
+  set("methods", "catalogue");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=6");
+  choose(Slot::A, "random:budget_ratio=0.25,budget_scope=all");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue,
+            "all:budget_ratio=0.25,budget_scope=all");
+  choose(Slot::A, "dense");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=16");
+  workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
+  EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=16");
+}
+
+TEST_F(MethodCompareTest, AMethodThatTheTraceCannotServeIsListedWithItsReason) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  choose(Slot::B, "infinipot:budget_tokens=6");  // no probe was recorded
+  const Table both = table();
+  EXPECT_EQ(ids_of(both), (std::vector<std::string>{"oracle", "infinipot"}));
+  EXPECT_THAT(text_in(both, 1, "note"), HasSubstr("no probe queries"));
+  EXPECT_EQ(text_in(both, 1, "mass_recall"), "");
+}
+
+TEST_F(MethodCompareTest, WhereNoneCanBeServedTheReasonIsTold) {
+  open();
+  for (const Slot slot : kSlots)
+    workspace_.cursor.set_method(
+        slot, MethodChoice{"infinipot", 7, std::nullopt});  // of a run that is not there
+  const ViewInfo& view = *find_view("method_compare");
+  view.problem(workspace_);
+  settle();
+  EXPECT_THAT(view.problem(workspace_), HasSubstr("run 7 is not in this trace"));
+}
+
+TEST_F(MethodCompareTest, TheCurrentChunkChoosesThePhase) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  EXPECT_EQ(text_in(table(), 0, "phase"), "prefill");
+  workspace_.cursor.go_to(parse_goto("chunk=5"));
+  const Table decode = table();
+  EXPECT_EQ(text_in(decode, 0, "phase"), "decode");
+  EXPECT_EQ(text_in(decode, 0, "cells"), "4");  // two steps, two KV heads
+}
+
+// Rows come as they are measured.
+TEST_F(MethodCompareTest, ShowsRowsAsTheyAreMeasured) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  choose(Slot::B, "random:budget_tokens=6");
+  MethodCompareQuestion question = method_compare_question(workspace_);
+  question.all_layers = true;
+  std::size_t most_pending = 0;
+  Result<MethodCompareQuestion> result = workspace_.ask(question);
+  for (int i = 0; i < 20000 && result.state != ResultState::Ready; ++i) {
+    if (result)
+      most_pending = std::max<std::size_t>(
+          most_pending, std::count_if(result->rows.begin(), result->rows.end(),
+                                      [](const auto& row) { return row.pending(); }));
+    workspace_.answers.deliver();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    result = workspace_.ask(question);
+  }
+  ASSERT_EQ(result.state, ResultState::Ready);
+  EXPECT_GT(most_pending, 0U);
+  for (const auto& row : result->rows) EXPECT_FALSE(row.pending());
+}
+
+TEST_F(MethodCompareTest, KeysNameLayersMethodsAndCatalogue) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  std::set<std::string> keys;
+  MethodCompareQuestion question = method_compare_question(workspace_);
+  const auto add = [&] { keys.insert(key_of(question)); };
+  add();
+  question.place.layer = 1;
+  add();
+  question.all_layers = true;
+  add();
+  question.methods.clear();
+  question.catalogue = "all:budget_tokens=6";
+  add();
+  question.catalogue = "all:budget_tokens=7";
+  add();
+  EXPECT_EQ(keys.size(), 5U);
+}
+
+}  // namespace
+}  // namespace kvloupe::state
