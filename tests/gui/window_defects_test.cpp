@@ -166,10 +166,10 @@ TEST_F(WindowDefects, SurvivesManyEventsInAnyOrder) {
   const auto upto = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   constexpr double kFreezeSeconds = 5.0;
   constexpr int kEvents = 10'000, kEventsPerFrame = 8;
-  const ImGuiKey keys[] = {
-      ImGuiKey_LeftArrow, ImGuiKey_RightArrow, ImGuiKey_UpArrow, ImGuiKey_DownArrow, ImGuiKey_Home,
-      ImGuiKey_End,       ImGuiKey_X,          ImGuiKey_Escape,  ImGuiKey_PageUp,    ImGuiKey_PageDown,
-      ImGuiKey_Tab,       ImGuiKey_Space};
+  const ImGuiKey keys[] = {ImGuiKey_LeftArrow, ImGuiKey_RightArrow, ImGuiKey_UpArrow,
+                           ImGuiKey_DownArrow, ImGuiKey_Home,       ImGuiKey_End,
+                           ImGuiKey_X,         ImGuiKey_Escape,     ImGuiKey_PageUp,
+                           ImGuiKey_PageDown,  ImGuiKey_Tab,        ImGuiKey_Space};
   const char* specs[] = {"quoka:budget_tokens=64", "h2o:budget_tokens=64", "dense",
                          "xattention:block_size=32", "quest:budget_tokens=96"};
   for (int i = 0; i < kEvents; ++i) {
