@@ -1,6 +1,7 @@
 // attention_map: the attention of one query head. Above the whole map, reduced by maximum; below
 // the rows of the current chunk, exact, with what the method kept and missed between the two.
 #include "app/panels/map_plot.h"
+#include "app/panels/matrix_picture.h"
 #include "app/state/questions/attention_map.h"
 #include "app/state/questions/selected_vs_true.h"
 
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace kvloupe::panels {
 namespace {
@@ -27,72 +27,12 @@ using Verdicts = state::Result<SelectedVsTrueQuestion>;
 
 constexpr const char* kView = "attention_map";
 
-// How a probability becomes a colour.
-struct ColorRange {
-  bool logarithmic = true;
-  double low = 0;  // fades into the background
-  double high = 1;
-  std::string key;
-
-  explicit ColorRange(const state::Workspace& workspace)
-      : logarithmic(workspace.option(kView, "color_scale") == "log"),
-        low(parse_double(workspace.option(kView, "color_from")).value_or(low)),
-        high(parse_double(workspace.option(kView, "color_to")).value_or(high)),
-        key(fmt::format("|{}|{}|{}", logarithmic, low, high)) {}
-  double position(double p) const {
-    if (!logarithmic) return (p - low) / (high - low);
-    return p <= 0 ? 0 : std::log(p / low) / std::log(high / low);
-  }
-};
-
-// Source units that one cell of a matrix covers.
-struct CellSize {
-  double rows = 1, cols = 1;
-};
-
-// Maximum over the source cells that a pixel covers: one bright cell is never lost.
-void fill_matrix(const widgets::Palette& palette, const ColorRange& range, const Matrix& matrix,
-                 const CellSize& cell, const widgets::MapWindow& window,
-                 std::vector<ImU32>& pixels) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
-  for (int x = 0; x < window.width; ++x)
-    columns.push_back(widgets::MapTexture::cells_of_pixel(
-        window.col_begin / cell.cols, window.col_end / cell.cols, window.width, x, matrix.cols));
-  constexpr int kTones = 512;
-  std::vector<ImU32> tones(kTones + 1);
-  for (int i = 0; i <= kTones; ++i)
-    tones[static_cast<std::size_t>(i)] = widgets::sequential_color(palette, double(i) / kTones);
-  std::pair<std::int64_t, std::int64_t> previous{-1, -1};
-  for (int y = 0; y < window.height; ++y) {
-    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
-    const auto rows = widgets::MapTexture::cells_of_pixel(
-        window.row_begin / cell.rows, window.row_end / cell.rows, window.height, y, matrix.rows);
-    if (rows == previous) {
-      std::copy(line - window.width, line, line);
-      continue;
-    }
-    previous = rows;
-    for (int x = 0; x < window.width; ++x) {
-      float best = -1;
-      for (std::int64_t r = rows.first; r < rows.second; ++r)
-        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c)
-          best = std::max(best, matrix.at(r, c));  // a NaN never wins
-      line[x] = best < 0 ? palette.panel
-                         : tones[static_cast<std::size_t>(
-                               std::clamp(range.position(best), 0.0, 1.0) * kTones)];
-    }
-  }
-}
-
-void fill_strip(const widgets::Palette& palette, const ColorRange& range,
-                const AttentionStripQuestion::Answer& strip, const widgets::MapWindow& window,
-                std::vector<ImU32>& pixels) {
-  constexpr double kExactCells = 8e6;
-  const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
-  if (cells <= kExactCells || strip.coarse.rows == 0)
-    fill_matrix(palette, range, *strip.rows, {}, window, pixels);
-  else
-    fill_matrix(palette, range, strip.coarse, {1, static_cast<double>(strip.step)}, window, pixels);
+ColorRange range_of(const state::Workspace& workspace) {
+  ColorRange range;
+  range.logarithmic = workspace.option(kView, "color_scale") == "log";
+  range.low = parse_double(workspace.option(kView, "color_from")).value_or(range.low);
+  range.high = parse_double(workspace.option(kView, "color_to")).value_or(range.high);
+  return range;
 }
 
 int prominence(KeyVerdict verdict) {
@@ -174,12 +114,7 @@ class AttentionMapPanel final : public Panel {
   }
 
   static void scale_ui(DrawContext& context, const trace::ChunkInfo& chunk) {
-    const ColorRange range(context.workspace);
-    widgets::color_scale_ui(
-        context.palette, widgets::sequential_color, fmt::format("{:g}", range.low),
-        fmt::format("{:g}{}", range.high, range.high < 1 ? " and more" : ""),
-        range.logarithmic ? "attention probability (log)" : "attention probability",
-        std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 4));
+    color_range_ui(context, range_of(context.workspace));
     beside_ui(widgets::em(1.5F), widgets::em(9));
     const bool decode = chunk.phase == trace::Phase::Decode;
     widgets::legend_ui(context.palette,
@@ -234,7 +169,7 @@ class AttentionMapPanel final : public Panel {
       ImGui::EndChild();
       return;
     }
-    const ColorRange range(context.workspace);
+    const ColorRange range = range_of(context.workspace);
     const double step = static_cast<double>(map->step);
     MapPlotSpec spec;
     spec.id = "##whole map";
@@ -242,7 +177,7 @@ class AttentionMapPanel final : public Panel {
     spec.rows = spec.cols = place.info().num_tokens;
     spec.size = size;
     spec.show_x_ticks = false;
-    spec.content_key = map.key + range.key;
+    spec.content_key = map.key + range.key();
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill_matrix(context.palette, range, map->max, {step, step}, window, pixels);
     };
@@ -310,7 +245,7 @@ class AttentionMapPanel final : public Panel {
   void rows_ui(DrawContext& context, const Strip& strip, ImVec2 size) {
     const Place& place = strip.question.place;
     const trace::ChunkInfo& chunk = place.chunk_info();
-    const ColorRange range(context.workspace);
+    const ColorRange range = range_of(context.workspace);
     const bool decode = chunk.phase == trace::Phase::Decode;
     MapPlotSpec spec;
     spec.id = "##chunk rows";
@@ -320,7 +255,7 @@ class AttentionMapPanel final : public Panel {
     spec.cols = place.info().num_tokens;
     spec.size = size;
     spec.show_y_ticks = !decode;
-    spec.content_key = strip.key + range.key;
+    spec.content_key = strip.key + range.key();
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill_strip(context.palette, range, *strip, window, pixels);
     };

@@ -1,0 +1,76 @@
+// See matrix_picture.h.
+#include "app/panels/matrix_picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace kvloupe::panels {
+
+double ColorRange::position(double p) const {
+  if (!logarithmic) return (p - low) / (high - low);
+  return p <= 0 ? 0 : std::log(p / low) / std::log(high / low);
+}
+
+std::string ColorRange::key() const { return fmt::format("|{}|{}|{}", logarithmic, low, high); }
+
+void color_range_ui(DrawContext& context, const ColorRange& range) {
+  widgets::color_scale_ui(
+      context.palette, widgets::sequential_color, fmt::format("{:g}", range.low),
+      fmt::format("{:g}{}", range.high, range.high < 1 ? " and more" : ""),
+      range.logarithmic ? "attention probability (log)" : "attention probability",
+      std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 4));
+}
+
+void fill_matrix(const widgets::Palette& palette, const ColorRange& range,
+                 const analysis::Matrix& matrix, const CellSize& cell,
+                 const widgets::MapWindow& window, std::vector<ImU32>& pixels,
+                 const RowOrder* order) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
+  for (int x = 0; x < window.width; ++x)
+    columns.push_back(widgets::MapTexture::cells_of_pixel(
+        window.col_begin / cell.cols, window.col_end / cell.cols, window.width, x, matrix.cols));
+  constexpr int kTones = 512;
+  std::vector<ImU32> tones(kTones + 1);
+  for (int i = 0; i <= kTones; ++i)
+    tones[static_cast<std::size_t>(i)] = widgets::sequential_color(palette, double(i) / kTones);
+  std::pair<std::int64_t, std::int64_t> previous{-1, -1};
+  for (int y = 0; y < window.height; ++y) {
+    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
+    const auto rows = widgets::MapTexture::cells_of_pixel(
+        window.row_begin / cell.rows, window.row_end / cell.rows, window.height, y, matrix.rows);
+    if (rows == previous) {
+      std::copy(line - window.width, line, line);
+      continue;
+    }
+    previous = rows;
+    for (int x = 0; x < window.width; ++x) {
+      float best = -1;
+      for (std::int64_t r = rows.first; r < rows.second; ++r) {
+        const std::int64_t row = order != nullptr ? (*order)[static_cast<std::size_t>(r)] : r;
+        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c)
+          best = std::max(best, matrix.at(row, c));  // a NaN never wins
+      }
+      line[x] = best < 0 ? palette.panel
+                         : tones[static_cast<std::size_t>(
+                               std::clamp(range.position(best), 0.0, 1.0) * kTones)];
+    }
+  }
+}
+
+void fill_strip(const widgets::Palette& palette, const ColorRange& range,
+                const state::AttentionStripQuestion::Answer& strip,
+                const widgets::MapWindow& window, std::vector<ImU32>& pixels,
+                const RowOrder* order) {
+  constexpr double kExactCells = 8e6;
+  const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
+  if (cells <= kExactCells || strip.coarse.rows == 0)
+    fill_matrix(palette, range, *strip.rows, {}, window, pixels, order);
+  else
+    fill_matrix(palette, range, strip.coarse, {1, static_cast<double>(strip.step)}, window, pixels,
+                order);
+}
+
+}  // namespace kvloupe::panels
