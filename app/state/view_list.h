@@ -15,12 +15,13 @@
   X(miss_inspector)      \
   X(token_strip)         \
   X(query_geometry)      \
-  X(method_compare)      \
   X(query_relevance)     \
+  X(heavy_tail)          \
   X(aqua_lanes)          \
   X(block_tables)        \
   X(received_rankings)   \
   X(quest_pages)         \
+  X(method_compare)      \
   X(latency)             \
   X(trace_info)
 

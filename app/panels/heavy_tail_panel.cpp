@@ -1,0 +1,446 @@
+// heavy_tail: how few queries and keys carry a head's attention. Left the queries by their distance
+// to the mean query, in the middle the shares of the mass by key and by query, on log axes with a
+// power law through the largest; right the chunk's rows of attention, the farthest query on top.
+#include "app/panels/matrix_picture.h"
+#include "app/panels/query_scatter.h"
+#include "app/state/questions/heavy_tail.h"
+
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::HeavyTailQuestion;
+using state::Place;
+using Answer = HeavyTailQuestion::Answer;
+using Curve = HeavyTailQuestion::Curve;
+using Shares = HeavyTailQuestion::Shares;
+using Tails = state::Result<HeavyTailQuestion>;
+
+constexpr const char* kView = "heavy_tail";
+constexpr std::int32_t kMostMarks = 256;  // keys of a longer span are not marked one by one
+
+ImU32 key_color(const widgets::Palette& palette) { return palette.accent; }
+ImU32 query_color(const widgets::Palette& palette) { return palette.current; }
+
+int percent_tick(double value, char* buffer, int size, void*) {
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
+}
+
+std::string of_all(std::int64_t part, std::int64_t all) {
+  return percent(static_cast<double>(part) / static_cast<double>(all));
+}
+
+widgets::Chip tail_chip(const std::string& name, const std::optional<analysis::PowerTail>& tail,
+                        std::int64_t count, const std::string& more) {
+  if (!tail)
+    return {name + " undefined", 0, "Too few values, or the largest are equal: no tail to fit."};
+  return {
+      fmt::format("{} {:.2f}", name, tail->index), 0,
+      fmt::format("Hill's estimator over the k = {0} largest of n = {1} values, k the root of n: "
+                  "k / sum of ln(x_i / x_{2}). The share of values above x falls as "
+                  "x^-{3:.2f}: the smaller the index, the heavier the tail; below 2 the "
+                  "variance is unbounded, below 1 the mean.{4}",
+                  tail->top, format_count(count), tail->top + 1, tail->index, more)};
+}
+
+std::vector<widgets::Chip> chips_of(DrawContext& context, const Place& place,
+                                    const Answer& answer) {
+  std::vector<widgets::Chip> chips;
+  if (answer.has_mass()) {
+    chips.push_back(tail_chip("keys: tail index", answer.keys.tail, answer.num_keys(),
+                              " The values are the masses of the past keys but position 0."));
+    chips.push_back({fmt::format("sink {}", percent(answer.sink_share)), 0,
+                     "Position 0's share of what the chunk's queries give to all past keys. It is "
+                     "left out of every other number here."});
+  }
+  if (answer.num_queries() > 1)
+    chips.push_back(tail_chip("queries: tail index", answer.relevance.tail, answer.num_queries(),
+                              " The values are 1 + S_q; they cannot exceed 2, so the law only "
+                              "describes the upper ranks."));
+  for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+  return chips;
+}
+
+std::string finding_of(const Answer& answer) {
+  if (!answer.has_mass())
+    return "No key besides position 0 lies before this chunk: there is no mass to share.";
+  std::string text = fmt::format(
+      "Half of the attention to the past, position 0 aside, lands on {} of {} keys ({})",
+      format_count(answer.keys.half), format_count(answer.num_keys()),
+      of_all(answer.keys.half, answer.num_keys()));
+  if (answer.num_queries() == 1) return text + ".";
+  return text + fmt::format(
+                    " and comes from {} of {} queries ({}). The {} queries with the largest S_q "
+                    "({}) give {} of it.",
+                    answer.queries.half, answer.num_queries(),
+                    of_all(answer.queries.half, answer.num_queries()), answer.quarter,
+                    of_all(answer.quarter, answer.num_queries()), percent(answer.quarter_share));
+}
+
+// Ticks at 1, 2 and 5: a range of one decade or two shows more than its powers of ten.
+void fine_log_ticks(ImAxis axis, double low, double high) {
+  std::vector<double> ticks;
+  for (double decade = std::pow(10, std::floor(std::log10(low))); decade <= high; decade *= 10)
+    for (const int factor : {1, 2, 5})
+      if (factor * decade >= low && factor * decade <= high) ticks.push_back(factor * decade);
+  ImPlot::SetupAxisTicks(axis, ticks.data(), static_cast<int>(ticks.size()));
+}
+
+void curve_ui(const Curve& curve, ImU32 color) {
+  constexpr std::size_t kDots = 12;  // the first ranks stand apart from each other
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  std::vector<ImVec2> points;
+  for (const auto& [rank, height] : curve.line)
+    points.push_back(ImPlot::PlotToPixels(rank, height));
+  draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, widgets::em(0.14F));
+  for (std::size_t i = 0; i < std::min(kDots, points.size()); ++i)
+    draw->AddCircleFilled(points[i], widgets::em(0.19F), color);
+}
+
+// A label on a ground of its own, pushed into the plot.
+void label_ui(DrawContext& context, ImVec2 at, ImU32 color, const std::string& text) {
+  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
+  const ImVec2 origin = ImPlot::GetPlotPos(), room = ImPlot::GetPlotSize();
+  at.x = std::max(origin.x, std::min(at.x, origin.x + room.x - size.x - widgets::em(0.2F)));
+  at.y = std::max(origin.y, at.y);
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  draw->AddRectFilled(at, {at.x + size.x, at.y + size.y},
+                      widgets::with_alpha(context.palette.panel, 0.85F));
+  draw->AddText(at, color, text.c_str());
+}
+
+// The power law over the ranks that it was fitted to.
+void tail_ui(DrawContext& context, const Curve& curve) {
+  if (!curve.tail) return;
+  const auto end = static_cast<double>(curve.tail->top + 1);
+  ImPlot::GetPlotDrawList()->AddLine(
+      ImPlot::PlotToPixels(1, curve.tail->at(1)), ImPlot::PlotToPixels(end, curve.tail->at(end)),
+      widgets::with_alpha(context.palette.miss, 0.9F), widgets::em(0.12F));
+  // Falling curves leave room below.
+  const std::string text = fmt::format("index {:.2f}", curve.tail->index);
+  const ImVec2 at = ImPlot::PlotToPixels(std::sqrt(end), curve.tail->at(std::sqrt(end)));
+  label_ui(context, {at.x - ImGui::CalcTextSize(text.c_str()).x, at.y + widgets::em(1)},
+           context.palette.text, text);
+}
+
+// Left of the line lies half of the mass. Labels of several stand one above the other.
+void half_ui(DrawContext& context, const Shares& shares, ImU32 color, const char* what,
+             int label_line) {
+  const ImVec2 top = ImPlot::PlotToPixels(static_cast<double>(shares.half),
+                                          shares.height(static_cast<std::size_t>(shares.half - 1)));
+  const float bottom = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  draw->AddLine(top, {top.x, bottom}, widgets::with_alpha(color, 0.8F), widgets::em(0.08F));
+  draw->AddCircleFilled(top, widgets::em(0.34F), color);
+  const float line = ImGui::GetTextLineHeight() * (static_cast<float>(label_line) + 1.2F);
+  if (ImPlot::GetPlotSize().y > widgets::em(9))  // else they would hide the curves
+    label_ui(context, {top.x + widgets::em(0.3F), bottom - line}, color,
+             fmt::format("half: {} {}", format_count(shares.half), what));
+}
+
+std::size_t rank_at(double x, std::size_t count) {
+  return static_cast<std::size_t>(std::clamp(std::llround(x), 1LL, static_cast<long long>(count)) -
+                                  1);
+}
+
+class HeavyTailPanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    state::Workspace& workspace = context.workspace;
+    const Tails result = shown_.ask(workspace, {workspace.place()});
+    const Place& place = result.question.place;
+    widgets::figure_head_ui(
+        context.palette, context.figure, "Heavy tail", "", place_caption(place),
+        result ? chips_of(context, place, *result) : trace_chips(context, place));
+    if (!ready_ui(context, result, "Ranking queries and keys by their attention")) return;
+    {
+      const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+      widgets::text_wrapped(context.palette.text, finding_of(*result));
+    }
+    legend_ui(context, place, *result);
+    ImGui::Dummy({0, widgets::em(0.4F)});
+    plots_ui(context, result);
+  }
+
+ private:
+  static std::optional<trace::TokenSpan> marked_keys(const Place& place, const Answer& answer) {
+    const auto span = state::watched_span(place);
+    if (!span || span->end - span->begin > kMostMarks || span->begin > answer.num_keys())
+      return std::nullopt;
+    return span;
+  }
+
+  static void legend_ui(DrawContext& context, const Place& place, const Answer& answer) {
+    using Shape = widgets::LegendItem::Shape;
+    const widgets::Palette& p = context.palette;
+    std::vector<widgets::LegendItem> items;
+    if (answer.num_queries() > 1) items.push_back({"query", query_color(p), Shape::Line});
+    if (answer.has_mass()) items.push_back({"key", key_color(p), Shape::Line});
+    items.push_back({"power law (Hill)", p.miss, Shape::Line});
+    if (const auto span = marked_keys(place, answer); span && answer.has_mass())
+      items.push_back({span->name, p.text, Shape::Dot});
+    if (looked_at(place) >= 0) items.push_back({"selected query", p.accent, Shape::Ring});
+    widgets::legend_ui(p, items);
+    beside_ui(widgets::em(1.5F), widgets::em(22));
+    color_range_ui(context, {});
+    if (context.figure || answer.num_queries() == 1) return;
+    beside_ui(widgets::em(1.5F), widgets::em(11));
+    option_ui(context, kView, "order", "rows by", widgets::em(6));
+  }
+
+  void plots_ui(DrawContext& context, const Tails& result) {
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = widgets::em(1);
+    const bool beside = room.x > widgets::em(52);
+    const float height = beside ? room.y : widgets::em(15);
+    const auto column = [&](const char* id, float share, auto draw_ui) {
+      ImGui::BeginChild(id, {beside && share < 1 ? share * room.x : 0, height});
+      draw_ui();
+      ImGui::EndChild();
+      if (beside && share < 1) ImGui::SameLine(0, gap);
+    };
+    if (result->num_queries() > 1)  // one query is its own mean
+      column("relevance", 0.25F, [&] { relevance_ui(context, result); });
+    if (result->has_mass()) column("mass", 0.29F, [&] { mass_ui(context, result); });
+    column("rows", 1, [&] { rows_ui(context, result); });
+  }
+
+  // Whether plots have room for short words only.
+  static bool is_low() { return ImGui::GetContentRegionAvail().y < widgets::em(14); }
+
+  static void column_head_ui(DrawContext& context, const std::string& title,
+                             const std::string& measured) {
+    heading_ui(context, title, measured);
+    ImGui::Dummy({0, widgets::em(0.9F)});  // for the names of spans above the rows
+  }
+
+  void relevance_ui(DrawContext& context, const Tails& result) {
+    column_head_ui(context, "Relevance", "1 + S_q = 1 \u2212 cos(mean query, query), by rank");
+    const Curve& curve = result->relevance;
+    if (curve.line.empty()) {
+      widgets::empty_ui(context.palette, "All queries are equal: no S_q exceeds \u22121.");
+      return;
+    }
+    const bool short_words = is_low();
+    if (!ImPlot::BeginPlot("##relevance", {-1, -1}, kScatterFlags)) return;
+    // At least a decade, so that a narrow spread looks narrow; a query along the mean falls out.
+    const double most = curve.line.front().second;
+    const double low = 0.8 * std::max(curve.line.back().second, 1e-3 * most);
+    const double high = std::max(1.4 * most, 10 * low);
+    ImPlot::SetupAxes("rank of query by S_q (log)", short_words ? "1 + S_q" : "1 + S_q (log)",
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
+    ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
+    ImPlot::SetupAxesLimits(0.9, 1.2 * static_cast<double>(curve.ranking.size()), low, high,
+                            relevance_fit_.condition(result.key));
+    ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+    fine_log_ticks(ImAxis_Y1, low, high);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    curve_ui(curve, query_color(context.palette));
+    tail_ui(context, curve);
+    if (const std::int32_t row = looked_at(result.question.place); row >= 0) {
+      const auto rank = curve.ranking.rank[static_cast<std::size_t>(row)];
+      ring_ui(context, rank + 1, 1 + curve.ranking.value[static_cast<std::size_t>(rank)]);
+    }
+    ImPlot::PopPlotClipRect();
+    if (ImPlot::IsPlotHovered() && !context.figure)
+      query_at(context, result,
+               curve.ranking.item[rank_at(ImPlot::GetPlotMousePos().x, curve.ranking.size())]);
+    ImPlot::EndPlot();
+  }
+
+  void mass_ui(DrawContext& context, const Tails& result) {
+    column_head_ui(context, "Mass", "share of the attention to the past, position 0 left out");
+    const Answer& answer = *result;
+    const bool short_words = is_low();
+    if (!ImPlot::BeginPlot("##mass", {-1, -1}, kScatterFlags)) return;
+    const bool several = answer.num_queries() > 1;
+    const double top = std::max({answer.keys.height(0), several ? answer.queries.height(0) : 0,
+                                 answer.keys.tail ? std::min(1.0, answer.keys.tail->at(1)) : 0});
+    const double bottom = std::max(answer.keys.line.back().second, 1e-5 * top);
+    ImPlot::SetupAxes(several ? "rank of key or query (log)" : "rank of key (log)",
+                      short_words ? "share (log)" : "share of the mass (log)",
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
+    ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
+    ImPlot::SetupAxesLimits(
+        0.9, 1.2 * static_cast<double>(std::max(answer.num_keys(), answer.num_queries())),
+        bottom * 0.6, top * 1.5, mass_fit_.condition(result.key));
+    ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+    ImPlot::SetupAxisFormat(ImAxis_Y1, percent_tick);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    if (several) curve_ui(answer.queries, query_color(context.palette));
+    curve_ui(answer.keys, key_color(context.palette));
+    half_ui(context, answer.keys, key_color(context.palette), "keys", 0);
+    if (several) half_ui(context, answer.queries, query_color(context.palette), "queries", 1);
+    marks_ui(context, result.question.place, answer);
+    tail_ui(context, answer.keys);
+    ImPlot::PopPlotClipRect();
+    if (ImPlot::IsPlotHovered() && !context.figure) mass_at(context, result);
+    ImPlot::EndPlot();
+  }
+
+  static void ring_ui(DrawContext& context, double rank, double height) {
+    ImPlot::GetPlotDrawList()->AddCircle(ImPlot::PlotToPixels(rank, height), widgets::em(0.5F),
+                                         context.palette.accent, 0, widgets::em(0.14F));
+  }
+
+  // Where the selected query and the keys to follow stand.
+  static void marks_ui(DrawContext& context, const Place& place, const Answer& answer) {
+    if (const std::int32_t row = looked_at(place); row >= 0 && answer.num_queries() > 1) {
+      const auto rank = answer.queries.ranking.rank[static_cast<std::size_t>(row)];
+      ring_ui(context, rank + 1, answer.queries.height(static_cast<std::size_t>(rank)));
+    }
+    const auto span = marked_keys(place, answer);
+    if (!span) return;
+    const auto end = std::min<std::int64_t>(span->end, answer.num_keys() + 1);
+    for (std::int64_t key = std::max(1, span->begin); key < end; ++key) {
+      const auto rank = answer.keys.ranking.rank[static_cast<std::size_t>(key - 1)];
+      ImPlot::GetPlotDrawList()->AddCircleFilled(
+          ImPlot::PlotToPixels(rank + 1.0, answer.keys.height(static_cast<std::size_t>(rank))),
+          widgets::em(0.27F), context.palette.text);
+    }
+  }
+
+  static void mass_at(DrawContext& context, const Tails& result) {
+    const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
+    const auto height_at = [&](const Shares& shares) {
+      const std::size_t rank = rank_at(mouse.x, shares.ranking.size());
+      return std::log(std::max(shares.height(rank), 1e-30));
+    };
+    const double y = std::log(mouse.y);
+    if (result->num_queries() > 1 &&
+        std::abs(height_at(result->queries) - y) < std::abs(height_at(result->keys) - y)) {
+      const analysis::Ranking& queries = result->queries.ranking;
+      query_at(context, result, queries.item[rank_at(mouse.x, queries.size())]);
+      return;
+    }
+    const analysis::Ranking& keys = result->keys.ranking;
+    const std::size_t rank = rank_at(mouse.x, keys.size());
+    const std::int32_t key = keys.item[rank] + 1;
+    ImGui::SetTooltip("key %s\nmass %.4g, %s of all\nrank %s of %s",
+                      token_line(result.question.place, key).c_str(), keys.value[rank],
+                      percent(result->keys.height(rank)).c_str(),
+                      format_count(static_cast<std::int64_t>(rank) + 1).c_str(),
+                      format_count(result->num_keys()).c_str());
+    if (plot_clicked() && !result.stale) context.workspace.cursor.set_keys(key, key + 1);
+  }
+
+  // S_q, rank and mass of a row of the chunk.
+  static std::string query_lines(const Place& place, const Answer& answer, std::int32_t row) {
+    const auto index = static_cast<std::size_t>(row);
+    std::string text = fmt::format("query {}\nS_q {:.4f}, rank {} of {}",
+                                   token_line(place, place.chunk_info().begin + row),
+                                   answer.spread.relevance[index],
+                                   answer.relevance.ranking.rank[index] + 1, answer.num_queries());
+    if (answer.has_mass())
+      text += fmt::format("\ngives {:.4g} to the past but position 0, {} of the mass",
+                          answer.spread.query_mass[index],
+                          percent(answer.queries.share(answer.spread.query_mass[index])));
+    return text;
+  }
+
+  static void query_at(DrawContext& context, const Tails& result, std::int32_t row) {
+    const Place& place = result.question.place;
+    ImGui::SetTooltip("%s", query_lines(place, *result, row).c_str());
+    if (plot_clicked() && !result.stale)
+      choose_query(context, place, static_cast<std::size_t>(row));
+  }
+
+  void rows_ui(DrawContext& context, const Tails& result) {
+    const Place& place = result.question.place;
+    const std::string& order_name = context.workspace.option(kView, "order");
+    const RowOrder* order = state::row_order(*result, order_name);
+    const bool several = result->num_queries() > 1;
+    const bool sorted = several && order != nullptr;
+    std::string measured = !several ? "the attention of the query"
+                           : sorted ? "farthest from the mean query on top"
+                                    : "first query on top";
+    if (several && place.chunk_info().begin > 0) measured += "; the line: the chunk begins";
+    column_head_ui(context,
+                   !several ? "Row"
+                   : sorted ? "Rows by S_q"
+                            : "Rows by position",
+                   measured);
+    MapPlotSpec spec;
+    spec.id = "##rows";
+    spec.x_label = "key (token position)";
+    if (several)
+      spec.y_label = is_low() ? "query" : sorted ? "query, by falling S_q" : "query of the chunk";
+    spec.rows = place.chunk_info().length;
+    spec.cols = place.chunk_info().end();
+    spec.show_y_ticks = several;
+    const ColorRange range;
+    spec.content_key = result.key + order_name + range.key();
+    spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+      fill_strip(context.palette, range, *result->map, window, pixels, order);
+    };
+    const TickRoom room;
+    const auto hit = map_plot_ui(context, spec, texture_, [&] {
+      place_ui(context, place, *result, order);
+      span_marks_ui(context, place, true);
+    });
+    if (!hit) return;
+    const auto shown = static_cast<std::size_t>(hit->row);
+    const std::int32_t row = order != nullptr ? (*order)[shown] : static_cast<std::int32_t>(shown);
+    const auto key = static_cast<std::int32_t>(hit->col);
+    if (hit->clicked && !result.stale) choose_pair(context, place, row, key);
+    const std::int32_t query = place.chunk_info().begin + row;
+    const std::string attention =
+        key > query ? "after the query: not visible"
+                    : fmt::format("attention {:.6g}", result->map->rows->at(row, key));
+    ImGui::SetTooltip("%s\nkey %s\n%s", query_lines(place, *result, row).c_str(),
+                      token_line(place, key).c_str(), attention.c_str());
+  }
+
+  // Where the chunk begins, and the row of the selected query.
+  static void place_ui(DrawContext& context, const Place& place, const Answer& answer,
+                       const RowOrder* order) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    ImPlot::PushPlotClipRect();
+    const double begin = place.chunk_info().begin;
+    if (begin > 0)
+      draw->AddLine(ImPlot::PlotToPixels(begin, limits.Y.Min),
+                    ImPlot::PlotToPixels(begin, limits.Y.Max), context.palette.current,
+                    std::max(1.0F, widgets::em(0.1F)));
+    if (const std::int32_t row = looked_at(place); row >= 0) {
+      const double at =
+          order != nullptr ? answer.relevance.ranking.rank[static_cast<std::size_t>(row)] : row;
+      draw->AddRect(ImPlot::PlotToPixels(limits.X.Min, at),
+                    ImPlot::PlotToPixels(limits.X.Max, at + 1), context.palette.accent, 0, 0,
+                    std::max(1.0F, widgets::em(0.1F)));
+    }
+    ImPlot::PopPlotClipRect();
+  }
+
+  static void choose_pair(DrawContext& context, const Place& place, std::int32_t row,
+                          std::int32_t key) {
+    context.workspace.cursor.change("", [&](state::Selection& s) {
+      s.place.query = place.chunk_info().begin + row;
+      s.place.key_begin = key;
+      s.place.key_end = key + 1;
+    });
+  }
+
+  state::Shown<HeavyTailQuestion> shown_;
+  widgets::MapTexture texture_;
+  ContentFit relevance_fit_, mass_fit_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_heavy_tail_panel() { return std::make_unique<HeavyTailPanel>(); }
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,225 @@
+// The view heavy_tail: its table, array and numbers against plain loops over the attention.
+#include "app/state/questions/heavy_tail.h"
+
+#include "app/state/view_list.h"
+#include "app/state/workspace.h"
+#include "tests/replay/small_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+using ::testing::ElementsAre;
+
+SmallTraceShape shape() {
+  SmallTraceShape shape;
+  shape.decoded = 1;
+  return shape;
+}
+
+class HeavyTailViewTest : public ::testing::Test {
+ protected:
+  HeavyTailViewTest()
+      : trace_(shape()), workspace_(0, [this](const std::string& path, std::uint64_t) {
+          auto opened = std::make_shared<OpenTrace>();
+          opened->id = 1;
+          opened->path = opened->name = path;
+          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
+          opened->token_label.assign(static_cast<std::size_t>(trace_.num_tokens()), "token");
+          return TracePtr(opened);
+        }) {}
+
+  // At query head 2 of layer 1.
+  void open_at(int chunk) {
+    workspace_.traces.open("small.h5");
+    settle();
+    workspace_.cursor.go_to(parse_goto("layer=1,q_head=2,chunk=" + std::to_string(chunk)));
+    std::string problem = view_.problem(workspace_);
+    for (int i = 0; i < 8 && workspace_.answers.busy(); ++i) {
+      settle();
+      problem = view_.problem(workspace_);
+    }
+    ASSERT_EQ(problem, "");
+  }
+  void settle() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (workspace_.answers.busy() && std::chrono::steady_clock::now() < end) {
+      workspace_.begin_frame();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    workspace_.begin_frame();
+  }
+  const HeavyTailQuestion::Answer& answer() {
+    const auto result = workspace_.ask(HeavyTailQuestion{workspace_.place()});
+    EXPECT_TRUE(result);
+    return *result;
+  }
+  double p(int query, int key) const { return trace_.probability(1, 2, query, key); }
+
+  SmallTrace trace_;
+  Workspace workspace_;
+  const ViewInfo& view_ = *find_view("heavy_tail");
+};
+
+struct Row {
+  int rank, index;
+  double value, share, cumulative;
+};
+std::vector<Row> rows_of(const Table& table, const std::string& kind) {
+  std::vector<Row> rows;
+  for (const auto& cells : table.rows)
+    if (cells[0] == kind)
+      rows.push_back({std::stoi(cells[1]), std::stoi(cells[2]), std::stod(cells[3]),
+                      cells[4].empty() ? NAN : std::stod(cells[4]),
+                      cells[5].empty() ? NAN : std::stod(cells[5])});
+  return rows;
+}
+
+std::vector<float> values_of(const Array& array) {
+  std::vector<float> values(array.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
+  return values;
+}
+
+TEST_F(HeavyTailViewTest, WithoutATraceItSaysSo) {
+  EXPECT_EQ(view_.problem(workspace_), "Open a trace");
+  EXPECT_TRUE(view_.table(workspace_).rows.empty());
+  EXPECT_FALSE(view_.table(workspace_).columns.empty());
+  EXPECT_TRUE(view_.array(workspace_).shape.empty());
+}
+
+TEST_F(HeavyTailViewTest, KeyMassesAreThoseOfTheLoops) {
+  open_at(2);  // queries 32 to 47
+  const Table table = view_.table(workspace_);
+  EXPECT_THAT(table.columns, ElementsAre("kind", "rank", "index", "value", "share", "cumulative"));
+  std::vector<double> mass(32, 0);
+  for (int key = 1; key < 32; ++key)
+    for (int query = 32; query < 48; ++query) mass[static_cast<std::size_t>(key)] += p(query, key);
+  const double total = std::accumulate(mass.begin(), mass.end(), 0.0);
+  const std::vector<Row> keys = rows_of(table, "key_mass");
+  ASSERT_EQ(keys.size(), 31U);  // all past keys but position 0
+  double held = 0;
+  int half = 0;
+  for (std::size_t r = 0; r < keys.size(); ++r) {
+    const double of_key = mass[static_cast<std::size_t>(keys[r].index)];
+    if (held < total / 2) ++half;
+    held += of_key;
+    EXPECT_EQ(keys[r].rank, static_cast<int>(r) + 1);
+    EXPECT_NEAR(keys[r].value, of_key, 1e-5);
+    EXPECT_NEAR(keys[r].share, of_key / total, 1e-5);
+    EXPECT_NEAR(keys[r].cumulative, held / total, 1e-5);
+    if (r > 0) {
+      EXPECT_LE(keys[r].value, keys[r - 1].value);
+    }
+  }
+  EXPECT_EQ(answer().keys.half, half);
+  double sink = 0;
+  for (int query = 32; query < 48; ++query) sink += p(query, 0);
+  EXPECT_NEAR(answer().sink_share, sink / (sink + total), 1e-5);
+}
+
+TEST_F(HeavyTailViewTest, QueriesByRelevanceCarryTheirMass) {
+  open_at(2);
+  std::vector<double> given(16, 0);
+  for (int row = 0; row < 16; ++row)
+    for (int key = 1; key < 32; ++key) given[static_cast<std::size_t>(row)] += p(32 + row, key);
+  const double total = std::accumulate(given.begin(), given.end(), 0.0);
+  const Table table = view_.table(workspace_);
+  const std::vector<Row> by_relevance = rows_of(table, "s_q");
+  const std::vector<Row> by_mass = rows_of(table, "query_mass");
+  ASSERT_EQ(by_relevance.size(), 16U);
+  ASSERT_EQ(by_mass.size(), 16U);
+  double held = 0;
+  for (std::size_t r = 0; r < 16; ++r) {
+    const double mass = given[static_cast<std::size_t>(by_relevance[r].index - 32)];
+    held += mass;
+    EXPECT_NEAR(by_relevance[r].share, mass / total, 1e-5);
+    EXPECT_NEAR(by_relevance[r].cumulative, held / total, 1e-5);
+    EXPECT_NEAR(by_mass[r].value, given[static_cast<std::size_t>(by_mass[r].index - 32)], 1e-5);
+    if (r == 0) continue;
+    EXPECT_LE(by_relevance[r].value, by_relevance[r - 1].value);
+    EXPECT_LE(by_mass[r].value, by_mass[r - 1].value);
+  }
+  EXPECT_EQ(answer().quarter, 4);
+  EXPECT_NEAR(answer().quarter_share, by_relevance[3].cumulative, 1e-9);
+}
+
+TEST_F(HeavyTailViewTest, TheArrayHoldsTheRowsInTheOrderAskedFor) {
+  open_at(2);
+  const std::vector<Row> by_relevance = rows_of(view_.table(workspace_), "s_q");
+  const Array ordered = view_.array(workspace_);
+  EXPECT_EQ(ordered.dtype, "<f4");
+  EXPECT_THAT(ordered.shape, ElementsAre(16, 48));
+  workspace_.cursor.set_option("heavy_tail.order", "position");
+  const Array as_they_come = view_.array(workspace_);
+  const std::vector<float> a = values_of(ordered), b = values_of(as_they_come);
+  ASSERT_EQ(a.size(), 16U * 48);
+  ASSERT_EQ(b.size(), a.size());
+  for (int row = 0; row < 16; ++row)
+    for (int key = 0; key < 48; ++key) {
+      const int query = by_relevance[static_cast<std::size_t>(row)].index;
+      const float first = a[static_cast<std::size_t>(row * 48 + key)];
+      const float second = b[static_cast<std::size_t>(row * 48 + key)];
+      EXPECT_EQ(std::isnan(first), key > query);
+      EXPECT_EQ(std::isnan(second), key > 32 + row);
+      if (key <= query) {
+        EXPECT_NEAR(first, p(query, key), 1e-5);
+      }
+      if (key <= 32 + row) {
+        EXPECT_NEAR(second, p(32 + row, key), 1e-5);
+      }
+    }
+}
+
+// What is drawn of a long curve is a part of it, each point where it belongs.
+TEST_F(HeavyTailViewTest, LinesFallAndReachTheLastRank) {
+  open_at(3);
+  for (const HeavyTailQuestion::Shares* shares : {&answer().keys, &answer().queries}) {
+    ASSERT_FALSE(shares->line.empty());
+    EXPECT_EQ(shares->line.front().first, 1);
+    EXPECT_EQ(shares->line.back().first, static_cast<double>(shares->ranking.size()));
+    for (const auto& [rank, height] : shares->line)
+      EXPECT_EQ(height, shares->height(static_cast<std::size_t>(rank) - 1));
+  }
+}
+
+TEST_F(HeavyTailViewTest, TheFirstChunkHasRelevanceAndNoMass) {
+  open_at(0);
+  const Table table = view_.table(workspace_);
+  EXPECT_FALSE(answer().has_mass());
+  EXPECT_TRUE(rows_of(table, "key_mass").empty());
+  const std::vector<Row> queries = rows_of(table, "s_q");
+  ASSERT_EQ(queries.size(), 16U);
+  EXPECT_TRUE(std::isnan(queries[0].share));  // of nothing
+  EXPECT_THAT(view_.array(workspace_).shape, ElementsAre(16, 16));
+}
+
+TEST_F(HeavyTailViewTest, ADecodeStepHasOneQuery) {
+  open_at(4);
+  EXPECT_EQ(answer().num_queries(), 1);
+  EXPECT_EQ(answer().num_keys(), 52);
+  EXPECT_NEAR(answer().quarter_share, 1, 1e-12);
+  EXPECT_FALSE(answer().relevance.tail);
+  EXPECT_THAT(view_.array(workspace_).shape, ElementsAre(1, 54));
+}
+
+TEST_F(HeavyTailViewTest, AMethodOfALaterVersionDoesNotMatter) {
+  open_at(1);
+  workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
+  EXPECT_EQ(view_.problem(workspace_), "");
+  EXPECT_FALSE(view_.table(workspace_).rows.empty());
+}
+
+}  // namespace
+}  // namespace kvloupe::state
