@@ -21,6 +21,7 @@
   X(block_tables)        \
   X(received_rankings)   \
   X(quest_pages)         \
+  X(budget_sweep)        \
   X(method_compare)      \
   X(latency)             \
   X(trace_info)

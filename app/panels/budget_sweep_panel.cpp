@@ -1,0 +1,451 @@
+// budget_sweep: what each method keeps of the attention against its budget, between the bounds that
+// the true top keys and chance set, and the budget that is enough.
+#include "app/state/questions/budget_sweep.h"
+
+#include "app/panels/map_plot.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::kSweepTargets;
+using analysis::SweepMetric;
+using analysis::SweepPoint;
+using state::BudgetSweepQuestion;
+using state::SweepCurve;
+using state::SweepExtent;
+using Curves = state::Result<BudgetSweepQuestion>;
+
+constexpr const char* kView = "budget_sweep";
+constexpr float kTableWidth = 27;  // em
+
+struct MetricWords {
+  const char* axis;
+  const char* reach;  // before the targets
+};
+MetricWords words_of(SweepMetric metric) {
+  switch (metric) {
+    case SweepMetric::MassRecall:
+      return {"mass recall: share of attention kept", "recall of"};
+    case SweepMetric::TopkOverlap:
+      return {"top-k overlap: share of true top keys", "overlap of"};
+    case SweepMetric::OutputError:
+      return {"output error, relative", "error of at most"};
+  }
+  fail_check("a known metric", __FILE__, __LINE__);
+}
+
+double goal_of(SweepMetric metric, const analysis::SweepTarget& target) {
+  return metric == SweepMetric::OutputError ? target.error : target.share;
+}
+// Not for what is unknown, nor for an error of 0 on a log axis.
+bool has_place(SweepMetric metric, double value) {
+  return metric == SweepMetric::OutputError ? value > 0 : !std::isnan(value);
+}
+
+// A curve as it is drawn.
+struct Line : state::SweepLine {
+  ImU32 color = 0;
+
+  bool dashed() const { return bound.has_value(); }
+  float width() const { return widgets::em(slot ? 0.17F : 0.11F); }
+};
+
+std::vector<Line> lines_of(const widgets::Palette& p, const Curves& result) {
+  const std::array hues{p.recent, p.sink, p.waste, p.miss};
+  std::vector<Line> lines;
+  std::size_t num_others = 0;
+  for (state::SweepLine& line : state::sweep_lines(result.question, *result)) {
+    Line drawn{std::move(line)};
+    if (drawn.slot) {
+      drawn.color = widgets::color_of_slot(p, *drawn.slot);
+    } else if (drawn.bound) {
+      drawn.color = *drawn.bound == state::SweepLine::Bound::Best ? p.text : p.faint;
+    } else {  // each round of hues is nearer to the text
+      const auto round = static_cast<double>(num_others / hues.size());
+      drawn.color =
+          widgets::mix(hues[num_others % hues.size()], p.text, std::min(0.8, 0.4 * round));
+      ++num_others;
+    }
+    lines.push_back(std::move(drawn));
+  }
+  return lines;
+}
+
+// Where a point stands on the budget axis: a method without one, where it ends up.
+double budget_at(const SweepPoint& point) {
+  return point.budget > 0 ? static_cast<double>(point.budget) : std::max(1.0, point.kept);
+}
+
+void dashed_line(ImDrawList* draw, ImVec2 from, ImVec2 to, ImU32 color, float width, float& phase) {
+  const float dash = widgets::em(0.42F), period = widgets::em(0.78F);
+  const float length = std::hypot(to.x - from.x, to.y - from.y);
+  if (length <= 0) return;
+  const auto at = [&](float s) {
+    return ImVec2(from.x + (to.x - from.x) * s / length, from.y + (to.y - from.y) * s / length);
+  };
+  for (float s = -phase; s < length; s += period)
+    if (s + dash > 0)
+      draw->AddLine(at(std::max(0.0F, s)), at(std::min(length, s + dash)), color, width);
+  phase = std::fmod(phase + length, period);
+}
+
+class BudgetSweepPanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    const Curves result =
+        shown_.ask(context.workspace, state::budget_sweep_question(context.workspace));
+    head_ui(context, result);
+    options_ui(context);
+    if (!ready_ui(context, result, "Sweeping the budget")) return;
+    const SweepMetric metric = state::budget_sweep_metric(context.workspace);
+    const std::vector<Line> lines = lines_of(context.palette, result);
+    legend(context, lines, metric);
+    notes_ui(context, result, metric);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    if (room.x > widgets::em(2 * kTableWidth)) {
+      plot_ui(context, result, lines, metric, {room.x - widgets::em(kTableWidth + 1), room.y});
+      ImGui::SameLine(0, widgets::em(1));
+      ImGui::BeginChild("enough", {0, 0});
+      enough_ui(context, result, lines, metric);
+      ImGui::EndChild();
+    } else {
+      plot_ui(context, result, lines, metric, {-1, std::max(widgets::em(12), room.y * 0.62F)});
+      enough_ui(context, result, lines, metric);
+    }
+  }
+
+ private:
+  // The cells averaged: "layer 3, KV head 1".
+  static std::string where(const Curves& result) {
+    const state::Place& place = result.question.place;
+    switch (result.question.extent) {
+      case SweepExtent::Head:
+        return fmt::format("layer {}, KV head {}", place.layer, place.kv_head());
+      case SweepExtent::Layer:
+        return fmt::format("layer {}, all heads", place.layer);
+      case SweepExtent::Trace:
+        return fmt::format("{} of {} layers", result ? result->num_layers : 0,
+                           place.info().layers.size());
+    }
+    return {};
+  }
+
+  static void head_ui(DrawContext& context, const Curves& result) {
+    const state::Place& place = result.question.place;
+    std::string methods;
+    for (const state::Slot slot : state::kSlots)
+      if (const auto& method = result.question.slots[static_cast<std::size_t>(slot)];
+          !method.empty())
+        methods += fmt::format("{}{}: {}", methods.empty() ? "" : "   ", state::letter_of(slot),
+                               method.known() ? state::family_of(method) : method.text);
+    std::vector<widgets::Chip> chips{
+        {"open loop, re-selected", 0,
+         "Selected anew at every budget on the stored Q and K: an oracle simulation, the model "
+         "itself did not attend to these selections.",
+         "open loop"}};
+    for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+    chips.push_back({where(result), 0, "Layers and heads whose prefill chunks are averaged."});
+    if (result && result.state == state::ResultState::Loading && !result.stale)
+      chips.push_back({"refining", context.palette.accent,
+                       "More budgets are being computed; what is drawn is exact as it stands."});
+    widgets::figure_head_ui(
+        context.palette, context.figure, "Budget sweep", methods,
+        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  prefill chunks that select",
+                    place.trace->name, place.info().model.name, where(result)),
+        chips);
+  }
+
+  static void options_ui(DrawContext& context) {
+    if (context.figure) return;
+    option_ui(context, kView, "metric", "##metric", widgets::em(9));
+    for (const auto& [name, label] :
+         {std::pair{"scope", "scope"}, std::pair{"methods", "methods"}}) {
+      beside_ui(widgets::em(0.8F), widgets::em(11));
+      option_ui(context, kView, name, label, widgets::em(7));
+    }
+  }
+
+  static void legend(DrawContext& context, const std::vector<Line>& lines, SweepMetric metric) {
+    std::vector<widgets::LegendItem> items;
+    for (const Line& line : lines)
+      if (line.curve->is_known(metric))
+        items.push_back({line.label, line.color,
+                         line.curve->has_budget() ? widgets::LegendItem::Shape::Line
+                                                  : widgets::LegendItem::Shape::Dot});
+    items.push_back({"targets", widgets::with_alpha(context.palette.good, 0.5F),
+                     widgets::LegendItem::Shape::Line});
+    widgets::legend_ui(context.palette, items);
+  }
+
+  // What the curves alone would not tell.
+  static void notes_ui(DrawContext& context, const Curves& result, SweepMetric metric) {
+    for (const std::string& note : state::sweep_notes(*result, metric))
+      widgets::text_wrapped(context.palette.warning, note);
+    widgets::text_wrapped(
+        context.palette.muted,
+        fmt::format("A chunk whose keys all fit the budget has nothing to select and is left out: "
+                    "larger budgets average fewer cells (second line of the axis), and none at "
+                    "{} keys or more.",
+                    format_count(result->past)));
+  }
+
+  void plot_ui(DrawContext& context, const Curves& result, const std::vector<Line>& lines,
+               SweepMetric metric, ImVec2 size) {
+    constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
+                                   ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
+                                   ImPlotFlags_NoBoxSelect;
+    const TickRoom room;
+    if (!ImPlot::BeginPlot("##sweep", size, kFlags)) return;
+    setup_axes(result, lines, metric);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    targets_ui(context, metric);
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line) curve_ui(context, *line, metric);
+    now_ui(context, result);
+    ImPlot::PopPlotClipRect();
+    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, lines, metric);
+    ImPlot::EndPlot();
+  }
+
+  void setup_axes(const Curves& result, const std::vector<Line>& lines, SweepMetric metric) {
+    ImPlot::SetupAxes("budget: keys kept per row (below: cells averaged)", words_of(metric).axis,
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
+    const bool error = metric == SweepMetric::OutputError;
+    double low = 1, high = 0;
+    for (const Line& line : lines)
+      for (const SweepPoint& point : line.curve->points)
+        if (const double value = point.value(metric); has_place(metric, value)) {
+          low = std::min(low, value);
+          high = std::max(high, value);
+        }
+    const auto coarse = analysis::coarse_budgets(result->past);
+    std::int64_t first = coarse.front();  // two keys at least lie before the last chunk
+    for (const Line& line : lines)
+      for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)])
+        if (!line.bound) first = std::min(first, enough.value_or(first));
+    const ImPlotCond fit =
+        fit_.condition(fmt::format("{}|{}|{}", result.key, analysis::name_of(metric),
+                                   result.state == state::ResultState::Ready));
+    ImPlot::SetupAxisLimits(ImAxis_X1, static_cast<double>(first) * 0.85,
+                            static_cast<double>(result->past) * 1.08, fit);
+    if (error) {
+      ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
+      ImPlot::SetupAxisLimits(ImAxis_Y1, std::clamp(low * 0.7, 0.002, 0.007),
+                              std::max(high * 1.4, 0.15), fit);
+    } else {
+      ImPlot::SetupAxisLimits(ImAxis_Y1, std::min(low, high) > 0.5 ? 0.48 : -0.02, 1.03, fit);
+    }
+    ticks(lines, first, result->past);
+  }
+
+  // Powers of 2, each with the number of cells that the first curve averages there.
+  static void ticks(const std::vector<Line>& lines, std::int64_t from, std::int64_t past) {
+    std::vector<double> at;
+    std::vector<std::string> texts;
+    const auto first = std::find_if(lines.begin(), lines.end(), [](const Line& line) {
+      return line.curve->has_budget() && !line.curve->points.empty();
+    });
+    for (std::int64_t budget = 1; budget < past; budget *= 2) {
+      if (budget < from) continue;
+      std::string text = format_count(budget);
+      if (first != lines.end())
+        for (const SweepPoint& point : first->curve->points)
+          if (point.budget == budget) text = stacked(text, format_count(point.cells));
+      at.push_back(static_cast<double>(budget));
+      texts.push_back(std::move(text));
+    }
+    std::vector<const char*> labels;
+    for (const std::string& text : texts) labels.push_back(text.c_str());
+    ImPlot::SetupAxisTicks(ImAxis_X1, at.data(), static_cast<int>(at.size()), labels.data());
+  }
+
+  // Two lines, the shorter one moved to the middle of the other.
+  static std::string stacked(const std::string& above, const std::string& below) {
+    const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
+    const float spaces = (width(above) - width(below)) / 2 / width(" ");
+    const std::string pad(static_cast<std::size_t>(std::abs(spaces)), ' ');
+    return spaces > 0 ? above + "\n" + pad + below : pad + above + "\n" + below;
+  }
+
+  static void targets_ui(DrawContext& context, SweepMetric metric) {
+    const ImPlotRange x = ImPlot::GetPlotLimits().X;
+    for (const analysis::SweepTarget& target : kSweepTargets) {
+      const double goal = goal_of(metric, target);
+      ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(x.Min, goal),
+                                         ImPlot::PlotToPixels(x.Max, goal),
+                                         widgets::with_alpha(context.palette.good, 0.5F), 1.0F);
+    }
+  }
+
+  static void curve_ui(DrawContext& context, const Line& line, SweepMetric metric) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const SweepCurve& curve = *line.curve;
+    std::optional<ImVec2> last;
+    float phase = 0;
+    for (const SweepPoint& point : curve.points) {
+      double value = point.value(metric);
+      if (!curve.has_budget()) value = std::max(value, ImPlot::GetPlotLimits().Y.Min);
+      if (!has_place(metric, value)) {
+        last.reset();
+        continue;
+      }
+      const ImVec2 at = ImPlot::PlotToPixels(budget_at(point), value);
+      if (!curve.has_budget()) {
+        single_ui(context, line, at);
+      } else if (last) {
+        if (line.dashed())
+          dashed_line(draw, *last, at, line.color, line.width(), phase);
+        else
+          draw->AddLine(*last, at, line.color, line.width());
+      }
+      if (curve.has_budget() && !line.dashed())
+        draw->AddCircleFilled(at, widgets::em(line.slot ? 0.2F : 0.15F), line.color);
+      last = at;
+    }
+    if (!line.dashed()) marks_ui(context, line, metric);
+  }
+
+  // A method without a budget stands where it ends up.
+  static void single_ui(DrawContext& context, const Line& line, ImVec2 at) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const float r = widgets::em(0.42F);
+    // An error of 0 has no place on a log axis: at its edge.
+    at.y = std::min(at.y, ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y - 2 * r);
+    draw->AddQuadFilled({at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y},
+                        line.color);
+    draw->AddQuad({at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y},
+                  context.palette.panel, 1.0F);
+    const float width = ImGui::CalcTextSize(line.curve->name.c_str()).x + 1.4F * r;
+    const bool fits = at.x + width < ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
+    draw->AddText({fits ? at.x + 1.4F * r : at.x - width, at.y - ImGui::GetTextLineHeight() / 2},
+                  line.color, line.curve->name.c_str());
+  }
+
+  // Rings around the smallest budgets that are enough.
+  static void marks_ui(DrawContext& context, const Line& line, SweepMetric metric) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)])
+      for (const SweepPoint& point : line.curve->points) {
+        if (!enough || point.budget != *enough) continue;
+        const double value = point.value(metric);
+        if (!has_place(metric, value)) continue;
+        const ImVec2 at = ImPlot::PlotToPixels(budget_at(point), value);
+        draw->AddCircleFilled(at, widgets::em(0.36F), line.color);
+        draw->AddCircleFilled(at, widgets::em(0.2F), context.palette.panel);
+      }
+  }
+
+  // The budget that the shown method has now.
+  static void now_ui(DrawContext& context, const Curves& result) {
+    const state::Slot slot = context.workspace.selection().shown;
+    const auto now = state::budget_now(context.workspace, result.question.place,
+                                       result.question.slots[static_cast<std::size_t>(slot)]);
+    if (!now) return;
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const ImU32 color = widgets::color_of_slot(context.palette, slot);
+    const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+    const float x = ImPlot::PlotToPixels(*now, ImPlot::GetPlotLimits().Y.Max).x;
+    if (x < origin.x || x > origin.x + size.x) return;
+    float phase = 0;
+    dashed_line(draw, {x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.8F),
+                widgets::em(0.08F), phase);
+    const std::string text =
+        fmt::format("{} now: {}", state::letter_of(slot), format_count(std::llround(*now)));
+    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
+    const bool fits = x + width < origin.x + size.x;
+    draw->AddText({fits ? x + widgets::em(0.4F) : x - width,
+                   origin.y + size.y - ImGui::GetTextLineHeight() - widgets::em(0.3F)},
+                  color, text.c_str());
+  }
+
+  static void point_at(DrawContext& context, const Curves& result, const std::vector<Line>& lines,
+                       SweepMetric metric) {
+    const ImVec2 mouse = ImGui::GetMousePos();
+    float near = widgets::em(0.9F);
+    const Line* line = nullptr;
+    const SweepPoint* point = nullptr;
+    for (const Line& candidate : lines)
+      for (const SweepPoint& other : candidate.curve->points) {
+        if (std::isnan(other.value(metric))) continue;
+        const ImVec2 at = ImPlot::PlotToPixels(budget_at(other), other.value(metric));
+        const float distance = std::hypot(at.x - mouse.x, at.y - mouse.y);
+        if (distance >= near) continue;
+        near = distance;
+        line = &candidate;
+        point = &other;
+      }
+    if (point == nullptr) return;
+    const std::string asked =
+        point->budget > 0 ? fmt::format("budget {} \u2192 ", format_count(point->budget)) : "";
+    const std::string text = fmt::format(
+        "{}\n{}{:.1f} kept (mean)\nmass recall {}   top-k overlap {}   output error {}\n"
+        "{} cells averaged, {} dense for want of keys{}",
+        point->spec, asked, point->kept, number(point->mass_recall), number(point->topk_overlap),
+        number(point->output_error), format_count(point->cells), format_count(point->dense_cells),
+        line->curve->has_budget() ? "\nclick: show this budget" : "");
+    ImGui::SetTooltip("%s", text.c_str());
+    if (!plot_clicked() || result.stale || !line->curve->has_budget()) return;
+    const state::Slot slot = line->slot.value_or(context.workspace.selection().shown);
+    context.workspace.cursor.set_method(slot, point->spec);
+  }
+
+  static std::string number(double value) {
+    return std::isnan(value) ? "\u2013" : fmt::format("{:.4g}", value);
+  }
+
+  static void enough_ui(DrawContext& context, const Curves& result, const std::vector<Line>& lines,
+                        SweepMetric metric) {
+    heading_ui(context, "The budget that is enough",
+               result->exact ? "one key less is not" : "of those computed");
+    constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_BordersInnerH |
+                                       ImGuiTableFlags_SizingStretchProp |
+                                       ImGuiTableFlags_PadOuterX;
+    if (!ImGui::BeginTable("##enough", 4, kFlags)) return;
+    ImGui::TableSetupColumn(words_of(metric).reach, ImGuiTableColumnFlags_WidthStretch, 2.2F);
+    for (const analysis::SweepTarget& target : kSweepTargets)
+      ImGui::TableSetupColumn(fmt::format("{:g} %", 100 * goal_of(metric, target)).c_str(),
+                              ImGuiTableColumnFlags_WidthStretch, 1.0F);
+    ImGui::TableHeadersRow();
+    for (const Line& line : lines) {
+      if (!line.curve->has_budget() || line.curve->points.empty()) continue;
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      widgets::text_colored(line.color,
+                            widgets::elided(line.label, ImGui::GetContentRegionAvail().x));
+      for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)]) {
+        ImGui::TableNextColumn();
+        widgets::text_colored(enough ? context.palette.text : context.palette.faint,
+                              enough ? format_count(*enough) : "\u2013");
+      }
+    }
+    ImGui::EndTable();
+    widgets::text_wrapped(
+        context.palette.muted,
+        result->exact ? "From here on every budget computed reaches the target, and one key less "
+                        "misses it. \u2013: not reached."
+        : result.question.wants_exact()
+            ? "Being refined. \u2013: not reached by the budgets computed so far."
+            : "From here on, among the budgets computed; scope head finds the exact one. \u2013: "
+              "not "
+              "reached.");
+  }
+
+  state::Shown<BudgetSweepQuestion> shown_;
+  ContentFit fit_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_budget_sweep_panel() { return std::make_unique<BudgetSweepPanel>(); }
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,425 @@
+#include "app/state/questions/budget_sweep.h"
+
+#include "app/state/questions/run.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "capture/run/calibrate.h"
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::kSweepMetrics;
+using analysis::kSweepTargets;
+using analysis::SweepMetric;
+using analysis::SweepPoint;
+using selection::MethodSpec;
+
+constexpr const char* kViewId = "budget_sweep";
+constexpr std::array kExtents{SweepExtent::Head, SweepExtent::Layer, SweepExtent::Trace};
+// A first look at a whole trace takes about so many of its layers.
+constexpr std::size_t kFirstLookLayers = 5;
+
+// "name=value" of a canonical text, without those of the budget.
+std::vector<std::string> parameters_of(const std::string& canonical) {
+  std::vector<std::string> kept;
+  std::size_t at = canonical.find(':');
+  while (at != std::string::npos) {
+    const std::size_t end = canonical.find(',', ++at);
+    const std::string item = canonical.substr(at, end == std::string::npos ? end : end - at);
+    if (!item.starts_with("budget_tokens=") && !item.starts_with("budget_ratio="))
+      kept.push_back(item);
+    at = end;
+  }
+  return kept;
+}
+
+bool sweeps(const MethodChoice& method) { return method.known() && method.spec->has_budget(); }
+
+// Curves of one id are told apart by the parameters that they do not share.
+void name_curves(std::vector<SweepCurve>& curves) {
+  std::map<std::string, std::map<std::string, int>> uses;  // by id, by parameter
+  std::map<std::string, int> of_id;
+  for (const SweepCurve& curve : curves) {
+    ++of_id[curve.method.id()];
+    for (const std::string& parameter : parameters_of(curve.family))
+      ++uses[curve.method.id()][parameter];
+  }
+  for (SweepCurve& curve : curves) {
+    const std::string id = curve.method.id();
+    std::vector<std::string> own;
+    for (const std::string& parameter : parameters_of(curve.family))
+      if (uses[id][parameter] < of_id[id]) own.push_back(parameter);
+    curve.name = own.empty() ? id : fmt::format("{} {}", id, fmt::join(own, ", "));
+  }
+}
+
+// The work on one question: passes over the trace that add points to curves.
+class Sweep {
+ public:
+  Sweep(const BudgetSweepQuestion& question, Steps& steps)
+      : question_(question), steps_(steps), session_(*question.place.trace->session) {
+    const trace::TraceInfo& info = question.place.info();
+    answer_.past = analysis::longest_past(info);
+    for (const MethodChoice& method : question.methods()) {
+      SweepCurve curve;
+      curve.method = method;
+      curve.family = family_of(method);
+      answer_.curves.push_back(std::move(curve));
+      if (method.known()) capture::ensure_basis(*method.spec, info.model, steps.context);
+    }
+    name_curves(answer_.curves);
+    look_at(question.extent == SweepExtent::Trace ? info.layers
+                                                  : std::vector<int>{question.place.layer});
+  }
+
+  // A few layers of a whole trace stand for it until all are done.
+  void first_look() {
+    const std::vector<int> all = scope_.layers;
+    const std::size_t step = all.size() / kFirstLookLayers;
+    if (question_.extent != SweepExtent::Trace || step < 2) return;
+    std::vector<int> some;
+    for (std::size_t i = step / 2; i < all.size(); i += step) some.push_back(all[i]);
+    look_at(some);
+    add_everywhere(analysis::coarse_budgets(answer_.past));
+    show();
+    look_at(all);
+  }
+
+  void add_everywhere(const std::vector<std::int64_t>& budgets) {
+    std::vector<Wanted> wanted;
+    for (std::size_t i = 0; i < answer_.curves.size(); ++i) {
+      const SweepCurve& curve = answer_.curves[i];
+      if (curve.has_budget())
+        for (const std::int64_t budget : budgets) wanted.push_back({i, budget});
+      else if (curve.points.empty())
+        wanted.push_back({i, 0});
+    }
+    add(wanted);
+  }
+
+  // Halves the gaps below the budgets that are enough, all gaps in one pass, until none is left.
+  void find_exact() {
+    while (true) {
+      std::set<std::pair<std::size_t, std::int64_t>> halves;
+      for (std::size_t i = 0; i < answer_.curves.size(); ++i)
+        for (const SweepMetric metric : kSweepMetrics)
+          for (const auto& target : kSweepTargets) {
+            if (!answer_.curves[i].has_budget()) continue;
+            const auto gap = analysis::reached_from(answer_.curves[i].points, metric, target);
+            if (gap && gap->at - gap->below > 1)
+              halves.emplace(i, gap->below + (gap->at - gap->below) / 2);
+          }
+      if (halves.empty()) break;
+      std::vector<Wanted> wanted;
+      for (const auto& [curve, budget] : halves) wanted.push_back({curve, budget});
+      add(wanted);
+      show();
+    }
+    answer_.exact = true;
+  }
+
+  void show() {
+    note_enough();
+    steps_.show(answer_);
+  }
+
+  BudgetSweepQuestion::Answer finish() {
+    note_enough();
+    for (SweepCurve& curve : answer_.curves)
+      if (curve.points.empty() && curve.problem.empty())
+        curve.problem = "it keeps everything here at every budget";
+    return std::move(answer_);
+  }
+
+ private:
+  struct Wanted {
+    std::size_t curve = 0;
+    std::int64_t budget = 0;  // 0: the method as it is
+  };
+
+  void look_at(const std::vector<int>& layers) {
+    scope_.layers = layers;
+    if (question_.extent == SweepExtent::Head) scope_.kv_head = question_.place.kv_head();
+    answer_.num_layers = static_cast<int>(layers.size());
+    for (SweepCurve& curve : answer_.curves) curve.points.clear();
+  }
+
+  void add(const std::vector<Wanted>& wanted) {
+    std::vector<MethodSpec> specs;
+    std::map<std::string, std::size_t> curve_of;  // by SPEC
+    for (const Wanted& one : wanted) {
+      SweepCurve& curve = answer_.curves[one.curve];
+      if (!curve.problem.empty()) continue;
+      if (!curve.method.known()) {
+        insert(curve,
+               analysis::sweep_point_of_run(session_, curve.method.run, scope_, steps_.context));
+        continue;
+      }
+      specs.push_back(one.budget > 0 ? with_budget(curve.method, one.budget, session_.shape())
+                                     : *curve.method.spec);
+      curve_of[specs.back().canonical()] = one.curve;
+    }
+    if (specs.empty()) return;
+    const analysis::SweepPass pass = analysis::sweep_pass(session_, specs, scope_, steps_.context);
+    for (const SweepPoint& point : pass.points)
+      insert(answer_.curves[curve_of.at(point.spec)], point);
+    for (const replay::UnavailableMethod& method : pass.unavailable)
+      answer_.curves[curve_of.at(method.method)].problem = method.error.what();
+  }
+
+  static void insert(SweepCurve& curve, const SweepPoint& point) {
+    if (point.cells == 0) return;
+    const auto at = std::lower_bound(
+        curve.points.begin(), curve.points.end(), point.budget,
+        [](const SweepPoint& one, std::int64_t budget) { return one.budget < budget; });
+    if (at == curve.points.end() || at->budget != point.budget) curve.points.insert(at, point);
+  }
+
+  void note_enough() {
+    for (SweepCurve& curve : answer_.curves)
+      for (std::size_t m = 0; m < kSweepMetrics.size() && curve.has_budget(); ++m)
+        for (std::size_t t = 0; t < kSweepTargets.size(); ++t) {
+          const auto found =
+              analysis::reached_from(curve.points, kSweepMetrics[m], kSweepTargets[t]);
+          curve.enough[m][t] = found ? std::optional(found->at) : std::nullopt;
+        }
+  }
+
+  const BudgetSweepQuestion& question_;
+  Steps& steps_;
+  const session::TraceSession& session_;
+  analysis::SweepScope scope_;
+  BudgetSweepQuestion::Answer answer_;
+};
+
+std::string problem(Workspace& workspace) {
+  return problem_of(workspace.ask(budget_sweep_question(workspace)));
+}
+
+Table table(Workspace& workspace) {
+  Table table{
+      {"method", "budget", "kept", "mass_recall", "topk_overlap", "output_error", "cells", "scope"},
+      {}};
+  const auto result = workspace.ask(budget_sweep_question(workspace));
+  if (!result) return table;
+  for (const SweepCurve& curve : result->curves)
+    for (const SweepPoint& point : curve.points)
+      table.rows.push_back({point.spec, curve.has_budget() ? cell(point.budget) : "",
+                            cell(point.kept), cell(point.mass_recall), cell(point.topk_overlap),
+                            cell(point.output_error), cell(point.cells),
+                            name_of(result.question.extent)});
+  return table;
+}
+
+}  // namespace
+
+const char* name_of(SweepExtent extent) {
+  switch (extent) {
+    case SweepExtent::Head:
+      return "head";
+    case SweepExtent::Layer:
+      return "layer";
+    case SweepExtent::Trace:
+      return "trace";
+  }
+  fail_check("a known extent", __FILE__, __LINE__);
+}
+
+std::string family_of(const MethodChoice& method) {
+  if (!method.known()) return method.key();
+  const std::string canonical = method.spec->canonical();
+  if (!sweeps(method)) return canonical;
+  return fmt::format("{}:{}", method.id(), fmt::join(parameters_of(canonical), ","));
+}
+
+MethodSpec with_budget(const MethodChoice& method, std::int64_t tokens,
+                       const selection::ModelShape& shape) {
+  KVLOUPE_CHECK(sweeps(method));
+  return MethodSpec::parse(fmt::format("{},budget_tokens={}", family_of(method), tokens))
+      .resolved(shape);
+}
+
+std::string BudgetSweepQuestion::key() const {
+  std::string key = place.trace_key();
+  if (extent != SweepExtent::Trace) key = place.layer_key();
+  if (extent == SweepExtent::Head) key += fmt::format("|kv{}", place.kv_head());
+  for (const MethodChoice& method : methods()) key += "|" + family_of(method);
+  return key;
+}
+
+std::string BudgetSweepQuestion::title() const {
+  return extent == SweepExtent::Trace ? "Sweeping the budget in all layers"
+                                      : fmt::format("Sweeping the budget in layer {}", place.layer);
+}
+
+std::string BudgetSweepQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  return analysis::longest_past(place.info()) < 2
+             ? "The prompt is one chunk: no key lies before it."
+             : "";
+}
+
+std::array<MethodChoice, 2> BudgetSweepQuestion::bounds() const {
+  std::vector<MethodChoice> chosen(slots.begin(), slots.end());
+  chosen.insert(chosen.end(), others.begin(), others.end());
+  const auto leader = std::find_if(chosen.begin(), chosen.end(), sweeps);
+  const bool all = leader != chosen.end() && leader->spec->scope() == selection::BudgetScope::All;
+  const auto bound = [&](const char* id) {
+    const MethodSpec spec =
+        MethodSpec::parse(fmt::format("{}:budget_scope={}", id, all ? "all" : "past"));
+    return MethodChoice{spec.canonical(), -1, spec};
+  };
+  return {bound("oracle"), bound("random")};
+}
+
+std::vector<MethodChoice> BudgetSweepQuestion::methods() const {
+  std::map<std::string, MethodChoice> by_family;
+  const auto add = [&](const MethodChoice& method) {
+    if (!method.empty()) by_family.emplace(family_of(method), method);
+  };
+  for (const MethodChoice& method : slots) add(method);
+  for (const MethodChoice& method : others) add(method);
+  for (const MethodChoice& method : bounds()) add(method);
+  std::vector<MethodChoice> methods;
+  for (auto& [family, method] : by_family) methods.push_back(std::move(method));
+  return methods;
+}
+
+BudgetSweepQuestion::Answer BudgetSweepQuestion::work(Steps& steps) const {
+  Sweep sweep(*this, steps);
+  sweep.first_look();
+  const std::int64_t past = analysis::longest_past(place.info());
+  sweep.add_everywhere(analysis::coarse_budgets(past));
+  sweep.show();
+  sweep.add_everywhere(analysis::finer_budgets(past));
+  sweep.show();
+  if (wants_exact()) sweep.find_exact();
+  return sweep.finish();
+}
+
+std::uint64_t BudgetSweepQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer);
+  for (const SweepCurve& curve : answer.curves) {
+    sum += sizeof(curve) + 3 * curve.family.size();
+    for (const SweepPoint& point : curve.points) sum += sizeof(point) + point.spec.size();
+  }
+  return sum;
+}
+
+bool SweepCurve::is_known(SweepMetric metric) const {
+  return !points.empty() && !std::isnan(points.front().value(metric));
+}
+
+std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
+                                   const BudgetSweepQuestion::Answer& answer) {
+  std::vector<SweepLine> lines, others, ends;
+  const auto slot_of = [&](const SweepCurve& curve, Slot slot) {
+    const MethodChoice& method = question.slots[static_cast<std::size_t>(slot)];
+    return !method.empty() && family_of(method) == curve.family;
+  };
+  const auto [oracle, random] = question.bounds();
+  for (const SweepCurve& curve : answer.curves) {
+    const bool a = slot_of(curve, Slot::A), b = slot_of(curve, Slot::B);
+    if (a || b)
+      lines.insert(a ? lines.begin() : lines.end(), {&curve,
+                                                     a ? Slot::A : Slot::B,
+                                                     {},
+                                                     fmt::format("{}: {}",
+                                                                 a && b ? "A, B"
+                                                                 : a    ? "A"
+                                                                        : "B",
+                                                                 curve.name)});
+    else if (curve.family == family_of(oracle))
+      ends.insert(ends.begin(), {&curve, {}, SweepLine::Bound::Best, "oracle (true top keys)"});
+    else if (curve.family == family_of(random))
+      ends.push_back({&curve, {}, SweepLine::Bound::Chance, "random (chance)"});
+    else
+      others.push_back({&curve, {}, {}, curve.name});
+  }
+  lines.insert(lines.end(), others.begin(), others.end());
+  lines.insert(lines.end(), ends.begin(), ends.end());
+  return lines;
+}
+
+std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer,
+                                     SweepMetric metric) {
+  std::vector<std::string> notes, lanes;
+  for (const SweepCurve& curve : answer.curves) {
+    if (!curve.method.known())
+      notes.push_back(curve.name + ": as recorded; this version cannot select anew with it.");
+    if (!curve.problem.empty()) notes.push_back(fmt::format("{}: {}.", curve.name, curve.problem));
+    if (!curve.points.empty() && !curve.is_known(metric)) lanes.push_back(curve.name);
+    if (std::any_of(curve.points.begin(), curve.points.end(),
+                    [](const SweepPoint& point) { return point.leakage; }))
+      notes.push_back(curve.name + ": leakage, its basis was fitted on this text.");
+  }
+  if (!lanes.empty())
+    notes.push_back(fmt::format("Not drawn: {}. Of pruned lanes only the output error speaks.",
+                                fmt::join(lanes, ", ")));
+  return notes;
+}
+
+BudgetSweepQuestion budget_sweep_question(const Workspace& workspace) {
+  BudgetSweepQuestion question;
+  question.place = workspace.place();
+  for (const SweepExtent extent : kExtents)
+    if (workspace.option(kViewId, "scope") == name_of(extent)) question.extent = extent;
+  question.slots = {workspace.method(Slot::A), workspace.method(Slot::B)};
+  const std::string& methods = workspace.option(kViewId, "methods");
+  const TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr || methods == "ab") return question;
+  for (const trace::RunInfo& run : question.place.info().runs)
+    question.others.push_back(choice_of_run(run, *question.place.trace));
+  if (methods == "all")
+    question.others.insert(question.others.end(), tab->tried.begin(), tab->tried.end());
+  return question;
+}
+
+SweepMetric budget_sweep_metric(const Workspace& workspace) {
+  for (const SweepMetric metric : kSweepMetrics)
+    if (workspace.option(kViewId, "metric") == analysis::name_of(metric)) return metric;
+  fail_check("a metric of the view", __FILE__, __LINE__);
+}
+
+std::optional<double> budget_now(Workspace& workspace, const Place& place,
+                                 const MethodChoice& method) {
+  if (!sweeps(method)) return std::nullopt;
+  if (const std::int64_t tokens = method.spec->budget_tokens(); tokens > 0)
+    return static_cast<double>(tokens);
+  return known_facts(workspace, place, method)->requested_budget;
+}
+
+ViewInfo budget_sweep_view() {
+  ViewInfo view;
+  view.id = kViewId;
+  view.title = "Budget sweep";
+  view.summary = "what each budget keeps, and the budget that is enough";
+  view.coordinates = {"layer", "q_head", "kv_head"};
+  view.options = {
+      {"metric",
+       {"mass_recall", "topk_overlap", "output_error"},
+       "what is drawn against the budget"},
+      {"scope",
+       {"head", "layer", "trace"},
+       "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},
+      {"methods",
+       {"ab", "recorded", "all"},
+       "curves beside A, B and the bounds: none, the runs of the trace, also those tried here"}};
+  view.dock = Dock::Center;
+  view.num_methods = 2;
+  view.shows_both = true;
+  view.problem = problem;
+  view.table = table;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,94 @@
+// The view budget_sweep: mass recall, top-k overlap and output error against the budget, with the
+// bounds `oracle` and `random`, and the smallest budget that is enough.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/method_choice.h"
+#include "app/state/place.h"
+#include "core/analysis/budget_sweep.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+enum class SweepExtent { Head, Layer, Trace };
+const char* name_of(SweepExtent extent);  // "head", "layer", "trace"
+
+// A method as a curve: its SPEC without the budget, so that all budgets of it are one question. What
+// has no budget, or is not known, is its whole text.
+std::string family_of(const MethodChoice& method);
+// The same method keeping so many tokens. Only for one that is known and has a budget.
+selection::MethodSpec with_budget(const MethodChoice& method, std::int64_t tokens,
+                                  const selection::ModelShape& shape);
+
+struct SweepCurve {
+  MethodChoice method;  // one of the family
+  std::string family;
+  std::string name;                          // its id, with what tells it from others of that id
+  std::vector<analysis::SweepPoint> points;  // ascending budgets, one where there is no budget;
+                                             // those that average no cell are left out
+  std::string problem;                       // why there is no point
+  // From which budget on a target is reached, [metric][target] in the order of kSweepMetrics and kSweepTargets.
+  std::array<std::array<std::optional<std::int64_t>, analysis::kSweepTargets.size()>,
+             analysis::kSweepMetrics.size()>
+      enough{};
+
+  bool has_budget() const { return method.known() && method.spec->has_budget(); }
+  // Lane methods rank no keys: of them the output error alone is known.
+  bool is_known(analysis::SweepMetric metric) const;
+};
+
+struct BudgetSweepQuestion {
+  static constexpr const char* kName = "budget sweep";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, KV head, as far as the extent says
+  SweepExtent extent = SweepExtent::Head;
+  std::array<MethodChoice, 2> slots;  // A and B
+  std::vector<MethodChoice> others;
+  struct Answer {
+    std::vector<SweepCurve> curves;  // by family
+    std::int64_t past = 0;           // before the last prefill chunk
+    int num_layers = 0;              // averaged: while loading maybe not all
+    bool exact = false;              // of the budgets that are enough: one key less is not
+  };
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+
+  // A, B, the others and the bounds, each family once, by family.
+  std::vector<MethodChoice> methods() const;
+  std::array<MethodChoice, 2> bounds() const;  // oracle and random, in the scope of the methods
+  // Head: exact; else among the budgets computed.
+  bool wants_exact() const { return extent == SweepExtent::Head; }
+};
+
+// What a curve stands for now: the question is one for all budgets and both orders of A and B.
+struct SweepLine {
+  enum class Bound { Best, Chance };
+  const SweepCurve* curve = nullptr;
+  std::optional<Slot> slot;
+  std::optional<Bound> bound;  // of what is neither A nor B
+  std::string label;           // "A: quoka"
+};
+// A and B first, the bounds last.
+std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
+                                   const BudgetSweepQuestion::Answer& answer);
+// What the curves of a metric alone would not tell, one sentence each.
+std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer,
+                                     analysis::SweepMetric metric);
+
+class Workspace;
+BudgetSweepQuestion budget_sweep_question(const Workspace& workspace);
+analysis::SweepMetric budget_sweep_metric(const Workspace& workspace);
+// Tokens that the method keeps as it is chosen; a share of the keys counts by its mean.
+std::optional<double> budget_now(Workspace& workspace, const Place& place,
+                                 const MethodChoice& method);
+
+}  // namespace kvloupe::state

@@ -1,0 +1,78 @@
+// What each budget keeps, and the smallest one that is enough. Averages are those of `compare`: over
+// the prefill cells that are not dense, so a larger budget may stand for fewer cells.
+#pragma once
+
+#include "core/replay/compare.h"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::analysis {
+
+enum class SweepMetric { MassRecall, TopkOverlap, OutputError };
+inline constexpr std::array kSweepMetrics{SweepMetric::MassRecall, SweepMetric::TopkOverlap,
+                                          SweepMetric::OutputError};
+const char* name_of(SweepMetric metric);  // "mass_recall", ...
+
+// The targets: a share of mass or of the top keys at least, an error at most.
+struct SweepTarget {
+  double share = 0, error = 0;
+};
+inline constexpr std::array<SweepTarget, 3> kSweepTargets{{{0.9, 0.1}, {0.95, 0.05}, {0.99, 0.01}}};
+bool reaches(SweepMetric metric, double value, const SweepTarget& target);
+
+// Which cells are averaged.
+struct SweepScope {
+  std::vector<int> layers;
+  std::optional<int> kv_head;  // empty: all
+};
+
+// A method with one budget.
+struct SweepPoint {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  std::string spec;         // canonical
+  std::int64_t budget = 0;  // tokens asked for; 0: the method has no budget
+  double kept = kUnknown;   // keys, mean
+  // NaN: not known. Recall and overlap of lane methods, which rank no keys.
+  double mass_recall = kUnknown, topk_overlap = kUnknown, output_error = kUnknown;
+  std::int64_t cells = 0;        // averaged; 0: nothing above is known
+  std::int64_t dense_cells = 0;  // left out for want of keys: all of them fit the budget
+  bool leakage = false;          // the basis was fitted on text of this trace
+
+  double value(SweepMetric metric) const;
+};
+
+struct SweepPass {
+  std::vector<SweepPoint> points;  // in the order of the specs that the trace can serve
+  std::vector<replay::UnavailableMethod> unavailable;
+};
+// All specs (resolved) in one pass over the layers, on the stored Q and K. Throws the first error
+// when none can be served.
+SweepPass sweep_pass(const session::TraceSession& session,
+                     const std::vector<selection::MethodSpec>& specs, const SweepScope& scope,
+                     const WorkContext& context);
+// A recorded run as a point, known method or not; `budget` stays 0.
+SweepPoint sweep_point_of_run(const session::TraceSession& session, int run,
+                              const SweepScope& scope, const WorkContext& context);
+
+// The keys before the last prefill chunk: a budget that holds them all leaves nothing to select.
+std::int64_t longest_past(const trace::TraceInfo& info);
+// 16, 32, ... below `past`; it begins at a lower power of 2 where `past` is short.
+std::vector<std::int64_t> coarse_budgets(std::int64_t past);
+// What lies halfway (on a log axis) between the coarse ones, and the largest below `past`.
+std::vector<std::int64_t> finer_budgets(std::int64_t past);
+
+// Where a curve comes to reach a target for good: every point from `at` on reaches it, the one
+// before, `below`, does not (0: there is none). Curves may reach it earlier and fall again.
+struct SweepBracket {
+  std::int64_t below = 0, at = 0;
+};
+// `points` by ascending budget. Nothing where the last one does not reach the target.
+std::optional<SweepBracket> reached_from(const std::vector<SweepPoint>& points, SweepMetric metric,
+                                         const SweepTarget& target);
+
+}  // namespace kvloupe::analysis

@@ -1,0 +1,241 @@
+// The question behind the view budget_sweep.
+#include "app/state/questions/budget_sweep.h"
+
+#include "core/replay/replay.h"
+#include "core/trace/trace_writer.h"
+#include "tests/replay/small_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::kSweepMetrics;
+using analysis::kSweepTargets;
+using replay::testing::SmallTrace;
+
+class BudgetSweepTest : public ::testing::Test {
+ protected:
+  static Place open(const session::SessionPtr& session) {
+    auto opened = std::make_shared<OpenTrace>();
+    opened->id = 1;
+    opened->name = "small.h5";
+    opened->session = session;
+    Place place;
+    place.trace = opened;
+    return place;
+  }
+  BudgetSweepQuestion question(const std::string& a, const std::string& b = "") {
+    BudgetSweepQuestion question;
+    question.place = open(session::SessionPtr(session::SessionPtr(), &trace_.session()));
+    question.slots[0] = choice_of_spec(a, *question.place.trace);
+    if (!b.empty()) question.slots[1] = choice_of_spec(b, *question.place.trace);
+    return question;
+  }
+  std::shared_ptr<const BudgetSweepQuestion::Answer> answer(const BudgetSweepQuestion& question) {
+    return answers_.need(question, WorkContext{});
+  }
+  static const SweepCurve& curve_of(const BudgetSweepQuestion::Answer& answer,
+                                    const std::string& id) {
+    const auto found =
+        std::find_if(answer.curves.begin(), answer.curves.end(),
+                     [&](const SweepCurve& curve) { return curve.method.id() == id; });
+    if (found == answer.curves.end()) throw std::runtime_error("no curve of " + id);
+    return *found;
+  }
+
+  SmallTrace trace_;
+  Answers answers_;
+};
+
+TEST_F(BudgetSweepTest, AllBudgetsOfAMethodAreOneQuestion) {
+  const auto key = [&](const std::string& a, const std::string& b = "") {
+    return key_of(question(a, b));
+  };
+  EXPECT_EQ(key("quoka:budget_tokens=8"), key("quoka:budget_tokens=31"));
+  EXPECT_EQ(key("quoka:budget_tokens=8"), key("quoka:budget_ratio=0.25"));
+  EXPECT_NE(key("quoka:budget_tokens=8"), key("quoka:budget_tokens=8,num_queries=3"));
+  EXPECT_NE(key("quoka:budget_tokens=8"), key("quoka:budget_tokens=8,budget_scope=all"));
+  EXPECT_EQ(key("quoka", "snapkv"), key("snapkv", "quoka"));
+  EXPECT_EQ(key("quoka", "oracle"), key("quoka"));  // a bound is drawn anyway
+  EXPECT_NE(key("aqua:dim_ratio=0.5"), key("aqua:dim_ratio=0.75"));
+}
+
+TEST_F(BudgetSweepTest, TheKeyNamesThePlaceAsFarAsTheExtentSays) {
+  BudgetSweepQuestion here = question("quoka"), there = here;
+  there.place.q_head = 1;  // the same KV head
+  there.place.chunk = 2;
+  EXPECT_EQ(here.key(), there.key());
+  there.place.q_head = 2;
+  EXPECT_NE(here.key(), there.key());
+  here.extent = there.extent = SweepExtent::Layer;
+  EXPECT_EQ(here.key(), there.key());
+  there.place.layer = 1;
+  EXPECT_NE(here.key(), there.key());
+  here.extent = there.extent = SweepExtent::Trace;
+  EXPECT_EQ(here.key(), there.key());
+  EXPECT_EQ(BudgetSweepQuestion{}.obstacle(), "Open a trace");
+}
+
+TEST_F(BudgetSweepTest, ABudgetReplacesTokensAndRatioAndNothingElse) {
+  const Place place = question("quoka").place;
+  const auto shape = place.trace->shape();
+  for (const char* text : {"quoka:budget_ratio=0.3,num_queries=5,budget_scope=all",
+                           "quoka:budget_tokens=99,num_queries=5,budget_scope=all"}) {
+    const MethodChoice method = choice_of_spec(text, *place.trace);
+    EXPECT_EQ(with_budget(method, 7, shape).canonical(),
+              selection::MethodSpec::parse("quoka:budget_tokens=7,num_queries=5,budget_scope=all")
+                  .resolved(shape)
+                  .canonical());
+  }
+}
+
+TEST_F(BudgetSweepTest, TheOracleNeedsWhatSortingTheMassSays) {
+  BudgetSweepQuestion asked = question("quoka:budget_tokens=8");
+  asked.place.layer = 1;
+  asked.place.q_head = 3;  // KV head 1
+  const auto result = answer(asked);
+  EXPECT_TRUE(result->exact);
+  const SweepCurve& oracle = curve_of(*result, "oracle");
+  // Mean share of the `budget` heaviest past keys over the chunks that have more.
+  const auto recall = [&](int budget) {
+    double sum = 0;
+    int cells = 0;
+    for (const auto& chunk : trace_.session().info().chunks) {
+      if (chunk.begin <= budget) continue;
+      std::vector<double> mass = trace_.mass(1, 1, chunk.begin, chunk.end());
+      mass.resize(static_cast<std::size_t>(chunk.begin));
+      std::sort(mass.begin(), mass.end(), std::greater<>());
+      double all = 0, top = 0;
+      for (int i = 0; i < chunk.begin; ++i) {
+        all += mass[i];
+        if (i < budget) top += mass[i];
+      }
+      sum += top / all;
+      ++cells;
+    }
+    return sum / cells;
+  };
+  ASSERT_TRUE(oracle.enough[0][0]);
+  for (std::size_t t = 0; t < kSweepTargets.size(); ++t) {
+    if (!oracle.enough[0][t]) {
+      for (int budget = 1; budget < 48; ++budget) EXPECT_LT(recall(budget), kSweepTargets[t].share);
+      continue;
+    }
+    const auto budget = static_cast<int>(*oracle.enough[0][t]);
+    EXPECT_GE(recall(budget), kSweepTargets[t].share);
+    if (budget > 1) {
+      EXPECT_LT(recall(budget - 1), kSweepTargets[t].share);
+    }
+  }
+  for (const analysis::SweepPoint& point : oracle.points)
+    EXPECT_NEAR(point.mass_recall, recall(static_cast<int>(point.budget)), 1e-5);
+}
+
+TEST_F(BudgetSweepTest, OneKeyLessThanEnoughMissesTheTargetAndWasTried) {
+  const auto result = answer(question("quoka:budget_tokens=8", "snapkv:budget_tokens=8,window=4"));
+  ASSERT_EQ(result->curves.size(), 4U);  // with the bounds
+  for (const SweepCurve& curve : result->curves)
+    for (std::size_t m = 0; m < kSweepMetrics.size(); ++m)
+      for (std::size_t t = 0; t < kSweepTargets.size(); ++t) {
+        if (!curve.enough[m][t]) continue;
+        const auto at = std::find_if(curve.points.begin(), curve.points.end(), [&](const auto& p) {
+          return p.budget == *curve.enough[m][t];
+        });
+        ASSERT_NE(at, curve.points.end());
+        EXPECT_TRUE(
+            analysis::reaches(kSweepMetrics[m], at->value(kSweepMetrics[m]), kSweepTargets[t]));
+        if (at->budget == 1) continue;
+        ASSERT_NE(at, curve.points.begin());
+        EXPECT_EQ((at - 1)->budget, at->budget - 1) << curve.name;
+        EXPECT_FALSE(analysis::reaches(kSweepMetrics[m], (at - 1)->value(kSweepMetrics[m]),
+                                       kSweepTargets[t]));
+        for (auto later = at; later != curve.points.end(); ++later)
+          EXPECT_TRUE(analysis::reaches(kSweepMetrics[m], later->value(kSweepMetrics[m]),
+                                        kSweepTargets[t]));
+      }
+}
+
+TEST_F(BudgetSweepTest, LayersAndTracesStayOnTheBudgetsComputed) {
+  BudgetSweepQuestion asked = question("quoka");
+  for (const SweepExtent extent : {SweepExtent::Layer, SweepExtent::Trace}) {
+    asked.extent = extent;
+    const auto result = answer(asked);
+    EXPECT_FALSE(result->exact);
+    EXPECT_EQ(result->num_layers, extent == SweepExtent::Layer ? 1 : 2);
+    std::vector<std::int64_t> budgets;
+    for (const auto& point : curve_of(*result, "quoka").points) budgets.push_back(point.budget);
+    EXPECT_EQ(budgets, (std::vector<std::int64_t>{8, 11, 16, 23, 32, 45, 47}));
+  }
+}
+
+TEST_F(BudgetSweepTest, LinesNameAAndBAsTheyAreNow) {
+  const auto labels = [&](const BudgetSweepQuestion& asked) {
+    const auto result = answer(asked);
+    std::vector<std::string> found;
+    for (const SweepLine& line : sweep_lines(asked, *result)) found.push_back(line.label);
+    return found;
+  };
+  const std::string oracle = "oracle (true top keys)", random = "random (chance)";
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels(question("snapkv:window=4", "quoka")),
+            (Labels{"A: snapkv", "B: quoka", oracle, random}));
+  EXPECT_EQ(labels(question("quoka", "snapkv:window=4")),
+            (Labels{"A: quoka", "B: snapkv", oracle, random}));
+  EXPECT_EQ(labels(question("quoka:budget_tokens=8", "quoka:budget_tokens=9")),
+            (Labels{"A, B: quoka", oracle, random}));
+  EXPECT_EQ(labels(question("oracle", "quoka")), (Labels{"A: oracle", "B: quoka", random}));
+}
+
+TEST_F(BudgetSweepTest, CurvesOfOneMethodAreToldApart) {
+  const auto result = answer(question("quoka:num_queries=3", "quoka:num_queries=5"));
+  std::vector<std::string> names;
+  for (const SweepCurve& curve : result->curves) names.push_back(curve.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"oracle", "quoka num_queries=3", "quoka num_queries=5",
+                                             "random"}));
+}
+
+TEST_F(BudgetSweepTest, ALaneMethodHasAnErrorAloneAndWhatCannotBeServedSaysWhy) {
+  const auto result = answer(question("aqua:basis=self", "infinipot:budget_tokens=8"));
+  const SweepCurve& lanes = curve_of(*result, "aqua");
+  ASSERT_EQ(lanes.points.size(), 1U);
+  EXPECT_TRUE(std::isnan(lanes.points[0].mass_recall));
+  EXPECT_GT(lanes.points[0].output_error, 0);
+  EXPECT_FALSE(lanes.enough[2][0]);  // there is no budget to name
+  const SweepCurve& unserved = curve_of(*result, "infinipot");
+  EXPECT_TRUE(unserved.points.empty());
+  EXPECT_NE(unserved.problem.find("probe"), std::string::npos);
+}
+
+TEST_F(BudgetSweepTest, ARunOfAMethodUnknownToThisVersionIsOnePoint) {
+  const session::TraceSession& session = trace_.session();
+  const auto spec = selection::MethodSpec::parse("quoka:budget_tokens=8").resolved(session.shape());
+  const replay::ReplayResult made = replay::replay(session, {spec, {}, {}, {}, true, true}, {});
+  trace::RunInfo run = replay::run_info(made, spec, session.shape());
+  run.method = "from_the_future:depth=3";
+  trace::append_sidecar_run(session.info().path, run, made.layers,
+                            {replay::layer_record(made, 0), replay::layer_record(made, 1)});
+  BudgetSweepQuestion asked;
+  asked.place = open(std::make_shared<session::TraceSession>(session.info().path));
+  asked.slots[0] = choice_of_run(asked.place.info().runs.front(), *asked.place.trace);
+  ASSERT_FALSE(asked.slots[0].known());
+  const auto result = answer(asked);
+  const SweepCurve& curve = curve_of(*result, "from_the_future");
+  EXPECT_FALSE(curve.has_budget());
+  ASSERT_EQ(curve.points.size(), 1U);
+  EXPECT_EQ(curve.points[0].kept, 8);
+  // It is measured as the same sets are under the name that is known.
+  const auto known = answer(question("quoka:budget_tokens=8"));
+  for (const auto& point : curve_of(*known, "quoka").points)
+    if (point.budget == 8) {
+      EXPECT_NEAR(curve.points[0].mass_recall, point.mass_recall, 1e-6);
+      EXPECT_NEAR(curve.points[0].output_error, point.output_error, 1e-6);
+    }
+}
+
+}  // namespace
+}  // namespace kvloupe::state
