@@ -76,6 +76,28 @@ class SelectedVsTruePanel final : public Panel {
                                          {"waste: kept, not true", context.palette.waste}});
   }
 
+  static float item_width(const std::string& value, const std::string& name) {
+    const auto width = [](const std::string& text, ImFont* font, float scale) {
+      const widgets::FontScope scope(font, scale);
+      return ImGui::CalcTextSize(text.c_str()).x;
+    };
+    return std::max(width(value, widgets::fonts().strong, 1.2F),
+                    width(name, widgets::fonts().body, 0.85F));
+  }
+
+  // A number above its name.
+  static void item_ui(ImVec2 at, const std::string& value, const std::string& name, ImU32 color,
+                      ImU32 name_color) {
+    ImGui::SetCursorScreenPos(at);
+    {
+      const widgets::FontScope strong(widgets::fonts().strong, 1.2F);
+      widgets::text_colored(color, value);
+    }
+    ImGui::SetCursorScreenPos({at.x, at.y + widgets::em(1.45F)});
+    const widgets::FontScope small(widgets::fonts().body, 0.85F);
+    widgets::text_colored(name_color, name);
+  }
+
   static void numbers_ui(DrawContext& context, const analysis::SelectedVsTrue& v) {
     struct Item {
       std::string value, name;
@@ -91,26 +113,18 @@ class SelectedVsTruePanel final : public Panel {
          p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
         {fmt::format("{:.1f} %", v.missed_mass * 100), "mass missed", p.miss}};
     if (!context.figure) items.pop_back();  // the complement of the recall: room is short there
-    const float column =
-        std::max(widgets::em(4.6F), std::min(widgets::em(9), ImGui::GetContentRegionAvail().x / 6));
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    const int per_line = std::max(1, static_cast<int>(ImGui::GetContentRegionAvail().x / column));
-    const float line = widgets::em(2.75F);
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const ImVec2 where(at.x + column * static_cast<float>(i % static_cast<std::size_t>(per_line)),
-                         at.y + line * static_cast<float>(i / static_cast<std::size_t>(per_line)));
-      ImGui::SetCursorScreenPos(where);
-      {
-        const widgets::FontScope strong(widgets::fonts().strong, 1.2F);
-        widgets::text_colored(items[i].color, items[i].value);
-      }
-      ImGui::SetCursorScreenPos({where.x, where.y + widgets::em(1.45F)});
-      const widgets::FontScope small(widgets::fonts().body, 0.85F);
-      widgets::text_colored(p.muted, items[i].name);
+    const float room = ImGui::GetContentRegionAvail().x;
+    const float even = std::min(widgets::em(9), room / static_cast<float>(items.size()));
+    ImVec2 where = at;
+    for (const Item& item : items) {
+      const float width = item_width(item.value, item.name);
+      if (where.x > at.x && where.x + width > at.x + room)
+        where = {at.x, where.y + widgets::em(2.75F)};
+      item_ui(where, item.value, item.name, item.color, p.muted);
+      where.x += std::max(even, width + widgets::em(0.8F));
     }
-    const auto lines = (items.size() + static_cast<std::size_t>(per_line) - 1) /
-                       static_cast<std::size_t>(per_line);
-    ImGui::SetCursorScreenPos({at.x, at.y + line * static_cast<float>(lines)});
+    ImGui::SetCursorScreenPos({at.x, where.y + widgets::em(2.75F)});
     ImGui::Dummy({0, 0});
   }
 
