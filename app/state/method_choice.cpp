@@ -26,6 +26,8 @@ MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& 
   return {canonical, -1, resolved};
 }
 
+MethodChoice choice_anew(const selection::MethodSpec& spec) { return {spec.canonical(), -1, spec}; }
+
 MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace) {
   for (const trace::RunInfo& run : trace.info().runs)
     if (run.method == text) return choice_of_run(run, trace);

@@ -36,6 +36,8 @@ struct MethodChoice {
 // A SPEC equal to a recorded run's is that run. Throws Error{Usage}.
 MethodChoice choice_of_spec(const std::string& spec, const OpenTrace& trace);
 MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& trace);
+// Selected anew even where the trace holds a run of it. The SPEC is resolved.
+MethodChoice choice_anew(const selection::MethodSpec& spec);
 // What a run of the trace is called, known or not; else a SPEC. Throws Error{Usage}.
 MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace);
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);

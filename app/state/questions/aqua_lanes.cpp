@@ -202,8 +202,8 @@ AquaLanesQuestion aqua_lanes_question(const Workspace& workspace) {
     question.method.run = -1;
     return question;
   }
-  const auto aqua = selection::MethodSpec::parse("aqua").resolved(question.place.trace->shape());
-  question.method = {aqua.canonical(), -1, aqua};
+  question.method =
+      choice_anew(selection::MethodSpec::parse("aqua").resolved(question.place.trace->shape()));
   if (!chosen.empty())
     question.stand_in = chosen.known() ? fmt::format(
                                              "{} drops keys, not lanes: shown is aqua with its "

@@ -138,9 +138,8 @@ BlockTablesQuestion block_tables_question(const Workspace& workspace) {
   BlockTablesQuestion question{workspace.place(), workspace.method(), {}};
   if (question.place.empty() || chooses_blocks(question.method, question.place)) return question;
   const MethodChoice chosen = question.method;
-  const auto compact =
-      selection::MethodSpec::parse("compact_attention").resolved(question.place.trace->shape());
-  question.method = {compact.canonical(), -1, compact};
+  question.method = choice_anew(
+      selection::MethodSpec::parse("compact_attention").resolved(question.place.trace->shape()));
   if (!chosen.empty())
     question.stand_in = fmt::format(
         "{} chooses no blocks: shown is compact_attention with its defaults.", chosen.id());

@@ -274,9 +274,8 @@ std::array<MethodChoice, 2> BudgetSweepQuestion::bounds() const {
   const auto leader = std::find_if(chosen.begin(), chosen.end(), sweeps);
   const bool all = leader != chosen.end() && leader->spec->scope() == selection::BudgetScope::All;
   const auto bound = [&](const char* id) {
-    const MethodSpec spec =
-        MethodSpec::parse(fmt::format("{}:budget_scope={}", id, all ? "all" : "past"));
-    return MethodChoice{spec.canonical(), -1, spec};
+    return choice_anew(
+        MethodSpec::parse(fmt::format("{}:budget_scope={}", id, all ? "all" : "past")));
   };
   return {bound("oracle"), bound("random")};
 }

@@ -41,10 +41,8 @@ Row row_of_method(MethodChoice method, const trace::TraceInfo& info) {
 std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& trace) {
   const replay::MethodList list = replay::parse_methods(text);
   std::vector<Row> rows;
-  for (const selection::MethodSpec& given : list.specs) {
-    const selection::MethodSpec spec = given.resolved(trace.shape());
-    rows.push_back(row_of_method({spec.canonical(), -1, spec}, trace.info()));
-  }
+  for (const selection::MethodSpec& spec : list.specs)
+    rows.push_back(row_of_method(choice_anew(spec.resolved(trace.shape())), trace.info()));
   for (const replay::UnavailableMethod& entry : list.unavailable) {
     rows.push_back(row_of_method({entry.method, -1, std::nullopt}, trace.info()));
     rows.back().unavailable = entry.error.what();

@@ -168,9 +168,8 @@ QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
   const MethodChoice chosen = question.method;
   if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page)
     return question;
-  const auto quest =
-      quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape());
-  question.method = {quest.canonical(), -1, quest};
+  question.method = choice_anew(
+      quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape()));
   question.stand_in = stand_in_for(chosen);
   return question;
 }
