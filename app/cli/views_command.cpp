@@ -34,6 +34,7 @@ void print_json() {
                      {"formats", formats},
                      {"goto", view.coordinates},
                      {"methods", view.num_methods},
+                     {"more_methods", view.more_methods != nullptr},
                      {"options", options}});
   }
   fmt::print("{}\n", views.dump(2));

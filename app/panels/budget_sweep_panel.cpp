@@ -210,7 +210,7 @@ class BudgetSweepPanel final : public Panel {
     ImPlot::PushPlotClipRect();
     targets_ui(context, metric);
     for (auto line = lines.rbegin(); line != lines.rend(); ++line) curve_ui(context, *line, metric);
-    now_ui(context, result);
+    for (const state::Slot slot : state::kSlots) now_ui(context, result, slot);
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, lines, metric);
     ImPlot::EndPlot();
@@ -345,9 +345,8 @@ class BudgetSweepPanel final : public Panel {
       }
   }
 
-  // The budget that the shown method has now.
-  static void now_ui(DrawContext& context, const Curves& result) {
-    const state::Slot slot = context.workspace.selection().shown;
+  // The budget that A or B has now.
+  static void now_ui(DrawContext& context, const Curves& result, state::Slot slot) {
     const auto now = state::budget_now(context.workspace, result.question.place,
                                        result.question.slots[static_cast<std::size_t>(slot)]);
     if (!now) return;
@@ -363,8 +362,10 @@ class BudgetSweepPanel final : public Panel {
         fmt::format("{} now: {}", state::letter_of(slot), format_count(std::llround(*now)));
     const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
     const bool fits = x + width < origin.x + size.x;
+    // B above A: they are often the same budget.
+    const auto line = static_cast<float>(slot == state::Slot::A ? 1 : 2);
     draw->AddText({fits ? x + widgets::em(0.4F) : x - width,
-                   origin.y + size.y - ImGui::GetTextLineHeight() - widgets::em(0.3F)},
+                   origin.y + size.y - line * ImGui::GetTextLineHeight() - widgets::em(0.3F)},
                   color, text.c_str());
   }
 

@@ -94,8 +94,8 @@ class MethodComparePanel final : public Panel {
     chips.push_back({cells, 0, "Averaged over these; the current chunk says which."});
     if (!question.catalogue.empty())
       chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
-                       "Every method, selected anew on the stored Q and K, at the budget of the "
-                       "method shown; where that has none, at the one a window begins with."});
+                       "Every method, selected anew on the stored Q and K, at the budget of "
+                       "A; where that has none, at the one a window begins with."});
     widgets::figure_head_ui(
         context.palette, context.figure, "Methods compared", "",
         fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which a method "

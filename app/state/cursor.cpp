@@ -78,6 +78,10 @@ void Cursor::set_run(Slot slot, int run) {
     if (info.id == run) set_method(slot, choice_of_run(info, *place().trace));
 }
 
+void Cursor::set_more_methods(const std::vector<MethodChoice>& more) {
+  change("more methods", [&](Selection& s) { s.more = more; });
+}
+
 void Cursor::swap_methods() {
   change("swap", [](Selection& s) { std::swap(s.method[0], s.method[1]); });
 }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace kvloupe::state {
 
@@ -30,6 +31,7 @@ class Cursor {
   void set_method(Slot slot, const std::string& spec);
   void set_method(Slot slot, const MethodChoice& choice);
   void set_run(Slot slot, int run);
+  void set_more_methods(const std::vector<MethodChoice>& more);
   void swap_methods();
   void show(Slot slot);
   // An option of a view, "layer_head_overview.metric"; empty: its default.

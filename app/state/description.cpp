@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -37,6 +39,15 @@ void check_option(const ViewInfo& view, const std::string& name, const std::stri
       "see kvloupe views --json");
 }
 
+void check_number_of_methods(const ViewInfo& view, std::size_t given) {
+  if (view.more_methods != nullptr || given <= kSlots.size()) return;
+  constexpr std::array kNumbers{"none", "one", "two"};
+  throw usage_error("too many methods",
+                    fmt::format("{} are given and the view {} takes {}", given, view.id,
+                                kNumbers.at(static_cast<std::size_t>(view.num_methods))),
+                    "name A and B at most, or use a view that takes many");
+}
+
 // Throws unless it is a SPEC, or what a run of the trace is called.
 void check_method(const std::string& text, const std::string& trace) {
   try {
@@ -53,6 +64,21 @@ void check_method(const std::string& text, const std::string& trace) {
   }
 }
 
+// A and B where both are drawn, then what stands beside them; each once, but for B.
+std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewInfo& view) {
+  std::vector<MethodChoice> methods;
+  if (view.shows_both)
+    for (const Slot slot : kSlots) methods.push_back(workspace.method(slot));
+  else if (view.num_methods > 0)
+    methods.push_back(workspace.method());
+  if (view.more_methods != nullptr)
+    for (MethodChoice& method : view.more_methods(workspace))
+      if (std::find(methods.begin(), methods.end(), method) == methods.end())
+        methods.push_back(std::move(method));
+  std::erase_if(methods, [](const MethodChoice& method) { return method.empty(); });
+  return methods;
+}
+
 }  // namespace
 
 void check(const Description& what) {
@@ -60,9 +86,7 @@ void check(const Description& what) {
   for (const auto& [name, value] : what.options) check_option(view, name, value);
   for (const std::string& method : what.methods) check_method(method, what.trace);
   parse_goto(what.go_to);
-  if (what.methods.size() > kSlots.size())
-    throw usage_error("too many methods", fmt::format("{} were given", what.methods.size()),
-                      "a view shows at most two: write --method once or twice");
+  check_number_of_methods(view, what.methods.size());
 }
 
 Description describe(const Workspace& workspace, const ViewInfo& view) {
@@ -70,13 +94,8 @@ Description describe(const Workspace& workspace, const ViewInfo& view) {
   what.trace = workspace.place().trace->path;
   what.view = view.id;
   what.go_to = goto_text(workspace.place());
-  const Slot shown = workspace.selection().shown;
-  if (view.shows_both) {
-    for (const Slot slot : kSlots)
-      if (!workspace.method(slot).empty()) what.methods.push_back(workspace.method(slot).text);
-  } else if (view.num_methods > 0 && !workspace.method(shown).empty()) {
-    what.methods.push_back(workspace.method(shown).text);
-  }
+  for (const MethodChoice& method : methods_shown(workspace, view))
+    what.methods.push_back(method.text);
   for (const ViewOption& option : view.options) {
     const std::string& value = workspace.option(view.id, option.name);
     if (value != option.choices.front()) what.options[option.name] = value;
@@ -86,8 +105,15 @@ Description describe(const Workspace& workspace, const ViewInfo& view) {
 
 void show(Workspace& workspace, const Description& what) {
   const OpenTrace& trace = *workspace.place().trace;
-  for (std::size_t i = 0; i < what.methods.size() && i < kSlots.size(); ++i)
-    workspace.cursor.set_method(kSlots[i], choice_of_text(what.methods[i], trace));
+  std::vector<MethodChoice> more;
+  for (std::size_t i = 0; i < what.methods.size(); ++i) {
+    const MethodChoice method = choice_of_text(what.methods[i], trace);
+    if (i < kSlots.size())
+      workspace.cursor.set_method(kSlots[i], method);
+    else
+      more.push_back(method);
+  }
+  workspace.cursor.set_more_methods(more);
   for (const auto& [name, value] : what.options)
     workspace.cursor.set_option(what.view + "." + name, value);
   workspace.cursor.go_to(parse_goto(what.go_to));

@@ -14,7 +14,7 @@ namespace kvloupe::state {
 struct Description {
   std::string trace;                           // file
   std::string view;                            // id
-  std::vector<std::string> methods;            // SPECs of A and B; empty: the recorded runs
+  std::vector<std::string> methods;            // SPECs: A, B, then any more; empty: recorded runs
   std::string go_to;                           // "layer=3,q_head=5,chunk=12"
   std::map<std::string, std::string> options;  // of the view, by name
 };

@@ -43,6 +43,13 @@ const trace::RunInfo* run_named(const std::string& method, const trace::TraceInf
   return nullptr;
 }
 
+// Empty where the method is known by its run alone, and this trace has none of that name.
+MethodChoice carried_over(const MethodChoice& choice, const OpenTrace& trace) {
+  if (choice.known()) return choice_of_spec(*choice.spec, trace);
+  const trace::RunInfo* run = run_named(choice.text, trace.info());
+  return run != nullptr ? choice_of_run(*run, trace) : MethodChoice{};
+}
+
 [[noreturn]] void refuse(const std::string& what, int value, const std::string& has) {
   throw input_error(fmt::format("{} {} cannot be shown", what, value),
                     fmt::format("this trace has {}", has),
@@ -160,16 +167,16 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   for (const Slot slot : kSlots) {
     MethodChoice& choice = selection.choice(slot);
     const auto index = static_cast<std::size_t>(slot);
-    if (like != nullptr && choice.known())
-      choice = choice_of_spec(*choice.spec, *trace);
-    else if (const trace::RunInfo* run = run_named(choice.text, info))
-      choice = choice_of_run(*run, *trace);
-    else if (index < info.runs.size())
+    choice = carried_over(choice, *trace);
+    if (!choice.empty()) continue;
+    if (index < info.runs.size())
       choice = choice_of_run(info.runs[index], *trace);
     else
       choice = choice_of_spec(
           slot == Slot::A ? fallback : "oracle" + fallback.substr(fallback.find(':')), *trace);
   }
+  for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
+  std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
   clamp(place);
   return selection;
 }
@@ -178,8 +185,8 @@ bool operator==(const Selection& a, const Selection& b) {
   const auto tied = [](const Place& p) {
     return std::tie(p.trace, p.layer, p.q_head, p.chunk, p.query, p.window, p.key_begin, p.key_end);
   };
-  return tied(a.place) == tied(b.place) && a.method == b.method && a.shown == b.shown &&
-         a.options == b.options;
+  return tied(a.place) == tied(b.place) && a.method == b.method && a.more == b.more &&
+         a.shown == b.shown && a.options == b.options;
 }
 
 void SelectionHistory::push(const Selection& before, const std::string& kind) {

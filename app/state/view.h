@@ -10,6 +10,7 @@
 namespace kvloupe::state {
 
 class Workspace;
+struct MethodChoice;
 
 enum class Format { Png, Svg, Csv, Npy };  // no view has an SVG yet
 const char* name_of(Format format);        // "png", ...
@@ -35,6 +36,9 @@ struct ViewInfo {
   Dock dock = Dock::Bottom;
   int num_methods = 1;      // of A and B that one figure can show: 0, 1 or 2
   bool shows_both = false;  // the window shows A and B at once
+  // What the figure shows beside A and B because it was chosen: tried here, or named on the command
+  // line. Null: the view takes A and B at most.
+  std::vector<MethodChoice> (*more_methods)(const Workspace&) = nullptr;
 
   // Why nothing is drawn for the current selection; empty when something is. Asks for what the view
   // needs: call it until nothing is busy.

@@ -8,6 +8,13 @@ namespace kvloupe::state {
 Workspace::Workspace(std::uint64_t memory_limit, Traces::Opener opener)
     : traces(answers, memory_limit, std::move(opener)), cursor(traces) {}
 
+std::vector<MethodChoice> Workspace::more_methods(bool and_tried) const {
+  std::vector<MethodChoice> methods = selection().more;
+  if (const TraceTab* tab = traces.ready(); and_tried && tab != nullptr)
+    methods.insert(methods.end(), tab->tried.begin(), tab->tried.end());
+  return methods;
+}
+
 const std::string& Workspace::option(const std::string& view, const std::string& name) const {
   const auto& chosen = selection().options;
   if (const auto found = chosen.find(view + "." + name); found != chosen.end())

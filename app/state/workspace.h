@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace kvloupe::state {
 
@@ -32,6 +33,8 @@ class Workspace {
   const Place& place() const { return cursor.place(); }
   const MethodChoice& method(Slot slot) const { return selection().choice(slot); }
   const MethodChoice& method() const { return method(selection().shown); }
+  // What was named beside A and B, and on request what was tried on the spot.
+  std::vector<MethodChoice> more_methods(bool and_tried) const;
   // The choice made for an option of a view, or its default.
   const std::string& option(const std::string& view, const std::string& name) const;
 };

@@ -1,6 +1,7 @@
 // What the window shows, as the words of the command line, leads back to the same selection.
 #include "app/state/description.h"
 
+#include "app/state/questions/method_compare.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/state/workspace_fixture.h"
@@ -109,6 +110,65 @@ TEST_F(Description, LeadsToTheSameNumbers) {
   }
 }
 
+// Of variants tried on the spot no trace knows: the words must name them.
+TEST_F(Description, OfViewsOfManyMethodsNamesWhatWasTriedOnTheSpot) {
+  open();
+  for (const char* spec : {"keydiff:budget_tokens=32", "tova:budget_tokens=48", "dense",
+                           "random:budget_tokens=32", "oracle:budget_tokens=96"})
+    workspace.cursor.set_method(Slot::A, spec);
+  workspace.cursor.set_run(Slot::B, 2);
+  for (const auto& [id, methods] :
+       {std::pair{"budget_sweep", "ab"}, std::pair{"budget_sweep", "recorded"},
+        std::pair{"budget_sweep", "all"}, std::pair{"method_compare", "runs"}}) {
+    const state::ViewInfo& view = *state::find_view(id);
+    workspace.cursor.set_option(std::string(id) + ".methods", methods);
+    for (const Slot slot : state::kSlots) {
+      SCOPED_TRACE(std::string(id) + " --methods " + methods);
+      workspace.cursor.show(slot);
+      const state::Description what = state::describe(workspace, view);
+      const bool names_tried = methods == std::string("all") || methods == std::string("runs");
+      EXPECT_EQ(what.methods.size(), names_tried ? 6U : 2U);
+      const auto other = shown(state::export_arguments(what));
+      ASSERT_EQ(test::problem_of_view(workspace, view), "");
+      ASSERT_EQ(test::problem_of_view(*other, view), "");
+      EXPECT_GT(view.table(workspace).rows.size(), 2U);
+      EXPECT_EQ(view.table(*other).rows, view.table(workspace).rows);
+      EXPECT_EQ(state::describe(*other, view).methods, what.methods);
+    }
+  }
+}
+
+// The catalogue has the budget of A, whichever of both is looked at.
+TEST_F(Description, OfTheCatalogueLeadsToTheSameBudget) {
+  open();
+  workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=32");
+  workspace.cursor.set_method(Slot::B, "oracle:budget_tokens=64");
+  workspace.cursor.show(Slot::B);
+  workspace.cursor.set_option("method_compare.methods", "catalogue");
+  const state::ViewInfo& view = *state::find_view("method_compare");
+  const auto other = shown(state::export_arguments(state::describe(workspace, view)));
+  EXPECT_EQ(state::method_compare_question(*other).catalogue, "all:budget_tokens=32");
+  EXPECT_EQ(state::method_compare_question(workspace).catalogue, "all:budget_tokens=32");
+}
+
+// Methods beyond two are drawn whatever else the option adds.
+TEST_F(Description, DrawsEachMethodThatIsNamed) {
+  const std::vector<std::string> named{"oracle:budget_tokens=32", "random:budget_tokens=32",
+                                       "keydiff:budget_tokens=32", "tova:budget_tokens=32"};
+  for (const auto& [id, methods] :
+       {std::pair{"budget_sweep", "ab"}, std::pair{"method_compare", "runs"}}) {
+    SCOPED_TRACE(id);
+    const state::Description what{whole_trace(), id, named, "layer=1", {{"methods", methods}}};
+    const auto drawn = shown(state::export_arguments(what));
+    const state::ViewInfo& view = *state::find_view(id);
+    ASSERT_EQ(test::problem_of_view(*drawn, view), "");
+    std::set<std::string> ids;
+    for (const auto& row : view.table(*drawn).rows)
+      ids.insert(row.front().substr(0, row.front().find(':')));
+    for (const std::string& spec : named) EXPECT_EQ(ids.count(spec.substr(0, spec.find(':'))), 1U);
+  }
+}
+
 TEST_F(Description, ARunOfAnUnknownMethodLeadsBackToTheRun) {
   open();
   workspace.cursor.set_run(Slot::A, 3);
@@ -143,7 +203,25 @@ TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
   EXPECT_THAT(with([](Words& w) { w.view = "nothing"; }), HasSubstr("kv_map"));
   EXPECT_THAT(with([](Words& w) { w.go_to = "chunk=x"; }), HasSubstr("chunk=x"));
   EXPECT_THAT(with([](Words& w) { w.methods = {"nothing"}; }), HasSubstr("nothing"));
-  EXPECT_THAT(with([](Words& w) { w.methods = {"dense", "dense", "dense"}; }), HasSubstr("two"));
+  EXPECT_THAT(with([](Words& w) { w.methods = {"dense", "dense", "dense"}; }),
+              HasSubstr("3 are given and the view kv_map takes two"));
+  EXPECT_THAT(with([](Words& w) {
+                w.view = "query_geometry";
+                w.methods = {"dense", "dense", "dense"};
+              }),
+              HasSubstr("the view query_geometry takes one"));
+  for (const char* of_many : {"budget_sweep", "method_compare"}) {
+    EXPECT_EQ(with([&](Words& w) {
+                w.view = of_many;
+                w.methods = {"dense", "oracle", "random", "quoka"};
+              }),
+              "");
+    EXPECT_THAT(with([&](Words& w) {
+                  w.view = of_many;
+                  w.methods = {"dense", "oracle", "random", "nothing"};
+                }),
+                HasSubstr("nothing"));
+  }
   EXPECT_THAT(with([](Words& w) { w.options = {{"filter", "all"}}; }), HasSubstr("takes none"));
   EXPECT_THAT(with([](Words& w) {
                 w.view = "selected_vs_true";

@@ -201,6 +201,10 @@ class Sweep {
   BudgetSweepQuestion::Answer answer_;
 };
 
+std::vector<MethodChoice> more_methods(const Workspace& workspace) {
+  return workspace.more_methods(workspace.option(kViewId, "methods") == "all");
+}
+
 std::string problem(Workspace& workspace) {
   return problem_of(workspace.ask(budget_sweep_question(workspace)));
 }
@@ -373,13 +377,11 @@ BudgetSweepQuestion budget_sweep_question(const Workspace& workspace) {
   for (const SweepExtent extent : kExtents)
     if (workspace.option(kViewId, "scope") == name_of(extent)) question.extent = extent;
   question.slots = {workspace.method(Slot::A), workspace.method(Slot::B)};
-  const std::string& methods = workspace.option(kViewId, "methods");
-  const TraceTab* tab = workspace.traces.ready();
-  if (tab == nullptr || methods == "ab") return question;
-  for (const trace::RunInfo& run : question.place.info().runs)
-    question.others.push_back(choice_of_run(run, *question.place.trace));
-  if (methods == "all")
-    question.others.insert(question.others.end(), tab->tried.begin(), tab->tried.end());
+  if (question.place.empty()) return question;
+  question.others = more_methods(workspace);
+  if (workspace.option(kViewId, "methods") != "ab")
+    for (const trace::RunInfo& run : question.place.info().runs)
+      question.others.push_back(choice_of_run(run, *question.place.trace));
   return question;
 }
 
@@ -412,10 +414,12 @@ ViewInfo budget_sweep_view() {
        "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},
       {"methods",
        {"ab", "recorded", "all"},
-       "curves beside A, B and the bounds: none, the runs of the trace, also those tried here"}};
+       "curves beside A, B, further methods named and the bounds: none, the runs of the trace, also "
+       "those tried in the window"}};
   view.dock = Dock::Center;
   view.num_methods = 2;
   view.shows_both = true;
+  view.more_methods = more_methods;
   view.problem = problem;
   view.table = table;
   return view;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace kvloupe::state {
@@ -66,11 +67,12 @@ void mark_differences(std::vector<Row>& rows) {
   }
 }
 
-// The budget of the shown method; where it has none, the one that the window begins with.
-std::string catalogue_text(const MethodChoice& shown, const trace::TraceInfo& info) {
-  const bool has_budget = shown.known() && shown.spec->has_budget();
+// The budget of A, which the words of a figure name too; where it has none, the one that the window
+// begins with.
+std::string catalogue_text(const MethodChoice& a, const trace::TraceInfo& info) {
+  const bool has_budget = a.known() && a.spec->has_budget();
   const auto spec =
-      has_budget ? *shown.spec : selection::MethodSpec::parse(default_spec(info.num_tokens));
+      has_budget ? *a.spec : selection::MethodSpec::parse(default_spec(info.num_tokens));
   std::string text = spec.budget_tokens() > 0
                          ? fmt::format("all:budget_tokens={}", spec.budget_tokens())
                          : "all:budget_ratio=" + format_shortest(spec.budget_ratio());
@@ -78,17 +80,25 @@ std::string catalogue_text(const MethodChoice& shown, const trace::TraceInfo& in
   return text;
 }
 
-// Recorded, tried here, and what stands in A and B; each once.
+bool takes_catalogue(const Workspace& workspace) {
+  return workspace.option(kViewId, "methods") == "catalogue";
+}
+
+std::vector<MethodChoice> more_methods(const Workspace& workspace) {
+  return workspace.more_methods(!takes_catalogue(workspace));
+}
+
+// Recorded, what stands in A and B, and more; each once, by name: so that rows of equal value have
+// one order, whatever the order of their choice.
 std::vector<MethodChoice> methods_at_hand(const Workspace& workspace) {
-  std::vector<MethodChoice> methods;
-  const auto add = [&](const MethodChoice& method) {
-    if (!method.empty() && std::find(methods.begin(), methods.end(), method) == methods.end())
-      methods.push_back(method);
-  };
+  std::vector<MethodChoice> methods = more_methods(workspace);
+  for (const Slot slot : kSlots) methods.push_back(workspace.method(slot));
   for (const trace::RunInfo& run : workspace.place().info().runs)
-    add(choice_of_run(run, *workspace.place().trace));
-  for (const MethodChoice& method : workspace.traces.ready()->tried) add(method);
-  for (const Slot slot : kSlots) add(workspace.method(slot));
+    methods.push_back(choice_of_run(run, *workspace.place().trace));
+  std::sort(methods.begin(), methods.end(), [](const MethodChoice& a, const MethodChoice& b) {
+    return std::tie(a.text, a.run) < std::tie(b.text, b.run);
+  });
+  methods.erase(std::unique(methods.begin(), methods.end()), methods.end());
   return methods;
 }
 
@@ -257,10 +267,12 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   question.place = workspace.place();
   question.all_layers = workspace.option(kViewId, "layers") == "all";
   if (question.place.empty()) return question;
-  if (workspace.option(kViewId, "methods") == "catalogue")
-    question.catalogue = catalogue_text(workspace.method(), question.place.info());
-  else
+  if (takes_catalogue(workspace)) {
+    question.catalogue = catalogue_text(workspace.method(Slot::A), question.place.info());
+    question.methods = more_methods(workspace);
+  } else {
     question.methods = methods_at_hand(workspace);
+  }
   return question;
 }
 
@@ -306,8 +318,8 @@ ViewInfo method_compare_view() {
   view.options = {
       {"methods",
        {"runs", "catalogue"},
-       "what is compared: recorded runs, methods tried here and A and B, or every method of the "
-       "catalogue at the shown method's budget"},
+       "what is compared beside further methods named: recorded runs, methods tried in the window "
+       "and A and B, or every method of the catalogue at the budget of A"},
       {"layers", {"current", "all"}, "the layers averaged over"},
       {"sort", columns, "the column that the rows are sorted by"},
       {"order",
@@ -316,6 +328,7 @@ ViewInfo method_compare_view() {
   view.dock = Dock::Center;
   view.num_methods = 2;
   view.shows_both = true;
+  view.more_methods = more_methods;
   view.problem = problem;
   view.table = table;
   return view;

@@ -34,8 +34,8 @@ struct MethodCompareQuestion {
   static constexpr const char* kName = "method compare";
   static constexpr Pace kPace = Pace::Patient;
   Place place;                        // trace; layer, unless all count
-  std::vector<MethodChoice> methods;  // where `catalogue` is empty
-  std::string catalogue;              // "all:budget_tokens=256": every method, selected anew
+  std::string catalogue;  // "all:budget_tokens=256": every method, selected anew; empty: none
+  std::vector<MethodChoice> methods;  // and these
   bool all_layers = false;
 
   struct Row {
