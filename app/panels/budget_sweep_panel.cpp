@@ -3,6 +3,7 @@
 #include "app/state/questions/budget_sweep.h"
 
 #include "app/panels/map_plot.h"
+#include "app/panels/sweep_plots.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -42,61 +43,6 @@ MetricWords words_of(SweepMetric metric) {
   fail_check("a known metric", __FILE__, __LINE__);
 }
 
-double goal_of(SweepMetric metric, const analysis::SweepTarget& target) {
-  return metric == SweepMetric::OutputError ? target.error : target.share;
-}
-// Not for what is unknown, nor for an error of 0 on a log axis.
-bool has_place(SweepMetric metric, double value) {
-  return metric == SweepMetric::OutputError ? value > 0 : !std::isnan(value);
-}
-
-// A curve as it is drawn.
-struct Line : state::SweepLine {
-  ImU32 color = 0;
-
-  bool dashed() const { return bound.has_value(); }
-  float width() const { return widgets::em(slot ? 0.17F : 0.11F); }
-};
-
-std::vector<Line> lines_of(const widgets::Palette& p, const Curves& result) {
-  const std::array hues{p.recent, p.sink, p.waste, p.miss};
-  std::vector<Line> lines;
-  std::size_t num_others = 0;
-  for (state::SweepLine& line : state::sweep_lines(result.question, *result)) {
-    Line drawn{std::move(line)};
-    if (drawn.slot) {
-      drawn.color = widgets::color_of_slot(p, *drawn.slot);
-    } else if (drawn.bound) {
-      drawn.color = *drawn.bound == state::SweepLine::Bound::Best ? p.text : p.faint;
-    } else {  // each round of hues is nearer to the text
-      const auto round = static_cast<double>(num_others / hues.size());
-      drawn.color =
-          widgets::mix(hues[num_others % hues.size()], p.text, std::min(0.8, 0.4 * round));
-      ++num_others;
-    }
-    lines.push_back(std::move(drawn));
-  }
-  return lines;
-}
-
-// Where a point stands on the budget axis: a method without one, where it ends up.
-double budget_at(const SweepPoint& point) {
-  return point.budget > 0 ? static_cast<double>(point.budget) : std::max(1.0, point.kept);
-}
-
-void dashed_line(ImDrawList* draw, ImVec2 from, ImVec2 to, ImU32 color, float width, float& phase) {
-  const float dash = widgets::em(0.42F), period = widgets::em(0.78F);
-  const float length = std::hypot(to.x - from.x, to.y - from.y);
-  if (length <= 0) return;
-  const auto at = [&](float s) {
-    return ImVec2(from.x + (to.x - from.x) * s / length, from.y + (to.y - from.y) * s / length);
-  };
-  for (float s = -phase; s < length; s += period)
-    if (s + dash > 0)
-      draw->AddLine(at(std::max(0.0F, s)), at(std::min(length, s + dash)), color, width);
-  phase = std::fmod(phase + length, period);
-}
-
 class BudgetSweepPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
@@ -107,7 +53,7 @@ class BudgetSweepPanel final : public Panel {
     options_ui(context);
     if (!ready_ui(context, result, "Sweeping the budget")) return;
     const SweepMetric metric = state::budget_sweep_metric(context.workspace);
-    const std::vector<Line> lines = lines_of(context.palette, result);
+    const std::vector<SweepStroke> lines = sweep_strokes(context.palette, result.question, *result);
     legend(context, lines, metric);
     notes_ui(context, result, metric);
     const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -174,9 +120,10 @@ class BudgetSweepPanel final : public Panel {
     }
   }
 
-  static void legend(DrawContext& context, const std::vector<Line>& lines, SweepMetric metric) {
+  static void legend(DrawContext& context, const std::vector<SweepStroke>& lines,
+                     SweepMetric metric) {
     std::vector<widgets::LegendItem> items;
-    for (const Line& line : lines)
+    for (const SweepStroke& line : lines)
       if (line.curve->is_known(metric))
         items.push_back({line.label, line.color,
                          line.curve->has_budget() ? widgets::LegendItem::Shape::Line
@@ -198,7 +145,7 @@ class BudgetSweepPanel final : public Panel {
                     format_count(result->past)));
   }
 
-  void plot_ui(DrawContext& context, const Curves& result, const std::vector<Line>& lines,
+  void plot_ui(DrawContext& context, const Curves& result, const std::vector<SweepStroke>& lines,
                SweepMetric metric, ImVec2 size) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
@@ -208,29 +155,30 @@ class BudgetSweepPanel final : public Panel {
     setup_axes(result, lines, metric);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    targets_ui(context, metric);
-    for (auto line = lines.rbegin(); line != lines.rend(); ++line) curve_ui(context, *line, metric);
-    for (const state::Slot slot : state::kSlots) now_ui(context, result, slot);
+    sweep_targets_ui(context, metric);
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line)
+      sweep_curve_ui(context, *line, metric);
+    for (const state::Slot slot : state::kSlots) budget_now_ui(context, result.question, slot);
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, lines, metric);
     ImPlot::EndPlot();
   }
 
-  void setup_axes(const Curves& result, const std::vector<Line>& lines, SweepMetric metric) {
+  void setup_axes(const Curves& result, const std::vector<SweepStroke>& lines, SweepMetric metric) {
     ImPlot::SetupAxes("budget: keys kept per row (below: cells averaged)", words_of(metric).axis,
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     const bool error = metric == SweepMetric::OutputError;
     double low = 1, high = 0;
-    for (const Line& line : lines)
+    for (const SweepStroke& line : lines)
       for (const SweepPoint& point : line.curve->points)
-        if (const double value = point.value(metric); has_place(metric, value)) {
+        if (const double value = point.value(metric); sweep_has_place(metric, value)) {
           low = std::min(low, value);
           high = std::max(high, value);
         }
     const auto coarse = analysis::coarse_budgets(result->past);
     std::int64_t first = coarse.front();  // two keys at least lie before the last chunk
-    for (const Line& line : lines)
+    for (const SweepStroke& line : lines)
       for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)])
         if (!line.bound) first = std::min(first, enough.value_or(first));
     const ImPlotCond fit =
@@ -249,10 +197,10 @@ class BudgetSweepPanel final : public Panel {
   }
 
   // Powers of 2, each with the number of cells that the first curve averages there.
-  static void ticks(const std::vector<Line>& lines, std::int64_t from, std::int64_t past) {
+  static void ticks(const std::vector<SweepStroke>& lines, std::int64_t from, std::int64_t past) {
     std::vector<double> at;
     std::vector<std::string> texts;
-    const auto first = std::find_if(lines.begin(), lines.end(), [](const Line& line) {
+    const auto first = std::find_if(lines.begin(), lines.end(), [](const SweepStroke& line) {
       return line.curve->has_budget() && !line.curve->points.empty();
     });
     for (std::int64_t budget = 1; budget < past; budget *= 2) {
@@ -277,108 +225,16 @@ class BudgetSweepPanel final : public Panel {
     return spaces > 0 ? above + "\n" + pad + below : pad + above + "\n" + below;
   }
 
-  static void targets_ui(DrawContext& context, SweepMetric metric) {
-    const ImPlotRange x = ImPlot::GetPlotLimits().X;
-    for (const analysis::SweepTarget& target : kSweepTargets) {
-      const double goal = goal_of(metric, target);
-      ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(x.Min, goal),
-                                         ImPlot::PlotToPixels(x.Max, goal),
-                                         widgets::with_alpha(context.palette.good, 0.5F), 1.0F);
-    }
-  }
-
-  static void curve_ui(DrawContext& context, const Line& line, SweepMetric metric) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const SweepCurve& curve = *line.curve;
-    std::optional<ImVec2> last;
-    float phase = 0;
-    for (const SweepPoint& point : curve.points) {
-      double value = point.value(metric);
-      if (!curve.has_budget()) value = std::max(value, ImPlot::GetPlotLimits().Y.Min);
-      if (!has_place(metric, value)) {
-        last.reset();
-        continue;
-      }
-      const ImVec2 at = ImPlot::PlotToPixels(budget_at(point), value);
-      if (!curve.has_budget()) {
-        single_ui(context, line, at);
-      } else if (last) {
-        if (line.dashed())
-          dashed_line(draw, *last, at, line.color, line.width(), phase);
-        else
-          draw->AddLine(*last, at, line.color, line.width());
-      }
-      if (curve.has_budget() && !line.dashed())
-        draw->AddCircleFilled(at, widgets::em(line.slot ? 0.2F : 0.15F), line.color);
-      last = at;
-    }
-    if (!line.dashed()) marks_ui(context, line, metric);
-  }
-
-  // A method without a budget stands where it ends up.
-  static void single_ui(DrawContext& context, const Line& line, ImVec2 at) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const float r = widgets::em(0.42F);
-    // An error of 0 has no place on a log axis: at its edge.
-    at.y = std::min(at.y, ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y - 2 * r);
-    draw->AddQuadFilled({at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y},
-                        line.color);
-    draw->AddQuad({at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y},
-                  context.palette.panel, 1.0F);
-    const float width = ImGui::CalcTextSize(line.curve->name.c_str()).x + 1.4F * r;
-    const bool fits = at.x + width < ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
-    draw->AddText({fits ? at.x + 1.4F * r : at.x - width, at.y - ImGui::GetTextLineHeight() / 2},
-                  line.color, line.curve->name.c_str());
-  }
-
-  // Rings around the smallest budgets that are enough.
-  static void marks_ui(DrawContext& context, const Line& line, SweepMetric metric) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)])
-      for (const SweepPoint& point : line.curve->points) {
-        if (!enough || point.budget != *enough) continue;
-        const double value = point.value(metric);
-        if (!has_place(metric, value)) continue;
-        const ImVec2 at = ImPlot::PlotToPixels(budget_at(point), value);
-        draw->AddCircleFilled(at, widgets::em(0.36F), line.color);
-        draw->AddCircleFilled(at, widgets::em(0.2F), context.palette.panel);
-      }
-  }
-
-  // The budget that A or B has now.
-  static void now_ui(DrawContext& context, const Curves& result, state::Slot slot) {
-    const auto now = state::budget_now(context.workspace, result.question.place,
-                                       result.question.slots[static_cast<std::size_t>(slot)]);
-    if (!now) return;
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const ImU32 color = widgets::color_of_slot(context.palette, slot);
-    const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-    const float x = ImPlot::PlotToPixels(*now, ImPlot::GetPlotLimits().Y.Max).x;
-    if (x < origin.x || x > origin.x + size.x) return;
-    float phase = 0;
-    dashed_line(draw, {x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.8F),
-                widgets::em(0.08F), phase);
-    const std::string text =
-        fmt::format("{} now: {}", state::letter_of(slot), format_count(std::llround(*now)));
-    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
-    const bool fits = x + width < origin.x + size.x;
-    // B above A: they are often the same budget.
-    const auto line = static_cast<float>(slot == state::Slot::A ? 1 : 2);
-    draw->AddText({fits ? x + widgets::em(0.4F) : x - width,
-                   origin.y + size.y - line * ImGui::GetTextLineHeight() - widgets::em(0.3F)},
-                  color, text.c_str());
-  }
-
-  static void point_at(DrawContext& context, const Curves& result, const std::vector<Line>& lines,
-                       SweepMetric metric) {
+  static void point_at(DrawContext& context, const Curves& result,
+                       const std::vector<SweepStroke>& lines, SweepMetric metric) {
     const ImVec2 mouse = ImGui::GetMousePos();
     float near = widgets::em(0.9F);
-    const Line* line = nullptr;
+    const SweepStroke* line = nullptr;
     const SweepPoint* point = nullptr;
-    for (const Line& candidate : lines)
+    for (const SweepStroke& candidate : lines)
       for (const SweepPoint& other : candidate.curve->points) {
         if (std::isnan(other.value(metric))) continue;
-        const ImVec2 at = ImPlot::PlotToPixels(budget_at(other), other.value(metric));
+        const ImVec2 at = ImPlot::PlotToPixels(sweep_budget_at(other), other.value(metric));
         const float distance = std::hypot(at.x - mouse.x, at.y - mouse.y);
         if (distance >= near) continue;
         near = distance;
@@ -404,8 +260,8 @@ class BudgetSweepPanel final : public Panel {
     return std::isnan(value) ? "\u2013" : fmt::format("{:.4g}", value);
   }
 
-  static void enough_ui(DrawContext& context, const Curves& result, const std::vector<Line>& lines,
-                        SweepMetric metric) {
+  static void enough_ui(DrawContext& context, const Curves& result,
+                        const std::vector<SweepStroke>& lines, SweepMetric metric) {
     heading_ui(context, "The budget that is enough",
                result->exact ? "one key less is not" : "of those computed");
     constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_BordersInnerH |
@@ -414,10 +270,10 @@ class BudgetSweepPanel final : public Panel {
     if (!ImGui::BeginTable("##enough", 4, kFlags)) return;
     ImGui::TableSetupColumn(words_of(metric).reach, ImGuiTableColumnFlags_WidthStretch, 2.2F);
     for (const analysis::SweepTarget& target : kSweepTargets)
-      ImGui::TableSetupColumn(fmt::format("{:g} %", 100 * goal_of(metric, target)).c_str(),
+      ImGui::TableSetupColumn(fmt::format("{:g} %", 100 * sweep_goal_of(metric, target)).c_str(),
                               ImGuiTableColumnFlags_WidthStretch, 1.0F);
     ImGui::TableHeadersRow();
-    for (const Line& line : lines) {
+    for (const SweepStroke& line : lines) {
       if (!line.curve->has_budget() || line.curve->points.empty()) continue;
       ImGui::TableNextRow();
       ImGui::TableNextColumn();

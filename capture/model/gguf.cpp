@@ -1,7 +1,6 @@
-// The GGUF format: a header, key-value metadata, tensor descriptions, padding, tensor data.
-#include "capture/model/gguf.h"
-
-#include "core/base/error.h"
+// The GGUF format: a header, key-value metadata, tensor descriptions, padding, tensor data. Read once
+// from front to back.
+#include "capture/model/gguf_cursor.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,66 +19,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF data are used in place");
 
-// Metadata value types, numbered as in the format.
-enum ValueType : std::uint32_t {
-  kUint8 = 0,
-  kInt8 = 1,
-  kUint16 = 2,
-  kInt16 = 3,
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kUint64 = 10,
-  kInt64 = 11,
-  kFloat64 = 12,
-};
-
 constexpr int kMaxArrayDepth = 4;
 constexpr std::uint32_t kMaxDims = 4;
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kMaxAlignment = 1 << 20;
-
-// Bytes of a scalar; 0 for strings, arrays and what the format does not know.
-std::size_t scalar_bytes(std::uint32_t type) {
-  switch (type) {
-    case kUint8:
-    case kInt8:
-    case kBool:
-      return 1;
-    case kUint16:
-    case kInt16:
-      return 2;
-    case kUint32:
-    case kInt32:
-    case kFloat32:
-      return 4;
-    case kUint64:
-    case kInt64:
-    case kFloat64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
-// A name from the file, fit for a message: control bytes and endless names never reach a terminal.
-std::string shown(std::string_view name) {
-  constexpr std::size_t kMaxShown = 80;
-  std::string text;
-  for (const char c : name.substr(0, kMaxShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += byte < 0x20 || byte >= 0x7f ? '?' : c;
-  }
-  return name.size() > kMaxShown ? text + "..." : text;
-}
-
-Error damaged(const std::filesystem::path& path, std::string why) {
-  return input_error(fmt::format("cannot read the model file {}", path.string()), std::move(why),
-                     "download the file again or choose another one");
-}
 
 Error unsupported(const std::filesystem::path& path, std::string why, std::string remedy) {
   return input_error(fmt::format("cannot use the model file {}", path.string()), std::move(why),
@@ -136,49 +79,6 @@ std::string_view gguf_type_name(GgufType type) {
   return "?";
 }
 
-// A position in the file that can only move inside it. `what` names what is being read.
-class GgufFile::Cursor {
- public:
-  Cursor(const GgufFile& file, std::size_t offset) : file_(&file), offset_(offset) {}
-
-  std::string what;
-
-  std::size_t offset() const { return offset_; }
-  std::size_t remaining() const { return file_->bytes_.size() - offset_; }
-
-  void skip(std::uint64_t count) {
-    if (count > remaining()) throw truncated(count);
-    offset_ += count;
-  }
-
-  template <typename T>
-  T read() {
-    if (sizeof(T) > remaining()) throw truncated(sizeof(T));
-    T value;
-    std::memcpy(&value, file_->bytes_.data() + offset_, sizeof(T));
-    offset_ += sizeof(T);
-    return value;
-  }
-
-  // A view into the mapping.
-  std::string_view read_string() {
-    const auto length = read<std::uint64_t>();
-    const auto begin = offset_;
-    skip(length);
-    return {reinterpret_cast<const char*>(file_->bytes_.data()) + begin, length};
-  }
-
- private:
-  Error truncated(std::uint64_t wanted) const {
-    return damaged(file_->path_,
-                   fmt::format("{} at byte {} claims {} bytes, but the file has {} left", what,
-                               offset_, wanted, remaining()));
-  }
-
-  const GgufFile* file_;
-  std::size_t offset_;
-};
-
 GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
   map_file();
   try {
@@ -210,12 +110,6 @@ void GgufFile::map_file() {
   if (status.st_size == 0) throw damaged(path_, "the file is empty");
   if (address == MAP_FAILED) throw damaged(path_, std::strerror(error_number));
   bytes_ = {static_cast<const std::byte*>(address), static_cast<std::size_t>(status.st_size)};
-}
-
-GgufFile::Cursor GgufFile::cursor_at(std::size_t offset, std::string_view what) const {
-  Cursor cursor(*this, offset);
-  cursor.what = what;
-  return cursor;
 }
 
 void GgufFile::parse() {
@@ -362,103 +256,6 @@ void GgufFile::place_tensors(std::size_t data_begin, std::uint64_t alignment) {
     }
     tensor.data = bytes_.subspan(begin + offset, blocks * static_cast<std::uint64_t>(block.bytes));
   }
-}
-
-const GgufFile::Value* GgufFile::find(std::string_view key) const {
-  const auto it = values_.find(key);
-  return it == values_.end() ? nullptr : &it->second;
-}
-
-bool GgufFile::has(std::string_view key) const { return find(key) != nullptr; }
-
-std::int64_t GgufFile::read_integer(Cursor& cursor, std::uint32_t type,
-                                    std::string_view key) const {
-  switch (type) {
-    case kUint8:
-      return cursor.read<std::uint8_t>();
-    case kInt8:
-      return cursor.read<std::int8_t>();
-    case kUint16:
-      return cursor.read<std::uint16_t>();
-    case kInt16:
-      return cursor.read<std::int16_t>();
-    case kUint32:
-      return cursor.read<std::uint32_t>();
-    case kInt32:
-      return cursor.read<std::int32_t>();
-    case kBool:
-      return cursor.read<std::uint8_t>() != 0 ? 1 : 0;
-    case kInt64:
-      return cursor.read<std::int64_t>();
-    case kUint64: {
-      const auto value = cursor.read<std::uint64_t>();
-      if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-        throw damaged(path_,
-                      fmt::format("the metadata key {} is {}, beyond any use", shown(key), value));
-      }
-      return static_cast<std::int64_t>(value);
-    }
-    default:
-      throw damaged(path_, fmt::format("the metadata key {} is not an integer", shown(key)));
-  }
-}
-
-std::optional<std::int64_t> GgufFile::integer(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  Cursor cursor = cursor_at(value->offset, key);
-  return read_integer(cursor, value->type, key);
-}
-
-std::optional<double> GgufFile::real(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  Cursor cursor = cursor_at(value->offset, key);
-  if (value->type == kFloat32) return cursor.read<float>();
-  if (value->type == kFloat64) return cursor.read<double>();
-  throw damaged(path_,
-                fmt::format("the metadata key {} is not a floating-point number", shown(key)));
-}
-
-std::optional<std::string> GgufFile::text(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->type != kString) {
-    throw damaged(path_, fmt::format("the metadata key {} is not a string", shown(key)));
-  }
-  return std::string(cursor_at(value->offset, key).read_string());
-}
-
-std::optional<std::vector<std::string>> GgufFile::texts(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  Cursor cursor = cursor_at(value->offset, key);
-  if (value->type != kArray || cursor.read<std::uint32_t>() != kString) {
-    throw damaged(path_, fmt::format("the metadata key {} is not a list of strings", shown(key)));
-  }
-  // parse() walked this array, so its count is one that the file holds.
-  const auto count = cursor.read<std::uint64_t>();
-  std::vector<std::string> texts;
-  texts.reserve(count);
-  for (std::uint64_t i = 0; i < count; ++i) texts.emplace_back(cursor.read_string());
-  return texts;
-}
-
-std::optional<std::vector<std::int64_t>> GgufFile::integers(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  Cursor cursor = cursor_at(value->offset, key);
-  if (value->type != kArray) {
-    throw damaged(path_, fmt::format("the metadata key {} is not a list", shown(key)));
-  }
-  const auto element_type = cursor.read<std::uint32_t>();
-  const auto count = cursor.read<std::uint64_t>();
-  std::vector<std::int64_t> numbers;
-  if (scalar_bytes(element_type) != 0) numbers.reserve(count);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    numbers.push_back(read_integer(cursor, element_type, key));
-  }
-  return numbers;
 }
 
 const GgufTensor* GgufFile::find_tensor(std::string_view name) const {

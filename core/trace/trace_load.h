@@ -61,6 +61,10 @@ void load_probe(hid_t file, LoadedTrace& trace);
 // [num_q_heads, probe_len, head_dim] of a prefill chunk.
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
 
+// Throws Defect.
+std::vector<TokenSpan> load_spans(hid_t file);
+// Whether the trace has texts; throws Defect unless the bytes of every token can be told apart.
+bool check_token_texts(hid_t file, std::int32_t num_tokens);
 std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
 std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);
 

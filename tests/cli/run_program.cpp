@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 namespace kvloupe::test {
 namespace {
@@ -78,6 +79,12 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
   result.standard_output = read_file(scratch.folder / "out");
   result.standard_error = read_file(scratch.folder / "err");
   return result;
+}
+
+nlohmann::json answer_of(const std::vector<std::string>& arguments) {
+  const ProgramResult result = run_program(arguments);
+  if (result.exit_code != 0) throw std::runtime_error(result.standard_error);
+  return nlohmann::json::parse(result.standard_output);
 }
 
 }  // namespace kvloupe::test

@@ -1,6 +1,8 @@
 // Runs the built program as a user would, without a shell, and keeps what it printed.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 #include <vector>
 
@@ -18,5 +20,8 @@ struct ProgramResult {
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const std::string& standard_input = {},
                           const std::vector<std::string>& environment = {});
+
+// What it printed, as JSON. Throws std::runtime_error where it failed.
+nlohmann::json answer_of(const std::vector<std::string>& arguments);
 
 }  // namespace kvloupe::test
