@@ -3,6 +3,7 @@
 
 #include "app/panels/view_parts.h"
 #include "app/state/method_groups.h"
+#include "app/widgets/slot_button.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -264,17 +265,11 @@ class MethodComparePanel final : public Panel {
   static void slot_button_ui(DrawContext& context, const Comparison& result, const Row& row,
                              Slot slot) {
     const bool here = is_shown(context.workspace, result, row, slot);
-    const ImU32 color = widgets::color_of_slot(context.palette, slot);
-    ImGui::PushStyleColor(ImGuiCol_Button, here ? color : context.palette.raised);
-    ImGui::PushStyleColor(ImGuiCol_Text, here ? widgets::ink_on(color) : context.palette.faint);
-    if (ImGui::SmallButton(slot == Slot::A ? "A" : "B") && !result.stale) {
-      if (result.question.catalogue.empty())
-        context.workspace.cursor.set_method(slot, row.method);
-      else
-        context.workspace.cursor.set_method(slot, row.method.text);
-    }
-    ImGui::PopStyleColor(2);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("Show as method %c", state::letter_of(slot));
+    if (!widgets::slot_button_ui(context.palette, slot, here) || result.stale) return;
+    if (result.question.catalogue.empty())
+      context.workspace.cursor.set_method(slot, row.method);
+    else
+      context.workspace.cursor.set_method(slot, row.method.text);
   }
 
   // What a button says, in a picture.

@@ -2,6 +2,7 @@
 
 #include "app/state/method_groups.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/slot_button.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -40,13 +41,8 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
                         const MethodChoice& method) {
   ImGui::PushID(method.key().c_str());
   for (const Slot slot : state::kSlots) {
-    const bool here = workspace.method(slot) == method;
-    const ImU32 color = widgets::color_of_slot(palette, slot);
-    ImGui::PushStyleColor(ImGuiCol_Button, here ? color : palette.raised);
-    ImGui::PushStyleColor(ImGuiCol_Text, here ? widgets::ink_on(color) : palette.faint);
-    if (ImGui::SmallButton(slot == Slot::A ? "A" : "B")) workspace.cursor.set_method(slot, method);
-    ImGui::PopStyleColor(2);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("Show as method %c", state::letter_of(slot));
+    if (widgets::slot_button_ui(palette, slot, workspace.method(slot) == method))
+      workspace.cursor.set_method(slot, method);
     ImGui::SameLine(0, widgets::em(0.2F));
   }
   const trace::RunInfo* run = method.run_info(workspace.place().info());
