@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace kvloupe::cli {
 namespace {
@@ -63,16 +64,17 @@ void run(const Arguments& given, const GlobalOptions& global) {
   figure::export_view(request);
 }
 
-// One option of the command line for each name that any view knows; state::check says whether the
-// view has it.
+// One option of the command line for each name that any view knows, with what each view makes of it;
+// state::check says whether the view has it.
 void add_view_options(CLI::App& command, std::map<std::string, std::string>& values) {
+  std::map<std::string, std::vector<std::string>> meanings;
   for (const state::ViewInfo& view : state::views())
     for (const state::ViewOption& option : view.options)
-      if (values.emplace(option.name, "").second)
-        command
-            .add_option("--" + option.name, values[option.name],
-                        fmt::format("{} ({})", option.meaning, fmt::join(option.choices, ", ")))
-            ->group("Options of views, see kvloupe views --json");
+      meanings[option.name].push_back(
+          fmt::format("{}: {} ({})", view.id, option.meaning, fmt::join(option.choices, ", ")));
+  for (const auto& [name, of_views] : meanings)
+    command.add_option("--" + name, values[name], fmt::format("{}", fmt::join(of_views, "\n")))
+        ->group("Options of views, see kvloupe views --json");
 }
 
 }  // namespace
@@ -91,7 +93,8 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
       ->allow_extra_args(false);
   command->add_option("--goto", request.what.go_to, "place, for example layer=3,q_head=5,chunk=12");
   command->add_option("--png", given->png, "picture to write");
-  command->add_option("--svg", given->svg, "vector picture to write: no view has one yet");
+  // Refused by every view: no help offers what there is not.
+  command->add_option("--svg", given->svg)->group("");
   command->add_option("--csv", given->csv, "table to write");
   command->add_option("--npy", given->npy, "array to write");
   command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -66,6 +67,8 @@ TEST(UsageErrors, ExitWithTwo) {
       {"select", kTrace, "--method", "dense:budget_tokens=4"},
       {"select", kTrace, "--method", "dense", "--layer", "first"},
       {"export", kTrace, "--view", "nonesuch", "--png", "never.png"},
+      {"export", kTrace, "--view", "kv_map", "--method", "dense", "--method", "oracle", "--method",
+       "random", "--png", "never.png"},
       {"capture", "--model", "smollm2", "--prompt", "a", "--method", "nonesuch", "-o", "never.h5"},
       {"capture", "--model", "smollm2", "--task", "nonesuch", "-o", "never.h5"},
       {"capture", "--model", "smollm2", "--task", "niah:length=512,depth=1.5", "-o", "never.h5"},
@@ -185,6 +188,25 @@ TEST(Help, OfEverySubcommandNamesTheCommonOptions) {
          {"--help", "--version", "--threads", "--memory-limit", "--config-dir", "--quiet"})
       EXPECT_NE(result.standard_output.find(option), std::string::npos) << option;
   }
+}
+
+// Two views share --metric, each with choices of its own; what no view has is not offered.
+TEST(Help, OfExportNamesTheChoicesOfEachView) {
+  const std::string help = run_program({"export", "--help"}).standard_output;
+  std::string words;  // lines are broken anywhere
+  for (const char c : help)
+    if (std::isspace(static_cast<unsigned char>(c)) == 0) words += c;
+  for (const json& view : json::parse(run_program({"views", "--json"}).standard_output))
+    for (const json& option : view["options"]) {
+      std::string choices =
+          view["id"].get<std::string>() + ":" + option["meaning"].get<std::string>() + "(";
+      for (const json& choice : option["choices"])
+        choices += (choices.back() == '(' ? "" : ",") + choice.get<std::string>();
+      std::erase(choices, ' ');
+      EXPECT_NE(words.find(choices + ")"), std::string::npos) << choices;
+    }
+  EXPECT_EQ(help.find("--svg"), std::string::npos);
+  expect_failure(run_program({"export", kTrace, "--view", "kv_map", "--svg", "never.svg"}), 2);
 }
 
 TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {
