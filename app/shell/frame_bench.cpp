@@ -7,6 +7,7 @@
 #include "app/state/questions/attention_map.h"
 #include "app/state/questions/kv_map.h"
 #include "core/base/error.h"
+#include "core/base/quantile.h"
 
 #include <epoxy/gl.h>
 #include <fmt/format.h>
@@ -23,13 +24,6 @@ constexpr double kMostSecondsToOpen = 120;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const auto index = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
-  return values[index];
 }
 
 }  // namespace
@@ -87,9 +81,12 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
     draw();
     report.frame_ms.push_back(seconds_since(begin) * 1e3);
   }
-  report.median_ms = quantile(report.frame_ms, 0.5);
-  report.p99_ms = quantile(report.frame_ms, 0.99);
-  report.max_ms = quantile(report.frame_ms, 1.0);
+  if (report.frame_ms.empty()) return report;
+  std::vector<double> sorted = report.frame_ms;
+  std::sort(sorted.begin(), sorted.end());
+  report.median_ms = quantile(sorted, 0.5);
+  report.p99_ms = quantile(sorted, 0.99);
+  report.max_ms = sorted.back();
   return report;
 }
 

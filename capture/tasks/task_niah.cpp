@@ -5,6 +5,7 @@
 #include "capture/tasks/corpus.h"
 #include "capture/tasks/seeded_random.h"
 #include "capture/tasks/task.h"
+#include "core/base/rounded_down.h"
 
 #include <fmt/format.h>
 
@@ -95,7 +96,7 @@ TaskText niah_text(const std::vector<std::string>& sentences, double depth, cons
       "A special magic number is hidden within the following text. Make sure to memorize it. "
       "I will quiz you about the number afterwards.\n";
   const auto count = static_cast<double>(sentences.size());
-  const auto before = static_cast<std::size_t>(std::floor(count * depth + 1e-9));
+  const auto before = static_cast<std::size_t>(rounded_down(count * depth));
   const auto separate = [&task] {
     if (task.text.back() != '\n') task.text += ' ';
   };

@@ -1,5 +1,6 @@
 // Formatting and parsing of sizes, durations and numbers; never depends on the locale.
 #include "core/base/units.h"
+#include "core/base/rounded_down.h"
 
 #include <fmt/format.h>
 
@@ -97,7 +98,7 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   const auto number = parse_double(text.substr(0, split));
   const double unit = bytes_from_unit(trim(text.substr(split)));
   if (!number || unit == 0) return std::nullopt;
-  const double bytes = std::floor(*number * unit + 1e-9);
+  const double bytes = rounded_down(*number * unit);
   if (bytes < 0 || bytes >= 18446744073709551616.0) return std::nullopt;
   return static_cast<std::uint64_t>(bytes);
 }

@@ -1,11 +1,11 @@
 #include "core/measure/timing.h"
 
+#include "core/base/quantile.h"
 #include "core/device/thread_usage.h"
 #include "core/device/threads.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 namespace kvloupe::measure {
 namespace {
@@ -14,13 +14,6 @@ using Clock = std::chrono::steady_clock;
 
 double ms_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
-}
-
-double quantile(const std::vector<double>& sorted, double share) {
-  const double at = share * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
-  const std::size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (at - std::floor(at)) * (sorted[high] - sorted[low]);
 }
 
 struct Round {

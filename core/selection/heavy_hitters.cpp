@@ -1,6 +1,7 @@
 #include "core/selection/heavy_hitters.h"
 
 #include "core/base/error.h"
+#include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
@@ -84,7 +85,7 @@ SelectedRow HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
   std::vector<float> rest = scores(cell, kv_head);
   KVLOUPE_CHECK(rest.size() == pool.size());
   const auto recent =
-      static_cast<std::int64_t>(std::floor(static_cast<double>(budget) * recent_ratio_ + 1e-9));
+      static_cast<std::int64_t>(rounded_down(static_cast<double>(budget) * recent_ratio_));
   rest.resize(pool.size() - static_cast<std::size_t>(recent));
   const Kept heavy = keep_best(rest, budget - recent);
   SelectedRow row{

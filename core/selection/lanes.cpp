@@ -1,6 +1,7 @@
 #include "core/selection/lanes.h"
 
 #include "core/base/error.h"
+#include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
 
@@ -53,12 +54,12 @@ std::vector<std::int32_t> chosen_lanes(const std::vector<float>& lanes,
 }  // namespace
 
 std::int64_t lanes_kept(double ratio, std::int64_t num_lanes) {
-  const double share = std::floor(ratio * static_cast<double>(num_lanes) + 1e-9);
+  const double share = rounded_down(ratio * static_cast<double>(num_lanes));
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
 }
 
 std::int64_t lanes_stored(double sliced, std::int64_t head_dim) {
-  const double dropped = std::floor(sliced * static_cast<double>(head_dim) + 1e-9);
+  const double dropped = rounded_down(sliced * static_cast<double>(head_dim));
   return std::max<std::int64_t>(1, head_dim - static_cast<std::int64_t>(dropped));
 }
 

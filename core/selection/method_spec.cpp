@@ -2,6 +2,7 @@
 #include "core/selection/method_spec.h"
 
 #include "core/base/error.h"
+#include "core/base/rounded_down.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -106,7 +107,7 @@ std::int64_t evaluate_formula(const std::string& formula, const ModelShape& shap
   const auto factor =
       parse_double(text.substr(kFloor.size(), text.size() - kFloor.size() - kLayers.size()));
   KVLOUPE_CHECK(factor.has_value());
-  return static_cast<std::int64_t>(std::floor(*factor * shape.num_layers + 1e-9));
+  return static_cast<std::int64_t>(rounded_down(*factor * shape.num_layers));
 }
 
 std::vector<std::pair<std::string_view, std::string_view>> split_items(std::string_view text,
@@ -365,7 +366,7 @@ BudgetScope MethodSpec::scope() const {
 std::int64_t MethodSpec::budget(std::int64_t n) const {
   KVLOUPE_CHECK(has_budget());
   if (budget_tokens() > 0) return budget_tokens();
-  const double share = std::floor(budget_ratio() * static_cast<double>(n) + 1e-9);
+  const double share = rounded_down(budget_ratio() * static_cast<double>(n));
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
 }
 

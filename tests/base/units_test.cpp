@@ -1,6 +1,9 @@
 // Numbers as people read and write them, against hand-written values.
 #include "core/base/units.h"
 
+#include "core/base/quantile.h"
+#include "core/base/rounded_down.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -65,6 +68,21 @@ TEST(UnitsTest, NumbersAreParsedWhole) {
   for (const char* text : {"", "inf", "nan", "1,5", "0x10"}) {
     EXPECT_FALSE(parse_double(text).has_value()) << text;
   }
+}
+
+TEST(RoundedDown, AProductThatFallsShortOfAWholeNumberIsThatNumber) {
+  EXPECT_EQ(rounded_down(0.29 * 100), 29);  // 28.999999999999996
+  EXPECT_EQ(rounded_down(28.9999), 28);
+  EXPECT_EQ(rounded_down(0), 0);
+}
+
+TEST(Quantile, LiesBetweenNeighbours) {
+  const std::vector<double> sorted{1, 2, 4, 8};
+  EXPECT_EQ(quantile(sorted, 0), 1);
+  EXPECT_EQ(quantile(sorted, 0.5), 3);
+  EXPECT_EQ(quantile(sorted, 0.75), 5);
+  EXPECT_EQ(quantile(sorted, 1), 8);
+  EXPECT_EQ(quantile({7}, 0.99), 7);
 }
 
 }  // namespace

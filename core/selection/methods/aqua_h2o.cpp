@@ -3,6 +3,7 @@
 //   acc[g,j] += sum over the chunk's rows and the group's heads of softmax(S~ / sqrt(d))
 //   B = max(1, floor(token_ratio * T)): the newest floor(B * recent_ratio), and the best of the rest
 // The mean over the group's heads, which heavy_hitters.h takes, ranks alike.
+#include "core/base/rounded_down.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/heavy_hitters.h"
 #include "core/selection/methods/lane_method.h"
@@ -37,8 +38,7 @@ class AquaH2o final : public EvictionSelector {
   }
 
   std::int64_t capacity(std::int64_t num_tokens) const override {
-    const double share =
-        std::floor(spec().real("token_ratio") * static_cast<double>(num_tokens) + 1e-9);
+    const double share = rounded_down(spec().real("token_ratio") * static_cast<double>(num_tokens));
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
   }
 

@@ -5,6 +5,7 @@
 //            softmax over the pot of s * <probe_q[h,t], K[g,j]>
 //   keep the best floor(novelty_ratio * B) of the pot by n, then the best of the others by u
 #include "core/base/error.h"
+#include "core/base/rounded_down.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
 #include "core/selection/method.h"
@@ -51,7 +52,7 @@ class Infinipot final : public EvictionSelector {
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
                         std::int64_t budget) const override {
     const auto num_novel =
-        static_cast<std::int64_t>(std::floor(novelty_ratio_ * static_cast<double>(budget) + 1e-9));
+        static_cast<std::int64_t>(rounded_down(novelty_ratio_ * static_cast<double>(budget)));
     std::vector<float> novelty;
     novelty.reserve(pool.size());
     for (const std::int32_t position : pool)

@@ -7,6 +7,7 @@
 //   union, rank by rank: every head's first in head order, then every head's second, ..., each key
 //   once, until k_mid are found
 //   set = sinks, union, the newest `recent`, for all KV heads, until the next selection layer
+#include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
@@ -27,7 +28,7 @@ class LessIsMore final : public CrossLayerSelector {
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) const override {
     const auto middle = static_cast<std::int64_t>(
-        std::floor(static_cast<double>(budget) * (1 - spec().real("recent_ratio")) + 1e-9));
+        rounded_down(static_cast<double>(budget) * (1 - spec().real("recent_ratio"))));
     std::int64_t recent = budget - middle;
     std::int64_t sinks = spec().integer("sink_tokens");
     if (recent < sinks) sinks = 0;
