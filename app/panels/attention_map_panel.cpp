@@ -93,6 +93,9 @@ class AttentionMapPanel final : public Panel {
     if (verdicts && verdicts.stale) widgets::stale_ui(context.palette);
     if (!ready_ui(context, strip, "Recomputing the chunk's attention from Q and K")) return;
     if (verdicts) method_note_ui(context, place, verdicts->facts);
+    const std::int64_t broken_of_all =
+        map && map.question.place.head_key() == place.head_key() ? map->num_broken : 0;
+    broken_ui(context, strip->num_broken, broken_of_all);
     scale_ui(context, place.chunk_info());
     ImGui::Dummy({0, widgets::em(0.9F)});
     plots_ui(context, strip, map, verdicts);
@@ -111,6 +114,17 @@ class AttentionMapPanel final : public Panel {
     }
     widgets::figure_head_ui(context.palette, context.figure, "Attention map", "",
                             place_caption(place), chips);
+  }
+
+  static void broken_ui(DrawContext& context, std::int64_t of_chunk, std::int64_t of_all) {
+    if (of_chunk == 0 && of_all == 0) return;
+    widgets::text_wrapped(
+        context.palette.error,
+        fmt::format("{} in this chunk and {} in the whole map: the stored Q or K "
+                    "hold a NaN or an infinity. They are drawn in this colour.",
+                    of_chunk == 1 ? "1 value is not a number"
+                                  : format_count(of_chunk) + " values are not numbers",
+                    of_all == 0 ? "more may be" : format_count(of_all)));
   }
 
   static void scale_ui(DrawContext& context, const trace::ChunkInfo& chunk) {

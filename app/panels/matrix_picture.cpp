@@ -48,14 +48,23 @@ void fill_matrix(const widgets::Palette& palette, const ColorRange& range,
     previous = rows;
     for (int x = 0; x < window.width; ++x) {
       float best = -1;
+      bool broken = false;
       for (std::int64_t r = rows.first; r < rows.second; ++r) {
         const std::int64_t row = order != nullptr ? (*order)[static_cast<std::size_t>(r)] : r;
-        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c)
-          best = std::max(best, matrix.at(row, c));  // a NaN never wins
+        const double visible =
+            cell.first_query + (static_cast<double>(row) + 1) * cell.rows;  // keys
+        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c) {
+          const float p = matrix.at(row, c);
+          if (std::isnan(p))
+            broken = broken || static_cast<double>(c) * cell.cols < visible;
+          else
+            best = std::max(best, p);
+        }
       }
-      line[x] = best < 0 ? palette.panel
-                         : tones[static_cast<std::size_t>(
-                               std::clamp(range.position(best), 0.0, 1.0) * kTones)];
+      line[x] = broken     ? palette.error
+                : best < 0 ? palette.panel
+                           : tones[static_cast<std::size_t>(
+                                 std::clamp(range.position(best), 0.0, 1.0) * kTones)];
     }
   }
 }
@@ -65,12 +74,13 @@ void fill_strip(const widgets::Palette& palette, const ColorRange& range,
                 const widgets::MapWindow& window, std::vector<ImU32>& pixels,
                 const RowOrder* order) {
   constexpr double kExactCells = 8e6;
+  const double begin = strip.query_begin;
   const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
   if (cells <= kExactCells || strip.coarse.rows == 0)
-    fill_matrix(palette, range, *strip.rows, {}, window, pixels, order);
+    fill_matrix(palette, range, *strip.rows, {1, 1, begin}, window, pixels, order);
   else
-    fill_matrix(palette, range, strip.coarse, {1, static_cast<double>(strip.step)}, window, pixels,
-                order);
+    fill_matrix(palette, range, strip.coarse, {1, static_cast<double>(strip.step), begin}, window,
+                pixels, order);
 }
 
 }  // namespace kvloupe::panels

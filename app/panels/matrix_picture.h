@@ -29,8 +29,10 @@ using RowOrder = std::vector<std::int32_t>;
 // Source units that one cell of a matrix covers.
 struct CellSize {
   double rows = 1, cols = 1;
+  double first_query = 0;  // at which the matrix begins: NaN up to the diagonal is broken
 };
-// Maximum over the source cells that a pixel covers: one bright cell is never lost.
+// Maximum over the source cells that a pixel covers: one bright cell is never lost, nor one that is
+// broken (the colour of errors).
 void fill_matrix(const widgets::Palette& palette, const ColorRange& range,
                  const analysis::Matrix& matrix, const CellSize& cell,
                  const widgets::MapWindow& window, std::vector<ImU32>& pixels,

@@ -76,22 +76,27 @@ ImU32 pixel_color(const widgets::Palette& palette, const Picture& picture, int s
   if (keys.first >= keys.second) return palette.panel;
   if (strip == kByMean || strip == kByMax) {
     const auto& ranks = strip == kByMean ? r.mean_rank : r.max_rank;
-    const auto best = *std::min_element(ranks.begin() + keys.first, ranks.begin() + keys.second);
-    return widgets::sequential_color(palette, brightness(best, r.num_keys()));
+    const auto best = std::min_element(ranks.begin() + keys.first, ranks.begin() + keys.second);
+    // Broken ones rank last: then all of the pixel's keys are.
+    if (r.kind[static_cast<std::size_t>(best - ranks.begin())] == KeyKind::Broken)
+      return palette.error;
+    return widgets::sequential_color(palette, brightness(*best, r.num_keys()));
   }
-  bool kept = false, specific = false, global = false, lost = false;
+  bool kept = false, specific = false, global = false, broken = false, lost = false;
   for (auto j = static_cast<std::size_t>(keys.first); j < static_cast<std::size_t>(keys.second);
        ++j) {
     const bool here = picture.selected(j);
     kept |= here;
     global |= r.kind[j] == KeyKind::Global;
     specific |= r.kind[j] == KeyKind::QuerySpecific;
-    lost |= r.kind[j] != KeyKind::Other && !here;
+    broken |= r.kind[j] == KeyKind::Broken;
+    lost |= (r.kind[j] == KeyKind::Global || r.kind[j] == KeyKind::QuerySpecific) && !here;
   }
   if (strip == kKinds)
-    return widgets::color_of(palette, specific ? KeyKind::QuerySpecific
-                                      : global ? KeyKind::Global
-                                               : KeyKind::Other);
+    return widgets::color_of(palette, broken     ? KeyKind::Broken
+                                      : specific ? KeyKind::QuerySpecific
+                                      : global   ? KeyKind::Global
+                                                 : KeyKind::Other);
   if (!picture.has_selection()) return palette.panel;
   return lost ? palette.miss : kept ? palette.hit : palette.dropped;
 }
@@ -147,6 +152,7 @@ class ReceivedRankingsPanel final : public Panel {
  private:
   void picture_ui(DrawContext& context, const Picture& picture) {
     finding_ui(context, picture);
+    broken_ui(context, picture.ranked->num_broken);
     legend_ui(context, picture);
     ImGui::Dummy({0, widgets::em(0.6F)});
     // In a low panel the strips and the scatter shrink together, then the strips stand alone.
@@ -193,6 +199,16 @@ class ReceivedRankingsPanel final : public Panel {
                       share(picture.chosen->global), share(picture.chosen->query_specific));
     const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
     widgets::text_wrapped(context.palette.text, text);
+  }
+
+  static void broken_ui(DrawContext& context, std::int64_t keys) {
+    if (keys == 0) return;
+    widgets::text_wrapped(
+        context.palette.error,
+        fmt::format("{} without a rank, drawn in this colour: the attention that {} is not a "
+                    "number, because the stored Q or K hold a NaN or an infinity.",
+                    keys == 1 ? "1 key is" : format_count(keys) + " keys are",
+                    keys == 1 ? "it receives" : "they receive"));
   }
 
   // "1 is", "1,638 are"

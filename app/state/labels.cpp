@@ -30,6 +30,8 @@ const char* label_of(analysis::KeyKind kind) {
       return "global: high by mean";
     case KeyKind::QuerySpecific:
       return "query-specific: high by maximum only";
+    case KeyKind::Broken:
+      return "not a number";
   }
   return "";
 }

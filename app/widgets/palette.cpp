@@ -185,6 +185,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
       return palette.recent;
     case KeyKind::QuerySpecific:
       return palette.sink;
+    case KeyKind::Broken:
+      return palette.error;
   }
   return palette.dropped;
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -73,11 +74,13 @@ at::Tensor probabilities(const session::TraceSession& session, int layer, int q_
 }
 
 // One row of cells of the reduced map, from the probabilities of `rows` queries that start at
-// `first`.
-void reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, std::int64_t first,
-                 std::int64_t step, std::int64_t cells, float* max, float* mean) {
+// `first`. Gives the number of values that are NaN.
+std::int64_t reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, std::int64_t first,
+                         std::int64_t step, std::int64_t cells, float* max, float* mean) {
   std::vector<double> sums(cells, 0);
   std::vector<std::int64_t> counts(cells, 0);
+  std::vector<bool> broken(cells, false);
+  std::int64_t num_broken = 0;
   std::fill(max, max + cells, kNoValue);
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t visible = first + r + 1;
@@ -85,7 +88,11 @@ void reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, std::int6
     for (std::int64_t begin = 0; begin < visible; begin += step) {
       const std::int64_t cell = begin / step, end = std::min(begin + step, visible);
       for (std::int64_t j = begin; j < end; ++j) {
-        if (std::isnan(row[j])) continue;
+        if (std::isnan(row[j])) {
+          broken[cell] = true;
+          ++num_broken;
+          continue;
+        }
         if (counts[cell] == 0 || row[j] > max[cell]) max[cell] = row[j];
         sums[cell] += static_cast<double>(row[j]);
         ++counts[cell];
@@ -96,7 +103,9 @@ void reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, std::int6
     mean[cell] = counts[cell] == 0
                      ? kNoValue
                      : static_cast<float>(sums[cell] / static_cast<double>(counts[cell]));
+    if (broken[cell]) max[cell] = kNoValue;
   }
+  return num_broken;
 }
 
 }  // namespace
@@ -133,6 +142,7 @@ AttentionMap attention_map(const session::TraceSession& session, int layer, int 
   const std::int64_t side = (tokens + map.step - 1) / map.step;
   map.max = {side, side, std::vector<float>(side * side, kNoValue)};
   map.mean = map.max;
+  std::atomic<std::int64_t> num_broken{0};
   // Whole rows of cells at a time, about 128 queries: a cancel is seen within some milliseconds.
   const std::int64_t block = std::max<std::int64_t>(128 / map.step, 1) * map.step;
   for (std::int64_t begin = 0; begin < tokens; begin += block) {
@@ -147,13 +157,22 @@ AttentionMap attention_map(const session::TraceSession& session, int layer, int 
           for (std::int64_t i = a; i < b; ++i) {
             const std::int64_t first = begin + i * map.step, rows = std::min(map.step, end - first);
             const std::int64_t cell = first / map.step * side;
-            reduce_rows(data + i * map.step * end, rows, end, first, map.step, side,
-                        map.max.values.data() + cell, map.mean.values.data() + cell);
+            num_broken += reduce_rows(data + i * map.step * end, rows, end, first, map.step, side,
+                                      map.max.values.data() + cell, map.mean.values.data() + cell);
           }
         });
   }
   context.report(tokens, tokens, "queries");
+  map.num_broken = num_broken;
   return map;
+}
+
+std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin) {
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r)
+    for (std::int64_t j = 0; j < std::min(rows.cols, query_begin + r + 1); ++j)
+      count += std::isnan(rows.at(r, j));
+  return count;
 }
 
 double attention_value(const session::TraceSession& session, int layer, int q_head,

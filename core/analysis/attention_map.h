@@ -17,12 +17,17 @@ Matrix attention_rows(const session::TraceSession& session, int layer, int q_hea
 struct AttentionMap {
   int layer = 0;
   int q_head = 0;
-  std::int64_t step = 1;  // tokens per cell, both axes
-  Matrix max;             // NaN above the diagonal
-  Matrix mean;
+  std::int64_t step = 1;        // tokens per cell, both axes
+  Matrix max;                   // NaN above the diagonal, and where any value is NaN
+  Matrix mean;                  // of the others
+  std::int64_t num_broken = 0;  // values on or below the diagonal that are NaN
 };
 AttentionMap attention_map(const session::TraceSession& session, int layer, int q_head,
                            int max_side, const WorkContext& context);
+
+// Values of such rows, from query_begin on, that are NaN where a query can see the key: Q or K hold
+// a NaN or an infinity.
+std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin);
 
 // Exact p of one (query, key).
 double attention_value(const session::TraceSession& session, int layer, int q_head,

@@ -31,6 +31,8 @@ const char* name_of(KeyKind kind) {
       return "global";
     case KeyKind::QuerySpecific:
       return "query_specific";
+    case KeyKind::Broken:
+      return "nan";
   }
   return "";
 }
@@ -42,9 +44,10 @@ ReceivedRankings rank_received(std::vector<float> mean, std::vector<float> max) 
   result.mean_rank = ranks_of(mean);
   result.max_rank = ranks_of(max);
   for (std::size_t j = 0; j < mean.size(); ++j)
-    result.kind.push_back(result.mean_rank[j] < result.top  ? KeyKind::Global
-                          : result.max_rank[j] < result.top ? KeyKind::QuerySpecific
-                                                            : KeyKind::Other);
+    result.kind.push_back(std::isnan(mean[j])                ? KeyKind::Broken
+                          : result.mean_rank[j] < result.top ? KeyKind::Global
+                          : result.max_rank[j] < result.top  ? KeyKind::QuerySpecific
+                                                             : KeyKind::Other);
   result.mean = std::move(mean);
   result.max = std::move(max);
   return result;
@@ -66,7 +69,8 @@ ReceivedRankings received_rankings(const session::TraceSession& session, int lay
         for (std::int64_t j = 0; j < std::min(keys, begin + r + 1); ++j) {
           const float p = rows.at(r, j);
           sums[static_cast<std::size_t>(j)] += static_cast<double>(p);
-          max[static_cast<std::size_t>(j)] = std::max(max[static_cast<std::size_t>(j)], p);
+          float& largest = max[static_cast<std::size_t>(j)];
+          if (std::isnan(p) || p > largest) largest = p;  // a NaN stays
         }
     }
   const double rows = static_cast<double>(query_end - query_begin) * num_q_heads;

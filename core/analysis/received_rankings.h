@@ -14,8 +14,9 @@
 
 namespace kvloupe::analysis {
 
-enum class KeyKind : std::uint8_t { Other, Global, QuerySpecific };
-const char* name_of(KeyKind kind);  // "other", "global", "query_specific"
+// Broken: some query's attention to the key is not a number, it has no rank worth the name.
+enum class KeyKind : std::uint8_t { Other, Global, QuerySpecific, Broken };
+const char* name_of(KeyKind kind);  // "other", "global", "query_specific", "nan"
 
 struct ReceivedRankings {
   static constexpr double kTopShare = 0.05;
@@ -24,8 +25,8 @@ struct ReceivedRankings {
   std::int32_t query_begin = 0, query_end = 0;  // the window
   std::int64_t top = 0;                         // k
   // Of the keys [0, n), over the window's queries and the heads. A query gives 0 to later keys.
-  std::vector<float> mean, max;
-  std::vector<std::int32_t> mean_rank, max_rank;  // 0 is the best; equals by position
+  std::vector<float> mean, max;                   // NaN where broken
+  std::vector<std::int32_t> mean_rank, max_rank;  // 0 is the best; equals by position, NaN last
   std::vector<KeyKind> kind;
 
   std::int64_t num_keys() const { return static_cast<std::int64_t>(mean.size()); }

@@ -108,5 +108,28 @@ TEST(AttentionMap, OutsideTheTraceIsAnError) {
   EXPECT_THROW(attention_value(trace.session(), 0, 0, 53, 0), Error);
 }
 
+// Query 20 is the first that sees the NaN key: its values and those after it are no numbers.
+TEST(Attention, CountsAndKeepsWhatIsNotANumber) {
+  const SmallTrace trace({.store_lse = false, .broken_key_at = 20});  // layer 1, KV head 1
+  const auto rows_of = [&](int head, int begin, int end) {
+    return count_broken(attention_rows(trace.session(), 1, head, begin, end, {}), begin);
+  };
+  EXPECT_EQ(rows_of(2, 10, 20), 0);
+  EXPECT_EQ(rows_of(2, 19, 21), 21);
+  EXPECT_EQ(rows_of(2, 20, 22), 21 + 22);
+  EXPECT_EQ(rows_of(1, 20, 22), 0);
+  const int tokens = trace.num_tokens();
+  std::int64_t all = 0;
+  for (int query = 20; query < tokens; ++query) all += query + 1;
+  for (const int side : {400, 20}) {
+    const AttentionMap map = attention_map(trace.session(), 1, 3, side, {});
+    EXPECT_EQ(map.num_broken, all);
+    for (std::int64_t row = 0; row < map.max.rows; ++row)
+      for (std::int64_t col = 0; col <= row; ++col)
+        EXPECT_EQ(std::isnan(map.max.at(row, col)), (row + 1) * map.step > 20) << row << " " << col;
+  }
+  EXPECT_EQ(attention_map(trace.session(), 0, 3, 20, {}).num_broken, 0);
+}
+
 }  // namespace
 }  // namespace kvloupe::analysis

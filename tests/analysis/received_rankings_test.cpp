@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::analysis::testing {
 namespace {
@@ -66,6 +67,34 @@ TEST(ReceivedRankings, MeansAndMaximaOfTheWindow) {
           EXPECT_LT(r.mean_rank[a], r.mean_rank[b]);
         }
   }
+}
+
+// A NaN key is counted, and so is all that the queries which see it attend to.
+TEST(ReceivedRankings, WhatIsNotANumberIsBrokenAndRanksLast) {
+  std::vector<float> mean(21, 0.01F), max(21, 0.02F);
+  mean[0] = max[0] = mean[7] = max[7] = std::nanf("");
+  mean[9] = 0.3F;
+  const ReceivedRankings r = rank_received(mean, max);
+  EXPECT_EQ(r.kind[0], KeyKind::Broken);
+  EXPECT_EQ(r.kind[7], KeyKind::Broken);
+  EXPECT_EQ(std::count(r.kind.begin(), r.kind.end(), KeyKind::Broken), 2);
+  EXPECT_EQ(r.mean_rank[9], 0);
+  EXPECT_EQ(r.mean_rank[0], 19);
+  EXPECT_EQ(r.mean_rank[7], 20);
+
+  const SmallTrace trace({.store_lse = false, .broken_key_at = 20});  // layer 1, KV head 1
+  const auto broken = [&](int layer, int first_head, int begin, int end) {
+    const ReceivedRankings of =
+        received_rankings(trace.session(), layer, first_head, 2, begin, end, 32, {});
+    for (std::size_t key = 0; key < 32; ++key)
+      EXPECT_EQ(of.kind[key] == KeyKind::Broken, std::isnan(of.max[key])) << key;
+    return std::count(of.kind.begin(), of.kind.end(), KeyKind::Broken);
+  };
+  EXPECT_EQ(broken(1, 2, 32, 48), 32);
+  EXPECT_EQ(broken(1, 2, 10, 20), 0);  // before it
+  EXPECT_EQ(broken(1, 2, 10, 21), 21);
+  EXPECT_EQ(broken(1, 0, 32, 48), 0);
+  EXPECT_EQ(broken(0, 2, 32, 48), 0);
 }
 
 }  // namespace

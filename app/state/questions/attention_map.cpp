@@ -61,9 +61,11 @@ std::uint64_t AttentionRowsQuestion::bytes(const Answer& answer) { return bytes_
 AttentionStripQuestion::Answer AttentionStripQuestion::work(Steps& steps) const {
   Answer answer;
   answer.rows = steps.need(AttentionRowsQuestion{place});
+  answer.query_begin = place.chunk_info().begin;
+  answer.num_broken = analysis::count_broken(*answer.rows, answer.query_begin);
   if (answer.rows->values.size() <= kLargeStripCells) return answer;
   answer.step = (answer.rows->cols + kStripColumns - 1) / kStripColumns;
-  answer.coarse = largest_of_columns(*answer.rows, answer.step);
+  answer.coarse = largest_of_columns(*answer.rows, answer.step, answer.query_begin);
   return answer;
 }
 
@@ -92,14 +94,16 @@ std::uint64_t AttentionMapQuestion::bytes(const Answer& answer) {
   return bytes_of_values(answer.max) + bytes_of_values(answer.mean);
 }
 
-analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step) {
+analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step,
+                                    std::int32_t query_begin) {
   analysis::Matrix reduced{matrix.rows, (matrix.cols + step - 1) / step, {}};
   reduced.values.assign(static_cast<std::size_t>(reduced.rows * reduced.cols),
                         std::numeric_limits<float>::quiet_NaN());
   for (std::int64_t r = 0; r < matrix.rows; ++r)
-    for (std::int64_t c = 0; c < matrix.cols; ++c) {
+    for (std::int64_t c = 0; c < std::min(matrix.cols, query_begin + r + 1); ++c) {
       float& largest = reduced.values[static_cast<std::size_t>(r * reduced.cols + c / step)];
-      largest = std::fmax(largest, matrix.at(r, c));  // a NaN only wins against a NaN
+      const float p = matrix.at(r, c);
+      if (c % step == 0 || std::isnan(p) || p > largest) largest = p;  // a NaN stays
     }
   return reduced;
 }

@@ -31,6 +31,8 @@ struct AttentionStripQuestion {
   Place place;
   struct Answer {
     std::shared_ptr<const analysis::Matrix> rows;
+    std::int32_t query_begin = 0;  // of the first row
+    std::int64_t num_broken = 0;   // of the rows' visible values: NaN
     // Of very large ones only, else empty: the largest of `step` keys side by side.
     analysis::Matrix coarse;
     std::int64_t step = 1;
@@ -70,7 +72,9 @@ struct AttentionMapQuestion {
   static std::uint64_t bytes(const Answer& answer);
 };
 
-// The largest of `step` columns side by side; a NaN only where all of them are.
-analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step);
+// The largest of `step` columns side by side that the query of the row can see; a NaN where one of
+// them is, and where it sees none.
+analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step,
+                                    std::int32_t query_begin);
 
 }  // namespace kvloupe::state

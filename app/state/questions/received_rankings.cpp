@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::state {
 namespace {
@@ -21,8 +22,9 @@ void count_and_thin(ReceivedRankingsQuestion::Answer& answer) {
   const std::vector<KeyKind>& kind = answer.rankings.kind;
   answer.num_global = std::count(kind.begin(), kind.end(), KeyKind::Global);
   answer.num_query_specific = std::count(kind.begin(), kind.end(), KeyKind::QuerySpecific);
-  const std::int64_t others =
-      answer.rankings.num_keys() - answer.num_global - answer.num_query_specific;
+  answer.num_broken = std::count(kind.begin(), kind.end(), KeyKind::Broken);
+  const std::int64_t others = answer.rankings.num_keys() - answer.num_global -
+                              answer.num_query_specific - answer.num_broken;
   answer.drawn_one_in = std::max<std::int64_t>(1, (others + kOthersDrawn - 1) / kOthersDrawn);
   for (const KeyKind wanted : {KeyKind::Other, KeyKind::Global, KeyKind::QuerySpecific}) {
     std::int64_t seen = 0;
@@ -51,10 +53,13 @@ Table table(Workspace& workspace) {
   if (!result) return table;
   const ReceivedRankings& r = result->rankings;
   const bool known = selection && !selection->selected.empty();
+  const auto rank = [&](const std::vector<std::int32_t>& ranks, std::size_t j) {
+    return r.kind[j] == KeyKind::Broken ? std::string() : cell(std::int64_t{ranks[j]} + 1);
+  };
   for (std::size_t j = 0; j < r.mean.size(); ++j)
     table.rows.push_back({cell(static_cast<std::int64_t>(j)), cell(double{r.mean[j]}),
-                          cell(double{r.max[j]}), cell(std::int64_t{r.mean_rank[j]} + 1),
-                          cell(std::int64_t{r.max_rank[j]} + 1), analysis::name_of(r.kind[j]),
+                          cell(double{r.max[j]}), rank(r.mean_rank, j), rank(r.max_rank, j),
+                          analysis::name_of(r.kind[j]),
                           !known                        ? ""
                           : selection->selected[j] != 0 ? "1"
                                                         : "0"});
@@ -83,8 +88,8 @@ ReceivedRankingsQuestion::Answer ReceivedRankingsQuestion::work(Steps& steps) co
   answer.rankings =
       analysis::received_rankings(*place.trace->session, place.layer, place.kv_head() * group,
                                   group, begin, end, place.chunk_info().begin, steps.context);
-  const std::vector<float>& mean = answer.rankings.mean;
-  answer.most_mean = *std::max_element(mean.begin(), mean.end());
+  for (const float mean : answer.rankings.mean)
+    answer.most_mean = std::fmax(answer.most_mean, static_cast<double>(mean));  // a NaN never wins
   count_and_thin(answer);
   return answer;
 }

@@ -18,8 +18,8 @@ struct ReceivedRankingsQuestion {
   Place place;  // trace, layer, KV head, chunk, window
   struct Answer {
     analysis::ReceivedRankings rankings;
-    std::int64_t num_global = 0, num_query_specific = 0;
-    double most_mean = 0;             // the largest of `mean`
+    std::int64_t num_global = 0, num_query_specific = 0, num_broken = 0;
+    double most_mean = 0;             // the largest of `mean`, NaN apart
     std::vector<std::int32_t> drawn;  // keys of the scatter, the most telling ones last
     std::int64_t drawn_one_in = 1;    // of the keys that are neither global nor query-specific
   };
