@@ -27,12 +27,12 @@ void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& pa
   const state::Place place = workspace.place();
   widgets::text_colored(palette.muted,
                         fmt::format("layer {}: mass recall, all chunks", place.layer));
-  for (const trace::RunInfo& run : place.info().runs)
-    row_ui(workspace, palette, state::choice_of_run(run, *place.trace));
+  const std::vector<MethodChoice> recorded = workspace.traces.ready()->recorded;
   const std::vector<MethodChoice> tried = workspace.traces.ready()->tried;
+  for (const MethodChoice& method : recorded) row_ui(workspace, palette, method);
   if (!tried.empty()) ImGui::SeparatorText("tried here");
   for (const MethodChoice& method : tried) row_ui(workspace, palette, method);
-  if (place.info().runs.empty() && tried.empty())
+  if (recorded.empty() && tried.empty())
     widgets::text_wrapped(palette.muted,
                           "No run was recorded; the methods above are selected anew.");
 }

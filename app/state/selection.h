@@ -17,7 +17,7 @@ struct Selection {
   Place place;  // in the trace of its tab
   std::array<MethodChoice, 2> method;
   std::vector<MethodChoice> more;  // named beside A and B, for views that take many
-  Slot shown = Slot::A;  // the slot that single-method views show
+  Slot shown = Slot::A;            // the slot that single-method views show
   // Options of views that differ from their defaults, by "view.option".
   std::map<std::string, std::string> options;
 

@@ -61,6 +61,9 @@ void Traces::opened(TraceTab& tab, const TracePtr& trace, const std::optional<Se
                     const std::optional<GotoTarget>& position) {
   if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace_key());
   tab.state = ResultState::Ready;
+  tab.recorded.clear();
+  for (const trace::RunInfo& run : trace->info().runs)
+    tab.recorded.push_back(choice_of_run(run, *trace));
   tab.selection = initial_selection(trace, like ? &*like : nullptr);
   try {
     if (position) apply_goto(tab.selection.place, *position);

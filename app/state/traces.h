@@ -19,7 +19,8 @@ struct TraceTab {
   std::string error;
   Selection selection;  // of a ready trace; its place holds the trace
   SelectionHistory history;
-  std::vector<MethodChoice> tried;  // selected anew on the spot, newest last
+  std::vector<MethodChoice> recorded;  // the runs of the ready trace, in its order
+  std::vector<MethodChoice> tried;     // selected anew on the spot, newest last
 };
 
 class Traces {

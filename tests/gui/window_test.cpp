@@ -1,9 +1,11 @@
 // Drives the window as a person would: opens traces, clicks, scrubs, changes the method, and holds
 // the state behind the window to what was done.
+#include "app/state/questions/budget_sweep.h"
 #include "app/state/questions/kv_map.h"
 #include "tests/gui/window_fixture.h"
 
 #include <gmock/gmock.h>
+#include <implot/implot_internal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -194,6 +196,65 @@ TEST_F(WindowTest, AClickInTheOverviewGoesThere) {
   });
   EXPECT_EQ(place().layer, 3);
   EXPECT_EQ(place().q_head, 8);
+}
+
+// The plot of budget_sweep: its pixel at a budget and a value.
+ImVec2 pixel_in_sweep(double budget, double value) {
+  const ImGuiWindow* window = ImGui::FindWindowByName("###budget_sweep");
+  ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
+  for (int i = 0; i < plots.GetBufSize(); ++i) {
+    ImPlotPlot* plot = plots.GetByIndex(i);
+    if (window != nullptr && window->Rect().Contains(plot->PlotRect) &&
+        plot->Axes[ImAxis_X1].Scale == ImPlotScale_Log10)
+      return {plot->Axes[ImAxis_X1].PlotToPixels(budget),
+              plot->Axes[ImAxis_Y1].PlotToPixels(value)};
+  }
+  ADD_FAILURE() << "no sweep is drawn";
+  return {};
+}
+
+TEST_F(WindowTest, ABudgetIsChosenInTheSweep) {
+  open_alone(trace());
+  workspace().cursor.set_method(Slot::A, "oracle:budget_tokens=100");
+  workspace().cursor.set_method(Slot::B, "streaming_llm:budget_tokens=100");
+  explorer().run_command("view.budget_sweep");
+  settle();
+  ASSERT_TRUE(explorer().panels().visible("budget_sweep"));
+  const auto sweep = workspace().ask(state::budget_sweep_question(workspace()));
+  ASSERT_EQ(sweep.state, state::ResultState::Ready) << sweep.error;
+  ImVec2 at;
+  for (const state::SweepLine& line : state::sweep_lines(sweep.question, *sweep))
+    for (const analysis::SweepPoint& point : line.curve->points)
+      if (line.slot == Slot::B && point.budget == 256) at = pixel_in_sweep(256, point.mass_recall);
+  ASSERT_GT(at.x, 0);
+  drive("sweep", [at](ImGuiTestContext* ctx) {
+    ctx->MouseMoveToPos(at);
+    ctx->Yield(3);
+    const ImGuiWindow* tip = ctx->GetWindowByRef("//##Tooltip_00");
+    IM_CHECK(tip != nullptr && tip->Active);
+    ctx->MouseClick(0);
+    ctx->Yield(3);
+  });
+  EXPECT_EQ(selection().choice(Slot::B).spec->budget_tokens(), 256);
+  EXPECT_EQ(selection().choice(Slot::B).id(), "streaming_llm");
+  EXPECT_EQ(selection().choice(Slot::A).spec->budget_tokens(), 100);
+}
+
+// A sweep of a place that is not looked at any more does not run on.
+TEST_F(WindowTest, TheNextSweepCancelsTheOneBefore) {
+  open_alone(trace());
+  explorer().run_command("view.budget_sweep");
+  workspace().cursor.set_option("budget_sweep.scope", "trace");
+  frames(2);
+  const auto whole = state::budget_sweep_question(workspace());
+  ASSERT_EQ(workspace().ask(whole).state, state::ResultState::Loading);
+  workspace().cursor.set_option("budget_sweep.scope", "head");
+  settle();
+  EXPECT_EQ(workspace().ask(state::budget_sweep_question(workspace())).state,
+            state::ResultState::Ready);
+  const auto again = workspace().ask(whole);
+  EXPECT_EQ(again.state, state::ResultState::Loading) << "it ran to its end";
+  settle();
 }
 
 TEST_F(WindowTest, PaletteFindsActionsAndGotoGoes) {

@@ -203,7 +203,9 @@ TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
   EXPECT_THAT(with([](Words& w) { w.view = "nothing"; }), HasSubstr("kv_map"));
   EXPECT_THAT(with([](Words& w) { w.go_to = "chunk=x"; }), HasSubstr("chunk=x"));
   EXPECT_THAT(with([](Words& w) { w.methods = {"nothing"}; }), HasSubstr("nothing"));
-  EXPECT_THAT(with([](Words& w) { w.methods = {"dense", "dense", "dense"}; }),
+  EXPECT_THAT(with([](Words& w) {
+                w.methods = {"dense", "dense", "dense"};
+              }),
               HasSubstr("3 are given and the view kv_map takes two"));
   EXPECT_THAT(with([](Words& w) {
                 w.view = "query_geometry";

@@ -205,6 +205,13 @@ std::vector<MethodChoice> more_methods(const Workspace& workspace) {
   return workspace.more_methods(workspace.option(kViewId, "methods") == "all");
 }
 
+std::array<MethodChoice, 2> bounds_of(const char* scope) {
+  const auto bound = [&](const char* id) {
+    return choice_anew(MethodSpec::parse(fmt::format("{}:budget_scope={}", id, scope)));
+  };
+  return {bound("oracle"), bound("random")};
+}
+
 std::string problem(Workspace& workspace) {
   return problem_of(workspace.ask(budget_sweep_question(workspace)));
 }
@@ -277,11 +284,9 @@ std::array<MethodChoice, 2> BudgetSweepQuestion::bounds() const {
   chosen.insert(chosen.end(), others.begin(), others.end());
   const auto leader = std::find_if(chosen.begin(), chosen.end(), sweeps);
   const bool all = leader != chosen.end() && leader->spec->scope() == selection::BudgetScope::All;
-  const auto bound = [&](const char* id) {
-    return choice_anew(
-        MethodSpec::parse(fmt::format("{}:budget_scope={}", id, all ? "all" : "past")));
-  };
-  return {bound("oracle"), bound("random")};
+  // Asked for in each frame: parsed once.
+  static const auto of_past = bounds_of("past"), of_all = bounds_of("all");
+  return all ? of_all : of_past;
 }
 
 std::vector<MethodChoice> BudgetSweepQuestion::methods() const {
@@ -325,13 +330,14 @@ bool SweepCurve::is_known(SweepMetric metric) const {
 std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
                                    const BudgetSweepQuestion::Answer& answer) {
   std::vector<SweepLine> lines, others, ends;
-  const auto slot_of = [&](const SweepCurve& curve, Slot slot) {
-    const MethodChoice& method = question.slots[static_cast<std::size_t>(slot)];
-    return !method.empty() && family_of(method) == curve.family;
+  const auto family = [](const MethodChoice& method) {
+    return method.empty() ? std::string() : family_of(method);
   };
-  const auto [oracle, random] = question.bounds();
+  const std::string family_a = family(question.slots[0]), family_b = family(question.slots[1]);
+  const auto bounds = question.bounds();
+  const std::string oracle = family(bounds[0]), random = family(bounds[1]);
   for (const SweepCurve& curve : answer.curves) {
-    const bool a = slot_of(curve, Slot::A), b = slot_of(curve, Slot::B);
+    const bool a = curve.family == family_a, b = curve.family == family_b;
     if (a || b)
       lines.insert(a ? lines.begin() : lines.end(), {&curve,
                                                      a ? Slot::A : Slot::B,
@@ -341,9 +347,9 @@ std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
                                                                  : a    ? "A"
                                                                         : "B",
                                                                  curve.name)});
-    else if (curve.family == family_of(oracle))
+    else if (curve.family == oracle)
       ends.insert(ends.begin(), {&curve, {}, SweepLine::Bound::Best, "oracle (true top keys)"});
-    else if (curve.family == family_of(random))
+    else if (curve.family == random)
       ends.push_back({&curve, {}, SweepLine::Bound::Chance, "random (chance)"});
     else
       others.push_back({&curve, {}, {}, curve.name});
@@ -380,8 +386,8 @@ BudgetSweepQuestion budget_sweep_question(const Workspace& workspace) {
   if (question.place.empty()) return question;
   question.others = more_methods(workspace);
   if (workspace.option(kViewId, "methods") != "ab")
-    for (const trace::RunInfo& run : question.place.info().runs)
-      question.others.push_back(choice_of_run(run, *question.place.trace));
+    for (const MethodChoice& run : workspace.traces.ready()->recorded)
+      question.others.push_back(run);
   return question;
 }
 
@@ -414,7 +420,8 @@ ViewInfo budget_sweep_view() {
        "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},
       {"methods",
        {"ab", "recorded", "all"},
-       "curves beside A, B, further methods named and the bounds: none, the runs of the trace, also "
+       "curves beside A, B, further methods named and the bounds: none, the runs of the trace, "
+       "also "
        "those tried in the window"}};
   view.dock = Dock::Center;
   view.num_methods = 2;

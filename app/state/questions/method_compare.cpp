@@ -91,10 +91,9 @@ std::vector<MethodChoice> more_methods(const Workspace& workspace) {
 // Recorded, what stands in A and B, and more; each once, by name: so that rows of equal value have
 // one order, whatever the order of their choice.
 std::vector<MethodChoice> methods_at_hand(const Workspace& workspace) {
-  std::vector<MethodChoice> methods = more_methods(workspace);
+  std::vector<MethodChoice> methods = workspace.traces.ready()->recorded;
   for (const Slot slot : kSlots) methods.push_back(workspace.method(slot));
-  for (const trace::RunInfo& run : workspace.place().info().runs)
-    methods.push_back(choice_of_run(run, *workspace.place().trace));
+  for (MethodChoice& method : more_methods(workspace)) methods.push_back(std::move(method));
   std::sort(methods.begin(), methods.end(), [](const MethodChoice& a, const MethodChoice& b) {
     return std::tie(a.text, a.run) < std::tie(b.text, b.run);
   });

@@ -33,7 +33,7 @@ struct MethodAveragesQuestion {
 struct MethodCompareQuestion {
   static constexpr const char* kName = "method compare";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;                        // trace; layer, unless all count
+  Place place;            // trace; layer, unless all count
   std::string catalogue;  // "all:budget_tokens=256": every method, selected anew; empty: none
   std::vector<MethodChoice> methods;  // and these
   bool all_layers = false;
