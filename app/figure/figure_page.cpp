@@ -2,9 +2,27 @@
 #include "app/figure/figure_page.h"
 
 #include "app/state/token_text.h"
+#include "app/widgets/figure.h"
 #include "app/widgets/fonts.h"
 
 namespace kvloupe::figure {
+namespace {
+
+// Pixels at scale 1 below which heads and legends leave the plots too little room.
+constexpr ImVec2 kLeastSize{600, 400};
+
+// A view that may be cut says so: a figure must not pass for a whole one.
+void cut_page_ui(panels::DrawContext& context, panels::Panel& panel) {
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  ImGui::BeginChild("view", {0, -line}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+  panel.draw(context);
+  ImGui::EndChild();
+  widgets::text_colored(context.palette.warning,
+                        widgets::elided("may be cut: 600x400 pixels or more show all of it",
+                                        ImGui::GetContentRegionAvail().x));
+}
+
+}  // namespace
 
 void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
   const ImGuiViewport* viewport = ImGui::GetMainViewport();
@@ -15,7 +33,10 @@ void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0);
   constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking;
-  if (ImGui::Begin("##figure", nullptr, kFlags)) panel.draw(context);
+  if (ImGui::Begin("##figure", nullptr, kFlags)) {
+    const bool small = viewport->Size.x < kLeastSize.x || viewport->Size.y < kLeastSize.y;
+    small ? cut_page_ui(context, panel) : panel.draw(context);
+  }
   ImGui::End();
   ImGui::PopStyleVar(3);
 }

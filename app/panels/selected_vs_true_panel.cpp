@@ -52,7 +52,7 @@ class SelectedVsTruePanel final : public Panel {
   void figure_ui(DrawContext& context, const Verdicts& result) {
     const float width = ImGui::GetContentRegionAvail().x;
     ImGui::BeginChild("bars", {width * 0.58F, 0});
-    legend(context);
+    legend(context, result);
     bars_ui(context, result, ImGui::GetContentRegionAvail());
     ImGui::EndChild();
     ImGui::SameLine();
@@ -62,7 +62,7 @@ class SelectedVsTruePanel final : public Panel {
   }
 
   void window_ui(DrawContext& context, const Verdicts& result) {
-    legend(context);
+    legend(context, result);
     const float height =
         std::clamp(ImGui::GetContentRegionAvail().y * 0.4F, widgets::em(7), widgets::em(15));
     bars_ui(context, result, {-1, height});
@@ -70,10 +70,14 @@ class SelectedVsTruePanel final : public Panel {
     table_ui(context, result);
   }
 
-  static void legend(DrawContext& context) {
-    widgets::legend_ui(context.palette, {{"hit: kept and true", context.palette.hit},
-                                         {"miss: true, not kept", context.palette.miss},
-                                         {"waste: kept, not true", context.palette.waste}});
+  // The marks above the bars are named here: a name among them would lie over some.
+  static void legend(DrawContext& context, const Verdicts& result) {
+    std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
+                                           {"miss: true, not kept", context.palette.miss},
+                                           {"waste: kept, not true", context.palette.waste}};
+    if (const Span span = state::watched_span(result.question.place))
+      items.push_back({span->name, context.palette.text, widgets::LegendItem::Shape::Triangle});
+    widgets::legend_ui(context.palette, items);
   }
 
   static float item_width(const std::string& value, const std::string& name) {
@@ -154,7 +158,6 @@ class SelectedVsTruePanel final : public Panel {
     ImPlot::PushPlotClipRect();
     draw_bars(context, result, bottom, span);
     cut_ui(context, result->kept());
-    if (span) span_label_ui(context, span->name);
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result);
     ImPlot::EndPlot();
@@ -199,18 +202,6 @@ class SelectedVsTruePanel final : public Panel {
     const bool fits = cut + width < at.x + size.x;
     draw->AddText({fits ? cut + widgets::em(0.4F) : cut - width, at.y + widgets::em(0.2F)},
                   context.palette.muted, text.c_str());
-  }
-
-  static void span_label_ui(DrawContext& context, const std::string& name) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x - widgets::em(0.5F);
-    const float left = right - ImGui::CalcTextSize(name.c_str()).x;
-    const float top = ImPlot::GetPlotPos().y + widgets::em(1.5F);
-    draw->AddText({left, top}, context.palette.text, name.c_str());
-    const ImVec2 mark(left - widgets::em(0.6F), top + widgets::em(0.85F));
-    draw->AddTriangleFilled({mark.x - widgets::em(0.3F), mark.y - widgets::em(0.45F)},
-                            {mark.x + widgets::em(0.3F), mark.y - widgets::em(0.45F)}, mark,
-                            context.palette.text);
   }
 
   static void point_at(DrawContext& context, const Verdicts& result) {

@@ -2,6 +2,7 @@
 // the answers they were made from.
 #include "app/figure/export.h"
 
+#include "app/figure/figure_page.h"
 #include "app/state/questions/attention_map.h"
 #include "app/state/questions/kv_map.h"
 #include "app/state/questions/selected_vs_true.h"
@@ -95,6 +96,36 @@ TEST_F(Export, APictureHasTheSizeAndScaleThatWereAskedFor) {
     EXPECT_EQ(number_at(png, 16), 400 * scale);
     EXPECT_EQ(number_at(png, 20), 300 * scale);
   }
+}
+
+// A figure too small for its view must not pass for a whole one.
+TEST_F(Export, ASmallPictureSaysThatItMayBeCut) {
+  open();
+  const auto warns = [&](int width, int height) {
+    figure::HeadlessRenderer small(width, height, 1.0F);
+    small.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
+    const auto panel = panels::make_panel("trace_info");
+    panels::DrawContext context{workspace, small.gui().palette(), true, false};
+    for (int frame = 0; frame < 4; ++frame) {
+      workspace.begin_frame();
+      small.frame([&] { figure::figure_page_ui(context, *panel); });
+      test::settle(workspace);
+    }
+    const figure::Image image = small.read();
+    const ImU32 ink = context.palette.warning;
+    int seen = 0;
+    for (int y = height - 60; y < height; ++y)
+      for (int x = 0; x < width; ++x) {
+        const std::uint8_t* pixel =
+            image.rgba.data() + (static_cast<std::size_t>(y) * image.width + x) * 4;
+        seen += pixel[0] == (ink & 255U) && pixel[1] == (ink >> 8 & 255U) &&
+                pixel[2] == (ink >> 16 & 255U);
+      }
+    return seen > 20;
+  };
+  EXPECT_TRUE(warns(599, 400));
+  EXPECT_TRUE(warns(600, 399));
+  EXPECT_FALSE(warns(600, 400));
 }
 
 TEST_F(Export, EveryViewHasAPictureAndItsTable) {
