@@ -83,6 +83,14 @@ Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
 
 }  // namespace
 
+Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
+  HeadlessRenderer renderer(request.width, request.height, static_cast<float>(request.scale));
+  // It goes before the renderer: it holds textures.
+  const auto panel = panels::make_panel(request.what.view);
+  settle(workspace, *state::find_view(request.what.view));
+  return render(workspace, *panel, renderer, request);
+}
+
 void export_view(const ExportRequest& request) {
   const state::ViewInfo& view = checked_view(request);
   state::Workspace workspace(request.memory_limit);
@@ -94,10 +102,7 @@ void export_view(const ExportRequest& request) {
                                        : state::npy_bytes(view.array(workspace)));
     return;
   }
-  HeadlessRenderer renderer(request.width, request.height, static_cast<float>(request.scale));
-  const auto panel = panels::make_panel(view.id);  // goes before the renderer: it holds textures
-  settle(workspace, view);
-  write_png(request.file, render(workspace, *panel, renderer, request));
+  write_png(request.file, draw_view(workspace, request));
 }
 
 }  // namespace kvloupe::figure

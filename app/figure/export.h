@@ -9,6 +9,8 @@
 
 namespace kvloupe::figure {
 
+struct Image;  // app/figure/headless.h
+
 struct ExportRequest {
   state::Description what;
   state::Format format = state::Format::Png;
@@ -22,5 +24,8 @@ struct ExportRequest {
 // Throws Error: Usage for what the arguments alone tell (state::check, a format that the view
 // lacks), Input for a place that is not in the trace and for what could not be computed.
 void export_view(const ExportRequest& request);
+// The picture of a workspace at which the request's trace is open and its words are shown already.
+// Throws Error{Input} for what could not be computed.
+Image draw_view(state::Workspace& workspace, const ExportRequest& request);
 
 }  // namespace kvloupe::figure

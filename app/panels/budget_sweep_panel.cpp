@@ -28,7 +28,7 @@ constexpr const char* kView = "budget_sweep";
 constexpr float kTableWidth = 27;  // em
 
 struct MetricWords {
-  const char* axis;
+  const char* axis;   // before the colon: where room is short
   const char* reach;  // before the targets
 };
 MetricWords words_of(SweepMetric metric) {
@@ -152,7 +152,7 @@ class BudgetSweepPanel final : public Panel {
                                    ImPlotFlags_NoBoxSelect;
     const TickRoom room;
     if (!ImPlot::BeginPlot("##sweep", size, kFlags)) return;
-    setup_axes(result, lines, metric);
+    setup_axes(result, lines, metric, size.y);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
     sweep_targets_ui(context, metric);
@@ -164,8 +164,12 @@ class BudgetSweepPanel final : public Panel {
     ImPlot::EndPlot();
   }
 
-  void setup_axes(const Curves& result, const std::vector<SweepStroke>& lines, SweepMetric metric) {
-    ImPlot::SetupAxes("budget: keys kept per row (below: cells averaged)", words_of(metric).axis,
+  void setup_axes(const Curves& result, const std::vector<SweepStroke>& lines, SweepMetric metric,
+                  float height) {
+    std::string axis = words_of(metric).axis;
+    if (ImGui::CalcTextSize(axis.c_str()).x > height - widgets::em(5))
+      axis = axis.substr(0, axis.find(':'));
+    ImPlot::SetupAxes("budget: keys kept per row (below: cells averaged)", axis.c_str(),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     const bool error = metric == SweepMetric::OutputError;

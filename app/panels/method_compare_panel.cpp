@@ -23,6 +23,7 @@ using Row = MethodCompareQuestion::Row;
 using Comparison = state::Result<MethodCompareQuestion>;
 
 constexpr const char* kView = "method_compare";
+constexpr float kWidth = 68;  // em, of the table
 
 bool named(const CompareColumn& column, const char* name) {
   return column.name == std::string(name);
@@ -139,7 +140,7 @@ class MethodComparePanel final : public Panel {
     float width = 0;
     if (!context.figure) {
       flags |= ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
-      width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(68));
+      width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(kWidth));
     }
     if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, {0, 0}, width))
       return;
@@ -156,11 +157,12 @@ class MethodComparePanel final : public Panel {
     ImGui::EndTable();
   }
 
-  // As large as the columns allow, and small enough that every row fits the picture.
+  // Small enough that every row and column fits the picture.
   static float figure_scale(std::size_t num_rows) {
     const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
-    const float wanted = line * static_cast<float>(num_rows + 2);
-    return std::clamp(ImGui::GetContentRegionAvail().y / wanted, 0.5F, 1.15F);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float by_rows = room.y / (line * static_cast<float>(num_rows + 2));
+    return std::clamp(std::min(by_rows, room.x / widgets::em(kWidth)), 0.5F, 1.15F);
   }
 
   static double largest_of(const MethodCompareQuestion::Answer& answer, const char* name,

@@ -131,6 +131,7 @@ class MissInspectorPanel final : public Panel {
     ImPlot::SetupAxisLimits(ImAxis_Y1, 0, std::max(1e-4, miss->top_mass) * 1.28, ImPlotCond_Always);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupAxisFormat(ImAxis_Y1, [](double value, char* buffer, int size, void*) {
+      if (value > 1.001) return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", "");
       return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
     });
     ImPlot::SetupFinish();

@@ -51,7 +51,7 @@ class SelectedVsTruePanel final : public Panel {
  private:
   void figure_ui(DrawContext& context, const Verdicts& result) {
     const float width = ImGui::GetContentRegionAvail().x;
-    ImGui::BeginChild("bars", {width * 0.58F, 0});
+    ImGui::BeginChild("bars", {std::min(width * 0.58F, width - widgets::em(23)), 0});
     legend(context, result);
     bars_ui(context, result, ImGui::GetContentRegionAvail());
     ImGui::EndChild();
@@ -147,7 +147,9 @@ class SelectedVsTruePanel final : public Panel {
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, top * 1.6, ImPlotCond_Always);
+    // Room for the marks above the bars.
+    const double above = std::max(1.6, std::pow(top / bottom, 0.15));
+    ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, top * above, ImPlotCond_Always);
     const auto all = static_cast<double>(keys.size());
     ImPlot::SetupAxisLimits(ImAxis_X1, 0, std::min(all, static_cast<double>(num_bars)) + 1,
                             fit_.condition(result.key));
@@ -239,11 +241,12 @@ class SelectedVsTruePanel final : public Panel {
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
     if (!ImGui::BeginTable("##keys", 5, kFlags)) return;
     ImGui::TableSetupScrollFreeze(0, 1);
-    constexpr std::array kColumns{std::pair{"rank", 0.7F}, std::pair{"key", 1.0F},
-                                  std::pair{"token", 2.0F}, std::pair{"mass", 1.1F},
-                                  std::pair{"fate", 1.1F}};
+    constexpr std::array kColumns{std::pair{"rank", 0.9F}, std::pair{"key", 0.9F},
+                                  std::pair{"token", 2.0F}, std::pair{"mass", 1.4F}};
     for (const auto& [name, width] : kColumns)
       ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, width);
+    ImGui::TableSetupColumn("fate", ImGuiTableColumnFlags_WidthFixed,
+                            widgets::em(1.1F) + ImGui::CalcTextSize("neither").x);
     ImGui::TableHeadersRow();
     const Span span = state::watched_span(result.question.place);
     ImGuiListClipper clipper;
@@ -276,8 +279,9 @@ class SelectedVsTruePanel final : public Panel {
     ImGui::TableNextColumn();
     {
       const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+      const std::string& label = place.trace->token_label[static_cast<std::size_t>(key.position)];
       widgets::text_colored(context.palette.text,
-                            place.trace->token_label[static_cast<std::size_t>(key.position)]);
+                            widgets::elided(label, ImGui::GetContentRegionAvail().x));
     }
     ImGui::TableNextColumn();
     widgets::text_colored(context.palette.muted,

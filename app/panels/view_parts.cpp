@@ -204,8 +204,8 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   std::vector<widgets::Chip> chips;
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
-  chips.push_back({fmt::format("{}: {}", state::letter_of(slot), facts.choice.id()), p.accent,
-                   facts.choice.text});
+  chips.push_back({fmt::format("{}: {}", state::letter_of(slot), facts.choice.id()),
+                   widgets::color_of_slot(p, slot), facts.choice.text});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
   if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,

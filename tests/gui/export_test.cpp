@@ -5,6 +5,8 @@
 #include "app/figure/figure_page.h"
 #include "app/state/questions/attention_map.h"
 #include "app/state/questions/kv_map.h"
+#include "app/state/questions/layer_head_overview.h"
+#include "app/state/questions/query_geometry.h"
 #include "app/state/questions/selected_vs_true.h"
 #include "core/base/error.h"
 #include "tests/gui/view_fixture.h"
@@ -16,6 +18,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace kvloupe {
@@ -144,6 +148,63 @@ TEST_F(Export, EveryViewHasAPictureAndItsTable) {
     ASSERT_EQ(rows.size(), table.rows.size() + 1) << view.id;
     for (std::size_t row = 0; row < table.rows.size(); ++row)
       ASSERT_EQ(rows[row + 1], table.rows[row]) << view.id;
+  }
+}
+
+TEST_F(Export, EveryArrayIsThatOfItsView) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=1,q_head=4,chunk=3"));
+  const std::map<std::string, const char*> own{{"quest_pages", "quest:budget_tokens=64"},
+                                               {"aqua_lanes", "aqua:basis=self"}};
+  int arrays = 0;
+  for (const state::ViewInfo& view : state::views()) {
+    if (view.array == nullptr) continue;
+    ++arrays;
+    ASSERT_EQ(fill(view), "") << view.id;
+    if (own.count(view.id) != 0) workspace.cursor.set_method(Slot::A, own.at(view.id));
+    ASSERT_EQ(test::problem_of_view(workspace, view), "") << view.id;
+    const state::Array array = view.array(workspace);
+    const Npy npy = parse_npy(write(view, Format::Npy));
+    EXPECT_THAT(npy.header, HasSubstr("'descr': '" + array.dtype + "'")) << view.id;
+    std::string shape;
+    for (const std::int64_t extent : array.shape) shape += std::to_string(extent) + ", ";
+    EXPECT_THAT(npy.header, HasSubstr("'shape': (" + shape + ")")) << view.id;
+    EXPECT_FALSE(array.bytes.empty()) << view.id;
+    EXPECT_TRUE(npy.values == array.bytes) << view.id;
+  }
+  EXPECT_GE(arrays, 9);
+}
+
+TEST_F(Export, TheNumbersOfHeadsAreThoseOfTheirQuestion) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("chunk=3"));
+  const auto overview = test::answer(workspace, state::overview_question(workspace));
+  ASSERT_TRUE(overview) << overview.error;
+  const analysis::Matrix& matrix = overview->overview.values;
+  const state::ViewInfo& view = *state::find_view("layer_head_overview");
+  const Npy npy = parse_npy(write(view, Format::Npy));
+  ASSERT_EQ(npy.values.size(), matrix.values.size() * sizeof(float));
+  EXPECT_EQ(std::memcmp(npy.values.data(), matrix.values.data(), npy.values.size()), 0);
+  const auto rows = parse_csv(write(view, Format::Csv));
+  EXPECT_EQ(rows.at(0), (std::vector<std::string>{"layer", "kv_head", "mass_recall"}));
+  ASSERT_EQ(rows.size(), matrix.values.size() + 1);
+  for (std::size_t i = 0; i < matrix.values.size(); ++i)
+    EXPECT_EQ(std::stof(rows[i + 1].at(2)), matrix.values[i]);
+}
+
+TEST_F(Export, TheNumbersOfQueriesAreThoseOfTheirQuestion) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=1,q_head=4,chunk=3"));
+  const auto found =
+      test::answer(workspace, state::QueryGeometryQuestion{workspace.place(), workspace.method()});
+  ASSERT_TRUE(found) << found.error;
+  const auto rows = parse_csv(write(*state::find_view("query_relevance"), Format::Csv));
+  ASSERT_EQ(rows.size(), 129U);
+  for (std::size_t i = 0; i < 128; ++i) {
+    EXPECT_EQ(std::stoul(rows[i + 1].at(0)), 384 + i);
+    EXPECT_EQ(std::stof(rows[i + 1].at(2)), found->geometry.relevance[i]);
+    EXPECT_EQ(std::stof(rows[i + 1].at(3)), found->geometry.max_attention[i]);
+    EXPECT_EQ(rows[i + 1].at(4) == "1", found->is_chosen(i));
   }
 }
 

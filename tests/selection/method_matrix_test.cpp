@@ -70,6 +70,25 @@ bool keeps_blocks(const MethodSpec& spec) {
   return spec.traits().granularity == trace::Granularity::Block;
 }
 
+bool scores_by_cosine(const MethodSpec& spec) {
+  return std::set<std::string>{"quoka", "uniform_queries", "keydiff"}.count(spec.id()) != 0 &&
+         !(spec.has("metric") && spec.text("metric") == "dot");
+}
+
+bool scores_by_logits(const MethodSpec& spec) {
+  return std::set<std::string>{"sparq", "loki", "tidal_decode", "less_is_more", "quest"}.count(
+             spec.id()) != 0;
+}
+
+// Of queries that are scaled alike; probabilities change.
+bool ranks_alike_when_scaled(const MethodSpec& spec) {
+  const bool by_rule_or_cosine = std::set<std::string>{"quoka",  "uniform_queries", "keydiff",
+                                                       "random", "sliding_window",  "streaming_llm"}
+                                     .count(spec.id()) != 0;
+  return (by_rule_or_cosine || scores_by_logits(spec)) &&
+         !(spec.has("agg") && spec.text("agg") == "prob_mean");
+}
+
 // Sizes that the mass decides, not the budget alone.
 bool may_keep_less(const MethodSpec& spec) {
   return spec.has("mode") && spec.text("mode") == "coverage";
@@ -145,9 +164,9 @@ TEST_P(Matrix, SelectsSortedUniqueKeysWithinTheBudget) {
   }
 }
 
-TEST_P(Matrix, ABudgetThatHoldsAllIsDense) {
-  if (!spec().has_budget()) GTEST_SKIP() << "has no budget";
-  if (keeps_blocks(spec())) GTEST_SKIP() << "falls back without a past only";
+// Block methods fall back without a past only.
+class MatrixOfBudgets : public Matrix {};
+TEST_P(MatrixOfBudgets, ABudgetThatHoldsAllIsDense) {
   const Sequence sequence = random_sequence(edge_shape(4, 2), 8);
   const MethodRun run = run_method(
       sequence, GetParam().substr(0, GetParam().find("budget_tokens=11")) + "budget_tokens=100000" +
@@ -227,9 +246,9 @@ TEST_P(Matrix, AGroupOfEqualHeadsIsOneHead) {
   }
 }
 
-TEST_P(Matrix, KvHeadsDoNotKnowOfEachOther) {
-  if (id() == "random") GTEST_SKIP() << "draws by the number of the head";
-  if (id() == "less_is_more") GTEST_SKIP() << "hears the heads in their order";
+// `random` draws by the number of the head, `less_is_more` hears the heads in their order.
+class MatrixOfHeads : public Matrix {};
+TEST_P(MatrixOfHeads, KvHeadsDoNotKnowOfEachOther) {
   const Sequence sequence = plain_sequence(13);
   Sequence swapped = sequence;
   std::rotate(swapped.q.begin(), swapped.q.begin() + swapped.q.size() / 2, swapped.q.end());
@@ -268,10 +287,8 @@ TEST_P(Matrix, HugeValuesAreNoTrouble) {
 }
 
 // Keys whose squared length is beyond fp32: a cosine does not know how long they are.
-TEST_P(Matrix, TheLengthOfHugeKeysLeavesCosinesAlone) {
-  const std::set<std::string> cosines = {"quoka", "uniform_queries", "keydiff"};
-  if (cosines.count(id()) == 0 || GetParam().find("metric=dot") != std::string::npos)
-    GTEST_SKIP() << "does not score by cosine";
+class MatrixOfCosines : public Matrix {};
+TEST_P(MatrixOfCosines, TheLengthOfHugeKeysLeavesThemAlone) {
   const Sequence sequence = plain_sequence(17);
   Sequence huge = sequence;
   for (float& value : huge.k) value *= 0x1p100F;
@@ -280,18 +297,14 @@ TEST_P(Matrix, TheLengthOfHugeKeysLeavesCosinesAlone) {
 }
 
 // Powers of two scale without rounding.
-TEST_P(Matrix, ScalingQueriesLeavesLogitsAlone) {
-  const std::set<std::string> cosines = {"quoka",  "uniform_queries", "keydiff",
-                                         "random", "sliding_window",  "streaming_llm"};
-  const std::set<std::string> logits = {"sparq", "loki", "tidal_decode", "less_is_more", "quest"};
-  if (cosines.count(id()) + logits.count(id()) == 0) GTEST_SKIP() << "scores by softmax";
-  if (spec().has("agg") && spec().text("agg") == "prob_mean") GTEST_SKIP() << "scores by softmax";
+class MatrixOfLogits : public Matrix {};
+TEST_P(MatrixOfLogits, ScalingQueriesLeavesThemAlone) {
   const Sequence sequence = plain_sequence(15);
   Sequence scaled = sequence;
   for (float& value : scaled.q) value *= 4;
   EXPECT_EQ(positions_of(run_method(scaled, GetParam())),
             positions_of(run_method(sequence, GetParam())));
-  if (logits.count(id()) != 0 || GetParam().find("metric=dot") != std::string::npos) return;
+  if (scores_by_logits(spec()) || GetParam().find("metric=dot") != std::string::npos) return;
   scaled = sequence;
   for (int position = 0; position < scaled.num_tokens(); position += 3)
     for (int i = 0; i < scaled.shape.head_dim; ++i)
@@ -307,9 +320,33 @@ std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Matrix, ::testing::ValuesIn(variants("budget_tokens=11")), name_of);
+const std::string kBudget = "budget_tokens=11";
+
+// All variants, those without a budget too, of which it holds.
+std::vector<std::string> variants_that(bool (*holds)(const MethodSpec&)) {
+  std::vector<std::string> chosen = variants(kBudget);
+  for (const std::string& text : variants_without_budget()) chosen.push_back(text);
+  std::erase_if(chosen, [&](const std::string& text) { return !holds(MethodSpec::parse(text)); });
+  return chosen;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Matrix, ::testing::ValuesIn(variants(kBudget)), name_of);
 INSTANTIATE_TEST_SUITE_P(WithoutBudget, Matrix, ::testing::ValuesIn(variants_without_budget()),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(All, MatrixOfBudgets,
+                         ::testing::ValuesIn(variants_that([](const MethodSpec& spec) {
+                           return spec.has_budget() && !keeps_blocks(spec);
+                         })),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(All, MatrixOfHeads,
+                         ::testing::ValuesIn(variants_that([](const MethodSpec& spec) {
+                           return spec.id() != "random" && spec.id() != "less_is_more";
+                         })),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(All, MatrixOfCosines, ::testing::ValuesIn(variants_that(scores_by_cosine)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(All, MatrixOfLogits,
+                         ::testing::ValuesIn(variants_that(ranks_alike_when_scaled)), name_of);
 
 }  // namespace
 }  // namespace kvloupe::selection::testing

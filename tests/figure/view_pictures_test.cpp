@@ -1,0 +1,214 @@
+// Every view looks as it did: its exported picture against tests/data/pictures/<name>.png. A picture
+// that differs, and where, is written to out/pictures/; tests/tools/make_pictures.sh makes all
+// references anew.
+#include "app/figure/export.h"
+#include "app/figure/headless.h"
+#include "app/state/questions/latency.h"
+#include "app/state/questions/trace_info.h"
+#include "app/state/view_list.h"
+#include "tests/figure/picture_difference.h"
+#include "tests/gui/gui_trace.h"
+#include "tests/gui/workspace_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace kvloupe::figure {
+namespace {
+
+namespace fs = std::filesystem;
+using widgets::ThemeKind;
+
+const fs::path kReferences = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/pictures";
+const fs::path kDifferences = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../../out/pictures";
+
+struct Size {
+  int width, height;
+};
+constexpr Size kSmall{800, 500}, kTall{800, 600}, kFlat{1200, 300}, kWide{1200, 800};
+
+struct Picture {
+  std::string name;
+  std::string view;
+  std::string go_to;
+  std::vector<std::string> methods;
+  std::map<std::string, std::string> options = {};
+  Size size = kSmall;
+  ThemeKind theme = ThemeKind::Light;
+
+  friend void PrintTo(const Picture& picture, std::ostream* out) { *out << picture.name; }
+};
+
+constexpr const char* kRecorded = "quoka:budget_tokens=64";
+constexpr const char* kOther = "streaming_llm:budget_tokens=64";
+// The last chunk of the prompt holds the question, in the others nobody looks for the needle.
+constexpr const char* kQuestion = "layer=2,q_head=4,chunk=4";
+constexpr const char* kNeedle = "layer=2,q_head=4,chunk=4,key=240-255";
+constexpr const char* kWindow = "layer=2,q_head=4,chunk=4,window=16";
+constexpr const char* kDecoding = "layer=2,q_head=4,chunk=9";
+constexpr const char* kBlocks = "xattention:block_size=32";
+constexpr const char* kEvicts = "snapkv:budget_tokens=64";
+constexpr const char* kLanes = "aqua:basis=self";
+constexpr const char* kPages = "quest:budget_tokens=64,page_size=16,skip_layers=0";
+
+std::vector<Picture> pictures() {
+  std::vector<Picture> all = {
+      {"attention_map", "attention_map", kQuestion, {kRecorded}},
+      {"attention_map_linear",
+       "attention_map",
+       kDecoding,
+       {kRecorded},
+       {{"color_scale", "linear"}}},
+      {"kv_map", "kv_map", kQuestion, {kRecorded}},
+      {"kv_map_blocks", "kv_map", kQuestion, {kBlocks}},
+      {"kv_map_evicted", "kv_map", kDecoding, {kEvicts}},
+      {"kv_map_lanes", "kv_map", kQuestion, {kLanes}},
+      {"layer_head_overview", "layer_head_overview", kQuestion, {kRecorded}},
+      {"selected_vs_true", "selected_vs_true", kQuestion, {kRecorded}},
+      {"selected_vs_true_decode", "selected_vs_true", kDecoding, {"h2o:budget_tokens=64"}},
+      {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kTall},
+      {"token_strip", "token_strip", kQuestion, {kRecorded}},
+      {"token_strip_evicted", "token_strip", kQuestion, {kEvicts}},
+      {"query_geometry", "query_geometry", kQuestion, {kRecorded}},
+      {"query_geometry_uniform", "query_geometry", kQuestion, {"uniform_queries:budget_tokens=64"}},
+      {"query_relevance", "query_relevance", kQuestion, {kRecorded}},
+      {"heavy_tail", "heavy_tail", kQuestion, {kRecorded}, {}, kWide},
+      {"aqua_lanes", "aqua_lanes", kQuestion, {kLanes}, {}, kWide},
+      {"block_tables", "block_tables", kQuestion, {kBlocks}, {}, kWide},
+      {"received_rankings", "received_rankings", kWindow, {kRecorded}, {}, kWide},
+      {"quest_pages", "quest_pages", kDecoding, {kPages}, {}, kWide},
+      {"budget_sweep", "budget_sweep", kQuestion, {kRecorded, kOther}, {}, kTall},
+      {"method_compare", "method_compare", kQuestion, {kRecorded, kOther}, {}, kFlat},
+      {"latency", "latency", kQuestion, {kRecorded}},
+      {"trace_info", "trace_info", "", {}}};
+  for (const char* name : {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true",
+                           "token_strip", "query_geometry", "heavy_tail"}) {
+    Picture dark = *std::find_if(all.begin(), all.end(),
+                                 [&](const Picture& picture) { return picture.name == name; });
+    dark.name += "_dark";
+    dark.theme = ThemeKind::Dark;
+    all.push_back(dark);
+  }
+  return all;
+}
+
+// No two measurements are equal.
+struct FixedLatency : state::LatencyQuestion {
+  static constexpr Lane kLane = Lane::Compute;
+  Answer work(state::Steps& /*steps*/) const {
+    Answer report;
+    report.method = method.text;
+    report.device = "cpu, 2 threads (a processor)";
+    report.dtype = "fp32";
+    report.layer = place.layer;
+    report.chunk = place.chunk;
+    report.past_len = place.chunk_info().begin;
+    report.chunk_len = place.chunk_info().length;
+    report.select = {0.4, 0.35, 0.5, 15};
+    report.gather = {0.1, 0.09, 0.12, 15};
+    report.attend = {0.9, 0.8, 1.1, 15};
+    report.total = {1.4, 1.25, 1.7, 15};
+    report.dense = {2.8, 2.75, 2.95, 15};
+    report.dense_variant = "sdpa gqa";
+    report.discarded = 1;
+    report.finished = true;
+    return report;
+  }
+};
+
+// A file has its own time and size.
+struct FixedFile : state::TraceInfoQuestion {
+  Answer work(state::Steps& steps) const {
+    Answer facts = TraceInfoQuestion::work(steps);
+    for (auto& [name, value] : facts)
+      if (name == "file") value = "1.0 MiB, schema 1.3, written by a test at noon";
+    return facts;
+  }
+};
+
+const std::string& trace_file() {
+  static const std::string path = [] {
+    test::GuiTraceOptions options;
+    options.num_tokens = 640;
+    options.decoded = 8;
+    options.runs = {kRecorded, kOther, kBlocks};
+    return test::write_gui_trace("small.h5", options);
+  }();
+  return path;
+}
+
+Image draw(const Picture& picture) {
+  ExportRequest request;
+  request.what = {trace_file(), picture.view, picture.methods, picture.go_to, picture.options};
+  request.width = picture.size.width;
+  request.height = picture.size.height;
+  request.theme = picture.theme;
+  state::check(request.what);
+  state::Workspace workspace;
+  workspace.traces.open(trace_file());
+  test::settle(workspace);
+  state::show(workspace, request.what);
+  if (picture.view == "latency")
+    workspace.answers.start(FixedLatency{{workspace.place(), workspace.method()}});
+  if (picture.view == "trace_info") workspace.answers.start(FixedFile{{workspace.place()}});
+  test::settle(workspace);
+  return draw_view(workspace, request);
+}
+
+class ViewPicture : public ::testing::TestWithParam<Picture> {};
+
+TEST_P(ViewPicture, LooksAsItsReference) {
+  const std::string& name = GetParam().name;
+  const std::string reference = (kReferences / (name + ".png")).string();
+  const Image got = draw(GetParam());
+  if (std::getenv("KVLOUPE_MAKE_PICTURES") != nullptr) {
+    testing::write_reference(reference, got);
+    return;
+  }
+  ASSERT_TRUE(fs::exists(reference))
+      << "tests/data/pictures/" << name << ".png is missing; tests/tools/make_pictures.sh makes it";
+  const testing::PictureDifference found = testing::difference(got, testing::read_png(reference));
+  const fs::path got_file = kDifferences / (name + ".got.png"),
+                 difference_file = kDifferences / (name + ".difference.png");
+  fs::remove(got_file);
+  fs::remove(difference_file);
+  if (found.tolerable()) return;
+  fs::create_directories(kDifferences);
+  write_png(got_file.string(), got);
+  write_png(difference_file.string(), found.shown);
+  ADD_FAILURE() << name << ": " << found.text() << "; see out/pictures/" << name
+                << ".difference.png; if it should look so, tests/tools/make_pictures.sh makes the "
+                   "references anew";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ViewPicture, ::testing::ValuesIn(pictures()),
+                         [](const auto& picture) { return picture.param.name; });
+
+TEST(ViewPictures, ShowEveryViewAndSixInBothThemes) {
+  std::map<std::string, std::set<ThemeKind>> themes;
+  std::set<std::string> names;
+  for (const Picture& picture : pictures()) {
+    themes[picture.view].insert(picture.theme);
+    EXPECT_TRUE(names.insert(picture.name + ".png").second) << picture.name;
+  }
+  int both = 0;
+  for (const state::ViewInfo& view : state::views()) {
+    EXPECT_FALSE(themes[view.id].empty()) << view.id << " has no picture";
+    both += themes[view.id].size() == 2 ? 1 : 0;
+  }
+  EXPECT_GE(both, 6);
+  for (const auto& entry : fs::directory_iterator(kReferences))
+    EXPECT_TRUE(names.count(entry.path().filename().string()) == 1)
+        << entry.path() << " belongs to no picture";
+}
+
+}  // namespace
+}  // namespace kvloupe::figure
