@@ -14,6 +14,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -126,7 +127,8 @@ int run(int argc, char** argv) {
   shell::WindowOptions window;
   window.traces = traces;
   window.memory_limit = global.memory_limit;
-  window.start_engine = [&global] { use_engine(global); };
+  std::once_flag started;
+  window.start_engine = [&] { std::call_once(started, use_engine, global); };
   return shell::run_window(window);
 }
 

@@ -1,6 +1,5 @@
 // `kvloupe methods`: what can be asked of the selection methods.
 #include "app/cli/commands.h"
-#include "app/cli/options.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/selection/method_spec.h"
@@ -210,7 +209,7 @@ void print_methods(const std::string& id, bool as_json) {
 
 }  // namespace
 
-void add_methods_command(CLI::App& program, const GlobalOptions& global) {
+void add_methods_command(CLI::App& program, const GlobalOptions&) {
   struct Arguments {
     std::string id;
     bool json = false;
@@ -220,10 +219,7 @@ void add_methods_command(CLI::App& program, const GlobalOptions& global) {
       program.add_subcommand("methods", "the selection methods and their parameters");
   command->add_option("id", arguments->id, "one method, or all of them");
   command->add_flag("--json", arguments->json, "as JSON");
-  command->callback([arguments, &global] {
-    use_engine(global);
-    print_methods(arguments->id, arguments->json);
-  });
+  command->callback([arguments] { print_methods(arguments->id, arguments->json); });
 }
 
 }  // namespace kvloupe::cli

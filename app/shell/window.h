@@ -10,9 +10,8 @@ namespace kvloupe::shell {
 
 struct WindowOptions {
   std::vector<std::string> traces;
-  std::uint64_t memory_limit = 0;  // bytes of cached trace data; 0: the default
-  // Called once, when the first frame is on screen and before any trace is opened: loads the engine.
-  std::function<void()> start_engine;
+  std::uint64_t memory_limit = 0;      // bytes of cached trace data; 0: the default
+  std::function<void()> start_engine;  // that of state::Answers
 };
 
 // Runs until the user closes the window. Throws Error{Input} when there is no display.

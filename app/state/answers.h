@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/state/question.h"
+#include "core/base/engine_library.h"
 #include "core/base/error.h"
 
 #include <cstdint>
@@ -59,6 +60,10 @@ class Answers {
  public:
   static constexpr std::uint64_t kDefaultMemoryLimit = 256ULL << 20;
   explicit Answers(std::uint64_t memory_limit = kDefaultMemoryLimit);
+
+  // Readies the engine, from any thread, before the work of a question that needs it; nothing to do
+  // when it returned before. By default it loads the engine (core/base/engine_library.h).
+  std::function<void()> start_engine = load_engine;
   ~Answers();
 
   // What is known now. An unknown answer is computed in the background: ask again in the next frame.
@@ -148,11 +153,12 @@ void Answers::submit(const std::string& key, const Q& question) {
   using Answer = typename Q::Answer;
   store_.begin(key, pace_of<Q>() == Pace::OnRequest);
   jobs_.submit<Answer>(
-      lane_of<Q>(), key, question.title(),
+      lane_of(question), key, question.title(),
       [this, key, question](const WorkContext& context) {
         // Another job may have needed it meanwhile.
         if (const auto entry = store_.find(key); entry && entry->state == ResultState::Ready)
           return std::static_pointer_cast<const Answer>(entry->answer);
+        if (needs_engine(question)) start_engine();
         Steps steps(*this, &store_, key, context);
         return std::shared_ptr<const Answer>(std::make_shared<const Answer>(question.work(steps)));
       },
@@ -173,6 +179,7 @@ std::shared_ptr<const typename Q::Answer> Answers::need(const Q& question,
       return std::static_pointer_cast<const Answer>(entry->answer);
     if (entry->error) throw *entry->error;
   }
+  if (needs_engine(question)) start_engine();
   Steps steps(*this, nullptr, key, context);
   auto answer = std::make_shared<const Answer>(question.work(steps));
   store_.put(key, answer, bytes_of<Q>(*answer));

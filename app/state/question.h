@@ -9,7 +9,8 @@
 //     std::string title() const;                          // "Laying out the KV map"
 //     Answer work(Steps& steps) const;                    // throws Error
 //     // where the defaults do not fit:
-//     static constexpr Lane kLane = Lane::Compute;
+//     static constexpr Lane kLane = Lane::TraceIo;        // it only reads; or as a function of the
+//     Lane lane() const;                                  // question, where some only read
 //     static constexpr Pace kPace = Pace::Urgent;
 //     std::string obstacle() const;                       // why it cannot be asked; empty: it can
 //     static std::uint64_t bytes(const Answer&);          // memory that the answer holds
@@ -52,9 +53,16 @@ constexpr Pace pace_of() {
   return Pace::Urgent;
 }
 template <Question Q>
-constexpr Lane lane_of() {
+Lane lane_of(const Q& question) {
+  if constexpr (requires { question.lane(); }) return question.lane();
   if constexpr (requires { Q::kLane; }) return Q::kLane;
   return Lane::Compute;
+}
+// What only reads needs no engine (core/base/engine_library.h): it is shown before Torch is loaded,
+// and nothing that Torch computes holds it up.
+template <Question Q>
+bool needs_engine(const Q& question) {
+  return lane_of(question) != Lane::TraceIo;
 }
 template <Question Q>
 std::string obstacle_of(const Q& question) {

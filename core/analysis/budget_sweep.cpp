@@ -1,9 +1,5 @@
 #include "core/analysis/budget_sweep.h"
 
-#include "core/base/error.h"
-
-#include <algorithm>
-#include <cmath>
 #include <map>
 
 namespace kvloupe::analysis {
@@ -31,34 +27,6 @@ SweepPoint point_of(const CompareRow& row) {
 
 }  // namespace
 
-const char* name_of(SweepMetric metric) {
-  switch (metric) {
-    case SweepMetric::MassRecall:
-      return "mass_recall";
-    case SweepMetric::TopkOverlap:
-      return "topk_overlap";
-    case SweepMetric::OutputError:
-      return "output_error";
-  }
-  fail_check("a known metric", __FILE__, __LINE__);
-}
-
-bool reaches(SweepMetric metric, double value, const SweepTarget& target) {
-  return metric == SweepMetric::OutputError ? value <= target.error : value >= target.share;
-}
-
-double SweepPoint::value(SweepMetric metric) const {
-  switch (metric) {
-    case SweepMetric::MassRecall:
-      return mass_recall;
-    case SweepMetric::TopkOverlap:
-      return topk_overlap;
-    case SweepMetric::OutputError:
-      return output_error;
-  }
-  fail_check("a known metric", __FILE__, __LINE__);
-}
-
 SweepPass sweep_pass(const session::TraceSession& session,
                      const std::vector<selection::MethodSpec>& specs, const SweepScope& scope,
                      const WorkContext& context) {
@@ -84,48 +52,6 @@ SweepPoint sweep_point_of_run(const session::TraceSession& session, int run,
   SweepPoint nothing;
   nothing.spec = result.method;
   return nothing;
-}
-
-std::int64_t longest_past(const trace::TraceInfo& info) {
-  std::int64_t longest = 0;
-  for (const trace::ChunkInfo& chunk : info.chunks)
-    if (chunk.phase == trace::Phase::Prefill)
-      longest = std::max(longest, static_cast<std::int64_t>(chunk.begin));
-  return longest;
-}
-
-std::vector<std::int64_t> coarse_budgets(std::int64_t past) {
-  std::int64_t first = 16;
-  while (first > 1 && first * 4 > past) first /= 2;
-  std::vector<std::int64_t> budgets;
-  for (std::int64_t budget = first; budget < past; budget *= 2) budgets.push_back(budget);
-  return budgets;
-}
-
-std::vector<std::int64_t> finer_budgets(std::int64_t past) {
-  const std::vector<std::int64_t> coarse = coarse_budgets(past);
-  std::vector<std::int64_t> budgets;
-  for (const std::int64_t budget : coarse) {
-    const std::int64_t halfway = std::llround(static_cast<double>(budget) * std::sqrt(2.0));
-    if (halfway > budget && halfway < std::min(2 * budget, past)) budgets.push_back(halfway);
-  }
-  const std::int64_t last = past - 1;
-  if (!coarse.empty() && last > coarse.back() && (budgets.empty() || last > budgets.back()))
-    budgets.push_back(last);
-  return budgets;
-}
-
-std::optional<SweepBracket> reached_from(const std::vector<SweepPoint>& points, SweepMetric metric,
-                                         const SweepTarget& target) {
-  std::optional<SweepBracket> bracket;
-  for (auto point = points.rbegin(); point != points.rend(); ++point) {
-    if (!reaches(metric, point->value(metric), target)) {
-      if (bracket) bracket->below = point->budget;
-      return bracket;
-    }
-    bracket = SweepBracket{0, point->budget};
-  }
-  return bracket;
 }
 
 }  // namespace kvloupe::analysis

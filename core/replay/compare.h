@@ -1,6 +1,7 @@
 // Averages of several methods over the cells of a trace: the rows of `kvloupe compare`.
 #pragma once
 
+#include "core/replay/kv_bytes.h"
 #include "core/replay/replay.h"
 
 #include <memory>
@@ -31,11 +32,6 @@ struct CompareRow {
   std::optional<double> density_causal, density_rectangle;
   std::optional<BasisNote> basis;
 };
-
-// K and V that one past key costs a row, in the trace's dtype. Values are stored whole; of keys
-// aqua_memory stores fewer lanes. `spec` is empty for a recorded run of an unknown method.
-std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
-                           const trace::TraceInfo& info);
 
 // Unweighted means over (layer, row, chunk) cells whose dense_reason is null, decode apart, taken as
 // the cells of one method come in: none of them needs to be kept.

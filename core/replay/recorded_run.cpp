@@ -1,9 +1,7 @@
-// Between a replay and the runs that a trace records, both ways.
+// Between a replay and the runs that a trace records, both ways. Free of Torch.
 #include "core/base/error.h"
-#include "core/replay/cell_metrics.h"
 #include "core/replay/replay.h"
-#include "core/replay/replay_parts.h"
-#include "core/session/session_tensors.h"
+#include "core/replay/request_checks.h"
 
 #include <fmt/format.h>
 
@@ -43,32 +41,6 @@ void add_eviction_history(trace::LayerRecord&& record, ReplayResult& result) {
   result.evict_chunk.push_back(std::move(record.evict_chunk));
 }
 
-// What pruned lanes cost is not recorded. It is found by selecting afresh, if the basis that the
-// run used is at hand; else it stays unknown and `result` says so.
-void add_lane_errors(const session::TraceSession& session, const trace::RunInfo& run,
-                     const ReplayRequest& request, const WorkContext& context,
-                     ReplayResult& result) {
-  const auto unknown = [&](const std::string& why) {
-    result.notes.push_back(
-        fmt::format("the errors of run {} ({}) are not known: {}", run.id, run.method, why));
-  };
-  try {
-    const ReplayResult afresh = replay(session, request, context);
-    if (!afresh.basis || afresh.basis->hash != run.basis_hash) {
-      unknown("the basis that it used is not the one at hand");
-      return;
-    }
-    KVLOUPE_CHECK(afresh.cells.size() == result.cells.size());
-    for (std::size_t i = 0; i < result.cells.size(); ++i) {
-      result.cells[i].output_error = afresh.cells[i].output_error;
-      result.cells[i].score_error = afresh.cells[i].score_error;
-    }
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Input) throw;
-    unknown(error.why());
-  }
-}
-
 std::optional<BasisNote> recorded_basis(const trace::RunInfo& run) {
   if (run.basis_source.empty()) return std::nullopt;
   BasisNote note;
@@ -88,40 +60,18 @@ std::optional<MethodSpec> known_spec(const std::string& method,
   }
 }
 
-const trace::RunInfo& described(const trace::TraceInfo& info, int run) {
-  for (const trace::RunInfo& entry : info.runs)
-    if (entry.id == run) return entry;
-  throw input_error(fmt::format("run {} is not in this trace", run),
-                    fmt::format("it has {} runs", info.runs.size()),
-                    "see kvloupe info for the runs");
-}
-
 }  // namespace
 
-void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
-                 const WorkContext& context) {
-  const std::optional<MethodSpec> spec = known_spec(result.method, session.shape());
-  const selection::RowLayout layout{result.row_axis, result.q_heads_per_row};
-  std::int64_t done = 0;
-  for (ReplayCell& cell : result.cells) {
-    context.cancel.throw_if_cancelled();
-    const Wanted of_cell{wanted.mass, wanted.output_error && cell.lane_counts.empty()};
-    if (of_cell.mass || of_cell.output_error) {
-      const selection::Cell loaded = session::load_cell(session, cell.layer, cell.chunk, cell.span);
-      CellTruth truth(loaded, of_cell);
-      selection::CellSelection selection;
-      static_cast<trace::CellRecord&>(selection) = cell;
-      measure(session.info().model, loaded, truth, spec, layout, selection, of_cell, cell);
-    }
-    context.report(++done, static_cast<std::int64_t>(result.cells.size()), "measuring");
-  }
+const ReplayCell* ReplayResult::find(int layer, int chunk) const {
+  for (const ReplayCell& cell : cells)
+    if (cell.layer == layer && cell.chunk == chunk) return &cell;
+  return nullptr;
 }
 
-ReplayResult recorded_run(const session::TraceSession& session, int run,
-                          const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
-                          bool want_output_error, const WorkContext& context) {
+ReplayResult read_run(const session::TraceSession& session, int run, const std::vector<int>& layers,
+                      std::optional<int> chunk, const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
-  const trace::RunInfo& recorded = described(info, run);
+  const trace::RunInfo& recorded = recorded_run_of(info, run);
   const std::optional<MethodSpec> spec = known_spec(recorded.method, session.shape());
   ReplayResult result;
   result.method = recorded.method;
@@ -142,17 +92,6 @@ ReplayResult recorded_run(const session::TraceSession& session, int run,
       if (cell.blocks) result.block_size = static_cast<int>(cell.blocks->grid.block_size);
     add_cells(session, spec, layer, chunk, std::move(record), result);
     if (!record.evict_chunk.empty() && to_the_end) add_eviction_history(std::move(record), result);
-  }
-  if (!want_mass && !want_output_error) return result;
-  add_metrics(session, result, {want_mass, want_output_error}, context);
-  if (spec && recorded.granularity == trace::Granularity::Lane) {
-    ReplayRequest request;
-    request.spec = *spec;
-    request.layers = result.layers;
-    request.chunk = chunk;
-    request.want_mass = want_mass;
-    request.want_output_error = want_output_error;
-    add_lane_errors(session, recorded, request, context, result);
   }
   return result;
 }

@@ -170,12 +170,6 @@ class MethodReplay {
 
 }  // namespace
 
-const ReplayCell* ReplayResult::find(int layer, int chunk) const {
-  for (const ReplayCell& cell : cells)
-    if (cell.layer == layer && cell.chunk == chunk) return &cell;
-  return nullptr;
-}
-
 std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
                                          const std::vector<selection::MethodSpec>& specs,
                                          const ReplayRequest& request, const CellSink& sink,

@@ -113,8 +113,11 @@ struct Wanted {
 void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
                  const WorkContext& context);
 
-// A recorded run in the same form, measured where asked for: what the trace says was selected. The
-// errors of lane methods are found by selecting anew.
+// A recorded run in the same form: what the trace says was selected. Reads, and needs no Torch.
+ReplayResult read_run(const session::TraceSession& session, int run, const std::vector<int>& layers,
+                      std::optional<int> chunk, const WorkContext& context);
+
+// The same, measured where asked for. The errors of lane methods are found by selecting anew.
 ReplayResult recorded_run(const session::TraceSession& session, int run,
                           const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
                           bool want_output_error, const WorkContext& context);

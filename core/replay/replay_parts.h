@@ -3,18 +3,12 @@
 
 #include "core/replay/cell_metrics.h"
 #include "core/replay/replay.h"
+#include "core/replay/request_checks.h"
 #include "core/selection/selector.h"
 
 #include <optional>
-#include <vector>
 
 namespace kvloupe::replay {
-
-// The layers asked for, ascending; all captured ones for an empty list. Throws Error{Input} for one
-// not captured.
-std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted);
-// Throws Error{Input} for a chunk that does not exist.
-void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
 
 // Fills the metrics of `result` with what `selection` is worth. `spec` is empty for a recorded run of
 // an unknown method.

@@ -42,10 +42,6 @@ class BlockMasker {
 std::unique_ptr<BlockMasker> make_flash_prefill_masker(const Setup& setup);
 std::unique_ptr<BlockMasker> make_xattention_masker(const Setup& setup);
 std::unique_ptr<BlockMasker> make_seer_attention_masker(const Setup& setup);
-// Those parameters, without the lowering.
-std::vector<ParamInfo> flash_prefill_params();
-std::vector<ParamInfo> xattention_params();
-std::vector<ParamInfo> seer_attention_params();
 
 // Past blocks kept for the query heads [first, first + count): the union over them and the query
 // blocks. [J_cur], 1 kept, 2 kept and forced (by any of them).

@@ -1,37 +1,40 @@
-// What a method file hands to the registry: what is known of the method, and how to make it.
+// What the file of a method, methods/<id>.cpp, hands to the registry. The file is compiled twice, so
+// that one file says all of a method while what is known of it is at hand before Torch is loaded:
+//   with KVLOUPE_SELECTORS     its selector:         make_<id>(), part of the engine
+//   without, and without Torch what is known of it:  <id>_method()
 #pragma once
 
-#include "core/selection/selector.h"
+#include "core/selection/method_spec.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::selection {
 
-// What a method is made from.
+class Selector;
+
+// What a selector is made from.
 struct Setup {
   const MethodSpec& spec;  // resolved
   const ModelShape& shape;
-  const BasisPtr& basis;  // null unless MethodInfo::basis
+  const std::shared_ptr<const trace::Basis>& basis;  // null unless MethodInfo::basis
 };
 
+// What is known of a method.
 struct Method {
   MethodInfo info;
-  std::function<std::unique_ptr<Selector>(const Setup&)> make;
   // Only where traits differ from what `info` says of the default parameters: corrects those.
   std::function<void(const MethodSpec&, Traits&)> traits;
   // Only where the title depends on parameters: title_of() in method_spec.h.
   std::function<std::string(const MethodSpec&)> title;
   // Only where the rows depend on parameters; else info.row_axis decides.
   std::function<RowLayout(const MethodSpec&, const ModelShape&)> row_layout;
-  // Only where sets pass from layer to layer: see source_layer() in selector.h.
+  // Only where sets pass from layer to layer: see source_layer() in method_spec.h.
   std::function<std::optional<int>(const MethodSpec&, int layer)> source_layer;
 };
-
-// All methods, in the order of the contract's table (registry.cpp).
-const std::vector<Method>& methods();
 
 // Short forms of the parameters that method files declare.
 ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
@@ -48,5 +51,9 @@ ParamInfo basis_param();
 ParamInfo path_param(std::string name, std::string meaning);
 // lowering=union|budget of block methods (block_selector.h).
 ParamInfo lowering_param();
+// Of the block methods that compact_attention can build on, without the lowering.
+std::vector<ParamInfo> flash_prefill_params();
+std::vector<ParamInfo> xattention_params();
+std::vector<ParamInfo> seer_attention_params();
 
 }  // namespace kvloupe::selection

@@ -56,7 +56,7 @@ struct MethodInfo {
   bool accepts_scope_all = false;
   // Selects (or evicts) at each decoded token too; else it decodes densely over the keys left.
   bool active_in_decode = true;
-  // Carries sets from one layer to a later one of the same chunk (source_layer in selector.h).
+  // Carries sets from one layer to a later one of the same chunk (source_layer).
   bool crosses_layers = false;
   // Needs the probe queries and token novelty that only some captures record.
   bool needs_probe = false;
@@ -144,5 +144,14 @@ class MethodSpec {
 
 // The method's title with these parameters: quest says which of its forms extend the paper.
 std::string title_of(const MethodSpec& spec);
+
+// The rows that a method's selections have on a model of this shape.
+RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape);
+// A run of `spec` (resolved) as a trace describes it; open loop.
+trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape);
+
+// The layer whose set this layer reuses; nullopt where it chooses (or is dense) on its own.
+// A cell of this layer needs the same chunk's cell of that one before it.
+std::optional<int> source_layer(const MethodSpec& spec, const ModelShape& shape, int layer);
 
 }  // namespace kvloupe::selection

@@ -1,41 +1,12 @@
-// The list of methods: one line each, in the order of the contract's table.
+// What is known of the methods.
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/selection/method.h"
+#include "core/selection/method_list.h"
 
 #include <fmt/format.h>
 
 #include <utility>
-
-#define KVLOUPE_METHODS(X) \
-  X(dense)                 \
-  X(oracle)                \
-  X(random)                \
-  X(sliding_window)        \
-  X(quoka)                 \
-  X(uniform_queries)       \
-  X(sample_attention)      \
-  X(sparq)                 \
-  X(loki)                  \
-  X(tidal_decode)          \
-  X(less_is_more)          \
-  X(snapkv)                \
-  X(keydiff)               \
-  X(h2o)                   \
-  X(tova)                  \
-  X(streaming_llm)         \
-  X(infinipot)             \
-  X(quest)                 \
-  X(aqua)                  \
-  X(static_slicing)        \
-  X(aqua_h2o)              \
-  X(aqua_memory)           \
-  X(flash_prefill)         \
-  X(xattention)            \
-  X(seer_attention)        \
-  X(minference)            \
-  X(flex_prefill)          \
-  X(compact_attention)
 
 namespace kvloupe::selection {
 
@@ -43,12 +14,17 @@ namespace kvloupe::selection {
 KVLOUPE_METHODS(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
 
+namespace {
+
+// In the order of the contract's table.
 const std::vector<Method>& methods() {
 #define KVLOUPE_CALL(id) id##_method(),
   static const std::vector<Method> all = {KVLOUPE_METHODS(KVLOUPE_CALL)};
 #undef KVLOUPE_CALL
   return all;
 }
+
+}  // namespace
 
 const std::vector<MethodInfo>& catalogue() {
   static const std::vector<MethodInfo> infos = [] {
@@ -129,21 +105,6 @@ std::optional<int> source_layer(const MethodSpec& spec, const ModelShape&, int l
   if (!method.source_layer) return std::nullopt;
   return method.source_layer(spec, layer);
 }
-
-std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
-                                        BasisPtr basis) {
-  if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
-    throw input_error(fmt::format("{} cannot run on this model", spec.id()),
-                      fmt::format("{} query heads do not share {} KV heads evenly",
-                                  shape.num_q_heads, shape.num_kv_heads),
-                      "check the trace with kvloupe validate");
-  KVLOUPE_CHECK(!spec.traits().basis || basis);
-  return method_of(spec).make({spec, shape, basis});
-}
-
-std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }
-std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }
-std::vector<std::vector<std::int32_t>> Selector::sampled_rows(const Cell&) { return {}; }
 
 ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
                     std::string meaning) {

@@ -3,7 +3,7 @@
 // evict() once. In each layer chunks come in ascending order; a cell comes after the cell of the
 // same chunk in the layer whose set it reuses (source_layer). So a live model goes through the
 // layers of a chunk, and a replay may go through the chunks of a layer.
-// Methods live in methods/<id>.cpp, one file each, and enter by one line in registry.cpp.
+// Methods live in methods/<id>.cpp, one file each, and enter by one line in method_list.h.
 #pragma once
 
 #include "core/selection/blocks.h"
@@ -70,15 +70,6 @@ class Selector {
   // a head where all rows speak (or none does) has no list of its own. Empty: so it is in all heads.
   virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell);
 };
-
-// The rows that a method's selections have on a model of this shape.
-RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape);
-// A run of `spec` (resolved) as a trace describes it; open loop.
-trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape);
-
-// The layer whose set this layer reuses; nullopt where it chooses (or is dense) on its own.
-// A cell of this layer needs the same chunk's cell of that one before it.
-std::optional<int> source_layer(const MethodSpec& spec, const ModelShape& shape, int layer);
 
 using BasisPtr = std::shared_ptr<const trace::Basis>;
 

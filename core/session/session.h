@@ -1,5 +1,5 @@
-// An open trace with a bounded cache of what was read. Shared by all jobs; every member may be
-// called from any thread. Torch-free here; session_tensors.h gives the tensors to the analyses.
+// An open trace. Shared by all jobs; every member may be called from any thread. Free of Torch:
+// session_tensors.h gives the tensors to the analyses.
 #pragma once
 
 #include "core/selection/method_spec.h"
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,21 +19,24 @@ class TraceSession {
   static constexpr std::uint64_t kDefaultMemoryLimit = 2ULL << 30;
   explicit TraceSession(const std::filesystem::path& path,
                         std::uint64_t memory_limit_bytes = kDefaultMemoryLimit);
-  ~TraceSession();
 
-  const trace::TraceInfo& info() const;
-  const trace::TraceReader& reader() const;
-  const std::vector<std::int32_t>& token_ids() const;
-  const std::vector<std::string>& token_texts() const;  // raw bytes
-  selection::ModelShape shape() const;
-  std::uint64_t cached_bytes() const;
+  const trace::TraceInfo& info() const { return reader_.info(); }
+  const trace::TraceReader& reader() const { return reader_; }
+  const std::vector<std::int32_t>& token_ids() const { return ids_; }
+  const std::vector<std::string>& token_texts() const { return texts_; }  // raw bytes
+  selection::ModelShape shape() const { return selection::shape_of(info().model); }
 
   struct Cache;
   Cache& cache() const;  // for session_tensors.h
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  trace::TraceReader reader_;
+  std::vector<std::int32_t> ids_;
+  std::vector<std::string> texts_;
+  std::uint64_t memory_limit_;
+  // Made when the first tensor is asked for: reading a trace needs no Torch.
+  mutable std::once_flag cache_made_;
+  mutable std::shared_ptr<Cache> cache_;
 };
 
 using SessionPtr = std::shared_ptr<const TraceSession>;

@@ -1,4 +1,4 @@
-// The cache behind a TraceSession (private to core/analysis: needs Torch).
+// The cache behind a TraceSession (private to core/session: needs Torch).
 #pragma once
 
 #include "core/session/session.h"

@@ -150,6 +150,13 @@ std::uint64_t TraceSession::Cache::bytes() const {
   return bytes_;
 }
 
+TraceSession::Cache& TraceSession::cache() const {
+  std::call_once(cache_made_, [this] { cache_ = std::make_shared<Cache>(reader_, memory_limit_); });
+  return *cache_;
+}
+
+std::uint64_t cached_bytes(const TraceSession& session) { return session.cache().bytes(); }
+
 at::Tensor layer_q(const TraceSession& session, int layer) {
   return session.cache().get(layer, Stored::Q)->values;
 }

@@ -26,11 +26,11 @@ says_why() {
   tail -n 1 err.txt | grep -qE '^error: [^;]+; [^;]+; .+$' || fail "$*: $(tail -n 1 err.txt)"
 }
 
-for command in --version --help views "views --json" "info $trace" "info $trace --json" "validate $trace"; do
+for command in --version --help views "views --json" methods "methods --json" "methods quoka" "info $trace" "info $trace --json" "validate $trace"; do
   # shellcheck disable=SC2086
   loads_engine $command && fail "$command loads Torch"
 done
-loads_engine methods || fail "methods was not seen to load Torch: this test is blind"
+loads_engine select "$trace" --method dense || fail "select was not seen to load Torch: this test is blind"
 
 # Whatever computes has its engine by then.
 for command in "select $trace --method nonesuch" "compare $trace --method nonesuch" "synthesize --method nonesuch -o s.h5" \
@@ -54,7 +54,8 @@ rm -rf half && mkdir -p half/bin half/lib
 cp "$program" half/bin/ && cp "$(dirname "$program")/../lib/libkvloupe_core.so" half/lib/
 program=half/bin/kvloupe
 loads_engine info "$trace" && fail "the copy finds another engine"
-says_why methods
+loads_engine methods quoka && fail "methods finds another engine"
+says_why select "$trace" --method dense
 grep -q libkvloupe_engine.so err.txt || fail "the message does not name the library: $(tail -n 1 err.txt)"
 
 exit $((failures > 0))

@@ -288,8 +288,8 @@ TEST(Session, KeepsItsCacheWithinTheLimit) {
   ReplayRequest request;
   request.spec = selection::MethodSpec::parse("quoka:budget_tokens=7").resolved(tight.shape());
   const ReplayResult a = replay(tight, request, {});
-  EXPECT_LE(tight.cached_bytes(), 2 * one_array);
-  EXPECT_GT(tight.cached_bytes(), 0U);
+  EXPECT_LE(session::cached_bytes(tight), 2 * one_array);
+  EXPECT_GT(session::cached_bytes(tight), 0U);
   const ReplayResult b = replay(trace.session(), request, {});
   for (std::size_t i = 0; i < a.cells.size(); ++i)
     for (std::size_t row = 0; row < 2; ++row)

@@ -22,6 +22,7 @@ struct KvMapQuestion {
   };
 
   std::string key() const { return place.head_key() + "|" + method.key(); }
+  Lane lane() const { return RunQuestion{place, method}.lane(); }
   std::string title() const { return RunQuestion{place, method}.title(); }
   std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;

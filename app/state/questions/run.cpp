@@ -3,7 +3,7 @@
 #include "app/state/workspace.h"
 #include "capture/run/calibrate.h"
 #include "core/base/error.h"
-#include "core/replay/compare.h"
+#include "core/replay/kv_bytes.h"
 
 #include <fmt/format.h>
 
@@ -22,7 +22,10 @@ std::string RunQuestion::obstacle() const {
 }
 
 RunQuestion::Answer RunQuestion::work(Steps& steps) const {
-  return run_method(place, method, {place.layer}, std::nullopt, false, false, steps.context);
+  const std::vector<int> layers{place.layer};
+  if (method.recorded())
+    return replay::read_run(*place.trace->session, method.run, layers, std::nullopt, steps.context);
+  return run_method(place, method, layers, std::nullopt, false, false, steps.context);
 }
 
 std::uint64_t RunQuestion::bytes(const Answer& answer) {

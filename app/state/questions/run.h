@@ -15,7 +15,7 @@
 
 namespace kvloupe::state {
 
-// The sets alone: a recorded run is read, another method selects anew (open loop).
+// The sets alone: a recorded run is read, without Torch; another method selects anew (open loop).
 struct RunQuestion {
   static constexpr const char* kName = "run";
   Place place;  // trace and layer
@@ -23,6 +23,7 @@ struct RunQuestion {
   using Answer = replay::ReplayResult;
 
   std::string key() const { return place.layer_key() + "|" + method.key(); }
+  Lane lane() const { return method.recorded() ? Lane::TraceIo : Lane::Compute; }
   std::string title() const;
   std::string obstacle() const;
   Answer work(Steps& steps) const;
@@ -97,6 +98,7 @@ struct FactsQuestion {
   using Answer = MethodFacts;
 
   std::string key() const { return place.head_key() + "|" + method.key(); }
+  Lane lane() const { return RunQuestion{place, method}.lane(); }
   std::string title() const { return RunQuestion{place, method}.title(); }
   std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;

@@ -26,7 +26,6 @@ struct RunSummaryQuestion {
 // Why methods of the catalogue cannot be shown on a trace, by their id; those that can are absent.
 struct UnavailableQuestion {
   static constexpr const char* kName = "unavailable";
-  static constexpr Lane kLane = Lane::TraceIo;
   Place place;  // trace
   using Answer = std::map<std::string, std::string>;
 

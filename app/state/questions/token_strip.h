@@ -13,8 +13,8 @@ namespace kvloupe::state {
 
 struct TextSearchQuestion {
   static constexpr const char* kName = "text search";
-  static constexpr Lane kLane = Lane::TraceIo;  // nothing that Torch computes holds it up
-  Place place;                                  // trace
+  static constexpr Lane kLane = Lane::TraceIo;
+  Place place;  // trace
   std::string needle;
   using Answer = std::vector<std::int32_t>;  // tokens at which a match begins
 

@@ -5,13 +5,26 @@
 // No key is dropped. See lanes.h for how S~ is computed.
 #include "core/selection/methods/lane_method.h"
 
+#ifdef KVLOUPE_SELECTORS
+#include "core/selection/methods/lane_selector.h"
+
+namespace kvloupe::selection {
+
+std::unique_ptr<Selector> make_aqua(const Setup& setup) {
+  const std::int64_t head_dim = setup.shape.head_dim;
+  return std::make_unique<LaneSelector>(
+      setup, LanePruning{LaneChoice::LargestOfQuery, head_dim,
+                         lanes_kept(setup.spec.real("dim_ratio"), head_dim)});
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
 namespace kvloupe::selection {
 
 Method aqua_method() {
-  Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
-    return LanePruning{LaneChoice::LargestOfQuery, head_dim,
-                       lanes_kept(spec.real("dim_ratio"), head_dim)};
-  });
+  Method method = lane_method();
   MethodInfo& info = method.info;
   info.id = "aqua";
   info.title = "AQUA";
@@ -31,3 +44,5 @@ Method aqua_method() {
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -3,10 +3,13 @@
 //   acc[g,j] += sum over the chunk's rows and the group's heads of softmax(S~ / sqrt(d))
 //   B = max(1, floor(token_ratio * T)): the newest floor(B * recent_ratio), and the best of the rest
 // The mean over the group's heads, which heavy_hitters.h takes, ranks alike.
+#include "core/selection/methods/lane_method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/rounded_down.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/heavy_hitters.h"
-#include "core/selection/methods/lane_method.h"
+#include "core/selection/lanes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,9 +53,18 @@ class AquaH2o final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_aqua_h2o(const Setup& setup) {
+  return std::make_unique<AquaH2o>(setup);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method aqua_h2o_method() {
-  Method method = lane_method({});
-  method.make = [](const Setup& setup) { return std::make_unique<AquaH2o>(setup); };
+  Method method = lane_method();
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     set_lane_traits(spec, traits);
     traits.cache_share = spec.real("token_ratio");
@@ -80,3 +92,5 @@ Method aqua_h2o_method() {
 }
 
 }  // namespace kvloupe::selection
+
+#endif

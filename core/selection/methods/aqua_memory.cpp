@@ -5,14 +5,27 @@
 //   share of multiplications E = (1 - slice_ratio) * dim_ratio
 #include "core/selection/methods/lane_method.h"
 
+#ifdef KVLOUPE_SELECTORS
+#include "core/selection/methods/lane_selector.h"
+
+namespace kvloupe::selection {
+
+std::unique_ptr<Selector> make_aqua_memory(const Setup& setup) {
+  const std::int64_t head_dim = setup.shape.head_dim;
+  const std::int64_t usable = lanes_stored(setup.spec.real("slice_ratio"), head_dim);
+  return std::make_unique<LaneSelector>(
+      setup, LanePruning{LaneChoice::LargestOfQuery, usable,
+                         lanes_kept(setup.spec.real("dim_ratio"), usable)});
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
 namespace kvloupe::selection {
 
 Method aqua_memory_method() {
-  Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
-    const std::int64_t usable = lanes_stored(spec.real("slice_ratio"), head_dim);
-    return LanePruning{LaneChoice::LargestOfQuery, usable,
-                       lanes_kept(spec.real("dim_ratio"), usable)};
-  });
+  Method method = lane_method();
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     set_lane_traits(spec, traits);
     traits.lanes->sliced = spec.real("slice_ratio");
@@ -40,3 +53,5 @@ Method aqua_memory_method() {
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -5,9 +5,33 @@
 //                has at most subgroup_size heads, else subgroup_size consecutive heads of it
 //   keep[r,j]  = 1 for all j >= J_cur = floor(P / b): the chunk stays open
 // (jiwonsong-dev/CompactAttention, compact_attn/modules/flashprefill_prefill.py.)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/block_selector.h"
-#include "core/selection/method.h"
+
+namespace kvloupe::selection {
+namespace {
+
+std::unique_ptr<BlockMasker> make_source(const Setup& setup) {
+  const std::string& source = setup.spec.text("selector");
+  if (source == "flash_prefill") return make_flash_prefill_masker(setup);
+  if (source == "xattention") return make_xattention_masker(setup);
+  KVLOUPE_CHECK(source == "seer_attention");
+  return make_seer_attention_masker(setup);
+}
+
+}  // namespace
+
+std::unique_ptr<Selector> make_compact_attention(const Setup& setup) {
+  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape), make_source(setup));
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+#include "core/base/error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,24 +40,6 @@
 
 namespace kvloupe::selection {
 namespace {
-
-struct BlockSource {
-  const char* id;
-  std::vector<ParamInfo> (*params)();
-  std::unique_ptr<BlockMasker> (*make)(const Setup&);
-};
-
-constexpr BlockSource kSources[] = {
-    {"flash_prefill", flash_prefill_params, make_flash_prefill_masker},
-    {"xattention", xattention_params, make_xattention_masker},
-    {"seer_attention", seer_attention_params, make_seer_attention_masker},
-};
-
-std::unique_ptr<BlockMasker> make_source(const Setup& setup) {
-  for (const BlockSource& source : kSources)
-    if (setup.spec.text("selector") == source.id) return source.make(setup);
-  fail_check("a selector of the choices", __FILE__, __LINE__);
-}
 
 RowLayout rows_of(const MethodSpec& spec, const ModelShape& shape) {
   const int group = shape.num_q_heads / shape.num_kv_heads;
@@ -50,14 +56,21 @@ RowLayout rows_of(const MethodSpec& spec, const ModelShape& shape) {
 }
 
 std::vector<ParamInfo> all_params() {
+  struct Source {
+    const char* id;
+    std::vector<ParamInfo> params;
+  };
+  const Source sources[] = {{"flash_prefill", flash_prefill_params()},
+                            {"xattention", xattention_params()},
+                            {"seer_attention", seer_attention_params()}};
   std::vector<std::string> ids;
-  for (const BlockSource& source : kSources) ids.push_back(source.id);
+  for (const Source& source : sources) ids.emplace_back(source.id);
   std::vector<ParamInfo> params = {
       enum_param("selector", ids, "the method whose block masks are united"),
       int_param("subgroup_size", 4, 1, 1 << 16,
                 "query heads that share a block table, where a KV head has more")};
-  for (const BlockSource& source : kSources)
-    for (ParamInfo param : source.params()) {
+  for (const Source& source : sources)
+    for (ParamInfo param : source.params) {
       param.only_for = fmt::format("selector={}", source.id);
       params.push_back(std::move(param));
     }
@@ -98,10 +111,9 @@ Method compact_attention_method() {
     traits.page_size = spec.integer("block_size");
     traits.block_tables = true;
   };
-  method.make = [](const Setup& setup) {
-    return make_block_selector(setup.spec, rows_of(setup.spec, setup.shape), make_source(setup));
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -1,9 +1,7 @@
 // Base of the methods that choose in a few layers only and reuse that choice in the layers above
-// (TidalDecode, LessIsMore): selection layers first_layer and correction_layer; layers below
-// first_layer are dense; a correction layer that is not above first_layer is ignored.
+// (TidalDecode, LessIsMore): see cross_layer.h.
 #pragma once
 
-#include "core/selection/method.h"
 #include "core/selection/visibility_selector.h"
 
 #include <map>
@@ -16,11 +14,6 @@ namespace kvloupe::selection {
 class CrossLayerSelector : public VisibilitySelector {
  public:
   using VisibilitySelector::VisibilitySelector;
-
-  // Method::source_layer: the selection layer whose set a layer reuses.
-  static std::optional<int> source_of(const MethodSpec& spec, int layer);
-  // first_layer, correction_layer, sel_layers.
-  static std::vector<ParamInfo> params();
 
  protected:
   // The rows of a selection layer.

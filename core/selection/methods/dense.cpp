@@ -1,5 +1,7 @@
 // Dense attention: keeps all of the past. The reference every error is measured against.
 #include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/visibility_selector.h"
 
 namespace kvloupe::selection {
@@ -16,6 +18,16 @@ class Dense final : public VisibilitySelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_dense(const Setup& setup) {
+  return std::make_unique<Dense>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method dense_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -27,8 +39,9 @@ Method dense_method() {
   info.granularity = trace::Granularity::None;
   info.budget = BudgetUse::None;
   info.active_in_decode = false;
-  method.make = [](const Setup& setup) { return std::make_unique<Dense>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -8,11 +8,13 @@
 // In the prompt's last chunk the last last_full_blocks query blocks see everything and do not vote;
 // the chunk's first query block always votes.
 // (qhfan/FlashPrefill; in chunks: jiwonsong-dev/CompactAttention.)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/block_means.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 
 #include <algorithm>
 #include <utility>
@@ -105,6 +107,17 @@ std::unique_ptr<BlockMasker> make_flash_prefill_masker(const Setup& setup) {
   return std::make_unique<FlashPrefill>(setup.spec);
 }
 
+std::unique_ptr<Selector> make_flash_prefill(const Setup& setup) {
+  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                             make_flash_prefill_masker(setup));
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 std::vector<ParamInfo> flash_prefill_params() {
   return {int_param("block_size", 128, 1, 1 << 20, "tokens of a block"),
           float_param("alpha", 0.06, 0, 1,
@@ -148,11 +161,9 @@ Method flash_prefill_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
-  method.make = [](const Setup& setup) {
-    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                               make_flash_prefill_masker(setup));
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

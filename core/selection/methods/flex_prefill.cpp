@@ -13,11 +13,13 @@
 //                  <mean query of I, softmax_scale mean key j>, all pairs of the chunk together, the
 //                  largest whose running sum is at most gamma times the number of query blocks
 // (bytedance/FlexPrefill, flex_prefill/ops/flex_prefill_attention.py.)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/block_means.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 
 #include <algorithm>
@@ -256,6 +258,17 @@ class FlexPrefill final : public BlockMasker {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_flex_prefill(const Setup& setup) {
+  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                             std::make_unique<FlexPrefill>(setup.spec));
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method flex_prefill_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -294,11 +307,9 @@ Method flex_prefill_method() {
     traits.page_size = spec.integer("block_size");
     traits.samples_rows = true;
   };
-  method.make = [](const Setup& setup) {
-    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                               std::make_unique<FlexPrefill>(setup.spec));
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

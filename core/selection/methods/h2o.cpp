@@ -4,9 +4,11 @@
 //   recents   = the newest floor(B * recent_ratio) of alive + chunk
 //   heavy     = the best B - recents of the rest, by acc[g,j], or by acc[g,j] / (T - j)
 // p is computed anew over the surviving set and the chunk; an evicted key takes its sum with it.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/eviction_selector.h"
 #include "core/selection/heavy_hitters.h"
-#include "core/selection/method.h"
 
 namespace kvloupe::selection {
 namespace {
@@ -33,6 +35,14 @@ class H2o final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_h2o(const Setup& setup) { return std::make_unique<H2o>(setup.spec); }
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method h2o_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -54,8 +64,9 @@ Method h2o_method() {
       enum_param("normalise", {"none", "by_age"},
                  "by_age divides a key's attention by the number of queries that have seen it"),
   };
-  method.make = [](const Setup& setup) { return std::make_unique<H2o>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

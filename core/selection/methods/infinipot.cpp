@@ -4,11 +4,13 @@
 //   u[g,j] = mean over the group's heads h, sum over the probe's queries t, of
 //            softmax over the pot of s * <probe_q[h,t], K[g,j]>
 //   keep the best floor(novelty_ratio * B) of the pot by n, then the best of the others by u
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 
 #include <cmath>
@@ -72,6 +74,16 @@ class Infinipot final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_infinipot(const Setup& setup) {
+  return std::make_unique<Infinipot>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method infinipot_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -95,8 +107,9 @@ Method infinipot_method() {
   info.params = {
       float_param("novelty_ratio", 0.5, 0, 1, "share of the budget that goes to novel tokens"),
   };
-  method.make = [](const Setup& setup) { return std::make_unique<Infinipot>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

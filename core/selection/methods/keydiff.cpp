@@ -3,10 +3,12 @@
 //   score[g,j] = -cos(mu[g], K[g,j])
 // evict:  mu and the scores over the survivors and the chunk.
 // select: mu over [0, T), candidates [0, P).
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
@@ -82,6 +84,17 @@ class KeydiffEvict final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_keydiff(const Setup& setup) {
+  if (setup.spec.traits().evicts()) return std::make_unique<KeydiffEvict>(setup.spec);
+  return std::make_unique<KeydiffSelect>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method keydiff_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -99,11 +112,9 @@ Method keydiff_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
   };
-  method.make = [](const Setup& setup) -> std::unique_ptr<Selector> {
-    if (setup.spec.traits().evicts()) return std::make_unique<KeydiffEvict>(setup.spec);
-    return std::make_unique<KeydiffSelect>(setup.spec);
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -1,28 +1,8 @@
 #include "core/selection/methods/lane_method.h"
 
-#include "core/selection/cell_rows.h"
-
-#include <memory>
-#include <utility>
-
 namespace kvloupe::selection {
 
-LaneSelector::LaneSelector(const Setup& setup, const PruningRule& rule)
-    : VisibilitySelector(setup.spec),
-      basis_(setup.basis),
-      pruning_(rule(setup.spec, setup.shape.head_dim)) {}
-
-std::optional<PrunedLanes> LaneSelector::lanes(const Cell& cell) {
-  return prune_lanes(cell, *basis_, pruning_);
-}
-
-std::vector<SelectedRow> LaneSelector::choose(const Cell& cell, std::int64_t num_candidates,
-                                              std::int64_t) {
-  return std::vector(static_cast<std::size_t>(num_rows(cell)),
-                     SelectedRow{range(0, num_candidates)});
-}
-
-Method lane_method(PruningRule rule) {
+Method lane_method() {
   Method method;
   MethodInfo& info = method.info;
   info.paper = "Santhosh G S, Prakash, Ravindran 2025, arXiv 2509.11155";
@@ -32,9 +12,6 @@ Method lane_method(PruningRule rule) {
   info.active_in_decode = false;
   info.basis = trace::BasisKind::Aqua;
   method.traits = set_lane_traits;
-  method.make = [rule = std::move(rule)](const Setup& setup) {
-    return std::make_unique<LaneSelector>(setup, rule);
-  };
   return method;
 }
 

@@ -7,6 +7,9 @@
 //   union, rank by rank: every head's first in head order, then every head's second, ..., each key
 //   once, until k_mid are found
 //   set = sinks, union, the newest `recent`, for all KV heads, until the next selection layer
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
@@ -74,6 +77,17 @@ class LessIsMore final : public CrossLayerSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_less_is_more(const Setup& setup) {
+  return std::make_unique<LessIsMore>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+#include "core/selection/methods/cross_layer.h"
+
+namespace kvloupe::selection {
+
 Method less_is_more_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -95,14 +109,15 @@ Method less_is_more_method() {
       "Finds keys that all heads vote for in two layers and reuses them in the layers above.";
   info.needs = {"q", "k"};
   info.crosses_layers = true;
-  info.params = CrossLayerSelector::params();
+  info.params = cross_layer_params();
   info.params.push_back(int_param("sink_tokens", 4, 0, 1 << 20,
                                   "first keys that stay; none if the recent keys are fewer"));
   info.params.push_back(
       float_param("recent_ratio", 0.25, 0, 1, "share of the budget for sinks and newest keys"));
-  method.make = [](const Setup& setup) { return std::make_unique<LessIsMore>(setup.spec); };
-  method.source_layer = CrossLayerSelector::source_of;
+  method.source_layer = reused_layer;
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -5,15 +5,16 @@
 //   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
 // The mean that the keys were centred on to find P is not taken from them here: it would add the
 // same to all logits of a query.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
-#include "core/selection/method.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-
 #include <numeric>
 #include <utility>
 
@@ -86,6 +87,21 @@ class Loki final : public ScoringSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_loki(const Setup& setup) {
+  if (setup.spec.integer("num_channels") > setup.shape.head_dim)
+    throw input_error(
+        fmt::format("loki cannot compare {} directions", setup.spec.integer("num_channels")),
+        fmt::format("a head of this model has {}", setup.shape.head_dim),
+        "give a smaller num_channels");
+  return std::make_unique<Loki>(setup.spec, setup.basis);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method loki_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -117,15 +133,9 @@ Method loki_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.basis->where = spec.text("basis");
   };
-  method.make = [](const Setup& setup) {
-    if (setup.spec.integer("num_channels") > setup.shape.head_dim)
-      throw input_error(
-          fmt::format("loki cannot compare {} directions", setup.spec.integer("num_channels")),
-          fmt::format("a head of this model has {}", setup.shape.head_dim),
-          "give a smaller num_channels");
-    return std::make_unique<Loki>(setup.spec, setup.basis);
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

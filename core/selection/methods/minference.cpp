@@ -9,11 +9,13 @@
 //                       <mean query of I, mean key of J>
 // (MInference 1.0, section 3 and Algorithms 1 to 3; microsoft/MInference,
 // minference/modules/minference_forward.py, ops/block_sparse_flash_attention.py.)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/attention_patterns.h"
 #include "core/selection/block_means.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/method.h"
 
 namespace kvloupe::selection {
 namespace {
@@ -106,6 +108,18 @@ class MInference final : public BlockMasker {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_minference(const Setup& setup) {
+  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                             std::make_unique<MInference>(setup));
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+#include "core/selection/blocks.h"
+
+namespace kvloupe::selection {
+
 Method minference_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -142,11 +156,9 @@ Method minference_method() {
     traits.page_size = kBlockSizeOfPatterns;
     traits.samples_rows = true;
   };
-  method.make = [](const Setup& setup) {
-    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                               std::make_unique<MInference>(setup));
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

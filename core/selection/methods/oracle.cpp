@@ -4,10 +4,12 @@
 //   sum:  score[g,j] = sum over the group's heads h and the rows t of p[h,t,j]   (best mass recall)
 //   max:  score[g,j] = max over h, t of p[h,t,j]                                 (worst query)
 // The sum is the exact maximiser of captured mass at its size; neither minimises the output error.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/attention/attention.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/visibility_selector.h"
 
 #include <algorithm>
@@ -59,6 +61,16 @@ class Oracle final : public ScoringSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_oracle(const Setup& setup) {
+  return std::make_unique<Oracle>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method oracle_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -71,8 +83,9 @@ Method oracle_method() {
   info.accepts_scope_all = true;
   info.params = {
       enum_param("reduce", {"sum", "max"}, "over the chunk's rows and the group's heads")};
-  method.make = [](const Setup& setup) { return std::make_unique<Oracle>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -11,14 +11,8 @@
 //              of the rows' choices, cut to [0,P)
 // gqa_reduce brings the heads of a group to one set after the maximum over rows: the union of their
 // pages, or the n best by the largest or the mean U.
-#include "core/selection/cell_rows.h"
 #include "core/selection/method.h"
-#include "core/selection/pages.h"
-#include "core/selection/ranking.h"
-#include "core/selection/visibility_selector.h"
 
-#include <algorithm>
-#include <map>
 #include <string>
 
 namespace kvloupe::selection {
@@ -46,6 +40,22 @@ bool has_kernel_rule(const MethodSpec& spec) { return spec.text("rule") == "kern
 bool forces_last_page(const MethodSpec& spec) {
   return has_kernel_rule(spec) || spec.flag("force_last_page");
 }
+
+}  // namespace
+}  // namespace kvloupe::selection
+
+#ifdef KVLOUPE_SELECTORS
+#include "core/selection/cell_rows.h"
+#include "core/selection/pages.h"
+#include "core/selection/ranking.h"
+#include "core/selection/visibility_selector.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace kvloupe::selection {
+namespace {
 
 // Pages taken so far for one row of the selection.
 struct PageSet {
@@ -181,6 +191,19 @@ class Quest final : public VisibilitySelector {
   std::map<int, std::vector<PageBounds>> bounds_;  // by layer, one per KV head
 };
 
+}  // namespace
+
+std::unique_ptr<Selector> make_quest(const Setup& setup) {
+  return std::make_unique<Quest>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+namespace {
+
 std::string title(const MethodSpec& spec) {
   std::string text = "Quest";
   if (prefill(spec) == Prefill::Chunk) text += ", chunk replay";
@@ -241,7 +264,6 @@ Method quest_method() {
   info.granularity = trace::Granularity::Page;
   info.row_axis = trace::RowAxis::QHead;
   info.params = parameters();
-  method.make = [](const Setup& setup) { return std::make_unique<Quest>(setup.spec); };
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("page_size");
     traits.forces_last_page = forces_last_page(spec);
@@ -256,3 +278,5 @@ Method quest_method() {
 }
 
 }  // namespace kvloupe::selection
+
+#endif

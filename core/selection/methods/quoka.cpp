@@ -7,9 +7,11 @@
 // group_query_mode: which rows the heads of a group pair up. rank_paired pairs rows of equal rank;
 // shared_tokens ranks once, by the group's mean S_q; post_agg reduces over each head's own rows
 // before the mean over heads.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/cosine_scoring.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
@@ -75,6 +77,16 @@ class Quoka final : public ScoringSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_quoka(const Setup& setup) {
+  return std::make_unique<Quoka>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method quoka_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -107,8 +119,9 @@ Method quoka_method() {
     traits.acts_in_decode = spec.text("decode") == "select";
     traits.samples_rows = true;
   };
-  method.make = [](const Setup& setup) { return std::make_unique<Quoka>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

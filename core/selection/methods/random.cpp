@@ -3,6 +3,8 @@
 //   Philox 4x32-10, key = seed, counter = (position, chunk, layer, KV head); the keys with the
 //   largest 64-bit words are kept.
 #include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/visibility_selector.h"
 
 #include <algorithm>
@@ -57,6 +59,16 @@ class Random final : public VisibilitySelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_random(const Setup& setup) {
+  return std::make_unique<Random>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method random_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -68,8 +80,9 @@ Method random_method() {
   info.accepts_scope_all = true;
   info.params = {int_param("seed", 0, 0, (std::int64_t{1} << 53) - 1,
                            "of the draws; every layer, KV head and chunk draws anew")};
-  method.make = [](const Setup& setup) { return std::make_unique<Random>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -5,9 +5,11 @@
 //   budget:    keep the best B of the past
 //   coverage:  keep the smallest prefix, by falling score, that holds `coverage` of the past's
 //              score, at most B (the paper's alpha)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
@@ -53,6 +55,16 @@ class SampleAttention final : public ScoringSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_sample_attention(const Setup& setup) {
+  return std::make_unique<SampleAttention>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method sample_attention_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -81,8 +93,9 @@ Method sample_attention_method() {
                             "how many keys are kept: the budget, or as few as hold the coverage"),
                  coverage};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
-  method.make = [](const Setup& setup) { return std::make_unique<SampleAttention>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

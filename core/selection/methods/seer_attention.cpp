@@ -6,15 +6,16 @@
 //   mask      = s > threshold
 // The embedding turns all hidden channels, in half-split pairs, with the model's theta.
 // (SeerAttention, section 3; microsoft/SeerAttention, seer_attn/prefill_sparse/attn_gate.py.)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/gate.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -181,6 +182,17 @@ std::unique_ptr<BlockMasker> make_seer_attention_masker(const Setup& setup) {
   return std::make_unique<SeerAttention>(setup);
 }
 
+std::unique_ptr<Selector> make_seer_attention(const Setup& setup) {
+  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                             make_seer_attention_masker(setup));
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 std::vector<ParamInfo> seer_attention_params() {
   return {int_param("block_size", 64, 1, 1 << 20, "tokens of a block, as the gate was trained"),
           float_param("threshold", 0.0005, 0, 1,
@@ -221,11 +233,9 @@ Method seer_attention_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
-  method.make = [](const Setup& setup) {
-    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                               make_seer_attention_masker(setup));
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -2,8 +2,10 @@
 //   past: [max(0, P-B), P)     all: [T-B, T)
 // A window of B keys per query would move with each row of the chunk; the shared set is the one of
 // the chunk's first row.
-#include "core/selection/cell_rows.h"
 #include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
+#include "core/selection/cell_rows.h"
 #include "core/selection/visibility_selector.h"
 
 namespace kvloupe::selection {
@@ -24,6 +26,16 @@ class SlidingWindow final : public VisibilitySelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_sliding_window(const Setup& setup) {
+  return std::make_unique<SlidingWindow>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method sliding_window_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -35,8 +47,9 @@ Method sliding_window_method() {
   info.summary = "Keeps the most recent keys, whatever they are.";
   info.accepts_scope_all = true;
   info.active_in_decode = false;
-  method.make = [](const Setup& setup) { return std::make_unique<SlidingWindow>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

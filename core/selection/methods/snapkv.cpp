@@ -6,10 +6,12 @@
 // evict:  keys at hand are the survivors and the chunk; the w' newest stay, and the best B - w' of
 //         the rest, pooled in their order; B <= w' keeps the newest B.
 // select: keys at hand are all; the best B of [0, P), pooled over [0, P).
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/pooling.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
@@ -115,6 +117,17 @@ class SnapkvEvict final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_snapkv(const Setup& setup) {
+  if (setup.spec.traits().evicts()) return std::make_unique<SnapkvEvict>(setup.spec);
+  return std::make_unique<SnapkvSelect>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method snapkv_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -144,11 +157,9 @@ Method snapkv_method() {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
     traits.samples_rows = true;
   };
-  method.make = [](const Setup& setup) -> std::unique_ptr<Selector> {
-    if (setup.spec.traits().evicts()) return std::make_unique<SnapkvEvict>(setup.spec);
-    return std::make_unique<SnapkvSelect>(setup.spec);
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -7,16 +7,17 @@
 //   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
 // 1/tau is the model's softmax scale, 1/sqrt(d), over the root of the share of |Q| in C; a model
 // with another scale keeps its own. A query that has nothing in C has no logits: zhat = 0.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
-
 #include <cmath>
 #include <numeric>
 
@@ -85,6 +86,21 @@ class Sparq final : public ScoringSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_sparq(const Setup& setup) {
+  if (setup.spec.integer("num_channels") > setup.shape.head_dim)
+    throw input_error(
+        fmt::format("sparq cannot compare {} channels", setup.spec.integer("num_channels")),
+        fmt::format("a head of this model has {}", setup.shape.head_dim),
+        "give a smaller num_channels");
+  return std::make_unique<Sparq>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method sparq_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -109,15 +125,9 @@ Method sparq_method() {
                  enum_param("agg", {"logit_mean", "prob_mean"},
                             "over the chunk's rows and the group's heads: the mean of the "
                             "approximate logits, or of their softmax")};
-  method.make = [](const Setup& setup) {
-    if (setup.spec.integer("num_channels") > setup.shape.head_dim)
-      throw input_error(
-          fmt::format("sparq cannot compare {} channels", setup.spec.integer("num_channels")),
-          fmt::format("a head of this model has {}", setup.shape.head_dim),
-          "give a smaller num_channels");
-    return std::make_unique<Sparq>(setup.spec);
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -2,12 +2,26 @@
 //   I = {0 .. k-1} for every query: the leading principal lanes; else as AQUA, with the same P.
 #include "core/selection/methods/lane_method.h"
 
+#ifdef KVLOUPE_SELECTORS
+#include "core/selection/methods/lane_selector.h"
+
+namespace kvloupe::selection {
+
+std::unique_ptr<Selector> make_static_slicing(const Setup& setup) {
+  const std::int64_t head_dim = setup.shape.head_dim;
+  return std::make_unique<LaneSelector>(
+      setup, LanePruning{LaneChoice::Leading, head_dim,
+                         lanes_kept(setup.spec.real("dim_ratio"), head_dim)});
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
 namespace kvloupe::selection {
 
 Method static_slicing_method() {
-  Method method = lane_method([](const MethodSpec& spec, std::int64_t head_dim) {
-    return LanePruning{LaneChoice::Leading, head_dim, lanes_kept(spec.real("dim_ratio"), head_dim)};
-  });
+  Method method = lane_method();
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     set_lane_traits(spec, traits);
     traits.lanes->leading = true;
@@ -26,3 +40,5 @@ Method static_slicing_method() {
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -2,8 +2,10 @@
 //   keep {0 .. s-1} and the newest B - s;  B <= s keeps the first B
 // `positions` changes what attention computes, not what is kept: with `reassigned` the kept keys
 // are rotated to the positions they have inside the cache (reassigned_keys.h).
-#include "core/selection/eviction_selector.h"
 #include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
+#include "core/selection/eviction_selector.h"
 
 #include <algorithm>
 
@@ -32,6 +34,16 @@ class StreamingLlm final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_streaming_llm(const Setup& setup) {
+  return std::make_unique<StreamingLlm>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method streaming_llm_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -53,8 +65,9 @@ Method streaming_llm_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.reassigns_positions = spec.text("positions") == "reassigned";
   };
-  method.make = [](const Setup& setup) { return std::make_unique<StreamingLlm>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -4,6 +4,9 @@
 //   score[g,j] = mean over the group's heads h of zbar[h,j]
 //   keep the best B of [0, P), one set per KV head, until the next selection layer
 // The past is not masked, so the mean logit is the logit of the mean query.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
@@ -35,6 +38,17 @@ class TidalDecode final : public CrossLayerSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_tidal_decode(const Setup& setup) {
+  return std::make_unique<TidalDecode>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+#include "core/selection/methods/cross_layer.h"
+
+namespace kvloupe::selection {
+
 Method tidal_decode_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -52,10 +66,11 @@ Method tidal_decode_method() {
   info.summary = "Finds the best keys in two layers and reuses them in the layers above.";
   info.needs = {"q", "k"};
   info.crosses_layers = true;
-  info.params = CrossLayerSelector::params();
-  method.make = [](const Setup& setup) { return std::make_unique<TidalDecode>(setup.spec); };
-  method.source_layer = CrossLayerSelector::source_of;
+  info.params = cross_layer_params();
+  method.source_layer = reused_layer;
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

@@ -2,10 +2,12 @@
 //   w[j] = mean over all H heads of p_{A+chunk}[h,last,j];  keep the best B
 // Every KV head of the layer keeps the same keys. per_kv_head takes the mean over the group's heads
 // instead. force_last keeps the newest key whatever it scores, within B.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 
 namespace kvloupe::selection {
@@ -75,6 +77,16 @@ class Tova final : public EvictionSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_tova(const Setup& setup) {
+  return std::make_unique<Tova>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method tova_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -94,8 +106,9 @@ Method tova_method() {
       flag_param("per_kv_head", false, "every KV head keeps its own keys, by its group's heads"),
   };
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
-  method.make = [](const Setup& setup) { return std::make_unique<Tova>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

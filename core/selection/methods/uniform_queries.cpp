@@ -2,9 +2,11 @@
 // it,
 //   t_i = floor((2i+1) m / (2N)), i < N   (all rows if N >= m)
 // and the rest is QuoKA's: cosine, mean over the group's heads, max over the rows.
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/cosine_scoring.h"
-#include "core/selection/method.h"
 #include "core/selection/visibility_selector.h"
 
 namespace kvloupe::selection {
@@ -26,6 +28,16 @@ class UniformQueries final : public ScoringSelector {
 
 }  // namespace
 
+std::unique_ptr<Selector> make_uniform_queries(const Setup& setup) {
+  return std::make_unique<UniformQueries>(setup.spec);
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 Method uniform_queries_method() {
   Method method;
   MethodInfo& info = method.info;
@@ -38,8 +50,9 @@ Method uniform_queries_method() {
   info.accepts_scope_all = true;
   info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
-  method.make = [](const Setup& setup) { return std::make_unique<UniformQueries>(setup.spec); };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

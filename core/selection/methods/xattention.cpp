@@ -7,10 +7,12 @@
 //   keep[I,:] = {0, I}, then others by falling W while the mass kept, those two first, is below
 //               tau sum_j W[I,j]
 // (mit-han-lab/x-attention, xattn/src/Xattention.py and utils.py.)
+#include "core/selection/method.h"
+
+#ifdef KVLOUPE_SELECTORS
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
-#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 
 #include <algorithm>
@@ -131,6 +133,17 @@ std::unique_ptr<BlockMasker> make_xattention_masker(const Setup& setup) {
   return std::make_unique<XAttention>(setup.spec);
 }
 
+std::unique_ptr<Selector> make_xattention(const Setup& setup) {
+  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
+                             make_xattention_masker(setup));
+}
+
+}  // namespace kvloupe::selection
+
+#else  // what is known of it
+
+namespace kvloupe::selection {
+
 std::vector<ParamInfo> xattention_params() {
   ParamInfo block_size =
       int_param("block_size", 128, 1, 1 << 20, "tokens of a block, a multiple of stride");
@@ -170,11 +183,9 @@ Method xattention_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
-  method.make = [](const Setup& setup) {
-    return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                               make_xattention_masker(setup));
-  };
   return method;
 }
 
 }  // namespace kvloupe::selection
+
+#endif

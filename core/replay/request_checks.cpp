@@ -1,0 +1,43 @@
+#include "core/replay/request_checks.h"
+
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::replay {
+
+std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted) {
+  if (info.layers.empty())
+    throw input_error("there is nothing to select from", "no layer of this trace can be read",
+                      "see kvloupe validate for what is wrong with it");
+  if (wanted.empty()) return info.layers;
+  for (const int layer : wanted)
+    if (!info.has_layer(layer))
+      throw input_error(fmt::format("layer {} is not in this trace", layer),
+                        fmt::format("it holds {} layers from {} to {}", info.layers.size(),
+                                    info.layers.front(), info.layers.back()),
+                        "see kvloupe info for the layers captured");
+  std::vector<int> layers = wanted;
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks) {
+  if (chunk && (*chunk < 0 || static_cast<std::size_t>(*chunk) >= num_chunks))
+    throw input_error(fmt::format("chunk {} is not in this trace", *chunk),
+                      fmt::format("it has {} chunks, numbered from 0", num_chunks),
+                      "choose one of them, or all");
+}
+
+const trace::RunInfo& recorded_run_of(const trace::TraceInfo& info, int run) {
+  for (const trace::RunInfo& entry : info.runs)
+    if (entry.id == run) return entry;
+  throw input_error(fmt::format("run {} is not in this trace", run),
+                    fmt::format("it has {} runs", info.runs.size()),
+                    "see kvloupe info for the runs");
+}
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,20 @@
+// Whether a trace has what is asked of it. Private to core/replay; free of Torch.
+#pragma once
+
+#include "core/trace/trace_types.h"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace kvloupe::replay {
+
+// The layers asked for, ascending; all captured ones for an empty list. Throws Error{Input} for one
+// not captured.
+std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted);
+// Throws Error{Input} for a chunk that does not exist.
+void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
+// Throws Error{Input} for a run that was not recorded.
+const trace::RunInfo& recorded_run_of(const trace::TraceInfo& info, int run);
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,34 @@
+#include "core/selection/selector.h"
+
+#include "core/base/error.h"
+#include "core/selection/method.h"
+#include "core/selection/method_list.h"
+
+#include <fmt/format.h>
+
+namespace kvloupe::selection {
+
+#define KVLOUPE_DECLARE(id) std::unique_ptr<Selector> make_##id(const Setup&);
+KVLOUPE_METHODS(KVLOUPE_DECLARE)
+#undef KVLOUPE_DECLARE
+
+std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
+                                        BasisPtr basis) {
+  if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
+    throw input_error(fmt::format("{} cannot run on this model", spec.id()),
+                      fmt::format("{} query heads do not share {} KV heads evenly",
+                                  shape.num_q_heads, shape.num_kv_heads),
+                      "check the trace with kvloupe validate");
+  KVLOUPE_CHECK(!spec.traits().basis || basis);
+#define KVLOUPE_MAKE(name) \
+  if (spec.id() == #name) return make_##name({spec, shape, basis});
+  KVLOUPE_METHODS(KVLOUPE_MAKE)
+#undef KVLOUPE_MAKE
+  fail_check("a method of the list", __FILE__, __LINE__);
+}
+
+std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }
+std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }
+std::vector<std::vector<std::int32_t>> Selector::sampled_rows(const Cell&) { return {}; }
+
+}  // namespace kvloupe::selection
