@@ -1,4 +1,4 @@
-// Runs the built program as a user would, without a shell, and keeps what it printed.
+// Runs the built program as a user would and keeps what it printed.
 #pragma once
 
 #include <string>
@@ -18,5 +18,8 @@ struct ProgramResult {
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const std::string& standard_input = {},
                           const std::vector<std::string>& environment = {});
+
+// The same by way of bash: in `script`, "$kvloupe" is the program. For redirections, pipes and limits.
+ProgramResult run_script(const std::string& script);
 
 }  // namespace kvloupe::test
