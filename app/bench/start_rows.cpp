@@ -3,6 +3,7 @@
 #include "app/figure/headless.h"
 #include "app/shell/explorer.h"
 #include "core/base/error.h"
+#include "core/base/results.h"
 #include "core/measure/timing.h"
 
 #include <fmt/format.h>
@@ -93,8 +94,8 @@ void draw_first_frame() {
   explorer.before_frame();
   renderer.frame([&] { explorer.frame(); });
   glFinish();
-  std::puts("drawn");
-  std::fflush(stdout);
+  results::add_text("drawn\n");
+  results::deliver();
 }
 
 }  // namespace kvloupe::bench

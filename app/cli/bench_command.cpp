@@ -1,18 +1,19 @@
 // `kvloupe bench`: the performance goals, measured on this machine.
 #include "app/bench/bench.h"
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/results.h"
 #include "core/device/device.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -51,7 +52,7 @@ ordered_json json_of(const bench::Row& row) {
   return json;
 }
 
-std::string json_text(const bench::Report& report) {
+std::string json_of(const bench::Report& report) {
   const bench::Machine& machine = report.machine;
   ordered_json json = {{"machine",
                         {{"device", machine.device},
@@ -61,7 +62,7 @@ std::string json_text(const bench::Report& report) {
                          {"version", machine.version}}},
                        {"rows", ordered_json::array()}};
   for (const bench::Row& row : report.rows) json["rows"].push_back(json_of(row));
-  return json.dump(2) + "\n";
+  return json_text(json, 2);
 }
 
 std::string table_text(const bench::Report& report) {
@@ -111,7 +112,7 @@ void run_bench(const BenchArguments& arguments) {
   };
   const bench::Report report =
       paged ? bench::run_paged_suite(context) : bench::run_contract_suite(arguments.peers, context);
-  std::fputs((arguments.json ? json_text(report) : table_text(report)).c_str(), stdout);
+  arguments.json ? results::add_data(json_of(report)) : results::add_text(table_text(report));
 }
 
 }  // namespace

@@ -4,13 +4,14 @@
 #include "app/cli/options.h"
 #include "capture/run/calibrate.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -52,8 +53,8 @@ void print_shares(const trace::Basis& basis) {
     }
   }
   if (total > 0)
-    fmt::print("the leading quarter of the lanes holds {:.1f} %, the leading half {:.1f} %\n",
-               100 * quarter / total, 100 * half / total);
+    results::print("the leading quarter of the lanes holds {:.1f} %, the leading half {:.1f} %\n",
+                   100 * quarter / total, 100 * half / total);
 }
 
 void run(const CalibrateArguments& arguments) {
@@ -63,9 +64,10 @@ void run(const CalibrateArguments& arguments) {
   if (!arguments.corpus.empty()) options.text.corpus = arguments.corpus;
   const WorkContext context = reporting_context("tokens");
   for (const auto& [path, basis] : capture::run_calibration(options, context)) {
-    fmt::print("{}\n{} of {}: {} tokens of {} (SHA-256 {}...), {} layers\n", path.string(),
-               trace::name_of(basis.kind), basis.model_name, format_count(basis.num_tokens),
-               basis.source, basis.source_hash.substr(0, 16), basis.layers.size());
+    results::print("{}\n{} of {}: {} tokens of {} (SHA-256 {}...), {} layers\n",
+                   printable(path.string()), trace::name_of(basis.kind),
+                   printable(basis.model_name), format_count(basis.num_tokens),
+                   printable(basis.source), basis.source_hash.substr(0, 16), basis.layers.size());
     print_shares(basis);
   }
 }

@@ -4,6 +4,8 @@
 #include "app/cli/text_table.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/calibration/gate_training.h"
 #include "core/calibration/pattern_search.h"
@@ -11,7 +13,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -30,33 +31,33 @@ void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
 void run_seer(const calibration::GateTrainingOptions& options) {
   const calibration::GateTrainingReport report =
       calibration::train_gate(options, reporting_context("layers"));
-  fmt::print(
+  results::print(
       "{}\ngate of {} layers, trained on {} query blocks of each head in {}; held out: {}\n\n",
-      options.output.string(), report.num_layers, format_count(report.train_blocks),
-      format_duration(report.training_seconds), report.held_out);
+      printable(options.output.string()), report.num_layers, format_count(report.train_blocks),
+      format_duration(report.training_seconds), printable(report.held_out));
   TextTable losses({"step", "KL train", "KL held out"});
   for (const calibration::GateLossPoint& point : report.losses)
     losses.add({fmt::format("{}", point.step), fmt::format("{:.4f}", point.train),
                 fmt::format("{:.4f}", point.held_out)});
-  fmt::print("{}\n", losses.text());
+  results::print("{}\n", losses.text());
   TextTable recalls({"held out, lowering=budget", "budget", "cells", "density", "mass recall"});
   for (const calibration::GateRecall& recall : report.recalls)
     recalls.add({recall.method, fmt::format("{}", recall.budget_tokens),
                  fmt::format("{}", recall.cells), fmt::format("{:.4f}", recall.density),
                  fmt::format("{:.4f}", recall.mass_recall)});
-  fmt::print("{}", recalls.text());
+  results::print("{}", recalls.text());
 }
 
 void run_minference(const calibration::PatternSearchOptions& options) {
   const calibration::PatternSearchReport report =
       calibration::search_patterns(options, reporting_context("layers"));
-  fmt::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
-             options.output.string(), report.num_heads, report.num_layers,
-             format_shortest(options.max_density));
+  results::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
+                 printable(options.output.string()), report.num_heads, report.num_layers,
+                 format_shortest(options.max_density));
   TextTable patterns({"pattern, columns, diagonals", "heads"});
   for (const auto& [name, count] : report.num_heads_of)
     patterns.add({name, fmt::format("{}", count)});
-  fmt::print("{}\n", patterns.text());
+  results::print("{}\n", patterns.text());
   TextTable means({"mean over heads and chunks", "recall", "density"});
   const auto add = [&](const char* name, const calibration::PatternQuality& quality) {
     means.add(
@@ -64,7 +65,7 @@ void run_minference(const calibration::PatternSearchOptions& options) {
   };
   add("found", report.found);
   add("without a file (1000, 6096)", report.fallback);
-  fmt::print("{}", means.text());
+  results::print("{}", means.text());
   if (report.over_budget > 0)
     log::warning("in {} heads no pattern is that small; they have the smallest",
                  report.over_budget);
@@ -92,10 +93,10 @@ void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command->add_option("--learning-rate", options->learning_rate, "of AdamW, at its highest")
-      ->check(CLI::PositiveNumber)
+      ->check(finite_range(1e-9, 10))
       ->capture_default_str();
   command->add_option("--weight-decay", options->weight_decay, "of AdamW")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite_range(0, 1))
       ->capture_default_str();
   command
       ->add_option("--target", *target,
@@ -133,7 +134,7 @@ void add_minference(CLI::App& calibrate, const GlobalOptions& global) {
   command
       ->add_option("--max-density", options->max_density,
                    "past keys that a head may attend to, as a mean share of the past")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite_range(0, 1))
       ->capture_default_str();
   command->footer(
       "Of each head's candidates within that budget the one with the largest recall of the past's\n"

@@ -5,6 +5,8 @@
 #include "capture/tasks/task.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -13,7 +15,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -117,18 +118,18 @@ void print_estimate(const CaptureEstimate& estimate, const CaptureOptions& optio
 }
 
 void print_report(const CaptureReport& report, const CaptureOptions& options) {
-  fmt::print("{}\n", options.output.string());
-  fmt::print("{} tokens in {} chunks, {}, recorded in {}\n", format_count(report.tokens),
-             format_count(report.chunks), format_bytes(report.bytes),
-             format_duration(report.total_seconds));
+  results::print("{}\n", printable(options.output.string()));
+  results::print("{} tokens in {} chunks, {}, recorded in {}\n", format_count(report.tokens),
+                 format_count(report.chunks), format_bytes(report.bytes),
+                 format_duration(report.total_seconds));
   if (options.max_new_tokens == 0) return;
-  fmt::print("answer: {}\n", report.answer);
+  results::print("answer: {}\n", printable(report.answer));
   if (report.expected_answers.empty()) return;
   const double score = capture::string_match_all(report.answer, report.expected_answers);
-  fmt::print("expected: {} ({})\n", fmt::join(report.expected_answers, ", "),
-             score == 1   ? "found"
-             : score == 0 ? "not found"
-                          : "found in part");
+  results::print("expected: {} ({})\n", fmt::join(report.expected_answers, ", "),
+                 score == 1   ? "found"
+                 : score == 0 ? "not found"
+                              : "found in part");
 }
 
 void run(const CaptureArguments& arguments, const CLI::App& command) {

@@ -1,13 +1,20 @@
 // `kvloupe compare`: several methods on one trace, averaged.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
+#include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output_file.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/base/whole_file.h"
 #include "core/replay/compare.h"
+#include "core/selection/method_files.h"
+#include "core/trace/part_file.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -16,7 +23,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <memory>
 
@@ -34,6 +40,7 @@ struct CompareArguments {
   std::string csv;
   std::optional<int> chunk_size;
   bool json = false;
+  bool force = false;
 };
 
 using Number = std::optional<double> CompareRow::*;
@@ -69,7 +76,7 @@ std::string csv_of(const std::optional<double>& number) {
 // Whether the method's basis was fitted on text of the trace: its figures flatter it then.
 int leakage_of(const CompareRow& row) { return row.basis && row.basis->leakage ? 1 : 0; }
 
-std::string json_text(const Comparison& comparison, std::optional<int> chunk_size) {
+std::string answer_json(const Comparison& comparison, std::optional<int> chunk_size) {
   ordered_json json{{"chunk_size", nullptr},
                     {"rows", ordered_json::array()},
                     {"unavailable", ordered_json::array()}};
@@ -87,7 +94,7 @@ std::string json_text(const Comparison& comparison, std::optional<int> chunk_siz
     for (const auto& [name, member] : kBlockNumbers) entry[name] = json_of(row.*member);
     json["rows"].push_back(std::move(entry));
   }
-  return json.dump() + "\n";
+  return json_text(json);
 }
 
 std::string csv_text(const std::vector<CompareRow>& rows) {
@@ -117,12 +124,12 @@ std::string notes_text(const Comparison& comparison) {
   std::string text;
   for (const CompareRow& row : comparison.rows) {
     if (row.scope != "all" || row.phase != "prefill" || !row.basis) continue;
-    text += fmt::format("{}: basis fitted on {}, {} tokens{}\n", row.method, row.basis->source,
-                        row.basis->num_tokens,
+    text += fmt::format("{}: basis fitted on {}, {} tokens{}\n", printable(row.method),
+                        printable(row.basis->source), row.basis->num_tokens,
                         row.basis->leakage ? "; leakage: this trace holds that text" : "");
   }
   for (const replay::UnavailableMethod& entry : comparison.unavailable)
-    text += fmt::format("{} is not available: {}\n", entry.method, entry.error.what());
+    text += fmt::format("{} is not available: {}\n", printable(entry.method), entry.error.what());
   return text;
 }
 
@@ -159,6 +166,19 @@ std::string table_text(const std::vector<CompareRow>& rows) {
   return table.text();
 }
 
+// Before anything is computed.
+void check_csv_file(const CompareArguments& arguments,
+                    const std::vector<selection::MethodSpec>& specs) {
+  if (arguments.csv == "-" && arguments.json)
+    throw usage_error("--csv - cannot be combined with --json",
+                      "standard output has room for one of them",
+                      "name a file for the CSV, or leave --json out");
+  InputFiles inputs = trace::files_of_trace(arguments.trace);
+  for (const selection::MethodSpec& spec : specs)
+    for (const std::filesystem::path& file : selection::files_of(spec)) inputs.push_back(file);
+  check_result_file(arguments.csv, inputs, arguments.force);
+}
+
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
   std::vector<selection::MethodSpec> specs;
   std::vector<replay::UnavailableMethod> unavailable;
@@ -167,6 +187,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     std::move(list.specs.begin(), list.specs.end(), std::back_inserter(specs));
     std::move(list.unavailable.begin(), list.unavailable.end(), std::back_inserter(unavailable));
   }
+  if (!arguments.csv.empty()) check_csv_file(arguments, specs);
   replay::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
@@ -180,10 +201,11 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   std::move(unavailable.begin(), unavailable.end(), std::back_inserter(comparison.unavailable));
   for (const replay::UnavailableMethod& entry : comparison.unavailable)
     log::warning("{} is left out: {}", entry.method, entry.error.what());
-  const std::string text = arguments.json ? json_text(comparison, arguments.chunk_size)
-                                          : table_text(comparison.rows) + notes_text(comparison);
   if (!arguments.csv.empty()) write_whole_file(arguments.csv, csv_text(comparison.rows));
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (arguments.json)
+    results::add_data(answer_json(comparison, arguments.chunk_size));
+  else if (arguments.csv != "-")
+    results::add_text(table_text(comparison.rows) + notes_text(comparison));
 }
 
 }  // namespace
@@ -199,10 +221,11 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--layers", arguments->layers, "a layer or a range such as 3-5");
-  command->add_option("--csv", arguments->csv, "also write the rows to this file");
+  command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
   command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
       ->check(CLI::Range(1, 1 << 24));
   command->add_flag("--json", arguments->json, "as JSON, with every scope");
+  command->add_flag("--force", arguments->force, "let the CSV replace a trace or a model, too");
   command->callback([arguments, &global] {
     use_engine(global);
     run_compare(*arguments, global);

@@ -92,16 +92,17 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
                    "budget_sweep and method_compare")
       ->allow_extra_args(false);
   command->add_option("--goto", request.what.go_to, "place, for example layer=3,q_head=5,chunk=12");
-  command->add_option("--png", given->png, "picture to write");
+  command->add_option("--png", given->png, "picture to write, or - for standard output");
   // Refused by every view: no help offers what there is not.
   command->add_option("--svg", given->svg)->group("");
-  command->add_option("--csv", given->csv, "table to write");
-  command->add_option("--npy", given->npy, "array to write");
+  command->add_option("--csv", given->csv, "table to write, or -");
+  command->add_option("--npy", given->npy, "array to write, or -");
   command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");
   command->add_option("--scale", request.scale, "multiplies the size and sharpens (default 1)")
-      ->check(CLI::Range(0.25, 8.0));
+      ->check(finite_range(0.25, 8));
   command->add_option("--theme", given->theme, "light or dark (default light)")
       ->check(CLI::IsMember({"light", "dark"}));
+  command->add_flag("--force", request.force, "replace a trace or a model, too");
   add_view_options(*command, given->options);
   command->callback([given, &global] {
     use_engine(global);

@@ -1,6 +1,9 @@
 // `kvloupe info`: what a trace holds, for people or as JSON.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/trace/trace_names.h"
 #include "core/trace/trace_reader.h"
@@ -9,7 +12,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -106,9 +108,9 @@ std::string chunks_text(const TraceInfo& info) {
 
 std::string info_text(const TraceInfo& info) {
   const auto& model = info.model;
-  std::string text = info.path + "\n";
+  std::string text = printable(info.path) + "\n";
   const auto line = [&](const char* label, const std::string& value) {
-    text += fmt::format("  {:<9} {}\n", label, value);
+    text += fmt::format("  {:<9} {}\n", label, printable(value));
   };
   line("trace", fmt::format("{}, {}, schema {}, {}", info.complete ? "complete" : "incomplete",
                             spoken(info.mode), info.schema_version, format_bytes(info.bytes)));
@@ -146,14 +148,9 @@ void add_info_command(CLI::App& program, const GlobalOptions&) {
   command->add_flag("--json", options->json, "print JSON");
   command->callback([options] {
     const trace::TraceReader reader(options->path);
-    // A file's texts may be no valid UTF-8.
-    const std::string text =
-        options->json
-            ? info_json(reader.info()).dump(2, ' ', false, ordered_json::error_handler_t::replace) +
-                  "\n"
-            : info_text(reader.info());
     report_damage(reader.info());
-    std::fputs(text.c_str(), stdout);
+    options->json ? results::add_data(json_text(info_json(reader.info()), 2))
+                  : results::add_text(info_text(reader.info()));
   });
 }
 

@@ -4,24 +4,27 @@
 #include "app/cli/options.h"
 #include "app/shell/window.h"
 #include "core/base/error.h"
+#include "core/base/foreign_error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
+#include "core/base/results.h"
+#include "core/base/thread_room.h"
 #include "core/base/units.h"
 
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <vector>
 
 namespace kvloupe::cli {
 namespace {
 
+constexpr int kMostThreads = 256;  // or the machine's own
 constexpr const char* kAbout =
     "KVLoupe shows which KVs each sparse-attention method keeps, and why.\n"
     "Without a subcommand it opens the window with the traces named.";
@@ -53,7 +56,7 @@ void refuse_stray_words(const CLI::App& program, const std::vector<std::string>&
 void add_global_options(CLI::App& program, GlobalOptions& global, std::string& memory_limit,
                         std::string& config_dir, bool& quiet) {
   program.add_option("--threads", global.threads, "CPU threads to use (default: all cores)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, std::max(kMostThreads, default_threads())));
   program.add_option("--memory-limit", memory_limit,
                      "memory for cached trace data, for example 8GB or 512MiB");
   program.add_option("--config-dir", config_dir, "folder for settings instead of the XDG one");
@@ -111,13 +114,13 @@ int run(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(program.help().c_str(), stdout);
+    results::add_text(program.help());
     return 0;
   } catch (const CLI::CallForAllHelp&) {
-    std::fputs(program.help("", CLI::AppFormatMode::All).c_str(), stdout);
+    results::add_text(program.help("", CLI::AppFormatMode::All));
     return 0;
   } catch (const CLI::CallForVersion& version) {
-    std::printf("%s\n", version.what());
+    results::print("{}\n", version.what());
     return 0;
   } catch (const CLI::ParseError& error) {
     throw from_parse_error(error);
@@ -132,30 +135,18 @@ int run(int argc, char** argv) {
   return shell::run_window(window);
 }
 
-// Torch appends a stack trace below its first line.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-int report(const Error& error) {
-  std::fprintf(stderr, "error: %s\n", error.what());
-  return error.exit_code();
-}
-
 }  // namespace
 }  // namespace kvloupe::cli
 
 int main(int argc, char** argv) {
-  using kvloupe::Error;
-  using kvloupe::ErrorKind;
   try {
-    return kvloupe::cli::run(argc, argv);
-  } catch (const Error& error) {
-    return kvloupe::cli::report(error);
-  } catch (const std::bad_alloc&) {
-    return kvloupe::cli::report(kvloupe::input_error("memory ran out", "an allocation was refused",
-                                                     "close other programs or use less layers"));
-  } catch (const std::exception& error) {
-    return kvloupe::cli::report(Error(ErrorKind::Internal, "something unexpected failed",
-                                      kvloupe::cli::first_line(error.what()),
-                                      "please report this with the command you ran"));
+    kvloupe::results::claim_standard_streams();
+    const int exit_code = kvloupe::cli::run(argc, argv);
+    kvloupe::results::deliver();
+    return exit_code;
+  } catch (const std::exception& thrown) {
+    const kvloupe::Error error = kvloupe::error_from("the command failed", thrown);
+    kvloupe::log::write(kvloupe::log::Level::Error, error.what());
+    return error.exit_code();
   }
 }

@@ -1,6 +1,8 @@
 // `kvloupe methods`: what can be asked of the selection methods.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "core/base/error.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/selection/method_spec.h"
 
@@ -9,7 +11,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -204,7 +205,7 @@ void print_methods(const std::string& id, bool as_json) {
     json["methods"].push_back(json_of(method));
     text += text_of(method) + (id.empty() ? "\n" : "");
   }
-  fmt::print("{}", as_json ? json.dump() + "\n" : text);
+  as_json ? results::add_data(json_text(json)) : results::add_text(text);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread_room.h"
 #include "core/base/units.h"
 #include "core/device/threads.h"
 
@@ -48,6 +49,16 @@ std::vector<int> parse_index_range(const std::string& option, const std::string&
   return indices;
 }
 
+CLI::Validator finite_range(double least, double most) {
+  const std::string range = fmt::format("from {} to {}", least, most);
+  return {[=](std::string& text) {
+            const auto number = parse_double(text);
+            const bool fits = number && *number >= least && *number <= most;
+            return fits ? std::string() : fmt::format("{} is not a number {}", text, range);
+          },
+          "NUMBER " + range};
+}
+
 void report_damage(const trace::TraceInfo& info) {
   for (const std::string& warning : info.warnings) log::warning("{}", warning);
 }
@@ -68,6 +79,8 @@ WorkContext reporting_context(const std::string& unit) {
 }
 
 void use_engine(const GlobalOptions& global) {
+  // OpenMP would end the program with a message of its own.
+  require_threads(global.threads > 0 ? global.threads : default_threads());
   load_engine();
   device::set_num_threads(global.threads);
 }

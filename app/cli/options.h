@@ -6,6 +6,8 @@
 #include "core/base/cancel.h"
 #include "core/trace/trace_types.h"
 
+#include <CLI/CLI.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +19,9 @@ std::optional<int> parse_index_or_all(const std::string& option, const std::stri
 // "3-5" is 3, 4, 5; "7" is 7 alone.
 std::vector<int> parse_index_range(const std::string& option, const std::string& text);
 
+// A finite number from `least` to `most`: CLI::Range lets NaN pass.
+CLI::Validator finite_range(double least, double most);
+
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);
 
@@ -25,7 +30,8 @@ void report_damage(const trace::TraceInfo& info);
 WorkContext reporting_context(const std::string& unit);
 
 // First in every command that computes or reads a method SPEC: loads the engine
-// (core/base/engine_library.h) and gives it the threads that --threads allows.
+// (core/base/engine_library.h) and gives it the threads that --threads allows. Throws Error{Input}
+// where the system would not let it have them.
 void use_engine(const GlobalOptions& global);
 
 }  // namespace kvloupe::cli

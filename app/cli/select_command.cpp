@@ -1,11 +1,14 @@
 // `kvloupe select`: which keys a method keeps of a recorded trace.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/replay/replay.h"
 #include "core/trace/trace_writer.h"
 
@@ -15,7 +18,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 
@@ -139,7 +141,7 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   return json;
 }
 
-std::string json_text(const ReplayResult& result, std::optional<int> chunk_size) {
+std::string answer_json(const ReplayResult& result, std::optional<int> chunk_size) {
   ordered_json json{{"method", result.method},
                     {"mode", "open_loop"},
                     {"source_mode", name_of(result.source_mode)},
@@ -168,7 +170,7 @@ std::string json_text(const ReplayResult& result, std::optional<int> chunk_size)
     }
     json["layers"].push_back(std::move(layer));
   }
-  return json.dump();
+  return json_text(json);
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -190,12 +192,13 @@ std::vector<std::string> lane_columns(const ReplayResult& result, const ReplayCe
 
 // What is said above the table.
 std::string heading(const ReplayResult& result, std::optional<int> chunk_size) {
-  std::string text = fmt::format(
-      "{}\nopen loop on a trace made in {}{}; means over the rows of a cell\n", result.method,
-      result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
-      chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "");
+  std::string text =
+      fmt::format("{}\nopen loop on a trace made in {}{}; means over the rows of a cell\n",
+                  printable(result.method),
+                  result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
+                  chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "");
   if (result.basis)
-    text += fmt::format("basis fitted on {}, {} tokens; {}\n", result.basis->source,
+    text += fmt::format("basis fitted on {}, {} tokens; {}\n", printable(result.basis->source),
                         result.basis->num_tokens,
                         result.basis->leakage ? "leakage: this trace holds that text"
                                               : "no leakage: this trace holds none of that text");
@@ -272,10 +275,10 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   request.spec = request.spec.resolved(session.shape());
   capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
   const ReplayResult result = replay::replay(session, request, reporting_context("cells"));
-  const std::string text = arguments.json ? json_text(result, arguments.chunk_size) + "\n"
+  const std::string text = arguments.json ? answer_json(result, arguments.chunk_size)
                                           : table_text(result, arguments.chunk_size);
   if (arguments.save) save_run(session, request.spec, result);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  arguments.json ? results::add_data(text) : results::add_text(text);
 }
 
 }  // namespace

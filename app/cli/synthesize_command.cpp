@@ -1,5 +1,6 @@
 // `kvloupe synthesize`: a trace of planted needle keys, and which of them each method keeps.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "app/figure/export.h"
@@ -7,6 +8,7 @@
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/replay/replay.h"
 #include "core/session/session.h"
@@ -16,7 +18,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -107,7 +108,7 @@ void print(const std::vector<Answer>& answers, const Arguments& given) {
                               {"mass_recall", answer.mass_recall},
                               {"kept", answer.kept},
                               {"past", answer.past}});
-    fmt::print("{}\n", json.dump(2));
+    results::add_data(json_text(json, 2));
     return;
   }
   TextTable table({"method", "question", "needles", "recall", "kept", "of past"});
@@ -115,7 +116,7 @@ void print(const std::vector<Answer>& answers, const Arguments& given) {
     table.add({answer.method, answer.question, fmt::format("{:.3f}", answer.needles_kept),
                fmt::format("{:.4f}", answer.mass_recall), fmt::format("{:.0f}", answer.kept),
                fmt::format("{:.3f}", answer.kept / answer.past)});
-  fmt::print("{}", table.text());
+  results::add_text(table.text());
 }
 
 void run(Arguments given, const GlobalOptions& global) {

@@ -1,5 +1,6 @@
 #include "app/cli/text_table.h"
 
+#include "core/base/printable.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,11 @@ namespace {
 bool is_number(const std::string& cell) { return cell == "-" || parse_double(cell).has_value(); }
 
 }  // namespace
+
+void TextTable::add(const std::vector<std::string>& row) {
+  rows_.emplace_back();
+  for (const std::string& cell : row) rows_.back().push_back(printable(cell));
+}
 
 std::string TextTable::text() const {
   const std::size_t columns = rows_.front().size();

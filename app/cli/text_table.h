@@ -9,7 +9,8 @@ namespace kvloupe::cli {
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header) : rows_{std::move(header)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // A cell is a line, whatever its text holds: line ends are shown escaped (core/base/printable.h).
+  void add(const std::vector<std::string>& row);
   // Words to the left, numbers to the right.
   std::string text() const;
 

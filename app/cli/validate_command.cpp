@@ -2,13 +2,14 @@
 #include "app/cli/commands.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/trace/trace_reader.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -31,9 +32,9 @@ void validate(const std::string& path) {
                                   count == 1 ? "defect, named above" : "defects, named above"),
                       "capture the trace again or repair what is named");
   }
-  std::string text = fmt::format("{}: sound\n", path);
-  for (const auto& note : found.notes) text += fmt::format("note: {}\n", note);
-  std::fputs(text.c_str(), stdout);
+  std::string text = fmt::format("{}: sound\n", printable(path));
+  for (const auto& note : found.notes) text += fmt::format("note: {}\n", printable(note));
+  results::add_text(text);
 }
 
 }  // namespace

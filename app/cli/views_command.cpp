@@ -1,12 +1,13 @@
 // `kvloupe views`: the views built and the formats in which each can be exported.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/state/view_list.h"
+#include "core/base/results.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -37,7 +38,7 @@ void print_json() {
                      {"more_methods", view.more_methods != nullptr},
                      {"options", options}});
   }
-  fmt::print("{}\n", views.dump(2));
+  results::add_data(json_text(views, 2));
 }
 
 void print_table() {
@@ -45,7 +46,7 @@ void print_table() {
     std::string formats;
     for (const state::Format format : view.formats())
       formats += (formats.empty() ? "" : " ") + std::string(state::name_of(format));
-    fmt::print("{:<20} {:<12}  {}\n", view.id, formats, view.summary);
+    results::print("{:<20} {:<12}  {}\n", view.id, formats, view.summary);
   }
 }
 

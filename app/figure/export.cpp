@@ -5,6 +5,7 @@
 #include "app/figure/headless.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "core/base/output_file.h"
 #include "core/base/whole_file.h"
 
 #include <fmt/format.h>
@@ -93,6 +94,7 @@ Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
 
 void export_view(const ExportRequest& request) {
   const state::ViewInfo& view = checked_view(request);
+  check_result_file(request.file, state::files_read(request.what), request.force);
   state::Workspace workspace(request.memory_limit);
   open_and_show(workspace, request.what);
   if (request.format != Format::Png) {

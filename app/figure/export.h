@@ -14,7 +14,8 @@ struct Image;  // app/figure/headless.h
 struct ExportRequest {
   state::Description what;
   state::Format format = state::Format::Png;
-  std::string file;
+  std::string file;    // - is standard output
+  bool force = false;  // replaces an HDF5, GGUF or safetensors file
   int width = 1600, height = 900;
   double scale = 1;
   widgets::ThemeKind theme = widgets::ThemeKind::Light;

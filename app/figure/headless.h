@@ -36,7 +36,7 @@ class HeadlessRenderer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Throws Error{Input} when the file cannot be written; it appears whole or not at all.
+// Throws Error{Input} when the file cannot be written; see core/base/whole_file.h.
 void write_png(const std::string& path, const Image& image);
 
 }  // namespace kvloupe::figure

@@ -2,6 +2,10 @@
 
 #include "app/shell/run_self.h"
 #include "app/widgets/figure.h"
+#include "core/base/error.h"
+#include "core/base/output_file.h"
+#include "core/base/printable.h"
+#include "core/trace/part_file.h"
 
 #include <fmt/format.h>
 
@@ -34,13 +38,26 @@ void Exporter::ask(const state::ViewInfo& view, state::Format format, const std:
       std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::name_of(format));
   files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", view.title), start,
               [this, what, format](const std::string& file) {
-                std::error_code ignored;
-                const Request request{what, format, file};
-                if (std::filesystem::exists(file, ignored))
-                  waiting_ = request;
-                else
-                  write(request);
+                begin({what, format, file});
               });
+}
+
+// What may not be written is said at once; a file that is there is asked for.
+void Exporter::begin(const Request& request) {
+  InputFiles inputs = state::files_read(request.what);
+  for (const auto& tab : workspace_.traces.tabs())
+    for (const auto& file : trace::files_of_trace(tab->path)) inputs.push_back(file);
+  try {
+    check_result_file(request.file, inputs, false);
+  } catch (const Error& error) {
+    messages_.say(error.what(), true);
+    return;
+  }
+  std::error_code ignored;
+  if (std::filesystem::exists(request.file, ignored))
+    waiting_ = request;
+  else
+    write(request);
 }
 
 void Exporter::draw(const widgets::Palette& palette) {
@@ -51,7 +68,7 @@ void Exporter::draw(const widgets::Palette& palette) {
   if (!ImGui::BeginPopupModal(kId, nullptr,
                               ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_AlwaysAutoResize))
     return;
-  widgets::text_colored(palette.text, waiting_->file + " exists.");
+  widgets::text_colored(palette.text, printable(waiting_->file) + " exists.");
   std::optional<Request> confirmed;
   bool done = false;
   if (ImGui::Button("Replace")) {
@@ -80,7 +97,8 @@ void Exporter::write(const Request& request) {
         return std::make_shared<const std::string>(run_self(arguments));
       },
       [this, file = request.file](std::shared_ptr<const std::string> problem) {
-        messages_.say(problem->empty() ? "Written: " + file : *problem, !problem->empty());
+        messages_.say(problem->empty() ? "Written: " + printable(file) : *problem,
+                      !problem->empty());
       },
       [this](const Error& error) { messages_.say(error.what(), true); });
 }

@@ -29,6 +29,7 @@ class Exporter {
     state::Format format;
     std::string file;
   };
+  void begin(const Request& request);
   void write(const Request& request);
 
   state::Workspace& workspace_;

@@ -2,6 +2,8 @@
 
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "core/selection/method_files.h"
+#include "core/trace/part_file.h"
 #include "core/trace/trace_reader.h"
 
 #include <fmt/format.h>
@@ -87,6 +89,19 @@ void check(const Description& what) {
   for (const std::string& method : what.methods) check_method(method, what.trace);
   parse_goto(what.go_to);
   check_number_of_methods(view, what.methods.size());
+}
+
+InputFiles files_read(const Description& what) {
+  InputFiles files = trace::files_of_trace(what.trace);
+  for (const std::string& method : what.methods) {
+    try {
+      for (const auto& file : selection::files_of(selection::MethodSpec::parse(method)))
+        files.push_back(file);
+    } catch (const Error&) {
+      // What only a run of the trace is called names no file that could be read.
+    }
+  }
+  return files;
 }
 
 Description describe(const Workspace& workspace, const ViewInfo& view) {

@@ -4,6 +4,7 @@
 
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/output_file.h"
 
 #include <map>
 #include <string>
@@ -23,6 +24,8 @@ struct Description {
 // methods than a view shows. Nothing is opened, but for a method of a run that this version does not
 // know, which the trace may hold.
 void check(const Description& what);
+// The files that such a figure is made of, and those that belong to its trace.
+InputFiles files_read(const Description& what);
 // The view as the window shows it now.
 Description describe(const Workspace& workspace, const ViewInfo& view);
 // Applies all but the trace, which is open.

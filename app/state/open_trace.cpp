@@ -2,6 +2,7 @@
 
 #include "app/state/token_text.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +16,7 @@ TracePtr open_trace(const std::string& path, std::uint64_t memory_limit) {
   auto opened = std::make_shared<OpenTrace>();
   opened->id = ++last_id;
   opened->path = path;
-  opened->name = std::filesystem::path(path).filename().string();
+  opened->name = printable(std::filesystem::path(path).filename().string());
   opened->session = std::make_shared<session::TraceSession>(path, memory_limit);
   if (opened->info().chunks.empty() || opened->info().layers.empty())
     throw input_error(fmt::format("{} cannot be shown", path), "it holds no finished chunk",

@@ -1,7 +1,8 @@
 // See token_text.h.
 #include "app/state/token_text.h"
 
-#include <fmt/format.h>
+#include "core/base/printable.h"
+
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -25,33 +26,19 @@ void for_each_code_point(std::string_view bytes, F&& each) {
   }
 }
 
-void append_bytes(std::string& out, std::string_view bytes) {
-  for (const char byte : bytes) out += fmt::format("\\x{:02X}", static_cast<unsigned char>(byte));
-}
-
-bool is_printable(utf8proc_int32_t code_point) {
-  const auto category = utf8proc_category(code_point);
-  return category != UTF8PROC_CATEGORY_CC && category != UTF8PROC_CATEGORY_CN &&
-         category != UTF8PROC_CATEGORY_CS && category != UTF8PROC_CATEGORY_CO;
-}
-
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 }  // namespace
 
 std::string readable_text(std::string_view bytes) {
   std::string out;
-  for_each_code_point(bytes, [&](utf8proc_int32_t code_point, std::string_view raw) {
-    if (code_point == '\n')
-      out += "\u21B5";
-    else if (code_point == '\t')
-      out += "\u2192";
-    else if (code_point < 0 || !is_printable(code_point))
-      append_bytes(out, raw);
-    else
-      out += raw;
-  });
-  return out;
+  for (;;) {
+    const std::size_t end = std::min(bytes.find_first_of("\n\t"), bytes.size());
+    out += printable(bytes.substr(0, end));
+    if (end == bytes.size()) return out;
+    out += bytes[end] == '\n' ? "\u21B5" : "\u2192";
+    bytes.remove_prefix(end + 1);
+  }
 }
 
 std::string readable_token(std::string_view bytes) {

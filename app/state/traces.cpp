@@ -1,6 +1,7 @@
 #include "app/state/traces.h"
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 #include <fmt/format.h>
 
@@ -38,7 +39,7 @@ void Traces::open(const std::string& path, std::optional<GotoTarget> position) {
   TraceTab& tab = *tabs_.back();
   tab.id = active_ = next_id_++;
   tab.path = absolute;
-  tab.name = std::filesystem::path(absolute).filename().string();
+  tab.name = printable(std::filesystem::path(absolute).filename().string());
   load(tab, like, position);
 }
 

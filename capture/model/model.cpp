@@ -2,6 +2,8 @@
 // dequantised once into the fused matrices that the decoder multiplies by.
 #include "capture/model/model.h"
 
+#include "capture/model/model_file.h"
+
 #include "capture/model/dequantise.h"
 #include "capture/model/gguf.h"
 #include "capture/model/linear.h"
@@ -328,6 +330,10 @@ std::string hash_of(const GgufFile& file) {
 }
 
 }  // namespace
+
+fs::path file_of_model(const std::string& name_or_path) {
+  return name_or_path == kBundledName ? bundled_file() : fs::path(name_or_path);
+}
 
 std::string bundled_model_hash() {
   const fs::path path = bundled_file();

@@ -2,6 +2,7 @@
 
 #include "capture/model/decoder.h"
 #include "capture/model/model.h"
+#include "capture/model/model_file.h"
 #include "capture/run/estimate.h"
 #include "capture/tasks/corpus.h"
 #include "core/attention/attention.h"
@@ -240,7 +241,10 @@ std::vector<trace::Basis> calibrate(const std::shared_ptr<const LoadedModel>& mo
 
 std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
                                           const WorkContext& context) {
-  if (!options.output.empty()) check_calibration_file(options.output, "a basis", options.force);
+  InputFiles inputs = {file_of_model(options.model)};
+  if (options.text.corpus) inputs.push_back(*options.text.corpus);
+  if (!options.output.empty())
+    check_calibration_file(options.output, "a basis", inputs, options.force);
   const auto model = load_model(options.model);
   std::vector<fs::path> paths;
   for (const BasisKind kind : options.kinds) {
@@ -248,7 +252,7 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
     if (!options.output.empty()) continue;
     paths.back() = selection::auto_basis_path(kind, model->info.file_hash);
     create_cache_folder(paths.back().parent_path());
-    check_output_file(paths.back(), "a basis", "a calibration", options.force);
+    check_output_file(paths.back(), "a basis", "a calibration", inputs, options.force);
   }
   std::vector<trace::Basis> bases = calibrate(model, options.kinds, options.text, context);
   std::vector<WrittenBasis> written;

@@ -3,6 +3,7 @@
 
 #include "capture/model/decoder.h"
 #include "capture/model/model.h"
+#include "capture/model/model_file.h"
 #include "capture/run/calibrate.h"
 #include "capture/run/estimate.h"
 #include "capture/run/probe.h"
@@ -13,6 +14,7 @@
 #include "core/base/output_file.h"
 #include "core/base/units.h"
 #include "core/selection/basis.h"
+#include "core/selection/method_files.h"
 #include "core/selection/selector.h"
 #include "core/trace/part_file.h"
 #include "core/trace/trace_writer.h"
@@ -68,12 +70,24 @@ void check_device(const std::string& device) {
                     "this version runs models on the CPU only", "use --device cpu");
 }
 
-void check_output(const fs::path& output, bool force) {
-  if (output.empty()) {
+InputFiles inputs_of(const CaptureOptions& options) {
+  InputFiles files = {file_of_model(options.model)};
+  if (options.prompt_file) files.push_back(*options.prompt_file);
+  if (options.messages_file) files.push_back(*options.messages_file);
+  const auto add = [&](const selection::MethodSpec& spec) {
+    for (const fs::path& file : selection::files_of(spec)) files.push_back(file);
+  };
+  std::for_each(options.methods.begin(), options.methods.end(), add);
+  if (options.closed_loop) add(*options.closed_loop);
+  return files;
+}
+
+void check_output(const CaptureOptions& options) {
+  if (options.output.empty()) {
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
   }
-  trace::check_trace_file(output, force);
+  trace::check_trace_file(options.output, inputs_of(options), options.force);
 }
 
 // --- once the model is known
@@ -285,7 +299,7 @@ void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
 PromptSource check_before_loading(const CaptureOptions& options) {
   check_numbers(options);
   check_device(options.device);
-  check_output(options.output, options.force);
+  check_output(options);
   return read_prompt_source(options);
 }
 

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <utility>
 
 namespace kvloupe::capture {
@@ -20,14 +19,29 @@ namespace {
 constexpr const char* kMessageForm =
     R"(write a list such as [{"role": "user", "content": "Hello"}])";
 
+// Beyond any model's context: what is longer, or has no end, is no prompt.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+std::string read_stream(std::istream& stream, const std::string& name) {
+  std::string content(kMostBytes + 1, '\0');
+  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
+  content.resize(static_cast<std::size_t>(stream.gcount()));
+  if (content.size() > kMostBytes) {
+    throw input_error("cannot read the prompt",
+                      fmt::format("{} has more than {}", name, format_bytes(kMostBytes)),
+                      "give a shorter text");
+  }
+  return content;
+}
+
 std::string read_all(const std::filesystem::path& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  if (path == "-") return read_stream(std::cin, "standard input");
   std::error_code code;
   if (std::filesystem::is_directory(path, code)) {
     throw input_error("cannot read the prompt", path.string() + " is a folder", "name a file");
   }
   std::ifstream stream(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(stream), {}};
+  std::string content = read_stream(stream, path.string());
   if (!stream.is_open() || stream.bad()) {
     throw input_error("cannot read the prompt", path.string() + " cannot be opened",
                       "check the name and your right to read it");

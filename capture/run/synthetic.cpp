@@ -10,6 +10,7 @@
 #include "capture/run/recorder.h"
 #include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
+#include "core/selection/method_files.h"
 #include "core/trace/part_file.h"
 
 #include <ATen/ATen.h>
@@ -268,7 +269,10 @@ trace::TraceHeader header_of(const SyntheticOptions& options, const RecorderOpti
 
 SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& context) {
   check(options);
-  trace::check_trace_file(options.output, options.force);
+  InputFiles inputs;
+  for (const selection::MethodSpec& spec : options.methods)
+    for (const auto& file : selection::files_of(spec)) inputs.push_back(file);
+  trace::check_trace_file(options.output, inputs, options.force);
   const Plan plan(options);
   RecorderOptions recording;
   recording.layers = {0};

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <system_error>
 
 #include <dlfcn.h>
 
@@ -29,6 +30,11 @@ void load_engine() {
   if (loaded.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(loading);
   if (loaded.load(std::memory_order_relaxed)) return;
+  // A library of Torch's ends the program where there is none.
+  std::error_code code;
+  if (std::filesystem::current_path(code).empty())
+    throw input_error("the working folder cannot be used", code.message(),
+                      "change to a folder that exists");
   // Global: the program's calls are bound to it by name, at the first call of each function.
   // Lazy: to bind at once all that Torch calls takes another 30 ms.
   if (::dlopen(engine_path().c_str(), RTLD_LAZY | RTLD_GLOBAL) == nullptr) {

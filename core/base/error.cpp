@@ -1,26 +1,18 @@
 #include "core/base/error.h"
 
+#include "core/base/printable.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace kvloupe {
-namespace {
-
-std::string on_one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
-
-}  // namespace
 
 Error::Error(ErrorKind kind, std::string what_failed, std::string why, std::string remedy)
     : kind_(kind),
-      what_failed_(on_one_line(std::move(what_failed))),
-      why_(on_one_line(std::move(why))),
-      remedy_(on_one_line(std::move(remedy))),
+      what_failed_(printable(what_failed)),
+      why_(printable(why)),
+      remedy_(printable(remedy)),
       text_(fmt::format("{}; {}; {}", what_failed_, why_, remedy_)) {}
 
 int Error::exit_code() const noexcept {

@@ -1,12 +1,15 @@
 // Job lanes: one worker thread each, all state behind one mutex, user code always run outside it.
 #include "core/base/jobs.h"
 
+#include "core/base/foreign_error.h"
+
 #include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 
 namespace kvloupe {
@@ -36,12 +39,8 @@ void run_work(Job& job, const WorkContext& context) {
     // same.
     if (error.kind() == ErrorKind::Cancelled) job.cancel.cancel();
     job.error = error;
-  } catch (const std::bad_alloc&) {
-    job.error = input_error(job.status.title + " failed", "there is not enough memory",
-                            "close other programs or lower --memory-limit");
-  } catch (const std::exception& error) {
-    job.error = Error(ErrorKind::Internal, job.status.title + " failed", error.what(),
-                      "please report this with what you did");
+  } catch (const std::exception& thrown) {
+    job.error = error_from(job.status.title + " failed", thrown);
   } catch (...) {
     job.error = Error(ErrorKind::Internal, job.status.title + " failed", "the cause is unknown",
                       "please report this with what you did");
@@ -85,6 +84,17 @@ struct JobSystem::Impl {
       if (!stage.empty()) job->status.stage = stage;
     };
     return context;
+  }
+
+  void end_workers() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+      wake = nullptr;
+      work_ready.notify_all();
+    }
+    for (auto& worker : workers)
+      if (worker.joinable()) worker.join();
   }
 
   void work_on(int lane) {
@@ -139,20 +149,19 @@ struct JobSystem::Impl {
 };
 
 JobSystem::JobSystem() : impl_(std::make_unique<Impl>()) {
-  for (int lane = 0; lane < kNumLanes; ++lane) {
-    impl_->workers[lane] = std::thread([impl = impl_.get(), lane] { impl->work_on(lane); });
+  try {
+    for (int lane = 0; lane < kNumLanes; ++lane) {
+      impl_->workers[lane] = std::thread([impl = impl_.get(), lane] { impl->work_on(lane); });
+    }
+  } catch (const std::system_error&) {
+    impl_->end_workers();
+    throw;
   }
 }
 
 JobSystem::~JobSystem() {
   cancel_all();
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stopping = true;
-    impl_->wake = nullptr;
-    impl_->work_ready.notify_all();
-  }
-  for (auto& worker : impl_->workers) worker.join();
+  impl_->end_workers();
 }
 
 std::uint64_t JobSystem::submit_erased(Lane lane, std::string tag, std::string title,

@@ -1,6 +1,8 @@
 // One write per line, so that messages of several threads do not mix.
 #include "core/base/log.h"
 
+#include "core/base/printable.h"
+
 #include <atomic>
 #include <cstdio>
 
@@ -27,7 +29,7 @@ void set_quiet(bool quiet) { quiet_flag = quiet; }
 
 void write(Level level, const std::string& text) {
   if (level == Level::Info && quiet_flag) return;
-  const std::string line = prefix_of(level) + text + "\n";
+  const std::string line = prefix_of(level) + printable(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }

@@ -6,10 +6,12 @@
 
 namespace kvloupe {
 
-// A file that is written beside its final name and takes it at the end, or vanishes.
+// A file that is written beside its final name and takes it at the end, or vanishes. Where the name
+// is a link, the file that it leads to is replaced, and its mode stays.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::filesystem::path& target);  // creates nothing
+  // Creates nothing. Throws Error{Input}: the target is a device or the like, or a link in a circle.
+  explicit TemporaryFile(const std::filesystem::path& target);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -21,7 +23,11 @@ class TemporaryFile {
   std::filesystem::path target_, path_;
 };
 
-// Never leaves half a file under the path. Throws Error{Input}.
+// Never leaves half a file under the path. "-" and what else is standard output join the results
+// (results.h), a device or FIFO is written through. Throws Error{Input}.
 void write_whole_file(const std::filesystem::path& path, std::string_view bytes);
+
+// All of the bytes, also where they go in parts. Returns 0 or the errno.
+int write_all(int descriptor, std::string_view bytes);
 
 }  // namespace kvloupe

@@ -7,6 +7,7 @@
 #include "core/calibration/gate_learning.h"
 #include "core/replay/replay.h"
 #include "core/session/session_tensors.h"
+#include "core/trace/part_file.h"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
@@ -221,7 +222,10 @@ std::vector<GateRecall> measure(const session::TraceSession& session, std::int32
 }  // namespace
 
 GateTrainingReport train_gate(const GateTrainingOptions& options, const WorkContext& context) {
-  check_calibration_file(options.output, "a gate", options.force);
+  InputFiles inputs;
+  for (const auto& trace : options.traces)
+    for (const auto& file : trace::files_of_trace(trace)) inputs.push_back(file);
+  check_calibration_file(options.output, "a gate", inputs, options.force);
   const Sessions sessions = open_all(options);
   const std::vector<int>& layers = sessions.front()->info().layers;
   GateTrainingReport report;

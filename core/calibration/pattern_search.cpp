@@ -7,6 +7,7 @@
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
+#include "core/trace/part_file.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -139,7 +140,8 @@ std::size_t best_of(const std::vector<PatternQuality>& qualities, double max_den
 
 PatternSearchReport search_patterns(const PatternSearchOptions& options,
                                     const WorkContext& context) {
-  check_calibration_file(options.output, "a pattern file", options.force);
+  check_calibration_file(options.output, "a pattern file", trace::files_of_trace(options.trace),
+                         options.force);
   const session::TraceSession session(
       options.trace, options.memory_limit != 0 ? options.memory_limit
                                                : session::TraceSession::kDefaultMemoryLimit);

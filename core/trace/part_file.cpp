@@ -1,7 +1,7 @@
 #include "core/trace/part_file.h"
 
 #include "core/base/error.h"
-#include "core/base/output_file.h"
+#include "core/trace/sidecar.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -32,9 +32,13 @@ fs::path part_path(const fs::path& trace_path) {
   return part;
 }
 
-void check_trace_file(const fs::path& trace_path, bool force) {
-  check_output_file(trace_path, "a trace", "a capture", force);
-  const fs::path part = part_path(trace_path);
+std::vector<fs::path> files_of_trace(const fs::path& trace_path) {
+  return {trace_path, part_path(trace_path), sidecar_path(trace_path)};
+}
+
+void check_trace_file(const fs::path& trace_path, const InputFiles& inputs, bool force) {
+  check_output_file(trace_path, "a trace", "a capture", inputs, force);
+  const fs::path part = part_path(output_target(trace_path));
   std::error_code code;
   if (!fs::exists(part, code)) return;
   if (is_locked_by_another(part))

@@ -280,11 +280,11 @@ void TraceWriter::Impl::trim() {
 TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool overwrite)
     : impl_(std::make_unique<Impl>()) {
   check_header(header);
-  impl_->path = path;
-  impl_->part = part_path(path);
+  impl_->path = output_target(path);
+  impl_->part = part_path(impl_->path);
   impl_->header = header;
   impl_->overwrite = overwrite;
-  check_trace_file(path, overwrite);
+  check_trace_file(path, {}, overwrite);
   require_space(path, expected_bytes(header));
   try {
     guarded(path, [&] { impl_->create(); });

@@ -16,7 +16,7 @@ TEST(ErrorTest, ExitCodesAreThoseOfTheContract) {
 
 TEST(ErrorTest, TextIsOneLineInThreeParts) {
   EXPECT_STREQ(input_error("cannot open x", "line one\nline two", "try y").what(),
-               "cannot open x; line one line two; try y");
+               "cannot open x; line one\\x0Aline two; try y");
 }
 
 TEST(ErrorTest, CheckThrowsInsteadOfAborting) {

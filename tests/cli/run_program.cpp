@@ -41,18 +41,34 @@ void redirect(int descriptor, const std::filesystem::path& path, int flags) {
   if (file < 0 || dup2(file, descriptor) < 0) _exit(127);
 }
 
-[[noreturn]] void become_program(const std::vector<std::string>& arguments,
+[[noreturn]] void become_program(const std::vector<std::string>& words,
                                  const std::vector<std::string>& environment,
                                  const Scratch& scratch) {
   redirect(0, scratch.folder / "in", O_RDONLY);
   redirect(1, scratch.folder / "out", O_WRONLY | O_CREAT);
   redirect(2, scratch.folder / "err", O_WRONLY | O_CREAT);
   for (const std::string& entry : environment) putenv(const_cast<char*>(entry.c_str()));
-  std::vector<char*> argv{const_cast<char*>(KVLOUPE_PROGRAM)};
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  execv(KVLOUPE_PROGRAM, argv.data());
+  execv(argv.front(), argv.data());
   _exit(127);
+}
+
+ProgramResult run(const std::vector<std::string>& words, const std::string& standard_input,
+                  const std::vector<std::string>& environment) {
+  const Scratch scratch;
+  std::ofstream(scratch.folder / "in", std::ios::binary) << standard_input;
+  const pid_t child = fork();
+  if (child == 0) become_program(words, environment, scratch);
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child)
+    throw std::runtime_error("no child process");
+  ProgramResult result;
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.standard_output = read_file(scratch.folder / "out");
+  result.standard_error = read_file(scratch.folder / "err");
+  return result;
 }
 
 }  // namespace
@@ -67,18 +83,13 @@ std::string ProgramResult::last_error_line() const {
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const std::string& standard_input,
                           const std::vector<std::string>& environment) {
-  const Scratch scratch;
-  std::ofstream(scratch.folder / "in", std::ios::binary) << standard_input;
-  const pid_t child = fork();
-  if (child == 0) become_program(arguments, environment, scratch);
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child)
-    throw std::runtime_error("no child process");
-  ProgramResult result;
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.standard_output = read_file(scratch.folder / "out");
-  result.standard_error = read_file(scratch.folder / "err");
-  return result;
+  std::vector<std::string> words{KVLOUPE_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run(words, standard_input, environment);
+}
+
+ProgramResult run_script(const std::string& script) {
+  return run({"/bin/bash", "-c", script}, {}, {std::string("kvloupe=") + KVLOUPE_PROGRAM});
 }
 
 nlohmann::json answer_of(const std::vector<std::string>& arguments) {

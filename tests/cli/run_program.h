@@ -1,4 +1,4 @@
-// Runs the built program as a user would, without a shell, and keeps what it printed.
+// Runs the built program as a user would and keeps what it printed.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,5 +23,8 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
 
 // What it printed, as JSON. Throws std::runtime_error where it failed.
 nlohmann::json answer_of(const std::vector<std::string>& arguments);
+
+// The same by way of bash: in `script`, "$kvloupe" is the program. For redirections, pipes and limits.
+ProgramResult run_script(const std::string& script);
 
 }  // namespace kvloupe::test

@@ -3,7 +3,7 @@
 
 base <- {trace, attention, device} <- selection <- session <- replay <- {analysis, measure, calibration};
 core <- capture <- app; inside app: state <- widgets <- panels <- figure <- shell, cli and bench on top. Also: HDF5 only in
-core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state. Files over 500 lines are listed as warnings.
+core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state; standard output only in core/base/results. Files over 500 lines are listed as warnings.
 """
 
 import pathlib
@@ -51,6 +51,10 @@ FOREIGN = {
     "CUDA": (r"cuda(_\w+)?\.h|cublas.*|cub/.*", ["core/cuda"]),
 }
 
+# Standard output is written by one file, which sees to it that a result arrives or the program fails.
+RESULTS = "core/base/results.cpp"
+TO_STANDARD_OUTPUT = re.compile(r"\bstdout\b|\bstd::cout\b|\bfmt::print\(|\b(printf|puts|putchar)\(")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -67,6 +71,8 @@ def inside(path, folders):
 def defects_of(path, text):
     own = folder_of(path)
     for number, line in enumerate(text.splitlines(), 1):
+        if TO_STANDARD_OUTPUT.search(line) and path != RESULTS:
+            yield f"{path}:{number}: standard output is for {RESULTS}"
         match = INCLUDE.match(line)
         if not match:
             continue
