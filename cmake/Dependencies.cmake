@@ -3,7 +3,7 @@
 #   from Debian: utf8proc epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
-string(REGEX MATCHALL "KVLOUPE_[A-Z]+_DIR=[^\n]+" paths "${paths}")
+string(REGEX MATCHALL "KVLOUPE_[A-Z0-9]+_DIR=[^\n]+" paths "${paths}")
 foreach(line IN LISTS paths)
   string(REGEX MATCH "^([^=]+)=(.+)$" line "${line}")
   set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
