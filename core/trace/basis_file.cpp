@@ -59,8 +59,7 @@ BasisKind required_kind(hid_t file) {
 }
 
 template <typename T>
-std::vector<T> read_whole(hid_t file, const std::string& path,
-                          const std::vector<hsize_t>& shape) {
+std::vector<T> read_whole(hid_t file, const std::string& path, const std::vector<hsize_t>& shape) {
   const auto dataset =
       h5::Dataset::open(file, path, h5::ValueClass::Float, static_cast<int>(shape.size()));
   if (dataset.dims() != shape) {

@@ -164,7 +164,7 @@ class Dataset {
   Handle id_;
   std::string path_;
   std::vector<hsize_t> dims_;
-  std::uint64_t stored_size_ = 0;  // bytes of one element in the file
+  std::uint64_t stored_size_ = 0;      // bytes of one element in the file
   std::vector<hsize_t> packed_chunk_;  // the extents of a storage chunk; empty without filters
   // Bytes of values that the storage can expand to. Found when first asked for: it walks the index.
   mutable std::optional<std::uint64_t> storage_limit_;

@@ -50,8 +50,9 @@ void LoadBudget::require(std::uint64_t bytes, const char* what) {
 
 void LoadBudget::spend(std::uint64_t bytes, const char* what) {
   require(bytes, what);
-  const std::uint64_t used =
-      innermost && innermost->scope_ == Scope::Load ? thread_milliseconds() - innermost->started_ : 0;
+  const std::uint64_t used = innermost && innermost->scope_ == Scope::Load
+                                 ? thread_milliseconds() - innermost->started_
+                                 : 0;
   for (LoadBudget* budget = innermost; budget; budget = budget->outer_) {
     budget->bytes_left_ -= bytes;
     if (used > budget->milliseconds_left_) {

@@ -83,6 +83,7 @@ def main():
                                 kept = options.keep / f"{kind}-{seed}-{i}.h5"
                                 shutil.copy(path, kept)
                                 print(f"{kept}: {command}: {trouble} ({made[i]})", flush=True)
+                print(f"{kind}: {first + len(made)} of {options.count} files", file=sys.stderr, flush=True)
     for (kind, command, result), count in sorted(counts.items()):
         print(f"{kind:9} {command:8} {result:10} {count}")
     print(f"{findings} findings in {2 * options.count} files")

@@ -24,8 +24,8 @@ int damage_traces(bool structured, std::uint64_t seed, int count,
   const Structure structure = find_structure(sound);
   std::mt19937_64 random{seed};
   for (int i = 0; i < count; ++i) {
-    const Damage damage = structured ? damage_structure(sound, structure, random)
-                                     : damage_at_random(sound, random);
+    const Damage damage =
+        structured ? damage_structure(sound, structure, random) : damage_at_random(sound, random);
     std::ofstream(folder / (std::to_string(i) + ".h5"), std::ios::binary) << damage.bytes;
     std::cout << damage.what << '\n';
   }

@@ -104,7 +104,7 @@ Structure find_structure(const std::string& file) {
 Damage damage_structure(const std::string& sound, const Structure& structure,
                         std::mt19937_64& random) {
   const std::array<const std::vector<Place>*, 7> kinds = {
-      &structure.object_headers, &structure.attributes,  &structure.group_trees,
+      &structure.object_headers, &structure.attributes,   &structure.group_trees,
       &structure.chunk_indices,  &structure.symbol_nodes, &structure.local_heaps,
       &structure.global_heaps};
   constexpr const char* kNames[] = {"object header", "attribute",  "group tree", "chunk index",
@@ -115,7 +115,8 @@ Damage damage_structure(const std::string& sound, const Structure& structure,
     const Place& place = any_of(*kinds[kind], random);
     const std::size_t width = std::size_t{1} << random() % 4;
     // Fields stand at even places; the front of a structure holds its sizes.
-    const std::size_t reach = random() % 2 == 0 ? std::min<std::size_t>(place.bytes, 24) : place.bytes;
+    const std::size_t reach =
+        random() % 2 == 0 ? std::min<std::size_t>(place.bytes, 24) : place.bytes;
     const std::size_t at = place.at + random() % std::max<std::size_t>(reach, 1) / width * width;
     if (at + width > sound.size()) continue;
     const std::uint64_t value = odd_value(number_at(sound, at, width), sound.size(), random);

@@ -147,10 +147,9 @@ class SpanNamesTest : public BombTest {
       const h5::Handle space = h5::checked(H5Screate_simple(1, &count, nullptr), "space");
       const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
       H5Pset_alloc_time(plist.get(), H5D_ALLOC_TIME_EARLY);
-      const h5::Handle dataset =
-          h5::checked(H5Dcreate2(f, "/tokens/spans", type.get(), space.get(), H5P_DEFAULT,
-                                 plist.get(), H5P_DEFAULT),
-                      "create");
+      const h5::Handle dataset = h5::checked(H5Dcreate2(f, "/tokens/spans", type.get(), space.get(),
+                                                        H5P_DEFAULT, plist.get(), H5P_DEFAULT),
+                                             "create");
       values = H5Dget_offset(dataset.get());
     });
     const std::uint64_t end = fs::file_size(path);
@@ -177,10 +176,11 @@ StoredSpan stored_span(std::uint64_t address, std::uint32_t length, std::uint32_
 TEST_F(SpanNamesTest, EachCollectionIsReadAndWalkedOnce) {
   constexpr int kNames = 65535;
   const std::string collection = collection_of_names(kNames);
-  const fs::path path = with_spans(65536, collection + collection, [&](hsize_t i, std::uint64_t end) {
-    return stored_span(end + (i % 2) * collection.size(), kNameBytes,
-                       static_cast<std::uint32_t>(kNames - i / 2));
-  });
+  const fs::path path =
+      with_spans(65536, collection + collection, [&](hsize_t i, std::uint64_t end) {
+        return stored_span(end + (i % 2) * collection.size(), kNameBytes,
+                           static_cast<std::uint32_t>(kNames - i / 2));
+      });
   const TraceReader reader(path);
   const auto& spans = reader.info().spans;
   ASSERT_EQ(spans.size(), 65536u);
