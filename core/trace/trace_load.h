@@ -64,6 +64,8 @@ void load_probe(hid_t file, LoadedTrace& trace);
 // [num_q_heads, probe_len, head_dim] of a prefill chunk.
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
 
+// /tokens/spans, none where absent. Throws Defect.
+std::vector<TokenSpan> load_spans(hid_t file);
 std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
 std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);
 
