@@ -1,9 +1,9 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
-#   from the dependency cache (cmake/deps.sh): torch imgui implot imgui_test_engine
-#   from Debian: hdf5 utf8proc epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
+#   from the dependency cache (cmake/deps.sh): torch imgui implot imgui_test_engine hdf5
+#   from Debian: utf8proc epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
-string(REGEX MATCHALL "KVLOUPE_[A-Z]+_DIR=[^\n]+" paths "${paths}")
+string(REGEX MATCHALL "KVLOUPE_[A-Z0-9]+_DIR=[^\n]+" paths "${paths}")
 foreach(line IN LISTS paths)
   string(REGEX MATCH "^([^=]+)=(.+)$" line "${line}")
   set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
@@ -57,11 +57,11 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
 
-# kvloupe_debian_library(hdf5 HEADER hdf5.h LIBRARY hdf5_serial ...): one header, one library, one target.
+# kvloupe_debian_library(egl HEADER EGL/egl.h LIBRARY EGL): one header, one library, one target.
 function(kvloupe_debian_library name)
-  cmake_parse_arguments(arg "" "HEADER;LIBRARY" "SUFFIXES" ${ARGN})
+  cmake_parse_arguments(arg "" "HEADER;LIBRARY" "" ${ARGN})
   string(TOUPPER ${name} upper)
-  find_path(KVLOUPE_${upper}_INCLUDE ${arg_HEADER} PATH_SUFFIXES ${arg_SUFFIXES} REQUIRED)
+  find_path(KVLOUPE_${upper}_INCLUDE ${arg_HEADER} REQUIRED)
   find_library(KVLOUPE_${upper}_LIBRARY NAMES ${arg_LIBRARY} REQUIRED)
   add_library(kvloupe_${name}_imported UNKNOWN IMPORTED GLOBAL)
   add_library(kvloupe::${name} ALIAS kvloupe_${name}_imported)
@@ -69,11 +69,18 @@ function(kvloupe_debian_library name)
     IMPORTED_LOCATION ${KVLOUPE_${upper}_LIBRARY}
     INTERFACE_INCLUDE_DIRECTORIES ${KVLOUPE_${upper}_INCLUDE})
 endfunction()
-kvloupe_debian_library(hdf5 HEADER hdf5.h LIBRARY hdf5_serial SUFFIXES hdf5/serial)
 kvloupe_debian_library(utf8proc HEADER utf8proc.h LIBRARY utf8proc)
 kvloupe_debian_library(epoxy HEADER epoxy/egl.h LIBRARY epoxy)
 kvloupe_debian_library(egl HEADER EGL/egl.h LIBRARY EGL)
 kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
+
+# --- HDF5, a prebuilt archive whose names stay inside the library that links it --------------------------------------
+add_library(kvloupe_hdf5_archive STATIC IMPORTED GLOBAL)
+add_library(kvloupe::hdf5 ALIAS kvloupe_hdf5_archive)
+set_target_properties(kvloupe_hdf5_archive PROPERTIES
+  IMPORTED_LOCATION ${KVLOUPE_HDF5_DIR}/lib/libhdf5.a
+  INTERFACE_INCLUDE_DIRECTORIES ${KVLOUPE_HDF5_DIR}/include)
+target_link_libraries(kvloupe_hdf5_archive INTERFACE ZLIB::ZLIB m ${CMAKE_DL_LIBS})
 
 if(KVLOUPE_TESTS)
   find_package(GTest REQUIRED)

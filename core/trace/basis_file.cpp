@@ -59,20 +59,14 @@ BasisKind required_kind(hid_t file) {
 }
 
 template <typename T>
-std::vector<T> read_whole(hid_t file, const std::string& path, const std::vector<hsize_t>& shape,
-                          std::uint64_t stored_size) {
+std::vector<T> read_whole(hid_t file, const std::string& path, const std::vector<hsize_t>& shape) {
   const auto dataset =
       h5::Dataset::open(file, path, h5::ValueClass::Float, static_cast<int>(shape.size()));
   if (dataset.dims() != shape) {
     throw h5::Defect(fmt::format("{} has shape [{}] where [{}] is needed", path,
                                  fmt::join(dataset.dims(), ", "), fmt::join(shape, ", ")));
   }
-  std::uint64_t count = 1;
-  for (const hsize_t extent : shape) count *= extent;
-  dataset.require_stored(count * stored_size);
-  std::vector<T> values(count);
-  dataset.read(h5::native_type<T>(), std::vector<hsize_t>(shape.size(), 0), shape, values.data());
-  return values;
+  return dataset.read_box<T>(std::vector<hsize_t>(shape.size(), 0), shape);
 }
 
 // The largest entry of |P^T P - I| of one head.
@@ -119,9 +113,8 @@ void load_layers(hid_t file, Basis& basis) {
     if (layer >= kMaxBasisLayers) throw h5::Defect(fmt::format("layer {} is too many", layer));
     const std::string at = fmt::format("/layers/{}/", layer);
     LayerBasis data;
-    // Read by their least size in a file: half precision, a reader takes any width.
-    data.vectors = read_whole<float>(file, at + "vectors", {heads, dim, dim}, 2);
-    data.values = read_whole<double>(file, at + "values", {heads, dim}, 2);
+    data.vectors = read_whole<float>(file, at + "vectors", {heads, dim, dim});
+    data.values = read_whole<double>(file, at + "values", {heads, dim});
     check_directions(basis, layer, data);
     basis.layers.emplace(layer, std::move(data));
   }
@@ -239,6 +232,7 @@ Basis read_basis(const fs::path& path) {
                       "name a file that kvloupe calibrate made");
   }
   const h5::Lock lock;
+  const LoadBudget budget(fs::file_size(path, code));
   try {
     const h5::Handle file = h5::open_file_for_reading(path.string());
     return load_basis_file(file.get(), path.string());

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace kvloupe::trace::h5 {
@@ -67,35 +68,54 @@ class RawFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole collection at `address`, empty when there is none.
-std::vector<std::uint8_t> read_collection(const RawFile& file, std::uint64_t address) {
+// A collection and where its objects' values stand in it, by their number.
+struct Collection {
+  std::vector<std::uint8_t> bytes;
+  struct Value {
+    std::uint64_t at = 0, size = 0;
+  };
+  std::vector<Value> values;  // at 0: no such object
+};
+
+// The bytes of the collection at `address`, empty when there is none.
+std::vector<std::uint8_t> read_bytes(const RawFile& file, std::uint64_t address) {
   std::uint8_t header[kHeaderBytes];
   if (!file.read(address, kHeaderBytes, header)) return {};
   if (std::memcmp(header, "GCOL", 4) != 0 || header[4] != 1) return {};
   const std::uint64_t size = little_endian(header + 8, 8);
   if (size < kHeaderBytes || size > kMaxCollectionBytes) return {};
+  LoadBudget::spend(size, "a collection of texts");
   std::vector<std::uint8_t> collection(size);
   if (!file.read(address, size, collection.data())) return {};
   return collection;
 }
 
-// The text of one object, or nothing where the collection has no such object.
-std::optional<std::string> find_text(const std::vector<std::uint8_t>& collection,
-                                     const HeapReference& reference) {
+Collection read_collection(const RawFile& file, std::uint64_t address) {
+  Collection collection{read_bytes(file, address), {}};
+  const auto& bytes = collection.bytes;
   std::uint64_t at = kHeaderBytes;
-  while (collection.size() >= kHeaderBytes && at <= collection.size() - kHeaderBytes) {
-    const std::uint64_t index = little_endian(collection.data() + at, 2);
-    const std::uint64_t size = little_endian(collection.data() + at + 8, 8);
-    if (index == 0 || size > collection.size() - at - kHeaderBytes) return std::nullopt;
-    if (index == reference.index) {
-      if (reference.length > size) return std::nullopt;
-      const auto* begin = reinterpret_cast<const char*>(collection.data() + at + kHeaderBytes);
-      std::string text(begin, reference.length);
-      return text.substr(0, text.find('\0'));
-    }
-    at += kHeaderBytes + (size + 7) / 8 * 8;
+  while (bytes.size() >= kHeaderBytes && at <= bytes.size() - kHeaderBytes) {
+    const std::uint64_t index = little_endian(bytes.data() + at, 2);
+    const std::uint64_t size = little_endian(bytes.data() + at + 8, 8);
+    at += kHeaderBytes;
+    if (index == 0 || size > bytes.size() - at) break;
+    if (index >= collection.values.size()) collection.values.resize(index + 1);
+    auto& value = collection.values[index];
+    if (value.at == 0) value = {at, size};
+    at += (size + 7) / 8 * 8;
   }
-  return std::nullopt;
+  return collection;
+}
+
+// The text of one object, or nothing where the collection has no such object.
+std::optional<std::string> find_text(const Collection& collection, const HeapReference& reference) {
+  if (reference.index >= collection.values.size()) return std::nullopt;
+  const auto& value = collection.values[reference.index];
+  if (value.at == 0 || reference.length > value.size) return std::nullopt;
+  LoadBudget::spend(reference.length, "a text");
+  const auto* begin = reinterpret_cast<const char*>(collection.bytes.data() + value.at);
+  std::string text(begin, reference.length);
+  return text.substr(0, text.find('\0'));
 }
 
 }  // namespace
@@ -122,23 +142,26 @@ std::vector<HeapReference> parse_references(const std::vector<std::uint8_t>& raw
 std::vector<std::string> read_heap_texts(hid_t object, const std::vector<HeapReference>& references,
                                          const std::string& what) {
   const RawFile file(object);
-  std::vector<std::string> texts;
-  std::uint64_t loaded_address = 0;
-  std::vector<std::uint8_t> collection;
-  for (const auto& reference : references) {
-    if (reference.length == 0) {
-      texts.emplace_back();
-      continue;
+  std::vector<std::string> texts(references.size());
+  // By collection, so that each is read once, in whatever order they are referred to.
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    if (references[i].length > kMaxTextBytes) throw Defect(what + " is longer than 1 MiB");
+    if (references[i].length > 0) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return references[a].address < references[b].address;
+  });
+  std::optional<std::uint64_t> loaded_address;
+  Collection collection;
+  for (const std::size_t i : order) {
+    if (loaded_address != references[i].address) {
+      collection = read_collection(file, references[i].address);
+      loaded_address = references[i].address;
     }
-    if (reference.length > kMaxTextBytes) throw Defect(what + " is longer than 1 MiB");
-    // Neighbouring texts mostly stand in one collection.
-    if (collection.empty() || loaded_address != reference.address) {
-      collection = read_collection(file, reference.address);
-      loaded_address = reference.address;
-    }
-    auto text = find_text(collection, reference);
+    auto text = find_text(collection, references[i]);
     if (!text) throw Defect(fmt::format("{} has a text that is not in the file", what));
-    texts.push_back(std::move(*text));
+    texts[i] = std::move(*text);
   }
   return texts;
 }

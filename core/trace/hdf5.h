@@ -2,25 +2,20 @@
 // Included by .cpp files of this folder only.
 #pragma once
 
+#include "core/trace/defect.h"
+#include "core/trace/load_budget.h"
+
 #include <hdf5.h>
 
 #include <cstdint>
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace kvloupe::trace::h5 {
-
-// What is wrong inside a file, as one clause without the file's name. It never leaves this folder:
-// the public functions turn it into an Error that names the file.
-class Defect : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // Held around every use of the library. It also silences the library's own error printing and
 // forbids it to load filter plug-ins that a file asks for.
@@ -97,7 +92,8 @@ hid_t string_type();  // variable-length UTF-8
 // --- reading
 // ---------------------------------------------------------------------------------------
 
-// Opens without file locks, so that a capture that still writes can be looked at.
+// Opens without file locks, so that a capture that still writes can be looked at. A Defect for all
+// but regular files: a FIFO would wait for ever.
 Handle open_file_for_reading(const std::string& path);
 // `path` may have several components; each must be a hard link, so nothing outside the file is ever
 // reached.
@@ -128,7 +124,7 @@ class Dataset {
   // A Defect unless the file can really hold `bytes` of this dataset: called before anything of
   // that size is allocated, for a dataset may claim any extent.
   void require_stored(std::uint64_t bytes) const;
-  // Reads a box into `out`; the box must lie inside the extent.
+  // Reads a box into `out`; the box must lie inside the extent. The LoadBudget pays.
   void read(hid_t memory_type, const std::vector<hsize_t>& start, const std::vector<hsize_t>& count,
             void* out) const;
 
@@ -136,9 +132,17 @@ class Dataset {
   template <typename T>
   std::vector<T> read_range(std::uint64_t begin, std::uint64_t count) const {
     require_inside(begin, count);
-    require_stored(saturating_product(count, stored_size_));
-    std::vector<T> values(count);
-    if (count > 0) read(native_type<T>(), {begin}, {count}, values.data());
+    return read_box<T>({begin}, {count});
+  }
+  // The box, which must lie inside the extent, in row-major order.
+  template <typename T>
+  std::vector<T> read_box(const std::vector<hsize_t>& start,
+                          const std::vector<hsize_t>& count) const {
+    const std::uint64_t size = product_of(count);
+    require_stored(saturating_product(size, stored_size_));
+    LoadBudget::require(saturating_product(size, sizeof(T)), path_.c_str());
+    std::vector<T> values(size);
+    if (size > 0) read(native_type<T>(), start, count, values.data());
     return values;
   }
 
@@ -149,11 +153,19 @@ class Dataset {
                ? std::numeric_limits<std::uint64_t>::max()
                : a * b;
   }
+  static std::uint64_t product_of(const std::vector<hsize_t>& factors) {
+    std::uint64_t product = 1;
+    for (const hsize_t factor : factors) product = saturating_product(product, factor);
+    return product;
+  }
+  void pay(hid_t memory_type, const std::vector<hsize_t>& start,
+           const std::vector<hsize_t>& count) const;
 
   Handle id_;
   std::string path_;
   std::vector<hsize_t> dims_;
-  std::uint64_t stored_size_ = 0;  // bytes of one element in the file
+  std::uint64_t stored_size_ = 0;      // bytes of one element in the file
+  std::vector<hsize_t> packed_chunk_;  // the extents of a storage chunk; empty without filters
   // Bytes of values that the storage can expand to. Found when first asked for: it walks the index.
   mutable std::optional<std::uint64_t> storage_limit_;
 };

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <numeric>
+#include <system_error>
 
 namespace kvloupe::trace::h5 {
 namespace {
@@ -132,9 +134,21 @@ Handle open_with_cache(hid_t at, const std::string& path) {
   return checked(H5Dopen2(at, path.c_str(), access.get()), action);
 }
 
+// The extents of a storage chunk where values are packed.
+std::vector<hsize_t> packed_chunk_of(hid_t dataset, const std::string& path) {
+  const Handle plist = checked(H5Dget_create_plist(dataset), "read the layout of " + path);
+  if (H5Pget_layout(plist.get()) != H5D_CHUNKED || H5Pget_nfilters(plist.get()) <= 0) return {};
+  hsize_t chunk[H5S_MAX_RANK];
+  const int rank = H5Pget_chunk(plist.get(), H5S_MAX_RANK, chunk);
+  if (rank < 0) throw Defect("cannot read the storage chunks of " + path);
+  return {chunk, chunk + rank};
+}
+
 }  // namespace
 
 Handle open_file_for_reading(const std::string& path) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code)) throw Defect("it is no regular file");
   const Handle access = checked(H5Pcreate(H5P_FILE_ACCESS), "prepare to open a file");
   H5Pset_file_locking(access.get(), false, true);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
@@ -233,6 +247,7 @@ Dataset Dataset::open(hid_t at, const std::string& path, ValueClass value_class,
   H5Sget_simple_extent_dims(space.get(), dataset.dims_.data(), nullptr);
   dataset.stored_size_ = H5Tget_size(type.get());
   if (dataset.stored_size_ == 0) throw Defect(path + " has elements of no size");
+  dataset.packed_chunk_ = packed_chunk_of(dataset.id(), path);
   return dataset;
 }
 
@@ -251,8 +266,25 @@ void Dataset::require_inside(std::uint64_t begin, std::uint64_t count) const {
   }
 }
 
+// Values cost what they take in memory. A packed storage chunk is unpacked as a whole, again for
+// each read, and must be affordable each time.
+void Dataset::pay(hid_t memory_type, const std::vector<hsize_t>& start,
+                  const std::vector<hsize_t>& count) const {
+  const std::uint64_t size = std::max<std::uint64_t>(stored_size_, H5Tget_size(memory_type));
+  if (product_of(count) == 0) return;
+  std::uint64_t unpacked = stored_size_;
+  for (std::size_t axis = 0; axis < std::min(packed_chunk_.size(), count.size()); ++axis) {
+    const hsize_t extent = std::max<hsize_t>(packed_chunk_[axis], 1);
+    const hsize_t chunks = (start[axis] + count[axis] - 1) / extent - start[axis] / extent + 1;
+    unpacked = saturating_product(unpacked, saturating_product(chunks, extent));
+  }
+  if (!packed_chunk_.empty()) LoadBudget::require(unpacked, path_.c_str());
+  LoadBudget::spend(saturating_product(product_of(count), size), path_.c_str());
+}
+
 void Dataset::read(hid_t memory_type, const std::vector<hsize_t>& start,
                    const std::vector<hsize_t>& count, void* out) const {
+  pay(memory_type, start, count);
   const std::string action = "read " + path_;
   const Handle file_space = checked(H5Dget_space(id()), action);
   checked_status(H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr,

@@ -1,6 +1,7 @@
 #include "core/trace/run_codec.h"
 
 #include "core/base/error.h"
+#include "core/trace/load_budget.h"
 #include "core/trace/trace_names.h"
 
 #include <algorithm>
@@ -99,7 +100,9 @@ CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const Chunk
                            layer.positions.begin() + layer.offsets[cell + 1]);
       row.forced = forced_of(layer, cell, row.positions);
     } else {
-      row.positions.resize(static_cast<std::size_t>(record.num_candidates));
+      const auto candidates = static_cast<std::size_t>(record.num_candidates);
+      LoadBudget::spend(candidates * sizeof(std::int32_t), "the keys of dense cells");
+      row.positions.resize(candidates);
       std::iota(row.positions.begin(), row.positions.end(), 0);
       if ((layer.flags[cell] & kCellDenseFallback) != 0)
         record.dense_reason = chunk.begin == 0 ? DenseReason::EmptyPast : DenseReason::FitsBudget;

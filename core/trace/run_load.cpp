@@ -104,9 +104,7 @@ std::vector<std::uint16_t> load_evictions(hid_t file, const std::string& path, i
     throw h5::Defect(fmt::format("its evict_chunk has shape [{}] where [{}, {}] is needed",
                                  fmt::join(dataset.dims(), ", "), rows, tokens));
   }
-  dataset.require_stored(rows * tokens);
-  std::vector<std::uint16_t> evict(rows * tokens);
-  if (!evict.empty()) dataset.read(H5T_NATIVE_UINT16, {0, 0}, {rows, tokens}, evict.data());
+  auto evict = dataset.read_box<std::uint16_t>({0, 0}, {rows, tokens});
   // Deaths after a chunk that was never finished have not happened.
   for (auto& chunk : evict) {
     if (chunk >= info.chunks.size()) chunk = kAlive;
@@ -123,11 +121,7 @@ std::vector<std::int32_t> load_lanes(hid_t file, const std::string& path, const 
     throw h5::Defect(fmt::format("its lane_counts has shape [{}] where [{}, {}, {}] is needed",
                                  fmt::join(dataset.dims(), ", "), chunks, heads, dim));
   }
-  dataset.require_stored(chunks * heads * dim);
-  std::vector<std::int32_t> counts(chunks * heads * dim);
-  if (!counts.empty()) {
-    dataset.read(H5T_NATIVE_INT32, {0, 0, 0}, {chunks, heads, dim}, counts.data());
-  }
+  auto counts = dataset.read_box<std::int32_t>({0, 0, 0}, {chunks, heads, dim});
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::size_t chunk = i / (heads * dim);
     if (counts[i] >= 0 && counts[i] <= info.chunks[chunk].length) continue;

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 class AppendLock {
  public:
   explicit AppendLock(const fs::path& trace_path)
-      : descriptor_(::open(trace_path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : descriptor_(::open(trace_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(descriptor_);
       throw input_error("cannot save a run beside " + trace_path.string(),
@@ -142,6 +142,16 @@ int first_sidecar_id(const TraceInfo& info) {
   return first;
 }
 
+std::uint64_t bytes_on_disk(const std::string& trace_path) {
+  std::uint64_t bytes = 0;
+  for (const fs::path& path : {fs::path(trace_path), sidecar_path(trace_path)}) {
+    std::error_code code;
+    const auto size = fs::file_size(path, code);
+    if (!code) bytes += size;
+  }
+  return bytes;
+}
+
 h5::Handle open_sidecar(const fs::path& trace_path, LoadedTrace& trace) {
   const fs::path path = sidecar_path(trace_path);
   std::error_code code;
@@ -167,6 +177,7 @@ int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
   const fs::path path = sidecar_path(trace_path);
   const AppendLock append_lock(trace_path);
   const h5::Lock lock;
+  const LoadBudget budget(bytes_on_disk(trace_path.string()));
   try {
     const h5::Handle trace_file = h5::open_file_for_reading(trace_path.string());
     const LoadedTrace trace = load_trace(trace_file.get(), trace_path.string());

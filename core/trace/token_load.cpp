@@ -29,6 +29,7 @@ std::vector<std::string> load_span_names(const h5::Dataset& dataset, std::size_t
   const h5::Handle type = h5::checked(H5Tcreate(H5T_COMPOUND, size), "read the spans");
   const hid_t text_type = variable ? h5::raw_reference_type() : name_type.get();
   h5::checked_status(H5Tinsert(type.get(), "name", 0, text_type), "read the spans");
+  LoadBudget::require(size * count, "/tokens/spans");
   std::vector<std::uint8_t> raw(size * count);
   dataset.read(type.get(), {0}, {count}, raw.data());
   if (variable) {

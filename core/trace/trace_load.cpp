@@ -19,6 +19,8 @@ constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxHeads = 65536;
 constexpr std::int64_t kMaxHeadDim = 65536;
 constexpr std::int64_t kMaxHiddenSize = 1 << 30;
+// What is kept of a token in memory: its id, text and label.
+constexpr std::uint64_t kBytesPerToken = 128;
 
 // Runs `body`; what is wrong becomes a warning, and the part is left out.
 template <typename Body>
@@ -183,6 +185,9 @@ h5::Dataset open_heads(hid_t file, const std::string& path, int heads, const Tra
                                  info.model.head_dim));
   }
   if (!dtype_of(dataset.id())) throw h5::Defect(path + " is neither float16 nor float32");
+  // Whoever reads a head makes room for all of its rows.
+  LoadBudget::require(std::uint64_t{sizeof(float)} * info.num_tokens * info.model.head_dim,
+                      path.c_str());
   return dataset;
 }
 
@@ -340,6 +345,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
         fmt::format("/tokens/ids has {} entries for {} tokens", trace.ids.dims().front(), tokens));
   }
   trace.ids.require_stored(tokens);
+  LoadBudget::require(tokens * kBytesPerToken, "/tokens/ids");
   tolerate(info.warnings, [&] { trace.has_texts = check_token_texts(file, info.num_tokens); });
   tolerate(info.warnings, [&] { info.spans = load_spans(file); });
   tolerate(info.warnings, [&] {

@@ -44,6 +44,9 @@ void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidec
 RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
                         const TraceInfo& info);
 
+// What a load of the trace may be measured by: its bytes and those of its sidecar, 0 where absent.
+std::uint64_t bytes_on_disk(const std::string& trace_path);
+
 // Names the content of a trace (see FORMAT.md, "Sidecar").
 std::string hash_of_trace(const LoadedTrace& trace);
 
@@ -61,7 +64,7 @@ void load_probe(hid_t file, LoadedTrace& trace);
 // [num_q_heads, probe_len, head_dim] of a prefill chunk.
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
 
-// Throws Defect.
+// /tokens/spans, none where absent. Throws Defect.
 std::vector<TokenSpan> load_spans(hid_t file);
 // Whether the trace has texts; throws Defect unless the bytes of every token can be told apart.
 bool check_token_texts(hid_t file, std::int32_t num_tokens);

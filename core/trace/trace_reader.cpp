@@ -28,6 +28,7 @@ Error unreadable(const std::string& path, const std::string& why) {
 template <typename Body>
 auto guarded(const std::string& path, const Body& body) {
   const h5::Lock lock;
+  const LoadBudget budget(bytes_on_disk(path));
   try {
     return body();
   } catch (const h5::Defect& defect) {
@@ -58,6 +59,10 @@ h5::Handle open_trace(const fs::path& path) {
   }
   if (fs::is_directory(path, code)) {
     throw input_error("cannot open " + path.string(), "it is a folder", "name a trace in it");
+  }
+  if (!fs::is_regular_file(path, code)) {
+    throw input_error("cannot open " + path.string(), "it is no regular file",
+                      "copy what it gives to a file and name that");
   }
   if (::access(path.c_str(), R_OK) != 0) {
     throw input_error("cannot open " + path.string(), std::strerror(errno),
@@ -262,11 +267,13 @@ RunLayer TraceReader::read_run_layer(int run, int layer) const {
 
 LayerRecord TraceReader::read_run(int run, int layer, std::optional<int> chunk) const {
   if (chunk) impl_->require_chunk(*chunk);
-  const RunLayer stored = read_run_layer(run, layer);
-  const auto& runs = info().runs;
-  const auto described = std::find_if(
-      runs.begin(), runs.end(), [&](const RunInfo& candidate) { return candidate.id == run; });
-  return decode_layer(stored, *described, info(), chunk);
+  return guarded(info().path, [&] {
+    const RunLayer stored = read_run_layer(run, layer);
+    const auto& runs = info().runs;
+    const auto described = std::find_if(
+        runs.begin(), runs.end(), [&](const RunInfo& candidate) { return candidate.id == run; });
+    return decode_layer(stored, *described, info(), chunk);
+  });
 }
 
 }  // namespace kvloupe::trace

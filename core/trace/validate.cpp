@@ -83,6 +83,7 @@ void note_spare_room(const LoadedTrace& trace, Validation& found) {
 // What the file says about itself.
 void check_structure(const std::filesystem::path& path, Validation& found) {
   const h5::Lock lock;
+  const LoadBudget budget(bytes_on_disk(path.string()));
   const h5::Handle file = h5::open_file_for_reading(path.string());
   const LoadedTrace trace = load_trace(file.get(), path.string());
   const auto& info = trace.info;
@@ -114,6 +115,8 @@ void guarded(Validation& found, const Check& check) {
 
 Validation check_trace(const std::filesystem::path& path, const WorkContext& context) {
   Validation found;
+  // Each part is read once; a file whose parts are one and the same thing many times is none.
+  const LoadBudget budget(bytes_on_disk(path.string()), LoadBudget::Scope::Work);
   std::optional<TraceReader> reader;
   try {
     reader.emplace(path);
