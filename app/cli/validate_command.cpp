@@ -5,6 +5,7 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/trace/repair.h"
 #include "core/trace/trace_reader.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 namespace kvloupe::cli {
 namespace {
@@ -30,20 +32,55 @@ void validate(const std::string& path) {
     throw input_error(fmt::format("{} is not sound", path),
                       fmt::format("it has {} {}", format_count(count),
                                   count == 1 ? "defect, named above" : "defects, named above"),
-                      "capture the trace again or repair what is named");
+                      "take what is sound by --repair COPY.h5, or capture the trace again");
   }
   std::string text = fmt::format("{}: sound\n", printable(path));
   for (const auto& note : found.notes) text += fmt::format("note: {}\n", printable(note));
   results::add_text(text);
 }
 
+struct RepairArguments {
+  std::string trace, copy;
+  bool force = false;
+};
+
+void repair(const RepairArguments& arguments) {
+  std::error_code code;
+  if (std::filesystem::equivalent(arguments.trace, arguments.copy, code)) {
+    throw input_error("cannot write " + arguments.copy, "it is the trace that is read",
+                      "give the copy another name");
+  }
+  WorkContext context;
+  context.cancel = interrupt_token();
+  const trace::Repair done =
+      trace::repair_trace(arguments.trace, arguments.copy, arguments.force, context);
+  for (const auto& sentence : done.left_out) log::info("left out: {}", sentence);
+  std::fputs(
+      fmt::format("{}: a sound copy of {} tokens, {} layers and {} runs; {}\n", arguments.copy,
+                  format_count(done.num_tokens), done.layers.size(), done.num_runs,
+                  done.left_out.empty()
+                      ? std::string("nothing was left out")
+                      : fmt::format("{} left out, named above", done.left_out.size()))
+          .c_str(),
+      stdout);
+}
+
 }  // namespace
 
 void add_validate_command(CLI::App& program, const GlobalOptions&) {
-  auto path = std::make_shared<std::string>();
+  auto given = std::make_shared<RepairArguments>();
   CLI::App* command = program.add_subcommand("validate", "check a trace thoroughly");
-  command->add_option("trace", *path, "the trace file")->required();
-  command->callback([path] { validate(*path); });
+  command->add_option("trace", given->trace, "the trace file")->required();
+  CLI::Option* copy = command->add_option("--repair", given->copy,
+                                          "write a clean copy of what is sound in it to this file");
+  command->add_flag("--force", given->force, "the copy may replace a file")->needs(copy);
+  command->callback([given] {
+    if (given->copy.empty()) {
+      validate(given->trace);
+    } else {
+      repair(*given);
+    }
+  });
 }
 
 }  // namespace kvloupe::cli

@@ -98,9 +98,9 @@ void check_structure(const std::filesystem::path& path, Validation& found) {
   note_spare_room(trace, found);
 }
 
-// Runs one check; a part that cannot be read at all is its defect.
-template <typename Check>
-void guarded(Validation& found, const Check& check) {
+}  // namespace
+
+void check_guarded(Validation& found, const std::function<void()>& check) {
   try {
     check();
   } catch (const Error& error) {
@@ -110,8 +110,6 @@ void guarded(Validation& found, const Check& check) {
     found.defects.emplace_back(defect.what());
   }
 }
-
-}  // namespace
 
 Validation check_trace(const std::filesystem::path& path, const WorkContext& context) {
   Validation found;
@@ -125,7 +123,7 @@ Validation check_trace(const std::filesystem::path& path, const WorkContext& con
     found.defects.push_back(fmt::format("{}: {}", error.what_failed(), error.why()));
     return found;
   }
-  guarded(found, [&] { check_structure(path, found); });
+  check_guarded(found, [&] { check_structure(path, found); });
   // The reader adds only what it has to say about the sidecar, which is another file.
   const auto& info = reader->info();
   for (const auto& warning : info.warnings) {
@@ -133,18 +131,18 @@ Validation check_trace(const std::filesystem::path& path, const WorkContext& con
         std::find(found.defects.begin(), found.defects.end(), warning) != found.defects.end();
     if (!known) found.notes.push_back(warning);
   }
-  guarded(found, [&] { check_ids(*reader, found); });
-  guarded(found, [&] { check_probe(*reader, found); });
+  check_guarded(found, [&] { check_ids(*reader, found); });
+  check_guarded(found, [&] { check_probe(*reader, found); });
   const auto total = static_cast<std::int64_t>(info.layers.size() + info.runs.size());
   std::int64_t done = 0;
   for (const int layer : info.layers) {
     context.report(done++, total, "layers");
-    guarded(found, [&] { check_layer(*reader, layer, context, found); });
+    check_guarded(found, [&] { check_layer(*reader, layer, context, found); });
   }
   for (const auto& run : info.runs) {
     context.cancel.throw_if_cancelled();
     context.report(done++, total, "runs");
-    guarded(found, [&] { check_run(*reader, run, found); });
+    check_guarded(found, [&] { check_run(*reader, run, found); });
   }
   context.report(total, total, "runs");
   return found;

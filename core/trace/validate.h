@@ -4,15 +4,27 @@
 #include "core/base/cancel.h"
 #include "core/trace/trace_reader.h"
 
+#include <functional>
+
 namespace kvloupe::trace {
 
 // q, k, v, lse and key_mass of one layer: presence, finite values, agreement with each other.
 void check_layer(const TraceReader& reader, int layer, const WorkContext& context,
                  Validation& found);
+// Its parts. check_rows: q, k and v are there and can be read; false where some value is not finite,
+// so that nothing derived can be checked. The others presume finite rows and a plain softmax.
+bool check_rows(const TraceReader& reader, int layer, const WorkContext& context,
+                Validation& found);
+void check_lse(const TraceReader& reader, int layer, const WorkContext& context, Validation& found);
+void check_key_mass(const TraceReader& reader, int layer, const WorkContext& context,
+                    Validation& found);
 // Candidates, flags and evictions of one run.
 void check_run(const TraceReader& reader, const RunInfo& run, Validation& found);
 
 // Novelty and probe queries, where there are any.
 void check_probe(const TraceReader& reader, Validation& found);
+
+// Runs one check; a part that cannot be read at all is its defect. Throws Error only when cancelled.
+void check_guarded(Validation& found, const std::function<void()>& check);
 
 }  // namespace kvloupe::trace

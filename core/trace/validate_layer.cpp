@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kvloupe::trace {
 namespace {
@@ -85,8 +86,53 @@ void check_mass_chunk(const TraceReader& reader, int layer, int chunk_index,
   }
 }
 
-void check_mass(const TraceReader& reader, int layer, const WorkContext& context,
+std::int64_t count_not_finite(const TraceReader& reader, int layer, const WorkContext& context) {
+  const auto& model = reader.info().model;
+  std::int64_t count = 0;
+  for (const auto& [what, heads] :
+       {std::pair(Stored::Q, model.num_q_heads), std::pair(Stored::K, model.num_kv_heads),
+        std::pair(Stored::V, model.num_kv_heads)}) {
+    for (int head = 0; head < heads; ++head) {
+      context.cancel.throw_if_cancelled();
+      count += read_head(reader, what, layer, head).not_finite;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+bool check_rows(const TraceReader& reader, int layer, const WorkContext& context,
                 Validation& found) {
+  const int present = reader.has_stored(Stored::Q, layer) + reader.has_stored(Stored::K, layer) +
+                      reader.has_stored(Stored::V, layer);
+  if (present != 0 && present != 3) {
+    found.defects.push_back(fmt::format("layer {} has only {} of q, k and v", layer, present));
+  }
+  if (present != 3) return true;
+  const std::int64_t not_finite = count_not_finite(reader, layer, context);
+  if (not_finite == 0) return true;
+  found.notes.push_back(
+      fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
+  return false;
+}
+
+void check_lse(const TraceReader& reader, int layer, const WorkContext& context,
+               Validation& found) {
+  if (!reader.has_stored(Stored::Q, layer) || !reader.has_stored(Stored::K, layer)) return;
+  if (!reader.has_lse(layer)) return;
+  // One head of each group: the rows cost as much as a dense attention over these queries.
+  const int group = reader.info().model.gqa_group_size();
+  for (int kv_head = 0; kv_head < reader.info().model.num_kv_heads; ++kv_head) {
+    context.cancel.throw_if_cancelled();
+    const HeadRows k = read_head(reader, Stored::K, layer, kv_head);
+    const HeadRows q = read_head(reader, Stored::Q, layer, kv_head * group);
+    check_lse_rows(reader, layer, kv_head * group, q.values, k.values, found);
+  }
+}
+
+void check_key_mass(const TraceReader& reader, int layer, const WorkContext& context,
+                    Validation& found) {
   const auto& chunks = reader.info().chunks;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
     context.cancel.throw_if_cancelled();
@@ -95,45 +141,13 @@ void check_mass(const TraceReader& reader, int layer, const WorkContext& context
   }
 }
 
-}  // namespace
-
 void check_layer(const TraceReader& reader, int layer, const WorkContext& context,
                  Validation& found) {
-  const auto& info = reader.info();
-  if (info.num_tokens == 0) return;
-  const int present = reader.has_stored(Stored::Q, layer) + reader.has_stored(Stored::K, layer) +
-                      reader.has_stored(Stored::V, layer);
-  if (present != 0 && present != 3) {
-    found.defects.push_back(fmt::format("layer {} has only {} of q, k and v", layer, present));
-  }
-  if (present != 3) {
-    if (reader.has_plain_softmax(layer)) check_mass(reader, layer, context, found);
-    return;
-  }
-  std::int64_t not_finite = 0;
-  const int group = info.model.gqa_group_size();
-  for (int kv_head = 0; kv_head < info.model.num_kv_heads; ++kv_head) {
-    context.cancel.throw_if_cancelled();
-    const HeadRows k = read_head(reader, Stored::K, layer, kv_head);
-    not_finite += k.not_finite + read_head(reader, Stored::V, layer, kv_head).not_finite;
-    for (int member = 0; member < group; ++member) {
-      const int q_head = kv_head * group + member;
-      const HeadRows q = read_head(reader, Stored::Q, layer, q_head);
-      not_finite += q.not_finite;
-      const bool comparable =
-          q.not_finite == 0 && k.not_finite == 0 && reader.has_plain_softmax(layer);
-      // One head of each group: the rows cost as much as a dense attention over these queries.
-      if (member == 0 && comparable && reader.has_lse(layer)) {
-        check_lse_rows(reader, layer, q_head, q.values, k.values, found);
-      }
-    }
-  }
-  if (not_finite > 0) {
-    found.notes.push_back(
-        fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
-    return;
-  }
-  if (reader.has_plain_softmax(layer)) check_mass(reader, layer, context, found);
+  if (reader.info().num_tokens == 0) return;
+  const bool finite = check_rows(reader, layer, context, found);
+  if (!finite || !reader.has_plain_softmax(layer)) return;
+  check_lse(reader, layer, context, found);
+  check_key_mass(reader, layer, context, found);
 }
 
 }  // namespace kvloupe::trace
