@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 namespace kvloupe::cli {
 namespace {
@@ -45,24 +44,16 @@ struct RepairArguments {
 };
 
 void repair(const RepairArguments& arguments) {
-  std::error_code code;
-  if (std::filesystem::equivalent(arguments.trace, arguments.copy, code)) {
-    throw input_error("cannot write " + arguments.copy, "it is the trace that is read",
-                      "give the copy another name");
-  }
   WorkContext context;
   context.cancel = interrupt_token();
   const trace::Repair done =
       trace::repair_trace(arguments.trace, arguments.copy, arguments.force, context);
   for (const auto& sentence : done.left_out) log::info("left out: {}", sentence);
-  std::fputs(
-      fmt::format("{}: a sound copy of {} tokens, {} layers and {} runs; {}\n", arguments.copy,
-                  format_count(done.num_tokens), done.layers.size(), done.num_runs,
-                  done.left_out.empty()
-                      ? std::string("nothing was left out")
-                      : fmt::format("{} left out, named above", done.left_out.size()))
-          .c_str(),
-      stdout);
+  results::print("{}: a sound copy of {} tokens, {} layers and {} runs; {}\n", arguments.copy,
+                 format_count(done.num_tokens), done.layers.size(), done.num_runs,
+                 done.left_out.empty()
+                     ? std::string("nothing was left out")
+                     : fmt::format("{} left out, named above", done.left_out.size()));
 }
 
 }  // namespace

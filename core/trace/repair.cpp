@@ -1,6 +1,7 @@
 #include "core/trace/repair.h"
 
 #include "core/base/error.h"
+#include "core/base/output_file.h"
 #include "core/trace/half_bits.h"
 #include "core/trace/part_file.h"
 #include "core/trace/trace_writer.h"
@@ -35,8 +36,9 @@ void plan_chunks(const TraceReader& reader, Plan& plan, std::vector<std::string>
   });
   plan.chunks.assign(all.begin(), odd);
   if (odd != all.end()) {
-    left_out.push_back(fmt::format("the chunks from {} on: that one is a decoded token of length {}",
-                                   odd - all.begin(), odd->length));
+    left_out.push_back(
+        fmt::format("the chunks from {} on: that one is a decoded token of length {}",
+                    odd - all.begin(), odd->length));
   }
 }
 
@@ -93,8 +95,7 @@ LayerHealth look_at_layer(const TraceReader& reader, int layer, const WorkContex
 
 bool has_key_mass(const TraceReader& reader, int layer, const std::vector<ChunkInfo>& chunks) {
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    if (chunks[c].phase == Phase::Prefill &&
-        !reader.read_key_mass(layer, static_cast<int>(c))) {
+    if (chunks[c].phase == Phase::Prefill && !reader.read_key_mass(layer, static_cast<int>(c))) {
       return false;
     }
   }
@@ -130,8 +131,8 @@ void plan_layers(const TraceReader& reader, const WorkContext& context, Plan& pl
   }
   // Not told where no layer ever had it.
   const auto& layers = header.layers;
-  const bool lse_anywhere = std::any_of(layers.begin(), layers.end(),
-                                        [&](int layer) { return reader.has_lse(layer); });
+  const bool lse_anywhere =
+      std::any_of(layers.begin(), layers.end(), [&](int layer) { return reader.has_lse(layer); });
   if (lse_lost && lse_anywhere) left_out.push_back("lse, of all layers, for " + *lse_lost);
   const bool mass_damaged = std::any_of(sound.begin(), sound.end(), [](const auto& entry) {
     return !entry.second.mass.defects.empty();
@@ -287,8 +288,8 @@ class Copy {
     }
     std::optional<std::vector<float>> mass;
     if (plan_.header.store_mass) mass = reader_.read_key_mass(layer, index);
-    writer_.write_layer(chunk, {layer, q.data(), k.data(), v.data(), lse.data(),
-                                mass ? mass->data() : nullptr});
+    writer_.write_layer(
+        chunk, {layer, q.data(), k.data(), v.data(), lse.data(), mass ? mass->data() : nullptr});
     if (plan_.header.probe_len > 0 && chunk.phase == Phase::Prefill) {
       const StoredValues probe(plan_.header.dtype, reader_.read_probe(layer, index).value());
       writer_.write_probe(chunk, {layer, probe.data()});
@@ -320,8 +321,8 @@ class Copy {
   std::map<std::pair<int, int>, std::vector<std::uint16_t>> evict_chunks_;  // by run and layer
 };
 
-void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& path,
-                bool overwrite, const WorkContext& context) {
+void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& path, bool overwrite,
+                const WorkContext& context) {
   TraceWriter writer(path, plan.header, overwrite);
   Copy copy(reader, plan, writer);
   const auto chunks = static_cast<int>(plan.chunks.size());
@@ -338,14 +339,15 @@ void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& pat
 
 Repair repair_trace(const fs::path& damaged, const fs::path& clean, bool overwrite,
                     const WorkContext& context) {
-  check_trace_file(clean, overwrite);
+  check_trace_file(clean, files_of_trace(damaged), overwrite);
   const TraceReader reader(damaged);
   Repair repair;
   repair.left_out = reader.info().warnings;
   const Plan plan = make_plan(reader, context, repair.left_out);
 
   // Under a name of its own until it is proved: an older file at `clean` is not lost for nothing.
-  fs::path candidate = clean;
+  const fs::path target = output_target(clean);
+  fs::path candidate = target;
   candidate += ".repaired";
   std::error_code code;
   try {
@@ -361,7 +363,7 @@ Repair repair_trace(const fs::path& damaged, const fs::path& clean, bool overwri
     fs::remove(part_path(candidate), code);
     throw;
   }
-  fs::rename(candidate, clean, code);
+  fs::rename(candidate, target, code);
   if (code) {
     throw input_error("cannot rename " + candidate.string(), code.message(),
                       "the copy is complete there; move it where you want it");

@@ -23,7 +23,8 @@ using testing::ReferenceTrace;
 float half_value(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
   const float sign = bits & 0x8000 ? -1.0f : 1.0f;
-  if (exponent == 31) return fraction ? std::nanf("") : sign * std::numeric_limits<float>::infinity();
+  if (exponent == 31)
+    return fraction ? std::nanf("") : sign * std::numeric_limits<float>::infinity();
   if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
   return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
 }
@@ -67,9 +68,9 @@ class RepairTest : public ::testing::TestWithParam<DType> {
   // What both files hold of the layer is the same, to the bit.
   void expect_same_layer(const TraceReader& a, const TraceReader& b, int layer) const {
     const auto& model = a.info().model;
-    for (const auto& [what, heads] : {std::pair(Stored::Q, model.num_q_heads),
-                                      std::pair(Stored::K, model.num_kv_heads),
-                                      std::pair(Stored::V, model.num_kv_heads)}) {
+    for (const auto& [what, heads] :
+         {std::pair(Stored::Q, model.num_q_heads), std::pair(Stored::K, model.num_kv_heads),
+          std::pair(Stored::V, model.num_kv_heads)}) {
       for (int head = 0; head < heads; ++head) {
         EXPECT_EQ(rows(a, what, layer, head), rows(b, what, layer, head));
       }
