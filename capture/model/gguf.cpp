@@ -2,11 +2,7 @@
 // from front to back.
 #include "capture/model/gguf_cursor.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -79,37 +75,9 @@ std::string_view gguf_type_name(GgufType type) {
   return "?";
 }
 
-GgufFile::GgufFile(const std::filesystem::path& path) : path_(path) {
-  map_file();
-  try {
-    parse();
-  } catch (...) {
-    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-    throw;
-  }
-}
-
-GgufFile::~GgufFile() { ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size()); }
-
-void GgufFile::map_file() {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw input_error(fmt::format("cannot open the model file {}", path_.string()),
-                      std::strerror(errno), "check the path and the permissions");
-  }
-  struct stat status {};
-  void* address = MAP_FAILED;
-  const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  if (regular && status.st_size > 0) {
-    address = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE,
-                     descriptor, 0);
-  }
-  const int error_number = errno;
-  ::close(descriptor);
-  if (!regular) throw damaged(path_, "it is not a regular file");
-  if (status.st_size == 0) throw damaged(path_, "the file is empty");
-  if (address == MAP_FAILED) throw damaged(path_, std::strerror(error_number));
-  bytes_ = {static_cast<const std::byte*>(address), static_cast<std::size_t>(status.st_size)};
+GgufFile::GgufFile(const std::filesystem::path& path)
+    : path_(path), file_(path, "the model file"), bytes_(file_.bytes()) {
+  parse();
 }
 
 void GgufFile::parse() {

@@ -3,6 +3,8 @@
 // used, and nothing is allocated from a number that was not checked.
 #pragma once
 
+#include "core/base/mapped_file.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -38,11 +40,13 @@ class GgufFile {
  public:
   // Throws Error{Input} naming the key or tensor that is damaged or not supported.
   explicit GgufFile(const std::filesystem::path& path);
-  ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  // Throws Error{Input} when the file became shorter meanwhile: what was read of it is not to be
+  // believed then.
+  void require_whole() const { file_.require_whole(); }
   std::span<const std::byte> bytes() const { return bytes_; }  // the whole file
 
   bool has(std::string_view key) const;
@@ -62,7 +66,6 @@ class GgufFile {
     std::size_t offset = 0;  // of the payload
   };
   class Cursor;
-  void map_file();
   void parse();
   void skip_value(Cursor& cursor, std::uint32_t type, int depth) const;
   void parse_metadata(Cursor& cursor, std::uint64_t count);
@@ -73,6 +76,7 @@ class GgufFile {
   std::int64_t read_integer(Cursor& cursor, std::uint32_t type, std::string_view key) const;
 
   std::filesystem::path path_;
+  MappedFile file_;
   std::span<const std::byte> bytes_;
   std::map<std::string, Value, std::less<>> values_;
   std::vector<GgufTensor> tensors_;

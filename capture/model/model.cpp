@@ -353,6 +353,7 @@ std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path) {
   read_weights(file, *model);
   model->info.layer_types.assign(model->info.num_layers, trace::LayerType::Full);
   model->info.file_hash = hash.get();
+  file.require_whole();
   return model;
 }
 
