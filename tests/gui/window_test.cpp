@@ -5,6 +5,7 @@
 #include "tests/gui/window_fixture.h"
 
 #include <gmock/gmock.h>
+#include <implot/implot.h>
 #include <implot/implot_internal.h>
 
 #include <algorithm>
