@@ -132,8 +132,9 @@ TEST(StrangeNumbers, AreUsageErrors) {
 TEST(Threads, HaveALimitAndASentence) {
   expect_failure(run_program({"--threads", "1024", "methods"}), 2, "--threads");
   // Two stacks of this size fit into no process: the second thread is refused.
-  expect_failure(run_script("ulimit -Ss $((1 << 36)); exec $kvloupe --threads 8 methods"), 1,
-                 "8 threads cannot be started");
+  expect_failure(run_script("ulimit -Ss $((1 << 36)); exec $kvloupe --threads 8 select " + kRuns +
+                            " --method dense"),
+                 1, "8 threads cannot be started");
 }
 
 TEST(Prompt, HasAnEnd) {
@@ -147,9 +148,8 @@ TEST(Prompt, HasAnEnd) {
 }
 
 TEST(WorkingFolder, ThatIsGoneIsASentence) {
-  for (const std::string& command :
-       std::vector<std::string>{"methods", "select " + kRuns + " --method dense",
-                                "export " + kRuns + " --view kv_map --csv c"}) {
+  for (const std::string& command : std::vector<std::string>{
+           "select " + kRuns + " --method dense", "export " + kRuns + " --view kv_map --csv c"}) {
     SCOPED_TRACE(command);
     const ProgramResult result =
         run_script("mkdir gone; cd gone; rmdir ../gone; exec $kvloupe " + command);

@@ -2,6 +2,7 @@
 #include "core/replay/replay.h"
 #include "core/base/error.h"
 #include "core/replay/compare.h"
+#include "core/session/session_tensors.h"
 #include "core/trace/trace_writer.h"
 #include "tests/replay/small_trace.h"
 
