@@ -1,5 +1,9 @@
-// Where a trace grows while it is recorded: T.h5.part, which takes the name T.h5 at the end.
+// Where a trace grows while it is recorded: T.h5.part, which takes the name T.h5 at the end. It
+// belongs to the process that holds its lock (flock), and where a file system has no locks, to the
+// one whose file stands under the name.
 #pragma once
+
+#include "core/trace/disk_file.h"
 
 #include <filesystem>
 
@@ -11,5 +15,15 @@ std::filesystem::path part_path(const std::filesystem::path& trace_path);
 // vain. Throws Error: as check_output_file(), another capture writes there, or one that was cut
 // short left its chunks and they may not be overwritten.
 void check_trace_file(const std::filesystem::path& trace_path, bool force);
+
+// The trace's .part, empty and ours. Throws as check_trace_file().
+DiskFile begin_part_file(const std::filesystem::path& trace_path, bool force);
+
+// Gives the file, which must be closed in HDF5, the trace's name, once it is proved to be the one
+// that we wrote, whole, and on the disk. Throws Error{Input}; the file stays a .part then.
+void publish_part_file(DiskFile& part, const std::filesystem::path& trace_path, bool overwrite);
+
+// Removes it where it is still ours.
+void remove_part_file(const DiskFile& part);
 
 }  // namespace kvloupe::trace

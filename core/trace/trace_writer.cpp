@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/units.h"
+#include "core/trace/h5_driver.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/part_file.h"
 #include "core/trace/run_storage.h"
@@ -25,16 +26,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs `body` under the lock; what HDF5 cannot do becomes a sentence about `path`.
+// Runs `body` under the lock; what HDF5 cannot do becomes a sentence about `file`. Nothing is done to
+// a file that could not be written before.
 template <typename Body>
-void guarded(const fs::path& path, const Body& body) {
+void guarded(const DiskFile& file, const Body& body) {
   const h5::Lock lock;
+  const auto refuse = [&](const std::string& reason) {
+    throw input_error("cannot write " + file.path().string(), reason,
+                      "check the free space and the permissions of its folder");
+  };
+  if (file.failure()) refuse(*file.failure());
   try {
     body();
   } catch (const h5::Defect& defect) {
-    throw input_error("cannot write " + path.string(), defect.what(),
-                      "check the free space and the permissions of its folder");
+    refuse(file.failure().value_or(defect.what()));
   }
+  if (file.failure()) refuse(*file.failure());
 }
 
 std::uint64_t expected_bytes(const TraceHeader& header) {
@@ -81,10 +88,8 @@ void check_header(const TraceHeader& header) {
                 header.probe_ids.size() == static_cast<std::size_t>(header.probe_len));
 }
 
-h5::Handle create_file(const fs::path& part) {
-  const h5::Handle access = h5::checked(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
-  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
-  H5Pset_file_locking(access.get(), true, true);
+h5::Handle create_trace(DiskFile& disk) {
+  const h5::Handle access = h5::access_to(disk);
   // Metadata reaches the disk at flushes only, never in between in an order that a kill would show.
   H5AC_cache_config_t cache;
   cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
@@ -94,8 +99,16 @@ h5::Handle create_file(const fs::path& part) {
   cache.flash_incr_mode = H5C_flash_incr__off;
   cache.decr_mode = H5C_decr__off;
   H5Pset_mdc_config(access.get(), &cache);
-  return h5::checked(H5Fcreate(part.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()),
-                     "create the file");
+  return h5::create_file(disk, access);
+}
+
+// The file under its name, as a reader finds it.
+void require_written(DiskFile& part, int chunks_done) {
+  part.check();
+  if (part.failure()) throw h5::Defect(*part.failure());
+  const h5::Handle file = h5::open_file_for_reading(part.path().string());
+  if (h5::int_attribute(file.get(), "chunks_done") != chunks_done)
+    throw h5::Defect("another program changed it meanwhile");
 }
 
 struct Run {
@@ -110,10 +123,10 @@ struct Run {
 
 struct TraceWriter::Impl {
   fs::path path;
-  fs::path part;
   TraceHeader header;
   bool overwrite = false;
   bool finished = false;
+  DiskFile part;
   h5::Handle file;
   TokenDatasets tokens;
   std::vector<LayerDatasets> layers;
@@ -126,8 +139,14 @@ struct TraceWriter::Impl {
   std::size_t probe_layers_now = 0;  // of the chunk under way
   bool novelty_now = false;
 
+  Impl(const fs::path& trace_path, const TraceHeader& trace_header, bool may_overwrite)
+      : path(trace_path),
+        header(trace_header),
+        overwrite(may_overwrite),
+        part(begin_part_file(trace_path, may_overwrite)) {}
+
   void create();
-  void close_handles();
+  void close();
   std::size_t layer_index(int layer) const;
   void require_next(const ChunkInfo& chunk) const;
   void write_heads(const h5::Handle& dataset, int heads, const ChunkInfo& chunk, const void* data);
@@ -139,9 +158,7 @@ struct TraceWriter::Impl {
 };
 
 void TraceWriter::Impl::create() {
-  std::error_code code;
-  fs::remove(part, code);
-  file = create_file(part);
+  file = create_trace(part);
   write_root(file.get(), header);
   write_model(file.get(), header.model);
   write_probe_text(file.get(), header);
@@ -165,10 +182,11 @@ void TraceWriter::Impl::create() {
   h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the file's structure");
 }
 
-void TraceWriter::Impl::close_handles() {
+void TraceWriter::Impl::close() {
   runs.clear();
   layers.clear();
   tokens = {};
+  file.reset();
 }
 
 std::size_t TraceWriter::Impl::layer_index(int layer) const {
@@ -277,34 +295,27 @@ void TraceWriter::Impl::trim() {
   }
 }
 
-TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool overwrite)
-    : impl_(std::make_unique<Impl>()) {
+TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool overwrite) {
   check_header(header);
-  impl_->path = path;
-  impl_->part = part_path(path);
-  impl_->header = header;
-  impl_->overwrite = overwrite;
   check_trace_file(path, overwrite);
   require_space(path, expected_bytes(header));
+  impl_ = std::make_unique<Impl>(path, header, overwrite);
   try {
-    guarded(path, [&] { impl_->create(); });
+    guarded(impl_->part, [&] { impl_->create(); });
   } catch (...) {
-    const h5::Lock lock;
-    impl_->close_handles();
-    impl_->file.reset();
-    std::error_code code;
-    fs::remove(impl_->part, code);
+    abandon();
     throw;
   }
 }
 
 TraceWriter::~TraceWriter() {
-  if (!impl_ || impl_->finished) return;
+  if (!impl_->finished) abandon();
+}
+
+void TraceWriter::abandon() {
   const h5::Lock lock;
-  impl_->close_handles();
-  impl_->file.reset();
-  std::error_code code;
-  if (impl_->chunks_done == 0) fs::remove(impl_->part, code);
+  impl_->close();
+  if (impl_->chunks_done == 0) remove_part_file(impl_->part);
 }
 
 void TraceWriter::write_layer(const ChunkInfo& chunk, const LayerChunk& data) {
@@ -391,32 +402,22 @@ void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t
 void TraceWriter::finish(std::span<const std::int32_t> generated, bool complete) {
   KVLOUPE_CHECK(!impl_->finished);
   guarded(impl_->part, [&] {
-    impl_->trim();
     const hsize_t count = generated.size();
     const h5::Handle dataset = h5::checked(
         H5Dopen2(impl_->file.get(), "/tokens/generated", H5P_DEFAULT), "open the generated tokens");
     h5::checked_status(H5Dset_extent(dataset.get(), &count), "extend the generated tokens");
     h5::write_box(dataset.get(), H5T_NATIVE_INT32, {0}, {count}, generated.data());
     h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
+    // Not before all that is new is on the disk: the room that this frees may be used again.
+    impl_->trim();
+    h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
     h5::write_attribute(impl_->file.get(), "complete", complete ? 1 : 0);
     h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
-    impl_->close_handles();
+    impl_->close();
+    require_written(impl_->part, impl_->chunks_done);
   });
-  {
-    const h5::Lock lock;
-    impl_->file.reset();
-  }
   impl_->finished = true;
-  std::error_code code;
-  if (!impl_->overwrite && fs::exists(impl_->path, code)) {
-    throw input_error(impl_->path.string() + " exists", "it appeared while the capture ran",
-                      "the trace is in " + impl_->part.string() + "; move it where you want it");
-  }
-  fs::rename(impl_->part, impl_->path, code);
-  if (code) {
-    throw input_error("cannot rename " + impl_->part.string(), code.message(),
-                      "the trace is complete there; move it where you want it");
-  }
+  publish_part_file(impl_->part, impl_->path, impl_->overwrite);
 }
 
 }  // namespace kvloupe::trace

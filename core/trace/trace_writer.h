@@ -74,10 +74,13 @@ class TraceWriter {
   void write_novelty(const ChunkInfo& chunk, std::span<const float> novelty);
   void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                  const std::vector<std::string>& texts);
-  // Trims the datasets to what was written, sets `complete` last and renames the file.
+  // Trims the datasets to what was written, sets `complete` last and renames the file, once it is
+  // proved to be whole and ours.
   void finish(std::span<const std::int32_t> generated, bool complete);
 
  private:
+  void abandon();
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
