@@ -3,6 +3,8 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <stdio.h>  // renameat2
 #include <sys/file.h>
@@ -46,7 +48,7 @@ Error unusable(const fs::path& part, const std::string& reason) {
 void refuse_chunks_of_another(const fs::path& part) {
   throw input_error(part.string() + " exists",
                     "a capture of that name was cut short and left its chunks there",
-                    "give --force to drop them or another name by -o");
+                    "give --resume to go on, --force to drop them or another name by -o");
 }
 
 int open_part(const fs::path& part, int flags) {
@@ -62,6 +64,23 @@ DiskFile replace(const fs::path& part) {
   std::error_code code;
   fs::remove(part, code);
   return {part, open_part(part, O_EXCL)};
+}
+
+// Empty and ours; what is there is dropped by `force` alone.
+DiskFile own(const fs::path& path, const fs::path& trace_path, bool force) {
+  for (;;) {
+    const int descriptor = open_part(path, 0);
+    DiskFile file(path, descriptor);
+    const Lock state = lock(descriptor);
+    if (state == Lock::Theirs) throw busy(trace_path);
+    // Its owner may have renamed or removed it since we opened it.
+    if (!file.is_at(path)) continue;
+    if (!force && file.size() > 0) refuse_chunks_of_another(path);
+    if (state == Lock::Unknown) return replace(path);
+    file.resize(0);
+    if (file.failure()) throw unusable(path, *file.failure());
+    return file;
+  }
 }
 
 // 0, or -1 with errno. Without `overwrite` nothing that exists is replaced.
@@ -96,20 +115,36 @@ void check_trace_file(const fs::path& trace_path, bool force) {
 
 DiskFile begin_part_file(const fs::path& trace_path, bool force) {
   check_trace_file(trace_path, force);
+  return own(part_path(trace_path), trace_path, force);
+}
+
+DiskFile open_left_part(const fs::path& trace_path, bool force) {
+  check_output_file(trace_path, "a trace", "a capture", force);
   const fs::path part = part_path(trace_path);
-  for (;;) {
-    const int descriptor = open_part(part, 0);
-    DiskFile file(part, descriptor);
-    const Lock state = lock(descriptor);
-    if (state == Lock::Theirs) throw busy(trace_path);
-    // Its owner may have renamed or removed it since we opened it.
-    if (!file.is_at(part)) continue;
-    if (!force && file.size() > 0) refuse_chunks_of_another(part);
-    if (state == Lock::Unknown) return replace(part);
-    file.resize(0);
-    if (file.failure()) throw unusable(part, *file.failure());
-    return file;
+  const int descriptor = ::open(part.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0)
+    throw input_error("there is nothing to resume",
+                      fmt::format("{} cannot be opened: {}", part.string(), std::strerror(errno)),
+                      "capture without --resume");
+  DiskFile file(part, descriptor);
+  if (lock(descriptor) == Lock::Theirs || !file.is_at(part)) throw busy(trace_path);
+  return file;
+}
+
+DiskFile begin_resumed_part(const fs::path& trace_path) {
+  fs::path path = part_path(trace_path);
+  path += ".resumed";
+  return own(path, trace_path, true);
+}
+
+void become_part(DiskFile& resumed, const fs::path& trace_path) {
+  const fs::path part = part_path(trace_path);
+  resumed.sync();
+  if (!resumed.failure() && ::rename(resumed.path().c_str(), part.c_str()) == 0) {
+    resumed.rename_to(part);
+    return;
   }
+  throw unusable(part, resumed.failure().value_or(std::strerror(errno)));
 }
 
 void publish_part_file(DiskFile& part, const fs::path& trace_path, bool overwrite) {

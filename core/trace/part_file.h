@@ -19,6 +19,13 @@ void check_trace_file(const std::filesystem::path& trace_path, bool force);
 // The trace's .part, empty and ours. Throws as check_trace_file().
 DiskFile begin_part_file(const std::filesystem::path& trace_path, bool force);
 
+// The .part that a capture left, locked: as it is. Throws Error{Input} where there is none, another
+// capture writes it, or the trace's own place may not be written to.
+DiskFile open_left_part(const std::filesystem::path& trace_path, bool force);
+// An empty file beside it, which replaces it by become_part().
+DiskFile begin_resumed_part(const std::filesystem::path& trace_path);
+void become_part(DiskFile& resumed, const std::filesystem::path& trace_path);
+
 // Gives the file, which must be closed in HDF5, the trace's name, once it is proved to be the one
 // that we wrote, whole, and on the disk. Throws Error{Input}; the file stays a .part then.
 void publish_part_file(DiskFile& part, const std::filesystem::path& trace_path, bool overwrite);

@@ -2,12 +2,14 @@
 // validate.
 #pragma once
 
+#include "core/trace/capture_request.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/run_codec.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,9 @@ bool has_stored_type(const h5::Dataset& dataset);
 void load_probe(hid_t file, LoadedTrace& trace);
 // [num_q_heads, probe_len, head_dim] of a prefill chunk.
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
+
+// Nothing in a trace that another program made, or an older version. Throws Defect.
+std::optional<CaptureRequest> load_request(hid_t file);
 
 std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
 std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);
