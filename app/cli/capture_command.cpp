@@ -77,9 +77,9 @@ std::string output_of(const CaptureArguments& arguments) {
   std::string output = arguments.resume;
   if (output.ends_with(kPart)) output.resize(output.size() - kPart.size());
   if (!arguments.output.empty() && arguments.output != output)
-    throw usage_error(fmt::format("--resume {} does not go with -o {}", arguments.resume,
-                                  arguments.output),
-                      "a capture goes on under its own name", "leave one of the two out");
+    throw usage_error(
+        fmt::format("--resume {} does not go with -o {}", arguments.resume, arguments.output),
+        "a capture goes on under its own name", "leave one of the two out");
   return output;
 }
 
@@ -90,8 +90,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (output.empty())
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
-  CaptureOptions options =
-      given("--resume") ? capture::options_left(output) : CaptureOptions{};
+  CaptureOptions options = given("--resume") ? capture::options_left(output) : CaptureOptions{};
   options.output = output;
   if (given("--model")) options.model = arguments.options.model;
   if (options.model.empty())

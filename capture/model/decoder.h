@@ -70,8 +70,9 @@ class Decoder {
   void truncate(std::int64_t length);
   // Takes `length` tokens for run, with the keys and values that `fill` writes to the cache of each
   // layer, [num_kv_heads, length, head_dim].
-  void restore(std::int64_t length,
-               const std::function<void(int layer, const at::Tensor& k, const at::Tensor& v)>& fill);
+  void restore(
+      std::int64_t length,
+      const std::function<void(int layer, const at::Tensor& k, const at::Tensor& v)>& fill);
 
  private:
   struct Impl;

@@ -367,8 +367,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   if (on_estimate) on_estimate(estimate);
   context.cancel.throw_if_cancelled();
 
-  const trace::TraceHeader header =
-      header_of(options, recording, *model, task, probe, plan);
+  const trace::TraceHeader header = header_of(options, recording, *model, task, probe, plan);
   std::optional<trace::TraceReader> left;
   const fs::path part = trace::part_path(options.output);
   if (options.resume) require_same_request(header, trace::TraceReader(part));
@@ -427,16 +426,16 @@ CaptureReport run_capture(const CaptureOptions& options,
   const PromptSource source = check_before_loading(options);
   const std::shared_ptr<const LoadedModel> model = load_model(options.model);
   context.cancel.throw_if_cancelled();
-  return unless_stopped(
-      context, [&] { return capture_with(options, source, model, on_estimate, context); });
+  return unless_stopped(context,
+                        [&] { return capture_with(options, source, model, on_estimate, context); });
 }
 
 CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context) {
   const PromptSource source = check_before_loading(options);
-  return unless_stopped(
-      context, [&] { return capture_with(options, source, model, on_estimate, context); });
+  return unless_stopped(context,
+                        [&] { return capture_with(options, source, model, on_estimate, context); });
 }
 
 }  // namespace kvloupe::capture

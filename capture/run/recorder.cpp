@@ -168,7 +168,8 @@ void Recorder::recall(int chunk_idx, const trace::ChunkInfo& chunk, const Attent
     run.selector->select(cell);
     if (run.needs_probe && chunk.phase == trace::Phase::Prefill) {
       cell.probe_q = probe_q;
-      cell.novelty = at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()));
+      cell.novelty =
+          at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()));
     }
     run.selector->evict(cell);
   };
@@ -204,10 +205,10 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) const {
 namespace {
 
 Error computes_otherwise(const std::string& path, int layer, int chunk) {
-  return input_error("cannot go on with " + path,
-                     fmt::format("layer {} of chunk {}, run again, is not what was recorded", layer,
-                                 chunk),
-                     "resume with the version, machine and --threads that began it, or capture anew");
+  return input_error(
+      "cannot go on with " + path,
+      fmt::format("layer {} of chunk {}, run again, is not what was recorded", layer, chunk),
+      "resume with the version, machine and --threads that began it, or capture anew");
 }
 
 }  // namespace
@@ -257,10 +258,9 @@ at::Tensor Recorder::attend(const AttentionCall& call) {
 void Recorder::add_novelty(std::vector<float> novelty) {
   KVLOUPE_CHECK(novelty.size() == static_cast<std::size_t>(chunk_.length));
   novelty_.insert(novelty_.end(), novelty.begin(), novelty.end());
-  submit(novelty.size() * sizeof(float),
-               [this, chunk = chunk_, novelty = std::move(novelty)] {
-                 writer_.write_novelty(chunk, novelty);
-               });
+  submit(novelty.size() * sizeof(float), [this, chunk = chunk_, novelty = std::move(novelty)] {
+    writer_.write_novelty(chunk, novelty);
+  });
 }
 
 void Recorder::begin_probe() {
@@ -390,8 +390,7 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
   data.evicted = std::move(evicted);
   if (recorded_ != nullptr) return require_recorded(data);
   const std::size_t bytes = bytes_of(data);
-  submit(bytes,
-               [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });
+  submit(bytes, [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });
 }
 
 void Recorder::store_layer(const AttentionCall& call, const Attended& attended) {

@@ -44,7 +44,8 @@ std::string text_of(const std::vector<trace::RunInfo>& runs) {
   return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
 }
 
-std::string text_of(const std::vector<std::int32_t>& prompt, const std::vector<std::int32_t>& other) {
+std::string text_of(const std::vector<std::int32_t>& prompt,
+                    const std::vector<std::int32_t>& other) {
   std::size_t same = 0;
   while (same < prompt.size() && same < other.size() && prompt[same] == other[same]) ++same;
   if (same == prompt.size() && same == other.size()) return "";
@@ -82,8 +83,8 @@ void recall_layer(const trace::TraceReader& left, int num_chunks, int layer, con
     call.v = v.slice(1, 0, chunk.end());
     at::Tensor probe_q;
     if (const auto values = left.read_probe(layer, c))
-      probe_q = at::tensor(*values).view({info.model.num_q_heads, info.probe_len,
-                                          info.model.head_dim});
+      probe_q =
+          at::tensor(*values).view({info.model.num_q_heads, info.probe_len, info.model.head_dim});
     recorder.recall(c, chunk, call, probe_q);
   }
 }
@@ -101,7 +102,8 @@ void require_same_request(const trace::TraceHeader& asked, const trace::TraceRea
                std::to_string(request.chunk_size));
   require_same(left, "--max-new-tokens", std::to_string(begun.max_new_tokens),
                std::to_string(request.max_new_tokens));
-  require_same(left, "--dtype", std::string(trace::to_text(info.dtype)), std::string(trace::to_text(asked.dtype)));
+  require_same(left, "--dtype", std::string(trace::to_text(info.dtype)),
+               std::string(trace::to_text(asked.dtype)));
   require_same(left, "--layers", fmt::format("{}", fmt::join(info.layers, ",")),
                fmt::format("{}", fmt::join(asked.layers, ",")));
   require_same(left, "--store", begun.store, request.store);

@@ -69,7 +69,8 @@ void hold(Held& held, std::uint64_t offset, std::span<const std::byte> bytes) {
 
 void set_disk_hook(DiskHook installed) { hook() = std::move(installed); }
 
-DiskFile::DiskFile(fs::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {
+DiskFile::DiskFile(fs::path path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {
   struct stat status;
   if (::fstat(descriptor_, &status) == 0) size_ = static_cast<std::uint64_t>(status.st_size);
 }

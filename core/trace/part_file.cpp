@@ -52,8 +52,8 @@ void refuse_chunks_of_another(const fs::path& part) {
 }
 
 int open_part(const fs::path& part, int flags) {
-  const int descriptor = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags,
-                                0666);
+  const int descriptor =
+      ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
   if (descriptor < 0) throw unusable(part, std::strerror(errno));
   return descriptor;
 }

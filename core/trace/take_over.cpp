@@ -34,9 +34,8 @@ void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
   for (std::size_t axis = 0; axis < dims.size(); ++axis)
     if (source.dims()[axis] < dims[axis]) throw h5::Defect(path + " is shorter than its chunks");
   const h5::Handle type = h5::checked(H5Dget_type(to.get()), "read the type of " + path);
-  const std::uint64_t row_bytes = std::accumulate(dims.begin() + 1, dims.end(),
-                                                  std::uint64_t{H5Tget_size(type.get())},
-                                                  std::multiplies<>());
+  const std::uint64_t row_bytes = std::accumulate(
+      dims.begin() + 1, dims.end(), std::uint64_t{H5Tget_size(type.get())}, std::multiplies<>());
   source.require_stored(dims.front() * row_bytes);
   extend(to, dims);
   const hsize_t step = std::max<hsize_t>(1, kPieceBytes / row_bytes);

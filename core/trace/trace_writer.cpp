@@ -100,7 +100,8 @@ struct TraceWriter::Impl {
   std::size_t probe_layers_now = 0;  // of the chunk under way
   bool novelty_now = false;
 
-  Impl(const fs::path& trace_path, const TraceHeader& trace_header, bool may_overwrite, DiskFile own_part)
+  Impl(const fs::path& trace_path, const TraceHeader& trace_header, bool may_overwrite,
+       DiskFile own_part)
       : path(trace_path),
         header(trace_header),
         overwrite(may_overwrite),
@@ -163,10 +164,10 @@ void TraceWriter::Impl::take_over(const fs::path& left) {
   const auto offsets =
       h5::Dataset::open(from.get(), "/tokens/text_offsets", h5::ValueClass::Integer, 1);
   text_bytes = offsets.read_range<std::uint64_t>(tokens_done, 1).front();
-  for_each_dataset([&](const h5::Handle& dataset, h5::ValueClass value_class,
-                       const std::vector<hsize_t>& dims) {
-    copy_values(from.get(), dataset, value_class, dims);
-  });
+  for_each_dataset(
+      [&](const h5::Handle& dataset, h5::ValueClass value_class, const std::vector<hsize_t>& dims) {
+        copy_values(from.get(), dataset, value_class, dims);
+      });
   for (auto& run : runs) {
     std::vector<float> kept(header.layers.size() * chunks_done);
     for (std::size_t i = 0; i < header.layers.size(); ++i) {
@@ -283,9 +284,9 @@ void TraceWriter::Impl::for_each_dataset(const Visit& visit) const {
     visit(layer.v, Float, {kv_heads, token_count, dim});
     visit(layer.lse, Float, {q_heads, token_count});
     visit(layer.key_mass, Float, {static_cast<hsize_t>(mass_count)});
-    visit(layer.probe_q, Float,
-          {static_cast<hsize_t>(probe_chunks), q_heads, static_cast<hsize_t>(header.probe_len),
-           dim});
+    visit(
+        layer.probe_q, Float,
+        {static_cast<hsize_t>(probe_chunks), q_heads, static_cast<hsize_t>(header.probe_len), dim});
   }
 }
 
@@ -314,8 +315,7 @@ TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool o
   }
   require_space(path, header);
   impl_ = std::make_unique<Impl>(
-      path, header, overwrite,
-      left ? begin_resumed_part(path) : begin_part_file(path, overwrite));
+      path, header, overwrite, left ? begin_resumed_part(path) : begin_part_file(path, overwrite));
   try {
     guarded(impl_->part, [&] {
       impl_->create();

@@ -51,7 +51,8 @@ void expect_same_runs(const trace::TraceReader& a, const trace::TraceReader& b) 
   for (const trace::RunInfo& run : a.info().runs) {
     EXPECT_EQ(run.method, b.info().runs[static_cast<std::size_t>(run.id)].method);
     for (const int layer : a.info().layers) {
-      const trace::RunLayer x = a.read_run_layer(run.id, layer), y = b.read_run_layer(run.id, layer);
+      const trace::RunLayer x = a.read_run_layer(run.id, layer),
+                            y = b.read_run_layer(run.id, layer);
       EXPECT_EQ(x.offsets, y.offsets) << run.method;
       EXPECT_EQ(x.positions, y.positions) << run.method;
       EXPECT_EQ(x.flags, y.flags) << run.method;
@@ -113,9 +114,9 @@ TEST(Resume, EveryMethodGoesOnAsIfNothingHadHappened) {
 }
 
 TEST(Resume, ClosedLoopsAttendToWhatTheyWouldHave) {
-  for (const char* spec : {"quoka:budget_tokens=40", "h2o:budget_tokens=40",
-                           "infinipot:budget_tokens=40", "snapkv:budget_tokens=40",
-                           "xattention:block_size=16,stride=4"}) {
+  for (const char* spec :
+       {"quoka:budget_tokens=40", "h2o:budget_tokens=40", "infinipot:budget_tokens=40",
+        "snapkv:budget_tokens=40", "xattention:block_size=16,stride=4"}) {
     CaptureOptions options = tiny_options("whole.h5");
     options.closed_loop = MethodSpec::parse(spec);
     options.dtype = trace::DType::F32;

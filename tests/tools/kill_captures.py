@@ -50,7 +50,7 @@ class Trial:
 
     def run(self, *words):
         return subprocess.run([self.kvloupe, *words, "--threads", "1"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 
     def start(self, *words):
         return subprocess.Popen([self.kvloupe, *words, "--threads", "1"], stdin=subprocess.DEVNULL,
@@ -98,7 +98,7 @@ class Trial:
     def compare(self, other):
         for group in ("/tokens", "/chunks", "/layers", "/runs"):
             result = subprocess.run(["h5diff", "-q", self.whole, other, group, group],
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
             if result.returncode != 0:
                 fail(f"{group} of {other} is not that of an uninterrupted capture: {result.stdout}")
 
@@ -164,7 +164,7 @@ def meet_size_limit(trial):
     for limit in (4096, whole // 2, whole - 4096):
         result = subprocess.run(
             [trial.kvloupe, "capture", *trial.request, "--threads", "1", "-o", trial.path("limit.h5")],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         said = result.stderr.strip().splitlines()[-1:]
         if result.returncode != 130 or not said or "File too large" not in said[0]:

@@ -125,7 +125,8 @@ TEST(WriteOrder, EveryPrefixOfTheChangesIsReadable) {
         const TraceReader reader(copy);
         const TraceInfo& info = reader.info();
         if (info.chunks.size() < chunks || !info.warnings.empty())
-          throw input_error(std::to_string(info.chunks.size()), "chunks are left", info.warnings.empty() ? "" : info.warnings.front());
+          throw input_error(std::to_string(info.chunks.size()), "chunks are left",
+                            info.warnings.empty() ? "" : info.warnings.front());
         chunks = info.chunks.size();
         for (const RunInfo& run : info.runs)
           for (const int layer : info.layers) reader.read_run(run.id, layer);
