@@ -17,6 +17,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct CaptureArguments {
   CaptureOptions options;
   std::string prompt, prompt_file, messages, task;
   std::vector<std::string> methods;
-  std::string closed_loop, layers, dtype = "f16", store, output;
+  std::string closed_loop, layers, dtype = "f16", store, output, resume;
 };
 
 std::string task_help() {
@@ -70,9 +71,38 @@ void parse_store(const std::string& text, CaptureOptions& options) {
   }
 }
 
+// The file to write: `--resume T.h5.part` names it as well as `--resume -o T.h5`.
+std::string output_of(const CaptureArguments& arguments) {
+  if (arguments.resume.empty()) return arguments.output;
+  constexpr std::string_view kPart = ".part";
+  std::string output = arguments.resume;
+  if (output.ends_with(kPart)) output.resize(output.size() - kPart.size());
+  if (!arguments.output.empty() && arguments.output != output)
+    throw usage_error(
+        fmt::format("--resume {} does not go with -o {}", arguments.resume, arguments.output),
+        "a capture goes on under its own name", "leave one of the two out");
+  return output;
+}
+
+// What is not given of a capture that goes on is as it was begun.
 CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& command) {
   const auto given = [&](const char* option) { return command.count(option) > 0; };
-  CaptureOptions options = arguments.options;
+  const std::string output = output_of(arguments);
+  if (output.empty())
+    throw usage_error("a capture needs a file to write", "no name was given",
+                      "give one by -o T.h5");
+  CaptureOptions options = given("--resume") ? capture::options_left(output) : CaptureOptions{};
+  options.output = output;
+  if (given("--model")) options.model = arguments.options.model;
+  if (options.model.empty())
+    throw usage_error("a capture needs a model", "none was given",
+                      "give --model smollm2 or a .gguf file");
+  if (given("--chunk-size")) options.chunk_size = arguments.options.chunk_size;
+  if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
+  options.raw = arguments.options.raw;
+  options.device = arguments.options.device;
+  options.seed = arguments.options.seed;
+  options.force = arguments.options.force;
   if (given("--prompt")) options.prompt_text = arguments.prompt;
   if (given("--prompt-file")) options.prompt_file = arguments.prompt_file;
   if (given("--messages")) options.messages_file = arguments.messages;
@@ -80,6 +110,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
     capture::TaskSpec::parse(arguments.task);  // a wrong SPEC is reported before a missing file
     options.task = arguments.task;
   }
+  if (given("--method")) options.methods.clear();
   for (const std::string& method : arguments.methods) {
     options.methods.push_back(selection::MethodSpec::parse(method));
   }
@@ -90,9 +121,9 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
     const std::vector<int> layers = parse_index_range("--layers", arguments.layers);
     options.layers = {layers.front(), layers.back()};
   }
-  options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
+  if (given("--dtype"))
+    options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
   if (given("--store")) parse_store(arguments.store, options);
-  options.output = arguments.output;
   return options;
 }
 
@@ -160,7 +191,7 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
   CaptureOptions& options = arguments->options;
   CLI::App* command =
       program.add_subcommand("capture", "run a model and record what it attends to");
-  command->add_option("--model", options.model, "smollm2 or a .gguf file")->required();
+  command->add_option("--model", options.model, "smollm2 or a .gguf file");
   command->add_option("--prompt", arguments->prompt, "the user's text");
   command->add_option("--prompt-file", arguments->prompt_file,
                       "a file with it, - for standard input");
@@ -194,8 +225,16 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--seed", options.seed, "seed of a task that names none")
       ->check(CLI::Range(std::int64_t{0}, (std::int64_t{1} << 53) - 1))
       ->capture_default_str();
+  command
+      ->add_option("--resume", arguments->resume,
+                   "go on with T.h5.part, which a killed capture left: as --resume -o T.h5, or "
+                   "--resume T.h5.part. Options not given are as it was begun (a model file is "
+                   "named again); those given must be the same. The chunks done are not computed "
+                   "again where q, k and v of all layers are stored; for a moment they take their "
+                   "room on disk twice")
+      ->expected(0, 1);
   command->add_flag("--force", options.force, "overwrite the output");
-  command->add_option("-o,--output", arguments->output, "the trace to write")->required();
+  command->add_option("-o,--output", arguments->output, "the trace to write");
   // Asked for by --help alone, which need not start the engine for anything else.
   command->footer([&global] {
     use_engine(global);

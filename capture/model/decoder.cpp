@@ -84,6 +84,16 @@ void Decoder::truncate(std::int64_t length) {
   impl_->length = length;
 }
 
+void Decoder::restore(
+    std::int64_t length,
+    const std::function<void(int layer, const at::Tensor& k, const at::Tensor& v)>& fill) {
+  KVLOUPE_CHECK(length >= 0 && length <= impl_->options.max_tokens);
+  for (std::size_t layer = 0; layer < impl_->k_cache.size(); ++layer)
+    fill(static_cast<int>(layer), impl_->k_cache[layer].narrow(1, 0, length),
+         impl_->v_cache[layer].narrow(1, 0, length));
+  impl_->length = length;
+}
+
 at::Tensor Decoder::Impl::embed(std::span<const std::int32_t> tokens) const {
   const std::int64_t hidden = model->info.hidden_size;
   at::Tensor x = at::empty({static_cast<std::int64_t>(tokens.size()), hidden}, at::kFloat);

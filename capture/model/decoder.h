@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,6 +68,11 @@ class Decoder {
   std::int64_t length() const;  // tokens in the cache
   // Forgets all but the first `length` tokens.
   void truncate(std::int64_t length);
+  // Takes `length` tokens for run, with the keys and values that `fill` writes to the cache of each
+  // layer, [num_kv_heads, length, head_dim].
+  void restore(
+      std::int64_t length,
+      const std::function<void(int layer, const at::Tensor& k, const at::Tensor& v)>& fill);
 
  private:
   struct Impl;

@@ -30,7 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBundledName = "smollm2";
 constexpr std::string_view kBundledTitle = "SmolLM2-135M-Instruct";
 constexpr std::string_view kBundledFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
 constexpr std::int64_t kMaxSize = 1 << 24;  // of any dimension of a model
@@ -310,7 +309,7 @@ fs::path bundled_path() {
 }
 
 fs::path model_path(const std::string& name_or_path) {
-  if (name_or_path == kBundledName) return bundled_path();
+  if (name_or_path == kBundledModel) return bundled_path();
   const fs::path path = name_or_path;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
@@ -347,7 +346,7 @@ std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path) {
   auto hash = std::async(std::launch::async, [&file] { return hash_of(file); });
   auto model = std::make_shared<LoadedModel>();
   read_config(file, *model);
-  if (name_or_path == kBundledName) model->info.name = kBundledTitle;
+  if (name_or_path == kBundledModel) model->info.name = kBundledTitle;
   model->tokenizer = read_tokenizer(file);
   model->vocab_size = model->tokenizer.vocab_size();
   read_weights(file, *model);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kvloupe::capture {
@@ -37,7 +38,9 @@ struct LoadedModel {
   Tokenizer tokenizer;
 };
 
-// `name_or_path`: "smollm2" (the bundled model) or a .gguf file. Throws Error{Input} for anything
+inline constexpr std::string_view kBundledModel = "smollm2";
+
+// `name_or_path`: kBundledModel or a .gguf file. Throws Error{Input} for anything
 // damaged or unsupported, naming the tensor or key; nothing is allocated before it was checked.
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path);
 

@@ -9,6 +9,7 @@
 #include "capture/run/probe.h"
 #include "capture/run/prompt_source.h"
 #include "capture/run/recorder.h"
+#include "capture/run/resume.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
@@ -21,6 +22,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -87,7 +89,11 @@ void check_output(const CaptureOptions& options) {
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
   }
-  trace::check_trace_file(options.output, inputs_of(options), options.force);
+  if (options.resume) {
+    trace::open_left_part(options.output, inputs_of(options), options.force);
+  } else {
+    trace::check_trace_file(options.output, inputs_of(options), options.force);
+  }
 }
 
 // --- once the model is known
@@ -174,25 +180,39 @@ class CaptureRun {
  public:
   CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
              std::vector<std::int32_t> prompt, const std::vector<trace::ChunkInfo>& plan,
-             const Probe& probe, Recorder& recorder)
+             const Probe& probe, Recorder& recorder, const trace::TraceReader* left)
       : model_(model),
         max_new_tokens_(options.max_new_tokens),
         ids_(std::move(prompt)),
         plan_(plan),
         probe_(probe),
         recorder_(recorder),
-        decoder_(std::move(model), {cache_size(), options.dtype == trace::DType::F16}) {}
+        decoder_(std::move(model), {cache_size(), options.dtype == trace::DType::F16}),
+        left_(left) {
+    if (left_ == nullptr) return;
+    const std::vector<std::int32_t> fed = left_->token_ids();
+    if (fed.size() > ids_.size()) {
+      generated_.assign(fed.begin() + static_cast<std::ptrdiff_t>(ids_.size()), fed.end());
+      ids_.insert(ids_.end(), generated_.begin(), generated_.end());
+    }
+    if (probe_.ids.empty()) return;
+    left_novelty_ = left_->read_novelty();
+  }
 
   // Returns false when it was cancelled before the end.
   bool run(const WorkContext& context) {
+    if (left_ != nullptr) chunks_done_ = restore(*left_, decoder_, recorder_);
+    const std::int64_t restored = decoder_.length();
     const auto begin = Clock::now();
-    for (const trace::ChunkInfo& chunk : plan_) {
+    while (chunks_done_ < static_cast<int>(plan_.size())) {
+      const trace::ChunkInfo& chunk = plan_[static_cast<std::size_t>(chunks_done_)];
       if (static_cast<std::int64_t>(ids_.size()) < chunk.end()) break;  // the answer has ended
       feed(chunk);
       const double seconds = seconds_since(begin);
       if (chunk.phase == trace::Phase::Prefill) prefill_seconds_ = seconds;
+      const auto tokens = static_cast<double>(chunk.end() - restored);
       context.report(chunk.end(), plan_.back().end(),
-                     fmt::format("{:.0f} tokens/s", chunk.end() / std::max(1e-9, seconds)));
+                     fmt::format("{:.0f} tokens/s", tokens / std::max(1e-9, seconds)));
       if (chunks_done_ < static_cast<int>(plan_.size()) && context.cancel.cancelled()) return false;
     }
     return true;
@@ -213,7 +233,7 @@ class CaptureRun {
   void feed(const trace::ChunkInfo& chunk) {
     const std::span<const std::int32_t> ids(ids_.data() + chunk.begin,
                                             static_cast<std::size_t>(chunk.length));
-    recorder_.begin_chunk(chunk);
+    recorder_.begin_chunk(chunk, stands_in_trace() ? left_ : nullptr);
     const bool prompt_done = chunk.end() == static_cast<std::int64_t>(ids_.size());
     const bool wants_token = prompt_done && static_cast<int>(generated_.size()) < max_new_tokens_;
     const at::Tensor logits =
@@ -233,6 +253,8 @@ class CaptureRun {
                                                : std::numeric_limits<float>::infinity();
     novelty.insert(novelty.begin(), first);
     last_logits_ = logits;
+    if (stands_in_trace())
+      novelty.assign(left_novelty_.begin() + chunk.begin, left_novelty_.begin() + chunk.end());
     recorder_.add_novelty(std::move(novelty));
     if (chunk.phase == trace::Phase::Prefill) {
       recorder_.begin_probe();
@@ -240,6 +262,10 @@ class CaptureRun {
       decoder_.truncate(chunk.end());
     }
     return logits;
+  }
+
+  bool stands_in_trace() const {
+    return left_ != nullptr && chunks_done_ < static_cast<int>(left_->info().chunks.size());
   }
 
   // The probe follows the prompt and each of its chunks.
@@ -264,13 +290,33 @@ class CaptureRun {
   at::Tensor last_logits_;  // of the chunk before, when something is
   Recorder& recorder_;
   Decoder decoder_;
+  const trace::TraceReader* left_;  // the chunks that a capture which goes on has done, if any
+  std::vector<float> left_novelty_;
   int chunks_done_ = 0;
   double prefill_seconds_ = 0;
 };
 
+trace::CaptureRequest request_of(const CaptureOptions& options, const RecorderOptions& recorder,
+                                 const TaskPrompt& task) {
+  trace::CaptureRequest request;
+  if (options.model == kBundledModel) request.model = options.model;
+  request.chunk_size = options.chunk_size;
+  request.max_new_tokens = options.max_new_tokens;
+  std::vector<std::string> stored;
+  if (recorder.store_qkv) stored.emplace_back("qkv");
+  if (recorder.store_lse) stored.emplace_back("lse");
+  if (recorder.store_mass) stored.emplace_back("mass");
+  if (recorder.probe_len > 0) stored.emplace_back("probe");
+  request.store = fmt::format("{}", fmt::join(stored, ","));
+  request.answers = task.answers;
+  request.prompt = task.prompt.ids;
+  return request;
+}
+
 trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOptions& recorder,
-                             const LoadedModel& model, const Prompt& prompt, const Probe& probe,
+                             const LoadedModel& model, const TaskPrompt& task, const Probe& probe,
                              const std::vector<trace::ChunkInfo>& plan) {
+  const Prompt& prompt = task.prompt;
   trace::TraceHeader header;
   header.model = model.info;
   header.mode = options.closed_loop ? trace::LoopMode::ClosedLoop : trace::LoopMode::OpenLoop;
@@ -286,6 +332,7 @@ trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOption
   header.probe_ids = probe.ids;
   header.runs = runs_of(recorder, model.info, prompt.ids);
   header.spans = prompt.spans;
+  header.request = request_of(options, recorder, task);
   return header;
 }
 
@@ -334,11 +381,19 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   if (on_estimate) on_estimate(estimate);
   context.cancel.throw_if_cancelled();
 
-  trace::TraceWriter writer(options.output,
-                            header_of(options, recording, *model, task.prompt, probe, plan),
-                            options.force);
+  const trace::TraceHeader header = header_of(options, recording, *model, task, probe, plan);
+  std::optional<trace::TraceReader> left;
+  const fs::path part = trace::part_path(output_target(options.output));
+  if (options.resume) require_same_request(header, trace::TraceReader(part));
+  trace::TraceWriter writer(options.output, header, options.force,
+                            options.resume ? trace::Begin::Resumed : trace::Begin::Anew);
+  if (options.resume) {
+    left.emplace(part);
+    log::info("going on after {} of {} chunks", left->info().chunks.size(), plan.size());
+  }
   Recorder recorder(writer, model->info, recording);
-  CaptureRun run(model, options, std::move(task.prompt.ids), plan, probe, recorder);
+  CaptureRun run(model, options, std::move(task.prompt.ids), plan, probe, recorder,
+                 left ? &*left : nullptr);
 
   CaptureReport report;
   const auto begin = Clock::now();
@@ -364,6 +419,19 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   return report;
 }
 
+// A failure that a signal told of (the file has reached its largest size), or that came with one,
+// ends as the signal does.
+template <typename Body>
+CaptureReport unless_stopped(const WorkContext& context, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input || !context.cancel.cancelled()) throw;
+    throw Error(ErrorKind::Cancelled, "the capture was stopped", error.why(),
+                "remove the cause and go on by --resume where chunks were done");
+  }
+}
+
 }  // namespace
 
 CaptureReport run_capture(const CaptureOptions& options,
@@ -372,14 +440,16 @@ CaptureReport run_capture(const CaptureOptions& options,
   const PromptSource source = check_before_loading(options);
   const std::shared_ptr<const LoadedModel> model = load_model(options.model);
   context.cancel.throw_if_cancelled();
-  return capture_with(options, source, model, on_estimate, context);
+  return unless_stopped(context,
+                        [&] { return capture_with(options, source, model, on_estimate, context); });
 }
 
 CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context) {
   const PromptSource source = check_before_loading(options);
-  return capture_with(options, source, model, on_estimate, context);
+  return unless_stopped(context,
+                        [&] { return capture_with(options, source, model, on_estimate, context); });
 }
 
 }  // namespace kvloupe::capture

@@ -1,6 +1,7 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
 #pragma once
 
+#include "capture/tasks/task.h"
 #include "core/base/cancel.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/trace_types.h"
@@ -37,8 +38,15 @@ struct CaptureOptions {
   std::string device = "cpu";
   std::int64_t seed = 0;
   bool force = false;
+  bool resume = false;  // go on with output.part; what is asked for must be what it was begun with
   std::filesystem::path output;
+  // Instead of one of the four above: the tokens of a capture that goes on.
+  std::optional<TaskPrompt> tokens;
 };
+
+// What the capture that left output.part was asked for, to be resumed: all but `model` where that is
+// a file. Throws Error{Input}.
+CaptureOptions options_left(const std::filesystem::path& output);
 
 struct CaptureEstimate {
   std::int64_t tokens = 0;

@@ -88,13 +88,16 @@ std::vector<Message> parse_messages(const std::string& content) {
 PromptSource read_prompt_source(const CaptureOptions& options) {
   const int given = int(options.prompt_text.has_value()) + int(options.prompt_file.has_value()) +
                     int(options.messages_file.has_value()) + int(options.task.has_value());
-  if (given != 1) {
+  const bool goes_on = options.tokens && given == 0;
+  if (given != 1 && !goes_on) {
     throw usage_error("a capture needs one prompt",
                       given == 0 ? "none was given" : "more than one was given",
                       "give one of --prompt, --prompt-file, --messages and --task");
   }
   PromptSource source;
-  if (options.prompt_text) {
+  if (goes_on) {
+    source.tokens = options.tokens;
+  } else if (options.prompt_text) {
     source.text = *options.prompt_text;
     if (source.text.empty()) {
       throw usage_error("--prompt is empty", "there is nothing to run the model on",
@@ -117,6 +120,7 @@ PromptSource read_prompt_source(const CaptureOptions& options) {
 }
 
 TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request) {
+  if (source.tokens) return *source.tokens;
   if (source.task) return source.task->info().build(*source.task, request);
   TaskPrompt result;
   if (!source.messages.empty()) {

@@ -12,11 +12,12 @@
 
 namespace kvloupe::capture {
 
-// One of the three is filled. Nothing here depends on a model.
+// One of the four is filled. Nothing here depends on a model.
 struct PromptSource {
   std::string text;
   std::vector<Message> messages;
   std::optional<TaskSpec> task;
+  std::optional<TaskPrompt> tokens;
 };
 
 // Reads and checks what the options name. Throws Error{Usage} for options that contradict each

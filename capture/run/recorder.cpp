@@ -6,6 +6,8 @@
 #include "core/selection/attend.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -149,9 +151,40 @@ Recorder::Run Recorder::make_run(const RecordedMethod& method, int id, bool open
   return run;
 }
 
-void Recorder::begin_chunk(const trace::ChunkInfo& chunk) {
+void Recorder::begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceReader* recorded) {
   chunk_ = chunk;
+  recorded_ = recorded;
   ++chunk_idx_;
+}
+
+void Recorder::recall(int chunk_idx, const trace::ChunkInfo& chunk, const AttentionCall& call,
+                      const at::Tensor& probe_q) {
+  const c10::InferenceMode no_gradients;
+  chunk_ = chunk;
+  chunk_idx_ = chunk_idx;
+  selection::Cell cell = cell_of(call);
+  const auto see = [&](Run& run, const RecordedMethod& method) {
+    if (!method.spec.traits().evicts()) return;
+    run.selector->select(cell);
+    if (run.needs_probe && chunk.phase == trace::Phase::Prefill) {
+      cell.probe_q = probe_q;
+      cell.novelty =
+          at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()));
+    }
+    run.selector->evict(cell);
+  };
+  if (closed_loop_) see(*closed_loop_, *options_.closed_loop);
+  for (std::size_t i = 0; i < open_loop_.size(); ++i) see(open_loop_[i], options_.open_loop[i]);
+}
+
+bool Recorder::evicts() const {
+  const auto evicting = [](const RecordedMethod& method) { return method.spec.traits().evicts(); };
+  return (options_.closed_loop && evicting(*options_.closed_loop)) ||
+         std::any_of(options_.open_loop.begin(), options_.open_loop.end(), evicting);
+}
+
+void Recorder::submit(std::size_t bytes, std::function<void()> work) {
+  if (recorded_ == nullptr) lane_.submit(bytes, std::move(work));
 }
 
 selection::Cell Recorder::cell_of(const AttentionCall& call) const {
@@ -167,6 +200,41 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) const {
   cell.k = call.k;
   cell.v = call.v;
   return cell;
+}
+
+namespace {
+
+Error computes_otherwise(const std::string& path, int layer, int chunk) {
+  return input_error(
+      "cannot go on with " + path,
+      fmt::format("layer {} of chunk {}, run again, is not what was recorded", layer, chunk),
+      "resume with the version, machine and --threads that began it, or capture anew");
+}
+
+}  // namespace
+
+void Recorder::require_recorded(trace::Stored what, int layer, const at::Tensor& rows) const {
+  if (!recorded_->has_stored(what, layer)) return;
+  at::Tensor there = at::empty(rows.sizes(), at::kFloat);
+  for (std::int64_t head = 0; head < rows.size(0); ++head) {
+    recorded_->read_rows(what, layer, static_cast<int>(head), chunk_.begin, chunk_.end(),
+                         there[head].data_ptr<float>());
+  }
+  if (!at::allclose(there, rows.to(at::kFloat), 0, 0, /*equal_nan=*/true))
+    throw computes_otherwise(recorded_->info().path, layer, chunk_idx_);
+}
+
+void Recorder::require_recorded(const trace::RunChunk& data) const {
+  const trace::CellRecord there =
+      recorded_->read_run(data.run, data.layer, chunk_idx_).cells.front();
+  const auto same_keys = [](const trace::SelectedRow& a, const trace::SelectedRow& b) {
+    return a.positions == b.positions;
+  };
+  // What a dense cell keeps is the flags' business.
+  if (there.dense_reason || data.record.dense_reason) return;
+  if (!std::equal(there.rows.begin(), there.rows.end(), data.record.rows.begin(),
+                  data.record.rows.end(), same_keys))
+    throw computes_otherwise(recorded_->info().path, data.layer, chunk_idx_);
 }
 
 at::Tensor Recorder::attend(const AttentionCall& call) {
@@ -190,10 +258,9 @@ at::Tensor Recorder::attend(const AttentionCall& call) {
 void Recorder::add_novelty(std::vector<float> novelty) {
   KVLOUPE_CHECK(novelty.size() == static_cast<std::size_t>(chunk_.length));
   novelty_.insert(novelty_.end(), novelty.begin(), novelty.end());
-  lane_.submit(novelty.size() * sizeof(float),
-               [this, chunk = chunk_, novelty = std::move(novelty)] {
-                 writer_.write_novelty(chunk, novelty);
-               });
+  submit(novelty.size() * sizeof(float), [this, chunk = chunk_, novelty = std::move(novelty)] {
+    writer_.write_novelty(chunk, novelty);
+  });
 }
 
 void Recorder::begin_probe() {
@@ -233,7 +300,7 @@ void Recorder::store_probe(const AttentionCall& call) {
     const ScopedTimer timer(times_.copy_seconds);
     q = stored_copy(call.q, call.q_half, options_.dtype).contiguous();
   }
-  lane_.submit(bytes_of(q), [this, chunk = chunk_, layer = call.layer, q] {
+  submit(bytes_of(q), [this, chunk = chunk_, layer = call.layer, q] {
     writer_.write_probe(chunk, {layer, q.const_data_ptr()});
   });
 }
@@ -241,7 +308,7 @@ void Recorder::store_probe(const AttentionCall& call) {
 void Recorder::end_chunk(std::vector<std::int32_t> ids, std::vector<std::string> texts) {
   KVLOUPE_CHECK(waiting_.empty());
   probing_ = false;
-  lane_.submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts)] {
+  submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts)] {
     writer_.end_chunk(chunk, ids, texts);
   });
 }
@@ -321,9 +388,9 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
   data.layer = cell.layer;
   data.record = std::move(selection);
   data.evicted = std::move(evicted);
+  if (recorded_ != nullptr) return require_recorded(data);
   const std::size_t bytes = bytes_of(data);
-  lane_.submit(bytes,
-               [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });
+  submit(bytes, [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });
 }
 
 void Recorder::store_layer(const AttentionCall& call, const Attended& attended) {
@@ -335,6 +402,12 @@ void Recorder::store_layer(const AttentionCall& call, const Attended& attended) 
     k = stored_copy(call.k.slice(1, begin, end), call.k_half, options_.dtype);
     v = stored_copy(call.v.slice(1, begin, end), call.v_half, options_.dtype);
     if (has_non_finite(q) || has_non_finite(k) || has_non_finite(v)) ++marked_cells_;
+    if (recorded_ != nullptr) {
+      require_recorded(trace::Stored::Q, call.layer, q);
+      require_recorded(trace::Stored::K, call.layer, k);
+      require_recorded(trace::Stored::V, call.layer, v);
+      return;
+    }
     if (options_.store_lse) lse = attended.lse.contiguous();
     if (options_.store_mass && chunk_.phase == trace::Phase::Prefill) {
       key_mass = attended.key_mass.contiguous();
@@ -343,7 +416,7 @@ void Recorder::store_layer(const AttentionCall& call, const Attended& attended) 
   if (!options_.store_qkv) q = k = v = at::Tensor();
   const std::size_t bytes =
       bytes_of(q) + bytes_of(k) + bytes_of(v) + bytes_of(lse) + bytes_of(key_mass);
-  lane_.submit(bytes, [this, chunk = chunk_, layer = call.layer, q, k, v, lse, key_mass] {
+  submit(bytes, [this, chunk = chunk_, layer = call.layer, q, k, v, lse, key_mass] {
     const auto data_of = [](const at::Tensor& tensor) {
       return tensor.defined() ? tensor.const_data_ptr() : nullptr;
     };

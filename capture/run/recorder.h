@@ -6,15 +6,18 @@
 #include "capture/run/capture.h"
 #include "capture/run/writer_lane.h"
 #include "core/selection/selector.h"
+#include "core/trace/trace_reader.h"
 #include "core/trace/trace_types.h"
 #include "core/trace/trace_writer.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::capture {
@@ -52,10 +55,21 @@ class Recorder final : public AttentionHook {
   Recorder(trace::TraceWriter& writer, const trace::ModelInfo& model, RecorderOptions options);
   ~Recorder() override;
 
+  // A chunk that the trace has already, of a model that does not run again, one call a recorded layer:
+  // methods that evict see it as they did (`probe_q` in prefill, with a probe). Then begin_chunk()
+  // goes on after `num_chunks` of them.
+  void recall(int chunk_idx, const trace::ChunkInfo& chunk, const AttentionCall& call,
+              const at::Tensor& probe_q);
+  bool evicts() const;
+  void recalled(int num_chunks) { chunk_idx_ = num_chunks - 1; }
+  // The novelty of tokens that the trace has already.
+  void restore_novelty(std::vector<float> novelty) { novelty_ = std::move(novelty); }
+
   // Around each forward(): which chunk the calls belong to, and its tokens. With a probe,
   // add_novelty() follows the chunk's forward(), then, after prefill chunks, begin_probe() and the
-  // probe's forward().
-  void begin_chunk(const trace::ChunkInfo& chunk);
+  // probe's forward(). With `recorded`, which has the chunk, nothing is written: what is computed
+  // must be what stands there (else Error{Input}).
+  void begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceReader* recorded = nullptr);
   at::Tensor attend(const AttentionCall& call) override;
   void add_novelty(std::vector<float> novelty);  // -log P of the chunk's tokens
   void begin_probe();
@@ -101,6 +115,10 @@ class Recorder final : public AttentionHook {
                        selection::CellSelection selection,
                        std::vector<std::vector<std::int32_t>> evicted);
   void store_layer(const AttentionCall& call, const Attended& attended);
+  void require_recorded(trace::Stored what, int layer, const at::Tensor& rows) const;
+  void require_recorded(const trace::RunChunk& data) const;
+  // To the writer's lane, unless the chunk stands in the trace.
+  void submit(std::size_t bytes, std::function<void()> work);
 
   trace::TraceWriter& writer_;
   trace::ModelInfo model_;
@@ -110,6 +128,7 @@ class Recorder final : public AttentionHook {
   std::vector<Run> open_loop_;
   trace::ChunkInfo chunk_;
   int chunk_idx_ = -1;
+  const trace::TraceReader* recorded_ = nullptr;  // has the chunk under way
   bool probing_ = false;
   std::vector<Waiting> waiting_;
   // Closed loop with eviction and a probe: by layer, the keys that the chunk found alive.

@@ -23,6 +23,14 @@ void on_signal(int signal_number) {
   }
 }
 
+// The write that met the limit says so too, and may be tried again while the program ends.
+void on_size_limit(int) { signal_flag->store(true); }
+
+// Under nohup the program is to outlive its terminal.
+void end_on_hangup() {
+  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+}
+
 }  // namespace
 
 void CancelToken::throw_if_cancelled() const {
@@ -34,6 +42,8 @@ CancelToken interrupt_token() {
     signal_flag = interrupt_flag().get();
     std::signal(SIGINT, on_signal);
     std::signal(SIGTERM, on_signal);
+    std::signal(SIGXFSZ, on_size_limit);
+    end_on_hangup();
     return true;
   }();
   static_cast<void>(installed);

@@ -43,7 +43,9 @@ struct WorkContext {
   }
 };
 
-// The token that Ctrl+C (SIGINT) and SIGTERM raise; installs the handlers at the first call.
+// The token that Ctrl+C (SIGINT), SIGTERM, SIGHUP and SIGXFSZ (a file reached the size that the shell
+// allows) raise; installs the handlers at the first call. The second of the first three ends the
+// program at once.
 CancelToken interrupt_token();
 
 }  // namespace kvloupe

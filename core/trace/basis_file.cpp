@@ -7,6 +7,7 @@
 #include "core/base/units.h"
 #include "core/base/version.h"
 #include "core/base/whole_file.h"
+#include "core/trace/h5_driver.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/run_storage.h"
 #include "core/trace/trace_load.h"
@@ -190,7 +191,6 @@ void write_contents(hid_t file, const Basis& basis) {
     write_dataset(file, "/shingles", H5T_STD_U64LE, H5T_NATIVE_UINT64, {basis.shingles.size()},
                   basis.shingles.data(), {"shingle"});
   }
-  h5::checked_status(H5Fflush(file, H5F_SCOPE_LOCAL), "write the file");
 }
 
 }  // namespace
@@ -245,12 +245,10 @@ void write_basis(const fs::path& path, const Basis& basis) {
   const h5::Lock lock;
   try {
     TemporaryFile temporary(path);
-    {
-      const h5::Handle file =
-          h5::checked(H5Fcreate(temporary.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
-                      "create the file");
-      write_contents(file.get(), basis);
-    }
+    DiskFile disk = DiskFile::create(temporary.path());
+    h5::Handle file = h5::create_file(disk, h5::access_to(disk));
+    write_contents(file.get(), basis);
+    h5::close_written(file, disk);
     temporary.commit();
   } catch (const h5::Defect& defect) {
     throw input_error("cannot write the basis " + path.string(), defect.what(),

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "core/base/whole_file.h"
+#include "core/trace/h5_driver.h"
 #include "core/trace/run_storage.h"
 #include "core/trace/trace_names.h"
 #include "core/trace/trace_writer.h"
@@ -80,9 +81,8 @@ void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int
   writer.write_all_evicted(data.evict_chunk);
 }
 
-h5::Handle create_sidecar(const fs::path& path, const std::string& trace_hash) {
-  h5::Handle file = h5::checked(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT),
-                                "create the sidecar");
+h5::Handle create_sidecar(DiskFile& disk, const std::string& trace_hash) {
+  h5::Handle file = h5::create_file(disk, h5::access_to(disk));
   h5::write_attribute(file.get(), "format", std::string(kSidecarFormat));
   h5::write_attribute(file.get(), "schema_version", std::string(kSchemaVersion));
   h5::write_attribute(file.get(), "producer", "kvloupe " + version());
@@ -100,11 +100,11 @@ bool belongs_to(hid_t sidecar, const std::string& path, const std::string& trace
   return h5::string_attribute(sidecar, "trace_hash") == trace_hash;
 }
 
-// A copy of the sidecar to add to, or a new one.
-h5::Handle open_for_append(const fs::path& sidecar, const fs::path& temporary,
-                           const std::string& trace_hash) {
+// At `temporary`, a copy of the sidecar to add to, or nothing yet.
+DiskFile begin_append(const fs::path& sidecar, const fs::path& temporary,
+                      const std::string& trace_hash) {
   std::error_code code;
-  if (!fs::exists(sidecar, code)) return create_sidecar(temporary, trace_hash);
+  if (!fs::exists(sidecar, code)) return DiskFile::create(temporary);
   {
     const h5::Handle old = h5::open_file_for_reading(sidecar.string());
     if (!belongs_to(old.get(), sidecar.string(), trace_hash)) {
@@ -113,7 +113,12 @@ h5::Handle open_for_append(const fs::path& sidecar, const fs::path& temporary,
     }
   }
   fs::copy_file(sidecar, temporary);
-  return h5::checked(H5Fopen(temporary.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open the sidecar");
+  return DiskFile::open(temporary);
+}
+
+int next_number(hid_t sidecar) {
+  const auto numbers = h5::numbered_members(h5::open_group(sidecar, "/runs").get());
+  return numbers.empty() ? 0 : numbers.back() + 1;
 }
 
 // The keys kept by chunk and layer, for plots.
@@ -124,6 +129,14 @@ void write_run_plot(hid_t group, const TraceInfo& info, const std::vector<int>& 
     for (const LayerRecord& layer : data) kept.push_back(mean_kept(layer.cells[c], info.chunks[c]));
   }
   write_kept_plot(group, layers, kept);
+}
+
+void write_run(hid_t sidecar, const TraceInfo& info, const RunInfo& run,
+               const std::vector<int>& layers, const std::vector<LayerRecord>& data) {
+  const h5::Handle group = create_run_group(sidecar, run, info.model);
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    write_layer(group.get(), info, run, layers[i], data[i]);
+  write_run_plot(group.get(), info, layers, data);
 }
 
 }  // namespace
@@ -183,19 +196,14 @@ int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
     const LoadedTrace trace = load_trace(trace_file.get(), trace_path.string());
     require_shape(trace.info, run, layers, data);
     TemporaryFile temporary(path);
-    h5::Handle file = open_for_append(path, temporary.path(), hash_of_trace(trace));
-    const auto numbers = h5::numbered_members(h5::open_group(file.get(), "/runs").get());
+    const std::string trace_hash = hash_of_trace(trace);
+    DiskFile disk = begin_append(path, temporary.path(), trace_hash);
+    h5::Handle file = disk.size() == 0 ? create_sidecar(disk, trace_hash)
+                                       : h5::open_file_for_writing(disk, h5::access_to(disk));
     RunInfo numbered = run;
-    numbered.id = numbers.empty() ? 0 : numbers.back() + 1;
-    {
-      const h5::Handle group = create_run_group(file.get(), numbered, trace.info.model);
-      for (std::size_t i = 0; i < layers.size(); ++i) {
-        write_layer(group.get(), trace.info, numbered, layers[i], data[i]);
-      }
-      write_run_plot(group.get(), trace.info, layers, data);
-    }
-    h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the sidecar");
-    file.reset();
+    numbered.id = next_number(file.get());
+    write_run(file.get(), trace.info, numbered, layers, data);
+    h5::close_written(file, disk);
     temporary.commit();
     return first_sidecar_id(trace.info) + numbered.id;
   } catch (const h5::Defect& defect) {

@@ -33,14 +33,6 @@ hsize_t tokens_per_storage_chunk(hsize_t tokens, hsize_t bytes_per_token) {
   return (tokens + pieces - 1) / pieces;
 }
 
-h5::Handle create_vector(hid_t at, const std::string& path, hid_t type, hsize_t size,
-                         const char* axis, const char* units, const char* long_name) {
-  h5::Handle dataset =
-      create_dataset(at, path, type, {size}, {std::clamp<hsize_t>(size, 1, 65536)}, false);
-  name_axes(dataset, {axis}, units, long_name);
-  return dataset;
-}
-
 h5::Handle create_growing_vector(hid_t at, const std::string& path, hid_t type,
                                  hsize_t storage_chunk, const char* axis, const char* units,
                                  const char* long_name) {
@@ -107,6 +99,14 @@ h5::Handle create_probe_queries(hid_t group, const TraceHeader& header) {
 }
 
 }  // namespace
+
+h5::Handle create_vector(hid_t at, const std::string& path, hid_t type, hsize_t size,
+                         const char* axis, const char* units, const char* long_name) {
+  h5::Handle dataset =
+      create_dataset(at, path, type, {size}, {std::clamp<hsize_t>(size, 1, 65536)}, false);
+  name_axes(dataset, {axis}, units, long_name);
+  return dataset;
+}
 
 hid_t stored_type(DType dtype) { return dtype == DType::F16 ? h5::half_type() : H5T_IEEE_F32LE; }
 

@@ -27,10 +27,15 @@ struct TokenDatasets {
 hid_t stored_type(DType dtype);
 std::uint64_t element_bytes(DType dtype);
 
+h5::Handle create_vector(hid_t at, const std::string& path, hid_t type, hsize_t size,
+                         const char* axis, const char* units, const char* long_name);
+
 void write_root(hid_t file, const TraceHeader& header);
 void write_model(hid_t file, const ModelInfo& model);
 // /probe, with a probe.
 void write_probe_text(hid_t file, const TraceHeader& header);
+// /capture.
+void write_request(hid_t file, const CaptureRequest& request);
 TokenDatasets create_tokens(hid_t file, const TraceHeader& header);
 // Creates /layers too.
 std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header);

@@ -2,12 +2,14 @@
 // validate.
 #pragma once
 
+#include "core/trace/capture_request.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/run_codec.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,9 @@ std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chun
 std::vector<TokenSpan> load_spans(hid_t file);
 // Whether the trace has texts; throws Defect unless the bytes of every token can be told apart.
 bool check_token_texts(hid_t file, std::int32_t num_tokens);
+// Nothing in a trace that another program made, or an older version. Throws Defect.
+std::optional<CaptureRequest> load_request(hid_t file);
+
 std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
 std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);
 

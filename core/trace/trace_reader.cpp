@@ -166,6 +166,10 @@ TraceReader& TraceReader::operator=(TraceReader&& other) noexcept {
 
 const TraceInfo& TraceReader::info() const { return impl_->info(); }
 
+std::optional<CaptureRequest> TraceReader::capture_request() const {
+  return guarded(info().path, [&] { return load_request(impl_->file.get()); });
+}
+
 std::vector<std::int32_t> TraceReader::token_ids() const {
   return guarded(info().path, [&] { return load_token_ids(impl_->trace); });
 }

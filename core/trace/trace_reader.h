@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/trace/capture_request.h"
 #include "core/trace/run_codec.h"
 
 #include <cstdint>
@@ -28,6 +29,9 @@ class TraceReader {
 
   // All members may be called from any thread; calls are serialised inside.
   const TraceInfo& info() const;
+
+  // What the capture was asked for; nothing where the file does not say.
+  std::optional<CaptureRequest> capture_request() const;
 
   std::vector<std::int32_t> token_ids() const;  // [T]
   // Raw bytes of each token, [T]; one token may hold part of a UTF-8 character.

@@ -5,10 +5,14 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/units.h"
+#include "core/trace/h5_driver.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/part_file.h"
 #include "core/trace/run_storage.h"
+#include "core/trace/take_over.h"
+#include "core/trace/trace_header.h"
 #include "core/trace/trace_layout.h"
+#include "core/trace/trace_load.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -25,66 +29,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs `body` under the lock; what HDF5 cannot do becomes a sentence about `path`.
+// Runs `body` under the lock; what HDF5 cannot do becomes a sentence about `file`. Nothing is done to
+// a file that could not be written before.
 template <typename Body>
-void guarded(const fs::path& path, const Body& body) {
+void guarded(const DiskFile& file, const Body& body) {
   const h5::Lock lock;
+  const auto refuse = [&](const std::string& reason) {
+    throw input_error("cannot write " + file.path().string(), reason,
+                      "check the free space and the permissions of its folder");
+  };
+  if (file.failure()) refuse(*file.failure());
   try {
     body();
   } catch (const h5::Defect& defect) {
-    throw input_error("cannot write " + path.string(), defect.what(),
-                      "check the free space and the permissions of its folder");
+    refuse(file.failure().value_or(defect.what()));
   }
+  if (file.failure()) refuse(*file.failure());
 }
 
-std::uint64_t expected_bytes(const TraceHeader& header) {
-  const auto tokens = static_cast<std::uint64_t>(header.max_tokens);
-  const auto layers = static_cast<std::uint64_t>(header.layers.size());
-  const auto heads = static_cast<std::uint64_t>(header.model.num_q_heads);
-  const auto kv_heads = static_cast<std::uint64_t>(header.model.num_kv_heads);
-  const auto dim = static_cast<std::uint64_t>(header.model.head_dim);
-  std::uint64_t bytes = 1 << 20;
-  if (header.store_qkv) {
-    bytes += layers * tokens * (heads + 2 * kv_heads) * dim * element_bytes(header.dtype);
-  }
-  if (header.store_lse) bytes += layers * tokens * heads * 4;
-  // Prefill chunks alone have a probe, and decoded tokens are chunks too: counted as they come.
-  if (header.probe_len > 0) bytes += tokens * 4;
-  return bytes;
-}
-
-void require_space(const fs::path& path, std::uint64_t bytes) {
-  std::error_code code;
-  const auto space = fs::space(folder_of(path), code);
-  if (code || space.available >= bytes) return;
-  throw input_error("cannot record " + path.string(),
-                    fmt::format("it needs {} and the disk has {} free", format_bytes(bytes),
-                                format_bytes(space.available)),
-                    "free disk space, or record fewer layers or tokens");
-}
-
-void check_header(const TraceHeader& header) {
-  const auto& model = header.model;
-  KVLOUPE_CHECK(model.num_layers > 0 && model.head_dim > 0 && model.num_kv_heads > 0);
-  KVLOUPE_CHECK(model.num_q_heads > 0 && model.num_q_heads % model.num_kv_heads == 0);
-  KVLOUPE_CHECK(header.max_tokens > 0 && header.max_chunks > 0 && header.max_chunks < kAlive);
-  KVLOUPE_CHECK(std::is_sorted(header.layers.begin(), header.layers.end()));
-  KVLOUPE_CHECK(header.layers.empty() ||
-                (header.layers.front() >= 0 && header.layers.back() < model.num_layers));
-  for (std::size_t i = 0; i < header.runs.size(); ++i) {
-    KVLOUPE_CHECK(header.runs[i].id == static_cast<int>(i));
-    KVLOUPE_CHECK(header.runs[i].q_heads_per_row > 0 &&
-                  model.num_q_heads % header.runs[i].q_heads_per_row == 0);
-  }
-  KVLOUPE_CHECK(header.probe_len >= 0 && header.probe_len <= kMaxProbeTokens);
-  KVLOUPE_CHECK(header.probe_ids.empty() ||
-                header.probe_ids.size() == static_cast<std::size_t>(header.probe_len));
-}
-
-h5::Handle create_file(const fs::path& part) {
-  const h5::Handle access = h5::checked(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
-  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
-  H5Pset_file_locking(access.get(), true, true);
+h5::Handle create_trace(DiskFile& disk) {
+  const h5::Handle access = h5::access_to(disk);
   // Metadata reaches the disk at flushes only, never in between in an order that a kill would show.
   H5AC_cache_config_t cache;
   cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
@@ -94,8 +58,18 @@ h5::Handle create_file(const fs::path& part) {
   cache.flash_incr_mode = H5C_flash_incr__off;
   cache.decr_mode = H5C_decr__off;
   H5Pset_mdc_config(access.get(), &cache);
-  return h5::checked(H5Fcreate(part.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()),
-                     "create the file");
+  return h5::create_file(disk, access);
+}
+
+// The file as the next reader finds it, past all that this process may know of it.
+void require_written(DiskFile& part, int chunks_done) {
+  part.check();
+  if (part.failure()) throw h5::Defect(*part.failure());
+  const h5::Handle access = h5::access_to(part);
+  const h5::Handle file =
+      h5::checked(H5Fopen(part.path().c_str(), H5F_ACC_RDONLY, access.get()), "read it back");
+  if (h5::int_attribute(file.get(), "chunks_done") != chunks_done)
+    throw h5::Defect("another program changed it meanwhile");
 }
 
 struct Run {
@@ -110,10 +84,10 @@ struct Run {
 
 struct TraceWriter::Impl {
   fs::path path;
-  fs::path part;
   TraceHeader header;
   bool overwrite = false;
   bool finished = false;
+  DiskFile part;
   h5::Handle file;
   TokenDatasets tokens;
   std::vector<LayerDatasets> layers;
@@ -126,8 +100,16 @@ struct TraceWriter::Impl {
   std::size_t probe_layers_now = 0;  // of the chunk under way
   bool novelty_now = false;
 
+  Impl(const fs::path& trace_path, const TraceHeader& trace_header, bool may_overwrite,
+       DiskFile own_part)
+      : path(trace_path),
+        header(trace_header),
+        overwrite(may_overwrite),
+        part(std::move(own_part)) {}
+
   void create();
-  void close_handles();
+  void take_over(const fs::path& left);
+  void close();
   std::size_t layer_index(int layer) const;
   void require_next(const ChunkInfo& chunk) const;
   void write_heads(const h5::Handle& dataset, int heads, const ChunkInfo& chunk, const void* data);
@@ -135,16 +117,17 @@ struct TraceWriter::Impl {
   void append_tokens(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                      const std::vector<std::string>& texts);
   void append_chunk(const ChunkInfo& chunk);
+  template <typename Visit>
+  void for_each_dataset(const Visit& visit) const;
   void trim();
 };
 
 void TraceWriter::Impl::create() {
-  std::error_code code;
-  fs::remove(part, code);
-  file = create_file(part);
+  file = create_trace(part);
   write_root(file.get(), header);
   write_model(file.get(), header.model);
   write_probe_text(file.get(), header);
+  if (!header.request.prompt.empty()) write_request(file.get(), header.request);
   tokens = create_tokens(file.get(), header);
   layers = create_layers(file.get(), header);
   const h5::Handle all_runs = h5::create_group(file.get(), "/runs");
@@ -165,10 +148,44 @@ void TraceWriter::Impl::create() {
   h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the file's structure");
 }
 
-void TraceWriter::Impl::close_handles() {
+// All that belongs to the chunks done in `left`.
+void TraceWriter::Impl::take_over(const fs::path& left) {
+  const h5::Handle from = h5::open_file_for_reading(left.string());
+  const TraceInfo info = load_trace(from.get(), left.string()).info;
+  KVLOUPE_CHECK(info.layers == header.layers && info.runs.size() == runs.size());
+  KVLOUPE_CHECK(info.chunks.size() <= static_cast<std::size_t>(header.max_chunks) &&
+                info.num_tokens <= header.max_tokens);
+  chunks_done = static_cast<int>(info.chunks.size());
+  tokens_done = info.num_tokens;
+  for (int c = 0; c < chunks_done; ++c) {
+    mass_count += static_cast<std::int64_t>(mass_values(info.chunks[c]));
+    if (info.chunks[c].phase == Phase::Prefill) probe_chunks = c + 1;
+  }
+  const auto offsets =
+      h5::Dataset::open(from.get(), "/tokens/text_offsets", h5::ValueClass::Integer, 1);
+  text_bytes = offsets.read_range<std::uint64_t>(tokens_done, 1).front();
+  for_each_dataset(
+      [&](const h5::Handle& dataset, h5::ValueClass value_class, const std::vector<hsize_t>& dims) {
+        copy_values(from.get(), dataset, value_class, dims);
+      });
+  for (auto& run : runs) {
+    std::vector<float> kept(header.layers.size() * chunks_done);
+    for (std::size_t i = 0; i < header.layers.size(); ++i) {
+      copy_run_layer(from.get(), info, run.info, header.layers[i], header.max_tokens, run.layers[i],
+                     kept.data() + i, header.layers.size());
+    }
+    h5::write_box(run.kept.get(), H5T_NATIVE_FLOAT, {0, 0},
+                  {static_cast<hsize_t>(chunks_done), header.layers.size()}, kept.data());
+  }
+  h5::write_attribute(file.get(), "chunks_done", chunks_done);
+  h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the chunks done");
+}
+
+void TraceWriter::Impl::close() {
   runs.clear();
   layers.clear();
   tokens = {};
+  file.reset();
 }
 
 std::size_t TraceWriter::Impl::layer_index(int layer) const {
@@ -244,67 +261,84 @@ void TraceWriter::Impl::append_chunk(const ChunkInfo& chunk) {
   }
 }
 
-// Cuts the datasets to the chunks done.
-void TraceWriter::Impl::trim() {
-  const auto resize = [](const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
-    if (dataset) h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the trace");
-  };
+// Every dataset but those of the runs, with the shape that the chunks done need.
+template <typename Visit>
+void TraceWriter::Impl::for_each_dataset(const Visit& visit) const {
+  using enum h5::ValueClass;
   const auto token_count = static_cast<hsize_t>(tokens_done);
   const auto chunk_count = static_cast<hsize_t>(chunks_done);
   const auto q_heads = static_cast<hsize_t>(header.model.num_q_heads);
   const auto kv_heads = static_cast<hsize_t>(header.model.num_kv_heads);
   const auto dim = static_cast<hsize_t>(header.model.head_dim);
-  resize(tokens.ids, {token_count});
-  resize(tokens.nll, {token_count});
-  resize(tokens.text, {text_bytes});
-  resize(tokens.text_offsets, {token_count + 1});
+  visit(tokens.ids, Integer, {token_count});
+  visit(tokens.nll, Float, {token_count});
+  visit(tokens.text, Integer, {text_bytes});
+  visit(tokens.text_offsets, Integer, {token_count + 1});
   for (const auto* dataset : {&tokens.begin, &tokens.length, &tokens.phase}) {
-    resize(*dataset, {chunk_count});
+    visit(*dataset, Integer, {chunk_count});
   }
-  resize(tokens.mass_offsets, {chunk_count + 1});
+  visit(tokens.mass_offsets, Integer, {chunk_count + 1});
   for (const auto& layer : layers) {
-    resize(layer.q, {q_heads, token_count, dim});
-    resize(layer.k, {kv_heads, token_count, dim});
-    resize(layer.v, {kv_heads, token_count, dim});
-    resize(layer.lse, {q_heads, token_count});
-    resize(layer.key_mass, {static_cast<hsize_t>(mass_count)});
-    resize(layer.probe_q, {static_cast<hsize_t>(probe_chunks), q_heads,
-                           static_cast<hsize_t>(header.probe_len), dim});
+    visit(layer.q, Float, {q_heads, token_count, dim});
+    visit(layer.k, Float, {kv_heads, token_count, dim});
+    visit(layer.v, Float, {kv_heads, token_count, dim});
+    visit(layer.lse, Float, {q_heads, token_count});
+    visit(layer.key_mass, Float, {static_cast<hsize_t>(mass_count)});
+    visit(
+        layer.probe_q, Float,
+        {static_cast<hsize_t>(probe_chunks), q_heads, static_cast<hsize_t>(header.probe_len), dim});
   }
+}
+
+// Cuts the datasets to the chunks done.
+void TraceWriter::Impl::trim() {
+  const auto resize = [](const h5::Handle& dataset, h5::ValueClass,
+                         const std::vector<hsize_t>& dims) {
+    if (dataset) h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the trace");
+  };
+  for_each_dataset(resize);
   for (auto& run : runs) {
-    resize(run.kept, {chunk_count, run.kept_now.size()});
+    resize(run.kept, h5::ValueClass::Float,
+           {static_cast<hsize_t>(chunks_done), run.kept_now.size()});
     for (auto& layer : run.layers) layer.trim(chunks_done, tokens_done);
   }
 }
 
-TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool overwrite)
-    : impl_(std::make_unique<Impl>()) {
+TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool overwrite,
+                         Begin begin) {
   check_header(header);
-  impl_->path = output_target(path);
-  impl_->part = part_path(impl_->path);
-  impl_->header = header;
-  impl_->overwrite = overwrite;
-  check_trace_file(path, {}, overwrite);
-  require_space(path, expected_bytes(header));
+  const fs::path target = output_target(path);
+  std::optional<DiskFile> left;
+  if (begin == Begin::Resumed) {
+    left.emplace(open_left_part(target, {}, overwrite));
+  } else {
+    check_trace_file(path, {}, overwrite);
+  }
+  require_space(target, header);
+  impl_ = std::make_unique<Impl>(
+      target, header, overwrite,
+      left ? begin_resumed_part(target) : begin_part_file(target, overwrite));
   try {
-    guarded(path, [&] { impl_->create(); });
+    guarded(impl_->part, [&] {
+      impl_->create();
+      if (left) impl_->take_over(left->path());
+    });
+    if (left) become_part(impl_->part, target);
   } catch (...) {
-    const h5::Lock lock;
-    impl_->close_handles();
-    impl_->file.reset();
-    std::error_code code;
-    fs::remove(impl_->part, code);
+    impl_->chunks_done = 0;  // nothing is done in this file
+    abandon();
     throw;
   }
 }
 
 TraceWriter::~TraceWriter() {
-  if (!impl_ || impl_->finished) return;
+  if (!impl_->finished) abandon();
+}
+
+void TraceWriter::abandon() {
   const h5::Lock lock;
-  impl_->close_handles();
-  impl_->file.reset();
-  std::error_code code;
-  if (impl_->chunks_done == 0) fs::remove(impl_->part, code);
+  impl_->close();
+  if (impl_->chunks_done == 0) remove_part_file(impl_->part);
 }
 
 void TraceWriter::write_layer(const ChunkInfo& chunk, const LayerChunk& data) {
@@ -391,32 +425,22 @@ void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t
 void TraceWriter::finish(std::span<const std::int32_t> generated, bool complete) {
   KVLOUPE_CHECK(!impl_->finished);
   guarded(impl_->part, [&] {
-    impl_->trim();
     const hsize_t count = generated.size();
     const h5::Handle dataset = h5::checked(
         H5Dopen2(impl_->file.get(), "/tokens/generated", H5P_DEFAULT), "open the generated tokens");
     h5::checked_status(H5Dset_extent(dataset.get(), &count), "extend the generated tokens");
     h5::write_box(dataset.get(), H5T_NATIVE_INT32, {0}, {count}, generated.data());
     h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
+    // Not before all that is new is on the disk: the room that this frees may be used again.
+    impl_->trim();
+    h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
     h5::write_attribute(impl_->file.get(), "complete", complete ? 1 : 0);
     h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
-    impl_->close_handles();
+    impl_->close();
+    require_written(impl_->part, impl_->chunks_done);
   });
-  {
-    const h5::Lock lock;
-    impl_->file.reset();
-  }
   impl_->finished = true;
-  std::error_code code;
-  if (!impl_->overwrite && fs::exists(impl_->path, code)) {
-    throw input_error(impl_->path.string() + " exists", "it appeared while the capture ran",
-                      "the trace is in " + impl_->part.string() + "; move it where you want it");
-  }
-  fs::rename(impl_->part, impl_->path, code);
-  if (code) {
-    throw input_error("cannot rename " + impl_->part.string(), code.message(),
-                      "the trace is complete there; move it where you want it");
-  }
+  publish_part_file(impl_->part, impl_->path, impl_->overwrite);
 }
 
 }  // namespace kvloupe::trace

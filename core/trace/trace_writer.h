@@ -2,6 +2,7 @@
 // a killed capture leaves all chunks done; finish() renames it to its final name.
 #pragma once
 
+#include "core/trace/capture_request.h"
 #include "core/trace/selection_record.h"
 #include "core/trace/trace_types.h"
 
@@ -29,6 +30,7 @@ struct TraceHeader {
   std::vector<std::int32_t> probe_ids;  // [probe_len], or empty where they are not known
   std::vector<RunInfo> runs;            // in the order given; a closed-loop run first
   std::vector<TokenSpan> spans;
+  CaptureRequest request;  // without a prompt: none is kept, and the capture cannot be resumed
 };
 
 // What one layer adds for one chunk. Arrays are borrowed for the call. q, k, v in the trace's
@@ -58,10 +60,15 @@ struct ProbeChunk {
   const void* q = nullptr;  // [num_q_heads, probe_len, head_dim] in the trace's dtype
 };
 
+// From nothing, or from the chunks done in the .part that a capture with the same header left.
+enum class Begin { Anew, Resumed };
+
 class TraceWriter {
  public:
-  // Refuses (Error{Input}) when `path` exists and not `overwrite`.
-  TraceWriter(const std::filesystem::path& path, const TraceHeader& header, bool overwrite);
+  // Refuses (Error{Input}) when `path` exists and not `overwrite`. A resumed file is written anew: for
+  // a moment the chunks done take their room twice.
+  TraceWriter(const std::filesystem::path& path, const TraceHeader& header, bool overwrite,
+              Begin begin = Begin::Anew);
   ~TraceWriter();  // without finish(): leaves the .part file with the chunks done
 
   // Call order for chunk c: write_layer, write_run and, with a probe, write_probe (prefill chunks)
@@ -74,10 +81,13 @@ class TraceWriter {
   void write_novelty(const ChunkInfo& chunk, std::span<const float> novelty);
   void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                  const std::vector<std::string>& texts);
-  // Trims the datasets to what was written, sets `complete` last and renames the file.
+  // Trims the datasets to what was written, sets `complete` last and renames the file, once it is
+  // proved to be whole and ours.
   void finish(std::span<const std::int32_t> generated, bool complete);
 
  private:
+  void abandon();
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,21 @@
+// What a capture was asked for, as far as the trace does not say it elsewhere: kept in the file, so
+// that a capture that was cut short can go on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+struct CaptureRequest {
+  std::string model;  // its name where it is a bundled one; a file's path is nobody's business
+  int chunk_size = 0;
+  int max_new_tokens = 0;
+  std::string store;                 // "qkv,lse" and so on: what is stored
+  std::vector<std::string> answers;  // that a task expects
+  std::vector<std::int32_t> prompt;  // all of its tokens
+  bool operator==(const CaptureRequest&) const = default;
+};
+
+}  // namespace kvloupe::trace

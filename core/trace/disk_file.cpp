@@ -1,0 +1,180 @@
+// Positioned reads and writes that say what failed, and notice what others did to the file.
+#include "core/trace/disk_file.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+namespace kvloupe::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+DiskHook& hook() {
+  static DiskHook installed;
+  return installed;
+}
+
+int asked_to_fail(const DiskChange& change) { return hook() ? hook()(change) : 0; }
+
+DiskFile open_file(const fs::path& path, int flags) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | flags, 0666);
+  if (descriptor < 0)
+    throw input_error("cannot write " + path.string(), std::strerror(errno),
+                      "check the permissions of its folder");
+  return {path, descriptor};
+}
+
+using Held = std::map<std::uint64_t, std::vector<std::byte>>;
+
+// The first held piece that ends after `offset`.
+template <typename Map>
+auto first_beyond(Map& held, std::uint64_t offset) {
+  auto piece = held.upper_bound(offset);
+  if (piece != held.begin()) {
+    const auto before = std::prev(piece);
+    if (before->first + before->second.size() > offset) return before;
+  }
+  return piece;
+}
+
+// Adds a piece and merges it with those that it overlaps.
+void hold(Held& held, std::uint64_t offset, std::span<const std::byte> bytes) {
+  std::uint64_t begin = offset, end = offset + bytes.size();
+  const auto first = first_beyond(held, offset);
+  auto last = first;
+  for (; last != held.end() && last->first < offset + bytes.size(); ++last) {
+    begin = std::min(begin, last->first);
+    end = std::max(end, last->first + last->second.size());
+  }
+  std::vector<std::byte> merged(end - begin);
+  for (auto piece = first; piece != last; ++piece)
+    std::copy(piece->second.begin(), piece->second.end(), merged.begin() + (piece->first - begin));
+  std::copy(bytes.begin(), bytes.end(), merged.begin() + (offset - begin));
+  held.erase(first, last);
+  held.emplace(begin, std::move(merged));
+}
+
+}  // namespace
+
+void set_disk_hook(DiskHook installed) { hook() = std::move(installed); }
+
+DiskFile::DiskFile(fs::path path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {
+  struct stat status;
+  if (::fstat(descriptor_, &status) == 0) size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+DiskFile::~DiskFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+DiskFile::DiskFile(DiskFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      failure_(std::move(other.failure_)),
+      held_(std::move(other.held_)) {}
+
+DiskFile DiskFile::create(const fs::path& path) { return open_file(path, O_CREAT | O_EXCL); }
+
+DiskFile DiskFile::open(const fs::path& path) { return open_file(path, 0); }
+
+void DiskFile::fail(std::string reason) {
+  if (!failure_) failure_ = std::move(reason);
+}
+
+bool DiskFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  for (std::size_t done = 0; done < out.size();) {
+    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return false;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  for (auto piece = first_beyond(held_, offset);
+       piece != held_.end() && piece->first < offset + out.size(); ++piece) {
+    const std::uint64_t begin = std::max(piece->first, offset);
+    const std::uint64_t end = std::min(piece->first + piece->second.size(), offset + out.size());
+    std::memcpy(out.data() + (begin - offset), piece->second.data() + (begin - piece->first),
+                end - begin);
+  }
+  return true;
+}
+
+void DiskFile::check_length() {
+  struct stat status;
+  if (::fstat(descriptor_, &status) != 0) return fail(std::strerror(errno));
+  const auto found = static_cast<std::uint64_t>(status.st_size);
+  if (found < size_)
+    fail(fmt::format("another program cut it from {} to {} meanwhile", format_bytes(size_),
+                     format_bytes(found)));
+}
+
+void DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (const int code = failure_ ? 0 : asked_to_fail({*this, offset, bytes}))
+    fail(std::strerror(code));
+  if (!failure_) check_length();
+  for (std::size_t done = 0; !failure_ && done < bytes.size();) {
+    const ssize_t put = ::pwrite(descriptor_, bytes.data() + done, bytes.size() - done,
+                                 static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail(std::strerror(put < 0 ? errno : ENOSPC));
+    done += static_cast<std::size_t>(std::max<ssize_t>(put, 0));
+  }
+  if (failure_) hold(held_, offset, bytes);
+  size_ = std::max<std::uint64_t>(size_, offset + bytes.size());
+}
+
+void DiskFile::write_at_flush(std::uint64_t offset, std::span<const std::byte> bytes) {
+  hold(held_, offset, bytes);
+}
+
+void DiskFile::flush() {
+  check();
+  while (!failure_ && !held_.empty()) {
+    const auto [offset, bytes] = *std::prev(held_.end());
+    held_.erase(std::prev(held_.end()));
+    write(offset, bytes);
+  }
+}
+
+void DiskFile::resize(std::uint64_t size) {
+  if (size == size_) return;
+  if (const int code = failure_ ? 0 : asked_to_fail({*this, size, {}})) fail(std::strerror(code));
+  if (!failure_) check_length();
+  if (!failure_ && ::ftruncate(descriptor_, static_cast<off_t>(size)) != 0)
+    fail(std::strerror(errno));
+  size_ = size;
+}
+
+bool DiskFile::is_at(const fs::path& path) const {
+  struct stat own, named;
+  return ::fstat(descriptor_, &own) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         own.st_dev == named.st_dev && own.st_ino == named.st_ino;
+}
+
+void DiskFile::check() {
+  if (failure_) return;
+  if (!is_at(path_)) fail("another program removed or replaced it meanwhile");
+  if (!failure_) check_length();
+}
+
+void DiskFile::sync() {
+  check();
+  if (!failure_ && ::fsync(descriptor_) != 0) fail(std::strerror(errno));
+}
+
+}  // namespace kvloupe::trace
