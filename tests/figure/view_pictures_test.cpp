@@ -33,7 +33,7 @@ const fs::path kDifferences = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../../out/pic
 struct Size {
   int width, height;
 };
-constexpr Size kSmall{800, 500}, kTall{800, 600}, kFlat{1200, 300}, kWide{1200, 800};
+constexpr Size kSmall{800, 500}, kTall{800, 600}, kFlat{1200, 420}, kWide{1200, 800};
 
 struct Picture {
   std::string name;

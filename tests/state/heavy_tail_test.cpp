@@ -3,17 +3,16 @@
 
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 namespace kvloupe::state {
 namespace {
@@ -43,22 +42,10 @@ class HeavyTailViewTest : public ::testing::Test {
   // At query head 2 of layer 1.
   void open_at(int chunk) {
     workspace_.traces.open("small.h5");
-    settle();
-    workspace_.cursor.go_to(parse_goto("layer=1,q_head=2,chunk=" + std::to_string(chunk)));
-    std::string problem = view_.problem(workspace_);
-    for (int i = 0; i < 8 && workspace_.answers.busy(); ++i) {
-      settle();
-      problem = view_.problem(workspace_);
-    }
-    ASSERT_EQ(problem, "");
-  }
-  void settle() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (workspace_.answers.busy() && std::chrono::steady_clock::now() < end) {
-      workspace_.begin_frame();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    test::settle(workspace_);
     workspace_.begin_frame();
+    workspace_.cursor.go_to(parse_goto("layer=1,q_head=2,chunk=" + std::to_string(chunk)));
+    ASSERT_EQ(test::problem_of_view(workspace_, view_), "");
   }
   const HeavyTailQuestion::Answer& answer() {
     const auto result = workspace_.ask(HeavyTailQuestion{workspace_.place()});

@@ -5,17 +5,16 @@
 #include "app/state/questions/quest_pages.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <set>
-#include <thread>
 
 namespace kvloupe::state {
 namespace {
@@ -47,24 +46,12 @@ class KindViewsTest : public ::testing::Test {
 
   void open(const std::string& path = "small.h5") {
     workspace_.traces.open(path);
-    settle();
+    test::settle(workspace_);
+    workspace_.begin_frame();
     ASSERT_TRUE(workspace_.has_trace());
   }
-  void settle() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (workspace_.answers.busy() && std::chrono::steady_clock::now() < end) {
-      workspace_.begin_frame();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    workspace_.begin_frame();
-  }
   std::string problem_of_view(const char* view) {
-    std::string problem = find_view(view)->problem(workspace_);
-    for (int i = 0; i < 8 && workspace_.answers.busy(); ++i) {
-      settle();
-      problem = find_view(view)->problem(workspace_);
-    }
-    return problem;
+    return test::problem_of_view(workspace_, *find_view(view));
   }
   Table table_of(const char* view) {
     EXPECT_EQ(problem_of_view(view), "");

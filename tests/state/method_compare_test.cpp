@@ -4,16 +4,15 @@
 
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <set>
-#include <thread>
 
 namespace kvloupe::state {
 namespace {
@@ -40,11 +39,7 @@ class MethodCompareTest : public ::testing::Test {
     workspace_.cursor.go_to(parse_goto("layer=0"));
   }
   void settle() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (workspace_.answers.busy() && std::chrono::steady_clock::now() < end) {
-      workspace_.answers.deliver();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    test::settle(workspace_);
     workspace_.begin_frame();
   }
   void set(const std::string& option, const std::string& value) {
@@ -52,12 +47,7 @@ class MethodCompareTest : public ::testing::Test {
   }
   Table table() {
     const ViewInfo& view = *find_view("method_compare");
-    std::string problem = view.problem(workspace_);
-    for (int i = 0; i < 8 && workspace_.answers.busy(); ++i) {
-      settle();
-      problem = view.problem(workspace_);
-    }
-    EXPECT_EQ(problem, "");
+    EXPECT_EQ(test::problem_of_view(workspace_, view), "");
     return view.table(workspace_);
   }
   void choose(Slot slot, const std::string& spec) { workspace_.cursor.set_method(slot, spec); }
