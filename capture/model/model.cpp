@@ -331,7 +331,7 @@ std::string hash_of(const GgufFile& file) {
 }  // namespace
 
 fs::path file_of_model(const std::string& name_or_path) {
-  return name_or_path == kBundledName ? bundled_file() : fs::path(name_or_path);
+  return name_or_path == kBundledModel ? bundled_file() : fs::path(name_or_path);
 }
 
 std::string bundled_model_hash() {
