@@ -37,7 +37,7 @@ bool has_bar(const CompareColumn& column) {
 
 // Room for the column, in parts of the table.
 float weight_of(const CompareColumn& column) {
-  if (column.value == nullptr) return 4.4F;
+  if (column.value == nullptr) return 5.0F;
   if (has_bar(column)) return 2.0F;
   return named(column, "cells") ? 1.7F : 1.15F;
 }
@@ -247,7 +247,7 @@ class MethodComparePanel final : public Panel {
     const bool tagged = row.method.recorded() || row.leaks(info);
     widgets::text_colored(
         ink, widgets::elided(state::short_label(row.method),
-                             ImGui::GetContentRegionAvail().x - widgets::em(tagged ? 5 : 0)));
+                             ImGui::GetContentRegionAvail().x - widgets::em(tagged ? 4.2F : 0.0F)));
     if (!context.figure && ImGui::IsItemHovered())
       ImGui::SetTooltip(
           "%s%s", row.method.text.c_str(),
