@@ -152,6 +152,15 @@ void plan_runs(const TraceReader& reader, Plan& plan, std::vector<std::string>& 
       left_out.push_back(fmt::format("run {}, {}: {}", run.id, run.method, found.defects.front()));
       continue;
     }
+    // The copy is of a version that records what was kept by rule, and has nothing to record.
+    const bool forced_known = std::all_of(
+        plan.header.layers.begin(), plan.header.layers.end(),
+        [&](int layer) { return !reader.read_run_layer(run.id, layer).forced_offsets.empty(); });
+    if (!forced_known) {
+      left_out.push_back(fmt::format(
+          "run {}, {}: which keys were kept by rule is not recorded; the copy lists none", run.id,
+          run.method));
+    }
     plan.run_ids.push_back(run.id);
     RunInfo copied = run;
     copied.id = static_cast<int>(plan.header.runs.size());

@@ -162,6 +162,19 @@ TEST_P(RepairTest, ADamagedRunIsLeftOutAndTheOthersMoveUp) {
   for (const int layer : a.info().layers) expect_same_run(a, 1, b, 0, layer);
 }
 
+TEST_P(RepairTest, WhatAnOlderVersionDidNotRecordIsNotPassedOffAsNone) {
+  edit([](hid_t f) {
+    for (const char* layer : {"0", "2"}) {
+      const std::string at = std::string("/runs/0/layers/") + layer;
+      testing::drop(f, (at + "/forced_offsets").c_str());
+      testing::drop(f, (at + "/forced_bounds").c_str());
+    }
+  });
+  const Repair done = repair();
+  ASSERT_EQ(done.left_out.size(), 1u);
+  EXPECT_TRUE(mentions(done, "kept by rule is not recorded"));
+}
+
 TEST_P(RepairTest, DamagedMassIsLeftToBeComputedAnew) {
   edit([](hid_t f) {
     const h5::Handle mass = h5::checked(H5Dopen2(f, "/layers/2/key_mass", H5P_DEFAULT), "open");
