@@ -31,6 +31,19 @@ void AnswerStore::show(const std::string& key, std::shared_ptr<const void> answe
 void AnswerStore::put(const std::string& key, std::shared_ptr<const void> answer,
                       std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
+  put_locked(key, std::move(answer), bytes);
+}
+
+void AnswerStore::put_of(const CancelToken& work, const std::string& key,
+                         std::shared_ptr<const void> answer, std::uint64_t bytes) {
+  // Under the lock: who forgets cancels first and takes the lock then, so it finds either the flag
+  // raised here or the entry there.
+  const std::lock_guard lock(mutex_);
+  if (!work.cancelled()) put_locked(key, std::move(answer), bytes);
+}
+
+void AnswerStore::put_locked(const std::string& key, std::shared_ptr<const void> answer,
+                             std::uint64_t bytes) {
   Entry& entry = entries_[key];
   entry.state = ResultState::Ready;
   entry.answer = std::move(answer);

@@ -37,6 +37,9 @@ class AnswerStore {
   void begin(const std::string& key, bool on_request);
   void show(const std::string& key, std::shared_ptr<const void> answer);  // of one under way
   void put(const std::string& key, std::shared_ptr<const void> answer, std::uint64_t bytes);
+  // Of work under way: nothing once it was cancelled, so that what was forgotten does not come back.
+  void put_of(const CancelToken& work, const std::string& key, std::shared_ptr<const void> answer,
+              std::uint64_t bytes);
   void fail(const std::string& key, const Error& error);
   // A measurement cut short keeps what it has shown; another entry under way goes.
   void stop(const std::string& key);
@@ -48,6 +51,7 @@ class AnswerStore {
   bool measuring() const;  // an entry on request is under way
 
  private:
+  void put_locked(const std::string& key, std::shared_ptr<const void> answer, std::uint64_t bytes);
   void shrink();
 
   mutable std::mutex mutex_;
@@ -182,7 +186,7 @@ std::shared_ptr<const typename Q::Answer> Answers::need(const Q& question,
   if (needs_engine(question)) start_engine();
   Steps steps(*this, nullptr, key, context);
   auto answer = std::make_shared<const Answer>(question.work(steps));
-  store_.put(key, answer, bytes_of<Q>(*answer));
+  store_.put_of(context.cancel, key, answer, bytes_of<Q>(*answer));
   return answer;
 }
 

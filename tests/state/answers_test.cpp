@@ -64,6 +64,21 @@ struct Twice {  // builds on Number
   int work(Steps& steps) const { return 2 * *steps.need(Number{value, script}); }
 };
 
+struct Stubborn {  // goes on after it was cancelled, as work does between two looks at its flag
+  static constexpr const char* kName = "stubborn";
+  int value = 0;
+  Script* script = nullptr;
+  using Answer = int;
+  std::string key() const { return Number{value, script}.key(); }
+  std::string title() const { return "Going on"; }
+  int work(Steps& steps) const {
+    ++script->begun;
+    while (!steps.context.cancel.cancelled())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return *steps.need(Number{value, script});
+  }
+};
+
 struct Patient : Number {
   static constexpr const char* kName = "patient";
   static constexpr Pace kPace = Pace::Patient;
@@ -258,6 +273,15 @@ TEST_F(AnswersTest, AreForgottenByPartOfTheirKeys) {
   EXPECT_EQ(answers.bytes(), 100U);
   EXPECT_EQ(answers.ask(Number{2, &script}).state, ResultState::Ready);
   EXPECT_EQ(answers.ask(Number{1, &script}).state, ResultState::Loading);
+}
+
+TEST_F(AnswersTest, WhatIsForgottenDoesNotComeBackWithWorkThatWasUnderWay) {
+  answers.ask(Stubborn{1, &script});
+  wait_for([&] { return script.begun == 1; });
+  answers.forget("t1");
+  settle();
+  EXPECT_EQ(script.begun, 2) << "the work went on to what it builds on";
+  EXPECT_EQ(answers.bytes(), 0U);
 }
 
 // While a new answer is computed the old one stays, and says that it is the old one.
