@@ -7,9 +7,11 @@
 namespace kvloupe {
 namespace {
 
-// A signal handler may only touch lock-free atomics, so the flag outlives everything.
+// A signal handler may only touch lock-free atomics, so the flag outlives everything: it is never
+// freed, because a signal may come while the program ends.
 std::shared_ptr<std::atomic<bool>>& interrupt_flag() {
-  static auto flag = std::make_shared<std::atomic<bool>>(false);
+  static auto& flag =
+      *new std::shared_ptr<std::atomic<bool>>(std::make_shared<std::atomic<bool>>(false));
   return flag;
 }
 

@@ -57,10 +57,20 @@ void require_scalar(hid_t attribute, const std::string& what, bool right_class,
   }
 }
 
+// Copies the values out. HDF5 takes `stored_size` bytes for each, which a damaged file need not have.
+void read_attribute(hid_t attribute, hid_t type, std::size_t stored_size, void* out,
+                    const std::string& what) {
+  const auto values = static_cast<std::uint64_t>(number_of_values(attribute));
+  if (stored_size == 0 || H5Aget_storage_size(attribute) / stored_size < values) {
+    throw Defect(what + " holds fewer bytes than its type says");
+  }
+  checked_status(H5Aread(attribute, type, out), "read " + what);
+}
+
 std::vector<std::string> read_variable_texts(hid_t attribute, std::size_t count,
                                              const std::string& what) {
   std::vector<std::uint8_t> raw(count * kRawReferenceBytes);
-  checked_status(H5Aread(attribute, raw_reference_type(), raw.data()), "read " + what);
+  read_attribute(attribute, raw_reference_type(), kRawReferenceBytes, raw.data(), what);
   return read_heap_texts(attribute, parse_references(raw), what);
 }
 
@@ -71,7 +81,7 @@ std::vector<std::string> read_fixed_texts(hid_t attribute, hid_t file_type, std:
     throw Defect(what + " is longer than 1 MiB");
   }
   std::string raw(size * count, '\0');
-  checked_status(H5Aread(attribute, file_type, raw.data()), "read " + what);
+  read_attribute(attribute, file_type, size, raw.data(), what);
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
     std::string text = raw.substr(i * size, size);
@@ -207,7 +217,7 @@ std::optional<std::int64_t> int_attribute(hid_t object, const std::string& name)
   const Handle type = checked(H5Aget_type(attribute->get()), "read " + what);
   require_scalar(attribute->get(), what, is_integer(H5Tget_class(type.get())), "one integer");
   std::int64_t value = 0;
-  checked_status(H5Aread(attribute->get(), H5T_NATIVE_INT64, &value), "read " + what);
+  read_attribute(attribute->get(), H5T_NATIVE_INT64, H5Tget_size(type.get()), &value, what);
   return value;
 }
 
@@ -220,7 +230,7 @@ std::optional<double> double_attribute(hid_t object, const std::string& name) {
   require_scalar(attribute->get(), what, type_class == H5T_FLOAT || type_class == H5T_INTEGER,
                  "one number");
   double value = 0;
-  checked_status(H5Aread(attribute->get(), H5T_NATIVE_DOUBLE, &value), "read " + what);
+  read_attribute(attribute->get(), H5T_NATIVE_DOUBLE, H5Tget_size(type.get()), &value, what);
   return value;
 }
 

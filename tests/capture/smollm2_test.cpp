@@ -101,7 +101,9 @@ TEST(SmolLm2Tokenizer, RoundTripButForTheBytesWithoutToken) {
 }
 
 TEST(SmolLm2Tokenizer, ChatPromptEqualsTheRenderedTemplate) {
-  for (const auto& chat : read_json("tokenizer.json")["chats"]) {
+  const auto golden = read_json("tokenizer.json");
+  ASSERT_GT(golden["chats"].size(), 0U);
+  for (const auto& chat : golden["chats"]) {
     std::vector<Message> messages;
     for (const auto& message : chat["messages"]) {
       messages.push_back({message["role"], message["content"]});

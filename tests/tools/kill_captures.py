@@ -53,8 +53,13 @@ class Trial:
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 
     def start(self, *words):
-        return subprocess.Popen([self.kvloupe, *words, "--threads", "1"], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(self.path("said"), "w") as said:
+            return subprocess.Popen([self.kvloupe, *words, "--threads", "1"], stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=said)
+
+    def last_said(self):
+        with open(self.path("said"), errors="replace") as said:
+            return said.read().strip()[-2000:]
 
     def require(self, *words):
         result = self.run(*words)
@@ -86,7 +91,7 @@ class Trial:
         code = capture.wait()
         left = output if os.path.exists(output) else output + ".part"
         if number != signal.SIGKILL and code not in (0, 130):
-            fail(f"{signal.Signals(number).name} ends a capture with {code}")
+            fail(f"{signal.Signals(number).name} ends a capture with {code}: {self.last_said()}")
         if not os.path.exists(left):
             return None, 0
         with open(left, "rb") as file:

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -53,6 +54,9 @@ void fail_at(int n) {
   set_disk_hook([n, seen = 0](const DiskChange&) mutable { return seen++ == n ? ENOSPC : 0; });
 }
 
+// Changes from one that fails to the next: with KVLOUPE_EVERY_FAULT=1 each of them is tried.
+int stride() { return std::getenv("KVLOUPE_EVERY_FAULT") == nullptr ? 17 : 1; }
+
 ReferenceTrace small_reference() {
   ReferenceTrace reference = make_reference(DType::F16);
   add_probe_and_lanes(reference);
@@ -63,7 +67,7 @@ TEST(WriteFailure, OfEveryChangeIsASentenceAndKeepsTheChunksDone) {
   const ReferenceTrace reference = small_reference();
   bool failed = true;
   int at = 0;
-  for (; failed; at += at < 20 ? 1 : 17) {
+  for (; failed; at += at < 20 ? 1 : stride()) {
     const TemporaryFolder folder;
     const int status = status_of_child([&] {
       fail_at(at);
@@ -79,6 +83,7 @@ TEST(WriteFailure, OfEveryChangeIsASentenceAndKeepsTheChunksDone) {
     EXPECT_GT(TraceReader(left).info().chunks.size(), 0u);
   }
   EXPECT_GT(at, 100);
+  RecordProperty("changes", at);
 }
 
 TEST(WriteFailure, OfASidecarLeavesTheRunsThatWereThere) {
@@ -94,7 +99,7 @@ TEST(WriteFailure, OfASidecarLeavesTheRunsThatWereThere) {
   append();
   bool failed = true;
   int at = 0;
-  for (; failed; at += 5) {
+  for (; failed; at += std::min(5, stride())) {
     const int status = status_of_child([&] {
       fail_at(at);
       append();
