@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -243,6 +245,18 @@ TEST(JobsLifetimeTest, DestructionCancelsRunningAndQueuedJobs) {
     ASSERT_TRUE(eventually([&] { return entered.load(); }));
   }
   EXPECT_TRUE(left);
+}
+
+// A freed flag is seen by the address sanitizer.
+TEST(InterruptDeathTest, ASignalWhileTheProgramEndsIsNoFault) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::atexit([] { std::raise(SIGTERM); });  // after all that is made later was destroyed
+        const CancelToken token = interrupt_token();
+        std::exit(token.cancelled() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

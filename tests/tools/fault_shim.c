@@ -1,9 +1,8 @@
 /* Preloaded into a program (LD_PRELOAD): makes its n-th call of one kind fail, from 1.
- *   KVLOUPE_FAULT=write:3   write, sync, rename, mmap or alloc; kill ends the program by SIGKILL at its n-th write
+ *   KVLOUPE_FAULT=write:3   write, sync or rename; kill ends the program by SIGKILL at its n-th write
  *   KVLOUPE_FAULT_FOLDER    writes, syncs and renames count below this folder alone
  *   KVLOUPE_FAULT_FIRED     a file made when the call fails, so that the caller knows when to stop
- * A write ends with a full disk, a sync and a rename with an error of the device. Of mmap those of files count, of
- * allocations those of a mebibyte or more. */
+ * A write ends with a full disk, a sync and a rename with an error of the device. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,16 +10,12 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-enum { kLargeAllocation = 1 << 20 };
 
 static const char* kind;
 static long number;
@@ -120,47 +115,4 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 int link(const char* from, const char* to) {
   if (is_below(to) && is_turn_of("rename")) FAIL(EIO, -1);
   return REAL(link)(from, to);
-}
-
-void* mmap(void* address, size_t length, int protection, int flags, int descriptor, off_t offset) {
-  if (descriptor >= 0 && is_turn_of("mmap")) FAIL(ENOMEM, MAP_FAILED);
-  return REAL(mmap)(address, length, protection, flags, descriptor, offset);
-}
-void* mmap64(void* address, size_t length, int protection, int flags, int descriptor, off64_t offset) {
-  if (descriptor >= 0 && is_turn_of("mmap")) FAIL(ENOMEM, MAP_FAILED);
-  return REAL(mmap64)(address, length, protection, flags, descriptor, offset);
-}
-
-/* glibc's own names: dlsym allocates, so it cannot be asked for malloc. */
-extern void* __libc_malloc(size_t);
-extern void* __libc_calloc(size_t, size_t);
-extern void* __libc_realloc(void*, size_t);
-extern void* __libc_memalign(size_t, size_t);
-
-static int refuses_bytes(size_t bytes) { return bytes >= kLargeAllocation && is_turn_of("alloc"); }
-
-void* malloc(size_t bytes) {
-  if (refuses_bytes(bytes)) FAIL(ENOMEM, NULL);
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) {
-  if (count && bytes <= SIZE_MAX / count && refuses_bytes(count * bytes)) FAIL(ENOMEM, NULL);
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* old, size_t bytes) {
-  if (refuses_bytes(bytes)) FAIL(ENOMEM, NULL);
-  return __libc_realloc(old, bytes);
-}
-void* memalign(size_t alignment, size_t bytes) {
-  if (refuses_bytes(bytes)) FAIL(ENOMEM, NULL);
-  return __libc_memalign(alignment, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  if (refuses_bytes(bytes)) FAIL(ENOMEM, NULL);
-  return __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  if (refuses_bytes(bytes)) return ENOMEM;
-  *out = __libc_memalign(alignment, bytes);
-  return *out ? 0 : ENOMEM;
 }
