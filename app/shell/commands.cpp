@@ -102,6 +102,7 @@ void Explorer::add_view_commands() {
   for (const state::ViewInfo& view : state::views())
     add("view." + view.id, view.title, {}, [this, id = view.id] { panels_.show(id); });
   add("view.runs", kRunsWindow, {}, [this] { panels_.show(kRunsWindow); });
+  add("view.memory", kMemoryWindow, {}, [this] { panels_.show(kMemoryWindow); });
   add("theme", "Dark or light", {}, [this] {
     const bool dark = settings_.theme == widgets::ThemeKind::Dark;
     settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
