@@ -44,6 +44,8 @@ void Explorer::add_file_commands() {
     remember_place();
     workspace_.traces.close_active();
     panels_.forget();
+    runs_.forget();
+    transport_.forget();
   });
   for (std::size_t i = 0; i < 9; ++i)
     Adder(commands_, "", [this, i] { return i < recent_.size(); })(

@@ -27,7 +27,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       exporter_(workspace, files_, messages_) {
   panels_.add_window(kRunsWindow, state::Dock::LeftBelow, true,
                      [this](bool* open) { runs_.draw(workspace_, gui_.palette(), open); });
-  panels_.add_window(kMemoryWindow, state::Dock::LeftBelow, false, [this](bool* open) {
+  panels_.add_window(kMemoryWindow, state::Dock::Bottom, false, [this](bool* open) {
     memory_.draw(*workspace_.memory, gui_.palette(), open);
   });
   panels_.context_menu = [this](const state::ViewInfo& view) {

@@ -53,8 +53,7 @@ void bar_ui(const MemoryAccount& account, const widgets::Palette& palette) {
   draw->AddRectFilled(at, {at.x + width, at.y + height}, palette.raised);
   float left = at.x;
   for (const Part& part : kParts) {
-    const float part_width =
-        width * static_cast<float>(share_of(account, account.held(part.part)));
+    const float part_width = width * static_cast<float>(share_of(account, account.held(part.part)));
     draw->AddRectFilled({left, at.y}, {left + part_width, at.y + height},
                         color_of(palette, part.part));
     left += part_width;
@@ -99,25 +98,32 @@ void sum_ui(const widgets::Palette& palette, const char* name, std::uint64_t byt
   widgets::text_colored(palette.muted, widgets::elided(note, ImGui::GetContentRegionAvail().x));
 }
 
-void parts_ui(const MemoryAccount& account, const widgets::Palette& palette) {
+void rows_ui(const MemoryAccount& account, const widgets::Palette& palette) {
   const bool over = account.held() > account.limit();
-  bar_ui(account, palette);
-  constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollY;
-  if (!ImGui::BeginTable("##parts", 3, kFlags)) return;
   ImGui::TableSetupColumn("part");
-  ImGui::TableSetupColumn("bytes", ImGuiTableColumnFlags_WidthFixed, widgets::em(5));
+  ImGui::TableSetupColumn("bytes", ImGuiTableColumnFlags_WidthFixed,
+                          ImGui::CalcTextSize("1000.0 MiB").x);
   ImGui::TableSetupColumn("holds", ImGuiTableColumnFlags_WidthStretch);
   for (const Part& part : kParts) part_ui(account, palette, part);
   sum_ui(palette, "Sum", account.held(), over ? palette.warning : palette.text,
          over ? "all of it is in use" : "");
   sum_ui(palette, "Limit", account.limit(), palette.text, "--memory-limit");
-  ImGui::EndTable();
+}
+
+void parts_ui(const MemoryAccount& account, const widgets::Palette& palette) {
+  bar_ui(account, palette);
+  constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollY;
+  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {widgets::em(0.5F), widgets::em(0.2F)});
+  if (ImGui::BeginTable("##parts", 3, kFlags)) {
+    rows_ui(account, palette);
+    ImGui::EndTable();
+  }
+  ImGui::PopStyleVar();
 }
 
 }  // namespace
 
-void MemoryWindow::draw(const MemoryAccount& account, const widgets::Palette& palette,
-                        bool* open) {
+void MemoryWindow::draw(const MemoryAccount& account, const widgets::Palette& palette, bool* open) {
   ImGui::PushStyleColor(ImGuiCol_WindowBg, widgets::with_alpha(palette.panel, docked_ ? 0 : 1));
   const bool visible = ImGui::Begin(kMemoryWindow, open, ImGuiWindowFlags_NoCollapse);
   ImGui::PopStyleColor();
@@ -127,8 +133,7 @@ void MemoryWindow::draw(const MemoryAccount& account, const widgets::Palette& pa
 }
 
 std::string memory_text(const MemoryAccount& account) {
-  return fmt::format("{} of {} kept", format_bytes(account.held()),
-                     format_bytes(account.limit()));
+  return fmt::format("{} of {} kept", format_bytes(account.held()), format_bytes(account.limit()));
 }
 
 }  // namespace kvloupe::shell

@@ -75,11 +75,11 @@ void MemoryCharge::resize(std::uint64_t bytes) {
 }
 
 void refuse_load(const MemoryAccount& account, const std::string& what, std::uint64_t bytes) {
-  throw input_error(fmt::format("{} cannot be opened", what),
-                    fmt::format("its load takes {} of memory where {} of the limit of {} are left",
-                                format_bytes(bytes), format_bytes(account.room()),
-                                format_bytes(account.limit())),
-                    "raise --memory-limit, or close other traces");
+  throw input_error(
+      fmt::format("{} cannot be opened", what),
+      fmt::format("its load takes {} of memory where {} of the limit of {} are left",
+                  format_bytes(bytes), format_bytes(account.room()), format_bytes(account.limit())),
+      "raise --memory-limit, or close other traces");
 }
 
 MemoryCharge charge_load(const MemoryAccountPtr& account, const std::string& what,

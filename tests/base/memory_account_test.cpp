@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 // Entries by name; those that somebody else holds stay.
 class SmallCache final : public MemoryCache {
  public:
-  SmallCache(MemoryAccountPtr account, MemoryPart part) : account_(std::move(account)), part_(part) {
+  SmallCache(MemoryAccountPtr account, MemoryPart part)
+      : account_(std::move(account)), part_(part) {
     account_->add(*this);
   }
   ~SmallCache() { account_->remove(*this); }

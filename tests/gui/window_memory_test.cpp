@@ -15,13 +15,13 @@
 namespace kvloupe {
 namespace {
 
-constexpr std::uint64_t kLimit = 64 << 20;
+constexpr std::uint64_t kLimit = 32 << 20;
 
-// Q, K and V of a layer are 15 MiB in fp32, of all six 90 MiB.
+// Q, K and V of a layer are 7.5 MiB in fp32, of all six 45 MiB.
 const std::string& large_trace() {
   static const std::string path = [] {
     test::GuiTraceOptions options;
-    options.num_tokens = 4096;
+    options.num_tokens = 2048;
     options.num_layers = 6;
     options.layers = {0, 1, 2, 3, 4, 5};
     options.head_dim = 64;
@@ -73,9 +73,9 @@ TEST_F(WindowMemory, WhatIsKeptStaysWithinTheLimitAndIsShown) {
   settle();
   EXPECT_TRUE(app->explorer().panels().is_open("Memory"));
   std::uint64_t most = 0;
-  for (int step = 0; step < 24; ++step) {
+  for (int step = 0; step < 12; ++step) {
     app->workspace().cursor.set_layer(step % 6);
-    app->workspace().cursor.set_chunk(31 - step);
+    app->workspace().cursor.set_chunk(15 - step);
     settle();
     EXPECT_LE(memory->held(), kLimit) << step;
     most = std::max(most, memory->held());

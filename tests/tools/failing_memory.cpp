@@ -3,6 +3,8 @@
 //   KVLOUPE_FAIL_FROM    bytes from which a request is large
 //   KVLOUPE_FAIL_AT      which of them fails, from 1; 0: none
 //   KVLOUPE_FAIL_REPORT  file that gets a line when one fails, and their number at the end
+// What libraries ask for while they are loaded is not counted: an exception there ends any program.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -23,6 +25,7 @@ void* __libc_memalign(std::size_t alignment, std::size_t size);
 namespace {
 
 std::atomic<long> requests{0};
+thread_local int loading = 0;  // libraries, by this thread
 
 long number_in(const char* name, long otherwise) {
   const char* text = std::getenv(name);
@@ -44,6 +47,7 @@ bool fails(std::size_t bytes, bool always_large = false) {
   static const long large = number_in("KVLOUPE_FAIL_FROM", 1 << 20);
   static const long at = number_in("KVLOUPE_FAIL_AT", 0);
   if (!always_large && bytes < static_cast<std::size_t>(large)) return false;
+  if (loading > 0) return false;
   const long number = ++requests;
   if (number != at) return false;
   report("failed", number, bytes);
@@ -82,6 +86,15 @@ void* aligned_alloc(std::size_t alignment, std::size_t size) {
 
 void* memalign(std::size_t alignment, std::size_t size) {
   return fails(size) ? nullptr : __libc_memalign(alignment, size);
+}
+
+void* dlopen(const char* file, int mode) {
+  using Dlopen = void* (*)(const char*, int);
+  static const auto real = reinterpret_cast<Dlopen>(::dlsym(RTLD_NEXT, "dlopen"));
+  ++loading;
+  void* const library = real(file, mode);
+  --loading;
+  return library;
 }
 
 // The loader and the threads' stacks do not come here; of files each one counts.
