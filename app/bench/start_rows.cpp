@@ -89,7 +89,7 @@ std::vector<Row> start_rows(const WorkContext& context) {
 
 void draw_first_frame() {
   figure::HeadlessRenderer renderer(1600, 900, 1.0F);
-  state::Workspace workspace(0);
+  state::Workspace workspace;
   shell::Explorer explorer(workspace, renderer.gui(), {});
   explorer.before_frame();
   renderer.frame([&] { explorer.frame(); });

@@ -118,7 +118,7 @@ void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
                         "give an even number");
     options->traces.assign(traces->begin(), traces->end());
     options->target_sum = *target == "sum";
-    options->memory_limit = shared->memory_limit;
+    options->memory = shared->memory;
     use_engine(*shared);
     run_seer(*options);
   });
@@ -145,7 +145,7 @@ void add_minference(CLI::App& calibrate, const GlobalOptions& global) {
   const GlobalOptions* shared = &global;
   command->callback([=, &calibrate] {
     refuse_other_options(calibrate, *command);
-    options->memory_limit = shared->memory_limit;
+    options->memory = shared->memory;
     use_engine(*shared);
     run_minference(*options);
   });

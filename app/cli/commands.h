@@ -3,7 +3,9 @@
 // only once all of it is known, and throws kvloupe::Error for the rest.
 #pragma once
 
-#include <cstdint>
+#include "core/base/memory_account.h"
+
+#include <memory>
 #include <string>
 
 namespace CLI {
@@ -13,8 +15,9 @@ class App;
 namespace kvloupe::cli {
 
 struct GlobalOptions {
-  int threads = 0;                 // 0: all cores
-  std::uint64_t memory_limit = 0;  // bytes; 0: the default of TraceSession
+  int threads = 0;  // 0: all cores
+  // One for all that a call opens.
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
 void add_calibrate_command(CLI::App& program, const GlobalOptions& global);

@@ -192,7 +192,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
-  const session::TraceSession session(arguments.trace, global.memory_limit);
+  const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
   for (const selection::MethodSpec& spec : specs)
     capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));

@@ -60,7 +60,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
     if (!value.empty()) request.what.options[name] = value;
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
-  request.memory_limit = global.memory_limit;
+  request.memory = global.memory;
   figure::export_view(request);
 }
 

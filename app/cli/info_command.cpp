@@ -5,8 +5,8 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/session/session.h"
 #include "core/trace/trace_names.h"
-#include "core/trace/trace_reader.h"
 
 #include <fmt/format.h>
 
@@ -41,7 +41,23 @@ ordered_json model_json(const trace::ModelInfo& model) {
           {"layer_types", layer_types}};
 }
 
-ordered_json info_json(const TraceInfo& info) {
+// q, k and v of a layer as an analysis has them: whole, in fp32.
+std::uint64_t layer_bytes(const TraceInfo& info) {
+  const auto heads =
+      static_cast<std::uint64_t>(info.model.num_q_heads + 2 * info.model.num_kv_heads);
+  return heads * info.model.head_dim * info.num_tokens * sizeof(float);
+}
+
+ordered_json memory_json(const session::TraceSession& session) {
+  const session::LoadBytes load = session.load_bytes();
+  return {{"limit_bytes", session.memory()->limit()},
+          {"load_bytes", load.sum()},
+          {"load_parts", {{"tokens", load.tokens}, {"chunks", load.chunks}, {"runs", load.runs}}},
+          {"layer_bytes", layer_bytes(session.info())}};
+}
+
+ordered_json info_json(const session::TraceSession& session) {
+  const TraceInfo& info = session.info();
   auto runs = ordered_json::array();
   for (const auto& run : info.runs) {
     runs.push_back({{"id", run.id},
@@ -70,7 +86,8 @@ ordered_json info_json(const TraceInfo& info) {
           {"created", info.created},
           {"generated_tokens", info.generated.size()},
           {"spans", spans},
-          {"probe", probe}};
+          {"probe", probe},
+          {"memory", memory_json(session)}};
 }
 
 const char* spoken(trace::LoopMode mode) {
@@ -106,7 +123,17 @@ std::string chunks_text(const TraceInfo& info) {
   return text;
 }
 
-std::string info_text(const TraceInfo& info) {
+std::string memory_text(const session::TraceSession& session) {
+  const session::LoadBytes load = session.load_bytes();
+  return fmt::format(
+      "{} loaded (tokens {}, chunks {}, runs {}), {} more for each layer in use, of {} allowed",
+      format_bytes(load.sum()), format_bytes(load.tokens), format_bytes(load.chunks),
+      format_bytes(load.runs), format_bytes(layer_bytes(session.info())),
+      format_bytes(session.memory()->limit()));
+}
+
+std::string info_text(const session::TraceSession& session) {
+  const TraceInfo& info = session.info();
   const auto& model = info.model;
   std::string text = printable(info.path) + "\n";
   const auto line = [&](const char* label, const std::string& value) {
@@ -128,6 +155,7 @@ std::string info_text(const TraceInfo& info) {
     line("probe", fmt::format("{} tokens after each prefill chunk, and the novelty of each token",
                               info.probe_len));
   }
+  line("memory", memory_text(session));
   for (const auto& run : info.runs) {
     line("run", fmt::format("{}: {} ({}{})", run.id, run.method, spoken(run.mode),
                             run.from_sidecar ? ", in the sidecar" : ""));
@@ -137,7 +165,7 @@ std::string info_text(const TraceInfo& info) {
 
 }  // namespace
 
-void add_info_command(CLI::App& program, const GlobalOptions&) {
+void add_info_command(CLI::App& program, const GlobalOptions& global) {
   struct Options {
     std::string path;
     bool json = false;
@@ -146,11 +174,11 @@ void add_info_command(CLI::App& program, const GlobalOptions&) {
   CLI::App* command = program.add_subcommand("info", "what a trace holds");
   command->add_option("trace", options->path, "the trace file")->required();
   command->add_flag("--json", options->json, "print JSON");
-  command->callback([options] {
-    const trace::TraceReader reader(options->path);
-    report_damage(reader.info());
-    options->json ? results::add_data(json_text(info_json(reader.info()), 2))
-                  : results::add_text(info_text(reader.info()));
+  command->callback([options, &global] {
+    const session::TraceSession session(options->path, global.memory);
+    report_damage(session.info());
+    options->json ? results::add_data(json_text(info_json(session), 2))
+                  : results::add_text(info_text(session));
   });
 }
 

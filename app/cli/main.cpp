@@ -57,8 +57,10 @@ void add_global_options(CLI::App& program, GlobalOptions& global, std::string& m
                         std::string& config_dir, bool& quiet) {
   program.add_option("--threads", global.threads, "CPU threads to use (default: all cores)")
       ->check(CLI::Range(1, std::max(kMostThreads, default_threads())));
-  program.add_option("--memory-limit", memory_limit,
-                     "memory for cached trace data, for example 8GB or 512MiB");
+  program.add_option(
+      "--memory-limit", memory_limit,
+      "memory for what is kept of traces: their loads, tensors, answers and textures "
+      "together, for example 8GB or 512MiB (default 2GiB)");
   program.add_option("--config-dir", config_dir, "folder for settings instead of the XDG one");
   program.add_flag("--quiet", quiet, "no progress and no messages but errors");
 }
@@ -101,7 +103,7 @@ int run(int argc, char** argv) {
       if (!bytes || *bytes == 0)
         throw usage_error("--memory-limit is not a size", "'" + memory_limit + "' was given",
                           "write a number with a unit, for example 8GB or 512MiB");
-      global.memory_limit = *bytes;
+      global.memory = std::make_shared<MemoryAccount>(*bytes);
     }
   });
 
@@ -129,7 +131,7 @@ int run(int argc, char** argv) {
   for (const std::string& name : traces) refuse_unknown_subcommand(name);
   shell::WindowOptions window;
   window.traces = traces;
-  window.memory_limit = global.memory_limit;
+  window.memory = global.memory;
   std::once_flag started;
   window.start_engine = [&] { std::call_once(started, use_engine, global); };
   return shell::run_window(window);

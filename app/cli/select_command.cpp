@@ -270,7 +270,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
     throw usage_error("--save cannot be combined with --chunk or --chunk-size",
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
-  const session::TraceSession session(arguments.trace, global.memory_limit);
+  const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
   capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));

@@ -90,7 +90,7 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
       request.file = (std::filesystem::path(given.figures) /
                       fmt::format("selected_vs_true_{}_{}_{}.png", number, spec.id(), name))
                          .string();
-      request.memory_limit = global.memory_limit;
+      request.memory = global.memory;
       figure::export_view(request);
       log::info("{}", request.file);
     }
@@ -131,7 +131,7 @@ void run(Arguments given, const GlobalOptions& global) {
             format_bytes(report.bytes));
 
   std::vector<Answer> answers;
-  const session::TraceSession session(given.output, global.memory_limit);
+  const session::TraceSession session(given.output, global.memory);
   for (const selection::MethodSpec& spec : given.options.methods) {
     answers.push_back(ask(session, spec, report.few, "few", context));
     answers.push_back(ask(session, spec, report.many, "many", context));

@@ -95,7 +95,7 @@ Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
 void export_view(const ExportRequest& request) {
   const state::ViewInfo& view = checked_view(request);
   check_result_file(request.file, state::files_read(request.what), request.force);
-  state::Workspace workspace(request.memory_limit);
+  state::Workspace workspace(request.memory);
   open_and_show(workspace, request.what);
   if (request.format != Format::Png) {
     settle(workspace, view);

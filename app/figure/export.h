@@ -3,8 +3,9 @@
 
 #include "app/state/description.h"
 #include "app/widgets/theme.h"
+#include "core/base/memory_account.h"
 
-#include <cstdint>
+#include <memory>
 #include <string>
 
 namespace kvloupe::figure {
@@ -19,7 +20,7 @@ struct ExportRequest {
   int width = 1600, height = 900;
   double scale = 1;
   widgets::ThemeKind theme = widgets::ThemeKind::Light;
-  std::uint64_t memory_limit = 0;
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
 // Throws Error: Usage for what the arguments alone tell (state::check, a format that the view

@@ -163,4 +163,13 @@ void GuiContext::apply_style(widgets::ThemeKind theme, float scale) {
   set_plot_style(*palette_, scale);
 }
 
+std::uint64_t GuiContext::glyph_bytes() const {
+  ImGui::SetCurrentContext(imgui_);
+  std::uint64_t bytes = 0;
+  for (const ImTextureData* texture : ImGui::GetPlatformIO().Textures)
+    bytes += static_cast<std::uint64_t>(texture->GetSizeInBytes()) *
+             (texture->Pixels != nullptr ? 2 : 1);
+  return bytes;
+}
+
 }  // namespace kvloupe::figure

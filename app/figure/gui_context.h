@@ -5,6 +5,8 @@
 #include "app/widgets/fonts.h"
 #include "app/widgets/palette.h"
 
+#include <cstdint>
+
 struct ImPlotContext;
 
 namespace kvloupe::figure {
@@ -23,6 +25,7 @@ class GuiContext {
   float scale() const { return scale_; }
   ImGuiContext* imgui() const { return imgui_; }
   widgets::Fonts& fonts() { return fonts_; }
+  std::uint64_t glyph_bytes() const;  // of the textures that hold them, here and on the device
 
  private:
   ImGuiContext* imgui_ = nullptr;

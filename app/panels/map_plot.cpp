@@ -91,7 +91,8 @@ void draw_pixels(DrawContext& context, const MapPlotSpec& spec, widgets::MapText
                                   column(last.x),
                                   static_cast<int>(last.x - first.x),
                                   static_cast<int>(last.y - first.y)};
-  texture.update(fmt::format("{}|{}", spec.content_key, static_cast<int>(context.palette.kind)),
+  texture.update(context.workspace.memory,
+                 fmt::format("{}|{}", spec.content_key, static_cast<int>(context.palette.kind)),
                  window, spec.fill);
   if (texture.empty()) return;
   ImPlot::PushPlotClipRect();

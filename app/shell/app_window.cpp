@@ -105,7 +105,7 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->make_window();
   impl_->gui = std::make_unique<figure::GuiContext>();
   impl_->workspace =
-      std::make_unique<state::Workspace>(impl_->options.window.memory_limit, impl_->options.opener);
+      std::make_unique<state::Workspace>(impl_->options.window.memory, impl_->options.opener);
   if (impl_->options.window.start_engine)
     impl_->workspace->answers.start_engine = impl_->options.window.start_engine;
   impl_->options.settings.restore_places &= impl_->options.remember;

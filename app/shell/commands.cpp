@@ -44,6 +44,8 @@ void Explorer::add_file_commands() {
     remember_place();
     workspace_.traces.close_active();
     panels_.forget();
+    runs_.forget();
+    transport_.forget();
   });
   for (std::size_t i = 0; i < 9; ++i)
     Adder(commands_, "", [this, i] { return i < recent_.size(); })(
@@ -102,6 +104,7 @@ void Explorer::add_view_commands() {
   for (const state::ViewInfo& view : state::views())
     add("view." + view.id, view.title, {}, [this, id = view.id] { panels_.show(id); });
   add("view.runs", kRunsWindow, {}, [this] { panels_.show(kRunsWindow); });
+  add("view.memory", kMemoryWindow, {}, [this] { panels_.show(kMemoryWindow); });
   add("theme", "Dark or light", {}, [this] {
     const bool dark = settings_.theme == widgets::ThemeKind::Dark;
     settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;

@@ -23,9 +23,13 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       settings_(std::move(settings)),
       recent_(load_recent_files()),
       panels_(messages_),
+      glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_) {
-  panels_.add_window(kRunsWindow, state::Dock::LeftBelow,
+  panels_.add_window(kRunsWindow, state::Dock::LeftBelow, true,
                      [this](bool* open) { runs_.draw(workspace_, gui_.palette(), open); });
+  panels_.add_window(kMemoryWindow, state::Dock::Bottom, false, [this](bool* open) {
+    memory_.draw(*workspace_.memory, gui_.palette(), open);
+  });
   panels_.context_menu = [this](const state::ViewInfo& view) {
     for (const state::Format format : view.formats())
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
@@ -94,6 +98,7 @@ void Explorer::frame() {
 }
 
 void Explorer::draw_all() {
+  glyphs_.resize(gui_.glyph_bytes());
   stop_measuring_on_input();
   workspace_.begin_frame();
   keyboard();
@@ -213,14 +218,22 @@ void Explorer::status_ui() {
     job_ui(workspace_, p);
     if (!workspace_.place().empty()) {
       const trace::TraceInfo& info = workspace_.place().info();
-      const std::string text =
-          fmt::format("{}  \u00B7  {} tokens  \u00B7  {}  \u00B7  {:.0f} frames/s",
-                      workspace_.place().trace->name, format_count(info.num_tokens),
-                      format_bytes(info.bytes), static_cast<double>(ImGui::GetIO().Framerate));
+      const std::string file =
+          fmt::format("{}  \u00B7  {} tokens  \u00B7  {}  \u00B7  ", workspace_.place().trace->name,
+                      format_count(info.num_tokens), format_bytes(info.bytes));
+      const std::string memory = memory_text(*workspace_.memory);
+      const std::string pace =
+          fmt::format("  \u00B7  {:.0f} frames/s", static_cast<double>(ImGui::GetIO().Framerate));
+      const float width = ImGui::CalcTextSize((file + memory + pace).c_str()).x;
       ImGui::SameLine(
-          std::max(ImGui::GetCursorPosX(),
-                   ImGui::GetWindowWidth() - ImGui::CalcTextSize(text.c_str()).x - widgets::em(1)));
-      widgets::text_colored(p.faint, text);
+          std::max(ImGui::GetCursorPosX(), ImGui::GetWindowWidth() - width - widgets::em(1)));
+      widgets::text_colored(p.faint, file);
+      ImGui::SameLine(0, 0);
+      widgets::text_colored(p.muted, memory);
+      if (ImGui::IsItemHovered()) ImGui::SetTooltip("What is kept in memory; click for its parts");
+      if (ImGui::IsItemClicked()) panels_.show(kMemoryWindow);
+      ImGui::SameLine(0, 0);
+      widgets::text_colored(p.faint, pace);
     }
   }
   ImGui::End();

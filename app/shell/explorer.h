@@ -8,6 +8,7 @@
 #include "app/shell/dialogs.h"
 #include "app/shell/exporter.h"
 #include "app/shell/file_dialog.h"
+#include "app/shell/memory_window.h"
 #include "app/shell/messages.h"
 #include "app/shell/panel_host.h"
 #include "app/shell/runs_window.h"
@@ -74,6 +75,8 @@ class Explorer {
   PanelHost panels_;
   Transport transport_;
   RunsWindow runs_;
+  MemoryWindow memory_;
+  MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
   CommandPalette palette_;

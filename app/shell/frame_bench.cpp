@@ -32,7 +32,7 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   FrameBenchReport report;
   figure::HeadlessRenderer renderer(options.width, options.height, options.scale);
   report.renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
-  state::Workspace workspace(options.memory_limit);
+  state::Workspace workspace(options.memory);
   Settings settings;
   settings.restore_places = false;
   Explorer explorer(workspace, renderer.gui(), settings);

@@ -2,7 +2,9 @@
 // Explore workspace drawn without a display.
 #pragma once
 
-#include <cstdint>
+#include "core/base/memory_account.h"
+
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,7 @@ struct FrameBenchOptions {
   int height = 900;
   float scale = 1.0F;
   int frames = 240;  // measured while scrubbing, a chunk a frame, there and back
-  std::uint64_t memory_limit = 0;
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
 struct FrameBenchReport {

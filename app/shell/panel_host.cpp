@@ -22,13 +22,14 @@ PanelHost::PanelHost(Messages& messages) : messages_(messages) {
   }
 }
 
-void PanelHost::add_window(const std::string& name, state::Dock dock,
+void PanelHost::add_window(const std::string& name, state::Dock dock, bool open,
                            std::function<void(bool* open)> draw) {
-  Open open;
-  open.id = open.window = name;
-  open.dock = dock;
-  open.draw = std::move(draw);
-  panels_.push_back(std::move(open));
+  Open added;
+  added.id = added.window = name;
+  added.dock = dock;
+  added.draw = std::move(draw);
+  added.open = added.open_at_first = open;
+  panels_.push_back(std::move(added));
 }
 
 void PanelHost::draw(state::Workspace& workspace, const figure::GuiContext& gui) {
@@ -100,7 +101,7 @@ void PanelHost::build_layout(unsigned dockspace) {
   ImGuiID left = split(center, ImGuiDir_Left, 0.26F);
   const ImGuiID left_below = split(left, ImGuiDir_Down, 0.40F);
   for (Open& open : panels_) {
-    open.open = true;
+    open.open = open.open_at_first;
     const ImGuiID where[] = {left, left_below, center, right, right_below, bottom};
     ImGui::DockBuilderDockWindow(open.window.c_str(), where[static_cast<int>(open.dock)]);
     // One after the other: a dock node shows the tab that had the focus.

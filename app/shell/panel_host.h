@@ -17,8 +17,9 @@ class PanelHost {
   explicit PanelHost(Messages& messages);
 
   // Windows that are no views but dock beside them draw themselves: `draw` makes the window of this
-  // name and may close it. Before the first frame.
-  void add_window(const std::string& name, state::Dock dock, std::function<void(bool* open)> draw);
+  // name and may close it. One that is not `open` waits until it is shown. Before the first frame.
+  void add_window(const std::string& name, state::Dock dock, bool open,
+                  std::function<void(bool* open)> draw);
 
   void draw(state::Workspace& workspace, const figure::GuiContext& gui);
   // The context menu of a panel's tab, drawn inside it.
@@ -39,7 +40,7 @@ class PanelHost {
     state::Dock dock = state::Dock::Bottom;
     std::unique_ptr<panels::Panel> panel;
     std::function<void(bool* open)> draw;
-    bool open = true;
+    bool open = true, open_at_first = true;
     bool visible = false;
     bool docked = false;
     int frames_to_focus = 0;

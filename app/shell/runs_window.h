@@ -16,6 +16,8 @@ inline constexpr const char* kRunsWindow = "Runs";
 class RunsWindow {
  public:
   void draw(state::Workspace& workspace, const widgets::Palette& palette, bool* open);
+  // Nothing of a closed trace.
+  void forget() { worth_.clear(); }
 
  private:
   void rows_ui(state::Workspace& workspace, const widgets::Palette& palette);

@@ -13,6 +13,8 @@ class Transport {
   void tick(state::Workspace& workspace);
   bool playing() const { return playing_; }
   void toggle() { playing_ = !playing_; }
+  // Nothing of a closed trace.
+  void forget() { methods_ = MethodEditor(); }
 
  private:
   void buttons_ui(state::Workspace& workspace, const widgets::Palette& palette);

@@ -1,8 +1,10 @@
 // The window of the program.
 #pragma once
 
-#include <cstdint>
+#include "core/base/memory_account.h"
+
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,7 @@ namespace kvloupe::shell {
 
 struct WindowOptions {
   std::vector<std::string> traces;
-  std::uint64_t memory_limit = 0;      // bytes of cached trace data; 0: the default
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   std::function<void()> start_engine;  // that of state::Answers
 };
 

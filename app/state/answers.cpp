@@ -4,20 +4,27 @@
 
 namespace kvloupe::state {
 
+AnswerStore::AnswerStore(MemoryAccountPtr memory) : memory_(std::move(memory)) {
+  memory_->add(*this);
+}
+
+AnswerStore::~AnswerStore() { memory_->remove(*this); }
+
 std::optional<AnswerStore::Entry> AnswerStore::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return std::nullopt;
   found->second.asked = frame_;
+  found->second.used = memory_->now();
   return found->second;
 }
 
 void AnswerStore::begin(const std::string& key, bool on_request) {
-  const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[key];
-  entry = Entry{};
-  entry.asked = frame_;
+  Entry entry;
   entry.on_request = on_request;
+  const std::lock_guard lock(mutex_);
+  entry.asked = frame_;
+  std::swap(entries_[key], entry);
 }
 
 void AnswerStore::show(const std::string& key, std::shared_ptr<const void> answer) {
@@ -25,73 +32,91 @@ void AnswerStore::show(const std::string& key, std::shared_ptr<const void> answe
   const auto found = entries_.find(key);
   // Cancelled meanwhile, or begun anew.
   if (found == entries_.end() || found->second.state != ResultState::Loading) return;
-  found->second.answer = std::move(answer);
+  found->second.answer.swap(answer);
+}
+
+std::shared_ptr<const void> AnswerStore::charged(std::shared_ptr<const void> answer,
+                                                 std::uint64_t bytes) const {
+  struct Charged {
+    MemoryCharge charge;  // goes last
+    std::shared_ptr<const void> answer;
+  };
+  auto held = std::make_shared<const Charged>(
+      Charged{MemoryCharge(memory_, MemoryPart::Answers, bytes), std::move(answer)});
+  const void* const value = held->answer.get();
+  return {std::move(held), value};
 }
 
 void AnswerStore::put(const std::string& key, std::shared_ptr<const void> answer,
                       std::uint64_t bytes) {
+  answer = charged(std::move(answer), bytes);
+  std::shared_ptr<const void> before;
   const std::lock_guard lock(mutex_);
-  put_locked(key, std::move(answer), bytes);
+  before = put_locked(key, std::move(answer));
 }
 
-void AnswerStore::put_of(const CancelToken& work, const std::string& key,
-                         std::shared_ptr<const void> answer, std::uint64_t bytes) {
+std::shared_ptr<const void> AnswerStore::put_of(const CancelToken& work, const std::string& key,
+                                                std::shared_ptr<const void> answer,
+                                                std::uint64_t bytes) {
+  answer = charged(std::move(answer), bytes);
+  std::shared_ptr<const void> before;
   // Under the lock: who forgets cancels first and takes the lock then, so it finds either the flag
   // raised here or the entry there.
   const std::lock_guard lock(mutex_);
-  if (!work.cancelled()) put_locked(key, std::move(answer), bytes);
+  if (!work.cancelled()) before = put_locked(key, answer);
+  return answer;
 }
 
-void AnswerStore::put_locked(const std::string& key, std::shared_ptr<const void> answer,
-                             std::uint64_t bytes) {
+std::shared_ptr<const void> AnswerStore::put_locked(const std::string& key,
+                                                    std::shared_ptr<const void> answer) {
   Entry& entry = entries_[key];
   entry.state = ResultState::Ready;
-  entry.answer = std::move(answer);
+  entry.answer.swap(answer);
   entry.error.reset();
-  entry.bytes = bytes;
   entry.asked = frame_;
-  shrink();
+  entry.used = memory_->now();
+  return answer;
 }
 
 void AnswerStore::fail(const std::string& key, const Error& error) {
+  std::shared_ptr<const void> before;
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[key];
   entry.state = ResultState::Error;
-  entry.answer.reset();
+  entry.answer.swap(before);
   entry.error = error;
 }
 
 void AnswerStore::stop(const std::string& key) {
+  Entry stopped;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end() || found->second.state != ResultState::Loading) return;
   if (found->second.on_request && found->second.answer)
     found->second.state = ResultState::Ready;
   else
-    entries_.erase(found);
+    stopped = entries_.extract(found).mapped();
 }
 
 std::vector<std::string> AnswerStore::next_frame() {
+  std::vector<Entries::node_type> gone;
   const std::lock_guard lock(mutex_);
   std::vector<std::string> unwanted;
   for (const auto& [key, entry] : entries_)
     if (entry.state == ResultState::Loading && !entry.on_request && entry.asked + 1 < frame_)
       unwanted.push_back(key);
-  for (const std::string& key : unwanted) entries_.erase(key);
+  for (const std::string& key : unwanted) gone.push_back(entries_.extract(key));
   ++frame_;
   return unwanted;
 }
 
 void AnswerStore::forget_if(const std::function<bool(const std::string& key)>& doomed) {
+  std::vector<Entries::node_type> gone;
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const auto& entry) { return doomed(entry.first); });
-}
-
-std::uint64_t AnswerStore::bytes() const {
-  const std::lock_guard lock(mutex_);
-  std::uint64_t sum = 0;
-  for (const auto& [key, entry] : entries_) sum += entry.bytes;
-  return sum;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    const auto entry = it++;
+    if (doomed(entry->first)) gone.push_back(entries_.extract(entry));
+  }
 }
 
 bool AnswerStore::measuring() const {
@@ -101,23 +126,33 @@ bool AnswerStore::measuring() const {
   });
 }
 
-// The longest not asked for goes first; what this frame and the one before asked for stays.
-void AnswerStore::shrink() {
-  std::uint64_t sum = 0;
-  for (const auto& [key, entry] : entries_) sum += entry.bytes;
-  while (sum > limit_) {
-    auto oldest = entries_.end();
-    for (auto it = entries_.begin(); it != entries_.end(); ++it)
-      if (it->second.state != ResultState::Loading && it->second.asked + 1 < frame_ &&
-          (oldest == entries_.end() || it->second.asked < oldest->second.asked))
-        oldest = it;
-    if (oldest == entries_.end()) return;
-    sum -= oldest->second.bytes;
-    entries_.erase(oldest);
+AnswerStore::Entries::const_iterator AnswerStore::oldest() const {
+  auto oldest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = it->second;
+    if (entry.state == ResultState::Ready && entry.asked + 1 < frame_ &&
+        entry.answer.use_count() == 1 &&
+        (oldest == entries_.end() || entry.used < oldest->second.used))
+      oldest = it;
   }
+  return oldest;
 }
 
-Answers::Answers(std::uint64_t memory_limit) : store_(memory_limit) {}
+std::optional<std::uint64_t> AnswerStore::oldest_use() const {
+  const std::lock_guard lock(mutex_);
+  const auto found = oldest();
+  if (found == entries_.end()) return std::nullopt;
+  return found->second.used;
+}
+
+std::shared_ptr<const void> AnswerStore::give_up_oldest() {
+  const std::lock_guard lock(mutex_);
+  const auto found = oldest();
+  if (found == entries_.end()) return nullptr;
+  return entries_.extract(found).mapped().answer;
+}
+
+Answers::Answers(MemoryAccountPtr memory) : store_(std::move(memory)) {}
 
 Answers::~Answers() { jobs_.cancel_all(); }
 

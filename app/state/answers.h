@@ -1,10 +1,11 @@
-// The one place where questions are answered: jobs, one cache with a memory limit, one loading and
-// error state. One thread asks, frame by frame; what is no longer asked for is cancelled.
+// The one place where questions are answered: jobs, one cache within the memory limit, one loading
+// and error state. One thread asks, frame by frame; what is no longer asked for is cancelled.
 #pragma once
 
 #include "app/state/question.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
+#include "core/base/memory_account.h"
 
 #include <cstdint>
 #include <functional>
@@ -18,28 +19,32 @@
 
 namespace kvloupe::state {
 
-// Answers by key, whatever their type. Every member may be called from any thread.
-class AnswerStore {
+// Answers by key, whatever their type. Every member may be called from any thread. What this frame
+// and the one before asked for, and what somebody holds, never goes to make room. An answer is
+// charged until its last user lets go of it.
+class AnswerStore final : public MemoryCache {
  public:
   struct Entry {
     ResultState state = ResultState::Loading;
     std::shared_ptr<const void> answer;  // Ready, or a first one while Loading
     std::optional<Error> error;
-    std::uint64_t bytes = 0;
     std::uint64_t asked = 0;  // frame in which it was last asked for
+    std::uint64_t used = 0;   // MemoryAccount::now of that
     bool on_request = false;
   };
 
-  explicit AnswerStore(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
+  explicit AnswerStore(MemoryAccountPtr memory);
+  ~AnswerStore();
 
   // Notes that the key is asked for in this frame.
   std::optional<Entry> find(const std::string& key);
   void begin(const std::string& key, bool on_request);
   void show(const std::string& key, std::shared_ptr<const void> answer);  // of one under way
   void put(const std::string& key, std::shared_ptr<const void> answer, std::uint64_t bytes);
-  // Of work under way: nothing once it was cancelled, so that what was forgotten does not come back.
-  void put_of(const CancelToken& work, const std::string& key, std::shared_ptr<const void> answer,
-              std::uint64_t bytes);
+  // Of work under way: not kept once it was cancelled, so that what was forgotten does not come back.
+  // Returns the answer as it is charged.
+  std::shared_ptr<const void> put_of(const CancelToken& work, const std::string& key,
+                                     std::shared_ptr<const void> answer, std::uint64_t bytes);
   void fail(const std::string& key, const Error& error);
   // A measurement cut short keeps what it has shown; another entry under way goes.
   void stop(const std::string& key);
@@ -47,23 +52,29 @@ class AnswerStore {
   // frame.
   std::vector<std::string> next_frame();
   void forget_if(const std::function<bool(const std::string& key)>& doomed);
-  std::uint64_t bytes() const;
   bool measuring() const;  // an entry on request is under way
 
- private:
-  void put_locked(const std::string& key, std::shared_ptr<const void> answer, std::uint64_t bytes);
-  void shrink();
+  std::optional<std::uint64_t> oldest_use() const override;
+  std::shared_ptr<const void> give_up_oldest() override;
 
+ private:
+  using Entries = std::map<std::string, Entry>;
+  std::shared_ptr<const void> charged(std::shared_ptr<const void> answer,
+                                      std::uint64_t bytes) const;
+  // The answer that was there before: it dies outside of the lock.
+  std::shared_ptr<const void> put_locked(const std::string& key,
+                                         std::shared_ptr<const void> answer);
+  Entries::const_iterator oldest() const;
+
+  const MemoryAccountPtr memory_;
   mutable std::mutex mutex_;
-  std::map<std::string, Entry> entries_;
-  std::uint64_t limit_;
+  Entries entries_;
   std::uint64_t frame_ = 2;
 };
 
 class Answers {
  public:
-  static constexpr std::uint64_t kDefaultMemoryLimit = 256ULL << 20;
-  explicit Answers(std::uint64_t memory_limit = kDefaultMemoryLimit);
+  explicit Answers(MemoryAccountPtr memory = std::make_shared<MemoryAccount>());
 
   // Readies the engine, from any thread, before the work of a question that needs it; nothing to do
   // when it returned before. By default it loads the engine (core/base/engine_library.h).
@@ -95,7 +106,6 @@ class Answers {
   void forget(const std::string& key_part);
   bool busy() const { return !jobs_.idle(); }
   bool measuring() const { return store_.measuring(); }
-  std::uint64_t bytes() const { return store_.bytes(); }
   JobSystem& jobs() { return jobs_; }
   const JobSystem& jobs() const { return jobs_; }
 
@@ -186,8 +196,9 @@ std::shared_ptr<const typename Q::Answer> Answers::need(const Q& question,
   if (needs_engine(question)) start_engine();
   Steps steps(*this, nullptr, key, context);
   auto answer = std::make_shared<const Answer>(question.work(steps));
-  store_.put_of(context.cancel, key, answer, bytes_of<Q>(*answer));
-  return answer;
+  const std::uint64_t bytes = bytes_of<Q>(*answer);
+  return std::static_pointer_cast<const Answer>(
+      store_.put_of(context.cancel, key, std::move(answer), bytes));
 }
 
 template <Question Q>

@@ -2,6 +2,7 @@
 
 #include "app/state/token_text.h"
 #include "core/base/error.h"
+#include "core/base/held_bytes.h"
 #include "core/base/printable.h"
 
 #include <fmt/format.h>
@@ -11,13 +12,13 @@
 
 namespace kvloupe::state {
 
-TracePtr open_trace(const std::string& path, std::uint64_t memory_limit) {
+TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory) {
   static std::atomic<int> last_id = 0;
   auto opened = std::make_shared<OpenTrace>();
   opened->id = ++last_id;
   opened->path = path;
   opened->name = printable(std::filesystem::path(path).filename().string());
-  opened->session = std::make_shared<session::TraceSession>(path, memory_limit);
+  opened->session = std::make_shared<session::TraceSession>(path, memory);
   if (opened->info().chunks.empty() || opened->info().layers.empty())
     throw input_error(fmt::format("{} cannot be shown", path), "it holds no finished chunk",
                       "capture it again");
@@ -25,6 +26,8 @@ TracePtr open_trace(const std::string& path, std::uint64_t memory_limit) {
     opened->text.push_back(readable_text(token));
     opened->token_label.push_back(readable_token(token));
   }
+  opened->labels =
+      charge_load(memory, path, held_bytes(opened->text) + held_bytes(opened->token_label));
   return opened;
 }
 

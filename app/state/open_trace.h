@@ -3,7 +3,6 @@
 
 #include "core/session/session.h"
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@ struct OpenTrace {
   session::SessionPtr session;
   std::vector<std::string> text;         // readable_text of each token
   std::vector<std::string> token_label;  // readable_token of each token
+  MemoryCharge labels;                   // what these two hold
 
   const trace::TraceInfo& info() const { return session->info(); }
   selection::ModelShape shape() const { return session->shape(); }
@@ -23,8 +23,8 @@ struct OpenTrace {
 };
 using TracePtr = std::shared_ptr<const OpenTrace>;
 
-// Reads what a window needs at once; from any thread. memory_limit 0: the default. Throws
-// Error{Input}, also for a trace that holds no finished chunk.
-TracePtr open_trace(const std::string& path, std::uint64_t memory_limit);
+// Reads what a window needs at once; from any thread. Throws Error{Input}, also for a trace that
+// holds no finished chunk and for one whose load finds no room.
+TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory);
 
 }  // namespace kvloupe::state

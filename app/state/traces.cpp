@@ -10,8 +10,8 @@
 
 namespace kvloupe::state {
 
-Traces::Traces(Answers& answers, std::uint64_t memory_limit, Opener opener)
-    : answers_(answers), memory_limit_(memory_limit), opener_(std::move(opener)) {}
+Traces::Traces(Answers& answers, MemoryAccountPtr memory, Opener opener)
+    : answers_(answers), memory_(std::move(memory)), opener_(std::move(opener)) {}
 
 void Traces::say(const std::string& text, bool is_error) const {
   if (on_message) on_message(text, is_error);
@@ -47,8 +47,8 @@ void Traces::load(TraceTab& tab, const std::optional<Selection>& like,
                   const std::optional<GotoTarget>& position) {
   answers_.jobs().submit<TracePtr>(
       Lane::TraceIo, fmt::format("open {}", tab.id), fmt::format("Opening {}", tab.name),
-      [opener = opener_, path = tab.path, limit = memory_limit_](const WorkContext&) {
-        return std::make_shared<const TracePtr>(opener(path, limit));
+      [opener = opener_, path = tab.path, memory = memory_](const WorkContext&) {
+        return std::make_shared<const TracePtr>(opener(path, memory));
       },
       [this, id = tab.id, like, position](std::shared_ptr<const TracePtr> trace) {
         if (TraceTab* found = find(id)) opened(*found, *trace, like, position);

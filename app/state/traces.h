@@ -25,8 +25,8 @@ struct TraceTab {
 
 class Traces {
  public:
-  using Opener = std::function<TracePtr(const std::string& path, std::uint64_t memory_limit)>;
-  Traces(Answers& answers, std::uint64_t memory_limit, Opener opener);
+  using Opener = std::function<TracePtr(const std::string& path, const MemoryAccountPtr&)>;
+  Traces(Answers& answers, MemoryAccountPtr memory, Opener opener);
 
   // Opens in the background, or shows it when it is open already. What `position` says is applied
   // when it is ready. A file that cannot be opened is told once and leaves no tab.
@@ -59,7 +59,7 @@ class Traces {
   TraceTab* find(int tab_id);
 
   Answers& answers_;
-  std::uint64_t memory_limit_;
+  MemoryAccountPtr memory_;
   Opener opener_;
   std::vector<std::unique_ptr<TraceTab>> tabs_;
   int active_ = -1;

@@ -5,8 +5,11 @@
 
 namespace kvloupe::state {
 
-Workspace::Workspace(std::uint64_t memory_limit, Traces::Opener opener)
-    : traces(answers, memory_limit, std::move(opener)), cursor(traces) {}
+Workspace::Workspace(MemoryAccountPtr account, Traces::Opener opener)
+    : memory(std::move(account)),
+      answers(memory),
+      traces(answers, memory, std::move(opener)),
+      cursor(traces) {}
 
 std::vector<MethodChoice> Workspace::more_methods(bool and_tried) const {
   std::vector<MethodChoice> methods = selection().more;

@@ -6,7 +6,6 @@
 #include "app/state/cursor.h"
 #include "app/state/traces.h"
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,8 +14,10 @@ namespace kvloupe::state {
 
 class Workspace {
  public:
-  explicit Workspace(std::uint64_t memory_limit = 0, Traces::Opener opener = open_trace);
+  explicit Workspace(MemoryAccountPtr account = std::make_shared<MemoryAccount>(),
+                     Traces::Opener opener = open_trace);
 
+  const MemoryAccountPtr memory;
   Answers answers;
   Traces traces;
   Cursor cursor;

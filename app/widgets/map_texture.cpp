@@ -12,11 +12,15 @@ MapTexture::~MapTexture() {
   if (texture_ != 0) glDeleteTextures(1, &texture_);
 }
 
-void MapTexture::update(const std::string& key, const MapWindow& window, const Fill& fill) {
+void MapTexture::update(const MemoryAccountPtr& memory, const std::string& key,
+                        const MapWindow& window, const Fill& fill) {
   if (window.width <= 0 || window.height <= 0) return;
   if (texture_ != 0 && key == key_ && window == window_) return;
   key_ = key;
   window_ = window;
+  // The pixels here and those of the texture.
+  const std::uint64_t bytes = sizeof(ImU32) * window.width * window.height;
+  charge_ = MemoryCharge(memory, MemoryPart::Textures, 2 * bytes);
   pixels_.assign(static_cast<std::size_t>(window.width) * window.height, 0);
   fill(window, pixels_);
 

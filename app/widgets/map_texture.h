@@ -3,6 +3,8 @@
 // cell.
 #pragma once
 
+#include "core/base/memory_account.h"
+
 #include <imgui.h>
 
 #include <cstdint>
@@ -28,8 +30,9 @@ class MapTexture {
   MapTexture& operator=(const MapTexture&) = delete;
 
   using Fill = std::function<void(const MapWindow&, std::vector<ImU32>& pixels)>;
-  // Fills again only when `key` (what is shown) or the window changed.
-  void update(const std::string& key, const MapWindow& window, const Fill& fill);
+  // Fills again only when `key` (what is shown) or the window changed; charges `memory` for it.
+  void update(const MemoryAccountPtr& memory, const std::string& key, const MapWindow& window,
+              const Fill& fill);
   ImTextureRef ref() const;
   bool empty() const { return texture_ == 0; }
 
@@ -42,6 +45,7 @@ class MapTexture {
   std::string key_;
   MapWindow window_;
   std::vector<ImU32> pixels_;
+  MemoryCharge charge_;
 };
 
 }  // namespace kvloupe::widgets

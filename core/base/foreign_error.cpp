@@ -2,15 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <system_error>
 
 namespace kvloupe {
 
+namespace {
+
+// Torch's allocator has no exception type of its own.
+bool is_out_of_memory(const std::exception& thrown) {
+  return dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr ||
+         std::strstr(thrown.what(), "DefaultCPUAllocator: ") != nullptr;
+}
+
+}  // namespace
+
 Error error_from(const std::string& what_failed, const std::exception& thrown) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
-  if (dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr)
+  if (is_out_of_memory(thrown))
     return input_error(what_failed, "there is not enough memory",
                        "close other programs or lower --memory-limit");
   if (const auto* error = dynamic_cast<const std::filesystem::filesystem_error*>(&thrown))

@@ -39,12 +39,9 @@ std::int32_t prefill_length(const session::TraceSession& session) {
 }
 
 Sessions open_all(const GateTrainingOptions& options) {
-  const std::uint64_t limit =
-      options.memory_limit != 0 ? options.memory_limit : session::TraceSession::kDefaultMemoryLimit;
   Sessions sessions;
   for (const fs::path& path : options.traces) {
-    sessions.push_back(
-        std::make_unique<session::TraceSession>(path, limit / options.traces.size()));
+    sessions.push_back(std::make_unique<session::TraceSession>(path, options.memory));
     const trace::TraceInfo& info = sessions.back()->info();
     if (info.model.file_hash != sessions.front()->info().model.file_hash)
       throw input_error(kWhatFailed,

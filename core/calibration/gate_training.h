@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/base/memory_account.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -24,7 +25,7 @@ struct GateTrainingOptions {
   // What a block pair's attention is: its largest entry (SeerAttention), or the sum.
   bool target_sum = false;
   std::uint64_t seed = 0;
-  std::uint64_t memory_limit = 0;  // of cached trace data; 0: the default
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
 struct GateLossPoint {

@@ -142,9 +142,7 @@ PatternSearchReport search_patterns(const PatternSearchOptions& options,
                                     const WorkContext& context) {
   check_calibration_file(options.output, "a pattern file", trace::files_of_trace(options.trace),
                          options.force);
-  const session::TraceSession session(
-      options.trace, options.memory_limit != 0 ? options.memory_limit
-                                               : session::TraceSession::kDefaultMemoryLimit);
+  const session::TraceSession session(options.trace, options.memory);
   const trace::TraceInfo& info = session.info();
   const auto has_past = [](const trace::ChunkInfo& chunk) {
     return chunk.phase == trace::Phase::Prefill && chunk.begin > 0;

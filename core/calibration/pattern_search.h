@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/base/memory_account.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -19,7 +20,7 @@ struct PatternSearchOptions {
   // Past keys that a head may attend to, as a mean share of the past over the chunks: what
   // attention costs.
   double max_density = 0.25;
-  std::uint64_t memory_limit = 0;  // of cached trace data; 0: the default
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
 // Means over the heads and over the chunks with a past.

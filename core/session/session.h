@@ -2,7 +2,9 @@
 // session_tensors.h gives the tensors to the analyses.
 #pragma once
 
+#include "core/base/memory_account.h"
 #include "core/selection/method_spec.h"
+#include "core/trace/load_budget.h"
 #include "core/trace/trace_reader.h"
 
 #include <cstdint>
@@ -14,26 +16,42 @@
 
 namespace kvloupe::session {
 
+// What the arrays of a loaded trace hold in memory.
+struct LoadBytes {
+  std::uint64_t tokens = 0;  // ids and texts
+  std::uint64_t chunks = 0;  // their table and what is listed by chunk
+  std::uint64_t runs = 0;    // what is said of runs; what they kept is read on demand
+  std::uint64_t sum() const { return tokens + chunks + runs; }
+};
+
 class TraceSession {
  public:
-  static constexpr std::uint64_t kDefaultMemoryLimit = 2ULL << 30;
+  // Charges `memory` for what it loads and caches. Throws Error{Input}, also where the load alone
+  // finds no room.
   explicit TraceSession(const std::filesystem::path& path,
-                        std::uint64_t memory_limit_bytes = kDefaultMemoryLimit);
+                        MemoryAccountPtr memory = std::make_shared<MemoryAccount>());
 
   const trace::TraceInfo& info() const { return reader_.info(); }
   const trace::TraceReader& reader() const { return reader_; }
   const std::vector<std::int32_t>& token_ids() const { return ids_; }
   const std::vector<std::string>& token_texts() const { return texts_; }  // raw bytes
+  LoadBytes load_bytes() const;
+  const MemoryAccountPtr& memory() const { return memory_; }
   selection::ModelShape shape() const { return selection::shape_of(info().model); }
 
   struct Cache;
   Cache& cache() const;  // for session_tensors.h
 
  private:
+  // One budget for all of the load.
+  TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
+               const trace::LoadBudget& budget);
+
+  MemoryAccountPtr memory_;
   trace::TraceReader reader_;
   std::vector<std::int32_t> ids_;
   std::vector<std::string> texts_;
-  std::uint64_t memory_limit_;
+  MemoryCharge load_;
   // Made when the first tensor is asked for: reading a trace needs no Torch.
   mutable std::once_flag cache_made_;
   mutable std::shared_ptr<Cache> cache_;

@@ -7,10 +7,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,33 +23,44 @@ struct LayerArray {
   std::vector<std::vector<std::int32_t>> not_finite;
 };
 
-// Least recently used layers leave when the limit is passed; the newest always stays. An array in
-// use lives on with its user.
-struct TraceSession::Cache {
-  Cache(const trace::TraceReader& trace_reader, std::uint64_t limit_bytes)
-      : reader(trace_reader), limit(limit_bytes) {}
+// Layers that nobody uses may go. What is in use is charged until its last user lets go of it.
+struct TraceSession::Cache final : MemoryCache {
+  Cache(const trace::TraceReader& trace_reader, MemoryAccountPtr account);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
 
   std::shared_ptr<const LayerArray> get(int layer, trace::Stored what);
+  // Rows [begin, end) alone, which are not kept.
+  LayerArray read(int layer, trace::Stored what, std::int32_t begin, std::int32_t end) const;
   // The basis of a layer fitted on this very trace; `fit` makes it when missing.
   trace::LayerBasis basis(trace::BasisKind kind, int layer,
                           const std::function<trace::LayerBasis()>& fit);
-  std::uint64_t bytes() const;
+  std::optional<std::uint64_t> oldest_use() const override;
+  std::shared_ptr<const void> give_up_oldest() override;
 
   const trace::TraceReader& reader;
-  const std::uint64_t limit;
+  const MemoryAccountPtr memory;
 
  private:
   using Key = std::pair<int, trace::Stored>;
-  using Entry = std::pair<Key, std::shared_ptr<const LayerArray>>;
+  struct Entry {
+    std::shared_ptr<const LayerArray> array;
+    std::uint64_t used = 0;  // MemoryAccount::now
+  };
+  using Entries = std::map<Key, Entry>;
   std::shared_ptr<const LayerArray> find(const Key& key);
-  void insert(const Key& key, std::shared_ptr<const LayerArray> array);
+  Entries::const_iterator oldest() const;
 
-  mutable std::mutex mutex_;  // guards the list and the bases
+  mutable std::mutex mutex_;  // guards the entries and the bases
   std::mutex load_mutex_;     // one load at a time: reads are serial anyway
-  std::list<Entry> entries_;  // most recently used first
-  std::uint64_t bytes_ = 0;
+  Entries entries_;
   // Small beside the arrays and slow to make: they stay.
-  std::map<std::pair<trace::BasisKind, int>, trace::LayerBasis> bases_;
+  struct Basis {
+    trace::LayerBasis basis;
+    MemoryCharge charge;
+  };
+  std::map<std::pair<trace::BasisKind, int>, Basis> bases_;
 };
 
 int num_heads(const trace::ModelInfo& model, trace::Stored what);

@@ -2,6 +2,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/base/held_bytes.h"
 #include "core/session/session_cache.h"
 
 #include <ATen/ATen.h>
@@ -49,21 +50,19 @@ void check_finite(const LayerArray& array, Stored what, int layer, std::int32_t 
   }
 }
 
-LayerArray read_array(const trace::TraceReader& reader, int layer, Stored what, std::int32_t begin,
-                      std::int32_t end) {
-  const trace::ModelInfo& model = reader.info().model;
-  const int heads = num_heads(model, what);
-  LayerArray array;
-  array.values = at::empty({heads, end - begin, model.head_dim}, at::kFloat);
-  array.not_finite.resize(static_cast<std::size_t>(heads));
-  for (int head = 0; head < heads; ++head) {
-    float* rows = array.values.mutable_data_ptr<float>() + head * array.values.stride(0);
-    reader.read_rows(what, layer, head, begin, end, rows);
-    for (std::int32_t row = 0; row < end - begin; ++row)
-      if (!row_is_finite(rows + static_cast<std::int64_t>(row) * model.head_dim, model.head_dim))
-        array.not_finite[head].push_back(begin + row);
-  }
-  return array;
+// Charged before it is allocated, and for as long as any tensor shares its values.
+at::Tensor charged_tensor(const MemoryAccountPtr& memory, at::IntArrayRef shape) {
+  std::uint64_t bytes = sizeof(float);
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+  auto charge = std::make_shared<MemoryCharge>(memory, MemoryPart::Tensors, bytes);
+  const at::Tensor values = at::empty(shape, at::kFloat);
+  return at::from_blob(
+      values.mutable_data_ptr(), shape, [values, charge](void*) {}, at::kFloat);
+}
+
+bool in_use(const std::shared_ptr<const LayerArray>& array) {
+  return array.use_count() > 1 || array->values.use_count() > 1 ||
+         array->values.storage().use_count() > 1;
 }
 
 // Query rows of a chunk: from the cached layer, unless that would crowd out the keys.
@@ -71,12 +70,12 @@ at::Tensor load_queries(const TraceSession& session, int layer, const trace::Chu
   const trace::TraceInfo& info = session.info();
   const auto layer_bytes = static_cast<std::uint64_t>(info.num_tokens) * info.model.num_q_heads *
                            info.model.head_dim * sizeof(float);
-  if (layer_bytes <= session.cache().limit / 4) {
+  if (layer_bytes <= session.memory()->limit() / 4) {
     const auto array = session.cache().get(layer, Stored::Q);
     check_finite(*array, Stored::Q, layer, chunk.begin, chunk.end());
     return array->values.narrow(1, chunk.begin, chunk.length).contiguous();
   }
-  const LayerArray rows = read_array(session.reader(), layer, Stored::Q, chunk.begin, chunk.end());
+  const LayerArray rows = session.cache().read(layer, Stored::Q, chunk.begin, chunk.end());
   check_finite(rows, Stored::Q, layer, chunk.begin, chunk.end());
   return rows.values;
 }
@@ -102,35 +101,71 @@ bool row_is_finite(const float* row, std::int64_t head_dim) {
   return finite;
 }
 
+TraceSession::Cache::Cache(const trace::TraceReader& trace_reader, MemoryAccountPtr account)
+    : reader(trace_reader), memory(std::move(account)) {
+  memory->add(*this);
+}
+
+TraceSession::Cache::~Cache() { memory->remove(*this); }
+
+LayerArray TraceSession::Cache::read(int layer, Stored what, std::int32_t begin,
+                                     std::int32_t end) const {
+  const trace::ModelInfo& model = reader.info().model;
+  const int heads = num_heads(model, what);
+  LayerArray array;
+  array.values = charged_tensor(memory, {heads, end - begin, model.head_dim});
+  array.not_finite.resize(static_cast<std::size_t>(heads));
+  for (int head = 0; head < heads; ++head) {
+    float* rows = array.values.mutable_data_ptr<float>() + head * array.values.stride(0);
+    reader.read_rows(what, layer, head, begin, end, rows);
+    for (std::int32_t row = 0; row < end - begin; ++row)
+      if (!row_is_finite(rows + static_cast<std::int64_t>(row) * model.head_dim, model.head_dim))
+        array.not_finite[head].push_back(begin + row);
+  }
+  return array;
+}
+
 std::shared_ptr<const LayerArray> TraceSession::Cache::get(int layer, Stored what) {
   const Key key{layer, what};
   if (auto hit = find(key)) return hit;
   const std::lock_guard loading(load_mutex_);
   // Another thread may have loaded it meanwhile.
   if (auto hit = find(key)) return hit;
-  auto array = std::make_shared<const LayerArray>(
-      read_array(reader, layer, what, 0, reader.info().num_tokens));
-  insert(key, array);
+  auto array = std::make_shared<const LayerArray>(read(layer, what, 0, reader.info().num_tokens));
+  const std::lock_guard lock(mutex_);
+  entries_[key] = {array, memory->now()};
   return array;
 }
 
 std::shared_ptr<const LayerArray> TraceSession::Cache::find(const Key& key) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.first == key; });
+  const auto found = entries_.find(key);
   if (found == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found);
-  return found->second;
+  found->second.used = memory->now();
+  return found->second.array;
 }
 
-void TraceSession::Cache::insert(const Key& key, std::shared_ptr<const LayerArray> array) {
+TraceSession::Cache::Entries::const_iterator TraceSession::Cache::oldest() const {
+  auto oldest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if ((oldest == entries_.end() || it->second.used < oldest->second.used) &&
+        !in_use(it->second.array))
+      oldest = it;
+  return oldest;
+}
+
+std::optional<std::uint64_t> TraceSession::Cache::oldest_use() const {
   const std::lock_guard lock(mutex_);
-  bytes_ += array->values.nbytes();
-  entries_.emplace_front(key, std::move(array));
-  while (bytes_ > limit && entries_.size() > 1) {
-    bytes_ -= entries_.back().second->values.nbytes();
-    entries_.pop_back();
-  }
+  const auto found = oldest();
+  if (found == entries_.end()) return std::nullopt;
+  return found->second.used;
+}
+
+std::shared_ptr<const void> TraceSession::Cache::give_up_oldest() {
+  const std::lock_guard lock(mutex_);
+  const auto found = oldest();
+  if (found == entries_.end()) return nullptr;
+  return entries_.extract(found).mapped().array;
 }
 
 trace::LayerBasis TraceSession::Cache::basis(trace::BasisKind kind, int layer,
@@ -138,24 +173,19 @@ trace::LayerBasis TraceSession::Cache::basis(trace::BasisKind kind, int layer,
   const std::pair key{kind, layer};
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = bases_.find(key); found != bases_.end()) return found->second;
+    if (const auto found = bases_.find(key); found != bases_.end()) return found->second.basis;
   }
   trace::LayerBasis fitted = fit();
+  MemoryCharge charge(memory, MemoryPart::Tensors,
+                      held_bytes(fitted.vectors) + held_bytes(fitted.values));
   const std::lock_guard lock(mutex_);
-  return bases_.emplace(key, std::move(fitted)).first->second;
-}
-
-std::uint64_t TraceSession::Cache::bytes() const {
-  const std::lock_guard lock(mutex_);
-  return bytes_;
+  return bases_.try_emplace(key, Basis{std::move(fitted), std::move(charge)}).first->second.basis;
 }
 
 TraceSession::Cache& TraceSession::cache() const {
-  std::call_once(cache_made_, [this] { cache_ = std::make_shared<Cache>(reader_, memory_limit_); });
+  std::call_once(cache_made_, [this] { cache_ = std::make_shared<Cache>(reader_, memory_); });
   return *cache_;
 }
-
-std::uint64_t cached_bytes(const TraceSession& session) { return session.cache().bytes(); }
 
 at::Tensor layer_q(const TraceSession& session, int layer) {
   return session.cache().get(layer, Stored::Q)->values;

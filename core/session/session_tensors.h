@@ -8,9 +8,6 @@
 
 namespace kvloupe::session {
 
-// Bytes of the layers that are cached now.
-std::uint64_t cached_bytes(const TraceSession& session);
-
 // Whole captured rows of one layer, fp32, cached: q [num_q_heads, T, head_dim], k, v [num_kv_heads,
 // T, head_dim].
 at::Tensor layer_q(const TraceSession& session, int layer);

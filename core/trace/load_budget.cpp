@@ -32,6 +32,12 @@ LoadBudget::LoadBudget(std::uint64_t file_bytes, Scope scope)
   outer_ = std::exchange(innermost, this);
 }
 
+LoadBudget::LoadBudget(std::string trace_path, const MemoryAccount& memory)
+    : LoadBudget(bytes_on_disk(trace_path)) {
+  trace_path_ = std::move(trace_path);
+  memory_ = &memory;
+}
+
 LoadBudget::~LoadBudget() {
   if (!counts_) return;
   innermost = outer_;
@@ -42,6 +48,8 @@ LoadBudget::~LoadBudget() {
 
 void LoadBudget::require(std::uint64_t bytes, const char* what) {
   for (const LoadBudget* budget = innermost; budget; budget = budget->outer_) {
+    if (budget->memory_ != nullptr && bytes > budget->memory_->room())
+      refuse_load(*budget->memory_, budget->trace_path_, bytes);
     if (bytes <= budget->bytes_left_) continue;
     throw h5::Defect(fmt::format("{} takes {} of memory where a file of this size may take {}",
                                  what, format_bytes(bytes), format_bytes(budget->bytes_left_)));

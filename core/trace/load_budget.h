@@ -2,11 +2,16 @@
 // bytes and processor time in proportion to its own size. Free of HDF5.
 #pragma once
 
+#include "core/base/memory_account.h"
 #include "core/trace/defect.h"
 
 #include <cstdint>
+#include <string>
 
 namespace kvloupe::trace {
+
+// What a load of the trace may be measured by: its bytes and those of its sidecar, 0 where absent.
+std::uint64_t bytes_on_disk(const std::string& trace_path);
 
 // Bounds what its thread reads while it lives. Inside another one it does nothing, so that the
 // outermost covers all of a load; only a budget of a whole work holds several loads.
@@ -23,6 +28,9 @@ class LoadBudget {
 
   // For files of so many bytes. A Work counts the time of the loads in it alone.
   explicit LoadBudget(std::uint64_t file_bytes, Scope scope = Scope::Load);
+  // For a trace whose arrays will be charged to `memory`: an Error{Input} as by charge_load before
+  // one is allocated that there is no room for.
+  LoadBudget(std::string trace_path, const MemoryAccount& memory);
   ~LoadBudget();
   LoadBudget(const LoadBudget&) = delete;
   LoadBudget& operator=(const LoadBudget&) = delete;
@@ -35,6 +43,8 @@ class LoadBudget {
 
  private:
   Scope scope_;
+  std::string trace_path_;
+  const MemoryAccount* memory_ = nullptr;
   bool counts_ = false;
   LoadBudget* outer_ = nullptr;
   std::uint64_t bytes_left_, milliseconds_left_;

@@ -46,9 +46,6 @@ void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidec
 RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
                         const TraceInfo& info);
 
-// What a load of the trace may be measured by: its bytes and those of its sidecar, 0 where absent.
-std::uint64_t bytes_on_disk(const std::string& trace_path);
-
 // Names the content of a trace (see FORMAT.md, "Sidecar").
 std::string hash_of_trace(const LoadedTrace& trace);
 

@@ -285,12 +285,15 @@ TEST(Replay, SetsCanBeMeasuredAfterwards) {
 TEST(Session, KeepsItsCacheWithinTheLimit) {
   const SmallTrace trace;
   const std::uint64_t one_array = 2 * 53 * 8 * sizeof(float);  // k of a layer
-  const session::TraceSession tight(trace.session().info().path, 2 * one_array);
+  // Beside the load: twice k or v of a layer.
+  const auto memory =
+      std::make_shared<MemoryAccount>(trace.session().load_bytes().sum() + 2 * one_array);
+  const session::TraceSession tight(trace.session().info().path, memory);
   ReplayRequest request;
   request.spec = selection::MethodSpec::parse("quoka:budget_tokens=7").resolved(tight.shape());
   const ReplayResult a = replay(tight, request, {});
-  EXPECT_LE(session::cached_bytes(tight), 2 * one_array);
-  EXPECT_GT(session::cached_bytes(tight), 0U);
+  EXPECT_LE(memory->held(MemoryPart::Tensors), 2 * one_array);
+  EXPECT_GT(memory->held(MemoryPart::Tensors), 0U);
   const ReplayResult b = replay(trace.session(), request, {});
   for (std::size_t i = 0; i < a.cells.size(); ++i)
     for (std::size_t row = 0; row < 2; ++row)

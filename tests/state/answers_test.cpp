@@ -119,7 +119,8 @@ class AnswersTest : public ::testing::Test {
   }
 
   Script script;
-  Answers answers{1000};
+  MemoryAccountPtr memory = std::make_shared<MemoryAccount>(1000);
+  Answers answers{memory};
 };
 
 TEST_F(AnswersTest, AreComputedOnceAndKeptWithTheirQuestion) {
@@ -239,7 +240,7 @@ TEST_F(AnswersTest, MeasurementsBeginByHandAndKeepWhatTheyHaveWhenStopped) {
 
 TEST_F(AnswersTest, TheMemoryLimitNeverTakesWhatIsOnScreen) {
   for (int value = 1; value <= 8; ++value) answer(Number{value, &script});
-  EXPECT_EQ(answers.bytes(), 800U);
+  EXPECT_EQ(memory->held(MemoryPart::Answers), 800U);
   answers.begin_frame();
   // Two answers are looked at in every frame while others come and go.
   for (int value = 9; value <= 30; ++value) {
@@ -248,7 +249,7 @@ TEST_F(AnswersTest, TheMemoryLimitNeverTakesWhatIsOnScreen) {
     answers.ask(Number{value, &script});
     settle();
     answers.begin_frame();
-    EXPECT_LE(answers.bytes(), 1000U);
+    EXPECT_LE(memory->held(MemoryPart::Answers), 1000U);
   }
   EXPECT_EQ(answers.ask(Number{5, &script}).state, ResultState::Loading) << "longest unseen";
   EXPECT_EQ(answers.ask(Number{30, &script}).state, ResultState::Ready);
@@ -262,7 +263,7 @@ TEST_F(AnswersTest, AScreenLargerThanTheLimitIsKept) {
     settle();
   }
   EXPECT_EQ(script.begun, 20);
-  EXPECT_EQ(answers.bytes(), 2000U);
+  EXPECT_EQ(memory->held(MemoryPart::Answers), 2000U);
 }
 
 TEST_F(AnswersTest, AreForgottenByPartOfTheirKeys) {
@@ -270,7 +271,7 @@ TEST_F(AnswersTest, AreForgottenByPartOfTheirKeys) {
   answer(Number{11, &script});
   answer(Number{2, &script});
   answers.forget("t1");
-  EXPECT_EQ(answers.bytes(), 100U);
+  EXPECT_EQ(memory->held(MemoryPart::Answers), 100U);
   EXPECT_EQ(answers.ask(Number{2, &script}).state, ResultState::Ready);
   EXPECT_EQ(answers.ask(Number{1, &script}).state, ResultState::Loading);
 }
@@ -281,7 +282,7 @@ TEST_F(AnswersTest, WhatIsForgottenDoesNotComeBackWithWorkThatWasUnderWay) {
   answers.forget("t1");
   settle();
   EXPECT_EQ(script.begun, 2) << "the work went on to what it builds on";
-  EXPECT_EQ(answers.bytes(), 0U);
+  EXPECT_EQ(memory->held(MemoryPart::Answers), 0U);
 }
 
 // While a new answer is computed the old one stays, and says that it is the old one.

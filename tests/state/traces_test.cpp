@@ -221,7 +221,7 @@ TEST_F(Traces, ClosedTakeTheirAnswersAndTheirWorkAlong) {
   open();
   const state::KvMapQuestion question{place(), workspace.method(Slot::A)};
   ASSERT_TRUE(answer_to(question));
-  EXPECT_GT(workspace.answers.bytes(), 0U);
+  EXPECT_GT(workspace.memory->held(MemoryPart::Answers), 0U);
   {
     const test::HeldLane computing(workspace), reading(workspace, Lane::TraceIo);
     workspace.ask(state::RecallQuestion{place(), workspace.method(Slot::B)});
@@ -230,7 +230,7 @@ TEST_F(Traces, ClosedTakeTheirAnswersAndTheirWorkAlong) {
     EXPECT_EQ(workspace.answers.jobs().status().size(), 2U) << "only the held lanes work on";
   }
   test::settle(workspace);
-  EXPECT_EQ(workspace.answers.bytes(), 0U);
+  EXPECT_EQ(workspace.memory->held(MemoryPart::Answers), 0U);
 }
 
 }  // namespace

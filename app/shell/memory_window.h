@@ -1,0 +1,24 @@
+// What is kept in memory of the open traces, by part, against --memory-limit.
+#pragma once
+
+#include "app/widgets/palette.h"
+#include "core/base/memory_account.h"
+
+#include <string>
+
+namespace kvloupe::shell {
+
+inline constexpr const char* kMemoryWindow = "Memory";
+
+class MemoryWindow {
+ public:
+  void draw(const MemoryAccount& account, const widgets::Palette& palette, bool* open);
+
+ private:
+  bool docked_ = false;
+};
+
+// The sum in few words: "412.0 MiB of 2.0 GiB kept".
+std::string memory_text(const MemoryAccount& account);
+
+}  // namespace kvloupe::shell
