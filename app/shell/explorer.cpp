@@ -42,19 +42,19 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
+  panels_.close(settings_.closed_panels);
   make_commands();
 }
 
 Explorer::~Explorer() {
-  remember_place();
   workspace_.traces.on_message = nullptr;
   workspace_.traces.on_opened = nullptr;
 }
 
-void Explorer::remember_place() {
-  if (!settings_.restore_places) return;
-  for (const auto& tab : workspace_.traces.tabs())
-    if (tab->state == state::ResultState::Ready) save_place(*tab);
+Settings Explorer::settings() const {
+  Settings settings = settings_;
+  settings.closed_panels = panels_.closed();
+  return settings;
 }
 
 void Explorer::set_window_size(int width, int height) {

@@ -80,10 +80,10 @@ void PanelHost::layout_ui() {
   const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dockspace);
   const bool unknown = node == nullptr || (node->IsLeafNode() && node->Windows.Size == 0 &&
                                            ImGui::GetFrameCount() < 8);
-  if (reset_layout_ || unknown) {
-    build_layout(dockspace);
-    reset_layout_ = false;
-  }
+  if (reset_layout_)
+    for (Open& open : panels_) open.open = true;
+  if (reset_layout_ || unknown) build_layout(dockspace);
+  reset_layout_ = false;
 }
 
 void PanelHost::build_layout(unsigned dockspace) {
@@ -100,7 +100,6 @@ void PanelHost::build_layout(unsigned dockspace) {
   ImGuiID left = split(center, ImGuiDir_Left, 0.26F);
   const ImGuiID left_below = split(left, ImGuiDir_Down, 0.40F);
   for (Open& open : panels_) {
-    open.open = true;
     const ImGuiID where[] = {left, left_below, center, right, right_below, bottom};
     ImGui::DockBuilderDockWindow(open.window.c_str(), where[static_cast<int>(open.dock)]);
     // One after the other: a dock node shows the tab that had the focus.
@@ -121,6 +120,18 @@ void PanelHost::show(const std::string& id) {
 bool PanelHost::is_open(const std::string& id) const {
   return std::any_of(panels_.begin(), panels_.end(),
                      [&](const Open& open) { return open.id == id && open.open; });
+}
+
+std::vector<std::string> PanelHost::closed() const {
+  std::vector<std::string> ids;
+  for (const Open& open : panels_)
+    if (!open.open) ids.push_back(open.id);
+  return ids;
+}
+
+void PanelHost::close(const std::vector<std::string>& ids) {
+  for (Open& open : panels_)
+    if (std::find(ids.begin(), ids.end(), open.id) != ids.end()) open.open = false;
 }
 
 void PanelHost::forget() {

@@ -26,6 +26,8 @@ class PanelHost {
 
   void show(const std::string& id);  // a view's id, or the name of a window
   bool is_open(const std::string& id) const;
+  std::vector<std::string> closed() const;  // ids
+  void close(const std::vector<std::string>& ids);
   void reset_layout() { reset_layout_ = true; }
   // Panels begin anew, with nothing that they remembered of a closed trace.
   void forget();
