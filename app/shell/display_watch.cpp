@@ -33,8 +33,8 @@ int on_lost(Display*) {
       log::warning("the session was not saved: {}", thrown.what());
     }
   }
-  const Error error = input_error("the window is gone",
-                                  "its display has ended or closed the connection", kRemedy);
+  const Error error =
+      input_error("the window is gone", "its display has ended or closed the connection", kRemedy);
   log::write(log::Level::Error, error.what());
   ::_exit(error.exit_code());
 }

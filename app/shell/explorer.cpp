@@ -6,6 +6,7 @@
 #include "app/shell/job_line.h"
 #include "app/shell/places.h"
 #include "app/shell/welcome.h"
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/units.h"
 
@@ -157,9 +158,14 @@ void Explorer::menu_ui() {
         ImGui::EndMenu();
       }
       if (ImGui::BeginMenu("Recent", !recent_.empty())) {
-        for (const std::string& path : std::vector<std::string>(recent_))
-          if (ImGui::MenuItem(path.c_str(), nullptr, false, std::filesystem::exists(path)))
+        std::error_code none;
+        for (int id = 0; const std::string& path : std::vector<std::string>(recent_)) {
+          ImGui::PushID(id++);
+          if (ImGui::MenuItem(state::readable_name(path).c_str(), nullptr, false,
+                              std::filesystem::exists(path, none)))
             workspace_.traces.open(path);
+          ImGui::PopID();
+        }
         ImGui::EndMenu();
       }
     }
@@ -178,9 +184,10 @@ void Explorer::tabs_ui() {
   for (const auto& tab : workspace_.traces.tabs()) {
     const bool here = tab.get() == active;
     ImGui::PushStyleColor(ImGuiCol_Text, here ? gui_.palette().text : gui_.palette().faint);
-    if (ImGui::MenuItem(fmt::format("{}##tab{}", tab->name, tab->id).c_str())) activate = tab->id;
+    if (ImGui::MenuItem(fmt::format("{}##tab{}", state::readable_name(tab->name), tab->id).c_str()))
+      activate = tab->id;
     ImGui::PopStyleColor();
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", tab->path.c_str());
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(tab->path).c_str());
     if (ImGui::IsItemClicked(ImGuiMouseButton_Middle)) {
       activate = tab->id;
       close = true;
@@ -213,10 +220,10 @@ void Explorer::status_ui() {
     job_ui(workspace_, p);
     if (!workspace_.place().empty()) {
       const trace::TraceInfo& info = workspace_.place().info();
-      const std::string text =
-          fmt::format("{}  \u00B7  {} tokens  \u00B7  {}  \u00B7  {:.0f} frames/s",
-                      workspace_.place().trace->name, format_count(info.num_tokens),
-                      format_bytes(info.bytes), static_cast<double>(ImGui::GetIO().Framerate));
+      const std::string text = fmt::format(
+          "{}  \u00B7  {} tokens  \u00B7  {}  \u00B7  {:.0f} frames/s",
+          state::readable_name(workspace_.place().trace->name), format_count(info.num_tokens),
+          format_bytes(info.bytes), static_cast<double>(ImGui::GetIO().Framerate));
       ImGui::SameLine(
           std::max(ImGui::GetCursorPosX(),
                    ImGui::GetWindowWidth() - ImGui::CalcTextSize(text.c_str()).x - widgets::em(1)));

@@ -45,9 +45,8 @@ void Keeper::restore(const WindowSession& session) {
 
 bool Keeper::still_opening() const {
   const auto& tabs = workspace_.traces.tabs();
-  return std::any_of(tabs.begin(), tabs.end(), [](const auto& tab) {
-    return tab->state == state::ResultState::Loading;
-  });
+  return std::any_of(tabs.begin(), tabs.end(),
+                     [](const auto& tab) { return tab->state == state::ResultState::Loading; });
 }
 
 void Keeper::tick() {

@@ -41,10 +41,32 @@ void PanelHost::draw(state::Workspace& workspace, const figure::GuiContext& gui)
     if (open.frames_to_focus > 0 && --open.frames_to_focus == 0) ImGui::SetNextWindowFocus();
     ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
     if (open.view == nullptr)
-      open.draw(&open.open);
+      window_ui(open, workspace, gui);
     else
       panel_ui(open, workspace, gui);
   }
+}
+
+bool PanelHost::draw_guarded(Open& open, const state::Workspace& workspace,
+                             const std::function<void()>& draw) {
+  const state::Selection& s = workspace.selection();
+  const std::string key =
+      s.place.empty() ? "" : s.place.cell_key() + workspace.method(s.shown).key();
+  if (!open.problem.empty() && open.problem_key == key) return false;
+  open.problem = guarded(draw);
+  open.problem_key = key;
+  if (open.problem.empty()) return true;
+  const std::string& name = open.view != nullptr ? open.view->title : open.window;
+  messages_.say_once(fmt::format("{}: {}", name, open.problem), true);
+  return false;
+}
+
+void PanelHost::window_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui) {
+  if (draw_guarded(open, workspace, [&] { open.draw(&open.open); })) return;
+  if (ImGui::Begin(open.window.c_str(), &open.open, ImGuiWindowFlags_NoCollapse) &&
+      widgets::failed_ui(gui.palette(), open.problem))
+    open.problem.clear();
+  ImGui::End();
 }
 
 void PanelHost::panel_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui) {
@@ -60,16 +82,9 @@ void PanelHost::panel_ui(Open& open, state::Workspace& workspace, const figure::
   }
   if (open.visible) {
     panels::DrawContext context{workspace, gui.palette(), false, false};
-    const state::Selection& s = workspace.selection();
-    const std::string key =
-        s.place.empty() ? "" : s.place.cell_key() + workspace.method(s.shown).key();
-    if (open.problem.empty() || open.problem_key != key) {
-      open.problem = guarded([&] { open.panel->draw(context); });
-      open.problem_key = key;
-      if (!open.problem.empty())
-        messages_.say_once(fmt::format("{}: {}", open.view->title, open.problem), true);
-    }
-    if (!open.problem.empty()) widgets::error_ui(gui.palette(), open.problem);
+    if (!draw_guarded(open, workspace, [&] { open.panel->draw(context); }) &&
+        widgets::failed_ui(gui.palette(), open.problem))
+      open.problem.clear();
   }
   ImGui::End();
 }

@@ -45,13 +45,18 @@ class PanelHost {
     bool visible = false;
     bool docked = false;
     int frames_to_focus = 0;
-    std::string problem;  // what the panel threw, until its trace or method changes
+    std::string
+        problem;  // what was thrown, until the trace or method changes or the user asks again
     std::string problem_key;
   };
 
   void layout_ui();
   void build_layout(unsigned dockspace);
+  void window_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui);
   void panel_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui);
+  // Draws, unless that failed before in this place; false where there is a problem to show.
+  bool draw_guarded(Open& open, const state::Workspace& workspace,
+                    const std::function<void()>& draw);
 
   Messages& messages_;
   std::vector<Open> panels_;

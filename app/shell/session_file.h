@@ -14,7 +14,7 @@ namespace kvloupe::shell {
 struct WindowSession {
   std::vector<std::string> traces;  // absolute paths, as tabs from the left
   std::size_t active = 0;           // index in `traces`
-  int openings = 0;    // starts that went on from here and have not shown it yet
+  int openings = 0;                 // starts that went on from here and have not shown it yet
   bool ended = false;  // the user closed the window: only who starts without another one goes on
   bool operator==(const WindowSession&) const = default;
 };

@@ -75,6 +75,8 @@ ordered_json read_small_json(const std::filesystem::path& path) {
 void write_small_file(const std::filesystem::path& path, const std::string& text) {
   try {
     std::filesystem::create_directories(path.parent_path());
+    // It would be written through, and a FIFO without a reader waits for ever.
+    if (std::filesystem::is_other(path)) std::filesystem::remove(path);
     write_whole_file(path.string(), text);
   } catch (const std::exception& error) {
     // Tried again every few seconds: it is said once.

@@ -8,11 +8,11 @@
 namespace kvloupe::shell {
 
 int run_window(const WindowOptions& options) {
+  const CancelToken interrupted = interrupt_token();
   AppWindow::Options window;
   window.window = options;
   window.settings = load_settings();
   AppWindow app(std::move(window));
-  const CancelToken interrupted = interrupt_token();
   while (app.frame() && !interrupted.cancelled()) app.wait();
   if (interrupted.cancelled())
     throw Error(ErrorKind::Cancelled, "the window was closed", "a signal asked for it",

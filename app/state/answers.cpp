@@ -87,6 +87,12 @@ void AnswerStore::forget_if(const std::function<bool(const std::string& key)>& d
   std::erase_if(entries_, [&](const auto& entry) { return doomed(entry.first); });
 }
 
+void AnswerStore::forget_failures() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_,
+                [](const auto& entry) { return entry.second.state == ResultState::Error; });
+}
+
 std::uint64_t AnswerStore::bytes() const {
   const std::lock_guard lock(mutex_);
   std::uint64_t sum = 0;

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using state::Slot;
 
 // Small, so that they are full long before the time is over.
-constexpr std::uint64_t kMemoryLimit = 32 << 20;
+constexpr std::uint64_t kMemoryLimit = 4 << 20;
 
 int entries_of(const char* folder) {
   int count = 0;
@@ -58,9 +58,16 @@ class WindowSoak : public test::WindowTest {
   static const std::string& trace(int number) {
     static const std::vector<std::string> paths = [] {
       test::GuiTraceOptions longer, shorter;
-      shorter.num_tokens = 1030;
+      longer.num_tokens = 640;
+      shorter.num_tokens = 390;
       shorter.decoded = 4;
       shorter.seed = 2;
+      for (test::GuiTraceOptions* options : {&longer, &shorter}) {
+        options->chunk_size = 64;
+        options->num_layers = 2;
+        options->layers = {0, 1};
+        options->runs = {"quoka:budget_tokens=64", "xattention:block_size=32"};
+      }
       return std::vector<std::string>{test::write_gui_trace("soak-a.h5", longer),
                                       test::write_gui_trace("soak-b.h5", shorter)};
     }();
@@ -70,8 +77,8 @@ class WindowSoak : public test::WindowTest {
 
   void scrub() {
     for (int i = 0; i < 12; ++i) {
-      workspace().cursor.set_chunk(upto(16));
-      workspace().cursor.set_layer(upto(4));
+      workspace().cursor.set_chunk(upto(10));
+      workspace().cursor.set_layer(upto(2));
       workspace().cursor.set_q_head(upto(9));
       frames(2);
     }
@@ -86,7 +93,7 @@ class WindowSoak : public test::WindowTest {
     const char* ids[] = {"quoka", "h2o", "snapkv", "oracle", "streaming_llm", "tova"};
     for (const Slot slot : state::kSlots)
       workspace().cursor.set_method(
-          slot, std::string(ids[upto(6)]) + ":budget_tokens=" + std::to_string(32 << upto(4)));
+          slot, std::string(ids[upto(6)]) + ":budget_tokens=" + std::to_string(32 << upto(3)));
     settle();
     workspace().cursor.set_method(Slot::B, "xattention:block_size=32");
     workspace().cursor.swap_methods();
@@ -101,7 +108,7 @@ class WindowSoak : public test::WindowTest {
   }
   void measure() {
     explorer().run_command("latency.run");
-    const auto end = Clock::now() + std::chrono::milliseconds(300);
+    const auto end = Clock::now() + std::chrono::milliseconds(200);
     while (Clock::now() < end) frames(1);
     workspace().answers.stop_measuring();
     settle();

@@ -57,7 +57,8 @@ class Captures(threading.Thread):
     def run(self):
         begin = time.monotonic()
         while not self.stop.is_set():
-            process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True, errors="replace")
+            process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                       errors="replace")
             message = process.stderr.read()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -70,9 +71,9 @@ class Captures(threading.Thread):
 def watch(process, captures):
     """The rows (seconds, megabytes, descriptors, threads), printed as they come."""
     rows, other = [], []
-    print(f"{'seconds':>8} {'MB at rest':>11} {'descriptors':>12} {'threads':>8} {'captures':>9}")
+    print(f"{'seconds':>8} {'MB at rest':>11} {'descriptors':>12} {'threads':>8} {'captures':>9}", flush=True)
     for line in process.stdout:
-        match = LINE.match(line)
+        match = LINE.search(line)
         if not match:
             other.append(line)
             continue
