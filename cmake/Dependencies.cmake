@@ -73,6 +73,7 @@ kvloupe_debian_library(utf8proc HEADER utf8proc.h LIBRARY utf8proc)
 kvloupe_debian_library(epoxy HEADER epoxy/egl.h LIBRARY epoxy)
 kvloupe_debian_library(egl HEADER EGL/egl.h LIBRARY EGL)
 kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
+kvloupe_debian_library(x11 HEADER X11/Xlib.h LIBRARY X11)
 
 # --- HDF5, a prebuilt archive whose names stay inside the library that links it --------------------------------------
 add_library(kvloupe_hdf5_archive STATIC IMPORTED GLOBAL)

@@ -177,7 +177,7 @@ class AttentionMapPanel final : public Panel {
     if (!map || map.question.place.head_key() != place.head_key()) {
       ImGui::BeginChild("whole map", {0, size.y});
       if (map.state == state::ResultState::Error)
-        widgets::error_ui(context.palette, map.error);
+        failure_ui(context, map.error);
       else
         widgets::loading_ui(context.palette, "Reducing the whole map");
       ImGui::EndChild();

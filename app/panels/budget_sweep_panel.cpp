@@ -4,6 +4,7 @@
 
 #include "app/panels/map_plot.h"
 #include "app/panels/sweep_plots.h"
+#include "app/state/token_text.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -91,8 +92,9 @@ class BudgetSweepPanel final : public Panel {
     for (const state::Slot slot : state::kSlots)
       if (const auto& method = result.question.slots[static_cast<std::size_t>(slot)];
           !method.empty())
-        methods += fmt::format("{}{}: {}", methods.empty() ? "" : "   ", state::letter_of(slot),
-                               method.known() ? state::family_of(method) : method.text);
+        methods += fmt::format(
+            "{}{}: {}", methods.empty() ? "" : "   ", state::letter_of(slot),
+            method.known() ? state::family_of(method) : state::readable_name(method.text));
     std::vector<widgets::Chip> chips{
         {"open loop, re-selected", 0,
          "Selected anew at every budget on the stored Q and K: an oracle simulation, the model "
@@ -106,7 +108,8 @@ class BudgetSweepPanel final : public Panel {
     widgets::figure_head_ui(
         context.palette, context.figure, "Budget sweep", methods,
         fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  prefill chunks that select",
-                    place.trace->name, place.info().model.name, where(result)),
+                    place.trace->name, state::readable_name(place.info().model.name),
+                    where(result)),
         chips);
   }
 

@@ -4,6 +4,7 @@
 #include "app/panels/matrix_picture.h"
 #include "app/panels/query_scatter.h"
 #include "app/state/questions/heavy_tail.h"
+#include "app/state/token_text.h"
 
 #include "core/base/units.h"
 
@@ -187,7 +188,7 @@ class HeavyTailPanel final : public Panel {
     if (answer.has_mass()) items.push_back({"key", key_color(p), Shape::Line});
     items.push_back({"power law (Hill)", p.miss, Shape::Line});
     if (const auto span = marked_keys(place, answer); span && answer.has_mass())
-      items.push_back({span->name, p.text, Shape::Dot});
+      items.push_back({state::readable_name(span->name), p.text, Shape::Dot});
     if (looked_at(place) >= 0) items.push_back({"selected query", p.accent, Shape::Ring});
     widgets::legend_ui(p, items);
     beside_ui(widgets::em(1.5F), widgets::em(22));

@@ -38,7 +38,7 @@ class LatencyPanel final : public Panel {
     }
     switch (result.state) {
       case state::ResultState::Error:
-        widgets::error_ui(context.palette, result.error);
+        failure_ui(context, result.error);
         break;
       case state::ResultState::Loading:
         widgets::loading_ui(context.palette, "Warming up");

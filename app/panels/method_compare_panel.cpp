@@ -3,6 +3,7 @@
 
 #include "app/panels/view_parts.h"
 #include "app/state/method_groups.h"
+#include "app/state/token_text.h"
 #include "app/widgets/slot_button.h"
 #include "core/base/units.h"
 
@@ -102,7 +103,8 @@ class MethodComparePanel final : public Panel {
         context.palette, context.figure, "Methods compared", "",
         fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which a method "
                     "selected, each row of heads alike",
-                    place.trace->name, place.info().model.name, layers, cells),
+                    place.trace->name, state::readable_name(place.info().model.name), layers,
+                    cells),
         chips);
   }
 
@@ -250,7 +252,7 @@ class MethodComparePanel final : public Panel {
                              ImGui::GetContentRegionAvail().x - widgets::em(tagged ? 4.2F : 0.0F)));
     if (!context.figure && ImGui::IsItemHovered())
       ImGui::SetTooltip(
-          "%s%s", row.method.text.c_str(),
+          "%s%s", state::readable_name(row.method.text).c_str(),
           row.method.known() || !can_show ? "" : "\nunknown to this version: measured as recorded");
     if (!can_show) return;
     const auto tag = [](ImU32 color, const char* text) {

@@ -3,6 +3,7 @@
 #include "app/state/questions/miss_inspector.h"
 
 #include "app/panels/map_plot.h"
+#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -29,8 +30,9 @@ class MissInspectorPanel final : public Panel {
     const auto span = state::watched_span(place);
     widgets::figure_head_ui(
         context.palette, context.figure,
-        span ? fmt::format("What became of \u201C{}\u201D", span->name) : "Miss inspector", "",
-        place_caption(place), trace_chips(context, place));
+        span ? fmt::format("What became of \u201C{}\u201D", state::readable_name(span->name))
+             : "Miss inspector",
+        "", place_caption(place), trace_chips(context, place));
     if (!span) {
       widgets::empty_ui(context.palette,
                         "Click a key in any view, or select a word in the token strip.");
@@ -58,7 +60,7 @@ class MissInspectorPanel final : public Panel {
             : fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1));
     widgets::text_wrapped(
         context.palette.muted,
-        fmt::format("{}: {}, {}", span.name, where,
+        fmt::format("{}: {}, {}", state::readable_name(span.name), where,
                     chunk_name(place.info(), place.info().chunk_of_token(span.begin))));
   }
 

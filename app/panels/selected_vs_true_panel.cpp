@@ -3,6 +3,7 @@
 #include "app/panels/map_plot.h"
 #include "app/state/labels.h"
 #include "app/state/questions/selected_vs_true.h"
+#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -76,7 +77,8 @@ class SelectedVsTruePanel final : public Panel {
                                            {"miss: true, not kept", context.palette.miss},
                                            {"waste: kept, not true", context.palette.waste}};
     if (const Span span = state::watched_span(result.question.place))
-      items.push_back({span->name, context.palette.text, widgets::LegendItem::Shape::Triangle});
+      items.push_back({state::readable_name(span->name), context.palette.text,
+                       widgets::LegendItem::Shape::Triangle});
     widgets::legend_ui(context.palette, items);
   }
 

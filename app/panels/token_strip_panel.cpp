@@ -84,7 +84,7 @@ class TokenStripPanel final : public Panel {
     const Strip strip = strip_of(workspace.place(), map, verdicts);
     head_ui(context, map);
     if (map.state == state::ResultState::Error) {
-      widgets::error_ui(context.palette, map.error);
+      failure_ui(context, map.error);
       return;
     }
     if (map.stale) widgets::stale_ui(context.palette);

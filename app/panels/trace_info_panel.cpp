@@ -2,6 +2,7 @@
 #include "app/state/questions/trace_info.h"
 
 #include "app/panels/view_parts.h"
+#include "app/state/token_text.h"
 
 namespace kvloupe::panels {
 namespace {
@@ -31,9 +32,9 @@ class TraceInfoPanel final : public Panel {
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
       widgets::text_colored(name == "warning" ? context.palette.warning : context.palette.muted,
-                            name);
+                            widgets::elided(state::readable_name(name), widgets::em(16)));
       ImGui::TableNextColumn();
-      widgets::text_wrapped(context.palette.text, value);
+      widgets::text_wrapped(context.palette.text, state::readable_name(value));
     }
     ImGui::EndTable();
   }

@@ -1,6 +1,7 @@
 // See view_parts.h.
 #include "app/panels/view_parts.h"
 
+#include "app/state/token_text.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -73,7 +74,8 @@ widgets::Chip budget_chip(const state::MethodFacts& facts) {
 }  // namespace
 
 std::string method_caption(const state::MethodFacts& facts) {
-  return facts.choice.text + (facts.leakage ? "  (leakage: basis fitted on this text)" : "");
+  return state::readable_name(facts.choice.text) +
+         (facts.leakage ? "  (leakage: basis fitted on this text)" : "");
 }
 
 std::string method_note(const state::Place& place, const state::MethodFacts& facts) {
@@ -177,8 +179,8 @@ std::string place_caption(const state::Place& place) {
                                                format_count(chunk.end() - 1));
   return fmt::format(
       "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
-      place.trace->name, place.info().model.name, place.layer, place.q_head, place.kv_head(),
-      chunk_name(place.info(), place.chunk), tokens);
+      place.trace->name, state::readable_name(place.info().model.name), place.layer, place.q_head,
+      place.kv_head(), chunk_name(place.info(), place.chunk), tokens);
 }
 
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
@@ -204,8 +206,9 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   std::vector<widgets::Chip> chips;
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
-  chips.push_back({fmt::format("{}: {}", state::letter_of(slot), facts.choice.id()),
-                   widgets::color_of_slot(p, slot), facts.choice.text});
+  chips.push_back(
+      {fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id())),
+       widgets::color_of_slot(p, slot), state::readable_name(facts.choice.text)});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
   if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,
@@ -274,6 +277,13 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   return chips;
 }
 
+void failure_ui(DrawContext& context, const std::string& error) {
+  if (context.figure)
+    widgets::error_ui(context.palette, error);
+  else if (widgets::failed_ui(context.palette, error))
+    context.workspace.answers.forget_failures();
+}
+
 bool trace_ready_ui(DrawContext& context) {
   const state::TraceTab* tab = context.workspace.traces.active();
   if (tab == nullptr) {
@@ -340,8 +350,8 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) 
     if (span.name.rfind("role", 0) == 0) continue;  // the whole prompt: no landmark
     if (inside_another(span, spans)) continue;
     const bool needle = span.name.rfind("needle", 0) == 0;
-    mark(span.begin, span.end, span.name, needle ? context.palette.text : context.palette.muted,
-         lines && needle);
+    mark(span.begin, span.end, state::readable_name(span.name),
+         needle ? context.palette.text : context.palette.muted, lines && needle);
   }
   if (place.has_keys())
     mark(place.key_begin, place.key_end, "selected", context.palette.accent, lines);

@@ -50,6 +50,8 @@ void option_ui(DrawContext& context, const std::string& view, const std::string&
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
                                            const state::MethodChoice& method);
 
+// The sentence of what failed; in the window with a button that asks anew.
+void failure_ui(DrawContext& context, const std::string& error);
 // Draws loading, error or empty and returns false when there is no answer to draw; marks a stale
 // one.
 template <state::Question Q>
@@ -60,7 +62,7 @@ bool ready_ui(DrawContext& context, const state::Result<Q>& result, const std::s
   }
   switch (result.state) {
     case state::ResultState::Error:
-      widgets::error_ui(context.palette, result.error);
+      failure_ui(context, result.error);
       break;
     case state::ResultState::Loading:
       widgets::loading_ui(context.palette, doing);

@@ -1,8 +1,9 @@
 // See app_window.h.
 #include "app/shell/app_window.h"
 
+#include "app/shell/display_watch.h"
+#include "app/shell/keeper.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
 
 #include <epoxy/gl.h>
 
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 namespace kvloupe::shell {
 namespace {
@@ -53,15 +55,14 @@ struct AppWindow::Impl {
   std::unique_ptr<figure::GuiContext> gui;
   std::unique_ptr<state::Workspace> workspace;
   std::unique_ptr<Explorer> explorer;
+  std::unique_ptr<Keeper> keeper;  // null: nothing is remembered
+  std::optional<DisplayWatch> display;
   bool backends = false;
   int lively = 10;  // frames to draw before idling
 
   ~Impl() {
-    if (explorer && options.remember) save_settings(explorer->settings());
-    if (gui && options.remember && backends) {
-      ImGui::SetCurrentContext(gui->imgui());
-      save_layout(ImGui::SaveIniSettingsToMemory());
-    }
+    if (gui) ImGui::SetCurrentContext(gui->imgui());
+    keeper.reset();
     if (workspace) workspace->answers.jobs().set_wake(nullptr);
     explorer.reset();
     workspace.reset();
@@ -85,6 +86,7 @@ struct AppWindow::Impl {
     glfwWindowHint(GLFW_OPENGL_FORWARD_COMPAT, GLFW_TRUE);
     glfwWindowHintString(GLFW_X11_CLASS_NAME, "kvloupe");
     glfwWindowHintString(GLFW_X11_INSTANCE_NAME, "kvloupe");
+    glfwWindowHint(GLFW_CONTEXT_ROBUSTNESS, GLFW_LOSE_CONTEXT_ON_RESET);
     window = glfwCreateWindow(options.settings.window_width, options.settings.window_height,
                               "KVLoupe", nullptr, nullptr);
     if (window == nullptr)
@@ -102,6 +104,9 @@ struct AppWindow::Impl {
 
 AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
+  impl_->display.emplace([impl = impl_.get()] {
+    if (impl->keeper) impl->keeper->save_now();
+  });
   impl_->make_window();
   impl_->gui = std::make_unique<figure::GuiContext>();
   impl_->workspace =
@@ -118,7 +123,11 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
     if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.data(), layout.size());
   }
   impl_->workspace->answers.jobs().set_wake([] { glfwPostEmptyEvent(); });
-  for (const std::string& path : impl_->options.window.traces) impl_->workspace->traces.open(path);
+  const std::vector<std::string>& traces = impl_->options.window.traces;
+  if (impl_->options.remember)
+    impl_->keeper = std::make_unique<Keeper>(*impl_->workspace, *impl_->explorer, traces);
+  else
+    for (const std::string& path : traces) impl_->workspace->traces.open(path);
 }
 
 AppWindow::~AppWindow() = default;
@@ -151,7 +160,12 @@ bool AppWindow::frame() {
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
   if (after_render) after_render();
   glfwSwapBuffers(impl_->window);
-  return glfwWindowShouldClose(impl_->window) == GLFW_FALSE && !impl_->explorer->wants_quit();
+  require_graphics();
+  if (impl_->keeper) impl_->keeper->tick();
+  const bool closed =
+      glfwWindowShouldClose(impl_->window) == GLFW_TRUE || impl_->explorer->wants_quit();
+  if (closed && impl_->keeper) impl_->keeper->end();
+  return !closed;
 }
 
 void AppWindow::wait() {

@@ -41,7 +41,7 @@ void Explorer::add_file_commands() {
   with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
            [this] { workspace_.traces.reload_active(); });
   with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] {
-    remember_place();
+    if (before_close) before_close();
     workspace_.traces.close_active();
     panels_.forget();
     runs_.forget();

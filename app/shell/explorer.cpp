@@ -6,6 +6,7 @@
 #include "app/shell/job_line.h"
 #include "app/shell/places.h"
 #include "app/shell/welcome.h"
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/units.h"
 
@@ -46,19 +47,19 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
+  panels_.close(settings_.closed_panels);
   make_commands();
 }
 
 Explorer::~Explorer() {
-  remember_place();
   workspace_.traces.on_message = nullptr;
   workspace_.traces.on_opened = nullptr;
 }
 
-void Explorer::remember_place() {
-  if (!settings_.restore_places) return;
-  for (const auto& tab : workspace_.traces.tabs())
-    if (tab->state == state::ResultState::Ready) save_place(*tab);
+Settings Explorer::settings() const {
+  Settings settings = settings_;
+  settings.closed_panels = panels_.closed();
+  return settings;
 }
 
 void Explorer::set_window_size(int width, int height) {
@@ -162,9 +163,14 @@ void Explorer::menu_ui() {
         ImGui::EndMenu();
       }
       if (ImGui::BeginMenu("Recent", !recent_.empty())) {
-        for (const std::string& path : std::vector<std::string>(recent_))
-          if (ImGui::MenuItem(path.c_str(), nullptr, false, std::filesystem::exists(path)))
+        std::error_code none;
+        for (int id = 0; const std::string& path : std::vector<std::string>(recent_)) {
+          ImGui::PushID(id++);
+          if (ImGui::MenuItem(state::readable_name(path).c_str(), nullptr, false,
+                              std::filesystem::exists(path, none)))
             workspace_.traces.open(path);
+          ImGui::PopID();
+        }
         ImGui::EndMenu();
       }
     }
@@ -183,9 +189,10 @@ void Explorer::tabs_ui() {
   for (const auto& tab : workspace_.traces.tabs()) {
     const bool here = tab.get() == active;
     ImGui::PushStyleColor(ImGuiCol_Text, here ? gui_.palette().text : gui_.palette().faint);
-    if (ImGui::MenuItem(fmt::format("{}##tab{}", tab->name, tab->id).c_str())) activate = tab->id;
+    if (ImGui::MenuItem(fmt::format("{}##tab{}", state::readable_name(tab->name), tab->id).c_str()))
+      activate = tab->id;
     ImGui::PopStyleColor();
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", tab->path.c_str());
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(tab->path).c_str());
     if (ImGui::IsItemClicked(ImGuiMouseButton_Middle)) {
       activate = tab->id;
       close = true;
@@ -218,9 +225,9 @@ void Explorer::status_ui() {
     job_ui(workspace_, p);
     if (!workspace_.place().empty()) {
       const trace::TraceInfo& info = workspace_.place().info();
-      const std::string file =
-          fmt::format("{}  \u00B7  {} tokens  \u00B7  {}  \u00B7  ", workspace_.place().trace->name,
-                      format_count(info.num_tokens), format_bytes(info.bytes));
+      const std::string file = fmt::format("{}  \u00B7  {} tokens  \u00B7  {}  \u00B7  ",
+                                           state::readable_name(workspace_.place().trace->name),
+                                           format_count(info.num_tokens), format_bytes(info.bytes));
       const std::string memory = memory_text(*workspace_.memory);
       const std::string pace =
           fmt::format("  \u00B7  {:.0f} frames/s", static_cast<double>(ImGui::GetIO().Framerate));

@@ -16,6 +16,7 @@
 #include "app/shell/transport.h"
 #include "app/state/workspace.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,15 +34,18 @@ class Explorer {
   bool wants_quit() const { return quit_; }
   // Something on screen moves by itself: draw the next frame soon.
   bool animating() const;
-  const Settings& settings() const { return settings_; }
+  Settings settings() const;  // as they are to be at the next start
   void set_window_size(int width, int height);
   void set_content_scale(float scale);
 
   const std::vector<Command>& commands() const { return commands_; }
   bool run_command(const std::string& id);  // false: unknown or disabled
+  // Called while the trace that is about to be closed is still there.
+  std::function<void()> before_close;
   bool playing() const { return transport_.playing(); }
   PanelHost& panels() { return panels_; }
-  const Messages& messages() const { return messages_; }
+  Exporter& exporter() { return exporter_; }
+  Messages& messages() { return messages_; }
 
  private:
   void draw_all();
@@ -52,7 +56,6 @@ class Explorer {
   void status_ui();
   void open_dialog();
   void change_scale(float factor);
-  void remember_place();
   // commands.cpp
   void make_commands();
   void add_file_commands();

@@ -1,6 +1,5 @@
 #include "app/shell/exporter.h"
 
-#include "app/shell/run_self.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
@@ -93,8 +92,8 @@ void Exporter::write(const Request& request) {
                    {fmt::format("--{}", state::name_of(request.format)), request.file});
   workspace_.answers.jobs().submit<std::string>(
       Lane::TraceIo, "export", fmt::format("Exporting {}", request.what.view),
-      [arguments](const WorkContext&) {
-        return std::make_shared<const std::string>(run_self(arguments));
+      [run = run_command, arguments](const WorkContext&) {
+        return std::make_shared<const std::string>(run(arguments));
       },
       [this, file = request.file](std::shared_ptr<const std::string> problem) {
         messages_.say(problem->empty() ? "Written: " + printable(file) : *problem,

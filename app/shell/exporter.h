@@ -4,10 +4,13 @@
 
 #include "app/shell/file_dialog.h"
 #include "app/shell/messages.h"
+#include "app/shell/run_self.h"
 #include "app/state/description.h"
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kvloupe::shell {
 
@@ -22,6 +25,8 @@ class Exporter {
   std::string command_of(const state::ViewInfo& view) const;
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);
+  // Runs the command line that writes the file: "" on success, else its sentence. On a job's thread.
+  std::function<std::string(const std::vector<std::string>& arguments)> run_command = run_self;
 
  private:
   struct Request {

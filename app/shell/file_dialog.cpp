@@ -1,6 +1,7 @@
 // See file_dialog.h.
 #include "app/shell/file_dialog.h"
 
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/units.h"
 
@@ -39,7 +40,7 @@ void FileDialog::enter(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::directory_iterator it(folder, error);
   if (error) {
-    problem_ = folder.string() + ": " + error.message();
+    problem_ = state::readable_name(folder.string()) + ": " + error.message();
     return;
   }
   folder_ = std::filesystem::weakly_canonical(folder, error);
@@ -69,7 +70,7 @@ void FileDialog::confirm() {
     return;
   }
   if (purpose_ == Purpose::OpenTrace && !std::filesystem::exists(path, ignored)) {
-    problem_ = path.string() + ": no such file";
+    problem_ = state::readable_name(path.string()) + ": no such file";
     return;
   }
   open_ = false;
@@ -124,7 +125,8 @@ void FileDialog::list_ui(const widgets::Palette& palette) {
       const Entry& entry = entries_[static_cast<std::size_t>(i)];
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
-      const std::string label = entry.folder ? entry.name + "/" : entry.name;
+      const std::string label = state::readable_name(entry.name) + (entry.folder ? "/" : "");
+      ImGui::PushID(i);
       constexpr auto kSelect =
           ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowDoubleClick;
       if (ImGui::Selectable(label.c_str(), entry.name == name_, kSelect)) {
@@ -134,6 +136,7 @@ void FileDialog::list_ui(const widgets::Palette& palette) {
           name_ = entry.name;
         accepted = !entry.folder && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
       }
+      ImGui::PopID();
       ImGui::TableNextColumn();
       if (!entry.folder) widgets::text_colored(palette.muted, format_bytes(entry.bytes));
     }

@@ -2,6 +2,7 @@
 
 #include "app/widgets/figure.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +14,8 @@ constexpr std::size_t kMostRemembered = 200;
 
 }  // namespace
 
-void Messages::say(const std::string& text, bool is_error) {
+void Messages::say(const std::string& raw, bool is_error) {
+  const std::string text = printable(raw);
   toasts_.push_back({text, is_error, 0});
   history_.push_back(text);
   if (history_.size() > kMostRemembered) history_.erase(history_.begin());
@@ -21,7 +23,7 @@ void Messages::say(const std::string& text, bool is_error) {
 }
 
 void Messages::say_once(const std::string& text, bool is_error) {
-  if (history_.empty() || history_.back() != text) say(text, is_error);
+  if (history_.empty() || history_.back() != printable(text)) say(text, is_error);
 }
 
 void Messages::draw(const widgets::Palette& palette) {

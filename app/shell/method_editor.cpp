@@ -2,6 +2,7 @@
 #include "app/shell/method_editor.h"
 
 #include "app/state/method_groups.h"
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -114,7 +115,7 @@ void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& pal
   const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
   ImGui::PopFont();
   if (ImGui::IsItemHovered() && !choice.empty())
-    ImGui::SetTooltip("%s\n%s", choice.text.c_str(),
+    ImGui::SetTooltip("%s\n%s", state::readable_name(choice.text).c_str(),
                       choice.recorded() ? "recorded" : "re-selected on stored Q and K (open loop)");
   if (pressed) {
     problem_.clear();
@@ -158,7 +159,7 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
                 .c_str(),
             here))
       workspace.cursor.set_run(slot, run.id);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", run.method.c_str());
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(run.method).c_str());
     if (run.basis_leakage) {
       ImGui::SameLine();
       widgets::text_colored(palette.warning, "leakage");

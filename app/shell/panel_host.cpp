@@ -42,10 +42,32 @@ void PanelHost::draw(state::Workspace& workspace, const figure::GuiContext& gui)
     if (open.frames_to_focus > 0 && --open.frames_to_focus == 0) ImGui::SetNextWindowFocus();
     ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
     if (open.view == nullptr)
-      open.draw(&open.open);
+      window_ui(open, workspace, gui);
     else
       panel_ui(open, workspace, gui);
   }
+}
+
+bool PanelHost::draw_guarded(Open& open, const state::Workspace& workspace,
+                             const std::function<void()>& draw) {
+  const state::Selection& s = workspace.selection();
+  const std::string key =
+      s.place.empty() ? "" : s.place.cell_key() + workspace.method(s.shown).key();
+  if (!open.problem.empty() && open.problem_key == key) return false;
+  open.problem = guarded(draw);
+  open.problem_key = key;
+  if (open.problem.empty()) return true;
+  const std::string& name = open.view != nullptr ? open.view->title : open.window;
+  messages_.say_once(fmt::format("{}: {}", name, open.problem), true);
+  return false;
+}
+
+void PanelHost::window_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui) {
+  if (draw_guarded(open, workspace, [&] { open.draw(&open.open); })) return;
+  if (ImGui::Begin(open.window.c_str(), &open.open, ImGuiWindowFlags_NoCollapse) &&
+      widgets::failed_ui(gui.palette(), open.problem))
+    open.problem.clear();
+  ImGui::End();
 }
 
 void PanelHost::panel_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui) {
@@ -61,16 +83,9 @@ void PanelHost::panel_ui(Open& open, state::Workspace& workspace, const figure::
   }
   if (open.visible) {
     panels::DrawContext context{workspace, gui.palette(), false, false};
-    const state::Selection& s = workspace.selection();
-    const std::string key =
-        s.place.empty() ? "" : s.place.cell_key() + workspace.method(s.shown).key();
-    if (open.problem.empty() || open.problem_key != key) {
-      open.problem = guarded([&] { open.panel->draw(context); });
-      open.problem_key = key;
-      if (!open.problem.empty())
-        messages_.say_once(fmt::format("{}: {}", open.view->title, open.problem), true);
-    }
-    if (!open.problem.empty()) widgets::error_ui(gui.palette(), open.problem);
+    if (!draw_guarded(open, workspace, [&] { open.panel->draw(context); }) &&
+        widgets::failed_ui(gui.palette(), open.problem))
+      open.problem.clear();
   }
   ImGui::End();
 }
@@ -81,10 +96,10 @@ void PanelHost::layout_ui() {
   const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dockspace);
   const bool unknown = node == nullptr || (node->IsLeafNode() && node->Windows.Size == 0 &&
                                            ImGui::GetFrameCount() < 8);
-  if (reset_layout_ || unknown) {
-    build_layout(dockspace);
-    reset_layout_ = false;
-  }
+  if (reset_layout_)
+    for (Open& open : panels_) open.open = open.open_at_first;
+  if (reset_layout_ || unknown) build_layout(dockspace);
+  reset_layout_ = false;
 }
 
 void PanelHost::build_layout(unsigned dockspace) {
@@ -101,7 +116,6 @@ void PanelHost::build_layout(unsigned dockspace) {
   ImGuiID left = split(center, ImGuiDir_Left, 0.26F);
   const ImGuiID left_below = split(left, ImGuiDir_Down, 0.40F);
   for (Open& open : panels_) {
-    open.open = open.open_at_first;
     const ImGuiID where[] = {left, left_below, center, right, right_below, bottom};
     ImGui::DockBuilderDockWindow(open.window.c_str(), where[static_cast<int>(open.dock)]);
     // One after the other: a dock node shows the tab that had the focus.
@@ -122,6 +136,18 @@ void PanelHost::show(const std::string& id) {
 bool PanelHost::is_open(const std::string& id) const {
   return std::any_of(panels_.begin(), panels_.end(),
                      [&](const Open& open) { return open.id == id && open.open; });
+}
+
+std::vector<std::string> PanelHost::closed() const {
+  std::vector<std::string> ids;
+  for (const Open& open : panels_)
+    if (!open.open) ids.push_back(open.id);
+  return ids;
+}
+
+void PanelHost::close(const std::vector<std::string>& ids) {
+  for (Open& open : panels_)
+    if (std::find(ids.begin(), ids.end(), open.id) != ids.end()) open.open = false;
 }
 
 void PanelHost::forget() {

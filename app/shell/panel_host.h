@@ -27,6 +27,8 @@ class PanelHost {
 
   void show(const std::string& id);  // a view's id, or the name of a window
   bool is_open(const std::string& id) const;
+  std::vector<std::string> closed() const;  // ids
+  void close(const std::vector<std::string>& ids);
   void reset_layout() { reset_layout_ = true; }
   // Panels begin anew, with nothing that they remembered of a closed trace.
   void forget();
@@ -44,13 +46,18 @@ class PanelHost {
     bool visible = false;
     bool docked = false;
     int frames_to_focus = 0;
-    std::string problem;  // what the panel threw, until its trace or method changes
+    std::string
+        problem;  // what was thrown, until the trace or method changes or the user asks again
     std::string problem_key;
   };
 
   void layout_ui();
   void build_layout(unsigned dockspace);
+  void window_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui);
   void panel_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui);
+  // Draws, unless that failed before in this place; false where there is a problem to show.
+  bool draw_guarded(Open& open, const state::Workspace& workspace,
+                    const std::function<void()>& draw);
 
   Messages& messages_;
   std::vector<Open> panels_;

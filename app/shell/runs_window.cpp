@@ -1,6 +1,7 @@
 #include "app/shell/runs_window.h"
 
 #include "app/state/method_groups.h"
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/slot_button.h"
 #include "core/base/units.h"
@@ -29,17 +30,18 @@ void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& pa
                         fmt::format("layer {}: mass recall, all chunks", place.layer));
   const std::vector<MethodChoice> recorded = workspace.traces.ready()->recorded;
   const std::vector<MethodChoice> tried = workspace.traces.ready()->tried;
-  for (const MethodChoice& method : recorded) row_ui(workspace, palette, method);
+  int index = 0;
+  for (const MethodChoice& method : recorded) row_ui(workspace, palette, method, index++);
   if (!tried.empty()) ImGui::SeparatorText("tried here");
-  for (const MethodChoice& method : tried) row_ui(workspace, palette, method);
+  for (const MethodChoice& method : tried) row_ui(workspace, palette, method, index++);
   if (recorded.empty() && tried.empty())
     widgets::text_wrapped(palette.muted,
                           "No run was recorded; the methods above are selected anew.");
 }
 
 void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& palette,
-                        const MethodChoice& method) {
-  ImGui::PushID(method.key().c_str());
+                        const MethodChoice& method, int index) {
+  ImGui::PushID(index);
   for (const Slot slot : state::kSlots) {
     if (widgets::slot_button_ui(palette, slot, workspace.method(slot) == method))
       workspace.cursor.set_method(slot, method);
@@ -56,7 +58,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
     workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
   if (ImGui::IsItemHovered())
     ImGui::SetTooltip(
-        "%s%s%s\nclick: show as A; Ctrl+click: as B", method.text.c_str(),
+        "%s%s%s\nclick: show as A; Ctrl+click: as B", state::readable_name(method.text).c_str(),
         method.known() ? "" : "\nunknown to this version: shown as recorded",
         run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
   ImGui::SameLine(0, widgets::em(0.3F));

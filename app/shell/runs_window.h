@@ -22,7 +22,7 @@ class RunsWindow {
  private:
   void rows_ui(state::Workspace& workspace, const widgets::Palette& palette);
   void row_ui(state::Workspace& workspace, const widgets::Palette& palette,
-              const state::MethodChoice& method);
+              const state::MethodChoice& method, int index);
   void worth_ui(state::Workspace& workspace, const widgets::Palette& palette,
                 const state::MethodChoice& method);
 

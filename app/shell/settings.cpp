@@ -1,35 +1,35 @@
 // See settings.h.
 #include "app/shell/settings.h"
 
+#include "app/shell/state_files.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
-#include "core/base/whole_file.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace kvloupe::shell {
 namespace {
 
+using nlohmann::ordered_json;
+
 constexpr std::size_t kMostRecent = 9;
+constexpr std::size_t kMostPanels = 256;
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+std::filesystem::path recent_file() { return paths::state_dir() / "recent.json"; }
+std::filesystem::path layout_file() { return paths::config_dir() / "layout.ini"; }
 
-// A folder that cannot be written must not keep anybody from looking at a trace.
-void write_quietly(const std::filesystem::path& path, const std::string& text) {
+// A file that is damaged is told of and passed over.
+template <typename Read>
+auto or_nothing(const Read& read) -> decltype(read()) {
   try {
-    std::filesystem::create_directories(path.parent_path());
-    write_whole_file(path.string(), text);
-  } catch (const std::exception& error) {
-    log::warning("settings were not saved: {}", error.what());
+    return read();
+  } catch (const Error& error) {
+    log::warning("{}", error.what());
+    return {};
   }
 }
 
@@ -37,13 +37,10 @@ void write_quietly(const std::filesystem::path& path, const std::string& text) {
 
 Settings load_settings() {
   Settings settings;
-  const std::filesystem::path path = paths::config_dir() / "settings.json";
-  if (!std::filesystem::exists(path)) return settings;
-  const auto json = nlohmann::json::parse(read_text(path), nullptr, false);
-  if (!json.is_object()) {
-    log::warning("{} is damaged; the defaults are used", path.string());
-    return settings;
-  }
+  const ordered_json json =
+      or_nothing([] { return read_small_json(paths::config_dir() / "settings.json"); });
+  if (!json.is_null() && !json.is_object())
+    log::warning("the settings are damaged; the defaults are used");
   const auto number = [&](const char* name, double fallback) {
     const auto found = json.find(name);
     return found != json.end() && found->is_number() ? found->get<double>() : fallback;
@@ -57,26 +54,36 @@ Settings load_settings() {
       std::clamp(static_cast<float>(number("scale", 1.0)), kLeastScale, kMostScale);
   settings.window_width = static_cast<int>(std::clamp(number("width", 1600), 320.0, 16384.0));
   settings.window_height = static_cast<int>(std::clamp(number("height", 900), 240.0, 16384.0));
-  settings.last_folder = text("last_folder");
+  if (const auto folder = json.find("last_folder"); folder != json.end())
+    settings.last_folder = bytes_of_json(*folder).value_or("");
+  if (const auto closed = json.find("closed_panels"); closed != json.end() && closed->is_array())
+    for (const ordered_json& panel : *closed)
+      if (panel.is_string() && settings.closed_panels.size() < kMostPanels)
+        settings.closed_panels.push_back(panel.get<std::string>());
   return settings;
 }
 
-void save_settings(const Settings& settings) {
-  const nlohmann::ordered_json json{
-      {"theme", settings.theme == widgets::ThemeKind::Light ? "light" : "dark"},
-      {"scale", settings.user_scale},
-      {"width", settings.window_width},
-      {"height", settings.window_height},
-      {"last_folder", settings.last_folder}};
-  write_quietly(paths::config_dir() / "settings.json", json.dump(2) + "\n");
+std::string text_of(const Settings& settings) {
+  const ordered_json json{{"theme", settings.theme == widgets::ThemeKind::Light ? "light" : "dark"},
+                          {"scale", settings.user_scale},
+                          {"width", settings.window_width},
+                          {"height", settings.window_height},
+                          {"last_folder", json_of_bytes(settings.last_folder)},
+                          {"closed_panels", settings.closed_panels}};
+  return json.dump(2) + "\n";
+}
+
+void save_settings(const std::string& text) {
+  write_small_file(paths::config_dir() / "settings.json", text);
 }
 
 std::vector<std::string> load_recent_files() {
-  const auto json = nlohmann::json::parse(load_state("recent.json"), nullptr, false);
+  const ordered_json json = or_nothing([] { return read_small_json(recent_file()); });
   std::vector<std::string> files;
   if (!json.is_array()) return files;
-  for (const auto& entry : json)
-    if (entry.is_string() && files.size() < kMostRecent) files.push_back(entry);
+  for (const ordered_json& entry : json)
+    if (const auto file = bytes_of_json(entry); file && files.size() < kMostRecent)
+      files.push_back(*file);
   return files;
 }
 
@@ -85,17 +92,15 @@ void add_recent_file(const std::string& path) {
   std::erase(files, path);
   files.insert(files.begin(), path);
   if (files.size() > kMostRecent) files.resize(kMostRecent);
-  save_state("recent.json", nlohmann::json(files).dump(2) + "\n");
+  ordered_json json = ordered_json::array();
+  for (const std::string& file : files) json.push_back(json_of_bytes(file));
+  write_small_json(recent_file(), json);
 }
 
-std::string load_state(const std::string& name) { return read_text(paths::state_dir() / name); }
-
-void save_state(const std::string& name, const std::string& text) {
-  write_quietly(paths::state_dir() / name, text);
+std::string load_layout() {
+  return or_nothing([] { return read_small_file(layout_file()); });
 }
 
-std::string load_layout() { return read_text(paths::config_dir() / "layout.ini"); }
-
-void save_layout(const std::string& ini) { write_quietly(paths::config_dir() / "layout.ini", ini); }
+void save_layout(const std::string& ini) { write_small_file(layout_file(), ini); }
 
 }  // namespace kvloupe::shell

@@ -15,7 +15,8 @@ struct Settings {
   int window_width = 1600;
   int window_height = 900;
   std::string last_folder;
-  bool restore_places = true;  // a trace opens where it was left
+  std::vector<std::string> closed_panels;  // by id
+  bool restore_places = true;              // a trace opens where it was left
 };
 
 inline constexpr float kLeastScale = 0.6F;
@@ -23,17 +24,15 @@ inline constexpr float kMostScale = 3.0F;
 
 // A damaged or missing file gives the defaults; a damaged one is reported once.
 Settings load_settings();
-void save_settings(const Settings& settings);
+// What is saved of them: equal texts, equal settings.
+std::string text_of(const Settings& settings);
+void save_settings(const std::string& text);
 
 // Most recent first.
 std::vector<std::string> load_recent_files();
 void add_recent_file(const std::string& path);
 
-// Small files of the state folder; "" when there is none.
-std::string load_state(const std::string& name);
-void save_state(const std::string& name, const std::string& text);
-
-// ImGui's docking layout.
+// ImGui's docking layout; "" when there is none.
 std::string load_layout();
 void save_layout(const std::string& ini);
 

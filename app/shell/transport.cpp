@@ -102,10 +102,7 @@ void Transport::draw(state::Workspace& workspace, const widgets::Palette& palett
     buttons_ui(workspace, palette);
     if (workspace.has_trace()) {
       place_ui(workspace, palette);
-      if (two_lines) {
-        ImGui::NewLine();
-        ImGui::Dummy({0, 0});
-      }
+      if (two_lines) ImGui::Dummy({0, 0});
       methods_ui(workspace, palette);
     }
     ImGui::EndDisabled();

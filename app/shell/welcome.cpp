@@ -1,5 +1,6 @@
 #include "app/shell/welcome.h"
 
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>
@@ -37,13 +38,15 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
         std::error_code ignored;
         const bool there = std::filesystem::exists(path, ignored);
         ImGui::BeginDisabled(!there);
-        if (ImGui::Selectable(fmt::format("{}##{}", path.filename().string(), i).c_str()))
+        if (ImGui::Selectable(
+                fmt::format("{}##{}", state::readable_name(path.filename().string()), i).c_str()))
           chosen = recent[i];
         ImGui::EndDisabled();
         ImGui::SameLine(widgets::em(13));
         widgets::text_colored(
             p.faint,
-            widgets::elided(there ? path.parent_path().string() : "missing", widgets::em(20)));
+            widgets::elided(there ? state::readable_name(path.parent_path().string()) : "missing",
+                            widgets::em(20)));
       }
     }
     ImGui::SeparatorText("No trace yet?");

@@ -3,17 +3,20 @@
 
 #include "app/shell/app_window.h"
 #include "core/base/cancel.h"
+#include "core/base/error.h"
 
 namespace kvloupe::shell {
 
 int run_window(const WindowOptions& options) {
+  const CancelToken interrupted = interrupt_token();
   AppWindow::Options window;
   window.window = options;
   window.settings = load_settings();
   AppWindow app(std::move(window));
-  const CancelToken interrupted = interrupt_token();
   while (app.frame() && !interrupted.cancelled()) app.wait();
-  interrupted.throw_if_cancelled();
+  if (interrupted.cancelled())
+    throw Error(ErrorKind::Cancelled, "the window was closed", "a signal asked for it",
+                "start it again, it goes on where you were");
   return 0;
 }
 

@@ -119,6 +119,12 @@ void AnswerStore::forget_if(const std::function<bool(const std::string& key)>& d
   }
 }
 
+void AnswerStore::forget_failures() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_,
+                [](const auto& entry) { return entry.second.state == ResultState::Error; });
+}
+
 bool AnswerStore::measuring() const {
   const std::lock_guard lock(mutex_);
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {

@@ -52,6 +52,7 @@ class AnswerStore final : public MemoryCache {
   // frame.
   std::vector<std::string> next_frame();
   void forget_if(const std::function<bool(const std::string& key)>& doomed);
+  void forget_failures();
   bool measuring() const;  // an entry on request is under way
 
   std::optional<std::uint64_t> oldest_use() const override;
@@ -104,6 +105,8 @@ class Answers {
   int deliver() { return jobs_.publish(); }
   // Answers that mention the part of a key, of a closed trace for example, and the work on them.
   void forget(const std::string& key_part);
+  // What failed is tried again when it is next asked for: memory may be free, or a file back.
+  void forget_failures() { store_.forget_failures(); }
   bool busy() const { return !jobs_.idle(); }
   bool measuring() const { return store_.measuring(); }
   JobSystem& jobs() { return jobs_; }

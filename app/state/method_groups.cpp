@@ -1,6 +1,7 @@
 // See method_groups.h.
 #include "app/state/method_groups.h"
 
+#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -108,7 +109,7 @@ std::string help_of(const ParamInfo& param, const std::string& value_of_default)
 }
 
 std::string short_label(const MethodChoice& method) {
-  const std::string label = method.id();
+  const std::string label = readable_name(method.id());
   if (!method.known()) return label;
   const selection::MethodSpec& parsed = *method.spec;
   if (parsed.has_budget())

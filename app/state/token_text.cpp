@@ -11,6 +11,8 @@
 namespace kvloupe::state {
 namespace {
 
+constexpr std::size_t kMostInName = 400;  // code points
+
 // Calls with each code point, or with -1 and one byte where the text is not valid.
 template <typename F>
 void for_each_code_point(std::string_view bytes, F&& each) {
@@ -60,6 +62,20 @@ std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts)
       if (code_point >= 0x0530) found.insert(static_cast<char32_t>(code_point));
     });
   return {found.begin(), found.end()};
+}
+
+std::string readable_name(std::string_view name) {
+  if (name.find_first_not_of(' ') == std::string_view::npos) return "(no name)";
+  const std::string text = printable(name.substr(0, 4 * kMostInName));
+  std::string shown;
+  std::size_t shown_code_points = 0;
+  for (const char byte : text) {
+    const bool begins = (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+    if (begins && ++shown_code_points > kMostInName) return shown + "\u2026";
+    if (byte == '#' && shown.ends_with('#')) shown += "\u2009";
+    shown += byte;
+  }
+  return shown;
 }
 
 std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,

@@ -12,6 +12,10 @@ namespace kvloupe::state {
 std::string readable_text(std::string_view bytes);
 // For a single token in a table or tooltip: leading and trailing blanks are visible too.
 std::string readable_token(std::string_view bytes);
+// For names that a file gives (spans, models, methods, files): as printable (core/base/printable.h),
+// short enough for a line, never empty, and without "##", after which Dear ImGui shows nothing of a
+// label.
+std::string readable_name(std::string_view name);
 // The code points of all texts that are not in the Latin, Greek or Cyrillic blocks, ascending.
 std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts);
 // Token positions whose text, joined with its neighbours', holds `needle` (ASCII case is ignored).

@@ -9,12 +9,13 @@ namespace {
 
 ImDrawList* draw() { return ImGui::GetWindowDrawList(); }
 
-void centered(ImU32 color, const std::string& heading, const std::string& text, bool spinner,
+// False where there is no room.
+bool centered(ImU32 color, const std::string& heading, const std::string& text, bool spinner,
               const Palette& palette) {
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float wrap = std::min(room.x - em(2), em(34));
-  if (room.x < em(3) || room.y < em(1)) return;
+  if (room.x < em(3) || room.y < em(1)) return false;
   const ImVec2 size = ImGui::CalcTextSize(text.c_str(), nullptr, false, wrap);
   float y = origin.y + std::max(em(0.5F), (room.y - size.y) * 0.42F - em(1.2F));
   const float middle = origin.x + room.x / 2;
@@ -39,6 +40,7 @@ void centered(ImU32 color, const std::string& heading, const std::string& text, 
   ImGui::TextUnformatted(text.c_str());
   ImGui::PopStyleColor();
   ImGui::PopTextWrapPos();
+  return true;
 }
 
 }  // namespace
@@ -182,6 +184,15 @@ void empty_ui(const Palette& palette, const std::string& text) {
 
 void error_ui(const Palette& palette, const std::string& text) {
   centered(palette.error, "This could not be computed", text, false, palette);
+}
+
+bool failed_ui(const Palette& palette, const std::string& text) {
+  const float middle = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x / 2;
+  const float width = em(5.5F);
+  if (!centered(palette.error, "This could not be computed", text, false, palette)) return false;
+  ImGui::Dummy({0, em(0.4F)});
+  ImGui::SetCursorPosX(middle - width / 2);
+  return ImGui::Button("Try again", {width, 0});
 }
 
 void loading_ui(const Palette& palette, const std::string& text) {

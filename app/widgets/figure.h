@@ -41,6 +41,8 @@ void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, doubl
 // States in place of a view. Each fills the space that is left.
 void empty_ui(const Palette& palette, const std::string& text);
 void error_ui(const Palette& palette, const std::string& text);
+// The same with a button; true when the user wants it tried again.
+bool failed_ui(const Palette& palette, const std::string& text);
 void loading_ui(const Palette& palette, const std::string& text);
 // A small sign in the corner of a view that shows the last result while a new one is computed.
 void stale_ui(const Palette& palette);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace kvloupe::test {
 namespace {
@@ -104,6 +105,8 @@ class TraceMaker {
     texts_[0] = "<|im_start|>";
     if (num_tokens_ > 50) texts_[40] = "\xE6";
     std::copy(std::begin(kNeedle), std::end(kNeedle), texts_.begin() + needle_);
+    for (std::size_t i = 0; i < options_.hostile_names.size(); ++i)
+      texts_[60 + i] = options_.hostile_names[i];
   }
 
   trace::TraceHeader header() const {
@@ -126,6 +129,13 @@ class TraceMaker {
     header.max_chunks = options_.num_tokens / options_.chunk_size + 1 + options_.decoded;
     header.spans = {{"needle", needle_, needle_ + kNeedleTokens},
                     {"question", options_.num_tokens - kAskingTokens, options_.num_tokens - 4}};
+    std::int32_t at = 3;
+    for (const std::string& name : options_.hostile_names) {
+      header.model.architecture = std::exchange(header.model.name, name);
+      header.spans.push_back({name, at, at + 9});
+      header.spans.push_back({"needle" + name, at + 4, at + 7});
+      at += 21;
+    }
     return header;
   }
 
@@ -163,8 +173,8 @@ struct RecordedRun {
   std::vector<trace::LayerRecord> data;
 };
 
-RecordedRun record(const session::TraceSession& session, const std::string& method) {
-  const bool unknown = method == kUnknownMethod;
+// `unknown`: the run of another method is called so.
+RecordedRun record(const session::TraceSession& session, const std::string& method, bool unknown) {
   replay::ReplayRequest request;
   request.spec = selection::MethodSpec::parse(unknown ? "keydiff:budget_tokens=200" : method)
                      .resolved(session.shape());
@@ -173,7 +183,7 @@ RecordedRun record(const session::TraceSession& session, const std::string& meth
   RecordedRun run{replay::run_info(result, request.spec, session.shape()), result.layers, {}};
   for (std::size_t i = 0; i < result.layers.size(); ++i)
     run.data.push_back(replay::layer_record(result, i));
-  if (unknown) run.info.method = kUnknownMethod;
+  if (unknown) run.info.method = method;
   return run;
 }
 
@@ -187,7 +197,10 @@ std::string write_gui_trace(const std::filesystem::path& file, const GuiTraceOpt
   std::vector<RecordedRun> runs;
   {
     const session::TraceSession session(path);
-    for (const std::string& method : options.runs) runs.push_back(record(session, method));
+    for (const std::string& method : options.runs)
+      runs.push_back(record(session, method, method == kUnknownMethod));
+    for (const std::string& name : options.hostile_names)
+      runs.push_back(record(session, name, true));
   }
   if (options.nan_key_at >= 0) maker.write(path, options.nan_key_at);
   for (const RecordedRun& run : runs)

@@ -26,6 +26,9 @@ struct GuiTraceOptions {
   // Recorded runs, in this order; kUnknownMethod may be one.
   std::vector<std::string> runs = {"quoka:budget_tokens=256", "streaming_llm:budget_tokens=256",
                                    "xattention:block_size=32"};
+  // Where there are any: the model, its architecture, spans, tokens and as many more runs of unknown
+  // methods are called so, in turn.
+  std::vector<std::string> hostile_names = {};
   std::uint32_t seed = 1;  // traces of two seeds hold other numbers
 };
 

@@ -4,6 +4,8 @@
 #include "app/state/questions/selected_vs_true.h"
 #include "tests/gui/window_fixture.h"
 
+#include <epoxy/gl.h>
+
 #include <gmock/gmock.h>
 #include <imgui_internal.h>
 
@@ -156,6 +158,21 @@ void expect_answers_belong(state::Workspace& workspace) {
       ASSERT_EQ(keys->facts.choice, method);
     }
   }
+}
+
+// As the driver would say it after a reset.
+TEST_F(WindowDefects, ALostContextIsASentence) {
+  const auto driver = epoxy_glGetGraphicsResetStatusARB;
+  epoxy_glGetGraphicsResetStatusARB = [] { return GLenum{GL_UNKNOWN_CONTEXT_RESET_ARB}; };
+  try {
+    app->frame();
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the graphics driver was reset"));
+    EXPECT_EQ(error.exit_code(), 1);
+  }
+  epoxy_glGetGraphicsResetStatusARB = driver;
+  frames(1);
 }
 
 // 10,000 events: input of all kinds, traces, methods and places changed in between, several a frame.

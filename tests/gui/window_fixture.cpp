@@ -14,12 +14,16 @@ std::unique_ptr<shell::AppWindow> WindowTest::app;
 ImGuiTestEngine* WindowTest::engine = nullptr;
 
 void WindowTest::SetUpTestSuite() {
-  paths::set_config_dir(std::filesystem::current_path() / "config");
   shell::AppWindow::Options options;
   options.remember = false;
-  options.vsync = false;
   options.settings.window_width = 1560;
   options.settings.window_height = 860;
+  start(std::move(options));
+}
+
+void WindowTest::start(shell::AppWindow::Options options) {
+  paths::set_config_dir(std::filesystem::current_path() / "config");
+  options.vsync = false;
   app = std::make_unique<shell::AppWindow>(std::move(options));
   engine = ImGuiTestEngine_CreateContext();
   ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
@@ -68,7 +72,9 @@ void WindowTest::open_alone(const std::string& path) {
 }
 
 void WindowTest::drive(const char* name, std::function<void(ImGuiTestContext*)> script) {
-  ImGuiTest* test = ImGuiTestEngine_RegisterTest(engine, "window", name, __FILE__, __LINE__);
+  ImGuiTest* test = ImGuiTestEngine_FindTestByName(engine, "window", name);
+  if (test == nullptr)
+    test = ImGuiTestEngine_RegisterTest(engine, "window", name, __FILE__, __LINE__);
   test->TestFunc = std::move(script);
   ImGuiTestEngine_QueueTest(engine, test);
   const auto end = Clock::now() + std::chrono::seconds(60);

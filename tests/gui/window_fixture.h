@@ -19,6 +19,8 @@ class WindowTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite();
   static void TearDownTestSuite();
+  // The window, for suites that set it up otherwise.
+  static void start(shell::AppWindow::Options options);
   // What the window looked like when something went wrong, beside the test's other output.
   void TearDown() override;
 
@@ -29,7 +31,7 @@ class WindowTest : public ::testing::Test {
   static void open_alone(const std::string& path);
   static void open(const std::string& path);
   static void close_all();
-  // Runs one script of the test engine to its end.
+  // Runs one script of the test engine to its end. A name may come again, with another script.
   static void drive(const char* name, std::function<void(ImGuiTestContext*)> script);
   static void save_picture(const std::string& file);
 

@@ -154,6 +154,17 @@ TEST_F(AnswersTest, AnErrorIsAStateWithItsSentenceAndIsNotTriedAgain) {
   EXPECT_THAT(answer(Twice{3, &script}).error, HasSubstr("it failed"));
 }
 
+TEST_F(AnswersTest, WhatFailedIsTriedAgainOnRequest) {
+  script.fail = true;
+  EXPECT_EQ(answer(Number{3, &script}).state, ResultState::Error);
+  EXPECT_EQ(answer(Twice{3, &script}).state, ResultState::Error);
+  script.fail = false;
+  EXPECT_EQ(answer(Twice{3, &script}).state, ResultState::Error);
+  answers.forget_failures();
+  EXPECT_EQ(answer(Twice{3, &script}).state, ResultState::Ready);
+  EXPECT_EQ(script.begun, 2);
+}
+
 TEST_F(AnswersTest, BuildOnEachOther) {
   EXPECT_EQ(*answer(Twice{4, &script}), 8);
   EXPECT_EQ(*answers.ask(Number{4, &script}), 4);

@@ -53,5 +53,18 @@ TEST(Table, AnArrayBeginsAtAMultipleOf64Bytes) {
   EXPECT_EQ(bytes.size(), 10 + header + 8);
 }
 
+TEST(TokenText, NamesOfAFileFitALineAndALabel) {
+  using state::readable_name;
+  EXPECT_EQ(readable_name("needle_key"), "needle_key");
+  EXPECT_EQ(readable_name(""), "(no name)");
+  EXPECT_EQ(readable_name("  "), "(no name)");
+  EXPECT_EQ(readable_name("a\n\x1b[2J\xff"), "a\\x0A\\x1B[2J\\xFF");
+  EXPECT_EQ(readable_name("%s%n"), "%s%n");
+  for (const char* name : {"##", "a##b", "###", "####x"})
+    EXPECT_EQ(readable_name(name).find("##"), std::string::npos) << name;
+  EXPECT_LT(readable_name(std::string(100'000, 'W')).size(), 500U);
+  EXPECT_EQ(readable_name(std::string(100'000, 'W')).substr(400), "\u2026");
+}
+
 }  // namespace
 }  // namespace kvloupe

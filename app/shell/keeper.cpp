@@ -1,0 +1,112 @@
+#include "app/shell/keeper.h"
+
+#include <imgui.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::shell {
+namespace {
+
+constexpr std::chrono::seconds kBetweenSaves{2};
+
+}  // namespace
+
+Keeper::Keeper(state::Workspace& workspace, Explorer& explorer,
+               const std::vector<std::string>& traces)
+    : workspace_(workspace),
+      explorer_(explorer),
+      file_(traces.empty()),
+      saved_settings_(text_of(explorer.settings())),
+      next_(std::chrono::steady_clock::now() + kBetweenSaves) {
+  if (!file_.problem().empty()) explorer_.messages().say(file_.problem(), true);
+  if (file_.restored()) restore(*file_.restored());
+  for (const std::string& path : traces) workspace_.traces.open(path);
+  explorer_.before_close = [this] { save_open_places(); };
+  save_session();
+}
+
+Keeper::~Keeper() {
+  explorer_.before_close = nullptr;
+  ImGui::GetIO().WantSaveIniSettings = true;
+  save_changes();
+}
+
+void Keeper::restore(const WindowSession& session) {
+  saved_session_ = session;
+  ++saved_session_->openings;
+  saved_session_->ended = false;
+  file_.save(*saved_session_);  // before a trace can do any harm
+  for (const std::string& path : session.traces) workspace_.traces.open(path);
+  if (session.active >= session.traces.size()) return;
+  for (const auto& tab : workspace_.traces.tabs())
+    if (tab->path == session.traces[session.active]) workspace_.traces.activate(tab->id);
+}
+
+bool Keeper::still_opening() const {
+  const auto& tabs = workspace_.traces.tabs();
+  return std::any_of(tabs.begin(), tabs.end(),
+                     [](const auto& tab) { return tab->state == state::ResultState::Loading; });
+}
+
+void Keeper::tick() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + kBetweenSaves;
+  save_changes();
+}
+
+void Keeper::save_changes() {
+  save_settings_and_layout();
+  save_open_places();
+  save_session();
+}
+
+void Keeper::save_settings_and_layout() {
+  if (std::string settings = text_of(explorer_.settings()); settings != saved_settings_) {
+    saved_settings_ = std::move(settings);
+    behind_.run([text = saved_settings_] { save_settings(text); });
+  }
+  ImGuiIO& io = ImGui::GetIO();
+  if (!io.WantSaveIniSettings) return;
+  io.WantSaveIniSettings = false;
+  std::string layout = ImGui::SaveIniSettingsToMemory();
+  if (layout == saved_layout_) return;
+  saved_layout_ = layout;
+  behind_.run([text = std::move(layout)] { save_layout(text); });
+}
+
+void Keeper::save_open_places() {
+  std::vector<KeptPlace> changed;
+  for (const auto& tab : workspace_.traces.tabs()) {
+    if (tab->state != state::ResultState::Ready) continue;
+    KeptPlace place = place_of(*tab);
+    KeptPlace& saved = saved_places_[tab->path];
+    if (place == saved) continue;
+    saved = place;
+    changed.push_back(std::move(place));
+  }
+  if (changed.empty()) return;
+  behind_.run([places = std::move(changed)] { save_places(places); });
+}
+
+void Keeper::save_session() {
+  WindowSession session;
+  session.ended = ended_;
+  for (const auto& tab : workspace_.traces.tabs()) {
+    if (tab.get() == workspace_.traces.active()) session.active = session.traces.size();
+    session.traces.push_back(tab->path);
+  }
+  // Until all of it has been on screen it counts as an attempt.
+  if (!ended_ && still_opening() && saved_session_) session.openings = saved_session_->openings;
+  if (session == saved_session_) return;
+  saved_session_ = session;
+  behind_.run([this, session = std::move(session)] { file_.save(session); });
+}
+
+void Keeper::save_now() {
+  save_changes();
+  behind_.finish();
+}
+
+}  // namespace kvloupe::shell

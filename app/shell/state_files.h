@@ -1,0 +1,43 @@
+// The small files that the window keeps in its folders: read only where they are what they should be,
+// written whole or not at all, and never the reason why a trace cannot be looked at.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace kvloupe::shell {
+
+// "" where there is none. Throws Error{Input}: no regular file, far too large, or it cannot be read.
+std::string read_small_file(const std::filesystem::path& path);
+// The same as JSON; throws Error{Input} also where it is none. Null where there is no file.
+nlohmann::ordered_json read_small_json(const std::filesystem::path& path);
+// A file that cannot be written is told on standard error, once for each reason.
+void write_small_file(const std::filesystem::path& path, const std::string& text);
+void write_small_json(const std::filesystem::path& path, const nlohmann::ordered_json& json);
+
+// Names of files are any bytes: those that are no UTF-8 stand as an array of numbers.
+nlohmann::ordered_json json_of_bytes(const std::string& bytes);
+std::optional<std::string> bytes_of_json(const nlohmann::ordered_json& json);
+
+// Held while it lives, against other windows and other threads. A system that has no locks gives it.
+class FileLock {
+ public:
+  // Waits `patience` at most for who holds it.
+  explicit FileLock(const std::filesystem::path& path,
+                    std::chrono::milliseconds patience = std::chrono::milliseconds(0));
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  int descriptor_ = -1;
+  bool held_ = false;
+};
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,142 @@
+// Exporting by mouse: nothing that is open is written over, however it is named, and what else is
+// there is asked for first.
+#include "tests/gui/window_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace kvloupe {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ExportDialog : public test::WindowTest {
+ protected:
+  void SetUp() override {
+    fs::remove_all("exports");
+    fs::create_directories("exports");
+    explorer().exporter().run_command = [this](const std::vector<std::string>& arguments) {
+      written_.push_back(arguments.back());
+      std::ofstream(arguments.back()) << "exported";
+      return std::string();
+    };
+    if (workspace().traces.tabs().empty()) {
+      open(trace("shown.h5"));
+      open(trace("beside.h5"));
+      workspace().traces.open(trace("shown.h5"));
+      settle();
+    }
+  }
+  static const std::string& trace(const std::string& name) {
+    static std::map<std::string, std::string> paths;
+    std::string& path = paths[name];
+    if (path.empty()) {
+      test::GuiTraceOptions options;
+      options.num_tokens = 640;
+      path = test::write_gui_trace(name, options);
+    }
+    return path;
+  }
+  // The menu of the view's tab, the name typed (the dialog begins in the folder of the traces), the
+  // button pressed.
+  void export_to(const std::string& file) {
+    explorer().panels().show("kv_map");
+    settle();
+    drive("export", [&](ImGuiTestContext* ctx) {
+      ImGuiWindow* window = ctx->GetWindowByRef("//###kv_map");
+      IM_CHECK(window != nullptr);
+      ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
+      ctx->MouseClick(1);
+      ctx->Yield(3);
+      ctx->ItemClick("//$FOCUSED/Export as png\u2026");
+      ctx->Yield(4);
+      ctx->SetRef("//$FOCUSED");
+      ctx->ItemInput("##name");
+      ctx->KeyCharsReplace(file.c_str());
+      ctx->ItemClick("Save");
+      ctx->Yield(4);
+    });
+  }
+  static bool is_asked() { return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopup); }
+  static void answer(const char* button) {
+    drive("answer", [button](ImGuiTestContext* ctx) {
+      ctx->SetRef("//$FOCUSED");
+      ctx->ItemClick(button);
+      ctx->Yield(3);
+    });
+  }
+  static std::string bytes_of(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::vector<std::string> written_;
+};
+
+TEST_F(ExportDialog, RefusesWhatIsOpen) {
+  const std::string shown = trace("shown.h5"), beside = trace("beside.h5");
+  const fs::path folder = fs::absolute("exports");
+  fs::create_symlink(shown, folder / "link.png");
+  fs::create_symlink("link.png", folder / "link to link.png");
+  fs::create_hard_link(shown, folder / "hard.png");
+  fs::create_symlink(beside + ".runs.h5", folder / "sidecar.png");
+  const std::string before = bytes_of(shown), runs = bytes_of(shown + ".runs.h5"),
+                    other = bytes_of(beside);
+  for (const char* file : {"shown.h5", "shown.h5.runs.h5", "shown.h5.part", "beside.h5",
+                           "beside.h5.runs.h5", "exports/../shown.h5", "exports/link.png",
+                           "exports/link to link.png", "exports/hard.png", "exports/sidecar.png"}) {
+    const std::size_t told = explorer().messages().history().size();
+    export_to(file);
+    EXPECT_FALSE(is_asked()) << file;
+    ASSERT_EQ(explorer().messages().history().size(), told + 1) << file;
+    EXPECT_THAT(explorer().messages().history().back(),
+                HasSubstr("it is a file that this command reads, or belongs to one"))
+        << file;
+  }
+  EXPECT_TRUE(written_.empty());
+  EXPECT_EQ(bytes_of(shown), before);
+  EXPECT_EQ(bytes_of(shown + ".runs.h5"), runs);
+  EXPECT_EQ(bytes_of(beside), other);
+}
+
+TEST_F(ExportDialog, RefusesAnotherTraceAndAFolderWithoutAFile) {
+  const std::string closed = trace("closed.h5");
+  const std::string before = bytes_of(closed);
+  for (const char* file : {"closed.h5", "/nowhere/figure.png"}) {
+    const std::size_t told = explorer().messages().history().size();
+    export_to(file);
+    EXPECT_FALSE(is_asked()) << file;
+    EXPECT_EQ(explorer().messages().history().size(), told + 1) << file;
+  }
+  EXPECT_TRUE(written_.empty());
+  EXPECT_EQ(bytes_of(closed), before);
+}
+
+TEST_F(ExportDialog, AsksBeforeAFileIsReplaced) {
+  const std::string file = fs::absolute("exports/figure.png").string();
+  export_to("exports/figure.png");
+  EXPECT_EQ(written_, std::vector<std::string>{file}) << "a new file needs no leave";
+  std::ofstream(file) << "mine";
+  export_to("exports/figure.png");
+  ASSERT_TRUE(is_asked());
+  EXPECT_EQ(bytes_of(file), "mine");
+  save_picture("replace.png");
+  answer("Keep it");
+  EXPECT_FALSE(is_asked());
+  EXPECT_EQ(bytes_of(file), "mine");
+  EXPECT_EQ(written_.size(), 1U);
+  export_to("exports/figure.png");
+  ASSERT_TRUE(is_asked());
+  answer("Replace");
+  settle();
+  EXPECT_EQ(bytes_of(file), "exported");
+  EXPECT_EQ(written_.size(), 2U);
+  EXPECT_THAT(explorer().messages().history().back(), HasSubstr("Written: "));
+}
+
+}  // namespace
+}  // namespace kvloupe

@@ -1,0 +1,161 @@
+// What a window that was killed had open stands there again at the next start, over real traces and
+// without a display.
+#include "app/shell/keeper.h"
+#include "app/figure/headless.h"
+#include "core/base/paths.h"
+#include "tests/gui/gui_trace.h"
+#include "tests/gui/workspace_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace kvloupe {
+namespace {
+
+using state::Slot;
+using ::testing::HasSubstr;
+
+// A window without a screen. Without end() it is one that was killed.
+class Window {
+ public:
+  explicit Window(const std::vector<std::string>& traces = {})
+      : renderer_(640, 420, 1.0F),
+        explorer(workspace, renderer_.gui(), shell::load_settings()),
+        keeper(workspace, explorer, traces) {
+    const std::string layout = shell::load_layout();
+    ImGui::LoadIniSettingsFromMemory(layout.data(), layout.size());
+    frames(2);
+    for (int i = 0; i < 200 && workspace.answers.busy(); ++i) {
+      test::settle(workspace);
+      frames(1);
+    }
+  }
+  void frames(int count) {
+    for (int i = 0; i < count; ++i) {
+      explorer.before_frame();
+      renderer_.frame([&] { explorer.frame(); });
+    }
+  }
+  std::vector<std::string> open() const {
+    std::vector<std::string> names;
+    for (const auto& tab : workspace.traces.tabs()) names.push_back(tab->name);
+    return names;
+  }
+
+ private:
+  figure::HeadlessRenderer renderer_;
+
+ public:
+  state::Workspace workspace;
+  shell::Explorer explorer;
+  shell::Keeper keeper;
+};
+
+class Keeper : public ::testing::Test {
+ protected:
+  Keeper() {
+    const auto folder = std::filesystem::current_path() / "keeper";
+    std::filesystem::remove_all(folder);
+    paths::set_config_dir(folder);
+  }
+  static std::string trace(const std::string& name) {
+    test::GuiTraceOptions options;
+    options.num_tokens = 640;
+    options.runs = {"quoka:budget_tokens=64", test::kUnknownMethod};
+    return test::write_gui_trace(name, options);
+  }
+};
+
+TEST_F(Keeper, RestoresWhatWasLookedAt) {
+  const std::string a = trace("a.h5"), b = trace("b.h5");
+  state::Selection left;
+  std::vector<state::MethodChoice> tried;
+  {
+    Window window({a, b});
+    ASSERT_EQ(window.open(), (std::vector<std::string>{"a.h5", "b.h5"}));
+    window.workspace.traces.open(a);
+    state::Cursor& cursor = window.workspace.cursor;
+    cursor.go_to(state::parse_goto("layer=1,q_head=4,chunk=3,query=400,key=40-52"));
+    cursor.set_method(Slot::A, "h2o:budget_tokens=96");
+    cursor.set_run(Slot::B, 1);
+    cursor.set_more_methods(
+        {state::choice_of_text("tova:budget_tokens=32", *window.workspace.place().trace)});
+    cursor.show(Slot::B);
+    cursor.set_option("layer_head_overview.metric", "entropy");
+    window.explorer.panels().close({"latency"});
+    left = window.workspace.selection();
+    tried = window.workspace.traces.ready()->tried;
+    window.keeper.save_now();
+  }
+  Window window;
+  EXPECT_EQ(window.open(), (std::vector<std::string>{"a.h5", "b.h5"}));
+  ASSERT_TRUE(window.workspace.has_trace());
+  EXPECT_EQ(window.workspace.traces.ready()->path, a);
+  state::Selection now = window.workspace.selection();
+  now.place.trace = left.place.trace;  // the same file, opened again
+  EXPECT_TRUE(now == left);
+  EXPECT_EQ(window.workspace.traces.ready()->tried, tried);
+  EXPECT_FALSE(window.explorer.panels().is_open("latency"));
+  EXPECT_TRUE(window.explorer.panels().is_open("kv_map"));
+}
+
+TEST_F(Keeper, ATraceThatIsGoneIsToldOnceAndLeavesNoTab) {
+  const std::string a = trace("a.h5"), gone = trace("gone.h5");
+  { Window window({a, gone}); }
+  std::filesystem::remove(gone);
+  Window window;
+  EXPECT_EQ(window.open(), std::vector<std::string>{"a.h5"});
+  ASSERT_EQ(window.explorer.messages().history().size(), 1U);
+  EXPECT_THAT(window.explorer.messages().history()[0], HasSubstr("gone.h5"));
+}
+
+TEST_F(Keeper, ANameOfAnyBytesComesBack) {
+  const std::string strange = trace("\xff\xfe##%s\n.h5");
+  { Window window({strange}); }
+  Window window;
+  ASSERT_TRUE(window.workspace.has_trace());
+  EXPECT_EQ(window.workspace.traces.ready()->path, strange);
+}
+
+TEST_F(Keeper, HostilePlacesAreDefaults) {
+  const std::string a = trace("a.h5");
+  for (const std::string& entry :
+       {std::string(R"({"goto": "layer=999999999,chunk=3", "methods": [7, {}], "more": "x"})"),
+        std::string(R"({"goto": 3, "methods": ["quoka:budget_tokens=-1", "##%s"], "shown": [1]})"),
+        std::string(R"({"options": {"kv_map.": "x", "nothing.metric": "y", "latency": {}}})"),
+        std::string(R"({"options": {"layer_head_overview.metric": "%n%n"}, "tried": [[1], null]})"),
+        R"({"more": [")" + std::string(100'000, 'q') + R"("]})"}) {
+    std::ofstream(paths::state_dir() / "places.json")
+        << "[{\"trace\": \"" << a << "\", " << entry.substr(1) << ", 3, null]";
+    Window window({a});
+    ASSERT_TRUE(window.workspace.has_trace()) << entry.substr(0, 60);
+    EXPECT_FALSE(window.workspace.method(Slot::A).empty());
+    EXPECT_TRUE(window.workspace.selection().options.empty());
+    EXPECT_TRUE(window.explorer.messages().history().empty());
+  }
+}
+
+TEST_F(Keeper, HostileLayoutsAreSurvived) {
+  const std::string a = trace("a.h5");
+  const std::string head = "[Docking][Data]\n";
+  for (const std::string& layout :
+       {std::string("[Window][a\n[][]\nPos=1"), std::string(50'000, '['),
+        head + "DockSpace ID=0x1 Window=0x2 Pos=0,0 Size=-1,-1 Split=X\n  DockNode ID=0x1 "
+               "Parent=0x1\n",
+        head + "DockNode ID=0x1 Parent=0x2\nDockNode ID=0x2 Parent=0x1\n",
+        head + "DockNode ID=0x1\nDockNode ID=0x2 Parent=0x1\nDockNode ID=0x3 Parent=0x1\nDockNode "
+               "ID=0x4 Parent=0x1\nDockNode ID=0x4 Parent=0x1 Split=Y Selected=0x9\n",
+        std::string("[Window][###kv_map]\nPos=2147483647,-2147483648\nSize=1,1\nDockId=0x7,99\n"),
+        std::string("[Table][0x1,9999]\nRefScale=nan\nColumn 88888 Width=-3 Sort=9v\n")}) {
+    shell::save_layout(layout);
+    Window window({a});
+    window.frames(8);
+    EXPECT_TRUE(window.workspace.has_trace()) << layout.substr(0, 60);
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe

@@ -1,0 +1,166 @@
+// What a window leaves for the next start: its session, beside other windows, after a kill, and when
+// the file is not what it should be.
+#include "app/shell/keeper.h"
+#include "core/base/paths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace kvloupe {
+namespace {
+
+using shell::SessionFile;
+using shell::WindowSession;
+using ::testing::HasSubstr;
+
+constexpr bool kRestore = true, kFresh = false;
+
+class Session : public ::testing::Test {
+ protected:
+  Session() {
+    std::filesystem::remove_all(folder());
+    paths::set_config_dir(folder());
+  }
+  static std::filesystem::path folder() { return std::filesystem::current_path() / "session"; }
+  static std::filesystem::path file(int number) {
+    return paths::state_dir() / ("session-" + std::to_string(number) + ".json");
+  }
+  static WindowSession of(const std::string& trace, bool ended = false) {
+    WindowSession session;
+    session.traces = {trace};
+    session.ended = ended;
+    return session;
+  }
+  static void write(const std::string& text) { std::ofstream(file(1)) << text; }
+};
+
+TEST_F(Session, AKilledWindowIsGoneOnFrom) {
+  WindowSession left = of("/a.h5");
+  left.traces.push_back("/not \xff\xfe utf8.h5");
+  left.active = 1;
+  { SessionFile(kFresh).save(left); }
+  const SessionFile next(kRestore);
+  EXPECT_EQ(next.problem(), "");
+  ASSERT_TRUE(next.restored());
+  EXPECT_EQ(*next.restored(), left);
+}
+
+TEST_F(Session, WhoNamesTracesLosesNoSession) {
+  { SessionFile(kFresh).save(of("/a.h5")); }
+  { SessionFile(kFresh).save(of("/b.h5", /*ended=*/true)); }
+  const SessionFile next(kRestore);
+  ASSERT_TRUE(next.restored());
+  EXPECT_EQ(next.restored()->traces, of("/a.h5").traces);
+}
+
+TEST_F(Session, TwoWindowsHaveTwoFiles) {
+  {
+    const SessionFile first(kFresh), second(kFresh);
+    first.save(of("/first.h5"));
+    second.save(of("/second.h5"));
+    first.save(of("/first again.h5"));
+  }
+  const SessionFile first(kRestore), second(kRestore), third(kRestore);
+  ASSERT_TRUE(first.restored() && second.restored());
+  EXPECT_NE(first.restored()->traces, second.restored()->traces);
+  EXPECT_FALSE(third.restored());
+  EXPECT_TRUE(std::filesystem::exists(file(2)));
+}
+
+TEST_F(Session, ASecondWindowDoesNotOpenWhatWasClosedLongAgo) {
+  {
+    const SessionFile first(kFresh), second(kFresh);
+    first.save(of("/first.h5", /*ended=*/true));
+    second.save(of("/second.h5", /*ended=*/true));
+  }
+  const SessionFile first(kRestore), second(kRestore);
+  EXPECT_TRUE(first.restored());
+  EXPECT_FALSE(second.restored());
+}
+
+TEST_F(Session, WhatEndsTheProgramTwiceIsNotOpenedAThirdTime) {
+  for (int start = 0; start < 2; ++start) {
+    WindowSession session = of("/deadly.h5");
+    session.openings = start;
+    { SessionFile(kFresh).save(session); }
+    const SessionFile next(kRestore);
+    EXPECT_TRUE(next.restored()) << start;
+  }
+  WindowSession session = of("/deadly.h5");
+  session.openings = 2;
+  SessionFile(kFresh).save(session);
+  const SessionFile next(kRestore);
+  EXPECT_FALSE(next.restored());
+  EXPECT_THAT(next.problem(), HasSubstr("not opened again"));
+}
+
+TEST_F(Session, DamageIsToldAndReplaced) {
+  for (const std::string& damaged :
+       {std::string("{"), std::string("[1, 2]"), std::string("\0\0\0", 3), std::string("\"text\""),
+        std::string(100'000, '['), std::string(5 << 20, ' ')}) {
+    write(damaged);
+    {
+      const SessionFile taken(kRestore);
+      EXPECT_FALSE(taken.restored());
+      EXPECT_NE(taken.problem(), "") << damaged.substr(0, 20);
+      taken.save(of("/a.h5"));
+    }
+    EXPECT_TRUE(SessionFile(kRestore).restored()) << damaged.substr(0, 20);
+  }
+}
+
+TEST_F(Session, FieldsOfOtherKindsAreDefaults) {
+  for (const char* hostile :
+       {"{}", R"({"traces": {"a": 1}})", R"({"traces": [[1, 2, 300], {}, null, 7]})",
+        R"({"traces": ["/a.h5"], "active": -1, "openings": "many", "ended": 3})",
+        R"({"traces": ["/a.h5"], "active": 99999999999999999999, "openings": 1e300})"}) {
+    write(hostile);
+    const SessionFile taken(kRestore);
+    EXPECT_EQ(taken.problem(), "") << hostile;
+    if (taken.restored()) {
+      EXPECT_LE(taken.restored()->traces.size(), 1U) << hostile;
+      EXPECT_EQ(taken.restored()->openings, 0) << hostile;
+    }
+  }
+}
+
+TEST_F(Session, AFifoInPlaceOfTheFileHoldsNothingUp) {
+  ASSERT_EQ(::mkfifo(file(1).c_str(), 0600), 0);
+  const SessionFile taken(kRestore);
+  EXPECT_THAT(taken.problem(), HasSubstr("no regular file"));
+}
+
+TEST_F(Session, AThousandTracesAreTooMany) {
+  std::string text = "{\"traces\": [\"/a.h5\"";
+  for (int i = 0; i < 1000; ++i) text += ", \"/" + std::to_string(i) + ".h5\"";
+  write(text + "]}");
+  const SessionFile taken(kRestore);
+  ASSERT_TRUE(taken.restored());
+  EXPECT_LE(taken.restored()->traces.size(), 64U);
+}
+
+TEST_F(Session, PlacesOfTwoWritersAllArrive) {
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 2; ++writer)
+    writers.emplace_back([writer] {
+      for (int i = 0; i < 20; ++i) {
+        const std::string trace = "/" + std::to_string(writer) + "-" + std::to_string(i) + ".h5";
+        shell::save_places({{trace, "{\"trace\": \"" + trace + "\"}"}});
+      }
+    });
+  for (std::thread& writer : writers) writer.join();
+  std::ifstream file(paths::state_dir() / "places.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (int writer = 0; writer < 2; ++writer)
+    for (int i = 0; i < 20; ++i)
+      EXPECT_THAT(text, HasSubstr("/" + std::to_string(writer) + "-" + std::to_string(i) + ".h5"));
+}
+
+}  // namespace
+}  // namespace kvloupe
