@@ -34,14 +34,15 @@ add_library(kvloupe_warnings INTERFACE)
 # -Wconversion stays off: index arithmetic between int64_t (tensors) and size_t (containers) would drown its finds.
 target_compile_options(kvloupe_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Werror
-  -Wno-restrict -Wno-psabi)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Wno-psabi)
 
 if(KVLOUPE_SANITIZE)
   target_compile_options(kvloupe_options INTERFACE
     -fsanitize=${KVLOUPE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(kvloupe_options INTERFACE -fsanitize=${KVLOUPE_SANITIZE})
   # g++ 12 warns about its own instrumented code.
-  target_compile_options(kvloupe_warnings INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds)
+  target_compile_options(kvloupe_warnings INTERFACE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-array-bounds>)
 endif()
 
 # The fastest linker present: libtorch_cpu alone exports more than 100,000 symbols.

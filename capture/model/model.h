@@ -1,8 +1,8 @@
 // A model read from disk: configuration, dequantised weights, tokenizer.
 #pragma once
 
+#include "capture/model/model_config.h"
 #include "capture/text/tokenizer.h"
-#include "core/trace/trace_types.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -25,12 +25,8 @@ struct LayerWeights {
   at::Tensor down_proj;     // [hidden_size, ffn_size]
 };
 
-struct LoadedModel {
-  trace::ModelInfo info;
-  std::int64_t context_length = 0;
+struct LoadedModel : ModelConfig {
   std::int64_t vocab_size = 0;
-  std::int64_t ffn_size = 0;
-  double rms_norm_eps = 0;
   at::Tensor token_embedding;  // [vocab_size, hidden_size]
   at::Tensor output_norm;
   at::Tensor output;  // [vocab_size, hidden_size]; the embedding when tied

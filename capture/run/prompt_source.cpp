@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -23,9 +24,12 @@ constexpr const char* kMessageForm =
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
 std::string read_stream(std::istream& stream, const std::string& name) {
-  std::string content(kMostBytes + 1, '\0');
-  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
-  content.resize(static_cast<std::size_t>(stream.gcount()));
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  while (stream && content.size() <= kMostBytes) {
+    stream.read(piece.data(), piece.size());
+    content.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
+  }
   if (content.size() > kMostBytes) {
     throw input_error("cannot read the prompt",
                       fmt::format("{} has more than {}", name, format_bytes(kMostBytes)),

@@ -1,4 +1,4 @@
-// The training of one layer of SeerAttention's gate (core/selection/gate.h): its examples, the
+// The training of one layer of SeerAttention's gate (core/selection/gate_file.h): its examples, the
 // distance of its scores from the pooled attention of the dense model, and the descent.
 // Private to core/calibration: needs Torch.
 #pragma once

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh PRESET [TARGET...]: configures when needed and builds, one at a time in each build folder.
-#   PRESET: release, dev, asan, tsan. Without targets everything is built. Extra ninja options may follow the preset.
+#   PRESET: release, dev, asan, tsan, fuzz. Without targets everything is built. Extra ninja options may follow the preset.
 set -euo pipefail
 preset="${1:?usage: build.sh PRESET [TARGET...]}"
 shift

@@ -1,5 +1,5 @@
 // damage_trace structure|random SEED COUNT FOLDER: writes a sound trace with everything that a trace can hold and COUNT
-// damaged copies of it, 0.h5, 1.h5, ..., into FOLDER; a line for each says what was done. For tests/tools/fuzz_traces.py.
+// damaged copies of it, 0.h5, 1.h5, ..., into FOLDER; a line for each says what was done. For tests/tools/damage_files.py.
 #include "tests/trace/hdf5_structure.h"
 #include "tests/trace/trace_fixture.h"
 

@@ -2,7 +2,7 @@
 // without eating the machine's memory, and with a sentence for what it refuses.
 //
 //   KVLOUPE_FUZZ_CASES=5000 KVLOUPE_FUZZ_SEED=2 test_trace_fuzz    for a longer look
-// tests/tools/fuzz_traces.py does the same to the program itself.
+// tests/tools/damage_files.py does the same to the program itself.
 #include "core/base/error.h"
 #include "tests/trace/hdf5_structure.h"
 #include "tests/trace/trace_fixture.h"

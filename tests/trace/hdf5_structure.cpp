@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 namespace kvloupe::trace::testing {
 namespace {
@@ -49,7 +50,9 @@ void find_messages(const std::string& file, std::size_t at, std::size_t end, Str
     if (type == kAttributeMessage) found.attributes.push_back({body, size});
     if (type == kContinuationMessage) {
       const std::uint64_t next = number_at(file, body, 8);
-      find_messages(file, next, next + number_at(file, body + 8, 8), found);
+      const bool entered = std::any_of(found.object_headers.begin(), found.object_headers.end(),
+                                       [&](const Place& block) { return block.at == next; });
+      if (!entered) find_messages(file, next, next + number_at(file, body + 8, 8), found);
     }
     at = body + size;
   }
@@ -103,16 +106,16 @@ Structure find_structure(const std::string& file) {
 
 Damage damage_structure(const std::string& sound, const Structure& structure,
                         std::mt19937_64& random) {
-  const std::array<const std::vector<Place>*, 7> kinds = {
-      &structure.object_headers, &structure.attributes,   &structure.group_trees,
-      &structure.chunk_indices,  &structure.symbol_nodes, &structure.local_heaps,
-      &structure.global_heaps};
-  constexpr const char* kNames[] = {"object header", "attribute",  "group tree", "chunk index",
-                                    "symbol node",   "local heap", "global heap"};
-  const std::size_t kind = random() % kinds.size();
-  Damage damage{sound, kNames[kind]};
+  std::vector<std::pair<const char*, const std::vector<Place>*>> kinds = {
+      {"object header", &structure.object_headers}, {"attribute", &structure.attributes},
+      {"group tree", &structure.group_trees},       {"chunk index", &structure.chunk_indices},
+      {"symbol node", &structure.symbol_nodes},     {"local heap", &structure.local_heaps},
+      {"global heap", &structure.global_heaps}};
+  std::erase_if(kinds, [](const auto& kind) { return kind.second->empty(); });
+  const auto& [name, places] = any_of(kinds, random);
+  Damage damage{sound, name};
   for (std::uint64_t fields = 1 + random() % 3; fields > 0; --fields) {
-    const Place& place = any_of(*kinds[kind], random);
+    const Place& place = any_of(*places, random);
     const std::size_t width = std::size_t{1} << random() % 4;
     // Fields stand at even places; the front of a structure holds its sizes.
     const std::size_t reach =

@@ -26,6 +26,7 @@ struct Structure {
   std::vector<Place> global_heaps;
 };
 
+// Throws std::out_of_range where the file's own addresses lead outside it.
 Structure find_structure(const std::string& file);
 
 struct Damage {

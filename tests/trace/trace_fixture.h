@@ -51,7 +51,7 @@ void write_probe_of(TraceWriter& writer, const ReferenceTrace& reference, int ch
 void write_trace(const std::filesystem::path& path, const ReferenceTrace& reference,
                  bool overwrite = false);
 
-// Asks for every part of a file. Errors are answers here; anything else escapes.
+// Asks for every part of a file. Errors are answers here but for our own bugs; anything else escapes.
 void read_everything(const std::filesystem::path& path);
 
 }  // namespace kvloupe::trace::testing

@@ -108,7 +108,8 @@ void read_everything(const fs::path& path) {
   const auto attempt = [](const auto& body) {
     try {
       body();
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::Internal) throw;
     }
   };
   attempt([&] {
