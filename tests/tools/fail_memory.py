@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""fail_memory.py KVLOUPE FAILING_MEMORY MAKE_TINY_MODEL MAKE_WINDOW_TRACE [--from 262144] [--most 40] [--only NAME]... [--folder DIR]
+"""fail_memory.py KVLOUPE FAILING_MEMORY MAKE_TINY_MODEL MAKE_WINDOW_TRACE [--from 262144] [--most 40] [--only NAME]...
+    [--folder DIR]
 
 Lets one large request for memory of a command fail, then the next one, until none does (failing_memory.cpp); where a
 command makes more than --most requests, evenly spaced ones. Each time: it gives all that it gives otherwise, or says what
-it left out, or exit 1 with one sentence that does not call it a bug and nothing on standard output; what it reads is untouched, no part of an output stands under a final
-name, and what a capture leaves can be read.
+it left out, or exit 1 with one sentence that does not call it a bug and nothing on standard output; what it reads is
+untouched, no part of an output stands under a final name, and what a capture leaves can be read.
 """
 import argparse
 import glob
@@ -73,7 +74,8 @@ class Trial:
         how long it took. The matrix library adds up in another order when it lacks room: the last digits are left out."""
         files = [self.path(name) for name in outputs if not name.endswith(".h5")]
         texts = [result.stdout] + [open(path).read() for path in files if os.path.exists(path)]
-        return [re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.4f}", re.sub(r", recorded in .*", "", text))
+        number_form = r"\d+(?:\.\d+)?(?:e-\d+)?"
+        return [re.sub(number_form, lambda number: f"{float(number[0]):.4f}", text.split(", recorded in ")[0])
                 for text in texts]
 
     def check(self, result, outputs, whole):
@@ -93,6 +95,8 @@ class Trial:
             raise Failure(f"no sentence, but: {last}")
         if result.stdout:
             raise Failure(f"on standard output: {result.stdout[:100]}")
+        if self.given(result, outputs)[1:] not in ([], whole[1:]):
+            raise Failure("part of an output stands under its name")
         for name in outputs:
             if os.path.exists(self.path(name)):
                 self.require_sound(self.path(name))
@@ -152,7 +156,8 @@ def commands(trial):
         "export csv": (["export", trace, "--view", "kv_map", *methods[:2], "--csv", path("map.csv")], ("map.csv",)),
         "calibrate": (["calibrate", "minference", trace, "-o", path("patterns.json")], ("patterns.json",)),
         "capture": (["capture", *trial.request, *methods, "-o", path("again.h5")], ("again.h5",)),
-        "synthesize": (["synthesize", "--length", "4096", "--many", "4", "--few", "2", "--method", "quoka", "-o", path("synthetic.h5")],
+        "synthesize": (["synthesize", "--length", "4096", "--many", "4", "--few", "2", "--method", "quoka",
+                        "-o", path("synthetic.h5")],
                        ("synthetic.h5",)),
     }
 
