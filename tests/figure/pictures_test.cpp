@@ -31,17 +31,18 @@ SmallTraceShape shape(int decoded) {
 class PicturesTest : public ::testing::TestWithParam<std::string> {
  protected:
   PicturesTest()
-      : workspace_(0, [this](const std::string& path, std::uint64_t) {
-          const SmallTrace& trace = path.ends_with("a.h5") ? a_ : b_;
-          auto opened = std::make_shared<state::OpenTrace>();
-          opened->id = ++last_id_;
-          opened->path = path;
-          opened->name = "small.h5";  // captions say no more
-          opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
-          opened->text.assign(static_cast<std::size_t>(trace.num_tokens()), "token");
-          opened->token_label = opened->text;
-          return state::TracePtr(opened);
-        }) {}
+      : workspace_(std::make_shared<MemoryAccount>(),
+                   [this](const std::string& path, const MemoryAccountPtr&) {
+                     const SmallTrace& trace = path.ends_with("a.h5") ? a_ : b_;
+                     auto opened = std::make_shared<state::OpenTrace>();
+                     opened->id = ++last_id_;
+                     opened->path = path;
+                     opened->name = "small.h5";  // captions say no more
+                     opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
+                     opened->text.assign(static_cast<std::size_t>(trace.num_tokens()), "token");
+                     opened->token_label = opened->text;
+                     return state::TracePtr(opened);
+                   }) {}
 
   void wait() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

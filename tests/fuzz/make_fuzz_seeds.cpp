@@ -152,7 +152,7 @@ void make_texts(const fs::path& folder) {
   paths::set_config_dir(folder / "settings");
   shell::Settings settings;
   settings.last_folder = "/tmp";
-  shell::save_settings(settings);
+  shell::save_settings(shell::text_of(settings));
   fs::rename(folder / "settings/settings.json", folder / "settings/settings");
   write_whole_file(seed(folder, "settings", "recent"), R"(["/a.h5", "/b.h5"])");
   write_whole_file(seed(folder, "places", "two"),

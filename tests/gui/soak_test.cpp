@@ -47,7 +47,7 @@ class WindowSoak : public test::WindowTest {
  protected:
   static void SetUpTestSuite() {
     shell::AppWindow::Options options;
-    options.window.memory_limit = kMemoryLimit;
+    options.window.memory = std::make_shared<MemoryAccount>(kMemoryLimit);
     options.settings.window_width = 1280;
     options.settings.window_height = 800;
     start(std::move(options));

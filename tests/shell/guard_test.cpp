@@ -165,7 +165,7 @@ void begin_all(const std::vector<const Nest*>& nests, std::size_t from, const In
 class Guard : public ::testing::Test {
  protected:
   Guard() : renderer(1280, 800, 1.0F), explorer(workspace, renderer.gui(), without_places()) {
-    explorer.panels().add_window(kFaulty, state::Dock::Right, [this](bool* open) {
+    explorer.panels().add_window(kFaulty, state::Dock::Right, true, [this](bool* open) {
       ImGui::Begin(kFaulty, open);
       if (draw) draw();
       ImGui::End();

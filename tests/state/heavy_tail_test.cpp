@@ -30,7 +30,9 @@ SmallTraceShape shape() {
 class HeavyTailViewTest : public ::testing::Test {
  protected:
   HeavyTailViewTest()
-      : trace_(shape()), workspace_(0, [this](const std::string& path, std::uint64_t) {
+      : trace_(shape()),
+        workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
+                                                             const MemoryAccountPtr&) {
           auto opened = std::make_shared<OpenTrace>();
           opened->id = 1;
           opened->path = opened->name = path;

@@ -35,7 +35,9 @@ SmallTraceShape shape() {
 class KindViewsTest : public ::testing::Test {
  protected:
   KindViewsTest()
-      : trace_(shape()), workspace_(0, [this](const std::string& path, std::uint64_t) {
+      : trace_(shape()),
+        workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
+                                                             const MemoryAccountPtr&) {
           auto opened = std::make_shared<OpenTrace>();
           opened->id = ++last_id_;
           opened->path = opened->name = path;

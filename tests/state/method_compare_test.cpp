@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 class MethodCompareTest : public ::testing::Test {
  protected:
   MethodCompareTest()
-      : workspace_(0, [this](const std::string& path, std::uint64_t) {
+      : workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
+                                                             const MemoryAccountPtr&) {
           auto opened = std::make_shared<OpenTrace>();
           opened->id = ++last_id_;
           opened->path = opened->name = path;
