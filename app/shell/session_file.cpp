@@ -55,6 +55,7 @@ WindowSession read(const fs::path& path) {
                       "it will be replaced; keep a copy if you want to look into it");
   session.traces = traces_in(json);
   session.active = number_in<std::size_t>(json, "active", kMostTraces);
+  if (session.active >= session.traces.size()) session.active = 0;
   session.openings = number_in<int>(json, "openings", kMostOpenings);
   const auto ended = json.find("ended");
   session.ended = ended != json.end() && *ended == true;

@@ -155,10 +155,8 @@ void make_texts(const fs::path& folder) {
   shell::save_settings(shell::text_of(settings));
   fs::rename(folder / "settings/settings.json", folder / "settings/settings");
   write_whole_file(seed(folder, "settings", "recent"), R"(["/a.h5", "/b.h5"])");
-  write_whole_file(seed(folder, "places", "two"),
-                   R"([{"trace": "/other.h5", "goto": "layer=1"}, {"trace": "/t.h5",)"
-                   R"("goto": "layer=0,q_head=1,chunk=1,query=9,window=4,key=3-5",)"
-                   R"("methods": ["quoka:budget_tokens=16", "dense"], "shown": "B"}])");
+  write_whole_file(seed(folder, "session", "two"),
+                   R"({"traces": ["/a.h5", [47, 255, 46]], "active": 1, "openings": 1})");
 }
 
 }  // namespace
