@@ -22,7 +22,7 @@ deps_cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
 deps_recipe_torch=1
 deps_recipe_cuda=1
 deps_recipe_imgui=1
-deps_recipe_hdf5=2
+deps_recipe_hdf5=1
 deps_recipe_data=1
 
 deps_parts=(torch imgui hdf5 data)
@@ -225,8 +225,6 @@ deps_apt_source() {
 }
 
 # The C library alone, as a static archive that shared libraries may hold. Only core/trace links it.
-# Without its free lists (USING_MEMCHECKER): short of memory it collects what they hold, also the list that the caller is
-# about to use, and the heap is damaged.
 deps_fill_hdf5() {
   local work="$1" out="$2"
   deps_apt_source "$deps_hdf5_release" hdf5 "$work/apt"
@@ -240,8 +238,7 @@ deps_fill_hdf5() {
       -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_C_VISIBILITY_PRESET=hidden -DHDF5_DISABLE_COMPILER_WARNINGS=ON \
       -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=OFF -DHDF5_BUILD_TOOLS=OFF -DHDF5_BUILD_EXAMPLES=OFF \
       -DHDF5_BUILD_HL_LIB=OFF -DHDF5_ENABLE_THREADSAFE=ON -DHDF5_ENABLE_Z_LIB_SUPPORT=ON \
-      -DHDF5_ENABLE_SZIP_SUPPORT=OFF -DHDF5_ENABLE_USING_MEMCHECKER=ON &&
-      cmake --build "$work/build" --target hdf5-static &&
+      -DHDF5_ENABLE_SZIP_SUPPORT=OFF && cmake --build "$work/build" --target hdf5-static &&
       cmake --install "$work/build" --prefix "$out" --component libraries &&
       cmake --install "$work/build" --prefix "$out" --component headers
   } >"$work/log" 2>&1 || {

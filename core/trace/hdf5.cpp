@@ -2,6 +2,7 @@
 #include "core/trace/hdf5.h"
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 
 namespace kvloupe::trace::h5 {
@@ -119,6 +120,20 @@ void write_attribute(hid_t object, const std::string& name,
   write_value(object, name, string_type(), space, texts.data());
 }
 
+hid_t transfer() {
+  constexpr std::size_t kBytes = 1 << 20;
+  static std::vector<std::byte> converted(kBytes), background(kBytes);
+  // Never closed: the library ends before what is static here.
+  static const Handle* const list = [] {
+    auto made =
+        std::make_unique<Handle>(checked(H5Pcreate(H5P_DATASET_XFER), "prepare to move values"));
+    checked_status(H5Pset_buffer(made->get(), kBytes, converted.data(), background.data()),
+                   "prepare to move values");
+    return made.release();
+  }();
+  return list->get();
+}
+
 Handle create_group(hid_t at, const std::string& path) {
   return checked(H5Gcreate2(at, path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                  "create the group " + path);
@@ -134,7 +149,7 @@ void write_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& sta
   const Handle memory_space = checked(
       H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), "write values");
   checked_status(
-      H5Dwrite(dataset, memory_type, memory_space.get(), file_space.get(), H5P_DEFAULT, data),
+      H5Dwrite(dataset, memory_type, memory_space.get(), file_space.get(), transfer(), data),
       "write values");
 }
 

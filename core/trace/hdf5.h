@@ -27,6 +27,10 @@ class Lock {
   std::lock_guard<std::recursive_mutex> guard_;
 };
 
+// How values are moved. HDF5 1.14.5 ruins the heap when it cannot have the memory that it converts
+// values in, so it is given ours, which can fail with a std::bad_alloc.
+hid_t transfer();
+
 class Handle {
  public:
   Handle() = default;

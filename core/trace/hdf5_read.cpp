@@ -302,7 +302,7 @@ void Dataset::read(hid_t memory_type, const std::vector<hsize_t>& start,
                  action);
   const Handle memory_space =
       checked(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), action);
-  checked_status(H5Dread(id(), memory_type, memory_space.get(), file_space.get(), H5P_DEFAULT, out),
+  checked_status(H5Dread(id(), memory_type, memory_space.get(), file_space.get(), transfer(), out),
                  action);
 }
 

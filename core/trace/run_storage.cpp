@@ -257,7 +257,7 @@ void RunLayerWriter::write_evicted(int chunk,
     const h5::Handle memory_space =
         h5::checked(H5Screate_simple(2, box, nullptr), "read evict_chunk");
     h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, memory_space.get(),
-                               file_space.get(), H5P_DEFAULT, span.data()),
+                               file_space.get(), h5::transfer(), span.data()),
                        "read evict_chunk");
     for (const std::int32_t position : evicted[row]) {
       span[position - *low] = static_cast<std::uint16_t>(chunk);
@@ -280,8 +280,8 @@ void RunLayerWriter::write_all_evicted(const std::vector<std::vector<std::uint16
 // A chunk that was begun and never ended may have written its evictions.
 void RunLayerWriter::clear_evictions_after(int num_chunks) {
   std::vector<std::uint16_t> row_values(static_cast<std::size_t>(max_tokens_) * num_rows_);
-  h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                             row_values.data()),
+  h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, H5S_ALL, H5S_ALL,
+                             h5::transfer(), row_values.data()),
                      "read evict_chunk");
   for (auto& value : row_values) {
     if (value >= num_chunks) value = kAlive;

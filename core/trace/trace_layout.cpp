@@ -70,7 +70,7 @@ void write_spans(hid_t group, const std::vector<TokenSpan>& spans) {
   std::vector<SpanRecord> records;
   for (const auto& span : spans) records.push_back({span.name.c_str(), span.begin, span.end});
   h5::checked_status(
-      H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, records.data()),
+      H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, h5::transfer(), records.data()),
       "write spans");
 }
 
