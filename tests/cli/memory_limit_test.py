@@ -15,8 +15,9 @@ TOKENS, LAYERS, HEAD_DIM = 4096, 18, 64  # 15 MiB of fp32 a layer
 
 def resident_mib(kvloupe, *words):
     """The most that the command held, as the system saw it."""
-    # The C library keeps some of what is freed, how much hangs on when threads run: large blocks go back at once here.
-    environment = dict(os.environ, MALLOC_MMAP_THRESHOLD_=str(1 << 20), MALLOC_TRIM_THRESHOLD_=str(1 << 20))
+    # The C library keeps some of what is freed, the more the larger the freed blocks were before. With a fixed threshold
+    # every block of 128 KiB goes back at once, so that what is seen is what the program holds.
+    environment = dict(os.environ, MALLOC_MMAP_THRESHOLD_=str(128 << 10), MALLOC_TRIM_THRESHOLD_=str(128 << 10))
     process = subprocess.Popen([kvloupe, *words, "--threads", "2", "--quiet"], stdout=subprocess.DEVNULL, env=environment)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
