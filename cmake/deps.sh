@@ -72,7 +72,7 @@ deps_identity() {
     torch) deps_pins "${deps_pins_torch[@]}" && echo "recipe $deps_recipe_torch" ;;
     imgui)
       deps_pins "${deps_pins_imgui[@]}" && echo "recipe $deps_recipe_imgui" &&
-        "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/CMakeLists.txt
+        "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/*
       ;;
     hdf5) echo "recipe $deps_recipe_hdf5 $deps_hdf5_sha256" && "${CC:-cc}" -dumpfullversion -dumpmachine ;;
     cuda)

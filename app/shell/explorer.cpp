@@ -47,7 +47,8 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
-  panels_.close(settings_.closed_panels);
+  panels_.set_open(settings_.closed_panels, false);
+  panels_.set_open(settings_.opened_panels, true);
   make_commands();
 }
 
@@ -59,6 +60,7 @@ Explorer::~Explorer() {
 Settings Explorer::settings() const {
   Settings settings = settings_;
   settings.closed_panels = panels_.closed();
+  settings.opened_panels = panels_.opened();
   return settings;
 }
 

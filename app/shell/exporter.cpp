@@ -47,7 +47,7 @@ void Exporter::begin(const Request& request) {
   for (const auto& tab : workspace_.traces.tabs())
     for (const auto& file : trace::files_of_trace(tab->path)) inputs.push_back(file);
   try {
-    check_result_file(request.file, inputs, false);
+    check_result_file(request.file, inputs, false, "give another name");
   } catch (const Error& error) {
     messages_.say(error.what(), true);
     return;

@@ -141,13 +141,20 @@ bool PanelHost::is_open(const std::string& id) const {
 std::vector<std::string> PanelHost::closed() const {
   std::vector<std::string> ids;
   for (const Open& open : panels_)
-    if (!open.open) ids.push_back(open.id);
+    if (open.open_at_first && !open.open) ids.push_back(open.id);
   return ids;
 }
 
-void PanelHost::close(const std::vector<std::string>& ids) {
+std::vector<std::string> PanelHost::opened() const {
+  std::vector<std::string> ids;
+  for (const Open& open : panels_)
+    if (!open.open_at_first && open.open) ids.push_back(open.id);
+  return ids;
+}
+
+void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
   for (Open& open : panels_)
-    if (std::find(ids.begin(), ids.end(), open.id) != ids.end()) open.open = false;
+    if (std::find(ids.begin(), ids.end(), open.id) != ids.end()) open.open = is_open;
 }
 
 void PanelHost::forget() {

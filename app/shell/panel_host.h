@@ -27,8 +27,10 @@ class PanelHost {
 
   void show(const std::string& id);  // a view's id, or the name of a window
   bool is_open(const std::string& id) const;
-  std::vector<std::string> closed() const;  // ids
-  void close(const std::vector<std::string>& ids);
+  // Ids of those that are not as at first: open ones closed by the user, waiting ones shown.
+  std::vector<std::string> closed() const;
+  std::vector<std::string> opened() const;
+  void set_open(const std::vector<std::string>& ids, bool is_open);
   void reset_layout() { reset_layout_ = true; }
   // Panels begin anew, with nothing that they remembered of a closed trace.
   void forget();

@@ -56,10 +56,14 @@ Settings load_settings() {
   settings.window_height = static_cast<int>(std::clamp(number("height", 900), 240.0, 16384.0));
   if (const auto folder = json.find("last_folder"); folder != json.end())
     settings.last_folder = bytes_of_json(*folder).value_or("");
-  if (const auto closed = json.find("closed_panels"); closed != json.end() && closed->is_array())
-    for (const ordered_json& panel : *closed)
-      if (panel.is_string() && settings.closed_panels.size() < kMostPanels)
-        settings.closed_panels.push_back(panel.get<std::string>());
+  const auto panels = [&](const char* name, std::vector<std::string>& ids) {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_array()) return;
+    for (const ordered_json& panel : *found)
+      if (panel.is_string() && ids.size() < kMostPanels) ids.push_back(panel.get<std::string>());
+  };
+  panels("closed_panels", settings.closed_panels);
+  panels("opened_panels", settings.opened_panels);
   return settings;
 }
 
@@ -69,7 +73,8 @@ std::string text_of(const Settings& settings) {
                           {"width", settings.window_width},
                           {"height", settings.window_height},
                           {"last_folder", json_of_bytes(settings.last_folder)},
-                          {"closed_panels", settings.closed_panels}};
+                          {"closed_panels", settings.closed_panels},
+                          {"opened_panels", settings.opened_panels}};
   return json.dump(2) + "\n";
 }
 

@@ -15,7 +15,8 @@ struct Settings {
   int window_width = 1600;
   int window_height = 900;
   std::string last_folder;
-  std::vector<std::string> closed_panels;  // by id
+  std::vector<std::string> closed_panels;  // by id, of those open at first
+  std::vector<std::string> opened_panels;  // of those closed at first
   bool restore_places = true;              // a trace opens where it was left
 };
 

@@ -137,7 +137,8 @@ bool is_standard_output(const fs::path& path) {
                          ::stat(path.c_str(), &other) == 0 && same_inode(output, other));
 }
 
-void check_result_file(const fs::path& path, const InputFiles& inputs, bool force) {
+void check_result_file(const fs::path& path, const InputFiles& inputs, bool force,
+                       const std::string& remedy) {
   if (path == "-") return;
   refuse_input(path, inputs);
   refuse_folder(path, "a result");
@@ -146,8 +147,7 @@ void check_result_file(const fs::path& path, const InputFiles& inputs, bool forc
   refuse_protected_place(path);
   if (force || !fs::exists(path, code)) return;
   if (const auto kind = kind_of_data(path))
-    throw input_error(path.string() + " exists", "it is " + *kind,
-                      "give another name, or --force to replace it");
+    throw input_error(path.string() + " exists", "it is " + *kind, remedy);
 }
 
 void check_output_file(const fs::path& path, const std::string& what, const std::string& writer,

@@ -24,8 +24,10 @@ using InputFiles = std::vector<std::filesystem::path>;
 
 // A picture or table. It goes to standard output ("-") and through a device or FIFO, and replaces a
 // file, an HDF5, GGUF or safetensors file only with `force`. Throws Error{Input}: an input, such a
-// file, a folder, a write-protected file, or a place in no folder that one may write to.
-void check_result_file(const std::filesystem::path& path, const InputFiles& inputs, bool force);
+// file (`remedy` says what to do then), a folder, a write-protected file, or a place in no folder
+// that one may write to.
+void check_result_file(const std::filesystem::path& path, const InputFiles& inputs, bool force,
+                       const std::string& remedy = "give another name, or --force to replace it");
 
 // What takes long to make again: it replaces nothing without `force` and needs a regular file.
 // `what` the file is, "a trace", and `writer`, "a capture", are for the message. Throws Error{Input}

@@ -261,6 +261,7 @@ TEST_F(Guard, WhateverIsThrownIsASentence) {
       {[] { throw std::bad_alloc(); }, "not enough memory"},
       {[] { throw std::runtime_error("50 %s ##off\x1b[2J"); }, "50 %s ##off\\x1B[2J"},
       {[] { throw 7; }, "the cause is unknown"},
+      {[] { ImGui::Button(""); }, "Cannot have an empty ID"},  // misuse of Dear ImGui
   };
   int chunk = 0;
   for (const auto& [act, sentence] : thrown) {
@@ -270,6 +271,17 @@ TEST_F(Guard, WhateverIsThrownIsASentence) {
     EXPECT_THAT(explorer.messages().history().back(), HasSubstr(sentence));
     expect_clean(sentence);
   }
+}
+
+TEST_F(Guard, WindowsStayAsTheUserLeftThem) {
+  explorer.panels().show("Memory");
+  explorer.panels().set_open({"latency"}, false);
+  const shell::Settings left = explorer.settings();
+  EXPECT_THAT(left.opened_panels, ::testing::ElementsAre("Memory"));
+  EXPECT_THAT(left.closed_panels, ::testing::ElementsAre("latency"));
+  const shell::Explorer next(workspace, renderer.gui(), left);
+  EXPECT_THAT(next.settings().opened_panels, ::testing::ElementsAre("Memory"));
+  EXPECT_THAT(next.settings().closed_panels, ::testing::ElementsAre("latency"));
 }
 
 TEST_F(Guard, IsTriedAgainWhereItFailed) {

@@ -36,6 +36,7 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   settings.window_height = 800;
   settings.last_folder = "/somewhere";
   settings.closed_panels = {"latency"};
+  settings.opened_panels = {"Memory"};
   shell::save_settings(shell::text_of(settings));
   const shell::Settings read = shell::load_settings();
   EXPECT_EQ(read.theme, widgets::ThemeKind::Light);
@@ -44,6 +45,7 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.window_height, 800);
   EXPECT_EQ(read.last_folder, "/somewhere");
   EXPECT_EQ(read.closed_panels, settings.closed_panels);
+  EXPECT_EQ(read.opened_panels, settings.opened_panels);
 }
 
 TEST_F(Settings, SurviveDamage) {
