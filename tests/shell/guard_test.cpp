@@ -266,7 +266,7 @@ TEST_F(Guard, WhateverIsThrownIsASentence) {
   int chunk = 0;
   for (const auto& [act, sentence] : thrown) {
     draw = act;
-    workspace.cursor.set_chunk(++chunk);
+    workspace.cursor.set_chunk(chunk++);
     frames(2);
     EXPECT_THAT(explorer.messages().history().back(), HasSubstr(sentence));
     expect_clean(sentence);

@@ -85,7 +85,7 @@ TEST_F(Keeper, RestoresWhatWasLookedAt) {
         {state::choice_of_text("tova:budget_tokens=32", *window.workspace.place().trace)});
     cursor.show(Slot::B);
     cursor.set_option("layer_head_overview.metric", "entropy");
-    window.explorer.panels().close({"latency"});
+    window.explorer.panels().set_open({"latency"}, false);
     left = window.workspace.selection();
     tried = window.workspace.traces.ready()->tried;
     window.keeper.save_now();
