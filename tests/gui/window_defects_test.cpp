@@ -2,6 +2,7 @@
 // beside commands, drafts of another method, files that go; then many events in random order.
 #include "app/state/questions/kv_map.h"
 #include "app/state/questions/selected_vs_true.h"
+#include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
 #include <epoxy/gl.h>
@@ -186,7 +187,7 @@ TEST_F(WindowDefects, SurvivesManyEventsInAnyOrder) {
   const std::size_t messages = explorer().messages().history().size();
   std::mt19937 random(20260301);
   const auto upto = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  constexpr double kFreezeSeconds = 5.0;
+  constexpr double kFreezeSeconds = 5.0 * test::kSlowness;
   constexpr int kEvents = 10'000, kEventsPerFrame = 8;
   const ImGuiKey keys[] = {ImGuiKey_LeftArrow, ImGuiKey_RightArrow, ImGuiKey_UpArrow,
                            ImGuiKey_DownArrow, ImGuiKey_Home,       ImGuiKey_End,

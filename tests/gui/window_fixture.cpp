@@ -2,6 +2,7 @@
 
 #include "app/figure/headless.h"
 #include "core/base/paths.h"
+#include "tests/gui/slowness.h"
 
 #include <chrono>
 #include <filesystem>
@@ -49,7 +50,7 @@ void WindowTest::frames(int count) {
 }
 
 void WindowTest::settle() {
-  const auto end = Clock::now() + std::chrono::seconds(60);
+  const auto end = Clock::now() + std::chrono::seconds(60 * kSlowness);
   frames(4);
   while (workspace().answers.busy() && Clock::now() < end) frames(1);
   frames(2);
@@ -77,7 +78,7 @@ void WindowTest::drive(const char* name, std::function<void(ImGuiTestContext*)> 
     test = ImGuiTestEngine_RegisterTest(engine, "window", name, __FILE__, __LINE__);
   test->TestFunc = std::move(script);
   ImGuiTestEngine_QueueTest(engine, test);
-  const auto end = Clock::now() + std::chrono::seconds(60);
+  const auto end = Clock::now() + std::chrono::seconds(60 * kSlowness);
   while (!ImGuiTestEngine_IsTestQueueEmpty(engine) && Clock::now() < end) frames(1);
   EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success) << name;
   settle();

@@ -4,6 +4,7 @@
 #include "app/shell/app_window.h"
 #include "core/base/paths.h"
 #include "tests/gui/gui_trace.h"
+#include "tests/gui/slowness.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +46,7 @@ class WindowMemory : public ::testing::Test {
     app = std::make_unique<shell::AppWindow>(std::move(options));
   }
   void settle() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60 * test::kSlowness);
     for (int quiet = 0; quiet < 6 && std::chrono::steady_clock::now() < end;) {
       app->frame();
       quiet = app->workspace().answers.busy() ? 0 : quiet + 1;

@@ -1,6 +1,8 @@
 // See workspace_steps.h.
 #include "tests/gui/workspace_steps.h"
 
+#include "tests/gui/slowness.h"
+
 #include <chrono>
 #include <thread>
 
@@ -9,7 +11,7 @@ namespace kvloupe::test {
 using namespace std::chrono_literals;
 
 void settle(state::Workspace& workspace) {
-  const auto end = std::chrono::steady_clock::now() + 30s;
+  const auto end = std::chrono::steady_clock::now() + 30s * kSlowness;
   while (workspace.answers.busy() && std::chrono::steady_clock::now() < end)
     if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(1ms);
 }
