@@ -10,4 +10,5 @@
 [[noreturn]] inline void kvloupe_imgui_failed(const char* what) { throw std::logic_error(what); }
 
 #undef IM_ASSERT
-#define IM_ASSERT(condition) ((condition) ? (void)0 : kvloupe_imgui_failed("Dear ImGui: " #condition))
+#define IM_ASSERT(condition) \
+  ((condition) ? (void)0 : kvloupe_imgui_failed("Dear ImGui: " #condition))
