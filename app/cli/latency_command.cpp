@@ -151,11 +151,11 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
         from = &r;
     }
     if (!first.executed) continue;
-    text += fmt::format("{}, layer {}: {}\n", printable(first.method), first.layer,
-                        from == nullptr
-                            ? std::string("not faster than dense attention at the longest")
-                            : "faster than dense attention from " + format_count(from->past_len) +
-                                  " keys on");
+    text += fmt::format(
+        "{}, layer {}: {}\n", printable(first.method), first.layer,
+        from == nullptr
+            ? std::string("not faster than dense attention at the longest")
+            : "faster than dense attention from " + format_count(from->past_len) + " keys on");
   }
   return text;
 }
@@ -170,8 +170,9 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) 
     text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);
   if (std::any_of(reports.begin(), reports.end(),
                   [](const LatencyReport& r) { return !r.executed; }))
-    text += "simulated: what ran also multiplies the lanes or channels that the method would not "
-            "read, so that its time says nothing of its speed\n";
+    text +=
+        "simulated: what ran also multiplies the lanes or channels that the method would not "
+        "read, so that its time says nothing of its speed\n";
   return text;
 }
 
@@ -208,10 +209,10 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
     try {
       for (const int layer : layers)
         for (const auto& length : lengths)
-          reports.push_back(measure::measure_latency(
-              session, spec, layer, chunk,
-              {.repetitions = arguments.repetitions, .past_len = length},
-              reporting_context("rounds of " + spec.id()), {}));
+          reports.push_back(
+              measure::measure_latency(session, spec, layer, chunk,
+                                       {.repetitions = arguments.repetitions, .past_len = length},
+                                       reporting_context("rounds of " + spec.id()), {}));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input || specs.size() == 1) throw;
       const std::string method = spec.resolved(session.shape()).canonical();

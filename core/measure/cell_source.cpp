@@ -79,8 +79,7 @@ class LengthenedCells final : public CellSource {
     cell.past_len = chunk == 0 ? 0 : first_length_ + (chunk - 1) * cell.chunk_len;
     cell.chunk = chunk;
     // Whatever the trace's own chunk was, the prompt ends before a decoded token.
-    cell.ends_prefill =
-        keys.timed.phase == trace::Phase::Decode && chunk == num_earlier_ - 1;
+    cell.ends_prefill = keys.timed.phase == trace::Phase::Decode && chunk == num_earlier_ - 1;
     cell.q = cell.q.narrow(1, cell.chunk_len - length, length).contiguous();
     cell.chunk_len = length;
     cell.k = keys.k.narrow(1, 0, cell.kv_len());

@@ -56,11 +56,11 @@ MethodRun::MethodRun(const session::TraceSession& session, const selection::Meth
     : session_(session),
       spec_(spec.resolved(session.shape())),
       layer_(layer),
-      layout_(selection::row_layout(spec_, session.shape())),
-      cell_(cells.load(layer, cells.chunk())),
-      pieces_(pieces_of(cell_, layout_)) {
-  const std::vector<int> sources = source_layers(spec_, session.shape(), layer);
+      layout_(selection::row_layout(spec_, session.shape())) {
   check_servable(session, spec_, layer, cells.trace_chunk(), context);
+  cell_ = cells.load(layer, cells.chunk());
+  pieces_ = pieces_of(cell_, layout_);
+  const std::vector<int> sources = source_layers(spec_, session.shape(), layer);
   std::vector<int> layers = sources;
   layers.push_back(layer);
   basis_ = replay::basis_for(session, spec_, layers, context);
@@ -138,8 +138,8 @@ Work MethodRun::attention_work() const {
   Work work;
   work.bytes = 2 * sizeof(float) * dim * own * static_cast<double>(cell_.num_q_heads());
   for (std::int64_t head = 0; head < cell_.num_kv_heads(); ++head) {
-    const auto rows_per_head = static_cast<std::int64_t>(selected_.rows.size()) /
-                               cell_.num_kv_heads();
+    const auto rows_per_head =
+        static_cast<std::int64_t>(selected_.rows.size()) / cell_.num_kv_heads();
     std::vector<bool> read(static_cast<std::size_t>(cell_.past_len));
     for (std::int64_t i = head * rows_per_head; i < (head + 1) * rows_per_head; ++i) {
       double past = 0;

@@ -18,18 +18,38 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // What one row of a cell enters the averages with, in the order of kMembers.
 enum Number : std::size_t {
-  kRequested, kEffective, kRecall, kOverlap, kError, kDensity, kForced, kKvBytes,
-  kNativePast, kNativeCausal, kNativeRectangle, kSetCausal, kSetRectangle, kGap, kSpanKept,
+  kRequested,
+  kEffective,
+  kRecall,
+  kOverlap,
+  kError,
+  kDensity,
+  kForced,
+  kKvBytes,
+  kNativePast,
+  kNativeCausal,
+  kNativeRectangle,
+  kSetCausal,
+  kSetRectangle,
+  kGap,
+  kSpanKept,
   kNumbers,
 };
 constexpr std::array<std::optional<double> CompareRow::*, kNumbers> kMembers = {
-    &CompareRow::requested_budget,      &CompareRow::effective_budget,
-    &CompareRow::mass_recall,           &CompareRow::topk_overlap,
-    &CompareRow::output_error,          &CompareRow::density,
-    &CompareRow::forced,                &CompareRow::kv_bytes,
-    &CompareRow::native_density,        &CompareRow::native_density_causal,
-    &CompareRow::native_density_rectangle, &CompareRow::density_causal,
-    &CompareRow::density_rectangle,     &CompareRow::gap,
+    &CompareRow::requested_budget,
+    &CompareRow::effective_budget,
+    &CompareRow::mass_recall,
+    &CompareRow::topk_overlap,
+    &CompareRow::output_error,
+    &CompareRow::density,
+    &CompareRow::forced,
+    &CompareRow::kv_bytes,
+    &CompareRow::native_density,
+    &CompareRow::native_density_causal,
+    &CompareRow::native_density_rectangle,
+    &CompareRow::density_causal,
+    &CompareRow::density_rectangle,
+    &CompareRow::gap,
     &CompareRow::span_kept};
 using Numbers = std::array<double, kNumbers>;  // kUnknown where there is none
 
@@ -174,8 +194,7 @@ class Averager::Cells {
   double span_kept(const ReplayCell& cell, const trace::SelectedRow& kept) const {
     const std::int64_t end = std::min<std::int64_t>(span_->second, cell.num_candidates);
     if (end <= span_->first) return kUnknown;
-    const auto first =
-        std::lower_bound(kept.positions.begin(), kept.positions.end(), span_->first);
+    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), span_->first);
     const auto last = std::lower_bound(first, kept.positions.end(), end);
     return static_cast<double>(last - first) / static_cast<double>(end - span_->first);
   }

@@ -80,8 +80,8 @@ TEST(CompareCells, CommonOnesAreThoseWhereNoMethodIsDense) {
 
 TEST(CompareCells, WeighedByQueriesAShortChunkCountsLess) {
   const SmallTrace trace;
-  const auto rows = all_rows(compare_methods(trace.session(), specs_of({kSmall}), {},
-                                             {.weights = Weights::Queries}, {}));
+  const auto rows = all_rows(
+      compare_methods(trace.session(), specs_of({kSmall}), {}, {.weights = Weights::Queries}, {}));
   const auto queries = [](const ReplayCell& cell) { return cell.span.length; };
   const double weighed = mean(replayed(trace, kSmall), recall, queries);
   EXPECT_NEAR(*rows[0].mass_recall, weighed, 1e-12);
@@ -91,8 +91,8 @@ TEST(CompareCells, WeighedByQueriesAShortChunkCountsLess) {
 TEST(CompareCells, TheGapIsToTheOracleOfAsManyKeys) {
   const SmallTrace trace;
   const char* window = "sliding_window:budget_tokens=8";
-  const auto rows = all_rows(compare_methods(
-      trace.session(), specs_of({window, "oracle:budget_tokens=8"}), {}, {}, {}));
+  const auto rows = all_rows(
+      compare_methods(trace.session(), specs_of({window, "oracle:budget_tokens=8"}), {}, {}, {}));
   const auto one = [](const ReplayCell&) { return 1; };
   const double best = mean(replayed(trace, "oracle:budget_tokens=8"), recall, one);
   EXPECT_NEAR(*rows[0].gap, best - mean(replayed(trace, window), recall, one), 1e-9);
