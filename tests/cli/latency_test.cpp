@@ -26,9 +26,9 @@ std::vector<std::string> latency(const std::vector<std::string>& more) {
 }
 
 TEST(Latency, HasTheContractsFields) {
-  const json answer = answer_of(latency({"--method", "oracle:budget_tokens=24", "--method",
-                                         "aqua:basis=self", "--method", "dense", "--layer", "3",
-                                         "--chunk", "3", "--json"}));
+  const json answer =
+      answer_of(latency({"--method", "oracle:budget_tokens=24", "--method", "aqua:basis=self",
+                         "--method", "dense", "--layer", "3", "--chunk", "3", "--json"}));
   EXPECT_EQ(answer["device"], "cpu");
   EXPECT_EQ(answer["dtype"], "fp32");
   EXPECT_GE(answer["threads"], 1);
@@ -53,8 +53,8 @@ TEST(Latency, HasTheContractsFields) {
 }
 
 TEST(Latency, AfterOtherLengthsOfThePast) {
-  const json rows = answer_of(latency({"--method", "quoka:budget_tokens=24", "--lengths",
-                                       "30,1k,4096", "--json"}))["rows"];
+  const json rows = answer_of(
+      latency({"--method", "quoka:budget_tokens=24", "--lengths", "30,1k,4096", "--json"}))["rows"];
   std::vector<int> past;
   for (const json& row : rows) {
     past.push_back(row["past"]);
@@ -64,8 +64,8 @@ TEST(Latency, AfterOtherLengthsOfThePast) {
 }
 
 TEST(Latency, TheTextSaysWhatIsNoSpeed) {
-  const auto result = run_program(latency({"--method", "dense", "--method", "aqua:basis=self",
-                                           "--lengths", "64,128"}));
+  const auto result = run_program(
+      latency({"--method", "dense", "--method", "aqua:basis=self", "--lengths", "64,128"}));
   EXPECT_EQ(result.exit_code, 0) << result.standard_error;
   EXPECT_THAT(result.standard_output, HasSubstr("dense here"));
   EXPECT_THAT(result.standard_output, HasSubstr("simulated: "));
@@ -74,10 +74,11 @@ TEST(Latency, TheTextSaysWhatIsNoSpeed) {
 
 TEST(Latency, WhatIsWrongIsOneSentence) {
   const std::pair<std::vector<std::string>, int> wrong[] = {
-      {{"--lengths", "0"}, 2},      {{"--lengths", "1k,"}, 2},   {{"--lengths", "1G"}, 2},
-      {{"--lengths", "2M"}, 2},     {{"--device", "tpu"}, 2},    {{"--repetitions", "0"}, 2},
-      {{"--layer", "99"}, 1},       {{"--chunk", "99"}, 1},      {{"--layer", "x"}, 2},
-      {{"--chunk", "0", "--lengths", "64"}, 1},
+      {{"--lengths", "0"}, 2},  {{"--lengths", "1k,"}, 2},
+      {{"--lengths", "1G"}, 2}, {{"--lengths", "2M"}, 2},
+      {{"--device", "tpu"}, 2}, {{"--repetitions", "0"}, 2},
+      {{"--layer", "99"}, 1},   {{"--chunk", "99"}, 1},
+      {{"--layer", "x"}, 2},    {{"--chunk", "0", "--lengths", "64"}, 1},
   };
   for (const auto& [words, exit_code] : wrong) {
     std::vector<std::string> all = {"latency", kTrace, "--method", "oracle:budget_tokens=24"};

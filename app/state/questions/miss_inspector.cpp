@@ -83,11 +83,12 @@ std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& c
   return bars;
 }
 
-// Both methods, those that are chosen.
+// Both methods, those that are chosen, once.
 std::vector<MissQuestion> questions_of(const Workspace& workspace) {
   std::vector<MissQuestion> questions;
   for (const Slot slot : kSlots)
-    if (!workspace.method(slot).empty())
+    if (!workspace.method(slot).empty() &&
+        (questions.empty() || !(questions.front().method == workspace.method(slot))))
       questions.push_back({workspace.place(), workspace.method(slot)});
   return questions;
 }
