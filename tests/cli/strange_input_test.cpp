@@ -147,6 +147,8 @@ TEST(Prompt, HasAnEnd) {
                  1, "standard input has more than 64.0 MiB");
 }
 
+// Sanitized programs have Torch linked in, whose matrix library ends them before main().
+#ifndef __SANITIZE_ADDRESS__
 TEST(WorkingFolder, ThatIsGoneIsASentence) {
   for (const std::string& command : std::vector<std::string>{
            "select " + kRuns + " --method dense", "export " + kRuns + " --view kv_map --csv c"}) {
@@ -158,6 +160,7 @@ TEST(WorkingFolder, ThatIsGoneIsASentence) {
         << result.standard_error;
   }
 }
+#endif
 
 }  // namespace
 }  // namespace kvloupe
