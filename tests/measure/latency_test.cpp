@@ -137,7 +137,6 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_TRUE(report.executed);
   EXPECT_DOUBLE_EQ(report.speedup().value(), report.dense.median_ms / report.total.median_ms);
   EXPECT_GT(report.floor_ms, 0);
-  EXPECT_LT(report.floor_ms, report.attend.median_ms);
 }
 
 TEST(MeasureLatency, SaysWhereTheMethodItselfIsDense) {
