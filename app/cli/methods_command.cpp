@@ -90,8 +90,7 @@ const char* decode_of(const MethodInfo& method) {
 
 // All parameters in the order of the canonical text.
 std::vector<ParamInfo> params_of(const MethodInfo& method) {
-  std::vector<ParamInfo> params;
-  if (method.budget != BudgetUse::None) params = selection::common_params();
+  std::vector<ParamInfo> params = selection::common_params(method);
   for (ParamInfo& param : params) {
     if (param.name == "budget_scope" && !method.accepts_scope_all) param.choices = {"past"};
     if (param.name == "budget_tokens" && method.budget == BudgetUse::Optional)

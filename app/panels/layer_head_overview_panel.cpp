@@ -305,6 +305,8 @@ class OverviewPanel final : public Panel {
                                                     : entropy ? "Most spread"
                                                               : "Look here first");
       }
+      if (!best && !result->gap.values.empty())
+        remark_ui(context, context.palette.muted, "recall, gap to the oracle");
       for (std::size_t i = 0; i < count; ++i)
         extreme_ui(context, result, coloring, cells[best ? cells.size() - 1 - i : i]);
       ImGui::Dummy({0, widgets::em(0.6F)});
@@ -327,7 +329,10 @@ class OverviewPanel final : public Panel {
         fmt::format("layer {}, {} {}", layer, head_word(*result), index % values.cols));
     ImGui::SameLine(widgets::em(13));
     const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
-    widgets::text_colored(context.palette.muted, fmt::format("{:.3f}", value));
+    std::string text = fmt::format("{:.3f}", value);
+    if (!result->gap.values.empty())
+      text += fmt::format("  {:.3f}", result->gap.values[static_cast<std::size_t>(index)]);
+    widgets::text_colored(context.palette.muted, text);
   }
 
   state::Shown<OverviewQuestion> shown_;

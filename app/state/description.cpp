@@ -42,12 +42,15 @@ void check_option(const ViewInfo& view, const std::string& name, const std::stri
 }
 
 void check_number_of_methods(const ViewInfo& view, std::size_t given) {
-  if (view.more_methods != nullptr || given <= kSlots.size()) return;
+  // One is taken everywhere: a view that shows no method still knows which one is meant.
+  if (view.more_methods != nullptr ||
+      given <= std::max<std::size_t>(1, static_cast<std::size_t>(view.num_methods)))
+    return;
   constexpr std::array kNumbers{"none", "one", "two"};
   throw usage_error("too many methods",
                     fmt::format("{} are given and the view {} takes {}", given, view.id,
                                 kNumbers.at(static_cast<std::size_t>(view.num_methods))),
-                    "name A and B at most, or use a view that takes many");
+                    "name fewer, or use a view that takes many");
 }
 
 // Throws unless it is a SPEC, or what a run of the trace is called.
@@ -128,6 +131,9 @@ void show(Workspace& workspace, const Description& what) {
     else
       more.push_back(method);
   }
+  // Who names one method wants to see that one alone.
+  if (what.methods.size() == 1)
+    workspace.cursor.set_method(Slot::B, choice_of_text(what.methods.front(), trace));
   workspace.cursor.set_more_methods(more);
   for (const auto& [name, value] : what.options)
     workspace.cursor.set_option(what.view + "." + name, value);

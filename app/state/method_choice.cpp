@@ -20,10 +20,11 @@ MethodChoice choice_of_spec(const std::string& spec, const OpenTrace& trace) {
 
 MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& trace) {
   const selection::MethodSpec resolved = spec.resolved(trace.shape());
-  const std::string canonical = resolved.canonical();
+  // Not by its text: a run of an earlier version names fewer parameters.
   for (const trace::RunInfo& run : trace.info().runs)
-    if (run.method == canonical) return {canonical, run.id, resolved};
-  return {canonical, -1, resolved};
+    if (MethodChoice recorded = choice_of_run(run, trace); recorded.spec == resolved)
+      return recorded;
+  return choice_anew(resolved);
 }
 
 MethodChoice choice_anew(const selection::MethodSpec& spec) { return {spec.canonical(), -1, spec}; }

@@ -47,7 +47,7 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
     values_["budget_tokens"] = "0";
     return;
   }
-  for (const selection::ParamInfo& param : selection::common_params()) {
+  for (const selection::ParamInfo& param : selection::common_params(*info)) {
     const auto kept = before.find(param.name);
     if (values_.count(param.name) == 0 || kept == before.end()) continue;
     if (param.name == "budget_scope" && !info->accepts_scope_all) continue;

@@ -27,6 +27,8 @@ double value_of(const replay::ReplayCell& cell, OverviewMetric metric, std::size
       return cell.metrics[column].mass_recall;
     case OverviewMetric::TopkOverlap:
       return cell.metrics[column].topk_overlap;
+    case OverviewMetric::Gap:
+      return cell.metrics[column].gap;
     default:
       return cell.output_error[column];
   }

@@ -12,6 +12,7 @@ namespace kvloupe::analysis {
 enum class OverviewMetric {
   MassRecall,        // per KV head, of the chosen method
   TopkOverlap,       // per KV head
+  Gap,               // per KV head: the oracle's recall with as many keys, less the method's
   OutputError,       // per query head
   RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
   Entropy,           // per query head: mean row entropy of attention in nats; method-free
@@ -24,6 +25,8 @@ constexpr const char* name_of(OverviewMetric metric) {
       return "mass_recall";
     case OverviewMetric::TopkOverlap:
       return "topk_overlap";
+    case OverviewMetric::Gap:
+      return "gap";
     case OverviewMetric::OutputError:
       return "output_error";
     case OverviewMetric::RelevancePearson:

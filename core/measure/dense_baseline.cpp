@@ -1,5 +1,7 @@
 #include "core/measure/dense_baseline.h"
 
+#include "core/attention/attention.h"
+
 #include <ATen/ATen.h>
 
 #include <limits>
@@ -42,10 +44,15 @@ at::Tensor DenseBaseline::run_folded() const {
       .reshape({num_q_heads_, chunk_len_, head_dim_});
 }
 
+at::Tensor DenseBaseline::run_own() const {
+  return attention::dense_chunk_attention(q_[0], k_[0], v_[0], scale_, false).output;
+}
+
 std::vector<TimedPart> DenseBaseline::parts() const {
   return {{"sdpa gqa", [this] { run_gqa(); }},
           {"sdpa expanded", [this] { run_expanded(); }},
-          {"sdpa folded", [this] { run_folded(); }}};
+          {"sdpa folded", [this] { run_folded(); }},
+          {"kvloupe", [this] { run_own(); }}};
 }
 
 std::size_t fastest_of(const RoundTimes& times, std::size_t first, std::size_t count) {

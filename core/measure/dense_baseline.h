@@ -1,5 +1,6 @@
-// What a sparse method is compared with: Torch's own dense attention of the chunk, in three forms
-// of which the fastest counts. Private to core/analysis: needs Torch.
+// What a sparse method is compared with: dense attention of the chunk, Torch's own in three forms and
+// that of our operators, which a method's dense cells run. The fastest counts. Private to
+// core/measure: needs Torch.
 #pragma once
 
 #include "core/measure/timing.h"
@@ -19,14 +20,15 @@ class DenseBaseline {
   DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale);
 
   // "sdpa gqa": scaled_dot_product_attention with enable_gqa; "sdpa expanded": on K and V expanded
-  // to the query heads; "sdpa folded": the group's heads folded into query rows. The parts keep a
-  // reference to this object.
+  // to the query heads; "sdpa folded": the group's heads folded into query rows; "kvloupe": our
+  // operator. The parts keep a reference to this object.
   std::vector<TimedPart> parts() const;
 
   // Results of the variants as [num_q_heads, m, head_dim], for tests.
   at::Tensor run_gqa() const;
   at::Tensor run_expanded() const;
   at::Tensor run_folded() const;
+  at::Tensor run_own() const;
 
  private:
   double scale_;
@@ -37,7 +39,7 @@ class DenseBaseline {
   at::Tensor mask_, folded_mask_;       // [m, T], [group * m, T]: 0 or -inf
 };
 
-// The part of [first, first + 3) with the smallest median.
+// The part of [first, first + count) with the smallest median.
 std::size_t fastest_of(const RoundTimes& times, std::size_t first, std::size_t count);
 
 }  // namespace kvloupe::measure

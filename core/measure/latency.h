@@ -4,8 +4,11 @@
 #include "core/base/cancel.h"
 #include "core/selection/method_spec.h"
 #include "core/session/session.h"
+#include "core/trace/selection_record.h"
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,25 +24,45 @@ struct LatencyReport {
   std::string device;  // "cpu, 2 threads", with its name
   std::string dtype;   // "fp32"
   int layer = 0, chunk = 0;
+  trace::Phase phase = trace::Phase::Prefill;
   std::int64_t past_len = 0, chunk_len = 0;
+  // The past was cut or repeated to this length (LatencyOptions::past_len).
+  bool lengthened = false;
   LatencyStats select, gather, attend, total, dense;
   // Whole pages or blocks were selected: `gather` is the time of making their block tables, and
   // attention reads them where they lie. Else the selected KVs are copied together.
   bool paged = false;
   std::string dense_variant;  // which of the dense baselines was fastest
+  // Set where the method attends to all keys in this cell: it ran dense attention itself.
+  std::optional<trace::DenseReason> dense_reason;
+  // What ran does only the work that the method claims (Traits::executed). Else it is simulated, and
+  // its time says nothing of the method's speed.
+  bool executed = true;
+  // Attention over what was kept can take no less on this machine: its bytes at the measured
+  // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
+  double floor_ms = 0;
   int discarded = 0;  // samples thrown away because the machine was busy with our own threads
   bool finished = false;
+
+  // Dense attention's time over the method's; none for what is simulated or was not timed.
+  std::optional<double> speedup() const;
 };
 
 struct LatencyOptions {
   int repetitions = 15;
   int warm_up = 2;
+  // The cell's queries after so many past keys: its own past, cut or repeated (cell_source.h).
+  std::optional<std::int64_t> past_len = {};
 };
 
-// Alternates method and dense. `on_sample` sees the report after every round.
+// Alternates method and dense. `on_sample` sees the report after every round. Throws Error{Input}:
+// no such chunk, or the trace cannot serve the method.
 LatencyReport measure_latency(const session::TraceSession& session,
                               const selection::MethodSpec& spec, int layer, int chunk,
                               const LatencyOptions& options, const WorkContext& context,
                               const std::function<void(const LatencyReport&)>& on_sample);
+
+// The last prefill chunk that is as long as the longest: where methods are timed unless told.
+int last_full_chunk(const trace::TraceInfo& info);
 
 }  // namespace kvloupe::measure

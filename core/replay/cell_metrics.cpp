@@ -55,15 +55,18 @@ RowTruth::RowTruth(const float* mass, std::int64_t num_candidates)
   for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass[i]);
 }
 
-const std::vector<std::uint8_t>& RowTruth::best(std::int64_t count) {
-  auto& marks = best_[count];
-  if (marks.empty()) {
-    marks.resize(static_cast<std::size_t>(num_candidates_), 0);
+const RowTruth::Best& RowTruth::best(std::int64_t count) {
+  Best& best = best_[count];
+  if (best.marks.empty()) {
+    best.marks.resize(static_cast<std::size_t>(num_candidates_), 0);
     const auto kept =
         selection::keep_best(std::span(mass_, static_cast<std::size_t>(num_candidates_)), count);
-    for (const std::int32_t index : kept.indices) marks[static_cast<std::size_t>(index)] = 1;
+    for (const std::int32_t index : kept.indices) {
+      best.marks[static_cast<std::size_t>(index)] = 1;
+      best.mass += static_cast<double>(mass_[index]);
+    }
   }
-  return marks;
+  return best;
 }
 
 RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
@@ -72,9 +75,12 @@ RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
   for (const std::int32_t position : selected) covered += static_cast<double>(mass_[position]);
   if (whole_ > 0) metrics.mass_recall = covered / whole_;
   if (selected.empty()) return metrics;
-  const auto& marks = best(static_cast<std::int64_t>(selected.size()));
+  const Best& truth = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
-  for (const std::int32_t position : selected) common += marks[static_cast<std::size_t>(position)];
+  for (const std::int32_t position : selected)
+    common += truth.marks[static_cast<std::size_t>(position)];
+  // Sums of the same masses in another order may differ in their last bits.
+  if (whole_ > 0) metrics.gap = std::max(0.0, (truth.mass - covered) / whole_);
   metrics.topk_overlap = static_cast<double>(common) / static_cast<double>(selected.size());
   return metrics;
 }

@@ -28,13 +28,16 @@ class RowTruth {
   bool is_finite() const { return std::isfinite(whole_); }
 
  private:
-  const std::vector<std::uint8_t>& best(std::int64_t count);
+  struct Best {
+    std::vector<std::uint8_t> marks;  // 1 for the candidates among the `count` of largest M
+    double mass = 0;                  // their M
+  };
+  const Best& best(std::int64_t count);
 
   const float* mass_;
   std::int64_t num_candidates_;
   double whole_ = 0;
-  // By count: 1 for the candidates among the `count` of largest M. Most methods keep equally many.
-  std::map<std::int64_t, std::vector<std::uint8_t>> best_;
+  std::map<std::int64_t, Best> best_;  // by count: most methods keep equally many
 };
 
 // What depends on a cell alone and not on the method: computed when first asked for, then shared by

@@ -1,7 +1,8 @@
 // Re-selects with a method on the stored Q and K (open loop) and measures what it keeps.
 // mass_recall: sum of M over the selected / over the candidates, M[j] the dense attention that key j
 // receives from the chunk's queries and the row's heads. topk_overlap: |selected and O| / |selected|,
-// O the |selected| candidates of largest M. output_error: ||O - O^|| / ||O|| of a query head.
+// O the |selected| candidates of largest M. gap: the mass_recall of O less that of the selected.
+// output_error: ||O - O^|| / ||O|| of a query head.
 #pragma once
 
 #include "core/base/cancel.h"
@@ -21,6 +22,7 @@ namespace kvloupe::replay {
 struct RowMetrics {
   double mass_recall = 1;
   double topk_overlap = 1;
+  double gap = 0;
 };
 
 // What was kept in one place, and what that is worth.

@@ -90,7 +90,7 @@ class BlockSelector final : public Selector {
     const std::int64_t num_rows = cell.num_q_heads() / layout_.q_heads_per_row;
     if (cell.past_len == 0)
       result.dense_reason = DenseReason::EmptyPast;
-    else if (cell.phase == trace::Phase::Decode)
+    else if (cell.phase == trace::Phase::Decode || cell.layer < spec_.traits().dense_layers)
       result.dense_reason = DenseReason::MethodRule;
     if (result.dense_reason) {
       SelectedRow all;

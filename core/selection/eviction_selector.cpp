@@ -21,6 +21,8 @@ CellSelection EvictionSelector::select(const Cell& cell) {
     result.dense_reason = DenseReason::EmptyPast;
   } else if (spec_.has_budget() && cell.past_len <= *result.budget_tokens) {
     result.dense_reason = DenseReason::FitsBudget;
+  } else if (cell.layer < spec_.traits().dense_layers) {
+    result.dense_reason = DenseReason::MethodRule;
   }
   result.rows = state.rows;
   if (auto pruned = lanes(cell)) add_lanes(std::move(*pruned), result);
@@ -33,7 +35,9 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   state.num_tokens = cell.kv_len();
   const std::int64_t heads = cell.num_kv_heads();
   const std::int64_t budget = capacity(cell.kv_len());
-  const bool rests = cell.phase == trace::Phase::Decode && !spec_.traits().acts_in_decode;
+  const Traits& traits = spec_.traits();
+  const bool rests = cell.layer < traits.dense_layers ||
+                     (cell.phase == trace::Phase::Decode && !traits.acts_in_decode);
   Pools pools(static_cast<std::size_t>(heads));
   for (std::int64_t head = 0; head < heads; ++head) {
     pools[head] = std::move(state.rows[head].positions);

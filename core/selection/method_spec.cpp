@@ -16,17 +16,9 @@ namespace kvloupe::selection {
 namespace {
 
 constexpr const char* kHelp = "see kvloupe methods";
+constexpr const char* kSkipLayers = "skip_layers";
 const std::string kZero(1,
                         '0');  // g++ 12 warns falsely when a literal of one character is assigned
-
-const std::vector<ParamInfo>& no_params() {
-  static const std::vector<ParamInfo> none;
-  return none;
-}
-
-const std::vector<ParamInfo>& common_params_of(const MethodInfo& info) {
-  return info.budget == BudgetUse::None ? no_params() : common_params();
-}
 
 const ParamInfo* find_param(const std::vector<const ParamInfo*>& params, std::string_view name) {
   for (const ParamInfo* param : params)
@@ -134,29 +126,53 @@ std::string default_of(const MethodInfo& info, const ParamInfo& param) {
 
 }  // namespace
 
-const std::vector<ParamInfo>& common_params() {
-  static const std::vector<ParamInfo> params = [] {
-    ParamInfo tokens;
-    tokens.name = "budget_tokens";
-    tokens.type = ParamType::Int;
-    tokens.default_text = "1024";
-    tokens.max = 2147483647;
-    tokens.meaning = "keys kept per layer and row; 0 when budget_ratio is used";
-    ParamInfo ratio;
-    ratio.name = "budget_ratio";
-    ratio.type = ParamType::Float;
-    ratio.default_text = kZero;
-    ratio.max = 1;
-    ratio.meaning = "keys kept as a share of the keys before the chunk; 0 when unused";
-    ParamInfo scope;
-    scope.name = "budget_scope";
-    scope.type = ParamType::Enum;
-    scope.default_text = "past";
-    scope.choices = {"past", "all"};
-    scope.meaning = "past: the chunk's own keys are always visible; all: they compete too";
-    return std::vector<ParamInfo>{tokens, ratio, scope};
+namespace {
+
+// budget_tokens, budget_ratio, budget_scope.
+std::vector<ParamInfo> budget_params() {
+  ParamInfo tokens;
+  tokens.name = "budget_tokens";
+  tokens.type = ParamType::Int;
+  tokens.default_text = "1024";
+  tokens.max = 2147483647;
+  tokens.meaning = "keys kept per layer and row; 0 when budget_ratio is used";
+  ParamInfo ratio;
+  ratio.name = "budget_ratio";
+  ratio.type = ParamType::Float;
+  ratio.default_text = kZero;
+  ratio.max = 1;
+  ratio.meaning = "keys kept as a share of the keys before the chunk; 0 when unused";
+  ParamInfo scope;
+  scope.name = "budget_scope";
+  scope.type = ParamType::Enum;
+  scope.default_text = "past";
+  scope.choices = {"past", "all"};
+  scope.meaning = "past: the chunk's own keys are always visible; all: they compete too";
+  return {tokens, ratio, scope};
+}
+
+ParamInfo skip_layers_param() {
+  ParamInfo skip;
+  skip.name = kSkipLayers;
+  skip.type = ParamType::Int;
+  skip.default_text = kZero;
+  skip.max = 1 << 20;
+  skip.meaning = "the model's first layers, which stay dense";
+  return skip;
+}
+
+}  // namespace
+
+const std::vector<ParamInfo>& common_params(const MethodInfo& info) {
+  static const std::vector<ParamInfo> none, budget = budget_params(), all = [] {
+    std::vector<ParamInfo> params = budget_params();
+    params.push_back(skip_layers_param());
+    return params;
   }();
-  return params;
+  if (info.budget == BudgetUse::None) return none;
+  const bool has_own = std::any_of(info.params.begin(), info.params.end(),
+                                   [](const auto& param) { return param.name == kSkipLayers; });
+  return has_own || info.crosses_layers ? budget : all;
 }
 
 std::vector<const ParamInfo*> params_with(const MethodInfo& info, const ParamValues& values) {
@@ -167,7 +183,7 @@ std::vector<const ParamInfo*> params_with(const MethodInfo& info, const ParamVal
     const ParamInfo* param = find_param(result, name);
     return param != nullptr ? std::string_view(param->default_text) : std::string_view();
   };
-  for (const auto* params : {&common_params_of(info), &info.params})
+  for (const auto* params : {&common_params(info), &info.params})
     for (const ParamInfo& param : *params) {
       const auto equals = param.only_for.find('=');
       if (equals == std::string::npos ||

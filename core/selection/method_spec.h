@@ -68,8 +68,9 @@ struct MethodInfo {
 // In the order of the contract's table.
 const std::vector<MethodInfo>& catalogue();
 const MethodInfo* find_method(std::string_view id);
-// budget_tokens, budget_ratio, budget_scope.
-const std::vector<ParamInfo>& common_params();
+// Of methods with a budget: budget_tokens, budget_ratio, budget_scope, skip_layers, in this order; the
+// last not where the method knows dense layers of its own or carries sets from layer to layer.
+const std::vector<ParamInfo>& common_params(const MethodInfo& info);
 
 // The parameters that a method has with the values given, in order, the common ones first. Values
 // that are not given count as defaults.

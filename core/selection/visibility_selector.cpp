@@ -27,7 +27,7 @@ CellSelection VisibilitySelector::select(const Cell& cell) {
     result.dense_reason = DenseReason::EmptyPast;
   } else if (result.budget_tokens && candidates <= *result.budget_tokens) {
     result.dense_reason = DenseReason::FitsBudget;
-  } else if (dense_by_rule(cell)) {
+  } else if (cell.layer < spec_.traits().dense_layers || dense_by_rule(cell)) {
     result.dense_reason = DenseReason::MethodRule;
   }
   const std::int64_t budget = result.budget_tokens.value_or(candidates);

@@ -19,8 +19,8 @@ class VisibilitySelector : public Selector {
   // The rows of a cell that is not dense: `budget` of the candidates [0, num_candidates) each.
   virtual std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                           std::int64_t budget) = 0;
-  // Dense although the candidates exceed the budget. The default: decoding, where the method does
-  // not select then.
+  // Dense although the candidates exceed the budget, beside Traits::dense_layers. The default:
+  // decoding, where the method does not select then.
   virtual bool dense_by_rule(const Cell& cell) const;
   // A cell that is dense by rule: for methods that choose there all the same, for later layers.
   virtual void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget);

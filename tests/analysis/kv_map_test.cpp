@@ -20,7 +20,7 @@ replay::ReplayCell cell(int chunk, int begin, int length, Ints positions, Ints f
   result.span = {begin, length, trace::Phase::Prefill};
   result.num_candidates = begin;
   result.rows = {{std::move(positions), std::move(forced)}};
-  result.metrics = {{0.5, 0.5}};
+  result.metrics = {{0.5, 0.5, 0.25}};
   return result;
 }
 

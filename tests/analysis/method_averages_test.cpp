@@ -105,7 +105,7 @@ TEST(MethodAverages, AreThoseOfCompare) {
     const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
     replay::ReplayRequest request;
     request.want_output_error = true;
-    const auto compared = replay::compare_methods(trace.session(), {spec}, request, {});
+    const auto compared = replay::compare_methods(trace.session(), {spec}, request, {}, {});
     const MethodAverages averages = average_anew(trace.session(), spec, {0, 1}, {});
     for (const CompareRow& row : compared.rows) {
       if (row.scope != "all") continue;

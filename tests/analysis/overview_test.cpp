@@ -58,7 +58,7 @@ replay::ReplayCell cell(int layer, int chunk, std::vector<double> recalls,
   result.chunk = chunk;
   for (const double recall : recalls) {
     result.rows.emplace_back();
-    result.metrics.push_back({recall, recall / 2});
+    result.metrics.push_back({recall, recall / 2, (1 - recall) / 4});
   }
   result.output_error = std::move(errors);
   return result;
@@ -89,6 +89,9 @@ TEST(OverviewOfReplay, AveragesTheCellsInWhichTheMethodSelected) {
   EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));  // dense or decode everywhere
   const Overview overlap = overview_of_replay(replay_of_two_layers(), OverviewMetric::TopkOverlap);
   EXPECT_FLOAT_EQ(overlap.values.at(0, 1), 0.25f);
+  const Overview gap = overview_of_replay(replay_of_two_layers(), OverviewMetric::Gap);
+  EXPECT_TRUE(gap.per_kv_head);
+  EXPECT_FLOAT_EQ(gap.values.at(0, 1), 0.125f);
   const Overview error = overview_of_replay(replay_of_two_layers(), OverviewMetric::OutputError);
   EXPECT_FALSE(error.per_kv_head);
   ASSERT_EQ(error.values.cols, 4);
@@ -106,6 +109,7 @@ TEST(OverviewOfReplay, OneChunkAlone) {
 TEST(OverviewMetrics, NamesAndNeeds) {
   EXPECT_STREQ(name_of(OverviewMetric::MassRecall), "mass_recall");
   EXPECT_STREQ(name_of(OverviewMetric::RelevancePearson), "relevance_pearson");
+  EXPECT_STREQ(name_of(OverviewMetric::Gap), "gap");
   EXPECT_TRUE(needs_method(OverviewMetric::OutputError));
   EXPECT_FALSE(needs_method(OverviewMetric::Entropy));
 }

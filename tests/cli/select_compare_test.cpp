@@ -27,16 +27,17 @@ TEST(CanonicalText, HasAllParametersInTheContractsOrder) {
     return json::parse(result.standard_output)["method"].get<std::string>();
   };
   EXPECT_EQ(canonical("dense"), "dense");
-  EXPECT_EQ(
-      canonical("quoka"),
-      "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,num_queries=16,metric=cosine,"
-      "query_reduce=max,group_query_mode=rank_paired,decode=select");
-  EXPECT_EQ(
-      canonical("snapkv:state=select,budget_ratio=0.25"),
-      "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,window=32,kernel=7,pool=max,"
-      "state=select");
+  EXPECT_EQ(canonical("quoka"),
+            "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0,num_queries="
+            "16,metric=cosine,"
+            "query_reduce=max,group_query_mode=rank_paired,decode=select");
+  EXPECT_EQ(canonical("snapkv:state=select,budget_ratio=0.25"),
+            "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,skip_layers=0,window=32,"
+            "kernel=7,pool=max,"
+            "state=select");
   EXPECT_EQ(canonical("streaming_llm:sink_tokens=2"),
-            "streaming_llm:budget_tokens=1024,budget_ratio=0,budget_scope=past,sink_tokens=2,"
+            "streaming_llm:budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0,sink_"
+            "tokens=2,"
             "positions=original");
 }
 
@@ -177,7 +178,7 @@ TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
   // Additions come last.
   EXPECT_EQ(header.substr(header.find("density")),
             "density,forced,kv_bytes,leakage,native_density,native_density_causal,"
-            "native_density_rectangle,density_causal,density_rectangle");
+            "native_density_rectangle,density_causal,density_rectangle,gap,span_kept");
   EXPECT_TRUE(rows[0]["native_density"].is_null());
   double oracle = 0, random = 0;
   for (const json& row : rows)

@@ -118,6 +118,7 @@ struct FixedLatency : state::LatencyQuestion {
     report.total = {1.4, 1.25, 1.7, 15};
     report.dense = {2.8, 2.75, 2.95, 15};
     report.dense_variant = "sdpa gqa";
+    report.floor_ms = 0.3;
     report.discarded = 1;
     report.finished = true;
     return report;

@@ -263,6 +263,7 @@ TEST_F(Export, TheTableOfKeysHasTheirExactMass) {
   int selected = 0;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const analysis::KeyRank& key = verdicts->cell.by_true_rank[i - 1];
+    EXPECT_EQ(std::stoi(rows[i].at(0)), static_cast<int>(i));  // ranks count from 1
     EXPECT_EQ(std::stoi(rows[i].at(1)), key.position);
     EXPECT_EQ(std::stod(rows[i].at(3)), key.mass);
     selected += rows[i].at(5) == "1";

@@ -5,11 +5,14 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/device/threads.h"
+#include "core/measure/cell_source.h"
 #include "core/measure/dense_baseline.h"
+#include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 #include "core/replay/compare.h"
 #include "tests/replay/small_trace.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -95,7 +98,7 @@ TEST(DenseBaseline, AllVariantsAreTheChunksDenseAttention) {
   const at::Tensor want = attention::dense_chunk_attention(q, k, v, 0.25, false).output;
   const DenseBaseline baseline(q, k, v, 0.25);
   for (const at::Tensor& got :
-       {baseline.run_gqa(), baseline.run_expanded(), baseline.run_folded()}) {
+       {baseline.run_gqa(), baseline.run_expanded(), baseline.run_folded(), baseline.run_own()}) {
     ASSERT_EQ(got.sizes(), want.sizes());
     EXPECT_LT((got - want).abs().max().item<double>(), 1e-5);
   }
@@ -119,7 +122,7 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_EQ(report.chunk_len, 16);
   EXPECT_EQ(report.dtype, "fp32");
   EXPECT_EQ(report.device.substr(0, 5), "cpu, ");
-  EXPECT_EQ(report.dense_variant.substr(0, 5), "sdpa ");
+  EXPECT_THAT(report.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
   EXPECT_EQ(report.method.substr(0, 22), "quoka:budget_tokens=8,");
   EXPECT_FALSE(report.paged);
   if (report.total.samples == 0) GTEST_SKIP() << "every round was disturbed";
@@ -130,6 +133,76 @@ TEST(MeasureLatency, ReportsItsParts) {
     EXPECT_LE(part.median_ms, part.q75_ms);
   }
   EXPECT_GE(report.total.median_ms, report.select.median_ms);
+  EXPECT_FALSE(report.dense_reason);
+  EXPECT_TRUE(report.executed);
+  EXPECT_DOUBLE_EQ(report.speedup().value(), report.dense.median_ms / report.total.median_ms);
+  EXPECT_GT(report.floor_ms, 0);
+}
+
+TEST(MeasureLatency, SaysWhereTheMethodItselfIsDense) {
+  const SmallTrace trace;
+  EXPECT_EQ(measure(trace, "dense", 2).dense_reason, trace::DenseReason::MethodRule);
+  EXPECT_EQ(measure(trace, "quoka:budget_tokens=64", 2).dense_reason,
+            trace::DenseReason::FitsBudget);
+  EXPECT_EQ(measure(trace, "quoka:budget_tokens=8", 0).dense_reason, trace::DenseReason::EmptyPast);
+}
+
+TEST(MeasureLatency, WhatIsSimulatedHasNoSpeed) {
+  const SmallTrace trace;
+  for (const char* spec :
+       {"aqua:basis=self", "static_slicing:basis=self", "aqua_h2o:basis=self",
+        "aqua_memory:basis=self", "sparq:budget_tokens=8", "loki:budget_tokens=8,basis=self"}) {
+    const LatencyReport report = measure(trace, spec, 2);
+    EXPECT_FALSE(report.executed) << spec;
+    EXPECT_FALSE(report.speedup()) << spec;
+  }
+}
+
+// Of what was kept, a query multiplies keys and values once: counted by hand for 8 of 32 past keys.
+TEST(MeasureLatency, TheFloorIsThatOfTheKeysKept) {
+  const SmallTrace trace;
+  const auto spec = selection::MethodSpec::parse("sliding_window:budget_tokens=8");
+  const auto cells = trace_cells(trace.session(), spec, 2);
+  MethodRun run(trace.session(), spec, *cells, 1, {});
+  run.prepare({});
+  run.select();
+  const auto& model = trace.session().info().model;
+  const double pairs = 16 * 8 + 16 * 17 / 2.0;
+  const Work work = run.attention_work();
+  EXPECT_DOUBLE_EQ(work.flops, 4.0 * model.head_dim * model.num_q_heads * pairs);
+  EXPECT_DOUBLE_EQ(work.bytes, 4.0 * model.head_dim *
+                                   (2 * 16 * model.num_q_heads + 2 * 24 * model.num_kv_heads));
+}
+
+TEST(MeasureLatency, TheOwnPastIsCutOrRepeatedBackwards) {
+  const SmallTrace trace;
+  const auto spec = selection::MethodSpec::parse("quoka:budget_tokens=8");
+  const selection::Cell own = trace_cells(trace.session(), spec, 2)->load(1, 2);
+  for (const std::int64_t past : {5, 32, 100}) {
+    const auto cells = lengthened_cells(trace.session(), spec, 2, past);
+    const selection::Cell cell = cells->load(1, cells->chunk());
+    ASSERT_EQ(cell.past_len, past);
+    ASSERT_EQ(cell.k.size(1), past + 16);
+    EXPECT_TRUE(at::equal(cell.q, own.q));
+    for (std::int64_t back = 1; back <= past; ++back) {
+      const std::int64_t from = 31 - (back - 1) % 32;
+      EXPECT_TRUE(at::equal(cell.k.select(1, past - back), own.k.select(1, from))) << back;
+      EXPECT_TRUE(at::equal(cell.v.select(1, past - back), own.v.select(1, from))) << back;
+    }
+    EXPECT_TRUE(at::equal(cell.k.narrow(1, past, 16), own.k.narrow(1, 32, 16)));
+    // The chunks before it make up the past, without a gap.
+    std::int64_t end = 0;
+    for (int c = 0; c < cells->chunk(); ++c) {
+      const selection::Cell earlier = cells->load(1, c);
+      EXPECT_EQ(earlier.past_len, end);
+      end = earlier.kv_len();
+      EXPECT_EQ(earlier.q.size(1), earlier.chunk_len);
+      EXPECT_EQ(earlier.k.size(1), end);
+    }
+    EXPECT_EQ(end, past);
+  }
+  EXPECT_THROW(lengthened_cells(trace.session(), spec, 0, 100), Error);
+  EXPECT_THROW(lengthened_cells(trace.session(), spec, 7, 100), Error);
 }
 
 TEST(MeasureLatency, WholePagesAreReadWhereTheyLie) {
@@ -158,6 +231,12 @@ TEST(MeasureLatency, EveryMethodAndKindOfCell) {
           measure_latency(trace.session(), spec, 4, chunk, {.repetitions = 1, .warm_up = 1}, {}, {})
               .finished)
           << spec.id();
+  for (const selection::MethodSpec& spec : specs)
+    EXPECT_EQ(measure_latency(trace.session(), spec, 4, 3,
+                              {.repetitions = 1, .warm_up = 1, .past_len = 75}, {}, {})
+                  .past_len,
+              75)
+        << spec.id();
   EXPECT_THROW(measure(trace, "dense", 5), Error);
 }
 

@@ -367,7 +367,7 @@ TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {
   const SmallTrace trace;
   const MethodList all = parse_methods("all:budget_tokens=9");
   const auto& specs = all.specs;
-  const Comparison comparison = compare_methods(trace.session(), specs, {}, {});
+  const Comparison comparison = compare_methods(trace.session(), specs, {}, {}, {});
   std::set<std::string> missing, shown;
   for (const UnavailableMethod& entry : comparison.unavailable)
     missing.insert(entry.method.substr(0, entry.method.find(':')));
@@ -377,9 +377,9 @@ TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {
   EXPECT_EQ(missing, (std::set<std::string>{"infinipot", "loki", "aqua", "static_slicing",
                                             "aqua_h2o", "aqua_memory"}));
   EXPECT_EQ(shown.size() + missing.size() + all.unavailable.size(), selection::catalogue().size());
-  EXPECT_THROW(
-      compare_methods(trace.session(), {MethodSpec::parse("infinipot:budget_tokens=9")}, {}, {}),
-      Error);
+  EXPECT_THROW(compare_methods(trace.session(), {MethodSpec::parse("infinipot:budget_tokens=9")},
+                               {}, {}, {}),
+               Error);
 }
 
 // Saves a replay of both layers to the sidecar; gives the run's number.

@@ -21,7 +21,7 @@ std::string canonical(const std::string& text) {
 }
 
 TEST(MethodSpec, WritesAllParametersInTheContractsOrder) {
-  const std::string budget = "budget_tokens=1024,budget_ratio=0,budget_scope=past";
+  const std::string budget = "budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0";
   EXPECT_EQ(canonical("dense"), "dense");
   EXPECT_EQ(canonical("oracle"), "oracle:" + budget + ",reduce=sum");
   EXPECT_EQ(canonical("random"), "random:" + budget + ",seed=0");
@@ -35,6 +35,15 @@ TEST(MethodSpec, WritesAllParametersInTheContractsOrder) {
   EXPECT_EQ(canonical("keydiff"), "keydiff:" + budget + ",state=evict");
   EXPECT_EQ(canonical("streaming_llm"),
             "streaming_llm:" + budget + ",sink_tokens=4,positions=original");
+}
+
+TEST(MethodSpec, MethodsWithDenseLayersOfTheirOwnSkipNoOthers) {
+  EXPECT_EQ(MethodSpec::parse("quest").traits().dense_layers, 2);
+  EXPECT_EQ(MethodSpec::parse("quest:skip_layers=0").traits().dense_layers, 0);
+  EXPECT_EQ(MethodSpec::parse("h2o:skip_layers=3").traits().dense_layers, 3);
+  for (const char* text : {"tidal_decode:skip_layers=1", "less_is_more:skip_layers=1",
+                           "dense:skip_layers=1", "aqua:skip_layers=1", "oracle:skip_layers=-1"})
+    EXPECT_THROW(MethodSpec::parse(text), Error) << text;
 }
 
 TEST(MethodSpec, ListsTheMethodsInTheContractsOrder) {
@@ -72,19 +81,21 @@ TEST(MethodSpec, ListsTheMethodsInTheContractsOrder) {
 }
 
 TEST(MethodSpec, ARatioReplacesTheDefaultTokens) {
-  EXPECT_EQ(canonical("keydiff:budget_ratio=0.25"),
-            "keydiff:budget_tokens=0,budget_ratio=0.25,budget_scope=past,state=evict");
+  EXPECT_EQ(
+      canonical("keydiff:budget_ratio=0.25"),
+      "keydiff:budget_tokens=0,budget_ratio=0.25,budget_scope=past,skip_layers=0,state=evict");
   EXPECT_EQ(canonical("keydiff:budget_tokens=0,budget_ratio=1"),
-            "keydiff:budget_tokens=0,budget_ratio=1,budget_scope=past,state=evict");
-  EXPECT_EQ(canonical("keydiff:budget_ratio=-0"),
-            "keydiff:budget_tokens=1024,budget_ratio=0,budget_scope=past,state=evict");
+            "keydiff:budget_tokens=0,budget_ratio=1,budget_scope=past,skip_layers=0,state=evict");
+  EXPECT_EQ(
+      canonical("keydiff:budget_ratio=-0"),
+      "keydiff:budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0,state=evict");
 }
 
 TEST(MethodSpec, NumbersTakeTheirShortestForm) {
   EXPECT_EQ(canonical("random:seed=007,budget_ratio=0.50000"),
-            "random:budget_tokens=0,budget_ratio=0.5,budget_scope=past,seed=7");
+            "random:budget_tokens=0,budget_ratio=0.5,budget_scope=past,skip_layers=0,seed=7");
   EXPECT_EQ(canonical("random:budget_ratio=1e-1"),
-            "random:budget_tokens=0,budget_ratio=0.1,budget_scope=past,seed=0");
+            "random:budget_tokens=0,budget_ratio=0.1,budget_scope=past,skip_layers=0,seed=0");
 }
 
 // A SPEC with what the method cannot do without, ready for further parameters.
@@ -121,12 +132,14 @@ TEST(MethodSpec, AFileThatAMethodNeedsHasNoDefault) {
       EXPECT_NE(std::string(error.what()).find(" needs "), std::string::npos);
     }
   }
-  EXPECT_EQ(canonical("seer_attention:gate=a.safetensors"),
-            "seer_attention:budget_tokens=0,budget_ratio=0,budget_scope=past,block_size=64,"
-            "threshold=0.0005,gate=a.safetensors,lowering=union");
-  EXPECT_EQ(canonical("minference:config=a.json"),
-            "minference:budget_tokens=0,budget_ratio=0,budget_scope=past,config=a.json,"
-            "lowering=union");
+  EXPECT_EQ(
+      canonical("seer_attention:gate=a.safetensors"),
+      "seer_attention:budget_tokens=0,budget_ratio=0,budget_scope=past,skip_layers=0,block_size=64,"
+      "threshold=0.0005,gate=a.safetensors,lowering=union");
+  EXPECT_EQ(
+      canonical("minference:config=a.json"),
+      "minference:budget_tokens=0,budget_ratio=0,budget_scope=past,skip_layers=0,config=a.json,"
+      "lowering=union");
 }
 
 TEST(MethodSpec, CompactAttentionTakesTheParametersOfItsSelectorOnly) {
@@ -225,15 +238,16 @@ TEST(Catalogue, SaysWhatAUserNeeds) {
 
 TEST(Resolved, FormulasBecomeNumbersOfTheModel) {
   const ModelShape shape{30, 9, 3, 64};
-  const std::string common = "budget_tokens=1024,budget_ratio=0,budget_scope=past,";
+  const std::string budget = "budget_tokens=1024,budget_ratio=0,budget_scope=past,";
+  const std::string common = budget + "skip_layers=0,";
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"sample_attention",
        "sample_attention:" + common + "num_queries=16,mode=budget,coverage=0.95"},
       {"sparq", "sparq:" + common + "num_channels=16,agg=logit_mean"},
       {"loki", "loki:" + common + "num_channels=16,agg=logit_mean,basis=auto"},
       {"tidal_decode",
-       "tidal_decode:" + common + "first_layer=2,correction_layer=12,sel_layers=dense"},
-      {"less_is_more", "less_is_more:" + common +
+       "tidal_decode:" + budget + "first_layer=2,correction_layer=12,sel_layers=dense"},
+      {"less_is_more", "less_is_more:" + budget +
                            "first_layer=2,correction_layer=12,sel_layers=dense,sink_tokens=4,"
                            "recent_ratio=0.25"},
   };

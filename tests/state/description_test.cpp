@@ -169,6 +169,20 @@ TEST_F(Description, DrawsEachMethodThatIsNamed) {
   }
 }
 
+TEST_F(Description, OfOneMethodBringsInNoOther) {
+  open();
+  workspace.cursor.set_run(Slot::B, 2);
+  state::Description what = state::describe(workspace, *state::find_view("miss_inspector"));
+  what.methods = {"keydiff:budget_tokens=64"};
+  what.go_to = "layer=2,q_head=7,chunk=5,key=40-52";
+  state::show(workspace, what);
+  const state::ViewInfo& view = *state::find_view("miss_inspector");
+  EXPECT_EQ(test::problem_of_view(workspace, view), "");
+  const state::Table table = view.table(workspace);
+  ASSERT_FALSE(table.rows.empty());
+  for (const auto& row : table.rows) EXPECT_TRUE(row[0].starts_with("keydiff:")) << row[0];
+}
+
 TEST_F(Description, ARunOfAnUnknownMethodLeadsBackToTheRun) {
   open();
   workspace.cursor.set_run(Slot::A, 3);
@@ -209,9 +223,15 @@ TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
               HasSubstr("3 are given and the view kv_map takes two"));
   EXPECT_THAT(with([](Words& w) {
                 w.view = "query_geometry";
-                w.methods = {"dense", "dense", "dense"};
+                w.methods = {"dense", "dense"};
               }),
-              HasSubstr("the view query_geometry takes one"));
+              HasSubstr("2 are given and the view query_geometry takes one"));
+  for (const char* of_none : {"heavy_tail", "trace_info"})
+    EXPECT_EQ(with([&](Words& w) {
+                w.view = of_none;
+                w.methods = {"dense"};
+              }),
+              "");
   for (const char* of_many : {"budget_sweep", "method_compare"}) {
     EXPECT_EQ(with([&](Words& w) {
                 w.view = of_many;

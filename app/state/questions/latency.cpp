@@ -30,17 +30,21 @@ std::string problem(Workspace& workspace) {
 
 Table table(Workspace& workspace) {
   Table table{{"part", "median_ms", "q25_ms", "q75_ms", "samples", "device", "dtype", "past",
-               "queries", "method", "leakage"},
+               "queries", "method", "leakage", "kind", "dense_reason", "speedup", "floor_ms"},
               {}};
   const LatencyQuestion question = question_of(workspace);
   const auto result = workspace.ask(question);
   if (!result) return table;
+  const auto speedup = result->speedup();
   const bool leakage = known_facts(workspace, question.place, question.method)->leakage;
   for (const LatencyPart& part : parts_of(*result))
     table.rows.push_back({part.name, cell(part.stats.median_ms), cell(part.stats.q25_ms),
                           cell(part.stats.q75_ms), cell(std::int64_t{part.stats.samples}),
                           result->device, result->dtype, cell(result->past_len),
-                          cell(result->chunk_len), result->method, leakage ? "1" : "0"});
+                          cell(result->chunk_len), result->method, leakage ? "1" : "0",
+                          result->executed ? "executed" : "simulated",
+                          result->dense_reason ? trace::name_of(*result->dense_reason) : "",
+                          speedup ? cell(*speedup) : "", cell(result->floor_ms)});
   return table;
 }
 
@@ -52,6 +56,21 @@ std::vector<LatencyPart> parts_of(const LatencyReport& report) {
           {"attend", report.attend},
           {"total", report.total},
           {"dense (" + report.dense_variant + ")", report.dense}};
+}
+
+std::string verdict_of(const LatencyReport& report) {
+  if (report.dense_reason) {
+    const std::string why = *report.dense_reason == trace::DenseReason::EmptyPast ? "no past keys"
+                            : *report.dense_reason == trace::DenseReason::FitsBudget
+                                ? "all keys fit the budget"
+                                : "by the method's rule";
+    return "Dense here, " + why + ": nothing to compare";
+  }
+  const auto speedup = report.speedup();
+  if (!report.executed) return "Simulated: lanes left out are multiplied too, no speed to compare";
+  if (!speedup) return "";
+  return *speedup >= 1 ? fmt::format("{:.2f} x faster than dense attention", *speedup)
+                       : fmt::format("{:.2f} x slower than dense attention", 1 / *speedup);
 }
 
 // A recorded run and the same method selected anew do the same work.

@@ -34,5 +34,7 @@ struct LatencyPart {
   measure::LatencyStats stats;
 };
 std::vector<LatencyPart> parts_of(const measure::LatencyReport& report);
+// What the times say of the method against dense attention, or why they say nothing.
+std::string verdict_of(const measure::LatencyReport& report);
 
 }  // namespace kvloupe::state

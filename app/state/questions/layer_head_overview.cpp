@@ -72,23 +72,28 @@ void count(OverviewQuestion::Answer& answer) {
     answer.above_half += values[i] > 0.5F;
     answer.by_worth.push_back(static_cast<std::int32_t>(i));
   }
-  const bool higher_is_better = words_of(answer.overview.metric).higher_is_better;
+  const bool by_gap = !answer.gap.values.empty();
+  const std::vector<float>& order = by_gap ? answer.gap.values : values;
+  const bool higher_is_better = !by_gap && words_of(answer.overview.metric).higher_is_better;
   std::stable_sort(answer.by_worth.begin(), answer.by_worth.end(),
                    [&](std::int32_t a, std::int32_t b) {
-                     const float x = values[static_cast<std::size_t>(a)];
-                     const float y = values[static_cast<std::size_t>(b)];
+                     const float x = order[static_cast<std::size_t>(a)];
+                     const float y = order[static_cast<std::size_t>(b)];
                      return higher_is_better ? x < y : x > y;
                    });
 }
 
 }  // namespace
 
-const std::array<MetricWords, 5>& metric_words() {
-  static const std::array<MetricWords, 5> words{{
+const std::array<MetricWords, 6>& metric_words() {
+  static const std::array<MetricWords, 6> words{{
       {OverviewMetric::MassRecall, "Mass recall", "share of attention mass kept",
        "The share of true attention mass on past keys that the kept keys carry.", true},
       {OverviewMetric::TopkOverlap, "Top-k overlap", "share of kept keys that are true top keys",
        "Of the keys kept, the share that is among as many true top keys.", true},
+      {OverviewMetric::Gap, "Gap to the oracle", "mass recall that the true top keys would add",
+       "What as many true top keys would recall, less what the kept keys do: 0 is the best choice.",
+       false},
       {OverviewMetric::OutputError, "Output error", "relative error of the head's output",
        "How far the attention output moves when only the kept keys are attended to.", false},
       {OverviewMetric::RelevancePearson, "Pearson r of S_q", "r of S_q against largest attention",
@@ -114,7 +119,9 @@ OverviewQuestion overview_question(const Workspace& workspace) {
 
 OverviewMetric OverviewQuestion::metric() const {
   if (place.empty() || method.empty()) return asked;
-  if (asked != OverviewMetric::MassRecall && asked != OverviewMetric::TopkOverlap) return asked;
+  if (asked != OverviewMetric::MassRecall && asked != OverviewMetric::TopkOverlap &&
+      asked != OverviewMetric::Gap)
+    return asked;
   return facts_of(place, method).keeps_every_key() ? OverviewMetric::OutputError : asked;
 }
 
@@ -142,6 +149,10 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     const replay::ReplayResult run =
         run_method(place, method, place.info().layers, chunk, !error, error, steps.context);
     answer.overview = analysis::overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk);
+    if (wanted == OverviewMetric::MassRecall)
+      answer.gap =
+          analysis::overview_of_replay(run, OverviewMetric::Gap, all_chunks ? -1 : place.chunk)
+              .values;
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
   } else {
     answer.overview =
@@ -152,7 +163,8 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
 }
 
 std::uint64_t OverviewQuestion::bytes(const Answer& answer) {
-  return sizeof(answer) + answer.overview.values.values.size() * sizeof(float) +
+  return sizeof(answer) +
+         (answer.overview.values.values.size() + answer.gap.values.size()) * sizeof(float) +
          answer.by_worth.size() * sizeof(std::int32_t);
 }
 

@@ -19,7 +19,7 @@ struct MetricWords {
   const char* meaning;
   bool higher_is_better;
 };
-const std::array<MetricWords, 5>& metric_words();
+const std::array<MetricWords, 6>& metric_words();
 const MetricWords& words_of(analysis::OverviewMetric metric);
 
 struct OverviewQuestion {
@@ -34,8 +34,11 @@ struct OverviewQuestion {
     int q_heads_per_column = 1;
     float highest = 0;  // of the values that are known; 0 where none is
     int num_known = 0, num_dense = 0;
-    int above_half = 0;                  // values above 0.5
-    std::vector<std::int32_t> by_worth;  // known cells, row-major, the worst first
+    int above_half = 0;    // values above 0.5
+    analysis::Matrix gap;  // as the values; only beside recall, else empty
+    // Known cells, row-major, the worst first. Recall goes by its gap: a head whose attention is
+    // diffuse has little recall whatever is kept.
+    std::vector<std::int32_t> by_worth;
   };
 
   // What is measured: recall and overlap say nothing of methods that keep every key and cut lanes;

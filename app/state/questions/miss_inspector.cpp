@@ -83,11 +83,12 @@ std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& c
   return bars;
 }
 
-// Both methods, those that are chosen.
+// Both methods, those that are chosen, once.
 std::vector<MissQuestion> questions_of(const Workspace& workspace) {
   std::vector<MissQuestion> questions;
   for (const Slot slot : kSlots)
-    if (!workspace.method(slot).empty())
+    if (!workspace.method(slot).empty() &&
+        (questions.empty() || !(questions.front().method == workspace.method(slot))))
       questions.push_back({workspace.place(), workspace.method(slot)});
   return questions;
 }
@@ -118,11 +119,12 @@ Table table(Workspace& workspace) {
     const auto all = workspace.ask(SpanFateQuestion{question.place, question.method});
     if (!span || !miss || !all) continue;
     for (const analysis::SpanFate& fate : all->fates)
-      table.rows.push_back({question.method.text, span->name, cell(std::int64_t{fate.layer}),
-                            cell(std::int64_t{fate.row}), cell(std::int64_t{fate.chunk}),
-                            cell(std::int64_t{fate.kept}), cell(std::int64_t{fate.total}),
-                            cell(fate.span_mass), cell(std::int64_t{fate.best_true_rank}),
-                            deaths_in_row(*all, fate.row), miss->facts.leakage ? "1" : "0"});
+      table.rows.push_back(
+          {question.method.text, span->name, cell(std::int64_t{fate.layer}),
+           cell(std::int64_t{fate.row}), cell(std::int64_t{fate.chunk}),
+           cell(std::int64_t{fate.kept}), cell(std::int64_t{fate.total}), cell(fate.span_mass),
+           fate.best_true_rank < 0 ? "" : cell(std::int64_t{fate.best_true_rank} + 1),
+           deaths_in_row(*all, fate.row), miss->facts.leakage ? "1" : "0"});
   }
   return table;
 }

@@ -32,7 +32,7 @@ Table table(Workspace& workspace) {
       continue;
     const bool selected = key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste;
     table.rows.push_back(
-        {cell(std::int64_t{key.true_rank}), cell(std::int64_t{key.position}),
+        {cell(std::int64_t{key.true_rank} + 1), cell(std::int64_t{key.position}),
          result.question.place.trace->token_label[static_cast<std::size_t>(key.position)],
          cell(key.mass), cell(result->share_of(key)), selected ? "1" : "0", label_of(key.verdict)});
   }

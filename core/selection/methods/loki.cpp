@@ -132,6 +132,7 @@ Method loki_method() {
                  basis_param()};
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.basis->where = spec.text("basis");
+    traits.executed = false;  // scores come from whole rows, not from the leading directions alone
   };
   return method;
 }

@@ -97,8 +97,7 @@ class Quest final : public VisibilitySelector {
 
  protected:
   bool dense_by_rule(const Cell& cell) const override {
-    return cell.layer < spec().integer("skip_layers") ||
-           (cell.phase == trace::Phase::Prefill && prefill_ == Prefill::Dense);
+    return cell.phase == trace::Phase::Prefill && prefill_ == Prefill::Dense;
   }
 
   std::int64_t num_rows(const Cell& cell) const override {

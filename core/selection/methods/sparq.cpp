@@ -125,6 +125,8 @@ Method sparq_method() {
                  enum_param("agg", {"logit_mean", "prob_mean"},
                             "over the chunk's rows and the group's heads: the mean of the "
                             "approximate logits, or of their softmax")};
+  // Scores come from whole rows with zeros in the channels left out.
+  method.traits = [](const MethodSpec&, Traits& traits) { traits.executed = false; };
   return method;
 }
 

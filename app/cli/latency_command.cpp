@@ -1,0 +1,263 @@
+// `kvloupe latency`: how long methods take on cells of a trace, beside dense attention.
+#include "app/cli/commands.h"
+#include "app/cli/json_text.h"
+#include "app/cli/options.h"
+#include "app/cli/text_table.h"
+#include "capture/run/calibrate.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
+#include "core/base/units.h"
+#include "core/device/device.h"
+#include "core/device/threads.h"
+#include "core/measure/latency.h"
+#include "core/replay/compare.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+namespace kvloupe::cli {
+namespace {
+
+using measure::LatencyReport;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kLongest = 1 << 20;  // keys
+
+struct LatencyArguments {
+  std::string trace;
+  std::vector<std::string> methods;
+  std::string layer;
+  std::optional<int> chunk;
+  std::string lengths;
+  std::string device = "cpu";
+  int repetitions = 15;
+  bool json = false;
+};
+
+// "1024", "1k", "1M".
+std::int64_t parse_length(const std::string& word) {
+  std::string_view digits = word;
+  std::int64_t unit = 1;
+  if (!digits.empty() && (digits.back() == 'k' || digits.back() == 'M')) {
+    unit = digits.back() == 'k' ? 1 << 10 : 1 << 20;
+    digits.remove_suffix(1);
+  }
+  const auto number = parse_int(digits);
+  if (!number || *number < 1 || *number > kLongest / unit)
+    throw usage_error(fmt::format("--lengths {} is not valid", word),
+                      fmt::format("a length is 1 to {} keys", format_count(kLongest)),
+                      "give numbers with commas between them, such as 1024,4k,16k");
+  return *number * unit;
+}
+
+// {nothing}: the past as it was recorded.
+std::vector<std::optional<std::int64_t>> parse_lengths(const std::string& text) {
+  if (text.empty()) return {std::nullopt};
+  std::vector<std::optional<std::int64_t>> lengths;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    lengths.emplace_back(parse_length(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return lengths;
+}
+
+ordered_json json_of(const LatencyReport& r) {
+  ordered_json json{{"method", r.method},
+                    {"layer", r.layer},
+                    {"chunk", r.chunk},
+                    {"past", r.past_len},
+                    {"lengthened", r.lengthened},
+                    {"chunk_len", r.chunk_len},
+                    {"phase", r.phase == trace::Phase::Decode ? "decode" : "prefill"},
+                    {"kind", r.executed ? "executed" : "simulated"},
+                    {"dense_reason", nullptr},
+                    {"dense_ms", r.dense.median_ms},
+                    {"dense_q25_ms", r.dense.q25_ms},
+                    {"dense_q75_ms", r.dense.q75_ms},
+                    {"dense_variant", r.dense_variant},
+                    {"total_ms", r.total.median_ms},
+                    {"parts",
+                     {{"select", r.select.median_ms},
+                      {"gather", r.gather.median_ms},
+                      {"attend", r.attend.median_ms}}},
+                    {"q25_ms", r.total.q25_ms},
+                    {"q75_ms", r.total.q75_ms},
+                    {"speedup", nullptr},
+                    {"floor_ms", r.floor_ms},
+                    {"samples", r.total.samples},
+                    {"discarded", r.discarded}};
+  if (r.dense_reason) json["dense_reason"] = trace::name_of(*r.dense_reason);
+  if (const auto speedup = r.speedup()) json["speedup"] = *speedup;
+  return json;
+}
+
+std::string answer_json(const std::vector<LatencyReport>& reports,
+                        const std::vector<replay::UnavailableMethod>& unavailable) {
+  ordered_json json{{"device", "cpu"},
+                    {"device_name", device::open_device("cpu").name},
+                    {"threads", device::num_threads()},
+                    {"dtype", "fp32"},
+                    {"rows", ordered_json::array()},
+                    {"unavailable", ordered_json::array()}};
+  for (const LatencyReport& report : reports) json["rows"].push_back(json_of(report));
+  for (const auto& entry : unavailable)
+    json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
+  return json_text(json);
+}
+
+std::string speed_text(const LatencyReport& r) {
+  const auto speedup = r.speedup();
+  if (r.dense_reason) return "dense here";
+  return speedup ? fmt::format("{:.2f} x", *speedup) : "simulated";
+}
+
+std::string table_text(const std::vector<LatencyReport>& reports) {
+  TextTable table({"method", "layer", "chunk", "past", "queries", "select ms", "gather ms",
+                   "attend ms", "total ms", "quartiles", "dense ms", "dense by", "floor ms",
+                   "against dense"});
+  for (const LatencyReport& r : reports)
+    table.add({r.method, fmt::format("{}", r.layer), fmt::format("{}", r.chunk),
+               fmt::format("{}", r.past_len), fmt::format("{}", r.chunk_len),
+               fmt::format("{:.3f}", r.select.median_ms), fmt::format("{:.3f}", r.gather.median_ms),
+               fmt::format("{:.3f}", r.attend.median_ms), fmt::format("{:.3f}", r.total.median_ms),
+               fmt::format("{:.3f}-{:.3f}", r.total.q25_ms, r.total.q75_ms),
+               fmt::format("{:.3f}", r.dense.median_ms), r.dense_variant,
+               fmt::format("{:.3f}", r.floor_ms), speed_text(r)});
+  return table.text();
+}
+
+// Where each method begins to be faster than dense attention and stays so, among the lengths.
+std::string crossover_text(const std::vector<LatencyReport>& reports) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < reports.size(); begin = end) {
+    const LatencyReport& first = reports[begin];
+    const LatencyReport* from = nullptr;
+    for (end = begin; end < reports.size() && reports[end].method == first.method &&
+                      reports[end].layer == first.layer;
+         ++end) {
+      const LatencyReport& r = reports[end];
+      const bool faster = !r.dense_reason && r.speedup().value_or(0) > 1;
+      if (!faster)
+        from = nullptr;
+      else if (from == nullptr)
+        from = &r;
+    }
+    if (!first.executed) continue;
+    text += fmt::format(
+        "{}, layer {}: {}\n", printable(first.method), first.layer,
+        from == nullptr
+            ? std::string("not faster than dense attention at the longest")
+            : "faster than dense attention from " + format_count(from->past_len) + " keys on");
+  }
+  return text;
+}
+
+std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) {
+  const LatencyReport& first = reports.front();
+  std::string text = fmt::format(
+      "{}, {}; medians of {} rounds in which the method and four dense forms take turns; the "
+      "fastest dense one counts\n",
+      first.device, first.dtype, first.total.samples);
+  if (lengths)
+    text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);
+  if (std::any_of(reports.begin(), reports.end(),
+                  [](const LatencyReport& r) { return !r.executed; }))
+    text +=
+        "simulated: what ran also multiplies the lanes or channels that the method would not "
+        "read, so that its time says nothing of its speed\n";
+  return text;
+}
+
+void refuse_other_device(const std::string& name) {
+  if (!device::parse_device(name).is_cuda) return;
+  device::open_device(name);
+  throw input_error("latency cannot be measured on " + name,
+                    "selection runs on the CPU alone in this version", "leave out --device");
+}
+
+std::vector<int> layers_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
+  if (arguments.layer.empty()) return {info.layers[info.layers.size() / 2]};
+  if (const auto layer = parse_index_or_all("--layer", arguments.layer)) return {*layer};
+  return info.layers;
+}
+
+void run_latency(const LatencyArguments& arguments, const GlobalOptions& global) {
+  std::vector<selection::MethodSpec> specs;
+  std::vector<replay::UnavailableMethod> unavailable;
+  for (const std::string& method : arguments.methods) {
+    replay::MethodList list = replay::parse_methods(method);
+    std::move(list.specs.begin(), list.specs.end(), std::back_inserter(specs));
+    std::move(list.unavailable.begin(), list.unavailable.end(), std::back_inserter(unavailable));
+  }
+  const auto lengths = parse_lengths(arguments.lengths);
+  refuse_other_device(arguments.device);
+  const session::TraceSession session(arguments.trace, global.memory);
+  report_damage(session.info());
+  const std::vector<int> layers = layers_of(arguments, session.info());
+  const int chunk = arguments.chunk.value_or(measure::last_full_chunk(session.info()));
+  std::vector<LatencyReport> reports;
+  for (const selection::MethodSpec& spec : specs) {
+    capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
+    try {
+      for (const int layer : layers)
+        for (const auto& length : lengths)
+          reports.push_back(
+              measure::measure_latency(session, spec, layer, chunk,
+                                       {.repetitions = arguments.repetitions, .past_len = length},
+                                       reporting_context("rounds of " + spec.id()), {}));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Input || specs.size() == 1) throw;
+      const std::string method = spec.resolved(session.shape()).canonical();
+      std::erase_if(reports, [&](const LatencyReport& r) { return r.method == method; });
+      unavailable.push_back({method, error});
+      log::warning("{} is left out: {}", method, error.what());
+    }
+  }
+  if (reports.empty()) throw unavailable.front().error;
+  if (arguments.json)
+    results::add_data(answer_json(reports, unavailable));
+  else
+    results::add_text(table_text(reports) + notes_text(reports, !arguments.lengths.empty()));
+}
+
+}  // namespace
+
+void add_latency_command(CLI::App& program, const GlobalOptions& global) {
+  auto arguments = std::make_shared<LatencyArguments>();
+  CLI::App* command =
+      program.add_subcommand("latency", "how long methods take beside dense attention");
+  command->add_option("trace", arguments->trace, "trace file")->required();
+  command
+      ->add_option("--method", arguments->methods,
+                   "method SPEC, or all, or all:name=value,...; may be repeated")
+      ->required()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--layer", arguments->layer,
+                      "a layer, or all; the middle one of the trace unless given");
+  command
+      ->add_option("--chunk", arguments->chunk,
+                   "a chunk; the last full one of the prompt unless given")
+      ->check(CLI::Range(0, 1 << 20));
+  command->add_option("--lengths", arguments->lengths,
+                      "after so many past keys each, for example 1k,4k,16k: the cell's own past, "
+                      "cut or repeated");
+  command->add_option("--device", arguments->device, "cpu");
+  command->add_option("--repetitions", arguments->repetitions, "rounds that count, of each cell")
+      ->check(CLI::Range(1, 10000));
+  command->add_flag("--json", arguments->json, "as JSON");
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_latency(*arguments, global);
+  });
+}
+
+}  // namespace kvloupe::cli

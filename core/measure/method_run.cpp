@@ -1,0 +1,160 @@
+#include "core/measure/method_run.h"
+
+#include "core/attention/paged_attention.h"
+#include "core/replay/replay.h"
+#include "core/replay/trace_basis.h"
+#include "core/selection/page_tables.h"
+#include "core/selection/reassigned_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::measure {
+namespace {
+
+using selection::Cell;
+using Rows = std::vector<std::vector<std::int32_t>>;
+
+// The layers before `layer` whose set it reuses, the first one first.
+std::vector<int> source_layers(const selection::MethodSpec& spec,
+                               const selection::ModelShape& shape, int layer) {
+  std::vector<int> sources;
+  for (auto source = selection::source_layer(spec, shape, layer); source;
+       source = selection::source_layer(spec, shape, *source))
+    sources.insert(sources.begin(), *source);
+  return sources;
+}
+
+void check_servable(const session::TraceSession& session, const selection::MethodSpec& spec,
+                    int layer, int chunk, const WorkContext& context) {
+  replay::ReplayRequest request;
+  request.spec = spec;
+  request.layers = {layer};
+  request.chunk = chunk;
+  if (const auto error = replay::why_unavailable(session, request, context)) throw *error;
+}
+
+}  // namespace
+
+std::vector<MethodRun::Piece> MethodRun::pieces_of(const Cell& cell,
+                                                   const selection::RowLayout& layout) {
+  if (layout.axis == trace::RowAxis::KvHead) {
+    return {
+        {0, cell.num_q_heads(), cell.k, cell.v, 0, static_cast<std::size_t>(cell.num_kv_heads())}};
+  }
+  std::vector<Piece> pieces;
+  for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
+    const std::int64_t kv_head = head / cell.gqa_group_size();
+    pieces.push_back({head, layout.q_heads_per_row, cell.k.narrow(0, kv_head, 1),
+                      cell.v.narrow(0, kv_head, 1), pieces.size(), 1});
+  }
+  return pieces;
+}
+
+MethodRun::MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
+                     const CellSource& cells, int layer, const WorkContext& context)
+    : session_(session),
+      spec_(spec.resolved(session.shape())),
+      layer_(layer),
+      layout_(selection::row_layout(spec_, session.shape())) {
+  check_servable(session, spec_, layer, cells.trace_chunk(), context);
+  cell_ = cells.load(layer, cells.chunk());
+  pieces_ = pieces_of(cell_, layout_);
+  const std::vector<int> sources = source_layers(spec_, session.shape(), layer);
+  std::vector<int> layers = sources;
+  layers.push_back(layer);
+  basis_ = replay::basis_for(session, spec_, layers, context);
+  // What the timed cell's choice rests on is replayed before each round: the chunks before it under
+  // eviction; the last of them where pages or blocks are summarised as keys come in; the layers that
+  // it reuses.
+  int first = cells.chunk();
+  if (spec_.traits().evicts())
+    first = 0;
+  else if (spec_.traits().page_size > 0)
+    first = std::max(cells.chunk() - 1, 0);
+  for (int c = first; c < cells.chunk(); ++c) earlier_.push_back(cells.load(layer, c));
+  for (const int source : sources) earlier_.push_back(cells.load(source, cells.chunk()));
+}
+
+void MethodRun::prepare(const WorkContext& context) {
+  selector_ = selection::make_selector(spec_, session_.shape(), basis_);
+  for (const Cell& cell : earlier_) {
+    context.cancel.throw_if_cancelled();
+    selector_->select(cell);
+    selector_->evict(cell);
+  }
+}
+
+void MethodRun::select() {
+  selected_ = selector_->select(cell_);
+  selector_->evict(cell_);
+}
+
+void MethodRun::gather() {
+  gathered_.clear();
+  tables_.reset();
+  if (!selected_.chooses_keys()) return;  // dense attention reads the cache as it lies
+  tables_ = selection::page_tables(spec_, layout_, cell_, selected_);
+  if (tables_) return;
+  Rows rows;
+  for (const trace::SelectedRow& row : selected_.rows) rows.push_back(row.positions);
+  const bool open = spec_.scope() == selection::BudgetScope::Past;
+  const auto visibility =
+      open ? attention::ChunkVisibility::OpenChunk : attention::ChunkVisibility::SelfOnly;
+  for (const Piece& piece : pieces_) {
+    const auto first = rows.begin() + static_cast<std::ptrdiff_t>(piece.first_row);
+    const Rows own(first, first + static_cast<std::ptrdiff_t>(piece.num_rows));
+    const at::Tensor k = selection::attended_keys(spec_, session_.info().model, layer_, piece.k,
+                                                  cell_.past_len, own);
+    gathered_.push_back(attention::gather_keys(k, piece.v, cell_.chunk_len, own, visibility));
+  }
+}
+
+void MethodRun::attend() {
+  const at::Tensor& q = selected_.lane_queries.defined() ? selected_.lane_queries : cell_.q;
+  if (!selected_.chooses_keys()) {
+    attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, false);
+    return;
+  }
+  if (tables_) {
+    attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, *tables_);
+    return;
+  }
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    attention::attend_gathered(q.narrow(0, piece.first_q_head, piece.q_heads), gathered_[i],
+                               cell_.softmax_scale);
+  }
+}
+
+Work MethodRun::attention_work() const {
+  const auto dim = static_cast<double>(cell_.q.size(2));
+  const auto own = static_cast<double>(cell_.chunk_len);
+  const auto& lanes = spec_.traits().lanes;
+  // Each query multiplies the lanes of the key that it keeps, and all of the value; of a key the
+  // lanes are read that are stored.
+  const double product = dim * ((lanes ? lanes->kept * (1 - lanes->sliced) : 1) + 1);
+  const double row = dim * ((lanes ? 1 - lanes->sliced : 1) + 1);
+  Work work;
+  work.bytes = 2 * sizeof(float) * dim * own * static_cast<double>(cell_.num_q_heads());
+  for (std::int64_t head = 0; head < cell_.num_kv_heads(); ++head) {
+    const auto rows_per_head =
+        static_cast<std::int64_t>(selected_.rows.size()) / cell_.num_kv_heads();
+    std::vector<bool> read(static_cast<std::size_t>(cell_.past_len));
+    for (std::int64_t i = head * rows_per_head; i < (head + 1) * rows_per_head; ++i) {
+      double past = 0;
+      for (const std::int32_t position : selected_.rows[static_cast<std::size_t>(i)].positions) {
+        if (position >= cell_.past_len) break;
+        read[static_cast<std::size_t>(position)] = true;
+        ++past;
+      }
+      const double pairs = own * (past + (own + 1) / 2);
+      work.flops += 2 * product * pairs * static_cast<double>(layout_.q_heads_per_row);
+    }
+    const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
+    work.bytes += sizeof(float) * row * keys;
+  }
+  return work;
+}
+
+}  // namespace kvloupe::measure

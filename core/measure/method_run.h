@@ -1,0 +1,76 @@
+// One method on one cell, in the three steps that are timed apart. Private to core/measure: needs
+// Torch.
+#pragma once
+
+#include "core/attention/attention.h"
+#include "core/attention/block_tables.h"
+#include "core/base/cancel.h"
+#include "core/measure/cell_source.h"
+#include "core/selection/selector.h"
+#include "core/session/session.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace kvloupe::measure {
+
+// What a step cannot do without: keys and values read once, products over those alone.
+struct Work {
+  double bytes = 0;
+  double flops = 0;
+};
+
+// Selection is all that the method does for a chunk: what it selects, prunes and evicts. Attention
+// is that of selection::attend_selected().
+class MethodRun {
+ public:
+  // `cells` is borrowed. Throws Error{Input} where the trace cannot serve the method.
+  MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
+            const CellSource& cells, int layer, const WorkContext& context);
+
+  const selection::Cell& cell() const { return cell_; }
+  const selection::MethodSpec& spec() const { return spec_; }
+
+  // Replays what the cell's choice rests on; before each select().
+  void prepare(const WorkContext& context);
+  void select();
+  void gather();
+  void attend();
+
+  // Whole pages or blocks were selected, and are read where they lie; after gather().
+  bool paged() const { return tables_.has_value(); }
+  // After select().
+  const selection::CellSelection& selected() const { return selected_; }
+  // Of attention over what was selected, lanes left out counted as left out.
+  Work attention_work() const;
+
+ private:
+  // A piece of the cell that attends to one gathering: all KV heads at once, or, for methods whose
+  // rows are query heads or sub-groups, one row.
+  struct Piece {
+    std::int64_t first_q_head = 0, q_heads = 0;
+    at::Tensor k, v;
+    std::size_t first_row = 0, num_rows = 0;
+  };
+  static std::vector<Piece> pieces_of(const selection::Cell& cell,
+                                      const selection::RowLayout& layout);
+
+  const session::TraceSession& session_;
+  selection::MethodSpec spec_;
+  int layer_;
+  selection::RowLayout layout_;
+  selection::Cell cell_;
+  std::vector<Piece> pieces_;
+  std::vector<selection::Cell> earlier_;
+  selection::BasisPtr basis_;
+  std::unique_ptr<selection::Selector> selector_;
+  selection::CellSelection selected_;
+  std::vector<attention::GatheredKeys> gathered_;
+  std::optional<attention::BlockTables> tables_;
+};
+
+}  // namespace kvloupe::measure

@@ -1,0 +1,233 @@
+#include "core/replay/averages.h"
+
+#include "core/replay/block_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace kvloupe::replay {
+
+using selection::MethodSpec;
+
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// What one row of a cell enters the averages with, in the order of kMembers.
+enum Number : std::size_t {
+  kRequested,
+  kEffective,
+  kRecall,
+  kOverlap,
+  kError,
+  kDensity,
+  kForced,
+  kKvBytes,
+  kNativePast,
+  kNativeCausal,
+  kNativeRectangle,
+  kSetCausal,
+  kSetRectangle,
+  kGap,
+  kSpanKept,
+  kNumbers,
+};
+constexpr std::array<std::optional<double> CompareRow::*, kNumbers> kMembers = {
+    &CompareRow::requested_budget,
+    &CompareRow::effective_budget,
+    &CompareRow::mass_recall,
+    &CompareRow::topk_overlap,
+    &CompareRow::output_error,
+    &CompareRow::density,
+    &CompareRow::forced,
+    &CompareRow::kv_bytes,
+    &CompareRow::native_density,
+    &CompareRow::native_density_causal,
+    &CompareRow::native_density_rectangle,
+    &CompareRow::density_causal,
+    &CompareRow::density_rectangle,
+    &CompareRow::gap,
+    &CompareRow::span_kept};
+using Numbers = std::array<double, kNumbers>;  // kUnknown where there is none
+
+constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
+
+struct RowCell {
+  int layer = 0, kv_head = 0, chunk = 0;
+  trace::Phase phase = trace::Phase::Prefill;
+  std::int32_t queries = 0;
+  bool dense = false, fallback = false;
+  Numbers numbers{};
+};
+
+struct Sums {
+  std::int64_t cells = 0, fallback_cells = 0;
+  Numbers sums{}, weights{};
+};
+
+double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) {
+  const auto heads = static_cast<std::size_t>(q_heads_per_row);
+  double sum = 0;
+  for (std::size_t head = row * heads; head < (row + 1) * heads; ++head)
+    sum += cell.output_error[head];
+  return sum / static_cast<double>(heads);
+}
+
+}  // namespace
+
+class Averager::Cells {
+ public:
+  Cells(const std::optional<MethodSpec>& spec, int q_heads_per_row,
+        const session::TraceSession& session,
+        std::optional<std::pair<std::int32_t, std::int32_t>> span)
+      : q_heads_per_row_(q_heads_per_row),
+        gqa_group_size_(session.info().model.gqa_group_size()),
+        bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))),
+        span_(span) {}
+
+  void add(const ReplayCell& cell) {
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      RowCell& added = cells_.emplace_back();
+      added.layer = cell.layer;
+      added.kv_head = static_cast<int>(row) * q_heads_per_row_ / gqa_group_size_;
+      added.chunk = cell.chunk;
+      added.phase = cell.span.phase;
+      added.queries = cell.span.length;
+      added.dense = cell.dense_reason.has_value();
+      added.fallback = cell.dense_fallback();
+      if (!added.dense) added.numbers = numbers_of(cell, row);
+    }
+  }
+
+  Places places() const {
+    Places places;
+    for (const RowCell& cell : cells_)
+      if (!cell.dense) places.emplace(cell.layer, cell.chunk);
+    return places;
+  }
+
+  std::vector<CompareRow> rows(const ReplayResult& result, Weights weights,
+                               const Places* among) const {
+    // By phase, then (place in kScopes, index), in the order of the rows.
+    std::map<trace::Phase, std::map<std::pair<int, int>, Sums>> tables;
+    tables[trace::Phase::Prefill][{0, 0}];  // stands even where no cell is averaged
+    for (const RowCell& cell : cells_) {
+      const std::array indices = {0, cell.layer, cell.kv_head, cell.chunk};
+      const bool counts =
+          !cell.dense && (among == nullptr || among->contains({cell.layer, cell.chunk}));
+      for (int scope = 0; scope < static_cast<int>(kScopes.size()); ++scope) {
+        Sums& sums = tables[cell.phase][{scope, indices[static_cast<std::size_t>(scope)]}];
+        if (cell.fallback) ++sums.fallback_cells;
+        if (counts) add_to(sums, cell, weights == Weights::Cells ? 1 : cell.queries);
+      }
+    }
+    std::vector<CompareRow> rows;
+    for (const auto& [phase, table] : tables)
+      for (const auto& [place, sums] : table) rows.push_back(row_of(result, phase, place, sums));
+    return rows;
+  }
+
+ private:
+  static void add_to(Sums& sums, const RowCell& cell, double weight) {
+    ++sums.cells;
+    for (std::size_t i = 0; i < kNumbers; ++i) {
+      const double number = cell.numbers[i];
+      if (std::isnan(number)) continue;
+      sums.sums[i] += weight * number;
+      sums.weights[i] += weight;
+    }
+  }
+
+  static CompareRow row_of(const ReplayResult& result, trace::Phase phase,
+                           const std::pair<int, int>& place, const Sums& sums) {
+    CompareRow row;
+    row.method = result.method;
+    row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
+    row.scope = kScopes[static_cast<std::size_t>(place.first)];
+    row.index = place.second;
+    row.cells = sums.cells;
+    row.fallback_cells = sums.fallback_cells;
+    for (std::size_t i = 0; i < kNumbers; ++i)
+      if (sums.weights[i] > 0) row.*kMembers[i] = sums.sums[i] / sums.weights[i];
+    row.basis = result.basis;
+    return row;
+  }
+
+  Numbers numbers_of(const ReplayCell& cell, std::size_t row) const {
+    Numbers numbers;
+    numbers.fill(kUnknown);
+    const trace::SelectedRow& kept = cell.rows[row];
+    const auto past_end =
+        std::lower_bound(kept.positions.begin(), kept.positions.end(), cell.span.begin);
+    const auto kept_past = static_cast<double>(past_end - kept.positions.begin());
+    if (cell.budget_tokens) numbers[kRequested] = static_cast<double>(*cell.budget_tokens);
+    numbers[kEffective] = static_cast<double>(kept.positions.size());
+    if (cell.lane_counts.empty() && !cell.metrics.empty()) {
+      numbers[kRecall] = cell.metrics[row].mass_recall;
+      numbers[kOverlap] = cell.metrics[row].topk_overlap;
+      numbers[kGap] = cell.metrics[row].gap;
+    }
+    numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin);
+    numbers[kForced] = static_cast<double>(kept.forced.size());
+    numbers[kKvBytes] = kept_past * bytes_per_key_;
+    if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
+    if (cell.blocks) add_densities(cell, row, numbers);
+    if (span_) numbers[kSpanKept] = span_kept(cell, kept);
+    return numbers;
+  }
+
+  void add_densities(const ReplayCell& cell, std::size_t row, Numbers& numbers) const {
+    const PairShares native =
+        native_shares(*cell.blocks, static_cast<int>(row) * q_heads_per_row_, q_heads_per_row_);
+    const PairShares set = shares_of_set(
+        cell.blocks->grid, static_cast<std::int64_t>(cell.rows[row].positions.size()));
+    numbers[kNativePast] = native.past;
+    numbers[kNativeCausal] = native.causal;
+    numbers[kNativeRectangle] = native.rectangle;
+    numbers[kSetCausal] = set.causal;
+    numbers[kSetRectangle] = set.rectangle;
+  }
+
+  double span_kept(const ReplayCell& cell, const trace::SelectedRow& kept) const {
+    const std::int64_t end = std::min<std::int64_t>(span_->second, cell.num_candidates);
+    if (end <= span_->first) return kUnknown;
+    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), span_->first);
+    const auto last = std::lower_bound(first, kept.positions.end(), end);
+    return static_cast<double>(last - first) / static_cast<double>(end - span_->first);
+  }
+
+  int q_heads_per_row_;
+  int gqa_group_size_;
+  double bytes_per_key_;
+  std::optional<std::pair<std::int32_t, std::int32_t>> span_;
+  std::vector<RowCell> cells_;
+};
+
+Averager::Averager(const std::optional<MethodSpec>& spec, int q_heads_per_row,
+                   const session::TraceSession& session,
+                   std::optional<std::pair<std::int32_t, std::int32_t>> span)
+    : cells_(std::make_unique<Cells>(spec, q_heads_per_row, session, span)) {}
+Averager::~Averager() = default;
+Averager::Averager(Averager&&) noexcept = default;
+Averager& Averager::operator=(Averager&&) noexcept = default;
+
+void Averager::add(const ReplayCell& cell) { cells_->add(cell); }
+
+Places Averager::places() const { return cells_->places(); }
+
+std::vector<CompareRow> Averager::rows(const ReplayResult& result, Weights weights,
+                                       const Places* among) const {
+  return cells_->rows(result, weights, among);
+}
+
+std::vector<CompareRow> summarise(const ReplayResult& result,
+                                  const session::TraceSession& session) {
+  Averager averager(result.spec, result.q_heads_per_row, session);
+  for (const ReplayCell& cell : result.cells) averager.add(cell);
+  return averager.rows(result);
+}
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,80 @@
+// Averages of a method over the cells of a trace: the rows of `kvloupe compare`.
+#pragma once
+
+#include "core/replay/kv_bytes.h"
+#include "core/replay/replay.h"
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::replay {
+
+struct CompareRow {
+  std::string method;
+  std::string phase;       // "prefill" or "decode"
+  std::string scope;       // all | layer | kv_head | chunk
+  int index = 0;           // of the layer, KV head or chunk; 0 for all
+  std::int64_t cells = 0;  // cells averaged
+  // dense_fallback: dense for want of keys, not by the method's rule
+  std::int64_t fallback_cells = 0;
+  std::optional<double> requested_budget, effective_budget;
+  // Recall and overlap are empty for lane methods, which rank no keys.
+  std::optional<double> mass_recall, topk_overlap, output_error, density;
+  std::optional<double> forced;  // keys kept by rule
+  // Past K and V that the row's attention reads, in the trace's dtype; lanes sliced off the cached
+  // keys for good are not counted.
+  std::optional<double> kv_bytes;
+  // Block methods, see block_report.h: the native masks, mean over the row's query heads, and what
+  // the chunk attends to after the unions (`density` is its share of the past).
+  std::optional<double> native_density, native_density_causal, native_density_rectangle;
+  std::optional<double> density_causal, density_rectangle;
+  // The oracle's mass_recall with as many keys, less the method's.
+  std::optional<double> gap;
+  // Share of the watched span's candidates that is kept, over the cells that have any.
+  std::optional<double> span_kept;
+  std::optional<BasisNote> basis;
+};
+
+// What a cell counts for.
+enum class Weights {
+  Cells,    // one
+  Queries,  // as many as its chunk has queries
+};
+
+// (layer, chunk).
+using Places = std::set<std::pair<int, int>>;
+
+// Means over (layer, row, chunk) cells whose dense_reason is null, decode apart. Of each cell that
+// comes in its numbers are kept, not its positions.
+class Averager {
+ public:
+  // `spec` is empty for a recorded run of an unknown method. `span`: positions [first, second) whose
+  // share in the kept keys is wanted.
+  Averager(const std::optional<selection::MethodSpec>& spec, int q_heads_per_row,
+           const session::TraceSession& session,
+           std::optional<std::pair<std::int32_t, std::int32_t>> span = {});
+  ~Averager();
+  Averager(Averager&&) noexcept;
+  Averager& operator=(Averager&&) noexcept;
+
+  void add(const ReplayCell& cell);
+  // Where the method is not dense.
+  Places places() const;
+  // `result` names the method and its basis; its cells are not looked at. Cells outside of `among`
+  // are left out; null: none.
+  std::vector<CompareRow> rows(const ReplayResult& result, Weights weights = Weights::Cells,
+                               const Places* among = nullptr) const;
+
+ private:
+  class Cells;
+  std::unique_ptr<Cells> cells_;
+};
+
+// The same of a result that holds its cells.
+std::vector<CompareRow> summarise(const ReplayResult& result, const session::TraceSession& session);
+
+}  // namespace kvloupe::replay
