@@ -64,8 +64,9 @@ Comparison compare_methods(const session::TraceSession& session,
       [&](std::size_t method, ReplayCell&& cell) { averagers[method].add(cell); }, context);
   PlacesOf places;
   for (std::size_t i = 0; i < averagers.size(); ++i)
-    places.push_back(served[i].id() == "dense" ? std::nullopt
-                                               : std::optional(averagers[i].places()));
+    places.push_back(served[i].traits().granularity == trace::Granularity::None
+                         ? std::nullopt
+                         : std::optional(averagers[i].places()));
   const Places common = common_places(places);
   const bool alike = options.cells == CellChoice::Common;
   const std::vector<bool> differs = differ(places);

@@ -379,6 +379,10 @@ BudgetScope MethodSpec::scope() const {
                                                                            : BudgetScope::Past;
 }
 
+int MethodSpec::skip_layers() const {
+  return has(kSkipLayers) ? static_cast<int>(integer(kSkipLayers)) : 0;
+}
+
 std::int64_t MethodSpec::budget(std::int64_t n) const {
   KVLOUPE_CHECK(has_budget());
   if (budget_tokens() > 0) return budget_tokens();

@@ -120,6 +120,7 @@ class MethodSpec {
   // eviction.
   std::int64_t budget(std::int64_t n) const;
   BudgetScope scope() const;
+  int skip_layers() const;  // 0 where the method has no such parameter
 
   // Parameters by name: for the method's own file (what others need to know is in traits()), and for
   // callers that go through all of info().params.

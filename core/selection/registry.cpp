@@ -64,7 +64,7 @@ Traits traits_of(const MethodSpec& spec) {
   traits.acts_in_decode = method.info.active_in_decode;
   traits.needs_probe = method.info.needs_probe;
   if (method.info.basis) traits.basis = BasisTrait{*method.info.basis};
-  if (spec.has("skip_layers")) traits.dense_layers = static_cast<int>(spec.integer("skip_layers"));
+  traits.dense_layers = spec.skip_layers();
   if (method.traits) method.traits(spec, traits);
   return traits;
 }
