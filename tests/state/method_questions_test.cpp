@@ -67,7 +67,7 @@ class MethodQuestionsTest : public ::testing::Test {
   std::shared_ptr<const replay::ReplayResult> run_;
 };
 
-TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadWorstFirst) {
+TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const Place place = at(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const auto overview = answer(OverviewQuestion{place, quoka, OverviewMetric::MassRecall, false});
@@ -83,10 +83,21 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadWorstFirst) {
     }
   const auto& values = overview->overview.values.values;
   EXPECT_EQ(overview->highest, *std::max_element(values.begin(), values.end()));
+  // The worst first: those with the largest gap to the oracle of as many keys.
+  const MethodChoice oracle = method(place, "oracle:budget_tokens=8");
+  for (const int layer : {0, 1})
+    for (const int kv_head : {0, 1}) {
+      const Place cell = at(trace_, layer, 2 * kv_head, 2);
+      EXPECT_NEAR(overview->gap.at(layer, kv_head),
+                  recall(cell, row(cell, oracle).positions) -
+                      recall(cell, row(cell, quoka).positions),
+                  1e-5);
+    }
+  const auto& gaps = overview->gap.values;
   ASSERT_EQ(overview->by_worth.size(), 4U);
   for (std::size_t i = 1; i < 4; ++i)
-    EXPECT_LE(values[static_cast<std::size_t>(overview->by_worth[i - 1])],
-              values[static_cast<std::size_t>(overview->by_worth[i])]);
+    EXPECT_GE(gaps[static_cast<std::size_t>(overview->by_worth[i - 1])],
+              gaps[static_cast<std::size_t>(overview->by_worth[i])]);
 }
 
 TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
