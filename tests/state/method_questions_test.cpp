@@ -88,10 +88,10 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   for (const int layer : {0, 1})
     for (const int kv_head : {0, 1}) {
       const Place cell = at(trace_, layer, 2 * kv_head, 2);
-      EXPECT_NEAR(overview->gap.at(layer, kv_head),
-                  recall(cell, row(cell, oracle).positions) -
-                      recall(cell, row(cell, quoka).positions),
-                  1e-5);
+      EXPECT_NEAR(
+          overview->gap.at(layer, kv_head),
+          recall(cell, row(cell, oracle).positions) - recall(cell, row(cell, quoka).positions),
+          1e-5);
     }
   const auto& gaps = overview->gap.values;
   ASSERT_EQ(overview->by_worth.size(), 4U);
