@@ -239,13 +239,7 @@ void check_csv_file(const CompareArguments& arguments,
 }
 
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
-  std::vector<selection::MethodSpec> specs;
-  std::vector<replay::UnavailableMethod> unavailable;
-  for (const std::string& method : arguments.methods) {
-    replay::MethodList list = replay::parse_methods(method);
-    std::move(list.specs.begin(), list.specs.end(), std::back_inserter(specs));
-    std::move(list.unavailable.begin(), list.unavailable.end(), std::back_inserter(unavailable));
-  }
+  auto [specs, unavailable] = replay::parse_methods(arguments.methods);
   if (!arguments.csv.empty()) check_csv_file(arguments, specs);
   replay::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);

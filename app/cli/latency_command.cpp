@@ -19,7 +19,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -190,13 +189,7 @@ std::vector<int> layers_of(const LatencyArguments& arguments, const trace::Trace
 }
 
 void run_latency(const LatencyArguments& arguments, const GlobalOptions& global) {
-  std::vector<selection::MethodSpec> specs;
-  std::vector<replay::UnavailableMethod> unavailable;
-  for (const std::string& method : arguments.methods) {
-    replay::MethodList list = replay::parse_methods(method);
-    std::move(list.specs.begin(), list.specs.end(), std::back_inserter(specs));
-    std::move(list.unavailable.begin(), list.unavailable.end(), std::back_inserter(unavailable));
-  }
+  auto [specs, unavailable] = replay::parse_methods(arguments.methods);
   const auto lengths = parse_lengths(arguments.lengths);
   refuse_other_device(arguments.device);
   const session::TraceSession session(arguments.trace, global.memory);

@@ -51,5 +51,7 @@ struct MethodList {
 // with those of the parameters that it has. Threshold methods take a budget only beside
 // lowering=budget. Throws Error{Usage}.
 MethodList parse_methods(const std::string& text);
+// All that the texts name, in their order.
+MethodList parse_methods(const std::vector<std::string>& texts);
 
 }  // namespace kvloupe::replay

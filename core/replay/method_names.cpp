@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace kvloupe::replay {
@@ -92,6 +93,17 @@ MethodList parse_methods(const std::string& text) {
       throw usage_error(fmt::format("all: {} is not valid", parameter.text),
                         "no method has such a parameter", "see kvloupe methods");
   return list;
+}
+
+MethodList parse_methods(const std::vector<std::string>& texts) {
+  MethodList all;
+  for (const std::string& text : texts) {
+    MethodList list = parse_methods(text);
+    std::move(list.specs.begin(), list.specs.end(), std::back_inserter(all.specs));
+    std::move(list.unavailable.begin(), list.unavailable.end(),
+              std::back_inserter(all.unavailable));
+  }
+  return all;
 }
 
 }  // namespace kvloupe::replay
