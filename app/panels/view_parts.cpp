@@ -97,6 +97,11 @@ std::string method_note(const state::Place& place, const state::MethodFacts& fac
     return fmt::format("Layer {} is dense by {}'s rule: everything is kept.", place.layer, id);
   if (facts.prunes_lanes)
     return fmt::format("{} also drops lanes of the dot product: see the view AQUA lanes.", id);
+  if (facts.choice.spec->traits().native_masks)
+    return fmt::format(
+        "{} reads native masks: kept are the keys that any query block of the query head reads; "
+        "recall, gap and output error count what each reads itself.",
+        id);
   return {};
 }
 

@@ -14,13 +14,13 @@
 namespace kvloupe::analysis {
 namespace {
 
-// M of every row of a cell, [rows, kv_len].
-at::Tensor mass_of(const session::TraceSession& session, const replay::ReplayCell& cell,
-                   int q_heads_per_row) {
-  const selection::Cell loaded = session::load_cell(session, cell.layer, cell.chunk, cell.span);
-  const bool per_kv_head = q_heads_per_row == loaded.gqa_group_size();
-  return replay::row_mass(
-      loaded, {per_kv_head ? trace::RowAxis::KvHead : trace::RowAxis::Subgroup, q_heads_per_row});
+selection::Cell loaded_cell(const session::TraceSession& session, const replay::ReplayCell& cell) {
+  return session::load_cell(session, cell.layer, cell.chunk, cell.span);
+}
+
+selection::RowLayout layout_of(const selection::Cell& cell, int q_heads_per_row) {
+  const bool per_kv_head = q_heads_per_row == cell.gqa_group_size();
+  return {per_kv_head ? trace::RowAxis::KvHead : trace::RowAxis::Subgroup, q_heads_per_row};
 }
 
 double sum_of(const float* begin, const float* end) {
@@ -45,7 +45,9 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   result.chunk = cell.chunk;
   result.row = row;
   result.num_candidates = cell.num_candidates;
-  const at::Tensor mass = mass_of(session, cell, q_heads_per_row);
+  const selection::Cell loaded = loaded_cell(session, cell);
+  const selection::RowLayout layout = layout_of(loaded, q_heads_per_row);
+  const at::Tensor mass = replay::row_mass(loaded, layout);
   const float* values = mass.const_data_ptr<float>() + row * mass.stride(0);
   result.mass.assign(values, values + mass.size(1));
 
@@ -71,7 +73,9 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   const double whole = sum_of(values, values + cell.num_candidates);
   result.missed_mass = whole > 0 ? missed / whole : 0;
   const replay::RowMetrics metrics =
-      replay::RowTruth(values, cell.num_candidates).metrics(kept.positions);
+      cell.reads_masks
+          ? replay::CellTruth(loaded, {}).metrics(layout, cell, static_cast<std::size_t>(row))
+          : replay::RowTruth(values, cell.num_candidates).metrics(kept.positions);
   result.mass_recall = cell.dense_reason ? 1 : metrics.mass_recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.topk_overlap;
   return result;
@@ -85,7 +89,8 @@ std::vector<SpanFate> span_fate(const session::TraceSession& session,
     context.cancel.throw_if_cancelled();
     const std::int64_t end = std::min<std::int64_t>(span.end, cell.num_candidates);
     if (end <= span.begin) continue;
-    const at::Tensor mass = mass_of(session, cell, result.q_heads_per_row);
+    const selection::Cell loaded = loaded_cell(session, cell);
+    const at::Tensor mass = replay::row_mass(loaded, layout_of(loaded, result.q_heads_per_row));
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       const float* values =
           mass.const_data_ptr<float>() + static_cast<std::int64_t>(row) * mass.stride(0);

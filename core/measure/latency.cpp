@@ -1,5 +1,6 @@
 #include "core/measure/latency.h"
 
+#include "core/base/error.h"
 #include "core/device/device.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
@@ -40,6 +41,18 @@ double floor_ms(const Work& work) {
 }
 
 }  // namespace
+
+const char* gather_name(KvReads reads) {
+  switch (reads) {
+    case KvReads::Copies:
+      return "gather";
+    case KvReads::Tables:
+      return "block tables";
+    case KvReads::Masks:
+      return "block masks";
+  }
+  fail_check("a known way to read", __FILE__, __LINE__);
+}
 
 int last_full_chunk(const trace::TraceInfo& info) {
   int last = 0;
@@ -87,7 +100,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   rounds.prepare = [&] { run.prepare(context); };
   const auto update = [&](const RoundTimes& times) {
     fill(times, parts, &report);
-    report.paged = run.paged();
+    report.reads = run.reads();
     report.dense_reason = run.selected().dense_reason;
     report.floor_ms = floor_ms(run.attention_work());
   };

@@ -19,6 +19,15 @@ struct LatencyStats {
   int samples = 0;
 };
 
+// How attention reads what was selected.
+enum class KvReads {
+  Copies,  // the selected KVs, copied together
+  Tables,  // whole pages or blocks where they lie, by tables that rows of query heads share
+  Masks,   // blocks where they lie, by the mask of each query head's query block
+};
+// What `gather` is then: "gather", "block tables", "block masks".
+const char* gather_name(KvReads reads);
+
 struct LatencyReport {
   std::string method;  // canonical
   std::string device;  // "cpu, 2 threads", with its name
@@ -29,9 +38,8 @@ struct LatencyReport {
   // The past was cut or repeated to this length (LatencyOptions::past_len).
   bool lengthened = false;
   LatencyStats select, gather, attend, total, dense;
-  // Whole pages or blocks were selected: `gather` is the time of making their block tables, and
-  // attention reads them where they lie. Else the selected KVs are copied together.
-  bool paged = false;
+  // `gather` is the time of copying, or of making tables or masks.
+  KvReads reads = KvReads::Copies;
   std::string dense_variant;  // which of the dense baselines was fastest
   // Set where the method attends to all keys in this cell: it ran dense attention itself.
   std::optional<trace::DenseReason> dense_reason;

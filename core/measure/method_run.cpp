@@ -1,8 +1,10 @@
 #include "core/measure/method_run.h"
 
 #include "core/attention/paged_attention.h"
+#include "core/replay/block_report.h"
 #include "core/replay/replay.h"
 #include "core/replay/trace_basis.h"
+#include "core/selection/attend.h"
 #include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 
@@ -93,7 +95,12 @@ void MethodRun::select() {
 void MethodRun::gather() {
   gathered_.clear();
   tables_.reset();
+  mask_ = at::Tensor();
   if (!selected_.chooses_keys()) return;  // dense attention reads the cache as it lies
+  if (selected_.reads_masks) {
+    mask_ = selection::mask_of(selection::masks_of(selected_));
+    return;
+  }
   tables_ = selection::page_tables(spec_, layout_, cell_, selected_);
   if (tables_) return;
   Rows rows;
@@ -116,6 +123,11 @@ void MethodRun::attend() {
     attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, false);
     return;
   }
+  if (mask_.defined()) {
+    attention::block_sparse_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale,
+                                            selected_.blocks->grid.block_size, mask_);
+    return;
+  }
   if (tables_) {
     attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, *tables_);
     return;
@@ -125,6 +137,18 @@ void MethodRun::attend() {
     attention::attend_gathered(q.narrow(0, piece.first_q_head, piece.q_heads), gathered_[i],
                                cell_.softmax_scale);
   }
+}
+
+KvReads MethodRun::reads() const {
+  if (mask_.defined()) return KvReads::Masks;
+  return tables_ ? KvReads::Tables : KvReads::Copies;
+}
+
+double MethodRun::pairs_of(std::int64_t row, double past_keys) const {
+  const auto own = static_cast<double>(cell_.chunk_len);
+  if (!selected_.reads_masks) return own * (past_keys + (own + 1) / 2);
+  const double causal = own * (static_cast<double>(cell_.past_len) + (own + 1) / 2);
+  return causal * replay::native_shares(*selected_.blocks, static_cast<int>(row), 1).causal;
 }
 
 Work MethodRun::attention_work() const {
@@ -148,8 +172,7 @@ Work MethodRun::attention_work() const {
         read[static_cast<std::size_t>(position)] = true;
         ++past;
       }
-      const double pairs = own * (past + (own + 1) / 2);
-      work.flops += 2 * product * pairs * static_cast<double>(layout_.q_heads_per_row);
+      work.flops += 2 * product * pairs_of(i, past) * static_cast<double>(layout_.q_heads_per_row);
     }
     const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
     work.bytes += sizeof(float) * row * keys;

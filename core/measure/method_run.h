@@ -6,6 +6,7 @@
 #include "core/attention/block_tables.h"
 #include "core/base/cancel.h"
 #include "core/measure/cell_source.h"
+#include "core/measure/latency.h"
 #include "core/selection/selector.h"
 #include "core/session/session.h"
 
@@ -41,8 +42,8 @@ class MethodRun {
   void gather();
   void attend();
 
-  // Whole pages or blocks were selected, and are read where they lie; after gather().
-  bool paged() const { return tables_.has_value(); }
+  // How the selected KVs are read; after gather().
+  KvReads reads() const;
   // After select().
   const selection::CellSelection& selected() const { return selected_; }
   // Of attention over what was selected, lanes left out counted as left out.
@@ -56,6 +57,8 @@ class MethodRun {
     at::Tensor k, v;
     std::size_t first_row = 0, num_rows = 0;
   };
+  // (query, key) pairs of one query head of a row that keeps so many past keys.
+  double pairs_of(std::int64_t row, double past_keys) const;
   static std::vector<Piece> pieces_of(const selection::Cell& cell,
                                       const selection::RowLayout& layout);
 
@@ -71,6 +74,7 @@ class MethodRun {
   selection::CellSelection selected_;
   std::vector<attention::GatheredKeys> gathered_;
   std::optional<attention::BlockTables> tables_;
+  at::Tensor mask_;  // of a cell that reads its masks, in the memory of `selected_`
 };
 
 }  // namespace kvloupe::measure

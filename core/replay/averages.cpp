@@ -187,8 +187,9 @@ class Averager::Cells {
     numbers[kNativePast] = native.past;
     numbers[kNativeCausal] = native.causal;
     numbers[kNativeRectangle] = native.rectangle;
-    numbers[kSetCausal] = set.causal;
-    numbers[kSetRectangle] = set.rectangle;
+    if (cell.reads_masks) numbers[kDensity] = native.past;
+    numbers[kSetCausal] = cell.reads_masks ? native.causal : set.causal;
+    numbers[kSetRectangle] = cell.reads_masks ? native.rectangle : set.rectangle;
   }
 
   double span_kept(const ReplayCell& cell, const trace::SelectedRow& kept) const {

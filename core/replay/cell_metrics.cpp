@@ -2,6 +2,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/selection/attend.h"
 #include "core/selection/ranking.h"
 #include "core/session/session_tensors.h"
 
@@ -69,18 +70,34 @@ const RowTruth::Best& RowTruth::best(std::int64_t count) {
   return best;
 }
 
-RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
+namespace {
+
+RowMetrics shares_of(const RowTruth::Sums& sums) {
   RowMetrics metrics;
-  double covered = 0;
-  for (const std::int32_t position : selected) covered += static_cast<double>(mass_[position]);
-  if (whole_ > 0) metrics.mass_recall = covered / whole_;
+  if (sums.whole <= 0) return metrics;
+  metrics.mass_recall = sums.kept / sums.whole;
+  // Sums of the same masses in another order may differ in their last bits.
+  metrics.gap = std::max(0.0, (sums.best - sums.kept) / sums.whole);
+  return metrics;
+}
+
+}  // namespace
+
+RowTruth::Sums RowTruth::sums(const std::vector<std::int32_t>& selected) {
+  Sums sums;
+  sums.whole = whole_;
+  for (const std::int32_t position : selected) sums.kept += static_cast<double>(mass_[position]);
+  if (!selected.empty()) sums.best = best(static_cast<std::int64_t>(selected.size())).mass;
+  return sums;
+}
+
+RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
+  RowMetrics metrics = shares_of(sums(selected));
   if (selected.empty()) return metrics;
   const Best& truth = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
   for (const std::int32_t position : selected)
     common += truth.marks[static_cast<std::size_t>(position)];
-  // Sums of the same masses in another order may differ in their last bits.
-  if (whole_ > 0) metrics.gap = std::max(0.0, (truth.mass - covered) / whole_);
   metrics.topk_overlap = static_cast<double>(common) / static_cast<double>(selected.size());
   return metrics;
 }
@@ -121,6 +138,57 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
         static_cast<std::int64_t>(row) * (of_kv_head ? 1 : layout.q_heads_per_row));
   }
   return rows_.emplace(key, truth).first->second;
+}
+
+// A query block is a chunk of its own, with all before it as its past.
+const at::Tensor& CellTruth::mass_by_query_block(const trace::BlockGrid& grid) {
+  at::Tensor& mass = block_mass_[grid.block_size];
+  if (mass.defined()) return mass;
+  mass =
+      at::empty({cell_.num_q_heads(), grid.num_query_blocks(), grid.past_len}, cell_.q.options());
+  for (std::int64_t head = 0; head < cell_.num_q_heads(); ++head)
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+      const std::int64_t begin = grid.row_begin(i), end = grid.row_end(i);
+      const at::Tensor q = cell_.q.narrow(0, head, 1).narrow(1, begin, end - begin);
+      const at::Tensor k =
+          cell_.k.narrow(0, head / cell_.gqa_group_size(), 1).narrow(1, 0, grid.past_len + end);
+      mass[head][i].copy_(
+          attention::chunk_mass(q, k, cell_.softmax_scale).key_mass[0].narrow(0, 0, grid.past_len));
+    }
+  return mass;
+}
+
+RowTruth::Sums CellTruth::sums_of_masks(const trace::BlockMasks& masks, std::int64_t q_head) {
+  const trace::BlockGrid& grid = masks.grid;
+  const at::Tensor& mass = mass_by_query_block(grid);
+  RowTruth::Sums all;
+  for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+    std::vector<std::int32_t> kept;
+    for (std::int64_t key = 0; key < grid.past_len; ++key)
+      if (masks.kept[masks.index(q_head, i, key / grid.block_size)] != 0)
+        kept.push_back(static_cast<std::int32_t>(key));
+    const float* of_block =
+        mass.const_data_ptr<float>() + (q_head * grid.num_query_blocks() + i) * grid.past_len;
+    const RowTruth::Sums sums = RowTruth(of_block, grid.past_len).sums(kept);
+    all.kept += sums.kept;
+    all.best += sums.best;
+    all.whole += sums.whole;
+  }
+  return all;
+}
+
+RowMetrics CellTruth::metrics(const selection::RowLayout& layout, const trace::CellRecord& record,
+                              std::size_t row) {
+  if (record.reads_masks) {
+    RowMetrics metrics =
+        shares_of(sums_of_masks(selection::masks_of(record), static_cast<std::int64_t>(row)));
+    metrics.topk_overlap = this->row(layout, row, record.num_candidates)
+                               .metrics(record.rows[row].positions)
+                               .topk_overlap;
+    return metrics;
+  }
+  if (record.keeps_every_key()) return {};
+  return this->row(layout, row, record.num_candidates).metrics(record.rows[row].positions);
 }
 
 std::vector<double> CellTruth::output_errors(const at::Tensor& sparse) {

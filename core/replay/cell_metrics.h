@@ -19,12 +19,18 @@ namespace kvloupe::replay {
 // M[row, j]: sum of dense p over the row's query heads and the chunk's queries, [rows, kv_len].
 at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout);
 
-// M of one row over its candidates [0, num_candidates), as the measure of any number of sets.
+// M of one row over its candidates [0, num_candidates), as the measure of any number of sets. The
+// row may be a part of the chunk's queries.
 class RowTruth {
  public:
   // `mass` is borrowed.
   RowTruth(const float* mass, std::int64_t num_candidates);
   RowMetrics metrics(const std::vector<std::int32_t>& selected);
+  // The same in absolute terms: what the set receives, what the best as many would, what all do.
+  struct Sums {
+    double kept = 0, best = 0, whole = 0;
+  };
+  Sums sums(const std::vector<std::int32_t>& selected);
   bool is_finite() const { return std::isfinite(whole_); }
 
  private:
@@ -50,6 +56,13 @@ class CellTruth {
   // ||O - O^|| / ||O|| of each query head; `sparse` is O^ [num_q_heads, m, head_dim].
   std::vector<double> output_errors(const at::Tensor& sparse);
   RowTruth& row(const selection::RowLayout& layout, std::size_t row, std::int64_t num_candidates);
+  // What the row's set is worth; where masks are read, what they let through. All of it where every
+  // key is kept. Throws as selection::masks_of() too.
+  RowMetrics metrics(const selection::RowLayout& layout, const trace::CellRecord& record,
+                     std::size_t row);
+  // Of a query head whose query blocks each attend to the blocks of their own mask: the past pairs
+  // that are let through, and the best choice of as many keys for each query block.
+  RowTruth::Sums sums_of_masks(const trace::BlockMasks& masks, std::int64_t q_head);
   // ||S - S^||_F / ||S||_F of each query head over the chunk's rows and the keys that they see;
   // S^ are the scores of `pruned` [num_q_heads, m, head_dim]. fp64.
   std::vector<double> score_errors(const at::Tensor& pruned);
@@ -57,12 +70,14 @@ class CellTruth {
  private:
   const at::Tensor& dense_output();
   const at::Tensor& mass(const selection::RowLayout& layout);
+  const at::Tensor& mass_by_query_block(const trace::BlockGrid& grid);
   std::vector<double> score_energy(const at::Tensor& queries);
 
   const selection::Cell& cell_;
   Wanted wanted_;
   at::Tensor output_;
   std::map<std::pair<trace::RowAxis, int>, at::Tensor> mass_;
+  std::map<std::int64_t, at::Tensor> block_mass_;  // by block size: [num_q_heads, Q_b, P]
   std::map<std::tuple<trace::RowAxis, int, std::size_t, std::int64_t>, RowTruth> rows_;
   std::vector<at::Tensor> past_moments_;  // per KV head: sum over past keys of k k^T, fp64
   std::vector<double> dense_energy_;

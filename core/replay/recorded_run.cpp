@@ -26,6 +26,7 @@ void add_cells(const session::TraceSession& session, const std::optional<MethodS
     cell.chunk = chunk.value_or(static_cast<int>(i));
     cell.span = result.chunks[static_cast<std::size_t>(cell.chunk)];
     cell.source_layer = source;
+    cell.reads_masks = spec && spec->traits().native_masks && !cell.dense_reason;
     if (spec && spec->has_budget()) cell.budget_tokens = spec->budget(cell.span.begin);
     result.cells.push_back(std::move(cell));
   }

@@ -2,7 +2,8 @@
 // mass_recall: sum of M over the selected / over the candidates, M[j] the dense attention that key j
 // receives from the chunk's queries and the row's heads. topk_overlap: |selected and O| / |selected|,
 // O the |selected| candidates of largest M. gap: the mass_recall of O less that of the selected.
-// output_error: ||O - O^|| / ||O|| of a query head.
+// output_error: ||O - O^|| / ||O|| of a query head. Where masks are read (CellRecord::reads_masks),
+// recall and gap count the (query, past key) pairs that they let through.
 #pragma once
 
 #include "core/base/cancel.h"

@@ -15,10 +15,9 @@ void measure(const trace::ModelInfo& model, const selection::Cell& cell, CellTru
   if (pruned && (wanted.mass || wanted.output_error))
     result.score_error = truth.score_errors(selection.lane_queries);
   if (wanted.mass) {
-    result.metrics.assign(selection.rows.size(), {});
-    for (std::size_t row = 0; row < selection.rows.size() && !selection.keeps_every_key(); ++row)
-      result.metrics[row] =
-          truth.row(layout, row, selection.num_candidates).metrics(selection.rows[row].positions);
+    result.metrics.clear();
+    for (std::size_t row = 0; row < selection.rows.size(); ++row)
+      result.metrics.push_back(truth.metrics(layout, selection, row));
   }
   if (!wanted.output_error) return;
   if (selection.dense_reason && !pruned) {

@@ -2,14 +2,50 @@
 
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
+#include "core/base/error.h"
 #include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace kvloupe::selection {
+
+namespace {
+
+// No selector of ours answers so.
+Error unreadable(const char* what) {
+  return input_error("the run cannot be attended to", what, "select its method anew");
+}
+
+bool is_causal(const trace::BlockMasks& masks, std::int64_t q_head, std::int64_t query_block) {
+  const std::int64_t own = masks.grid.block_of_query_block(query_block);
+  const auto row =
+      masks.kept.begin() + static_cast<std::ptrdiff_t>(masks.index(q_head, query_block, 0));
+  return row[own] != 0 && std::all_of(row + own + 1, row + masks.grid.num_key_blocks(),
+                                      [](std::uint8_t kept) { return kept == 0; });
+}
+
+}  // namespace
+
+const trace::BlockMasks& masks_of(const trace::CellRecord& record) {
+  if (!record.blocks) throw unreadable("it was recorded without the masks of its query heads");
+  return *record.blocks;
+}
+
+at::Tensor mask_of(const trace::BlockMasks& masks) {
+  for (std::int64_t head = 0; head < masks.num_q_heads; ++head)
+    for (std::int64_t i = 0; i < masks.grid.num_query_blocks(); ++i)
+      if (!is_causal(masks, head, i))
+        throw unreadable("a recorded mask leaves out its own block or keeps a later one");
+  // The operator reads it only.
+  auto* values = const_cast<std::uint8_t*>(masks.kept.data());
+  return at::from_blob(
+      values, {masks.num_q_heads, masks.grid.num_query_blocks(), masks.grid.num_key_blocks()},
+      at::kByte);
+}
 
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection) {
@@ -17,6 +53,12 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
   const double scale = cell.softmax_scale;
   if (!selection.chooses_keys())
     return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
+
+  if (selection.reads_masks) {
+    const trace::BlockMasks& masks = masks_of(selection);
+    return attention::block_sparse_chunk_attention(q, cell.k, cell.v, scale, masks.grid.block_size,
+                                                   mask_of(masks));
+  }
 
   if (const auto tables = page_tables(spec, layout, cell, selection))
     return attention::paged_chunk_attention(q, cell.k, cell.v, scale, *tables);

@@ -78,6 +78,15 @@ std::vector<std::uint8_t> best_blocks(const BlockChoice& choice, std::int64_t fi
   return kept;
 }
 
+// Attention needs a key for every query: its own block, whatever the method keeps.
+void keep_diagonal(BlockChoice& choice) {
+  for (std::int64_t head = 0; head < choice.mask.num_q_heads(); ++head)
+    for (std::int64_t i = 0; i < choice.grid.num_query_blocks(); ++i) {
+      const std::int64_t own = choice.grid.block_of_query_block(i);
+      choice.mask.row(head, i)[own] = choice.forced.row(head, i)[own] = 1;
+    }
+}
+
 class BlockSelector final : public Selector {
  public:
   BlockSelector(MethodSpec spec, RowLayout layout, std::unique_ptr<BlockMasker> masker)
@@ -99,6 +108,8 @@ class BlockSelector final : public Selector {
       return result;
     }
     BlockChoice choice = masker_->choose(cell);
+    result.reads_masks = spec_.traits().native_masks;
+    if (result.reads_masks) keep_diagonal(choice);
     for (std::int64_t row = 0; row < num_rows; ++row)
       result.rows.push_back(lowered(choice, row * layout_.q_heads_per_row, result.budget_tokens));
     result.block_scores = std::move(choice.scores);
@@ -114,6 +125,8 @@ class BlockSelector final : public Selector {
   SelectedRow lowered(const BlockChoice& choice, std::int64_t first_head,
                       std::optional<std::int64_t> budget) const {
     const std::int64_t heads = layout_.q_heads_per_row;
+    if (spec_.traits().native_masks)
+      return row_of_blocks(choice.grid, union_of(choice, first_head, heads, Voters::All));
     if (budget)
       return row_of_blocks(
           choice.grid, best_blocks(choice, first_head, heads, *budget / choice.grid.block_size));
@@ -133,12 +146,12 @@ class BlockSelector final : public Selector {
 }  // namespace
 
 std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first,
-                                   std::int64_t count) {
+                                   std::int64_t count, Voters voters) {
   const std::int64_t past_blocks = choice.grid.num_past_blocks();
   std::vector<std::uint8_t> kept(static_cast<std::size_t>(past_blocks), 0);
   for (std::int64_t head = first; head < first + count; ++head)
     for (std::int64_t i = 0; i < choice.grid.num_query_blocks(); ++i) {
-      if (!votes(choice, i)) continue;
+      if (voters == Voters::Voting && !votes(choice, i)) continue;
       const std::uint8_t* mask = choice.mask.row(head, i);
       const std::uint8_t* forced = choice.forced.row(head, i);
       for (std::int64_t j = 0; j < past_blocks; ++j) {

@@ -2,9 +2,11 @@
 // head (compact_attention: per KV head or sub-group of query heads), whole blocks, the chunk itself
 // open.
 //   union:  the past blocks that any query block and any head of the row keeps
+//   native: nothing is united: one row per query head, whose query blocks read the blocks of their
+//           own masks, the chunk's included; the row holds the past ones of them together
 //   budget: the floor(B/block_size) best past blocks by the mean of the scores over the row's heads
 //           and the query blocks, those kept by rule first (rows per KV head only)
-// Query blocks that abstain count in neither.
+// Query blocks that abstain count in neither union nor budget.
 // The past tokens of a block that straddles the chunk's begin are selected, and forced.
 // (CompactAttention; jiwonsong-dev/CompactAttention.)
 #pragma once
@@ -44,9 +46,10 @@ std::unique_ptr<BlockMasker> make_xattention_masker(const Setup& setup);
 std::unique_ptr<BlockMasker> make_seer_attention_masker(const Setup& setup);
 
 // Past blocks kept for the query heads [first, first + count): the union over them and the query
-// blocks. [J_cur], 1 kept, 2 kept and forced (by any of them).
+// blocks that vote, or all of them. [J_cur], 1 kept, 2 kept and forced (by any of them).
+enum class Voters { Voting, All };
 std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first,
-                                   std::int64_t count);
+                                   std::int64_t count, Voters voters = Voters::Voting);
 
 // The tokens of the past blocks kept (non-zero), and those of the straddling block.
 SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept);

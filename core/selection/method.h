@@ -49,7 +49,7 @@ ParamInfo formula_param(std::string name, std::string formula, std::int64_t min,
 ParamInfo basis_param();
 // A file that the method cannot do without.
 ParamInfo path_param(std::string name, std::string meaning);
-// lowering=union|budget of block methods (block_selector.h).
+// lowering=union|budget|native of block methods (block_selector.h).
 ParamInfo lowering_param();
 // Of the block methods that compact_attention can build on, without the lowering.
 std::vector<ParamInfo> flash_prefill_params();

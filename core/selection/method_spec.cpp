@@ -281,14 +281,16 @@ void MethodSpec::check_budget() const {
     throw usage_error(fmt::format("{} does not take budget_scope=all", id()),
                       "its chunk is always visible outside the budget", "use budget_scope=past");
   if (!has("lowering")) return;
-  const bool to_budget = text("lowering") == "budget";
+  const std::string& lowering = text("lowering");
+  const bool to_budget = lowering == "budget";
   if (to_budget && !has_budget())
     throw usage_error(fmt::format("{} has no budget", id()), "lowering=budget needs one",
-                      "give budget_tokens or budget_ratio, or use lowering=union");
+                      "give budget_tokens or budget_ratio, or use lowering=union or native");
   if (!to_budget && has_budget())
-    throw usage_error(fmt::format("{} does not take a budget", id()),
-                      "lowering=union keeps every block that the method's threshold keeps",
-                      "use lowering=budget, or leave the budget out");
+    throw usage_error(
+        fmt::format("{} does not take a budget", id()),
+        fmt::format("lowering={} keeps every block that the method itself keeps", lowering),
+        "use lowering=budget, or leave the budget out");
 }
 
 const MethodInfo& MethodSpec::info() const {
@@ -382,6 +384,8 @@ BudgetScope MethodSpec::scope() const {
 int MethodSpec::skip_layers() const {
   return has(kSkipLayers) ? static_cast<int>(integer(kSkipLayers)) : 0;
 }
+
+bool MethodSpec::native_lowering() const { return has("lowering") && text("lowering") == "native"; }
 
 std::int64_t MethodSpec::budget(std::int64_t n) const {
   KVLOUPE_CHECK(has_budget());

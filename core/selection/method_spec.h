@@ -121,6 +121,7 @@ class MethodSpec {
   std::int64_t budget(std::int64_t n) const;
   BudgetScope scope() const;
   int skip_layers() const;  // 0 where the method has no such parameter
+  bool native_lowering() const;
 
   // Parameters by name: for the method's own file (what others need to know is in traits()), and for
   // callers that go through all of info().params.

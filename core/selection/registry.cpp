@@ -65,6 +65,7 @@ Traits traits_of(const MethodSpec& spec) {
   traits.needs_probe = method.info.needs_probe;
   if (method.info.basis) traits.basis = BasisTrait{*method.info.basis};
   traits.dense_layers = spec.skip_layers();
+  traits.native_masks = spec.native_lowering();
   if (method.traits) method.traits(spec, traits);
   return traits;
 }
@@ -78,6 +79,7 @@ std::optional<std::int64_t> Traits::forced_page(std::int64_t past_len, trace::Ph
 }
 
 RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
+  if (spec.traits().native_masks) return {trace::RowAxis::QHead, 1};
   const Method& method = method_of(spec);
   if (method.row_layout) return method.row_layout(spec, shape);
   const bool per_kv_head = method.info.row_axis == trace::RowAxis::KvHead;
@@ -179,11 +181,13 @@ ParamInfo path_param(std::string name, std::string meaning) {
 
 ParamInfo lowering_param() {
   return enum_param(
-      "lowering", {"union", "budget"},
+      "lowering", {"union", "budget", "native"},
       "union: all blocks that any query block of the chunk and head of the group "
       "keeps; budget: the floor(B/block_size) past blocks of the best mean score over "
       "the group's heads and the chunk's query blocks, and beside the budget the "
-      "past keys of a block in which the chunk begins");
+      "past keys of a block in which the chunk begins; native: nothing is united, each "
+      "query head and query block reads the blocks of its own mask, those of the chunk "
+      "included and its own always");
 }
 
 }  // namespace kvloupe::selection

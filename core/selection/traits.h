@@ -41,6 +41,9 @@ struct Traits {
   trace::Granularity granularity = trace::Granularity::Token;
   std::int64_t page_size = 0;  // tokens of a page or block; 0: it selects single keys
   bool block_tables = false;   // its rows are the block tables that paged attention walks
+  // Block methods run as their own kernels run: each query block of each query head reads the blocks
+  // of its own mask, those of the chunk included. Rows are query heads.
+  bool native_masks = false;
   // Page methods: the page of the newest key that is seen is kept, whatever it scores.
   bool forces_last_page = false;
   // Page methods: a prompt's chunk is judged by its past alone, not key by key up to each query.

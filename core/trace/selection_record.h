@@ -57,7 +57,10 @@ struct CellRecord {
   // rows of the chunk that used the lane. Else empty.
   std::vector<std::int32_t> lane_counts;
   std::optional<BlockMasks> blocks;  // block methods, in cells that are not dense
-  std::optional<int> source_layer;   // the layer whose set this one reuses. Not recorded
+  // What is attended to is `blocks` itself, by query head and query block, and a row holds the past
+  // tokens of the union over its query blocks. Not recorded: it follows from the method.
+  bool reads_masks = false;
+  std::optional<int> source_layer;  // the layer whose set this one reuses. Not recorded
 
   // There was nothing to choose: no past, or all of it fits the budget.
   bool dense_fallback() const { return dense_reason && *dense_reason != DenseReason::MethodRule; }

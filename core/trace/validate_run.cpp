@@ -107,7 +107,8 @@ class MaskCheck {
       : info_(info),
         data_(data),
         heads_per_row_(info.model.num_q_heads / data.num_rows),
-        ranked_(run.method.find("lowering=budget") != std::string::npos) {}
+        ranked_(run.method.find("lowering=budget") != std::string::npos),
+        native_(run.method.find("lowering=native") != std::string::npos) {}
 
   std::optional<std::string> defect(const BlockGrid& grid, std::span<const std::uint8_t> packed,
                                     std::size_t first_cell) const {
@@ -132,6 +133,26 @@ class MaskCheck {
   }
 
  private:
+  // `kept`: what any query block of the row keeps, `table`: what the row selects.
+  std::optional<std::string> native_defect(const BlockGrid& grid,
+                                           const std::vector<std::uint8_t>& mask,
+                                           const std::vector<std::uint8_t>& kept,
+                                           const std::vector<std::int32_t>& table, int row) const {
+    const std::size_t row_values = mask.size() / data_.num_rows;
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+      const std::int64_t own = i * grid.num_key_blocks() + grid.block_of_query_block(i);
+      if (mask[row * row_values + static_cast<std::size_t>(own)] == 0) {
+        return fmt::format("query block {} of row {} leaves out the block that it lies in", i, row);
+      }
+    }
+    for (std::int32_t block = 0; block < grid.num_past_blocks(); ++block) {
+      if (kept[block] != 0 && !std::binary_search(table.begin(), table.end(), block)) {
+        return fmt::format("row {} does not select block {}, which its mask keeps", row, block);
+      }
+    }
+    return std::nullopt;
+  }
+
   std::optional<std::string> row_defect(const BlockGrid& grid,
                                         const std::vector<std::uint8_t>& mask,
                                         std::size_t first_cell) const {
@@ -150,6 +171,9 @@ class MaskCheck {
           return fmt::format("row {} selects block {}, which none of its heads keeps", row, block);
         }
       }
+      if (native_) {
+        if (const auto defect = native_defect(grid, mask, kept, table, row)) return defect;
+      }
       if (data_.table_indptr.empty()) continue;
       const std::vector<std::int32_t> stored(
           data_.table_indices.begin() + data_.table_indptr[cell],
@@ -163,6 +187,7 @@ class MaskCheck {
   const RunLayer& data_;
   int heads_per_row_;
   bool ranked_;  // the row's blocks are the best by score, whoever keeps them
+  bool native_;  // attention reads the masks, and the row lists all that they keep
 };
 
 std::optional<std::string> find_block_defect(const TraceInfo& info, const RunInfo& run, int layer,

@@ -144,7 +144,9 @@ class AttendToRecorded final : public AttentionHook {
         for (std::int64_t j = 0; j <= self; ++j) {
           const bool in_set = run.flags[cell] != 0 || std::binary_search(set.begin(), set.end(), j);
           const bool open = scope_all_ ? j == self : j >= call.past_len;
-          if (in_set || open) keys.push_back(j);
+          const bool by_mask = spec_.traits().native_masks && run.flags[cell] == 0;
+          if (by_mask ? mask_has(call.layer, chunk, head, self, j) : in_set || open)
+            keys.push_back(j);
         }
         const at::Tensor index = at::tensor(keys, at::kLong);
         const at::Tensor q =
@@ -157,8 +159,18 @@ class AttendToRecorded final : public AttentionHook {
   }
 
  private:
+  // Whether the recorded mask of the query's block holds the key's.
+  bool mask_has(int layer, int chunk, std::int64_t head, std::int64_t query, std::int64_t key) {
+    if (!masks_.contains({layer, chunk}))
+      masks_[{layer, chunk}] = reader_.read_run(0, layer, chunk).cells.front().blocks.value();
+    const trace::BlockMasks& masks = masks_[{layer, chunk}];
+    const std::int64_t size = masks.grid.block_size;
+    return masks.kept[masks.index(head, query / size - masks.grid.past_len / size, key / size)];
+  }
+
   const trace::TraceReader& reader_;
   MethodSpec spec_;
+  std::map<std::pair<int, int>, trace::BlockMasks> masks_;
   LaneTruth lanes_;
   std::map<int, trace::RunLayer> runs_;
   bool scope_all_;
@@ -167,7 +179,10 @@ class AttendToRecorded final : public AttentionHook {
 // For every method, in prefill and decode: each layer's queries depend on the attention of all
 // layers below, in all chunks before.
 TEST(Capture, ClosedLoopAttendsToWhatItRecordsAndNothingElse) {
-  for (const std::string& spec : all_method_specs(20)) {
+  std::vector<std::string> specs = all_method_specs(20);
+  specs.emplace_back("flash_prefill:block_size=8,alpha=0.9,window_blocks=0,lowering=native");
+  specs.emplace_back("xattention:block_size=16,stride=8,tau=0.4,lowering=native");
+  for (const std::string& spec : specs) {
     SCOPED_TRACE(spec);
     CaptureOptions options = tiny_options("truth.h5");
     options.prompt_text = some_text().substr(0, 150);

@@ -178,6 +178,8 @@ TEST_P(Recording, ReplayOfStoredValuesGivesTheRecordedSets) {
       "flash_prefill:block_size=16,alpha=0.5,sink_blocks=0,window_blocks=1,last_full_blocks=1"));
   options.methods.push_back(MethodSpec::parse(
       "compact_attention:block_size=16,alpha=0.5,sink_blocks=0,window_blocks=1,subgroup_size=1"));
+  options.methods.push_back(MethodSpec::parse(
+      "flash_prefill:block_size=16,alpha=0.9,window_blocks=0,last_full_blocks=1,lowering=native"));
   const CaptureReport report = capture_tiny(options);
   EXPECT_TRUE(report.complete);
   EXPECT_EQ(trace::validate_trace("open.h5"), std::vector<std::string>{});
@@ -190,7 +192,9 @@ TEST_P(Recording, ReplayOfStoredValuesGivesTheRecordedSets) {
 }
 
 TEST_P(Recording, ClosedLoopIsRunZeroAndReplaysToo) {
-  for (const std::string& spec : all_method_specs(24)) {
+  std::vector<std::string> specs = all_method_specs(24);
+  specs.emplace_back("flash_prefill:block_size=16,alpha=0.9,sink_blocks=0,lowering=native");
+  for (const std::string& spec : specs) {
     CaptureOptions options = tiny_options("closed.h5");
     options.dtype = GetParam();
     options.closed_loop = MethodSpec::parse(spec);

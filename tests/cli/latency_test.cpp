@@ -52,6 +52,16 @@ TEST(Latency, HasTheContractsFields) {
   EXPECT_EQ(answer["rows"][2]["dense_reason"], "method_rule");
 }
 
+TEST(Latency, NativeMasksAreExecuted) {
+  const json row = answer_of(
+      latency({"--method", "flash_prefill:block_size=8,sink_blocks=0,alpha=0.5,lowering=native",
+               "--layer", "3", "--chunk", "3", "--json"}))["rows"][0];
+  EXPECT_EQ(row["kind"], "executed");
+  EXPECT_TRUE(row["dense_reason"].is_null());
+  EXPECT_TRUE(row["speedup"].is_number());
+  for (const char* part : {"select", "gather", "attend"}) EXPECT_GE(row["parts"][part], 0.0);
+}
+
 TEST(Latency, AfterOtherLengthsOfThePast) {
   const json rows = answer_of(
       latency({"--method", "quoka:budget_tokens=24", "--lengths", "30,1k,4096", "--json"}))["rows"];

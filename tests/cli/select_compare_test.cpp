@@ -236,6 +236,60 @@ TEST(Select, BlockMethodsNameTheirMasks) {
                    .contains("block_size"));
 }
 
+const std::string kNative = "flash_prefill:block_size=8,sink_blocks=0,window_blocks=1,alpha=0.5";
+
+// A row a query head: the union of what its query blocks read, with the pairs of its own masks.
+TEST(Select, NativeMasksHaveRowsOfQueryHeads) {
+  const json united = answer_of({"select", kTrace, "--method", kNative, "--json"});
+  const json native =
+      answer_of({"select", kTrace, "--method", kNative + ",lowering=native", "--json"});
+  EXPECT_TRUE(native["method"].get<std::string>().ends_with(",lowering=native"));
+  for (std::size_t layer = 0; layer < native["layers"].size(); ++layer)
+    for (std::size_t c = 0; c < native["layers"][layer]["chunks"].size(); ++c) {
+      const json& chunk = native["layers"][layer]["chunks"][c];
+      const json& other = united["layers"][layer]["chunks"][c];
+      EXPECT_FALSE(chunk.contains("kv_heads"));
+      ASSERT_EQ(chunk["q_heads"].size(), 6U);
+      EXPECT_EQ(chunk["block_mask"], other["block_mask"]);
+      EXPECT_EQ(chunk["dense_reason"], other["dense_reason"]);
+      for (std::size_t group = 0; group < 2; ++group) {
+        std::set<int> together;
+        for (std::size_t head = 3 * group; head < 3 * (group + 1); ++head) {
+          const json& row = chunk["q_heads"][head];
+          EXPECT_EQ(row["q_head"], head);
+          EXPECT_LE(row["mass_recall"], 1.0 + 1e-9);
+          EXPECT_EQ(row["ties_at_cut"], 0);
+          for (const json& position : row["selected"]) together.insert(position.get<int>());
+        }
+        EXPECT_EQ(json(together), other["kv_heads"][group]["selected"]);
+      }
+    }
+}
+
+TEST(Select, NativeMasksTakeNoBudget) {
+  const ProgramResult result =
+      run_program({"select", kTrace, "--method", kNative + ",lowering=native,budget_tokens=24"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.standard_output, "");
+  EXPECT_NE(result.standard_error.find("lowering=native"), std::string::npos);
+}
+
+// Natively fewer pairs are read and less mass is kept than by the unions of the same masks.
+TEST(Compare, NativeMasksAreThinnerThanTheirUnions) {
+  const json rows = answer_of({"compare", kTrace, "--method", kNative, "--method",
+                               kNative + ",lowering=native", "--json"})["rows"];
+  json united, native;
+  for (const json& row : rows)
+    if (row["scope"] == "all" && row["phase"] == "prefill")
+      (row["method"].get<std::string>().ends_with("native") ? native : united) = row;
+  EXPECT_TRUE(native["requested_budget"].is_null());
+  EXPECT_EQ(native["density"], native["native_density"]);
+  EXPECT_NEAR(native["native_density"].get<double>(), united["native_density"].get<double>(), 1e-9);
+  EXPECT_LT(native["density"], united["density"]);
+  EXPECT_LT(native["mass_recall"], united["mass_recall"]);
+  EXPECT_GT(native["output_error"], united["output_error"]);
+}
+
 TEST(Compare, AllStandsForEveryMethodAndNamesTheMissingOnes) {
   const std::size_t known = answer_of({"methods", "--json"})["methods"].size();
   const ProgramResult result =

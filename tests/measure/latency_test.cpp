@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <thread>
 
 namespace kvloupe::measure {
@@ -124,7 +125,7 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_EQ(report.device.substr(0, 5), "cpu, ");
   EXPECT_THAT(report.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
   EXPECT_EQ(report.method.substr(0, 22), "quoka:budget_tokens=8,");
-  EXPECT_FALSE(report.paged);
+  EXPECT_EQ(report.reads, KvReads::Copies);
   if (report.total.samples == 0) GTEST_SKIP() << "every round was disturbed";
   for (const LatencyStats& part : {report.select, report.gather, report.attend, report.dense}) {
     EXPECT_EQ(part.samples, report.total.samples);
@@ -207,9 +208,51 @@ TEST(MeasureLatency, TheOwnPastIsCutOrRepeatedBackwards) {
 
 TEST(MeasureLatency, WholePagesAreReadWhereTheyLie) {
   const SmallTrace trace;
-  EXPECT_TRUE(measure(trace, "quest:budget_tokens=8,page_size=4,skip_layers=0", 2).paged);
+  EXPECT_EQ(measure(trace, "quest:budget_tokens=8,page_size=4,skip_layers=0", 2).reads,
+            KvReads::Tables);
   // Dense by the method's rule: nothing is selected.
-  EXPECT_FALSE(measure(trace, "quest:budget_tokens=8,page_size=4,skip_layers=2", 2).paged);
+  EXPECT_EQ(measure(trace, "quest:budget_tokens=8,page_size=4,skip_layers=2", 2).reads,
+            KvReads::Copies);
+}
+
+TEST(MeasureLatency, NativeMasksAreReadByThemselves) {
+  const SmallTrace trace;
+  const LatencyReport report =
+      measure(trace, "flash_prefill:block_size=4,alpha=0.9,lowering=native", 2);
+  EXPECT_EQ(report.reads, KvReads::Masks);
+  EXPECT_TRUE(report.executed);
+  EXPECT_TRUE(report.speedup());
+  EXPECT_STREQ(gather_name(report.reads), "block masks");
+  EXPECT_EQ(measure(trace, "flash_prefill:block_size=4,alpha=0.9", 2).reads, KvReads::Tables);
+}
+
+// Bytes and products of the masks alone: pairs by counting, keys that any head of the group reads.
+TEST(MethodRun, CountsTheWorkOfNativeMasks) {
+  const SmallTrace trace;
+  const auto spec = selection::MethodSpec::parse(
+      "flash_prefill:block_size=4,alpha=0.97,sink_blocks=0,window_blocks=1,lowering=native");
+  const auto cells = trace_cells(trace.session(), spec, 2);
+  MethodRun run(trace.session(), spec, *cells, 1, {});
+  run.prepare({});
+  run.select();
+  const trace::BlockMasks& masks = run.selected().blocks.value();
+  double pairs = 0, keys = 0;
+  for (int kv_head = 0; kv_head < 2; ++kv_head) {
+    std::set<int> read;
+    for (int head = 2 * kv_head; head < 2 * kv_head + 2; ++head)
+      for (int query = 32; query < 48; ++query)
+        for (int key = 0; key <= query; ++key) {
+          if (key >= 32) read.insert(key);
+          if (masks.kept[masks.index(head, query / 4 - 8, key / 4)] == 0) continue;
+          ++pairs;
+          read.insert(key);
+        }
+    keys += static_cast<double>(read.size());
+  }
+  const Work work = run.attention_work();
+  EXPECT_NEAR(work.flops, 4 * 8 * pairs, 1e-6);
+  EXPECT_NEAR(work.bytes, 4.0 * 8 * 2 * (keys + 16 * 4), 1e-6);  // K and V, queries and outputs
+  EXPECT_LT(pairs, 4 * (16 * 32 + 16 * 17 / 2));
 }
 
 TEST(MeasureLatency, EveryMethodAndKindOfCell) {
@@ -223,7 +266,8 @@ TEST(MeasureLatency, EveryMethodAndKindOfCell) {
   std::vector<selection::MethodSpec>& specs = list.specs;
   for (const char* more :
        {"streaming_llm:budget_tokens=8,positions=reassigned", "snapkv:budget_tokens=8,state=select",
-        "oracle:budget_tokens=8,budget_scope=all"})
+        "oracle:budget_tokens=8,budget_scope=all",
+        "xattention:block_size=8,stride=4,tau=0.5,lowering=native"})
     specs.push_back(selection::MethodSpec::parse(more));
   for (const selection::MethodSpec& spec : specs)
     for (const int chunk : {0, 3, 4})

@@ -2,6 +2,7 @@
 // masked dense attention in plain loops.
 #include "core/selection/attend.h"
 
+#include "core/base/error.h"
 #include "core/selection/page_tables.h"
 #include "tests/attention/reference.h"
 
@@ -122,6 +123,94 @@ TEST(AttendSelected, WhatMethodsSelectAgreesWithMaskedDenseAttention) {
       EXPECT_GT(dropped, 0U) << text << ", group " << group;
       EXPECT_TRUE(page_tables(spec, layout, cell_of(in), selection)) << text;
       EXPECT_LT(attention_error(spec, layout, in, selection), 1e-5) << text << ", group " << group;
+    }
+  }
+}
+
+// Whether row t of the chunk attends to key j in query head h, by the masks.
+attention::MaySee by_masks(const trace::BlockMasks& masks) {
+  return [&masks](std::int64_t h, std::int64_t t, std::int64_t j) {
+    const trace::BlockGrid& grid = masks.grid;
+    const std::int64_t query_block =
+        (grid.past_len + t) / grid.block_size - grid.past_len / grid.block_size;
+    return j <= grid.past_len + t && masks.kept[masks.index(h, query_block, j / grid.block_size)];
+  };
+}
+
+ModelShape shape_of_heads(int q_heads, int kv_heads) {
+  ModelShape shape;
+  shape.num_layers = 6;
+  shape.num_q_heads = q_heads;
+  shape.num_kv_heads = kv_heads;
+  shape.head_dim = 16;
+  return shape;
+}
+
+TEST(AttendSelected, NativeMasksAgreeWithMaskedDenseAttention) {
+  for (const int group : {1, 3, 4})
+    for (const std::int64_t past : {192, 203}) {
+      Inputs in = attention::make_inputs(
+          {.num_q_heads = 2 * group, .num_kv_heads = 2, .m = 70, .past = past, .dim = 16});
+      for (const std::int64_t block : {2, 7, 13}) in.k.narrow(1, 16 * block, 16) += 0.5;
+      in.q += 2;
+      const ModelShape shape = shape_of_heads(2 * group, 2);
+      for (const char* text :
+           {"flash_prefill:block_size=16,alpha=0.3,window_blocks=0,sink_blocks=1,lowering=native",
+            "xattention:block_size=16,stride=4,tau=0.5,lowering=native",
+            "flex_prefill:block_size=16,gamma=0.5,min_budget=32,lowering=native",
+            "flash_prefill:block_size=7,alpha=0.6,lowering=native"}) {
+        const MethodSpec spec = MethodSpec::parse(text).resolved(shape);
+        const RowLayout layout = row_layout(spec, shape);
+        EXPECT_EQ(layout.axis, trace::RowAxis::QHead);
+        const Cell cell = cell_of(in);
+        const CellSelection selection = make_selector(spec, shape)->select(cell);
+        ASSERT_EQ(selection.rows.size(), 2U * group);
+        const attention::Reference want =
+            attention::attend_slowly_by_head(in, by_masks(*selection.blocks));
+        EXPECT_LT(attention::largest_error(attend_selected(spec, {}, cell, layout, selection),
+                                           want.output),
+                  1e-5)
+            << text << ", group " << group << ", past " << past;
+      }
+    }
+}
+
+// One head and one query block: there is nothing to unite.
+TEST(AttendSelected, NativeEqualsTheUnionOfOneHeadAndQueryBlock) {
+  const Inputs in = attention::make_inputs(
+      {.num_q_heads = 2, .num_kv_heads = 2, .m = 16, .past = 192, .dim = 16});
+  const ModelShape shape = shape_of_heads(2, 2);
+  const Cell cell = cell_of(in);
+  for (const std::string text : {"flash_prefill:block_size=16,alpha=0.7,window_blocks=1",
+                                 "xattention:block_size=16,stride=4,tau=0.4"}) {
+    const MethodSpec together = MethodSpec::parse(text);
+    const MethodSpec native = MethodSpec::parse(text + ",lowering=native");
+    const CellSelection a = make_selector(together, shape)->select(cell);
+    const CellSelection b = make_selector(native, shape)->select(cell);
+    ASSERT_LT(a.rows[0].positions.size(), 192U);
+    EXPECT_EQ(a.rows, b.rows);
+    const at::Tensor by_table = attend_selected(together, {}, cell, row_layout(together, shape), a);
+    const at::Tensor by_mask = attend_selected(native, {}, cell, row_layout(native, shape), b);
+    EXPECT_LT((by_table - by_mask).abs().max().item<double>(), 1e-5);
+  }
+}
+
+TEST(AttendSelected, RefusesRecordedMasksThatAreNone) {
+  const Inputs in =
+      attention::make_inputs({.num_q_heads = 1, .num_kv_heads = 1, .m = 8, .past = 16, .dim = 16});
+  const ModelShape shape = shape_of_heads(1, 1);
+  const MethodSpec spec = MethodSpec::parse("flash_prefill:block_size=4,lowering=native");
+  const CellSelection sound = make_selector(spec, shape)->select(cell_of(in));
+  CellSelection none = sound, blind = sound, prophetic = sound;
+  none.blocks.reset();
+  blind.blocks->kept[sound.blocks->index(0, 1, 5)] = 0;      // its own block
+  prophetic.blocks->kept[sound.blocks->index(0, 0, 5)] = 1;  // one of the future
+  for (const CellSelection* selection : {&none, &blind, &prophetic}) {
+    try {
+      attend_selected(spec, {}, cell_of(in), row_layout(spec, shape), *selection);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
     }
   }
 }

@@ -247,6 +247,15 @@ void expect_mask(const ChunkMask& expected, const CellSelection& cell) {
     }
 }
 
+// The contract of lowering=native: a query block always reads the block that it lies in, and what
+// any of them reads is selected, whether it has a vote or not.
+void keep_diagonal(ChunkMask& mask) {
+  for (HeadMask& head : mask.heads)
+    for (std::size_t i = 0; i < mask.query_blocks.size(); ++i)
+      head.keep[i][static_cast<std::size_t>(mask.query_blocks[i])] = 2;
+  std::fill(mask.abstains.begin(), mask.abstains.end(), 0);
+}
+
 // `text` with one row per `heads` query heads.
 void check(const Sequence& sequence, const std::string& text, int heads) {
   SCOPED_TRACE(text);
@@ -263,7 +272,9 @@ void check(const Sequence& sequence, const std::string& text, int heads) {
       EXPECT_FALSE(cell.blocks.has_value());
       continue;
     }
-    const ChunkMask expected = block_mask(sequence, spec, static_cast<int>(c));
+    ChunkMask expected = block_mask(sequence, spec, static_cast<int>(c));
+    EXPECT_EQ(cell.reads_masks, spec.traits().native_masks);
+    if (cell.reads_masks) keep_diagonal(expected);
     expect_mask(expected, cell);
     ASSERT_EQ(static_cast<int>(cell.rows.size()) * heads, sequence.shape.num_q_heads);
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
@@ -281,6 +292,16 @@ TEST(BlockMethods, ChooseAsTheOracle) {
     SCOPED_TRACE(i);
     const Sequence sequence = random_sequence(shapes()[i], 200 + static_cast<unsigned>(i));
     for (const std::string& spec : specs()) check(sequence, spec, sequence.gqa_group_size());
+  }
+}
+
+TEST(BlockMethods, ReadTheirNativeMasksAsTheOracle) {
+  for (std::size_t i = 0; i < shapes().size(); ++i) {
+    SCOPED_TRACE(i);
+    const Sequence sequence = random_sequence(shapes()[i], 205 + static_cast<unsigned>(i));
+    for (const std::string& spec : specs())
+      check(sequence, spec + (spec.find(':') == std::string::npos ? ":" : ",") + "lowering=native",
+            1);
   }
 }
 

@@ -163,6 +163,33 @@ TEST(BlockSelector, ABudgetTakesTheBestBlocksByMeanScore) {
   EXPECT_EQ(select(choice, "flash_prefill:lowering=budget,budget_ratio=0.5").budget_tokens, 5);
 }
 
+TEST(BlockSelector, NativeRowsAreQueryHeadsAndReadTheirMasks) {
+  BlockChoice choice = some_choice();
+  keep(choice, 0, 1, 2);
+  keep(choice, 0, 3, 0, true);
+  keep(choice, 1, 2, 4);
+  keep(choice, 1, 2, 6);  // of the chunk
+  choice.abstains = {0, 0, 0, 1};
+  const CellSelection cell = select(choice, "flash_prefill:lowering=native", 1);
+  ASSERT_EQ(cell.rows.size(), 4U);
+  EXPECT_TRUE(cell.reads_masks);
+  EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5}));  // who does not vote reads all the same
+  EXPECT_EQ(cell.rows[0].forced, (Ints{0, 1}));
+  EXPECT_EQ(cell.rows[1].positions, (Ints{8, 9}));
+  EXPECT_TRUE(cell.rows[2].positions.empty());
+  // The masks as given, and every query block's own block.
+  for (int head = 0; head < 4; ++head)
+    for (int i = 0; i < 4; ++i) keep(choice, head, i, 5 + i, true);
+  EXPECT_EQ(cell.blocks->kept, choice.mask.values());
+  EXPECT_EQ(cell.blocks->forced, choice.forced.values());
+  EXPECT_FALSE(select(choice, "flash_prefill").reads_masks);
+  // The block of the first query block straddles the chunk's begin.
+  const CellSelection straddling =
+      select(BlockChoice({4, 10, 7}, 2), "flash_prefill:lowering=native", 1);
+  EXPECT_EQ(straddling.rows[1].positions, (Ints{8, 9}));
+  EXPECT_EQ(straddling.rows[1].forced, (Ints{8, 9}));
+}
+
 TEST(BlockSelector, ABudgetNeverFits) {
   const CellSelection cell =
       select(some_choice(), "flash_prefill:lowering=budget,budget_tokens=1000");

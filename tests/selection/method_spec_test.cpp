@@ -142,6 +142,38 @@ TEST(MethodSpec, AFileThatAMethodNeedsHasNoDefault) {
       "lowering=union");
 }
 
+TEST(MethodSpec, NativeMasksTakeNoBudgetAndHaveRowsOfQueryHeads) {
+  ModelShape shape;
+  shape.num_layers = 4;
+  shape.num_q_heads = 6;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 8;
+  int methods = 0;
+  for (const MethodInfo& info : catalogue()) {
+    const std::string plain = with_required(info);
+    if (!MethodSpec::parse(plain).has("lowering")) continue;
+    ++methods;
+    const MethodSpec native = MethodSpec::parse(and_also(plain, "lowering=native"));
+    EXPECT_EQ(MethodSpec::parse(native.canonical()), native);
+    EXPECT_TRUE(native.traits().native_masks);
+    EXPECT_FALSE(MethodSpec::parse(plain).traits().native_masks);
+    EXPECT_EQ(row_layout(native, shape).axis, trace::RowAxis::QHead);
+    EXPECT_EQ(row_layout(native, shape).q_heads_per_row, 1);
+    EXPECT_EQ(row_layout(MethodSpec::parse(plain), shape).axis, trace::RowAxis::KvHead);
+    for (const char* budget : {"budget_tokens=64", "budget_ratio=0.5"}) {
+      try {
+        MethodSpec::parse(and_also(plain, std::string("lowering=native,") + budget));
+        ADD_FAILURE() << info.id << " took " << budget;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Usage);
+        EXPECT_NE(error.why().find("native"), std::string::npos) << error.what();
+      }
+    }
+  }
+  EXPECT_EQ(methods, 5);
+  EXPECT_THROW(MethodSpec::parse("compact_attention:lowering=native"), Error);
+}
+
 TEST(MethodSpec, CompactAttentionTakesTheParametersOfItsSelectorOnly) {
   EXPECT_EQ(MethodSpec::parse("compact_attention").canonical(),
             "compact_attention:selector=flash_prefill,subgroup_size=4,block_size=128,alpha=0.06,"

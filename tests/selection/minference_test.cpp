@@ -295,6 +295,30 @@ TEST_F(MInferenceTest, ABudgetKeepsWholeBlocksFirstOnesByRule) {
   }
 }
 
+// Whole blocks wherever a column or diagonal lies: they cover the keys that a union reads singly.
+TEST_F(MInferenceTest, NativeMasksCoverTheLines) {
+  const Sequence sequence = random_sequence(long_shape(), 34);
+  const std::string config = "config=" + write(kPatterns);
+  const CellSelection lines = run_method(sequence, "minference:" + config).cells[4];
+  const CellSelection native =
+      run_method(sequence, "minference:lowering=native," + config).cells[4];
+  const trace::BlockMasks& masks = native.blocks.value();
+  const int heads = sequence.shape.num_q_heads, group = sequence.gqa_group_size();
+  ASSERT_EQ(static_cast<int>(native.rows.size()), heads);
+  for (int kv_head = 0; kv_head < heads / group; ++kv_head) {
+    std::vector<std::int32_t> together;
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      together.insert(together.end(), native.rows[head].positions.begin(),
+                      native.rows[head].positions.end());
+    std::sort(together.begin(), together.end());
+    const auto& single = lines.rows[kv_head].positions;
+    EXPECT_TRUE(std::includes(together.begin(), together.end(), single.begin(), single.end()));
+  }
+  for (int head = 0; head < heads; ++head)
+    for (std::int64_t i = 0; i < masks.grid.num_query_blocks(); ++i)
+      EXPECT_EQ(masks.kept[masks.index(head, i, masks.grid.block_of_query_block(i))], 1);
+}
+
 TEST_F(MInferenceTest, SaysWhatIsWrongWithAFile) {
   const Sequence sequence = random_sequence(long_shape(), 35);
   const auto why = [&](const std::string& path) -> std::string {

@@ -108,7 +108,10 @@ std::vector<std::string> variants_without_budget() {
     specs.push_back(info.id);
     add_changes(info, info.id, ':', specs);
   }
-  specs.insert(specs.end(), block_methods().begin(), block_methods().end());
+  for (const std::string& method : block_methods()) {
+    specs.push_back(method);
+    specs.push_back(method + ",lowering=native");
+  }
   for (const char* compact :
        {"compact_attention:block_size=4,alpha=0.3,sink_blocks=0",
         "compact_attention:selector=xattention,block_size=4,stride=2,tau=0.6",

@@ -52,7 +52,7 @@ Table table(Workspace& workspace) {
 
 std::vector<LatencyPart> parts_of(const LatencyReport& report) {
   return {{"select", report.select},
-          {report.paged ? "block tables" : "gather", report.gather},
+          {measure::gather_name(report.reads), report.gather},
           {"attend", report.attend},
           {"total", report.total},
           {"dense (" + report.dense_variant + ")", report.dense}};

@@ -143,7 +143,8 @@ Method flash_prefill_method() {
       "(flashprefill_native_forward.py, flashprefill_prefill.py), the selector of CompactAttention";
   info.deviation =
       "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
-      "chunk, where the kernel runs on each head's own mask; blocks and query blocks are cut from "
+      "chunk, where the kernel runs on each head's own mask (so does lowering=native); blocks and "
+      "query blocks are cut from "
       "position 0 (the code cuts query blocks from the chunk's begin and fills them with zeros); "
       "mean keys in fp32, not in the type of the cache; alpha is CompactAttention's 0.06 for Llama "
       "(its own scripts use 0.08 to 0.18); last_full_blocks is 0, not 2, and speaks of the "

@@ -283,7 +283,8 @@ Method flex_prefill_method() {
       "pairs are cut to the chunk's query blocks, and the query-aware pairs of a chunk are "
       "gathered "
       "together; a KV head sees the union over query blocks and the group's heads, and the whole "
-      "chunk; dense only without a past, where the code is up to 2 blocks or min_budget; no "
+      "chunk (with lowering=native each query block its own blocks); dense only without a past, "
+      "where the code is up to 2 blocks or min_budget; no "
       "max_budget; pairs left out do not stand for block 0; a block without attention adds 0 to "
       "the divergence (the code gets NaN: vertical-slash); decodes densely; with lowering=budget "
       "whole blocks by the attention of their keys plus that of their distance";

@@ -139,7 +139,9 @@ Method minference_method() {
       "kept by rule the best come first where not all of them fit (in the code they are equal); "
       "block_sparse pools the chunk's own rows and real keys in blocks from position 0 (the code "
       "fills up with zeros); decodes densely; with lowering=budget whole blocks of 64 by the "
-      "attention that the observed rows give them, in every pattern";
+      "attention that the observed rows give them, in every pattern, and with lowering=native "
+      "each query block reads whole blocks of 64 wherever its columns and diagonals lie (the code "
+      "reads the columns apart)";
   info.summary =
       "Keeps the columns and diagonals of the attention map that the chunk's last queries look at, "
       "as many as the head's pattern allows.";

@@ -217,7 +217,8 @@ Method seer_attention_method() {
       "(repository jiwonsong-dev/CompactAttention)";
   info.deviation =
       "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
-      "chunk, where the kernel runs on each head's own mask; the last two query blocks are not "
+      "chunk, where the kernel runs on each head's own mask (so does lowering=native); the last "
+      "two query blocks are not "
       "opened; a query block that the chunk cuts pools the chunk's rows alone; queries and keys "
       "from before the rotary embedding are got back from the stored ones (after the model's own "
       "normalisation of queries and keys, where it has one); the gate's arithmetic is fp32, not "

@@ -166,7 +166,8 @@ Method xattention_method() {
   info.evidence = "repository mit-han-lab/x-attention (xattn/src/Xattention.py, utils.py)";
   info.deviation =
       "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
-      "chunk, where the kernel runs on each head's own mask; true positions: strides and blocks "
+      "chunk, where the kernel runs on each head's own mask (so does lowering=native); true "
+      "positions: strides and blocks "
       "begin at position 0 and missing queries and keys are zero (the code pads queries and keys "
       "apart, which is right only where the chunk begins on its working size); one tau for all "
       "heads, no table per head; softmax and sums are not rounded to 16 bits; no keep_sink or "
