@@ -2,6 +2,7 @@
 // each query head, the union over its query blocks, the union over the heads that share a row, and
 // the table that attention reads. The transport bar moves from chunk to chunk.
 #include "app/panels/block_plots.h"
+#include "app/panels/block_ways_table.h"
 #include "app/state/labels.h"
 
 #include <fmt/format.h>
@@ -40,6 +41,7 @@ class BlockTablesPanel final : public Panel {
       return;
     }
     finding_ui(context, *result);
+    if (!result.stale) block_ways_ui(context, result);
     legend_ui(context, *result);
     ImGui::Dummy({0, widgets::em(0.6F)});
     plots_.draw(context, result);
@@ -57,6 +59,7 @@ class BlockTablesPanel final : public Panel {
 
   static void finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {
     const BlockReport& r = answer.report;
+    if (answer.reads_masks) return native_finding_ui(context, answer);
     const bool one = r.q_heads.size() == 1;
     const std::int64_t past = r.grid.num_past_blocks();
     std::string text = fmt::format(
@@ -72,6 +75,25 @@ class BlockTablesPanel final : public Panel {
     if (r.whole_group)
       text += fmt::format(" One table for the whole group would read {}.",
                           percent(r.whole_group->kept.past));
+    sentence_ui(context, text);
+  }
+
+  static void native_finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {
+    const BlockReport& r = answer.report;
+    const bool one = r.q_heads.size() == 1;
+    sentence_ui(
+        context,
+        fmt::format(
+            "Each query block reads its own mask: {} of the past{}. United over the query "
+            "blocks it would be {}{}.",
+            percent(r.native.kept.past), one ? "" : " (mean over the heads)",
+            percent(r.after_query_union.kept.past),
+            one ? std::string()
+                : fmt::format(", and over query heads {} to {} as well {}", r.q_heads.front(),
+                              r.q_heads.back(), percent(r.after_group_union.kept.past))));
+  }
+
+  static void sentence_ui(DrawContext& context, const std::string& text) {
     const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
     widgets::text_wrapped(context.palette.text, text);
   }

@@ -3,6 +3,7 @@
 // references anew.
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
+#include "app/state/questions/block_ways.h"
 #include "app/state/questions/latency.h"
 #include "app/state/questions/trace_info.h"
 #include "app/state/view_list.h"
@@ -57,6 +58,7 @@ constexpr const char* kDecoding = "layer=2,q_head=4,chunk=9";
 constexpr const char* kBlocks = "xattention:block_size=32";
 constexpr const char* kEvicts = "snapkv:budget_tokens=64";
 constexpr const char* kLanes = "aqua:basis=self";
+constexpr const char* kNativeBlocks = "xattention:block_size=32,stride=8,tau=0.7,lowering=native";
 constexpr const char* kPages = "quest:budget_tokens=64,page_size=16,skip_layers=0";
 
 std::vector<Picture> pictures() {
@@ -83,6 +85,7 @@ std::vector<Picture> pictures() {
       {"heavy_tail", "heavy_tail", kQuestion, {kRecorded}, {}, kWide},
       {"aqua_lanes", "aqua_lanes", kQuestion, {kLanes}, {}, kWide},
       {"block_tables", "block_tables", kQuestion, {kBlocks}, {}, kWide},
+      {"block_tables_native", "block_tables", kQuestion, {kNativeBlocks}, {}, kWide},
       {"received_rankings", "received_rankings", kWindow, {kRecorded}, {}, kWide},
       {"quest_pages", "quest_pages", kDecoding, {kPages}, {}, kWide},
       {"budget_sweep", "budget_sweep", kQuestion, {kRecorded, kOther}, {}, kTall},
@@ -125,6 +128,13 @@ struct FixedLatency : state::LatencyQuestion {
   }
 };
 
+struct FixedBlockTimes : state::BlockTimesQuestion {
+  static constexpr Lane kLane = Lane::Compute;
+  Answer work(state::Steps& /*steps*/) const {
+    return {{{{0.31, 0.3, 0.33, 15}, {0.42, 0.4, 0.45, 15}, {0.55, 0.5, 0.6, 15}}}, 0};
+  }
+};
+
 // A file has its own time and size.
 struct FixedFile : state::TraceInfoQuestion {
   Answer work(state::Steps& steps) const {
@@ -159,6 +169,8 @@ Image draw(const Picture& picture) {
   state::show(workspace, request.what);
   if (picture.view == "latency")
     workspace.answers.start(FixedLatency{{workspace.place(), workspace.method()}});
+  if (picture.view == "block_tables")
+    workspace.answers.start(FixedBlockTimes{{workspace.place(), workspace.method()}});
   if (picture.view == "trace_info") workspace.answers.start(FixedFile{{workspace.place()}});
   test::settle(workspace);
   return draw_view(workspace, request);

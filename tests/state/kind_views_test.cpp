@@ -242,6 +242,40 @@ TEST_F(KindViewsTest, TheTableOfBlocksNamesPagesAndTokens) {
   EXPECT_EQ(array.bytes.size(), 2U * 4 * 16);
 }
 
+// Native masks are shown with the unions that they spare, of all heads of the KV head; no table is
+// read. A stage carries what attention that reads it is worth.
+TEST_F(KindViewsTest, NativeMasksStandBesideTheirUnions) {
+  open();
+  choose("flash_prefill:block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1,lowering=native");
+  go_to("layer=1,q_head=3,chunk=3");
+  const Table table = table_of("block_tables");
+  std::map<std::string, int> stages;
+  std::map<std::string, double> recall, density;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string stage = text_in(table, i, "stage");
+    ++stages[stage];
+    recall[stage] = number_in(table, i, "mass_recall");
+    density[stage] = number_in(table, i, "density_past");
+    EXPECT_GE(number_in(table, i, "output_error"), 0.0);
+    EXPECT_GT(number_in(table, i, "attend_ms"), 0.0);
+  }
+  EXPECT_EQ(stages["mask"], 2 * (13 + 14 + 15 + 16));
+  EXPECT_EQ(stages["query_union"], 2 * 16);
+  EXPECT_EQ(stages["group_union"], 16);
+  EXPECT_FALSE(stages.contains("table"));
+  EXPECT_LT(recall["mask"], recall["query_union"]);
+  EXPECT_LE(recall["query_union"], recall["group_union"]);
+  const auto result = workspace_.ask(block_tables_question(workspace_));
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(result->reads_masks);
+  EXPECT_EQ(result->report.q_heads, (std::vector<int>{2, 3}));
+  const auto worths =
+      workspace_.ask(BlockWaysQuestion{result.question.place, result.question.method});
+  ASSERT_TRUE(worths);
+  EXPECT_NEAR((*worths)[0].density, density["mask"], 1e-6);
+  EXPECT_NEAR((*worths)[2].density, density["group_union"], 1e-6);
+}
+
 TEST_F(KindViewsTest, BlocksSayWhyThereIsNothing) {
   open();
   choose("flash_prefill:block_size=4");

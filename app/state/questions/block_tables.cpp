@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -15,12 +17,36 @@ using replay::BlockReport;
 using replay::BlockState;
 using Answer = BlockTablesQuestion::Answer;
 
+// A picture waits for the numbers beside the masks too, but can do without them.
 std::string problem(Workspace& workspace) {
   const auto result = workspace.ask(block_tables_question(workspace));
-  return result ? result->nothing : problem_of(result);
+  if (!result || !result->nothing.empty()) return result ? result->nothing : problem_of(result);
+  const BlockTablesQuestion& shown = result.question;
+  if (workspace.ask(BlockWaysQuestion{shown.place, shown.method}).state == ResultState::Loading)
+    return "the unions are not measured yet";
+  // Nothing computes while something is timed.
+  const BlockTimesQuestion times{shown.place, shown.method};
+  const auto timed = workspace.ask(times);
+  const bool not_begun = timed.state == ResultState::Empty && timed.note.empty();
+  if (not_begun) workspace.answers.start(times);
+  return not_begun || timed.state == ResultState::Loading ? "the measurement has not finished" : "";
 }
 
-void add_rows(const Answer& answer, const BlockStage& stage, Table& table) {
+// Recall, output error and milliseconds of the attention that reads the stage, as far as they are
+// known.
+std::vector<std::string> worth_of(Workspace& workspace, const BlockTablesQuestion& question,
+                                  const BlockStage& stage) {
+  if (!stage.way) return {"", "", ""};
+  const auto at = static_cast<std::size_t>(*stage.way);
+  const auto worths = workspace.ask(BlockWaysQuestion{question.place, question.method});
+  const auto times = workspace.ask(BlockTimesQuestion{question.place, question.method});
+  return {worths ? cell((*worths)[at].mass_recall) : "",
+          worths ? cell((*worths)[at].output_error) : "",
+          times ? cell(times->attend[at].median_ms) : ""};
+}
+
+void add_rows(const Answer& answer, const BlockStage& stage, const std::vector<std::string>& worth,
+              Table& table) {
   const BlockReport& r = answer.report;
   const replay::StageDensity& density = r.*stage.density;
   const std::int64_t query_blocks = r.grid.num_query_blocks();
@@ -38,17 +64,19 @@ void add_rows(const Answer& answer, const BlockStage& stage, Table& table) {
            cell(density.kept.past), cell(density.kept.causal), cell(density.kept.rectangle),
            forced(density.forced.past), forced(density.forced.causal),
            forced(density.forced.rectangle)});
+      table.rows.back().insert(table.rows.back().end(), worth.begin(), worth.end());
     }
 }
 
 Table table(Workspace& workspace) {
   Table table{{"stage", "q_head", "query_block", "key_block", "token_begin", "token_end", "page_id",
                "state", "density_past", "density_causal", "density_rectangle", "forced_past",
-               "forced_causal", "forced_rectangle"},
+               "forced_causal", "forced_rectangle", "mass_recall", "output_error", "attend_ms"},
               {}};
   const auto result = workspace.ask(block_tables_question(workspace));
   if (!result) return table;
-  for (const BlockStage& stage : result->stages) add_rows(*result, stage, table);
+  for (const BlockStage& stage : result->stages)
+    add_rows(*result, stage, worth_of(workspace, result.question, stage), table);
   return table;
 }
 
@@ -62,22 +90,38 @@ Array array(Workspace& workspace) {
                   r.mask);
 }
 
-std::vector<BlockStage> stages_of(const BlockReport& r) {
+std::vector<BlockStage> stages_of(const BlockReport& r, bool reads_masks) {
   const auto heads = static_cast<std::int64_t>(r.q_heads.size());
   const std::int64_t query_blocks = r.grid.num_query_blocks();
   const std::string names =
       heads == 1 ? fmt::format("query head {}", r.q_heads.front())
                  : fmt::format("query heads {} to {}", r.q_heads.front(), r.q_heads.back());
-  return {{"mask",
-           fmt::format("Masks of {}, {} query block{} each", names, query_blocks,
-                       query_blocks == 1 ? "" : "s"),
-           heads * query_blocks, &BlockReport::native, &BlockReport::mask},
-          {"query_union", "United over the query blocks of the chunk", heads,
-           &BlockReport::after_query_union, &BlockReport::query_union},
-          {"group_union", heads == 1 ? "One head: nothing to unite" : "United over these heads", 1,
-           &BlockReport::after_group_union, &BlockReport::group_union},
-          {"table", "The table: what is read, the chunk open", 1, &BlockReport::read,
-           &BlockReport::table}};
+  std::vector<BlockStage> stages = {
+      {"mask",
+       fmt::format("Masks of {}, {} query block{} each", names, query_blocks,
+                   query_blocks == 1 ? "" : "s"),
+       heads * query_blocks, &BlockReport::native, &BlockReport::mask, replay::BlockWay::Native},
+      {"query_union", "United over the query blocks of the chunk", heads,
+       &BlockReport::after_query_union, &BlockReport::query_union, replay::BlockWay::QueryUnion},
+      {"group_union", heads == 1 ? "One head: nothing to unite" : "United over these heads", 1,
+       &BlockReport::after_group_union, &BlockReport::group_union, replay::BlockWay::HeadUnion}};
+  if (!reads_masks)
+    stages.push_back({"table", "The table: what is read, the chunk open", 1, &BlockReport::read,
+                      &BlockReport::table});
+  return stages;
+}
+
+// What the rows of these heads keep together, ascending.
+std::vector<std::int32_t> keys_of(const replay::ReplayCell& cell, HeadRange heads,
+                                  int q_heads_per_row) {
+  std::vector<std::int32_t> keys;
+  for (int head = heads.first; head < heads.first + heads.count; head += q_heads_per_row) {
+    const auto& row = cell.rows[static_cast<std::size_t>(head / q_heads_per_row)].positions;
+    std::vector<std::int32_t> merged;
+    std::set_union(keys.begin(), keys.end(), row.begin(), row.end(), std::back_inserter(merged));
+    keys = std::move(merged);
+  }
+  return keys;
 }
 
 // Why a cell has no masks; empty: it has.
@@ -112,14 +156,14 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   answer.notes = run->notes;
   answer.nothing = why_nothing(cell);
   if (!answer.nothing.empty()) return answer;
-  const int row = row_of(place, *run), group = place.info().model.gqa_group_size();
-  const int first_head = row * run->q_heads_per_row;
-  answer.kv_head = first_head / group;
-  answer.report =
-      replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].positions,
-                           first_head, run->q_heads_per_row, group);
+  const int group = place.info().model.gqa_group_size();
+  const HeadRange heads = united_heads(place, *run);
+  answer.kv_head = heads.first / group;
+  answer.reads_masks = cell->reads_masks;
+  answer.report = replay::block_report(*cell->blocks, keys_of(*cell, heads, run->q_heads_per_row),
+                                       heads.first, heads.count, group);
   const BlockReport& r = answer.report;
-  answer.stages = stages_of(r);
+  answer.stages = stages_of(r, answer.reads_masks);
   for (const BlockStage& stage : answer.stages)
     for (const BlockState state : r.*stage.states)
       answer.present[static_cast<std::size_t>(state)] = true;

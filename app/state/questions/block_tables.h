@@ -2,11 +2,13 @@
 // of each query head over two unions to the table that attention reads.
 #pragma once
 
+#include "app/state/questions/block_ways.h"
 #include "app/state/questions/run.h"
 #include "core/replay/block_report.h"
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct BlockStage {
   std::int64_t rows = 1;
   replay::StageDensity replay::BlockReport::*density = nullptr;
   std::vector<replay::BlockState> replay::BlockReport::*states = nullptr;
+  std::optional<replay::BlockWay> way = {};  // that attends to just this
 
   bool of_masks() const { return states == &replay::BlockReport::mask; }
   replay::BlockState at(const replay::BlockReport& report, std::int64_t row,
@@ -39,6 +42,7 @@ struct BlockTablesQuestion {
     std::string nothing;  // why there are no tables here; empty: there are
     replay::BlockReport report;
     std::vector<BlockStage> stages;  // from top to bottom; empty where there is nothing
+    bool reads_masks = false;        // each query block reads its own mask: no union is read
     int kv_head = 0;
     std::int64_t past_blocks_read = 0;
     std::array<bool, replay::kNumBlockStates> present{};
