@@ -71,7 +71,8 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   const double whole = sum_of(values, values + cell.num_candidates);
   result.missed_mass = whole > 0 ? missed / whole : 0;
   const replay::RowMetrics metrics =
-      replay::RowTruth(values, cell.num_candidates).metrics(kept.positions);
+      replay::RowTruth(values, cell.num_candidates, cell.span.end(), cell.span.phase)
+          .metrics(kept.positions);
   result.mass_recall = cell.dense_reason ? 1 : metrics.mass_recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.topk_overlap;
   return result;

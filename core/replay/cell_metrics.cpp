@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 namespace kvloupe::replay {
@@ -50,9 +51,15 @@ at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& lay
   return at::cat(rows, 0);
 }
 
-RowTruth::RowTruth(const float* mass, std::int64_t num_candidates)
-    : mass_(mass), num_candidates_(num_candidates) {
+RowTruth::RowTruth(const float* mass, std::int64_t num_candidates, std::int64_t num_visible,
+                   trace::Phase phase)
+    : mass_(mass),
+      num_candidates_(num_candidates),
+      phase_(phase),
+      sees_more_(num_candidates < num_visible) {
   for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass[i]);
+  for (std::int64_t i = num_candidates; i < num_visible; ++i)
+    beyond_ += static_cast<double>(mass[i]);
 }
 
 const RowTruth::Best& RowTruth::best(std::int64_t count) {
@@ -69,11 +76,26 @@ const RowTruth::Best& RowTruth::best(std::int64_t count) {
   return best;
 }
 
+double RowTruth::share_of_best(std::int64_t count, const std::vector<std::int32_t>& selected) {
+  const std::int64_t asked = std::min(count, num_candidates_);
+  if (asked == 0) return 1;
+  const Best& truth = best(asked);
+  std::int64_t found = 0;
+  for (const std::int32_t position : selected)
+    found += truth.marks[static_cast<std::size_t>(position)];
+  return static_cast<double>(found) / static_cast<double>(asked);
+}
+
 RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
   RowMetrics metrics;
   double covered = 0;
   for (const std::int32_t position : selected) covered += static_cast<double>(mass_[position]);
   if (whole_ > 0) metrics.mass_recall = covered / whole_;
+  metrics.visible_recall = sees_more_ ? (covered + beyond_) / (whole_ + beyond_)
+                                      : std::numeric_limits<double>::quiet_NaN();
+  if (phase_ == trace::Phase::Decode)
+    for (std::size_t i = 0; i < kRecallAt.size(); ++i)
+      metrics.recall_at[i] = share_of_best(kRecallAt[i], selected);
   if (selected.empty()) return metrics;
   const Best& truth = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
@@ -113,7 +135,7 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
   const at::Tensor& values = mass(layout);
   const float* of_row =
       values.const_data_ptr<float>() + static_cast<std::int64_t>(row) * values.stride(0);
-  const RowTruth truth(of_row, num_candidates);
+  const RowTruth truth(of_row, num_candidates, cell_.kv_len(), cell_.phase);
   if (!truth.is_finite()) {
     const bool of_kv_head = layout.axis == trace::RowAxis::KvHead;
     throw overflow_error(
