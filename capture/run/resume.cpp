@@ -36,10 +36,15 @@ void require_same(const trace::TraceReader& left, const std::string& what, const
                     "give what it was begun with, or leave the option out");
 }
 
-std::string text_of(const std::vector<trace::RunInfo>& runs) {
+// With all parameters that this version knows: an earlier one wrote fewer.
+std::string method_of(const trace::RunInfo& run, const trace::ModelInfo& model) {
+  return selection::MethodSpec::parse(run.method).resolved(selection::shape_of(model)).canonical();
+}
+
+std::string text_of(const std::vector<trace::RunInfo>& runs, const trace::ModelInfo& model) {
   std::vector<std::string> texts;
   for (const trace::RunInfo& run : runs)
-    texts.push_back(fmt::format("{} {}{}", trace::to_text(run.mode), run.method,
+    texts.push_back(fmt::format("{} {}{}", trace::to_text(run.mode), method_of(run, model),
                                 run.basis_hash.empty() ? "" : " on basis " + run.basis_hash));
   return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
 }
@@ -107,7 +112,8 @@ void require_same_request(const trace::TraceHeader& asked, const trace::TraceRea
   require_same(left, "--layers", fmt::format("{}", fmt::join(info.layers, ",")),
                fmt::format("{}", fmt::join(asked.layers, ",")));
   require_same(left, "--store", begun.store, request.store);
-  require_same(left, "the methods", text_of(info.runs), text_of(asked.runs));
+  require_same(left, "the methods", text_of(info.runs, info.model),
+               text_of(asked.runs, info.model));
 }
 
 int restore(const trace::TraceReader& left, Decoder& decoder, Recorder& recorder) {

@@ -3,8 +3,6 @@
 #include "core/base/error.h"
 #include "core/selection/selector.h"
 
-#include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -23,7 +21,7 @@ class Collector {
     PhaseAverages& phase =
         cell.span.phase == trace::Phase::Prefill ? averages_.prefill : averages_.decode;
     phase.all_cells += static_cast<std::int64_t>(cell.rows.size());
-    phase.averaged.push_back(!cell.dense_reason);
+    if (!cell.dense_reason) phase.averaged.emplace(cell.layer, cell.chunk);
   }
 
   MethodAverages finish(const replay::ReplayResult& result) {
@@ -73,19 +71,6 @@ MethodAverages average_recorded(const session::TraceSession& session, int run,
   for (PhaseAverages* phase : {&averages.prefill, &averages.decode})
     if (phase->means.forced == 0.0) phase->means.forced.reset();
   return averages;
-}
-
-std::vector<bool> differ_from_most(const std::vector<std::vector<bool>>& averaged) {
-  std::map<std::vector<bool>, std::int64_t> times;
-  for (const std::vector<bool>& cells : averaged) ++times[cells];
-  const auto rank = [](const auto& entry) {
-    return std::pair(entry.second, std::count(entry.first.begin(), entry.first.end(), true));
-  };
-  const auto most = std::max_element(
-      times.begin(), times.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  std::vector<bool> differs;
-  for (const std::vector<bool>& cells : averaged) differs.push_back(cells != most->first);
-  return differs;
 }
 
 }  // namespace kvloupe::analysis

@@ -12,7 +12,7 @@ namespace kvloupe::analysis {
 struct PhaseAverages {
   replay::CompareRow means;    // of scope "all"
   std::int64_t all_cells = 0;  // rows of all chunks and layers, averaged or dense
-  std::vector<bool> averaged;  // [layers, chunks of the phase]: not dense
+  replay::Places averaged;     // not dense
 };
 
 struct MethodAverages {
@@ -30,9 +30,5 @@ MethodAverages average_anew(const session::TraceSession& session, const selectio
 // rule are empty where the run names none: earlier versions did not record them.
 MethodAverages average_recorded(const session::TraceSession& session, int run,
                                 const std::vector<int>& layers, const WorkContext& context);
-
-// Which of several sets of averaged cells differ from the one that most of them are; of two as
-// common ones the larger counts.
-std::vector<bool> differ_from_most(const std::vector<std::vector<bool>>& averaged);
 
 }  // namespace kvloupe::analysis

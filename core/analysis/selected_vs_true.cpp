@@ -75,7 +75,8 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   const replay::RowMetrics metrics =
       cell.reads_masks
           ? replay::CellTruth(loaded, {}).metrics(layout, cell, static_cast<std::size_t>(row))
-          : replay::RowTruth(values, cell.num_candidates).metrics(kept.positions);
+          : replay::RowTruth(values, cell.num_candidates, cell.span.end(), cell.span.phase)
+                .metrics(kept.positions);
   result.mass_recall = cell.dense_reason ? 1 : metrics.mass_recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.topk_overlap;
   return result;

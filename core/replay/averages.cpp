@@ -1,12 +1,18 @@
 #include "core/replay/averages.h"
 
+#include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/replay/block_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <sstream>
 
 namespace kvloupe::replay {
 
@@ -33,7 +39,10 @@ enum Number : std::size_t {
   kSetRectangle,
   kGap,
   kSpanKept,
-  kNumbers,
+  kVisibleRecall,
+  kMetadata,
+  kRecallAtK,  // and the next two
+  kNumbers = kRecallAtK + kRecallAt.size(),
 };
 constexpr std::array<std::optional<double> CompareRow::*, kNumbers> kMembers = {
     &CompareRow::requested_budget,
@@ -50,10 +59,16 @@ constexpr std::array<std::optional<double> CompareRow::*, kNumbers> kMembers = {
     &CompareRow::density_causal,
     &CompareRow::density_rectangle,
     &CompareRow::gap,
-    &CompareRow::span_kept};
+    &CompareRow::span_kept,
+    &CompareRow::visible_recall,
+    &CompareRow::metadata_bytes,
+    &CompareRow::recall_at_1,
+    &CompareRow::recall_at_10,
+    &CompareRow::recall_at_64};
 using Numbers = std::array<double, kNumbers>;  // kUnknown where there is none
 
-constexpr std::array kScopes = {"all", "layer", "kv_head", "chunk"};
+constexpr std::array<Scope, 4> kScopes = {
+    {{}, {.layer = true}, {.kv_head = true}, {.chunk = true}}};
 
 struct RowCell {
   int layer = 0, kv_head = 0, chunk = 0;
@@ -78,6 +93,31 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
 
 }  // namespace
 
+std::string name_of(const Scope& scope) {
+  std::vector<const char*> names;
+  if (scope.layer) names.push_back("layer");
+  if (scope.kv_head) names.push_back("kv_head");
+  if (scope.chunk) names.push_back("chunk");
+  return names.empty() ? "all" : fmt::format("{}", fmt::join(names, ","));
+}
+
+Scope parse_scope(const std::string& text) {
+  Scope scope;
+  std::stringstream words(text + ",");
+  for (std::string word; std::getline(words, word, ',');) {
+    bool* const part = word == "layer"     ? &scope.layer
+                       : word == "kv_head" ? &scope.kv_head
+                       : word == "chunk"   ? &scope.chunk
+                                           : nullptr;
+    if (part == nullptr || *part)
+      throw usage_error(fmt::format("'{}' is not a scope", printable(text)),
+                        "a scope is layer, kv_head or chunk, or several of them, each once",
+                        "write for example layer,kv_head");
+    *part = true;
+  }
+  return scope;
+}
+
 class Averager::Cells {
  public:
   Cells(const std::optional<MethodSpec>& spec, int q_heads_per_row,
@@ -86,7 +126,12 @@ class Averager::Cells {
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
         bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))),
-        span_(span) {}
+        dtype_(session.info().dtype),
+        span_(span) {
+    if (!spec) return;
+    metadata_ = selection::metadata_of(*spec, session.shape());
+    page_size_ = spec->traits().page_size;
+  }
 
   void add(const ReplayCell& cell) {
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
@@ -102,35 +147,49 @@ class Averager::Cells {
     }
   }
 
-  Places places() const {
+  Places places(std::optional<trace::Phase> phase) const {
     Places places;
     for (const RowCell& cell : cells_)
-      if (!cell.dense) places.emplace(cell.layer, cell.chunk);
+      if (!cell.dense && (!phase || cell.phase == *phase)) places.emplace(cell.layer, cell.chunk);
     return places;
   }
 
-  std::vector<CompareRow> rows(const ReplayResult& result, Weights weights,
-                               const Places* among) const {
-    // By phase, then (place in kScopes, index), in the order of the rows.
-    std::map<trace::Phase, std::map<std::pair<int, int>, Sums>> tables;
-    tables[trace::Phase::Prefill][{0, 0}];  // stands even where no cell is averaged
+  std::vector<CompareRow> rows(const ReplayResult& result, const RowOptions& options) const {
+    std::vector<Scope> scopes(kScopes.begin(), kScopes.end());
+    for (const Scope& scope : options.scopes)
+      if (std::find(scopes.begin(), scopes.end(), scope) == scopes.end()) scopes.push_back(scope);
+    // By phase, then (place in scopes, indices), in the order of the rows.
+    std::map<trace::Phase, std::map<std::pair<std::size_t, std::vector<int>>, Sums>> tables;
+    tables[trace::Phase::Prefill][{0, {}}];  // stands even where no cell is averaged
     for (const RowCell& cell : cells_) {
-      const std::array indices = {0, cell.layer, cell.kv_head, cell.chunk};
-      const bool counts =
-          !cell.dense && (among == nullptr || among->contains({cell.layer, cell.chunk}));
-      for (int scope = 0; scope < static_cast<int>(kScopes.size()); ++scope) {
-        Sums& sums = tables[cell.phase][{scope, indices[static_cast<std::size_t>(scope)]}];
+      const bool counts = !cell.dense && (options.among == nullptr ||
+                                          options.among->contains({cell.layer, cell.chunk}));
+      for (std::size_t i = 0; i < scopes.size(); ++i) {
+        Sums& sums = tables[cell.phase][{i, indices_of(cell, scopes[i])}];
         if (cell.fallback) ++sums.fallback_cells;
-        if (counts) add_to(sums, cell, weights == Weights::Cells ? 1 : cell.queries);
+        if (counts) add_to(sums, cell, options.weights == Weights::Cells ? 1 : cell.queries);
       }
     }
     std::vector<CompareRow> rows;
     for (const auto& [phase, table] : tables)
-      for (const auto& [place, sums] : table) rows.push_back(row_of(result, phase, place, sums));
+      for (const auto& [place, sums] : table) {
+        CompareRow& row = rows.emplace_back(row_of(result, phase, sums));
+        row.scope = name_of(scopes[place.first]);
+        if (place.second.size() == 1) row.index = place.second.front();
+        if (place.second.size() > 1) row.grid = place.second;
+      }
     return rows;
   }
 
  private:
+  static std::vector<int> indices_of(const RowCell& cell, const Scope& scope) {
+    std::vector<int> indices;
+    if (scope.layer) indices.push_back(cell.layer);
+    if (scope.kv_head) indices.push_back(cell.kv_head);
+    if (scope.chunk) indices.push_back(cell.chunk);
+    return indices;
+  }
+
   static void add_to(Sums& sums, const RowCell& cell, double weight) {
     ++sums.cells;
     for (std::size_t i = 0; i < kNumbers; ++i) {
@@ -141,13 +200,10 @@ class Averager::Cells {
     }
   }
 
-  static CompareRow row_of(const ReplayResult& result, trace::Phase phase,
-                           const std::pair<int, int>& place, const Sums& sums) {
+  static CompareRow row_of(const ReplayResult& result, trace::Phase phase, const Sums& sums) {
     CompareRow row;
     row.method = result.method;
     row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
-    row.scope = kScopes[static_cast<std::size_t>(place.first)];
-    row.index = place.second;
     row.cells = sums.cells;
     row.fallback_cells = sums.fallback_cells;
     for (std::size_t i = 0; i < kNumbers; ++i)
@@ -169,10 +225,16 @@ class Averager::Cells {
       numbers[kRecall] = cell.metrics[row].mass_recall;
       numbers[kOverlap] = cell.metrics[row].topk_overlap;
       numbers[kGap] = cell.metrics[row].gap;
+      numbers[kVisibleRecall] = cell.metrics[row].visible_recall;
+      for (std::size_t i = 0; i < kRecallAt.size() && cell.span.phase == trace::Phase::Decode; ++i)
+        numbers[kRecallAtK + i] = cell.metrics[row].recall_at[i];
     }
     numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin);
     numbers[kForced] = static_cast<double>(kept.forced.size());
     numbers[kKvBytes] = kept_past * bytes_per_key_;
+    if (metadata_)
+      numbers[kMetadata] = metadata_bytes(*metadata_, page_size_, dtype_, cell.span.begin,
+                                          past_end - kept.positions.begin());
     if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
     if (cell.blocks) add_densities(cell, row, numbers);
     if (span_) numbers[kSpanKept] = span_kept(cell, kept);
@@ -203,6 +265,9 @@ class Averager::Cells {
   int q_heads_per_row_;
   int gqa_group_size_;
   double bytes_per_key_;
+  std::optional<selection::Metadata> metadata_;
+  std::int64_t page_size_ = 0;
+  trace::DType dtype_;
   std::optional<std::pair<std::int32_t, std::int32_t>> span_;
   std::vector<RowCell> cells_;
 };
@@ -217,11 +282,24 @@ Averager& Averager::operator=(Averager&&) noexcept = default;
 
 void Averager::add(const ReplayCell& cell) { cells_->add(cell); }
 
-Places Averager::places() const { return cells_->places(); }
+Places Averager::places() const { return cells_->places({}); }
+Places Averager::places(trace::Phase phase) const { return cells_->places(phase); }
 
-std::vector<CompareRow> Averager::rows(const ReplayResult& result, Weights weights,
-                                       const Places* among) const {
-  return cells_->rows(result, weights, among);
+std::vector<CompareRow> Averager::rows(const ReplayResult& result,
+                                       const RowOptions& options) const {
+  return cells_->rows(result, options);
+}
+
+std::vector<bool> differ_from_most(const std::vector<std::optional<Places>>& of_methods) {
+  std::map<Places, int> times;
+  for (const auto& places : of_methods)
+    if (places) ++times[*places];
+  const auto most = std::max_element(times.begin(), times.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second, a.first.size()) < std::pair(b.second, b.first.size());
+  });
+  std::vector<bool> differs;
+  for (const auto& places : of_methods) differs.push_back(places && *places != most->first);
+  return differs;
 }
 
 std::vector<CompareRow> summarise(const ReplayResult& result,

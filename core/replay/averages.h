@@ -13,11 +13,18 @@
 
 namespace kvloupe::replay {
 
+// A parameter by name.
+struct SweptValue {
+  std::string name;
+  std::optional<double> value;
+};
+
 struct CompareRow {
   std::string method;
   std::string phase;       // "prefill" or "decode"
-  std::string scope;       // all | layer | kv_head | chunk
-  int index = 0;           // of the layer, KV head or chunk; 0 for all
+  std::string scope;       // all | layer | kv_head | chunk, or several such as layer,kv_head
+  int index = 0;           // of the layer, KV head or chunk; 0 for all and for several
+  std::vector<int> grid;   // of several: an index each, in the order of their names; else empty
   std::int64_t cells = 0;  // cells averaged
   // dense_fallback: dense for want of keys, not by the method's rule
   std::int64_t fallback_cells = 0;
@@ -36,8 +43,28 @@ struct CompareRow {
   std::optional<double> gap;
   // Share of the watched span's candidates that is kept, over the cells that have any.
   std::optional<double> span_kept;
+  // Share of all the mass that the queries see, their own chunk's keys among them.
+  std::optional<double> visible_recall;
+  // What the method holds beside K and V to choose with, see kv_bytes.h.
+  std::optional<double> metadata_bytes;
+  // Decode: the share that is kept of the k candidates of most true mass.
+  std::optional<double> recall_at_1, recall_at_10, recall_at_64;
   std::optional<BasisNote> basis;
+  // Which of the methods compared; and where parameters are swept (sweep.h) their values, and for
+  // each the smallest that reaches the target, if any does.
+  std::size_t method_idx = 0;
+  std::vector<SweptValue> sweep, solved;
 };
+
+// What a row is of: the mean over all cells of one layer, one KV head, one chunk, or of one of each
+// that is named here.
+struct Scope {
+  bool layer = false, kv_head = false, chunk = false;
+  bool operator==(const Scope&) const = default;
+};
+std::string name_of(const Scope& scope);  // "all", "layer", ..., "layer,kv_head"
+// "layer,kv_head", in any order. Throws Error{Usage}.
+Scope parse_scope(const std::string& text);
 
 // What a cell counts for.
 enum class Weights {
@@ -47,6 +74,16 @@ enum class Weights {
 
 // (layer, chunk).
 using Places = std::set<std::pair<int, int>>;
+
+// Whose places are not those of most; of two as common ones the larger set counts. Empty: a method
+// that chooses nowhere and is not asked.
+std::vector<bool> differ_from_most(const std::vector<std::optional<Places>>& of_methods);
+
+struct RowOptions {
+  Weights weights = Weights::Cells;
+  const Places* among = nullptr;   // cells outside are left out; null: none
+  std::vector<Scope> scopes = {};  // beside all, layer, kv_head and chunk
+};
 
 // Means over (layer, row, chunk) cells whose dense_reason is null, decode apart. Of each cell that
 // comes in its numbers are kept, not its positions.
@@ -64,10 +101,9 @@ class Averager {
   void add(const ReplayCell& cell);
   // Where the method is not dense.
   Places places() const;
-  // `result` names the method and its basis; its cells are not looked at. Cells outside of `among`
-  // are left out; null: none.
-  std::vector<CompareRow> rows(const ReplayResult& result, Weights weights = Weights::Cells,
-                               const Places* among = nullptr) const;
+  Places places(trace::Phase phase) const;
+  // `result` names the method and its basis; its cells are not looked at.
+  std::vector<CompareRow> rows(const ReplayResult& result, const RowOptions& options = {}) const;
 
  private:
   class Cells;

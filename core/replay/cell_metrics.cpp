@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 namespace kvloupe::replay {
@@ -51,9 +52,15 @@ at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& lay
   return at::cat(rows, 0);
 }
 
-RowTruth::RowTruth(const float* mass, std::int64_t num_candidates)
-    : mass_(mass), num_candidates_(num_candidates) {
+RowTruth::RowTruth(const float* mass, std::int64_t num_candidates, std::int64_t num_visible,
+                   trace::Phase phase)
+    : mass_(mass),
+      num_candidates_(num_candidates),
+      phase_(phase),
+      sees_more_(num_candidates < num_visible) {
   for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass[i]);
+  for (std::int64_t i = num_candidates; i < num_visible; ++i)
+    beyond_ += static_cast<double>(mass[i]);
 }
 
 const RowTruth::Best& RowTruth::best(std::int64_t count) {
@@ -91,8 +98,24 @@ RowTruth::Sums RowTruth::sums(const std::vector<std::int32_t>& selected) {
   return sums;
 }
 
+double RowTruth::share_of_best(std::int64_t count, const std::vector<std::int32_t>& selected) {
+  const std::int64_t asked = std::min(count, num_candidates_);
+  if (asked == 0) return 1;
+  const Best& truth = best(asked);
+  std::int64_t found = 0;
+  for (const std::int32_t position : selected)
+    found += truth.marks[static_cast<std::size_t>(position)];
+  return static_cast<double>(found) / static_cast<double>(asked);
+}
+
 RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
-  RowMetrics metrics = shares_of(sums(selected));
+  const Sums sums = this->sums(selected);
+  RowMetrics metrics = shares_of(sums);
+  metrics.visible_recall = sees_more_ ? (sums.kept + beyond_) / (whole_ + beyond_)
+                                      : std::numeric_limits<double>::quiet_NaN();
+  if (phase_ == trace::Phase::Decode)
+    for (std::size_t i = 0; i < kRecallAt.size(); ++i)
+      metrics.recall_at[i] = share_of_best(kRecallAt[i], selected);
   if (selected.empty()) return metrics;
   const Best& truth = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
@@ -130,7 +153,7 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
   const at::Tensor& values = mass(layout);
   const float* of_row =
       values.const_data_ptr<float>() + static_cast<std::int64_t>(row) * values.stride(0);
-  const RowTruth truth(of_row, num_candidates);
+  const RowTruth truth(of_row, num_candidates, cell_.kv_len(), cell_.phase);
   if (!truth.is_finite()) {
     const bool of_kv_head = layout.axis == trace::RowAxis::KvHead;
     throw overflow_error(
@@ -169,7 +192,8 @@ RowTruth::Sums CellTruth::sums_of_masks(const trace::BlockMasks& masks, std::int
         kept.push_back(static_cast<std::int32_t>(key));
     const float* of_block =
         mass.const_data_ptr<float>() + (q_head * grid.num_query_blocks() + i) * grid.past_len;
-    const RowTruth::Sums sums = RowTruth(of_block, grid.past_len).sums(kept);
+    const RowTruth::Sums sums =
+        RowTruth(of_block, grid.past_len, grid.past_len, cell_.phase).sums(kept);
     all.kept += sums.kept;
     all.best += sums.best;
     all.whole += sums.whole;
@@ -182,6 +206,8 @@ RowMetrics CellTruth::metrics(const selection::RowLayout& layout, const trace::C
   if (record.reads_masks) {
     RowMetrics metrics =
         shares_of(sums_of_masks(selection::masks_of(record), static_cast<std::int64_t>(row)));
+    // Masks leave out keys of the chunk, too: how much of all that is seen, is not summed here.
+    metrics.visible_recall = std::numeric_limits<double>::quiet_NaN();
     metrics.topk_overlap = this->row(layout, row, record.num_candidates)
                                .metrics(record.rows[row].positions)
                                .topk_overlap;

@@ -23,8 +23,9 @@ at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& lay
 // row may be a part of the chunk's queries.
 class RowTruth {
  public:
-  // `mass` is borrowed.
-  RowTruth(const float* mass, std::int64_t num_candidates);
+  // `mass` [num_visible] is borrowed.
+  RowTruth(const float* mass, std::int64_t num_candidates, std::int64_t num_visible,
+           trace::Phase phase);
   RowMetrics metrics(const std::vector<std::int32_t>& selected);
   // The same in absolute terms: what the set receives, what the best as many would, what all do.
   struct Sums {
@@ -39,10 +40,14 @@ class RowTruth {
     double mass = 0;                  // their M
   };
   const Best& best(std::int64_t count);
+  double share_of_best(std::int64_t count, const std::vector<std::int32_t>& selected);
 
   const float* mass_;
   std::int64_t num_candidates_;
+  trace::Phase phase_;
   double whole_ = 0;
+  double beyond_ = 0;  // M of the keys that are seen and are no candidates
+  bool sees_more_ = false;
   std::map<std::int64_t, Best> best_;  // by count: most methods keep equally many
 };
 

@@ -2,8 +2,6 @@
 
 #include "core/selection/selector.h"
 
-#include <algorithm>
-#include <map>
 #include <utility>
 
 namespace kvloupe::replay {
@@ -25,19 +23,6 @@ Places common_places(const PlacesOf& of_methods) {
   return common.value_or(Places());
 }
 
-// Those whose places are not those of most; of two as common ones the larger set counts.
-std::vector<bool> differ(const PlacesOf& of_methods) {
-  std::map<Places, int> times;
-  for (const auto& places : of_methods)
-    if (places) ++times[*places];
-  const auto most = std::max_element(times.begin(), times.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second, a.first.size()) < std::pair(b.second, b.first.size());
-  });
-  std::vector<bool> differ;
-  for (const auto& places : of_methods) differ.push_back(places && *places != most->first);
-  return differ;
-}
-
 }  // namespace
 
 Comparison compare_methods(const session::TraceSession& session,
@@ -45,10 +30,11 @@ Comparison compare_methods(const session::TraceSession& session,
                            const CompareOptions& options, const WorkContext& context) {
   Comparison comparison;
   std::vector<MethodSpec> served;
+  std::vector<std::size_t> asked;  // of those served, in `specs`
   std::vector<Averager> averagers;
-  for (const MethodSpec& given : specs) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
     ReplayRequest one = request;
-    one.spec = given.resolved(session.shape());
+    one.spec = specs[i].resolved(session.shape());
     if (auto error = why_unavailable(session, one, context)) {
       comparison.unavailable.push_back({one.spec.canonical(), std::move(*error)});
       continue;
@@ -57,6 +43,7 @@ Comparison compare_methods(const session::TraceSession& session,
                            selection::row_layout(one.spec, session.shape()).q_heads_per_row,
                            session, options.span);
     served.push_back(std::move(one.spec));
+    asked.push_back(i);
   }
   if (served.empty()) throw comparison.unavailable.front().error;
   const auto results = replay_methods(
@@ -69,10 +56,13 @@ Comparison compare_methods(const session::TraceSession& session,
                          : std::optional(averagers[i].places()));
   const Places common = common_places(places);
   const bool alike = options.cells == CellChoice::Common;
-  const std::vector<bool> differs = differ(places);
+  const std::vector<bool> differs = differ_from_most(places);
+  const RowOptions row_options{options.weights, alike ? &common : nullptr, options.scopes};
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const auto rows = averagers[i].rows(results[i], options.weights, alike ? &common : nullptr);
-    comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
+    for (CompareRow& row : averagers[i].rows(results[i], row_options)) {
+      row.method_idx = asked[i];
+      comparison.rows.push_back(std::move(row));
+    }
     if (!alike && differs[i]) comparison.on_other_cells.push_back(results[i].method);
   }
   return comparison;

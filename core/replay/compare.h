@@ -33,6 +33,7 @@ struct CompareOptions {
   CellChoice cells = CellChoice::Own;
   Weights weights = Weights::Cells;
   std::optional<std::pair<std::int32_t, std::int32_t>> span = {};  // watched: [first, second)
+  std::vector<Scope> scopes = {};  // beside all, layer, kv_head and chunk
 };
 
 // All methods in one pass over the trace; request.spec is not looked at. Throws the error of the

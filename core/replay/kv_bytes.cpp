@@ -13,4 +13,15 @@ std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
   return (info.dtype == trace::DType::F16 ? 2 : 4) * (key_lanes + dim);
 }
 
+double metadata_bytes(const selection::Metadata& metadata, std::int64_t page_size,
+                      trace::DType dtype, std::int64_t past, std::int64_t kept) {
+  const auto pages = [&](std::int64_t keys) {
+    return page_size > 0 ? (keys + page_size - 1) / page_size : keys;
+  };
+  const std::int64_t lanes =
+      metadata.lanes + metadata.lanes_per_key * past + metadata.lanes_per_page * pages(past);
+  return static_cast<double>(lanes * (dtype == trace::DType::F16 ? 2 : 4) +
+                             4 * metadata.words_per_kept * pages(kept));
+}
+
 }  // namespace kvloupe::replay

@@ -14,4 +14,10 @@ namespace kvloupe::replay {
 std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
                            const trace::TraceInfo& info);
 
+// What a method holds of one KV head and layer beside the K and V that it keeps, after `past` keys of
+// which it keeps `kept`: page bounds, block means, copies of keys in the trace's dtype, tallies and
+// tables of 4 bytes an entry. `page_size`: of Traits.
+double metadata_bytes(const selection::Metadata& metadata, std::int64_t page_size,
+                      trace::DType dtype, std::int64_t past, std::int64_t kept);
+
 }  // namespace kvloupe::replay

@@ -2,6 +2,8 @@
 // mass_recall: sum of M over the selected / over the candidates, M[j] the dense attention that key j
 // receives from the chunk's queries and the row's heads. topk_overlap: |selected and O| / |selected|,
 // O the |selected| candidates of largest M. gap: the mass_recall of O less that of the selected.
+// visible_recall: the mass of the selected and of the chunk's own keys / of all keys that the chunk
+// sees. recall_at: the share that is selected of the kRecallAt candidates of largest M.
 // output_error: ||O - O^|| / ||O|| of a query head. Where masks are read (CellRecord::reads_masks),
 // recall and gap count the (query, past key) pairs that they let through.
 #pragma once
@@ -12,6 +14,7 @@
 #include "core/session/session.h"
 #include "core/trace/selection_record.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,10 +23,15 @@
 
 namespace kvloupe::replay {
 
+inline constexpr std::array<std::int64_t, 3> kRecallAt = {1, 10, 64};
+
 struct RowMetrics {
   double mass_recall = 1;
   double topk_overlap = 1;
   double gap = 0;
+  // NaN with budget_scope=all, where each query sees its own key outside the set.
+  double visible_recall = 1;
+  std::array<double, kRecallAt.size()> recall_at = {1, 1, 1};  // computed in decode alone
 };
 
 // What was kept in one place, and what that is worth.

@@ -32,6 +32,8 @@ struct Method {
   std::function<std::string(const MethodSpec&)> title;
   // Only where the rows depend on parameters; else info.row_axis decides.
   std::function<RowLayout(const MethodSpec&, const ModelShape&)> row_layout;
+  // Only where it holds any; empty where a file that says how much is not at hand.
+  std::function<std::optional<Metadata>(const MethodSpec&, const ModelShape&)> metadata;
   // Only where sets pass from layer to layer: see source_layer() in method_spec.h.
   std::function<std::optional<int>(const MethodSpec&, int layer)> source_layer;
 };
@@ -55,5 +57,9 @@ ParamInfo lowering_param();
 std::vector<ParamInfo> flash_prefill_params();
 std::vector<ParamInfo> xattention_params();
 std::vector<ParamInfo> seer_attention_params();
+// These methods themselves.
+Method flash_prefill_method();
+Method xattention_method();
+Method seer_attention_method();
 
 }  // namespace kvloupe::selection

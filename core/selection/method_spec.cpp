@@ -17,6 +17,8 @@ namespace {
 
 constexpr const char* kHelp = "see kvloupe methods";
 constexpr const char* kSkipLayers = "skip_layers";
+constexpr const char* kBudgetTokens = "budget_tokens";
+constexpr const char* kBudgetRatio = "budget_ratio";
 const std::string kZero(1,
                         '0');  // g++ 12 warns falsely when a literal of one character is assigned
 
@@ -118,9 +120,11 @@ std::vector<std::pair<std::string_view, std::string_view>> split_items(std::stri
   }
 }
 
+bool sets_budget(std::string_view name) { return name == kBudgetTokens || name == kBudgetRatio; }
+
 std::string default_of(const MethodInfo& info, const ParamInfo& param) {
   // A threshold method works without a budget until it is given one.
-  if (param.name == "budget_tokens" && info.budget == BudgetUse::Optional) return kZero;
+  if (param.name == kBudgetTokens && info.budget == BudgetUse::Optional) return kZero;
   return param.default_text;
 }
 
@@ -131,13 +135,13 @@ namespace {
 // budget_tokens, budget_ratio, budget_scope.
 std::vector<ParamInfo> budget_params() {
   ParamInfo tokens;
-  tokens.name = "budget_tokens";
+  tokens.name = kBudgetTokens;
   tokens.type = ParamType::Int;
   tokens.default_text = "1024";
   tokens.max = 2147483647;
   tokens.meaning = "keys kept per layer and row; 0 when budget_ratio is used";
   ParamInfo ratio;
-  ratio.name = "budget_ratio";
+  ratio.name = kBudgetRatio;
   ratio.type = ParamType::Float;
   ratio.default_text = kZero;
   ratio.max = 1;
@@ -231,31 +235,54 @@ MethodSpec MethodSpec::parse(std::string_view text) {
       if (!given.emplace(name, value).second)
         throw usage_error(fmt::format("{}: {} is given twice", id, name),
                           "a parameter has one value", "leave one of them out");
-  const std::vector<const ParamInfo*> params = params_with(*info, given);
+  return of(*info, given);
+}
+
+MethodSpec MethodSpec::of(const MethodInfo& info, const ParamValues& given) {
+  const std::string& id = info.id;
+  const std::vector<const ParamInfo*> params = params_with(info, given);
   for (const auto& [name, value] : given)
     if (find_param(params, name) == nullptr)
       throw usage_error(fmt::format("{} has no parameter '{}'", id, name), names_of_params(params),
                         kHelp);
   auto parsed = std::make_shared<Parsed>();
-  parsed->info = info;
+  parsed->info = &info;
   for (const ParamInfo* param : params) {
     const auto found = given.find(param->name);
     if (found == given.end() && param->required)
       throw usage_error(fmt::format("{} needs {}", id, param->name), param->meaning,
                         fmt::format("write {}:{}=...", id, param->name));
     parsed->values.emplace_back(param, found == given.end()
-                                           ? default_of(*info, *param)
-                                           : normalise(*info, *param, found->second));
+                                           ? default_of(info, *param)
+                                           : normalise(info, *param, found->second));
   }
   const MethodSpec spec(parsed);
   // A ratio replaces the default number of tokens.
-  if (!given.contains("budget_tokens") && spec.budget_ratio() > 0)
+  if (!given.contains(kBudgetTokens) && spec.budget_ratio() > 0)
     for (Value& value : parsed->values)
-      if (value.param->name == "budget_tokens") value = Value(value.param, kZero);
-  if (info->budget != BudgetUse::None) spec.check_budget();
+      if (value.param->name == kBudgetTokens) value = Value(value.param, kZero);
+  if (info.budget != BudgetUse::None) spec.check_budget();
   spec.check_multiples();
   parsed->traits = traits_of(spec);
   return spec;
+}
+
+MethodSpec MethodSpec::with(const ParamValues& changes) const {
+  ParamValues values;
+  for (const Value& value : parsed_->values)
+    if (!is_formula(*value.param, value.text)) values[value.param->name] = value.text;
+  if (std::any_of(changes.begin(), changes.end(),
+                  [](const auto& change) { return sets_budget(change.first); }))
+    std::erase_if(values, [](const auto& value) { return sets_budget(value.first); });
+  for (const auto& [name, value] : changes) values[name] = value;
+  return of(info(), values);
+}
+
+const ParamInfo* MethodSpec::number(std::string_view name) const {
+  const Value* found = find(name);
+  if (found == nullptr || (sets_budget(name) && !has_budget())) return nullptr;
+  const ParamType type = found->param->type;
+  return type == ParamType::Int || type == ParamType::Float ? found->param : nullptr;
 }
 
 void MethodSpec::check_multiples() const {
@@ -369,11 +396,11 @@ bool MethodSpec::flag(std::string_view name) const { return text(name) == "1"; }
 bool MethodSpec::has_budget() const { return budget_tokens() > 0 || budget_ratio() > 0; }
 
 std::int64_t MethodSpec::budget_tokens() const {
-  return info().budget == BudgetUse::None ? 0 : integer("budget_tokens");
+  return info().budget == BudgetUse::None ? 0 : integer(kBudgetTokens);
 }
 
 double MethodSpec::budget_ratio() const {
-  return info().budget == BudgetUse::None ? 0 : real("budget_ratio");
+  return info().budget == BudgetUse::None ? 0 : real(kBudgetRatio);
 }
 
 BudgetScope MethodSpec::scope() const {

@@ -104,6 +104,12 @@ class MethodSpec {
   const std::string& id() const { return info().id; }
   // What the method does with these parameters.
   const Traits& traits() const;
+  // The same method with these values in place of its own; a budget in tokens takes the place of one
+  // by ratio, and the other way round. Throws as parse() does.
+  MethodSpec with(const ParamValues& changes) const;
+  // Its parameter of that name if that is a number in use: a threshold method without a budget has no
+  // budget to vary. Else null.
+  const ParamInfo* number(std::string_view name) const;
   // Replaces defaults that are formulas of the model by numbers. Idempotent.
   MethodSpec resolved(const ModelShape& shape) const;
   // All parameters in order, the common ones first, numbers in their shortest form; itself a valid
@@ -134,6 +140,7 @@ class MethodSpec {
  private:
   struct Value;
   struct Parsed;
+  static MethodSpec of(const MethodInfo& info, const ParamValues& given);
   explicit MethodSpec(std::shared_ptr<const Parsed> parsed) : parsed_(std::move(parsed)) {}
   const Value* find(std::string_view name) const;
   const Value& value(std::string_view name) const;
@@ -150,6 +157,8 @@ std::string title_of(const MethodSpec& spec);
 
 // The rows that a method's selections have on a model of this shape.
 RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape);
+// What it holds beside K and V; `spec` is resolved. Empty where that is in a file that is not at hand.
+std::optional<Metadata> metadata_of(const MethodSpec& spec, const ModelShape& shape);
 // A run of `spec` (resolved) as a trace describes it; open loop.
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape);
 

@@ -86,6 +86,11 @@ RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
   return {method.info.row_axis, per_kv_head ? shape.num_q_heads / shape.num_kv_heads : 1};
 }
 
+std::optional<Metadata> metadata_of(const MethodSpec& spec, const ModelShape& shape) {
+  const Method& method = method_of(spec);
+  return method.metadata ? method.metadata(spec, shape) : Metadata();
+}
+
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   const RowLayout layout = row_layout(spec, shape);
   const Traits& traits = spec.traits();

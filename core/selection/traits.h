@@ -36,6 +36,16 @@ struct LaneTrait {
   bool leading = false;  // the same leading lanes for all queries, not each query's strongest
 };
 
+// What a method must hold of one KV head and layer, beside the K and V that it keeps, so that it can
+// choose. Not what a chunk computes and drops.
+struct Metadata {
+  std::int64_t lanes_per_key =
+      0;  // numbers of the cache's precision for each past key: copies of K
+  std::int64_t lanes_per_page = 0;  // for each page or block of past keys: bounds, means
+  std::int64_t lanes = 0;           // once: the directions of a basis
+  std::int64_t words_per_kept = 0;  // of 4 bytes, for each page kept, or key: tallies, tables, sets
+};
+
 struct Traits {
   trace::StateAction state_action = trace::StateAction::Visibility;
   trace::Granularity granularity = trace::Granularity::Token;

@@ -18,9 +18,9 @@ namespace kvloupe::analysis {
 namespace {
 
 using replay::CompareRow;
+using replay::Places;
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using Cells = std::vector<bool>;
 
 // Chunks begin at 0, 16, 32, 48; two tokens are decoded after 53.
 SmallTraceShape shape() {
@@ -90,10 +90,10 @@ TEST(MethodAverages, AreThoseOfPlainLoops) {
   expect_equal(averages.prefill, expected_of(trace, trace::Phase::Prefill, 20, heaviest), 20);
   EXPECT_EQ(averages.prefill.all_cells, 2 * 4 * 2);  // layers, chunks, KV heads
   // The first chunk has no past, the second one of 16 keys: both are dense, in both layers.
-  EXPECT_EQ(averages.prefill.averaged, (Cells{false, false, true, true, false, false, true, true}));
+  EXPECT_EQ(averages.prefill.averaged, (Places{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
   EXPECT_EQ(averages.prefill.means.fallback_cells, 2 * 2 * 2);
   expect_equal(averages.decode, expected_of(trace, trace::Phase::Decode, 20, heaviest), 20);
-  EXPECT_EQ(averages.decode.averaged, Cells(4, true));
+  EXPECT_EQ(averages.decode.averaged, (Places{{0, 4}, {0, 5}, {1, 4}, {1, 5}}));
 }
 
 TEST(MethodAverages, AreThoseOfCompare) {
@@ -152,21 +152,12 @@ TEST(MethodAverages, OfARunOfAnUnknownMethodAreThoseOfItsSets) {
   expect_equal(averages.decode, expected_of(trace, trace::Phase::Decode, 4, newest), 4);
   EXPECT_FALSE(averages.prefill.means.requested_budget.has_value());
   EXPECT_FALSE(averages.prefill.means.forced.has_value());  // unknown, not 0
-  EXPECT_EQ(averages.prefill.averaged, (Cells{false, true, true, true, false, true, true, true}));
+  EXPECT_EQ(averages.prefill.averaged, (Places{{0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {1, 3}}));
 }
 
 TEST(MethodAverages, ThrowForWhatATraceCannotServe) {
   const SmallTrace trace(shape());  // without a probe
   EXPECT_THROW(averages_of(trace, "infinipot:budget_tokens=8"), Error);
-}
-
-TEST(DifferFromMost, NamesTheFewer) {
-  const Cells most{false, true, true}, other{false, false, true};
-  EXPECT_EQ(differ_from_most({most, other, most}), (std::vector{false, true, false}));
-  EXPECT_EQ(differ_from_most({most, most}), (std::vector{false, false}));
-  // As many of each: those that averaged more count as usual.
-  EXPECT_EQ(differ_from_most({other, most}), (std::vector{true, false}));
-  EXPECT_TRUE(differ_from_most({}).empty());
 }
 
 }  // namespace

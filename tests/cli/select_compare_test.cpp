@@ -30,7 +30,7 @@ TEST(CanonicalText, HasAllParametersInTheContractsOrder) {
   EXPECT_EQ(canonical("quoka"),
             "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0,num_queries="
             "16,metric=cosine,"
-            "query_reduce=max,group_query_mode=rank_paired,decode=select");
+            "query_reduce=max,group_query_mode=rank_paired,decode=select,query_ratio=0");
   EXPECT_EQ(canonical("snapkv:state=select,budget_ratio=0.25"),
             "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,skip_layers=0,window=32,"
             "kernel=7,pool=max,"
@@ -178,7 +178,8 @@ TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
   // Additions come last.
   EXPECT_EQ(header.substr(header.find("density")),
             "density,forced,kv_bytes,leakage,native_density,native_density_causal,"
-            "native_density_rectangle,density_causal,density_rectangle,gap,span_kept");
+            "native_density_rectangle,density_causal,density_rectangle,gap,span_kept,"
+            "visible_recall,metadata_bytes,recall_at_1,recall_at_10,recall_at_64");
   EXPECT_TRUE(rows[0]["native_density"].is_null());
   double oracle = 0, random = 0;
   for (const json& row : rows)

@@ -29,12 +29,47 @@ TEST(MethodSpec, WritesAllParametersInTheContractsOrder) {
   EXPECT_EQ(canonical("quoka"),
             "quoka:" + budget +
                 ",num_queries=16,metric=cosine,query_reduce=max,group_query_mode=rank_paired,"
-                "decode=select");
+                "decode=select,query_ratio=0");
   EXPECT_EQ(canonical("uniform_queries"), "uniform_queries:" + budget + ",num_queries=16");
   EXPECT_EQ(canonical("snapkv"), "snapkv:" + budget + ",window=32,kernel=7,pool=max,state=evict");
   EXPECT_EQ(canonical("keydiff"), "keydiff:" + budget + ",state=evict");
   EXPECT_EQ(canonical("streaming_llm"),
             "streaming_llm:" + budget + ",sink_tokens=4,positions=original");
+}
+
+TEST(MethodSpec, WithOtherValuesIsTheSpecThatNamesThem) {
+  const auto with = [](const std::string& text, const ParamValues& changes) {
+    return MethodSpec::parse(text).with(changes);
+  };
+  EXPECT_EQ(with("quoka:num_queries=4", {{"budget_tokens", "32"}}),
+            MethodSpec::parse("quoka:budget_tokens=32,num_queries=4"));
+  // One budget takes the place of the other.
+  EXPECT_EQ(with("quoka:budget_tokens=64", {{"budget_ratio", "0.5"}}),
+            MethodSpec::parse("quoka:budget_ratio=0.5"));
+  EXPECT_EQ(with("quoka:budget_ratio=0.5", {{"budget_tokens", "64"}}),
+            MethodSpec::parse("quoka:budget_tokens=64"));
+  // What is a formula of the model stays one.
+  EXPECT_EQ(with("sparq", {{"budget_tokens", "64"}}), MethodSpec::parse("sparq:budget_tokens=64"));
+  for (const ParamValues& wrong : {ParamValues{{"num_queries", "0"}},
+                                   {{"page_size", "4"}},
+                                   {{"budget_tokens", "0"}},
+                                   {{"budget_tokens", "8"}, {"budget_ratio", "0.5"}}})
+    EXPECT_THROW(with("quoka", wrong), Error);
+}
+
+TEST(MethodSpec, NumbersInUseAreThoseThatCanBeVaried) {
+  const auto has = [](const std::string& text, const char* name) {
+    return MethodSpec::parse(text).number(name) != nullptr;
+  };
+  EXPECT_TRUE(has("quoka", "num_queries"));
+  EXPECT_TRUE(has("quoka", "budget_ratio"));
+  EXPECT_TRUE(has("sparq", "num_channels"));
+  EXPECT_FALSE(has("quoka", "metric"));
+  EXPECT_FALSE(has("tova", "force_last"));
+  EXPECT_FALSE(has("dense", "budget_tokens"));
+  EXPECT_FALSE(has("flash_prefill", "budget_tokens"));
+  EXPECT_TRUE(has("flash_prefill:lowering=budget,budget_tokens=64", "budget_tokens"));
+  EXPECT_TRUE(has("flash_prefill", "alpha"));
 }
 
 TEST(MethodSpec, MethodsWithDenseLayersOfTheirOwnSkipNoOthers) {

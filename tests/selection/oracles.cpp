@@ -48,7 +48,9 @@ std::vector<double> relevance(const Sequence& s, const trace::ChunkInfo& span, i
 std::vector<std::vector<int>> chosen_rows(const Sequence& s, const MethodSpec& spec,
                                           const trace::ChunkInfo& span, int kv_head) {
   const int group = s.gqa_group_size();
-  const std::int64_t count = spec.integer("num_queries");
+  const double ratio = spec.has("query_ratio") ? spec.real("query_ratio") : 0;
+  std::int64_t count = spec.integer("num_queries");
+  if (ratio > 0) count = std::max(1, static_cast<int>(std::floor(ratio * span.length + 1e-9)));
   std::vector<std::vector<int>> rows;
   for (int member = 0; member < group; ++member) {
     std::vector<int> own;

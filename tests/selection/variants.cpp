@@ -72,6 +72,8 @@ std::vector<std::string> variants(const std::string& budget) {
       "quoka:{},num_queries=3,group_query_mode=post_agg,metric=dot",
       "quoka:{},num_queries=3,metric=dot,query_reduce=mean",
       "quoka:{},num_queries=3,budget_scope=all",
+      "quoka:{},num_queries=3,query_ratio=0.29",
+      "quoka:{},query_ratio=0.01,group_query_mode=post_agg",
       "sample_attention:{},num_queries=3,mode=coverage,coverage=0.5",
       "sample_attention:{},mode=coverage,coverage=0.2",
       "sample_attention:{},mode=coverage,coverage=1",

@@ -53,7 +53,7 @@ std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& tra
 
 void mark_differences(std::vector<Row>& rows) {
   for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode}) {
-    std::vector<std::vector<bool>> averaged;
+    std::vector<std::optional<replay::Places>> averaged;
     std::vector<Row*> measured;
     for (Row& row : rows) {
       // Without an averaged cell there are no means to compare.
@@ -61,7 +61,7 @@ void mark_differences(std::vector<Row>& rows) {
       measured.push_back(&row);
       averaged.push_back(row.averages->of(phase).averaged);
     }
-    const std::vector<bool> differs = analysis::differ_from_most(averaged);
+    const std::vector<bool> differs = replay::differ_from_most(averaged);
     for (std::size_t i = 0; i < measured.size(); ++i)
       measured[i]->differs[phase == trace::Phase::Decode] = differs[i];
   }
@@ -156,7 +156,8 @@ MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const 
 }
 
 std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) {
-  return sizeof(answer) + (answer.prefill.averaged.size() + answer.decode.averaged.size()) / 8;
+  constexpr std::uint64_t kNode = 48;  // of a set, about
+  return sizeof(answer) + kNode * (answer.prefill.averaged.size() + answer.decode.averaged.size());
 }
 
 bool MethodCompareQuestion::Row::leaks(const trace::TraceInfo& info) const {

@@ -88,6 +88,9 @@ Method aqua_h2o_method() {
   info.params = {
       dim_ratio_param(), basis_param(), token_ratio,
       float_param("recent_ratio", 0.5, 0, 1, "share of the kept keys that are the newest ones")};
+  method.metadata = [](const MethodSpec&, const ModelShape& shape) {
+    return Metadata{.lanes = std::int64_t{shape.head_dim} * shape.head_dim, .words_per_kept = 1};
+  };
   return method;
 }
 

@@ -55,6 +55,17 @@ RowLayout rows_of(const MethodSpec& spec, const ModelShape& shape) {
       fmt::format("use a subgroup_size of {}, or one above {}", fmt::join(divisors, ", "), group));
 }
 
+// That of its selector, and the block table.
+std::optional<Metadata> metadata(const MethodSpec& spec, const ModelShape& shape) {
+  std::optional<Metadata> held = Metadata();
+  for (const Method& source :
+       {flash_prefill_method(), xattention_method(), seer_attention_method()})
+    if (source.info.id == spec.text("selector") && source.metadata)
+      held = source.metadata(spec, shape);
+  if (held) held->words_per_kept = 1;
+  return held;
+}
+
 std::vector<ParamInfo> all_params() {
   struct Source {
     const char* id;
@@ -111,6 +122,7 @@ Method compact_attention_method() {
     traits.page_size = spec.integer("block_size");
     traits.block_tables = true;
   };
+  method.metadata = metadata;
   return method;
 }
 

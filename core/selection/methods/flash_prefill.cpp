@@ -162,6 +162,9 @@ Method flash_prefill_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
+  method.metadata = [](const MethodSpec&, const ModelShape& shape) {
+    return Metadata{.lanes_per_page = shape.head_dim};
+  };
   return method;
 }
 

@@ -308,6 +308,9 @@ Method flex_prefill_method() {
     traits.page_size = spec.integer("block_size");
     traits.samples_rows = true;
   };
+  method.metadata = [](const MethodSpec&, const ModelShape& shape) {
+    return Metadata{.lanes_per_page = shape.head_dim};
+  };
   return method;
 }
 

@@ -64,6 +64,9 @@ Method h2o_method() {
       enum_param("normalise", {"none", "by_age"},
                  "by_age divides a key's attention by the number of queries that have seen it"),
   };
+  method.metadata = [](const MethodSpec&, const ModelShape&) {
+    return Metadata{.words_per_kept = 1};
+  };
   return method;
 }
 

@@ -107,6 +107,9 @@ Method infinipot_method() {
   info.params = {
       float_param("novelty_ratio", 0.5, 0, 1, "share of the budget that goes to novel tokens"),
   };
+  method.metadata = [](const MethodSpec&, const ModelShape&) {
+    return Metadata{.words_per_kept = 1};
+  };
   return method;
 }
 

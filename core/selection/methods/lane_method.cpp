@@ -12,6 +12,10 @@ Method lane_method() {
   info.active_in_decode = false;
   info.basis = trace::BasisKind::Aqua;
   method.traits = set_lane_traits;
+  // Rotated keys take the place of K, so that the directions alone are held beside them.
+  method.metadata = [](const MethodSpec&, const ModelShape& shape) {
+    return Metadata{.lanes = std::int64_t{shape.head_dim} * shape.head_dim};
+  };
   return method;
 }
 

@@ -115,6 +115,9 @@ Method less_is_more_method() {
   info.params.push_back(
       float_param("recent_ratio", 0.25, 0, 1, "share of the budget for sinks and newest keys"));
   method.source_layer = reused_layer;
+  method.metadata = [](const MethodSpec&, const ModelShape&) {
+    return Metadata{.words_per_kept = 1};  // the set that later layers reuse
+  };
   return method;
 }
 

@@ -134,6 +134,11 @@ Method loki_method() {
     traits.basis->where = spec.text("basis");
     traits.executed = false;  // scores come from whole rows, not from the leading directions alone
   };
+  // A copy of the keys along the leading directions, and these.
+  method.metadata = [](const MethodSpec& spec, const ModelShape& shape) {
+    const std::int64_t channels = spec.integer("num_channels");
+    return Metadata{.lanes_per_key = channels, .lanes = channels * shape.head_dim};
+  };
   return method;
 }
 

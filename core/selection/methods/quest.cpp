@@ -273,6 +273,9 @@ Method quest_method() {
     if (group_reduce(spec) == GroupReduce::PerQueryHead) return {trace::RowAxis::QHead, 1};
     return {trace::RowAxis::KvHead, shape.num_q_heads / shape.num_kv_heads};
   };
+  method.metadata = [](const MethodSpec&, const ModelShape& shape) {
+    return Metadata{.lanes_per_page = 2 * shape.head_dim};
+  };
   return method;
 }
 

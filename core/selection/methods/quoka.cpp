@@ -1,6 +1,7 @@
 // QuoKA (query-oriented KV selection for chunked prefill, arXiv 2602.08722), Algorithm 1:
 //   S_q[h,i]  = -cos(mean_i Q[h,i], Q[h,i])      queries far from the mean matter most
-//   I[h]      = the num_queries rows of largest S_q, by rank
+//   I[h]      = the num_queries rows of largest S_q, by rank; with query_ratio max(1,
+//               floor(query_ratio m)) of the chunk's m
 //   Qbar[g,r] = mean over the group's heads h of Q[h, I[h][r]] / |Q[h, I[h][r]]|, not renormalised
 //   S[g,j]    = max over r of <Qbar[g,r], K[g,j] / |K[g,j]|>
 //   keep the best B of [0, P), one set per KV head
@@ -10,6 +11,7 @@
 #include "core/selection/method.h"
 
 #ifdef KVLOUPE_SELECTORS
+#include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/cosine_scoring.h"
 #include "core/selection/ranking.h"
@@ -42,9 +44,16 @@ class Quoka final : public ScoringSelector {
   }
 
  private:
+  std::int64_t num_queries(std::int64_t chunk_len) const {
+    const double ratio = spec().real("query_ratio");
+    if (ratio == 0) return spec().integer("num_queries");
+    const double share = rounded_down(ratio * static_cast<double>(chunk_len));
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
+  }
+
   // Per query head, slot by slot.
   std::vector<std::vector<std::int32_t>> choose_queries(const Cell& cell) const {
-    const std::int64_t count = spec().integer("num_queries");
+    const std::int64_t count = num_queries(cell.chunk_len);
     if (count >= cell.chunk_len)
       return in_every_head(cell, latest_rows(cell.chunk_len, cell.chunk_len));
     // Heads that rank together: the group, or each alone.
@@ -114,6 +123,9 @@ Method quoka_method() {
       enum_param("group_query_mode", {"rank_paired", "shared_tokens", "post_agg"},
                  "how the query heads of a group are brought together"),
       enum_param("decode", {"select", "dense"}, "what a decoded token does"),
+      float_param("query_ratio", 0, 0, 1,
+                  "chosen query rows as a share of the chunk's, at least 1, in place of "
+                  "num_queries; 0 when unused, 0.25 in the repository CompactAttention"),
   };
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.acts_in_decode = spec.text("decode") == "select";

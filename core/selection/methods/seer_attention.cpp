@@ -190,6 +190,8 @@ std::unique_ptr<Selector> make_seer_attention(const Setup& setup) {
 }  // namespace kvloupe::selection
 
 #else  // what is known of it
+#include "core/base/error.h"
+#include "core/selection/gate_file.h"
 
 namespace kvloupe::selection {
 
@@ -201,6 +203,16 @@ std::vector<ParamInfo> seer_attention_params() {
           path_param("gate",
                      "safetensors file with the gate's weights, made by kvloupe calibrate "
                      "seer or published")};
+}
+
+// One vector of the gate for each block of keys.
+std::optional<Metadata> metadata_of_seer_attention(const MethodSpec& spec,
+                                                   const ModelShape& shape) {
+  try {
+    return Metadata{.lanes_per_page = read_gate(spec.text("gate"), shape).hidden};
+  } catch (const Error&) {  // a recorded run may have outlived its gate
+    return std::nullopt;
+  }
 }
 
 Method seer_attention_method() {
@@ -234,6 +246,7 @@ Method seer_attention_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
+  method.metadata = metadata_of_seer_attention;
   return method;
 }
 

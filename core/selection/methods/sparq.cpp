@@ -127,6 +127,10 @@ Method sparq_method() {
                             "approximate logits, or of their softmax")};
   // Scores come from whole rows with zeros in the channels left out.
   method.traits = [](const MethodSpec&, Traits& traits) { traits.executed = false; };
+  // Channels differ from chunk to chunk: a copy of K by channel has all of them.
+  method.metadata = [](const MethodSpec&, const ModelShape& shape) {
+    return Metadata{.lanes_per_key = shape.head_dim};
+  };
   return method;
 }
 

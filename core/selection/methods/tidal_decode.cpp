@@ -68,6 +68,9 @@ Method tidal_decode_method() {
   info.crosses_layers = true;
   info.params = cross_layer_params();
   method.source_layer = reused_layer;
+  method.metadata = [](const MethodSpec&, const ModelShape&) {
+    return Metadata{.words_per_kept = 1};  // the set that later layers reuse
+  };
   return method;
 }
 

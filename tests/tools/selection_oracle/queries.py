@@ -16,7 +16,8 @@ def top_rows(values, n):
 def score_quoka(tr, layer, begin, length, v):
     q = tr.q[layer][:, begin:begin + length]
     k = tr.k[layer][:, :begin + length]
-    n, eps = min(v["num_queries"], length), 1e-6
+    asked = max(1, int(v["query_ratio"] * length + 1e-9)) if v["query_ratio"] else v["num_queries"]
+    n, eps = min(asked, length), 1e-6
     s_q = np.zeros((tr.H, length))
     for h in range(tr.H):
         mean = q[h].mean(axis=0)
@@ -30,7 +31,7 @@ def score_quoka(tr, layer, begin, length, v):
         group_mean = s_q[g * tr.R:(g + 1) * tr.R].mean(axis=0)
         picked = {}
         for h in heads:
-            if v["num_queries"] >= length:
+            if asked >= length:
                 picked[h] = list(range(length))
             else:
                 by = group_mean if v["group_query_mode"] == "shared_tokens" else s_q[h]

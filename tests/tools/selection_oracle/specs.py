@@ -16,7 +16,7 @@ DEFAULTS = {
     "oracle": {"reduce": "sum"},
     "sliding_window": {},
     "quoka": {"num_queries": 16, "metric": "cosine", "query_reduce": "max",
-              "group_query_mode": "rank_paired", "decode": "select"},
+              "group_query_mode": "rank_paired", "decode": "select", "query_ratio": 0},
     "uniform_queries": {"num_queries": 16},
     "sample_attention": {"num_queries": 16, "mode": "budget", "coverage": 0.95},
     "sparq": {"num_channels": lambda tr: max(1, tr.d // 4), "agg": "logit_mean"},

@@ -1,0 +1,213 @@
+// What a sweep goes through, and what it finds. Free of Torch.
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/replay/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+namespace kvloupe::replay {
+namespace {
+
+using selection::MethodSpec;
+
+constexpr const char* kChunkSize = "chunk_size";
+constexpr std::int64_t kMostChunkSize = 1 << 24;
+
+Error bad_sweep(const std::string& text, std::string why) {
+  return usage_error(fmt::format("--sweep {} is not valid", printable(text)), std::move(why),
+                     "write for example budget_tokens=32,64,128 or budget_tokens=32..1024");
+}
+
+// NAME and the rest of NAME=rest.
+std::optional<std::pair<std::string, std::string>> split(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return std::nullopt;
+  return std::pair(text.substr(0, equals), text.substr(equals + 1));
+}
+
+// "32..1024".
+std::vector<std::string> doubled(const std::string& item, std::size_t dots,
+                                 const std::string& text) {
+  const auto first = parse_double(item.substr(0, dots));
+  const auto last = parse_double(item.substr(dots + 2));
+  if (!first || !last || *first <= 0 || *last < *first)
+    throw bad_sweep(text, "a range goes from a number above 0 to one that is not smaller");
+  std::vector<std::string> values;
+  for (double value = *first; value <= *last; value *= 2) values.push_back(format_shortest(value));
+  return values;
+}
+
+// As the number that stands in rows.
+double number_of(const std::string& value) { return parse_double(value).value_or(0); }
+
+int chunk_size_of(const std::string& value) {
+  const auto size = parse_int(value);
+  if (!size || *size < 1 || *size > kMostChunkSize)
+    throw usage_error(fmt::format("{}={} is not valid", kChunkSize, printable(value)),
+                      fmt::format("it must be a whole number from 1 to {}", kMostChunkSize),
+                      "give the number of tokens of a chunk");
+  return static_cast<int>(*size);
+}
+
+void check_axes(const std::vector<MethodSpec>& specs, const std::vector<SweepAxis>& axes) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::string& name = axes[i].name;
+    for (std::size_t j = 0; j < i; ++j)
+      if (axes[j].name == name)
+        throw usage_error(fmt::format("--sweep {} is given twice", name),
+                          "the values of a parameter are one list", "join the two lists");
+    const bool known = axes[i].cuts_anew() ||
+                       std::any_of(specs.begin(), specs.end(), [&](const MethodSpec& spec) {
+                         return spec.number(name) != nullptr;
+                       });
+    if (!known)
+      throw usage_error(fmt::format("--sweep {} is not valid", printable(name)),
+                        "none of the methods has a numeric parameter of that name in use",
+                        "see kvloupe methods");
+  }
+}
+
+// One method at every point of its axes.
+void add_variants(const MethodSpec& spec, std::size_t method, const std::vector<SweepAxis>& axes,
+                  SweepPlan& plan) {
+  std::vector<SweepVariant> variants = {{spec, {}, method, {}}};
+  for (const SweepAxis& axis : axes) {
+    const bool cuts = axis.cuts_anew();
+    if (!cuts && spec.number(axis.name) == nullptr) continue;
+    std::vector<SweepVariant> longer;
+    for (const SweepVariant& variant : variants)
+      for (const std::string& value : axis.values) {
+        SweepVariant& one = longer.emplace_back(variant);
+        if (cuts) one.chunk_size = chunk_size_of(value);
+        one.values.push_back({axis.name, number_of(value)});
+      }
+    variants = std::move(longer);
+  }
+  // All values at once: one alone may contradict what the others replace.
+  for (SweepVariant& variant : variants) {
+    selection::ParamValues changes;
+    for (const SweptValue& one : variant.values)
+      if (one.name != kChunkSize) changes[one.name] = format_shortest(*one.value);
+    if (!changes.empty()) variant.spec = spec.with(changes);
+    plan.variants.push_back(std::move(variant));
+  }
+}
+
+// Empty where all methods have the axis.
+std::string note_of(const std::vector<MethodSpec>& specs, const SweepAxis& axis) {
+  std::vector<std::string> without;
+  for (const MethodSpec& spec : specs)
+    if (!axis.cuts_anew() && spec.number(axis.name) == nullptr) without.push_back(spec.id());
+  if (without.empty()) return {};
+  return fmt::format("without a {} to vary, one row each: {}", axis.name,
+                     fmt::join(without, ", "));
+}
+
+struct TargetNumber {
+  const char* name;
+  std::optional<double> CompareRow::*number;
+  bool at_most;
+};
+constexpr std::array kTargets = {
+    TargetNumber{"mass_recall", &CompareRow::mass_recall, false},
+    TargetNumber{"visible_recall", &CompareRow::visible_recall, false},
+    TargetNumber{"topk_overlap", &CompareRow::topk_overlap, false},
+    TargetNumber{"span_kept", &CompareRow::span_kept, false},
+    TargetNumber{"output_error", &CompareRow::output_error, true},
+    TargetNumber{"gap", &CompareRow::gap, true},
+    TargetNumber{"density", &CompareRow::density, true},
+};
+
+}  // namespace
+
+bool SweepAxis::cuts_anew() const { return name == kChunkSize; }
+
+SweepAxis parse_sweep(const std::string& text) {
+  const auto parts = split(text);
+  if (!parts) throw bad_sweep(text, "it is not of the form NAME=values");
+  SweepAxis axis{parts->first, {}};
+  std::stringstream items(parts->second + ",");
+  for (std::string item; std::getline(items, item, ',');) {
+    const auto dots = item.find("..");
+    if (dots != std::string::npos) {
+      for (std::string& value : doubled(item, dots, text)) axis.values.push_back(std::move(value));
+      continue;
+    }
+    const auto number = parse_double(item);
+    if (!number) throw bad_sweep(text, fmt::format("'{}' is not a number", printable(item)));
+    axis.values.push_back(format_shortest(*number));
+  }
+  for (auto value = axis.values.begin(); value != axis.values.end(); ++value)
+    if (std::find(axis.values.begin(), value, *value) != value)
+      throw bad_sweep(text, fmt::format("it names {} twice", *value));
+  return axis;
+}
+
+bool SweepTarget::is_reached(const CompareRow& row) const {
+  const std::optional<double>& reached = row.*number;
+  return reached && (at_most ? *reached <= value : *reached >= value);
+}
+
+SweepTarget parse_target(const std::string& text) {
+  std::vector<std::string> names;
+  const auto parts = split(text);
+  const auto value = parts ? parse_double(parts->second) : std::nullopt;
+  for (const TargetNumber& target : kTargets) {
+    if (value && parts->first == target.name) return {target.number, target.at_most, *value};
+    names.push_back(fmt::format("{}{}", target.name, target.at_most ? " (at most)" : ""));
+  }
+  throw usage_error(fmt::format("--target {} is not valid", printable(text)),
+                    fmt::format("it is NAME=number with one of {}", fmt::join(names, ", ")),
+                    "write for example mass_recall=0.95");
+}
+
+SweepPlan plan_sweep(const std::vector<MethodSpec>& specs, const std::vector<SweepAxis>& axes) {
+  check_axes(specs, axes);
+  SweepPlan plan;
+  for (const SweepAxis& axis : axes)
+    if (std::string note = note_of(specs, axis); !note.empty())
+      plan.notes.push_back(std::move(note));
+  for (std::size_t i = 0; i < specs.size(); ++i) add_variants(specs[i], i, axes, plan);
+  return plan;
+}
+
+void solve(const SweepPlan& plan, const SweepTarget& target, std::vector<CompareRow>& rows) {
+  // All that a value is chosen beside: the method, phase, scope and place, the axis, and the other
+  // axes' values.
+  using Question = std::tuple<std::size_t, std::string, std::string, int, std::vector<int>, std::string,
+                              std::vector<double>>;
+  const auto question_of = [&](const CompareRow& row, std::size_t axis) {
+    std::vector<double> others;
+    for (std::size_t i = 0; i < row.sweep.size(); ++i)
+      if (i != axis) others.push_back(*row.sweep[i].value);
+    return Question{plan.variants[row.method_idx].method, row.phase, row.scope, row.index, row.grid,
+                    row.sweep[axis].name, std::move(others)};
+  };
+  std::map<Question, double> smallest;
+  for (const CompareRow& row : rows) {
+    if (!target.is_reached(row)) continue;
+    for (std::size_t axis = 0; axis < row.sweep.size(); ++axis) {
+      const double value = *row.sweep[axis].value;
+      const auto [found, is_first] = smallest.try_emplace(question_of(row, axis), value);
+      if (!is_first) found->second = std::min(found->second, value);
+    }
+  }
+  for (CompareRow& row : rows)
+    for (std::size_t axis = 0; axis < row.sweep.size(); ++axis) {
+      const auto found = smallest.find(question_of(row, axis));
+      row.solved.push_back({row.sweep[axis].name, found == smallest.end()
+                                                      ? std::nullopt
+                                                      : std::optional(found->second)});
+    }
+}
+
+}  // namespace kvloupe::replay
