@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,9 +63,11 @@ void parse_store(const std::string& text, CaptureOptions& options) {
       options.store_mass = true;
     } else if (word == "probe") {
       options.store_probe = true;
+    } else if (word == "loss") {
+      options.store_loss = true;
     } else {
       throw usage_error(fmt::format("--store cannot take '{}'", word),
-                        "it takes a list of qkv, lse, mass and probe",
+                        "it takes a list of qkv, lse, mass, probe and loss",
                         "write it as in --store qkv,lse");
     }
     begin = end + 1;
@@ -123,6 +126,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   }
   if (given("--dtype"))
     options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
+  if (given("--drift")) options.store_drift = true;
   if (given("--store")) parse_store(arguments.store, options);
   return options;
 }
@@ -153,8 +157,17 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
   results::print("{} tokens in {} chunks, {}, recorded in {}\n", format_count(report.tokens),
                  format_count(report.chunks), format_bytes(report.bytes),
                  format_duration(report.total_seconds));
+  if (report.mean_loss) {
+    const std::string dense =
+        report.mean_dense_loss ? fmt::format(" (dense {:.3f})", std::exp(*report.mean_dense_loss))
+                               : "";
+    results::print("perplexity {:.3f}{}\n", std::exp(*report.mean_loss), dense);
+  }
+  if (report.prefill_seconds > 0)
+    results::print("first token after {}\n", format_duration(report.prefill_seconds));
   if (options.max_new_tokens == 0) return;
   results::print("answer: {}\n", printable(report.answer));
+  if (options.store_drift) results::print("dense answer: {}\n", printable(report.dense_answer));
   if (report.expected_answers.empty()) return;
   const double score = capture::string_match_all(report.answer, report.expected_answers);
   results::print("expected: {} ({})\n", fmt::join(report.expected_answers, ", "),
@@ -210,14 +223,19 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--closed-loop", arguments->closed_loop,
                       "the model attends only to what this method selects");
+  command->add_flag("--drift", options.store_drift,
+                    "also runs the dense model on the same tokens, and stores how far the closed "
+                    "loop is from it: losses, next tokens, queries and keys; takes about twice the "
+                    "time");
   command->add_option("--layers", arguments->layers,
                       "layers to record, such as 0-11 (default all)");
   command->add_option("--dtype", arguments->dtype, "type of the stored q, k and v")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
-  command->add_option("--store", arguments->store,
-                      "list of qkv, lse, mass, probe (default qkv,lse, mass where it is small and "
-                      "probe where a method needs it)");
+  command->add_option(
+      "--store", arguments->store,
+      "list of qkv, lse, mass, probe, loss (default qkv,lse, mass where it is small, "
+      "probe where a method and loss where a task needs it)");
   command->add_option("--max-new-tokens", options.max_new_tokens, "tokens to generate, greedily")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();

@@ -85,6 +85,9 @@ const char* name_of(trace::StateAction action) {
 // What the method does for a decoded token.
 const char* decode_of(const MethodInfo& method) {
   if (!method.active_in_decode) return "dense";
+  if (method.state_action == trace::StateAction::Visibility &&
+      method.granularity == trace::Granularity::Lane)
+    return "prune";
   return method.state_action == trace::StateAction::Eviction ? "evict" : "select";
 }
 

@@ -24,6 +24,7 @@
   X(budget_sweep)        \
   X(method_compare)      \
   X(latency)             \
+  X(decode_drift)        \
   X(trace_info)
 
 namespace kvloupe::state {

@@ -15,12 +15,6 @@
 #include <utility>
 
 namespace kvloupe::capture {
-namespace {
-
-constexpr std::int64_t kSliceLogits = std::int64_t{1} << 23;  // 32 MiB of fp32
-
-}  // namespace
-
 at::Tensor DenseAttention::attend(const AttentionCall& call) {
   return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax_scale, false).output;
 }
@@ -38,23 +32,7 @@ struct Decoder::Impl {
   // What follows the attention of a layer, for these rows.
   at::Tensor after_attention(const LayerWeights& weights, const at::Tensor& x,
                              const at::Tensor& attended) const;
-  std::vector<float> novelty(const at::Tensor& x, std::span<const std::int32_t> next) const;
 };
-
-namespace {
-
-// [rows] from logits [rows, vocab_size]; never below zero by rounding.
-at::Tensor novelty_of_rows(const at::Tensor& logits, const at::Tensor& tokens) {
-  const at::Tensor chosen = logits.gather(1, tokens.unsqueeze(1)).squeeze(1);
-  return (at::logsumexp(logits, 1) - chosen).clamp_min(0);
-}
-
-}  // namespace
-
-float novelty_of(const at::Tensor& logits, std::int32_t token) {
-  const c10::InferenceMode no_gradients;
-  return novelty_of_rows(logits.unsqueeze(0), at::full({1}, token, at::kLong)).item<float>();
-}
 
 Decoder::Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions& options)
     : impl_(std::make_unique<Impl>()) {
@@ -155,30 +133,13 @@ at::Tensor Decoder::Impl::after_attention(const LayerWeights& weights, const at:
   return result;
 }
 
-// In slices: all rows by the whole vocabulary would be hundreds of MiB.
-std::vector<float> Decoder::Impl::novelty(const at::Tensor& x,
-                                          std::span<const std::int32_t> next) const {
-  const auto count = static_cast<std::int64_t>(next.size());
-  const std::int64_t slice = std::max<std::int64_t>(1, kSliceLogits / model->vocab_size);
-  const at::Tensor tokens = at::empty({count}, at::kLong);
-  std::copy(next.begin(), next.end(), tokens.data_ptr<std::int64_t>());
-  std::vector<float> result;
-  result.reserve(next.size());
-  for (std::int64_t begin = 0; begin < count; begin += slice) {
-    const std::int64_t rows = std::min(slice, count - begin);
-    const at::Tensor normed =
-        rms_norm(x.narrow(0, begin, rows), model->output_norm, model->rms_norm_eps);
-    const at::Tensor values =
-        novelty_of_rows(at::mm(normed, model->output.t()), tokens.narrow(0, begin, rows))
-            .contiguous();
-    result.insert(result.end(), values.const_data_ptr<float>(),
-                  values.const_data_ptr<float>() + rows);
-  }
-  return result;
+at::Tensor Decoder::logits_of(const at::Tensor& rows) const {
+  const c10::InferenceMode no_gradients;
+  return at::mm(rows, impl_->model->output.t());
 }
 
 at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
-                            bool want_logits, std::vector<float>* novelty) {
+                            bool want_logits, at::Tensor* earlier) {
   const c10::InferenceMode no_gradients;
   const LoadedModel& model = *impl_->model;
   const auto count = static_cast<std::int64_t>(tokens.size());
@@ -205,12 +166,12 @@ at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook&
   // Beyond the last attention only what the logits need is computed: that of the last position on
   // its own, so that it is the same to the bit whether or not the others are wanted.
   const LayerWeights& last = model.layers.back();
-  if (novelty != nullptr) {
-    novelty->clear();
+  if (earlier != nullptr) {
+    *earlier = x.narrow(0, 0, count - 1);
     if (count > 1) {
       const at::Tensor others =
-          impl_->after_attention(last, x.narrow(0, 0, count - 1), attended.narrow(0, 0, count - 1));
-      *novelty = impl_->novelty(others, tokens.subspan(1));
+          impl_->after_attention(last, *earlier, attended.narrow(0, 0, count - 1));
+      *earlier = rms_norm(others, model.output_norm, model.rms_norm_eps);
     }
   }
   if (!want_logits) return {};

@@ -49,9 +49,6 @@ struct DecoderOptions {
   bool round_to_half = false;   // q, k, v take the values that an f16 trace holds
 };
 
-// -log P of `token` by logits [vocab_size].
-float novelty_of(const at::Tensor& logits, std::int32_t token);
-
 class Decoder {
  public:
   Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions& options);
@@ -61,10 +58,12 @@ class Decoder {
   // logits of the last position, fp32 [vocab_size]; without want_logits, which saves the time that
   // they take, an undefined tensor. Throws Error{Input} for a token outside the vocabulary and for
   // tokens beyond max_tokens.
-  // `novelty`, if given, becomes -log P of each token after the first, given those before it:
-  // tokens.size() - 1 values. Asking for it does not change the logits.
+  // `earlier`, if given, becomes what the logits of the positions before the last are made of,
+  // [tokens.size() - 1, hidden_size], for logits_of(). Asking for it does not change the logits.
   at::Tensor forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
-                     bool want_logits = true, std::vector<float>* novelty = nullptr);
+                     bool want_logits = true, at::Tensor* earlier = nullptr);
+  // [rows, vocab_size] of some rows of `earlier`.
+  at::Tensor logits_of(const at::Tensor& rows) const;
   std::int64_t length() const;  // tokens in the cache
   // Forgets all but the first `length` tokens.
   void truncate(std::int64_t length);

@@ -1,10 +1,10 @@
 // The course of a capture: check everything, load the model, estimate, run and record.
 #include "capture/run/capture.h"
 
-#include "capture/model/decoder.h"
 #include "capture/model/model.h"
 #include "capture/model/model_file.h"
 #include "capture/run/calibrate.h"
+#include "capture/run/capture_run.h"
 #include "capture/run/estimate.h"
 #include "capture/run/probe.h"
 #include "capture/run/prompt_source.h"
@@ -59,6 +59,13 @@ void check_numbers(const CaptureOptions& options) {
         fmt::format("--layers {}-{} is not a range", options.layers->first, options.layers->second),
         "the first layer is 0 and ranges ascend", "write it as in --layers 0-11");
   }
+}
+
+void check_drift(const CaptureOptions& options) {
+  if (!options.store_drift || options.closed_loop) return;
+  throw usage_error("--drift needs a closed loop",
+                    "it says how far a closed loop is from the dense model",
+                    "name a method by --closed-loop SPEC");
 }
 
 void check_device(const std::string& device) {
@@ -169,133 +176,6 @@ void check_disk(const CaptureEstimate& estimate, const fs::path& output) {
       "free some space, record fewer --layers or write elsewhere");
 }
 
-std::int32_t greedy_token(const at::Tensor& logits) {
-  const at::Tensor row = logits.contiguous();
-  const float* values = row.const_data_ptr<float>();
-  return static_cast<std::int32_t>(std::max_element(values, values + row.numel()) - values);
-}
-
-// Feeds the planned chunks and samples greedily after the prompt.
-class CaptureRun {
- public:
-  CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
-             std::vector<std::int32_t> prompt, const std::vector<trace::ChunkInfo>& plan,
-             const Probe& probe, Recorder& recorder, const trace::TraceReader* left)
-      : model_(model),
-        max_new_tokens_(options.max_new_tokens),
-        ids_(std::move(prompt)),
-        plan_(plan),
-        probe_(probe),
-        recorder_(recorder),
-        decoder_(std::move(model), {cache_size(), options.dtype == trace::DType::F16}),
-        left_(left) {
-    if (left_ == nullptr) return;
-    const std::vector<std::int32_t> fed = left_->token_ids();
-    if (fed.size() > ids_.size()) {
-      generated_.assign(fed.begin() + static_cast<std::ptrdiff_t>(ids_.size()), fed.end());
-      ids_.insert(ids_.end(), generated_.begin(), generated_.end());
-    }
-    if (probe_.ids.empty()) return;
-    left_novelty_ = left_->read_novelty();
-  }
-
-  // Returns false when it was cancelled before the end.
-  bool run(const WorkContext& context) {
-    if (left_ != nullptr) chunks_done_ = restore(*left_, decoder_, recorder_);
-    const std::int64_t restored = decoder_.length();
-    const auto begin = Clock::now();
-    while (chunks_done_ < static_cast<int>(plan_.size())) {
-      const trace::ChunkInfo& chunk = plan_[static_cast<std::size_t>(chunks_done_)];
-      if (static_cast<std::int64_t>(ids_.size()) < chunk.end()) break;  // the answer has ended
-      feed(chunk);
-      const double seconds = seconds_since(begin);
-      if (chunk.phase == trace::Phase::Prefill) prefill_seconds_ = seconds;
-      const auto tokens = static_cast<double>(chunk.end() - restored);
-      context.report(chunk.end(), plan_.back().end(),
-                     fmt::format("{:.0f} tokens/s", tokens / std::max(1e-9, seconds)));
-      if (chunks_done_ < static_cast<int>(plan_.size()) && context.cancel.cancelled()) return false;
-    }
-    return true;
-  }
-
-  const std::vector<std::int32_t>& generated() const { return generated_; }
-  std::int64_t tokens() const { return decoder_.length(); }
-  int chunks_done() const { return chunks_done_; }
-  double prefill_seconds() const { return prefill_seconds_; }
-
-  std::string answer() const {
-    std::vector<std::int32_t> ids = generated_;
-    if (!ids.empty() && ids.back() == model_->tokenizer.eos()) ids.pop_back();
-    return model_->tokenizer.decode(ids);
-  }
-
- private:
-  void feed(const trace::ChunkInfo& chunk) {
-    const std::span<const std::int32_t> ids(ids_.data() + chunk.begin,
-                                            static_cast<std::size_t>(chunk.length));
-    recorder_.begin_chunk(chunk, stands_in_trace() ? left_ : nullptr);
-    const bool prompt_done = chunk.end() == static_cast<std::int64_t>(ids_.size());
-    const bool wants_token = prompt_done && static_cast<int>(generated_.size()) < max_new_tokens_;
-    const at::Tensor logits =
-        probe_.ids.empty() ? decoder_.forward(ids, recorder_, wants_token) : probe(chunk, ids);
-    std::vector<std::string> texts;
-    for (const std::int32_t id : ids) texts.push_back(model_->tokenizer.decode_bytes(id));
-    recorder_.end_chunk({ids.begin(), ids.end()}, std::move(texts));
-    ++chunks_done_;
-    if (wants_token) sample(logits);
-  }
-
-  // The chunk, the novelty of its tokens and, after prefill, the probe. Returns the chunk's logits.
-  at::Tensor probe(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids) {
-    std::vector<float> novelty;
-    at::Tensor logits = decoder_.forward(ids, recorder_, true, &novelty);
-    const float first = last_logits_.defined() ? novelty_of(last_logits_, ids.front())
-                                               : std::numeric_limits<float>::infinity();
-    novelty.insert(novelty.begin(), first);
-    last_logits_ = logits;
-    if (stands_in_trace())
-      novelty.assign(left_novelty_.begin() + chunk.begin, left_novelty_.begin() + chunk.end());
-    recorder_.add_novelty(std::move(novelty));
-    if (chunk.phase == trace::Phase::Prefill) {
-      recorder_.begin_probe();
-      decoder_.forward(probe_.ids, recorder_, false);
-      decoder_.truncate(chunk.end());
-    }
-    return logits;
-  }
-
-  bool stands_in_trace() const {
-    return left_ != nullptr && chunks_done_ < static_cast<int>(left_->info().chunks.size());
-  }
-
-  // The probe follows the prompt and each of its chunks.
-  std::int64_t cache_size() const {
-    return std::max<std::int64_t>(plan_.back().end(),
-                                  static_cast<std::int64_t>(ids_.size() + probe_.ids.size()));
-  }
-
-  // The new token is fed by the next chunk of the plan, unless it ends the answer.
-  void sample(const at::Tensor& logits) {
-    const std::int32_t token = greedy_token(logits);
-    generated_.push_back(token);
-    if (token != model_->tokenizer.eos()) ids_.push_back(token);
-  }
-
-  std::shared_ptr<const LoadedModel> model_;
-  int max_new_tokens_;
-  std::vector<std::int32_t> ids_;  // the prompt, then what was generated
-  std::vector<std::int32_t> generated_;
-  const std::vector<trace::ChunkInfo>& plan_;
-  const Probe& probe_;      // no tokens: nothing is probed
-  at::Tensor last_logits_;  // of the chunk before, when something is
-  Recorder& recorder_;
-  Decoder decoder_;
-  const trace::TraceReader* left_;  // the chunks that a capture which goes on has done, if any
-  std::vector<float> left_novelty_;
-  int chunks_done_ = 0;
-  double prefill_seconds_ = 0;
-};
-
 trace::CaptureRequest request_of(const CaptureOptions& options, const RecorderOptions& recorder,
                                  const TaskPrompt& task) {
   trace::CaptureRequest request;
@@ -307,6 +187,8 @@ trace::CaptureRequest request_of(const CaptureOptions& options, const RecorderOp
   if (recorder.store_lse) stored.emplace_back("lse");
   if (recorder.store_mass) stored.emplace_back("mass");
   if (recorder.probe_len > 0) stored.emplace_back("probe");
+  if (recorder.store_nll && recorder.probe_len == 0) stored.emplace_back("loss");
+  if (recorder.store_drift) stored.emplace_back("drift");
   request.store = fmt::format("{}", fmt::join(stored, ","));
   request.answers = task.answers;
   request.prompt = task.prompt.ids;
@@ -327,6 +209,9 @@ trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOption
   header.store_qkv = recorder.store_qkv;
   header.store_lse = recorder.store_lse;
   header.store_mass = recorder.store_mass;
+  header.store_nll = recorder.store_nll;
+  header.store_top = recorder.store_top;
+  header.store_drift = recorder.store_drift;
   header.probe_text = probe.text;
   header.probe_len = recorder.probe_len;
   header.probe_ids = probe.ids;
@@ -345,6 +230,7 @@ void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
 // What the arguments and the file system say, before the seconds that a model takes to load.
 PromptSource check_before_loading(const CaptureOptions& options) {
   check_numbers(options);
+  check_drift(options);
   check_device(options.device);
   check_output(options);
   return read_prompt_source(options);
@@ -359,11 +245,15 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   RecorderOptions recording = recorder_options(options, model->info);
   const Probe probe = needs_probe(options) ? make_probe(model->tokenizer) : Probe{};
   recording.probe_len = static_cast<int>(probe.ids.size());
+  recording.store_top = options.max_new_tokens > 0;
+  recording.store_drift = options.store_drift;
   const TaskRequest request{
       model->tokenizer, options.raw,
       model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
   recording.prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
+  recording.store_nll =
+      options.store_loss || options.store_drift || recording.probe_len > 0 || task.wants_losses;
   warn_of_dropped_bytes(model->tokenizer);
 
   const auto plan = plan_chunks(static_cast<std::int64_t>(task.prompt.ids.size()),
@@ -392,13 +282,19 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
     log::info("going on after {} of {} chunks", left->info().chunks.size(), plan.size());
   }
   Recorder recorder(writer, model->info, recording);
-  CaptureRun run(model, options, std::move(task.prompt.ids), plan, probe, recorder,
+  CaptureRun run(model, options, recording, std::move(task.prompt.ids), plan, probe, recorder,
                  left ? &*left : nullptr);
 
   CaptureReport report;
   const auto begin = Clock::now();
   report.complete = run.run(context);
   recorder.finish();
+  const std::vector<std::int32_t> dense_answer = run.dense_answer(context.cancel);
+  if (recording.store_drift) {
+    std::vector<std::string> texts;
+    for (const std::int32_t id : dense_answer) texts.push_back(model->tokenizer.decode_bytes(id));
+    writer.write_dense_answer(dense_answer, texts);
+  }
   writer.finish(run.generated(), report.complete);
   report.total_seconds = seconds_since(begin);
 
@@ -407,7 +303,11 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   report.tokens = run.tokens();
   report.chunks = run.chunks_done();
   report.prefill_seconds = run.prefill_seconds();
+  report.decode_seconds = run.decode_seconds();
   report.answer = run.answer();
+  report.dense_answer = model->tokenizer.decode(dense_answer);
+  report.mean_loss = run.mean_loss();
+  report.mean_dense_loss = run.mean_dense_loss();
   report.expected_answers = task.answers;
   report.marked_cells = recorder.marked_cells();
   report.times = recorder.times();

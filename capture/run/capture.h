@@ -34,6 +34,8 @@ struct CaptureOptions {
   bool store_qkv = true, store_lse = true;
   std::optional<bool> store_mass;  // empty: when at most a quarter of q, k, v
   bool store_probe = false;        // also set by methods that need it
+  bool store_loss = false;         // -log P of each token; also set by what needs it
+  bool store_drift = false;  // closed loop only: the dense model runs beside it (dense_twin.h)
   int max_new_tokens = 0;
   std::string device = "cpu";
   std::int64_t seed = 0;
@@ -66,13 +68,16 @@ struct CaptureReport {
   std::int64_t tokens = 0;
   int chunks = 0;
   bool complete = false;
-  double prefill_seconds = 0;  // model load excluded
+  double prefill_seconds = 0;  // to the first token, recording included, model load excluded
+  double decode_seconds = 0;   // of the tokens after the first
   double total_seconds = 0;    // from the first token on until the trace is complete on disk
   RecorderTimes times;
   std::uint64_t bytes = 0;
-  std::string answer;                         // decoded new tokens
-  std::vector<std::string> expected_answers;  // of a task: all of them must be in the answer
-  std::int64_t marked_cells = 0;              // cells where stored values hold NaN or Inf
+  std::string answer;                                // decoded new tokens
+  std::string dense_answer;                          // with the drift: the dense model's own
+  std::optional<double> mean_loss, mean_dense_loss;  // nat a token, where losses are stored
+  std::vector<std::string> expected_answers;         // of a task: all of them must be in the answer
+  std::int64_t marked_cells = 0;                     // cells where stored values hold NaN or Inf
 };
 
 // `on_estimate` is called once before the model runs. Ctrl+C (context.cancel) ends after the chunk

@@ -97,25 +97,33 @@ std::int64_t prefill_chunks(const std::vector<trace::ChunkInfo>& chunks) {
   });
 }
 
-// The probe's queries, and the novelty of the tokens.
+// The probe's queries.
 std::uint64_t probe_bytes(const trace::ModelInfo& model, const RecorderOptions& options,
                           const std::vector<trace::ChunkInfo>& chunks) {
   if (options.probe_len == 0) return 0;
   const std::uint64_t element = options.dtype == trace::DType::F16 ? 2 : 4;
   const auto probes = static_cast<std::uint64_t>(prefill_chunks(chunks)) * options.layers.size();
   return probes * static_cast<std::uint64_t>(options.probe_len) *
-             static_cast<std::uint64_t>(model.num_q_heads) *
-             static_cast<std::uint64_t>(model.head_dim) * element +
-         static_cast<std::uint64_t>(chunks.back().end()) * sizeof(float);
+         static_cast<std::uint64_t>(model.num_q_heads) *
+         static_cast<std::uint64_t>(model.head_dim) * element;
 }
 
-// The probe's products, and the logits of all positions for the novelty.
-double probe_seconds(const LoadedModel& model, const RecorderOptions& options,
-                     const std::vector<trace::ChunkInfo>& chunks) {
+// Losses, the most probable tokens and the drift.
+std::uint64_t forecast_bytes(const RecorderOptions& options,
+                             const std::vector<trace::ChunkInfo>& chunks) {
+  const auto tokens = static_cast<std::uint64_t>(chunks.back().end());
+  const std::uint64_t top = options.store_top ? trace::kTopTokens * 8 : 0;
+  std::uint64_t bytes = chunks.size() * top;
+  if (options.store_nll) bytes += tokens * 4;
+  if (options.store_drift) bytes += tokens * 9 + chunks.size() * (options.layers.size() * 8 + top);
+  return bytes;
+}
+
+// The logits of all positions.
+double loss_seconds(const LoadedModel& model, const std::vector<trace::ChunkInfo>& chunks) {
   const at::Tensor hidden = at::ones({64, model.output.size(1)}, at::kFloat);
   const double logits = warm_seconds_of([&] { at::mm(hidden, model.output.t()); }) / 64;
-  return static_cast<double>(prefill_chunks(chunks)) * product_seconds(model, options.probe_len) +
-         logits * chunks.back().end();
+  return logits * chunks.back().end();
 }
 
 }  // namespace
@@ -170,7 +178,7 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
     estimate.bytes +=
         tokens * static_cast<std::uint64_t>(model.info.num_q_heads) * sizeof(float) * layers;
   }
-  estimate.bytes += probe_bytes(model.info, options, chunks);
+  estimate.bytes += probe_bytes(model.info, options, chunks) + forecast_bytes(options, chunks);
   std::vector<RecordedMethod> methods = options.open_loop;
   if (options.closed_loop) methods.push_back(*options.closed_loop);
   for (const RecordedMethod& method : methods) {
@@ -191,10 +199,17 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   }
   // Each method reads the keys once more; the better ones take far less than attention does.
   const double passes = 1 + 0.3 * static_cast<double>(methods.size());
+  if (options.probe_len > 0) {
+    estimate.seconds +=
+        static_cast<double>(prefill_chunks(chunks)) * product_seconds(model, options.probe_len);
+  }
   const auto probe_pairs = static_cast<double>(options.probe_len) * keys_after_prefill(chunks);
   estimate.seconds +=
       (pair * pairs * passes + pair * probe_pairs) * static_cast<double>(model.layers.size());
-  if (options.probe_len > 0) estimate.seconds += probe_seconds(model, options, chunks);
+  // The dense model beside a closed loop runs all of it again.
+  if (options.store_drift) estimate.seconds *= 2;
+  if (options.store_nll)
+    estimate.seconds += loss_seconds(model, chunks) * (options.store_drift ? 2 : 1);
   return estimate;
 }
 

@@ -263,6 +263,16 @@ void Recorder::add_novelty(std::vector<float> novelty) {
   });
 }
 
+void Recorder::add_top(trace::TopTokens top) {
+  submit(trace::kTopTokens * 8,
+         [this, chunk = chunk_, top = std::move(top)] { writer_.write_top(chunk, top); });
+}
+
+void Recorder::add_drift(trace::DriftChunk drift) {
+  submit(drift.kl.size() * 9,
+         [this, chunk = chunk_, drift = std::move(drift)] { writer_.write_drift(chunk, drift); });
+}
+
 void Recorder::begin_probe() {
   KVLOUPE_CHECK(chunk_.phase == trace::Phase::Prefill);
   KVLOUPE_CHECK(novelty_.size() == static_cast<std::size_t>(chunk_.end()));

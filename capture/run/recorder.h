@@ -34,7 +34,10 @@ struct RecorderOptions {
   bool store_qkv = true;
   bool store_lse = true;
   bool store_mass = false;
-  int probe_len = 0;            // tokens of the probe; 0: neither probe nor novelty
+  int probe_len = 0;            // tokens of the probe; 0: none
+  bool store_nll = false;       // -log P of the tokens; with a probe always
+  bool store_top = false;       // the most probable next tokens
+  bool store_drift = false;     // distances from the dense model
   std::int32_t prompt_len = 0;  // tokens of the prompt: its last chunk ends prefill
   // In closed loop the model attends to what this method selects, in all layers; it is run 0 of the
   // trace.
@@ -65,13 +68,15 @@ class Recorder final : public AttentionHook {
   // The novelty of tokens that the trace has already.
   void restore_novelty(std::vector<float> novelty) { novelty_ = std::move(novelty); }
 
-  // Around each forward(): which chunk the calls belong to, and its tokens. With a probe,
-  // add_novelty() follows the chunk's forward(), then, after prefill chunks, begin_probe() and the
-  // probe's forward(). With `recorded`, which has the chunk, nothing is written: what is computed
+  // Around each forward(): which chunk the calls belong to, and its tokens. What else the options ask
+  // for follows the chunk's forward(); then, with a probe, after prefill chunks, begin_probe() and
+  // the probe's forward(). With `recorded`, which has the chunk, nothing is written: what is computed
   // must be what stands there (else Error{Input}).
   void begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceReader* recorded = nullptr);
   at::Tensor attend(const AttentionCall& call) override;
   void add_novelty(std::vector<float> novelty);  // -log P of the chunk's tokens
+  void add_top(trace::TopTokens top);
+  void add_drift(trace::DriftChunk drift);
   void begin_probe();
   void end_chunk(std::vector<std::int32_t> ids, std::vector<std::string> texts);
   // Waits until all chunks are written. Throws what the writer threw.

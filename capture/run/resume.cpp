@@ -122,7 +122,7 @@ int restore(const trace::TraceReader& left, Decoder& decoder, Recorder& recorder
   const c10::InferenceMode no_gradients;
   const int first = static_cast<int>(info.chunks.size()) - 1;
   const std::int32_t length = info.chunks.back().begin;
-  if (info.probe_len > 0) {
+  if (info.has_losses) {
     std::vector<float> novelty = left.read_novelty();
     novelty.resize(static_cast<std::size_t>(length));
     recorder.restore_novelty(std::move(novelty));
@@ -156,6 +156,8 @@ CaptureOptions options_left(const fs::path& output) {
   options.store_lse = stores("lse");
   options.store_mass = stores("mass");
   options.store_probe = stores("probe");
+  options.store_loss = stores("loss");
+  options.store_drift = stores("drift");
   if (!info.layers.empty()) options.layers = {info.layers.front(), info.layers.back()};
   for (const trace::RunInfo& run : info.runs) {
     if (run.from_sidecar) continue;

@@ -48,6 +48,7 @@ struct TaskRequest {
 struct TaskPrompt {
   Prompt prompt;
   std::vector<std::string> answers;  // all of them must be in the model's answer
+  bool wants_losses = false;         // the loss of each token is what the task is for
 };
 
 struct TaskInfo {

@@ -1,7 +1,7 @@
 // The list of tasks. A new task adds its line here.
 #include "capture/tasks/task.h"
 
-#define KVLOUPE_TASKS(task) task(niah)
+#define KVLOUPE_TASKS(task) task(niah) task(perplexity)
 
 namespace kvloupe::capture {
 

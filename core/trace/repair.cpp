@@ -25,8 +25,10 @@ struct Plan {
   std::vector<ChunkInfo> chunks;
   std::vector<std::int32_t> ids;
   std::vector<std::string> texts;
-  std::vector<float> novelty;  // empty without a probe
-  std::vector<int> run_ids;    // of the damaged trace, in the order of header.runs
+  std::vector<float> novelty;  // empty where there is none
+  TopTokens top;               // as is this
+  std::optional<Drift> drift;
+  std::vector<int> run_ids;  // of the damaged trace, in the order of header.runs
 };
 
 void plan_chunks(const TraceReader& reader, Plan& plan, std::vector<std::string>& left_out) {
@@ -169,6 +171,30 @@ void plan_runs(const TraceReader& reader, Plan& plan, std::vector<std::string>& 
   }
 }
 
+// The losses, and what was foretold beside them.
+void plan_foretold(const TraceReader& reader, Plan& plan, std::vector<std::string>& left_out) {
+  Validation losses, foretold;
+  check_guarded(losses, [&] {
+    check_losses(reader, losses);
+    if (losses.defects.empty()) plan.novelty = reader.read_novelty();
+  });
+  if (!losses.defects.empty()) left_out.push_back("the losses: " + losses.defects.front());
+  plan.header.store_nll = !plan.novelty.empty();
+  check_guarded(foretold, [&] {
+    check_foretold(reader, foretold);
+    if (!foretold.defects.empty()) return;
+    plan.top = reader.read_top_tokens();
+    const bool whole = plan.header.layers == reader.info().layers && plan.header.store_nll;
+    if (reader.info().has_drift && whole) plan.drift = reader.read_drift();
+  });
+  if (!foretold.defects.empty())
+    left_out.push_back("what the model foretold: " + foretold.defects.front());
+  else if (reader.info().has_drift && !plan.drift)
+    left_out.emplace_back("the drift: it is of layers or losses that are left out");
+  plan.header.store_top = !plan.top.ids.empty();
+  plan.header.store_drift = plan.drift.has_value();
+}
+
 // The probe's queries go along only where every layer and prefill chunk has them.
 void plan_probe(const TraceReader& reader, Plan& plan, std::vector<std::string>& left_out) {
   const TraceInfo& info = reader.info();
@@ -176,8 +202,7 @@ void plan_probe(const TraceReader& reader, Plan& plan, std::vector<std::string>&
   Validation found;
   check_guarded(found, [&] {
     check_probe(reader, found);
-    plan.novelty = reader.read_novelty();
-    if (plan.novelty.empty()) found.defects.push_back("it has no novelty");
+    if (plan.novelty.empty()) found.defects.push_back("the tokens have no novelty");
     for (const int layer : plan.header.layers) {
       for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
         if (plan.chunks[c].phase != Phase::Prefill) continue;
@@ -187,7 +212,6 @@ void plan_probe(const TraceReader& reader, Plan& plan, std::vector<std::string>&
     }
   });
   if (!found.defects.empty()) {
-    plan.novelty.clear();
     left_out.push_back("the probe: " + found.defects.front());
     return;
   }
@@ -211,6 +235,7 @@ Plan make_plan(const TraceReader& reader, const WorkContext& context,
                                          : "none of its layers is sound; " + left_out.back());
   }
   plan_runs(reader, plan, left_out);
+  plan_foretold(reader, plan, left_out);
   plan_probe(reader, plan, left_out);
   plan.header.model = info.model;
   plan.header.mode = info.mode;
@@ -261,11 +286,18 @@ class Copy {
     if (!plan_.novelty.empty()) {
       writer_.write_novelty(chunk, std::span(plan_.novelty).subspan(begin, length));
     }
+    copy_foretold(index);
     writer_.end_chunk(chunk, std::span(plan_.ids).subspan(begin, length),
                       {plan_.texts.begin() + chunk.begin, plan_.texts.begin() + chunk.end()});
   }
 
  private:
+  void copy_foretold(int index) {
+    const ChunkInfo& chunk = plan_.chunks[index];
+    if (plan_.header.store_top) writer_.write_top(chunk, top_of(plan_.top, index));
+    if (plan_.drift) writer_.write_drift(chunk, drift_of(*plan_.drift, index, chunk));
+  }
+
   // [heads, length, head_dim]
   StoredValues rows(Stored what, int layer, int heads, const ChunkInfo& chunk) const {
     std::vector<float> values;
@@ -340,6 +372,7 @@ void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& pat
     context.report(c, chunks, "chunks");
     copy.copy_chunk(c);
   }
+  if (plan.drift) writer.write_dense_answer(plan.drift->dense_answer, plan.drift->dense_texts);
   const TraceInfo& info = reader.info();
   writer.finish(info.generated, info.complete && plan.chunks.size() == info.chunks.size());
 }

@@ -28,7 +28,10 @@ std::uint64_t expected_bytes(const TraceHeader& header) {
   }
   if (header.store_lse) bytes += layers * tokens * heads * 4;
   // Prefill chunks alone have a probe, and decoded tokens are chunks too: counted as they come.
-  if (header.probe_len > 0) bytes += tokens * 4;
+  const auto chunks = static_cast<std::uint64_t>(header.max_chunks);
+  if (header.store_nll) bytes += tokens * 4;
+  if (header.store_top) bytes += chunks * kTopTokens * 8;
+  if (header.store_drift) bytes += tokens * 9 + chunks * (layers * 8 + kTopTokens * 8);
   return bytes;
 }
 
@@ -58,6 +61,8 @@ void check_header(const TraceHeader& header) {
     KVLOUPE_CHECK(header.runs[i].q_heads_per_row > 0 &&
                   model.num_q_heads % header.runs[i].q_heads_per_row == 0);
   }
+  KVLOUPE_CHECK(header.store_nll || (header.probe_len == 0 && !header.store_drift));
+  KVLOUPE_CHECK(!header.store_drift || !header.layers.empty());
   KVLOUPE_CHECK(header.probe_len >= 0 && header.probe_len <= kMaxProbeTokens);
   KVLOUPE_CHECK(header.probe_ids.empty() ||
                 header.probe_ids.size() == static_cast<std::size_t>(header.probe_len));

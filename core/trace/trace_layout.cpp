@@ -169,7 +169,7 @@ TokenDatasets create_tokens(hid_t file, const TraceHeader& header) {
                                     "where each token's bytes begin in text");
   sets.text = create_growing_vector(at, "text", H5T_STD_U8LE, std::min<hsize_t>(16384, 8 * tokens),
                                     "byte", "1", "raw bytes of all tokens");
-  if (header.probe_len > 0) {
+  if (header.store_nll) {
     sets.nll = create_vector(at, "nll", H5T_IEEE_F32LE, tokens, "token", "nat",
                              "-log P of each token given those before it");
   }

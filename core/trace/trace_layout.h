@@ -20,7 +20,7 @@ struct LayerDatasets {
 
 struct TokenDatasets {
   h5::Handle ids, text, text_offsets;
-  h5::Handle nll;  // with a probe
+  h5::Handle nll;
   h5::Handle begin, length, phase, mass_offsets;
 };
 

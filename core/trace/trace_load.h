@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/trace/capture_request.h"
+#include "core/trace/foretold.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/run_codec.h"
 #include "core/trace/trace_types.h"
@@ -21,6 +22,17 @@ struct LayerSources {
   bool plain_softmax = true;  // no window, softcap or learned sink
 };
 
+// The datasets of foretold.h; empty where not recorded or damaged.
+struct TopSources {
+  h5::Dataset ids, log_probs;  // [C, kTopTokens]
+};
+struct DriftSources {
+  h5::Dataset nll, kl, agrees;  // [T]
+  h5::Dataset q, k;             // [C, recorded layers]
+  h5::Dataset generated, text, text_offsets;
+  TopSources top;
+};
+
 struct LoadedTrace {
   TraceInfo info;
   std::map<int, LayerSources> layers;
@@ -28,6 +40,8 @@ struct LoadedTrace {
   bool has_texts = false;
   std::vector<std::int64_t> mass_offsets;  // [C+1], empty when not recorded
   h5::Dataset nll;                         // [T], empty when not recorded
+  TopSources top;
+  DriftSources drift;
 };
 
 // Throws Defect for what makes a trace unreadable, Error for a file that is none of ours or too
@@ -62,6 +76,13 @@ bool has_stored_type(const h5::Dataset& dataset);
 void load_probe(hid_t file, LoadedTrace& trace);
 // [num_q_heads, probe_len, head_dim] of a prefill chunk.
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
+
+// The most probable next tokens and /drift. What is wrong goes to the warnings and is left out.
+void load_foretold(hid_t file, LoadedTrace& trace);
+// All chunks; empty where not recorded.
+TopTokens load_top(const TopSources& top, const TraceInfo& info);
+// Only where info.has_drift.
+Drift load_drift(const LoadedTrace& trace);
 
 // /tokens/spans, none where absent. Throws Defect.
 std::vector<TokenSpan> load_spans(hid_t file);

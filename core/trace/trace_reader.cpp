@@ -254,6 +254,19 @@ std::vector<float> TraceReader::read_novelty() const {
   });
 }
 
+TopTokens TraceReader::read_top_tokens() const {
+  return guarded(info().path, [&] { return load_top(impl_->trace.top, info()); });
+}
+
+Drift TraceReader::read_drift() const {
+  return guarded(info().path, [&] {
+    if (!info().has_drift)
+      throw impl_->absent("the drift from the dense model",
+                          "capture with --closed-loop SPEC --drift");
+    return load_drift(impl_->trace);
+  });
+}
+
 bool TraceReader::has_run_layer(int run, int layer) const {
   return guarded(info().path, [&] { return impl_->find_run_layer(run, layer).has_value(); });
 }

@@ -4,6 +4,7 @@
 
 #include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
+#include "core/trace/foretold.h"
 #include "core/trace/run_codec.h"
 
 #include <cstdint>
@@ -55,6 +56,11 @@ class TraceReader {
   std::optional<std::vector<float>> read_probe(int layer, int chunk) const;
   // -log P of every token given those before it, [T], infinity at 0; empty when not recorded.
   std::vector<float> read_novelty() const;
+
+  // The most probable next tokens after each chunk, [C, kTopTokens]; empty when not recorded.
+  TopTokens read_top_tokens() const;
+  // Throws Error{Input} unless info().has_drift.
+  Drift read_drift() const;
 
   bool has_run_layer(int run, int layer) const;
   // What the run kept in the layer, in all chunks or one: rows of dense cells list all of the past.

@@ -89,6 +89,8 @@ struct TraceInfo {
   // were not.
   std::string probe_text;
   int probe_len = 0;
+  bool has_losses = false;            // -log P of every token
+  bool has_drift = false;             // how far the closed loop is from the dense model
   std::vector<RunInfo> runs;          // the trace's own, then the sidecar's
   std::uint64_t bytes = 0;            // file size
   std::vector<std::string> warnings;  // what could not be read, one sentence each

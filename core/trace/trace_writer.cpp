@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/units.h"
+#include "core/trace/foretold_storage.h"
 #include "core/trace/h5_driver.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/part_file.h"
@@ -90,6 +91,7 @@ struct TraceWriter::Impl {
   DiskFile part;
   h5::Handle file;
   TokenDatasets tokens;
+  ForetoldStorage foretold;
   std::vector<LayerDatasets> layers;
   std::vector<Run> runs;
   int chunks_done = 0;
@@ -129,6 +131,7 @@ void TraceWriter::Impl::create() {
   write_probe_text(file.get(), header);
   if (!header.request.prompt.empty()) write_request(file.get(), header.request);
   tokens = create_tokens(file.get(), header);
+  foretold = ForetoldStorage(file.get(), header);
   layers = create_layers(file.get(), header);
   const h5::Handle all_runs = h5::create_group(file.get(), "/runs");
   h5::write_attribute(all_runs.get(), "NX_class", "NXentry");
@@ -185,6 +188,7 @@ void TraceWriter::Impl::close() {
   runs.clear();
   layers.clear();
   tokens = {};
+  foretold = {};
   file.reset();
 }
 
@@ -247,11 +251,12 @@ void TraceWriter::Impl::append_chunk(const ChunkInfo& chunk) {
   if (tokens.mass_offsets) {
     h5::write_box(tokens.mass_offsets.get(), H5T_NATIVE_INT64, {index + 1}, {1}, &mass_count);
   }
+  KVLOUPE_CHECK(novelty_now == static_cast<bool>(tokens.nll) && foretold.end_chunk());
+  novelty_now = false;
   if (header.probe_len > 0) {
     const bool prefill = chunk.phase == Phase::Prefill;
-    KVLOUPE_CHECK(novelty_now && probe_layers_now == (prefill ? layers.size() : 0));
+    KVLOUPE_CHECK(probe_layers_now == (prefill ? layers.size() : 0));
     if (prefill) probe_chunks = chunks_done + 1;
-    novelty_now = false;
     probe_layers_now = 0;
   }
   for (auto& run : runs) {
@@ -278,6 +283,7 @@ void TraceWriter::Impl::for_each_dataset(const Visit& visit) const {
     visit(*dataset, Integer, {chunk_count});
   }
   visit(tokens.mass_offsets, Integer, {chunk_count + 1});
+  foretold.for_each_dataset(tokens_done, chunks_done, visit);
   for (const auto& layer : layers) {
     visit(layer.q, Float, {q_heads, token_count, dim});
     visit(layer.k, Float, {kv_heads, token_count, dim});
@@ -404,6 +410,21 @@ void TraceWriter::write_novelty(const ChunkInfo& chunk, std::span<const float> n
                   {novelty.size()}, novelty.data());
   });
   impl_->novelty_now = true;
+}
+
+void TraceWriter::write_top(const ChunkInfo& chunk, const TopTokens& top) {
+  impl_->require_next(chunk);
+  guarded(impl_->part, [&] { impl_->foretold.write_top(impl_->chunks_done, top); });
+}
+
+void TraceWriter::write_drift(const ChunkInfo& chunk, const DriftChunk& drift) {
+  impl_->require_next(chunk);
+  guarded(impl_->part, [&] { impl_->foretold.write_drift(impl_->chunks_done, chunk, drift); });
+}
+
+void TraceWriter::write_dense_answer(std::span<const std::int32_t> ids,
+                                     std::span<const std::string> texts) {
+  guarded(impl_->part, [&] { impl_->foretold.write_dense_answer(ids, texts); });
 }
 
 void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,

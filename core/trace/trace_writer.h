@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/trace/capture_request.h"
+#include "core/trace/foretold.h"
 #include "core/trace/selection_record.h"
 #include "core/trace/trace_types.h"
 
@@ -25,7 +26,10 @@ struct TraceHeader {
   bool store_qkv = true;
   bool store_lse = true;
   bool store_mass = false;
-  std::string probe_text;  // with probe_len tokens; 0: no probe and no novelty
+  bool store_nll = false;  // -log P of the tokens; a probe needs it
+  bool store_top = false;  // the most probable tokens after each chunk
+  bool store_drift = false;
+  std::string probe_text;  // with probe_len tokens; 0: no probe
   int probe_len = 0;
   std::vector<std::int32_t> probe_ids;  // [probe_len], or empty where they are not known
   std::vector<RunInfo> runs;            // in the order given; a closed-loop run first
@@ -71,14 +75,18 @@ class TraceWriter {
               Begin begin = Begin::Anew);
   ~TraceWriter();  // without finish(): leaves the .part file with the chunks done
 
-  // Call order for chunk c: write_layer, write_run and, with a probe, write_probe (prefill chunks)
-  // and write_novelty in any order, then end_chunk. Tokens are those of the chunk; texts are their
+  // Call order for chunk c: write_layer, write_run and what else the header asks for (write_probe in
+  // prefill chunks alone) in any order, then end_chunk. Tokens are those of the chunk; texts are their
   // raw bytes. end_chunk flushes and raises chunks_done.
   void write_layer(const ChunkInfo& chunk, const LayerChunk& data);
   void write_run(const ChunkInfo& chunk, const RunChunk& data);
   void write_probe(const ChunkInfo& chunk, const ProbeChunk& data);
-  // -log P of the chunk's tokens, one each; only with a probe.
+  // -log P of the chunk's tokens, one each.
   void write_novelty(const ChunkInfo& chunk, std::span<const float> novelty);
+  void write_top(const ChunkInfo& chunk, const TopTokens& top);
+  void write_drift(const ChunkInfo& chunk, const DriftChunk& drift);
+  // What the dense model samples when it is left alone; before finish().
+  void write_dense_answer(std::span<const std::int32_t> ids, std::span<const std::string> texts);
   void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                  const std::vector<std::string>& texts);
   // Trims the datasets to what was written, sets `complete` last and renames the file, once it is

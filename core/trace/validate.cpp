@@ -132,7 +132,9 @@ Validation check_trace(const std::filesystem::path& path, const WorkContext& con
     if (!known) found.notes.push_back(warning);
   }
   check_guarded(found, [&] { check_ids(*reader, found); });
+  check_guarded(found, [&] { check_losses(*reader, found); });
   check_guarded(found, [&] { check_probe(*reader, found); });
+  check_guarded(found, [&] { check_foretold(*reader, found); });
   const auto total = static_cast<std::int64_t>(info.layers.size() + info.runs.size());
   std::int64_t done = 0;
   for (const int layer : info.layers) {

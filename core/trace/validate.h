@@ -21,8 +21,12 @@ void check_key_mass(const TraceReader& reader, int layer, const WorkContext& con
 // Candidates, flags and evictions of one run.
 void check_run(const TraceReader& reader, const RunInfo& run, Validation& found);
 
-// Novelty and probe queries, where there are any.
+// Novelty, where there is any.
+void check_losses(const TraceReader& reader, Validation& found);
+// Probe queries, where there are any.
 void check_probe(const TraceReader& reader, Validation& found);
+// The most probable tokens and the drift, where there are any.
+void check_foretold(const TraceReader& reader, Validation& found);
 
 // Runs one check; a part that cannot be read at all is its defect. Throws Error only when cancelled.
 void check_guarded(Validation& found, const std::function<void()>& check);

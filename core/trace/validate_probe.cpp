@@ -50,8 +50,11 @@ void check_queries(const TraceReader& reader, int layer, Validation& found) {
 
 }  // namespace
 
-void check_probe(const TraceReader& reader, Validation& found) {
+void check_losses(const TraceReader& reader, Validation& found) {
   check_novelty(reader.read_novelty(), found);
+}
+
+void check_probe(const TraceReader& reader, Validation& found) {
   if (reader.info().probe_len == 0) return;
   for (const int layer : reader.info().layers) check_queries(reader, layer, found);
 }

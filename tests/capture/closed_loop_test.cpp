@@ -205,9 +205,9 @@ TEST(Capture, ClosedLoopAttendsToWhatItRecordsAndNothingElse) {
   }
 }
 
-enum class Decoding { Selects, Evicts, Dense };
+enum class Decoding { Selects, Evicts, Prunes, Dense };
 
-// Who selects, who evicts and who does neither at a decoded token.
+// Who selects, evicts, prunes lanes or does nothing at a decoded token.
 const std::map<std::string, Decoding> kDecoding = {
     {"dense", Decoding::Dense},
     {"oracle", Decoding::Selects},
@@ -227,10 +227,10 @@ const std::map<std::string, Decoding> kDecoding = {
     {"streaming_llm", Decoding::Evicts},
     {"infinipot", Decoding::Dense},
     {"quest", Decoding::Selects},
-    {"aqua", Decoding::Dense},
-    {"static_slicing", Decoding::Dense},
-    {"aqua_h2o", Decoding::Dense},
-    {"aqua_memory", Decoding::Dense},
+    {"aqua", Decoding::Prunes},
+    {"static_slicing", Decoding::Prunes},
+    {"aqua_h2o", Decoding::Evicts},
+    {"aqua_memory", Decoding::Prunes},
     {"flash_prefill", Decoding::Dense},
     {"xattention", Decoding::Dense},
     {"seer_attention", Decoding::Dense},
@@ -242,6 +242,7 @@ const std::map<std::string, Decoding> kDecoding = {
 // Cells of layer 2 in the decode chunks of run 0.
 struct DecodeCells {
   int dense = 0, chosen = 0, deaths = 0;
+  std::int64_t lanes = 0;  // used, summed over heads
 };
 
 DecodeCells decode_cells(const trace::TraceReader& reader) {
@@ -255,6 +256,9 @@ DecodeCells decode_cells(const trace::TraceReader& reader) {
         run.flags[cell] != 0 ? chunks[chunk].begin : run.offsets[cell + 1] - run.offsets[cell];
     (kept == chunks[chunk].begin ? found.dense : found.chosen) += 1;
   }
+  const std::size_t a_chunk = run.lane_counts.size() / chunks.size();
+  for (std::size_t i = 0; i < run.lane_counts.size(); ++i)
+    if (chunks[i / a_chunk].phase == trace::Phase::Decode) found.lanes += run.lane_counts[i];
   for (const std::uint16_t died : run.evict_chunk) {
     found.deaths += died != trace::kAlive && chunks[died].phase == trace::Phase::Decode;
   }
@@ -277,11 +281,12 @@ TEST(Capture, ClosedLoopDecodesAsEachMethodSays) {
     const DecodeCells cells = decode_cells(reader);
     EXPECT_EQ(reader.info().runs[0].decode_dense, decoding == Decoding::Dense);
     EXPECT_EQ(cells.deaths > 0, decoding == Decoding::Evicts);
+    EXPECT_EQ(cells.lanes > 0, method.granularity == trace::Granularity::Lane);
     if (reader.info().runs[0].state_action == trace::StateAction::Eviction) {
       EXPECT_EQ(cells.dense, 0);
     } else {
       EXPECT_EQ(cells.chosen > 0, decoding == Decoding::Selects);
-      EXPECT_EQ(cells.dense > 0, decoding == Decoding::Dense);
+      EXPECT_EQ(cells.dense > 0, decoding == Decoding::Dense || decoding == Decoding::Prunes);
     }
   }
 }

@@ -131,7 +131,7 @@ TEST(Probe, TheProbeDoesNotDisturbTheRun) {
 }
 
 // The same bits whether or not the other positions' logits are wanted, and after a detour.
-TEST(Probe, LogitsDoNotDependOnNoveltyOrTruncatedTokens) {
+TEST(Probe, LogitsDoNotDependOnEarlierOnesOrTruncatedTokens) {
   const auto model = make_tiny_model();
   const std::vector<std::int32_t> ids =
       model->tokenizer.encode(some_text(), SpecialTokens::Literal);
@@ -140,10 +140,10 @@ TEST(Probe, LogitsDoNotDependOnNoveltyOrTruncatedTokens) {
   DenseAttention dense;
   for (const std::size_t begin : {0, 64, 128}) {
     const auto chunk = std::span(ids).subspan(begin, 64);
-    std::vector<float> novelty;
+    at::Tensor earlier;
     const at::Tensor expected = plain.forward(chunk, dense);
-    EXPECT_TRUE(at::equal(probed.forward(chunk, dense, true, &novelty), expected));
-    EXPECT_EQ(novelty.size(), 63u);
+    EXPECT_TRUE(at::equal(probed.forward(chunk, dense, true, &earlier), expected));
+    EXPECT_EQ(earlier.size(0), 63);
     probed.forward(probe.ids, dense, false);
     probed.truncate(static_cast<std::int64_t>(begin) + 64);
     EXPECT_EQ(probed.length(), plain.length());

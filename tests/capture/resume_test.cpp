@@ -69,6 +69,16 @@ void expect_same_runs(const trace::TraceReader& a, const trace::TraceReader& b) 
   }
 }
 
+void expect_same_drift(const trace::Drift& a, const trace::Drift& b) {
+  EXPECT_EQ(a.dense_nll, b.dense_nll);
+  EXPECT_EQ(a.kl, b.kl);
+  EXPECT_EQ(a.agrees, b.agrees);
+  EXPECT_EQ(a.q, b.q);
+  EXPECT_EQ(a.k, b.k);
+  EXPECT_EQ(a.dense_top.log_probs, b.dense_top.log_probs);
+  EXPECT_EQ(a.dense_answer, b.dense_answer);
+}
+
 void expect_same_trace(const std::string& left, const std::string& right) {
   EXPECT_EQ(trace::validate_trace(right), std::vector<std::string>{});
   const trace::TraceReader a(left), b(right);
@@ -78,6 +88,10 @@ void expect_same_trace(const std::string& left, const std::string& right) {
   EXPECT_EQ(a.info().generated, b.info().generated);
   EXPECT_EQ(a.info().layers, b.info().layers);
   EXPECT_EQ(a.read_novelty(), b.read_novelty());
+  EXPECT_EQ(a.read_top_tokens().ids, b.read_top_tokens().ids);
+  EXPECT_EQ(a.read_top_tokens().log_probs, b.read_top_tokens().log_probs);
+  EXPECT_EQ(a.info().has_drift, b.info().has_drift);
+  if (a.info().has_drift) expect_same_drift(a.read_drift(), b.read_drift());
   for (const int layer : a.info().layers) {
     const StoredLayer x = read_layer(a, layer), y = read_layer(b, layer);
     EXPECT_TRUE(at::equal(x.q, y.q) && at::equal(x.k, y.k) && at::equal(x.v, y.v)) << layer;
@@ -120,6 +134,7 @@ TEST(Resume, ClosedLoopsAttendToWhatTheyWouldHave) {
     CaptureOptions options = tiny_options("whole.h5");
     options.closed_loop = MethodSpec::parse(spec);
     options.dtype = trace::DType::F32;
+    options.store_drift = true;
     capture_tiny(options);
     options.output = "cut.h5";
     for (const std::int64_t tokens : kCuts) {

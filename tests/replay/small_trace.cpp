@@ -148,6 +148,7 @@ void SmallTrace::write() {
   header.dtype = trace::DType::F32;
   header.layers = shape_.layers;
   header.probe_len = shape_.probe_len;
+  header.store_nll = shape_.probe_len > 0;
   if (shape_.probe_len > 0) header.probe_text = "what matters?";
   header.max_tokens = num_tokens_;
   std::vector<int> lengths = shape_.chunk_lengths;

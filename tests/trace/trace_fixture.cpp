@@ -127,6 +127,7 @@ void add_probe_and_lanes(ReferenceTrace& reference) {
   auto& header = reference.header;
   header.probe_text = "what is it about?";
   header.probe_len = 5;
+  header.store_nll = true;
   header.probe_ids = {4, 8, 15, 16, 23};
   std::mt19937 random(11);
   reference.novelty = {std::numeric_limits<float>::infinity()};

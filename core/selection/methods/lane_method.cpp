@@ -9,7 +9,6 @@ Method lane_method() {
   info.needs = {"q", "k", "basis"};
   info.granularity = trace::Granularity::Lane;
   info.budget = BudgetUse::None;
-  info.active_in_decode = false;
   info.basis = trace::BasisKind::Aqua;
   method.traits = set_lane_traits;
   // Rotated keys take the place of K, so that the directions alone are held beside them.

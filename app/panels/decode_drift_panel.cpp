@@ -1,0 +1,284 @@
+// decode_drift: how far a closed loop goes from the dense model on the same tokens. Left the loss of
+// each token by both and the distance of what each foretells next; right how far queries and keys
+// have moved, by layer and chunk, and what each of the two answers.
+#include "app/panels/map_plot.h"
+#include "app/panels/matrix_picture.h"
+#include "app/state/questions/decode_drift.h"
+#include "app/state/token_text.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::DecodeDrift;
+using state::DecodeDriftQuestion;
+using state::Place;
+using Drifts = state::Result<DecodeDriftQuestion>;
+
+constexpr const char* kView = "decode_drift";
+constexpr std::int64_t kWindow = 32;      // tokens of a running mean
+constexpr std::size_t kMostDots = 20000;  // tokens of a longer text stand in the mean alone
+constexpr ImPlotFlags kPlotFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
+                                   ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
+                                   ImPlotFlags_NoBoxSelect;
+
+ImU32 closed_color(const widgets::Palette& palette) { return palette.accent; }
+ImU32 dense_color(const widgets::Palette& palette) { return palette.slot_b; }
+
+class DecodeDriftPanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    const Drifts result =
+        shown_.ask(context.workspace, DecodeDriftQuestion{context.workspace.place()});
+    head_ui(context, result);
+    if (!ready_ui(context, result, "Reading the losses")) return;
+    widgets::text_wrapped(context.palette.text, finding_of(*result));
+    legend(context, *result);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    if (!result->against_dense()) {
+      losses_ui(context, result, room);
+      return;
+    }
+    const bool wide = room.x > widgets::em(56);
+    const ImVec2 left(wide ? room.x * 0.56F : room.x, wide ? room.y : room.y * 0.5F);
+    ImGui::BeginChild("tokens", left, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+    losses_ui(context, result, {-1, ImGui::GetContentRegionAvail().y * 0.5F});
+    distances_ui(context, result);
+    ImGui::EndChild();
+    if (wide) ImGui::SameLine(0, widgets::em(1));
+    ImGui::BeginChild("model", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+    matrix_ui(context, result);
+    answers_ui(context, *result);
+    ImGui::EndChild();
+  }
+
+ private:
+  static void head_ui(DrawContext& context, const Drifts& result) {
+    const Place& place = result.question.place;
+    std::vector<widgets::Chip> chips;
+    if (result) {
+      const DecodeDrift& drift = *result;
+      chips.push_back({fmt::format("perplexity {:.2f}", std::exp(drift.mean_nll())), 0,
+                       "e to the mean loss of all tokens but the first, by the model as it ran."});
+      if (drift.against_dense()) {
+        chips.push_back({fmt::format("dense {:.2f}", std::exp(drift.mean_dense_nll())), 0,
+                         "The same by the dense model on the same tokens."});
+        chips.push_back({fmt::format("same next token {}", percent(drift.agreement(0))), 0,
+                         "Positions after which both find the same token most probable."});
+      }
+    }
+    for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+    const trace::TraceInfo& info = place.info();
+    const bool closed = info.mode == trace::LoopMode::ClosedLoop && !info.runs.empty();
+    widgets::figure_head_ui(
+        context.palette, context.figure, "Drift from the dense model",
+        closed ? info.runs.front().method : "the dense model alone",
+        fmt::format("{}  \u00B7  {}  \u00B7  {} tokens", place.trace->name,
+                    state::readable_name(info.model.name), format_count(info.num_tokens)),
+        chips);
+  }
+
+  static std::string finding_of(const DecodeDrift& drift) {
+    if (!drift.against_dense())
+      return fmt::format(
+          "Mean loss {:.3f} nat. This trace has no closed loop to compare: capture with "
+          "--closed-loop SPEC --drift.",
+          drift.mean_nll());
+    std::string text = fmt::format(
+        "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; the "
+        "next-token distributions are {:.4g} nat apart on average.",
+        drift.mean_nll(), drift.mean_dense_nll(), drift.mean_kl(0));
+    if (!drift.first_sampled) return text;
+    if (drift.first_divergent_step)
+      return text + fmt::format(" Of the answer, token {} is the first on which they disagree.",
+                                *drift.first_divergent_step + 1);
+    return text + " They agree on every token of the answer.";
+  }
+
+  static void legend(DrawContext& context, const DecodeDrift& drift) {
+    using Shape = widgets::LegendItem::Shape;
+    std::vector<widgets::LegendItem> items = {
+        {drift.against_dense() ? "closed loop" : "dense", closed_color(context.palette),
+         Shape::Line}};
+    if (drift.against_dense()) {
+      items.push_back({"dense", dense_color(context.palette), Shape::Line});
+      items.push_back({"other next token", context.palette.miss, Shape::Dot});
+    }
+    if (drift.first_sampled)
+      items.push_back({"the answer begins", context.palette.current, Shape::Line});
+    widgets::legend_ui(context.palette, items);
+  }
+
+  // A faint dot a token, and a line through their running mean.
+  static void series_ui(const std::vector<float>& values, ImU32 color, bool logarithmic) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(limits.X.Min)));
+    const auto last = std::min(values.size(),
+                               static_cast<std::size_t>(std::max(0.0, std::ceil(limits.X.Max))));
+    if (first >= last) return;
+    if (last - first <= kMostDots)
+      for (std::size_t t = first; t < last; ++t)
+        if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
+          draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
+                                widgets::em(0.11F), widgets::with_alpha(color, 0.35F));
+    const std::vector<double> means = analysis::running_mean(values, kWindow);
+    const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
+    const auto step =
+        std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
+    std::vector<ImVec2> line;
+    for (std::size_t t = first; t < last; t += step)
+      if (std::isfinite(means[t]) && (!logarithmic || means[t] > 0))
+        line.push_back(ImPlot::PlotToPixels(static_cast<double>(t), means[t]));
+    draw->AddPolyline(line.data(), static_cast<int>(line.size()), color, 0, widgets::em(0.14F));
+  }
+
+  static void answer_mark_ui(DrawContext& context, const DecodeDrift& drift) {
+    if (!drift.first_sampled) return;
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    const double x = *drift.first_sampled + 0.5;
+    ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(x, limits.Y.Min),
+                                       ImPlot::PlotToPixels(x, limits.Y.Max),
+                                       context.palette.current, widgets::em(0.1F));
+  }
+
+  void losses_ui(DrawContext& context, const Drifts& result, ImVec2 size) {
+    const DecodeDrift& drift = *result;
+    heading_ui(context, "Loss", fmt::format("nat by token; line: mean of the last {}", kWindow));
+    const TickRoom room;
+    if (!ImPlot::BeginPlot("##losses", size, kPlotFlags)) return;
+    double high = 1;
+    for (const auto* values : {&drift.nll, &drift.dense_nll})
+      for (const float value : *values)
+        if (std::isfinite(value)) high = std::max(high, double{value});
+    ImPlot::SetupAxes(drift.against_dense() ? nullptr : "token position", "-log P (nat)",
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxesLimits(0, static_cast<double>(drift.nll.size()), 0, 1.05 * high,
+                            loss_fit_.condition(result.key));
+    ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    series_ui(drift.dense_nll, dense_color(context.palette), false);
+    series_ui(drift.nll, closed_color(context.palette), false);
+    answer_mark_ui(context, drift);
+    ImPlot::PopPlotClipRect();
+    token_at(context, result);
+    ImPlot::EndPlot();
+  }
+
+  void distances_ui(DrawContext& context, const Drifts& result) {
+    const DecodeDrift& drift = *result;
+    heading_ui(context, "Next-token distribution", "KL(dense || closed loop), nat, log");
+    const TickRoom room;
+    if (!ImPlot::BeginPlot("##kl", {-1, -1}, kPlotFlags)) return;
+    const float most = *std::max_element(drift.kl.begin(), drift.kl.end());
+    ImPlot::SetupAxes("token position", "KL (nat)", ImPlotAxisFlags_NoHighlight,
+                      ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
+    ImPlot::SetupAxesLimits(0, static_cast<double>(drift.kl.size()), 1e-5,
+                            std::max(1e-2, 2 * double{most}), kl_fit_.condition(result.key));
+    ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    series_ui(drift.kl, closed_color(context.palette), true);
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    for (std::size_t t = 0; t < drift.kl.size(); ++t)
+      if (drift.agrees[t] == 0 && drift.kl[t] > 0)
+        draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), drift.kl[t]),
+                              widgets::em(0.2F), context.palette.miss);
+    answer_mark_ui(context, drift);
+    ImPlot::PopPlotClipRect();
+    token_at(context, result);
+    ImPlot::EndPlot();
+  }
+
+  static void token_at(DrawContext& context, const Drifts& result) {
+    if (context.figure || !ImPlot::IsPlotHovered()) return;
+    const DecodeDrift& drift = *result;
+    const double x = std::round(ImPlot::GetPlotMousePos().x);
+    if (x < 0 || x >= static_cast<double>(drift.nll.size())) return;
+    const auto position = static_cast<std::int32_t>(x);
+    const auto t = static_cast<std::size_t>(position);
+    const Place& place = result.question.place;
+    std::string text = fmt::format("{}\nloss {:.4g} nat", token_line(place, position), drift.nll[t]);
+    if (drift.against_dense())
+      text += fmt::format(", dense {:.4g}\nnext token: KL {:.4g} nat, {}", drift.dense_nll[t],
+                          drift.kl[t], drift.agrees[t] != 0 ? "the same" : "another one");
+    ImGui::SetTooltip("%s", text.c_str());
+    if (plot_clicked() && !result.stale)
+      context.workspace.cursor.set_chunk(place.info().chunk_of_token(position));
+  }
+
+  void matrix_ui(DrawContext& context, const Drifts& result) {
+    const std::string& rows = context.workspace.option(kView, "rows");
+    const analysis::Matrix& matrix = state::drift_matrix(*result, rows);
+    const Place& place = result.question.place;
+    heading_ui(context, rows == "k" ? "Keys" : "Queries",
+               "distance from the dense model's, relative to their norm");
+    ColorRange range;
+    range.low = 1e-3;
+    range.high = 1;
+    if (!context.figure) option_ui(context, kView, "rows", "##rows", widgets::em(4));
+    widgets::color_scale_ui(context.palette, widgets::sequential_color, "0.001", "1 and more",
+                            "relative distance (log)", widgets::em(9));
+    MapPlotSpec spec;
+    spec.id = "##drift";
+    spec.x_label = "chunk";
+    spec.y_label = "layer";
+    spec.rows = static_cast<double>(matrix.rows);
+    spec.cols = static_cast<double>(matrix.cols);
+    spec.first_row = place.info().layers.front();
+    spec.size = {-1, ImGui::GetContentRegionAvail().y * (result->first_sampled ? 0.62F : 1.0F)};
+    spec.content_key = result.key + rows + range.key();
+    // The whole of a row is before its first query: nothing lies beyond a diagonal.
+    const CellSize cell{1, 1, static_cast<double>(matrix.cols)};
+    spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+      fill_matrix(context.palette, range, matrix, cell, window, pixels);
+    };
+    const TickRoom room;
+    const auto hit = map_plot_ui(context, spec, texture_, [] {});
+    if (!hit) return;
+    const auto row = static_cast<std::int64_t>(hit->row), chunk = static_cast<std::int64_t>(hit->col);
+    const int layer = place.info().layers[static_cast<std::size_t>(row)];
+    ImGui::SetTooltip("layer %d, chunk %lld\nrelative distance %.4g", layer,
+                      static_cast<long long>(chunk), double{matrix.at(row, chunk)});
+    if (!hit->clicked || result.stale) return;
+    context.workspace.cursor.set_layer(layer);
+    context.workspace.cursor.set_chunk(static_cast<int>(chunk));
+  }
+
+  static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
+    if (!drift.first_sampled) return;
+    heading_ui(context, "Answers", "each by the model left alone; from the first other token on, marked");
+    answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift);
+    answer_ui(context, "dense", dense_color(context.palette), drift.dense_answer, drift);
+  }
+
+  static void answer_ui(DrawContext& context, const char* whose, ImU32 color,
+                        const std::vector<analysis::AnswerToken>& tokens, const DecodeDrift& drift) {
+    const auto split = static_cast<std::size_t>(
+        drift.first_divergent_step.value_or(static_cast<std::int64_t>(tokens.size())));
+    std::string same, other;
+    for (std::size_t i = 0; i < tokens.size(); ++i) (i < split ? same : other) += tokens[i].text;
+    widgets::text_colored(color, whose);
+    if (!same.empty()) widgets::text_wrapped(context.palette.text, printable(same));
+    if (!other.empty()) widgets::text_wrapped(context.palette.miss, printable(other));
+  }
+
+  state::Shown<DecodeDriftQuestion> shown_;
+  widgets::MapTexture texture_;
+  ContentFit loss_fit_, kl_fit_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_decode_drift_panel() { return std::make_unique<DecodeDriftPanel>(); }
+
+}  // namespace kvloupe::panels

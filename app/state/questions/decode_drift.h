@@ -1,0 +1,29 @@
+// The view decode_drift: how far a closed loop went from the dense model on the same tokens.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/place.h"
+#include "core/analysis/decode_drift.h"
+
+#include <cstdint>
+#include <string>
+
+namespace kvloupe::state {
+
+struct DecodeDriftQuestion {
+  static constexpr const char* kName = "decode drift";
+  static constexpr Lane kLane = Lane::TraceIo;
+  Place place;  // trace
+  using Answer = analysis::DecodeDrift;
+
+  std::string key() const { return place.trace_key(); }
+  std::string title() const { return "Reading what the model foretold"; }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// Of the answer, the matrix that the option `rows` names.
+const analysis::Matrix& drift_matrix(const analysis::DecodeDrift& drift, const std::string& rows);
+
+}  // namespace kvloupe::state

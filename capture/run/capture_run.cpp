@@ -1,0 +1,192 @@
+#include "capture/run/capture_run.h"
+
+#include "capture/model/model.h"
+#include "capture/run/resume.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace kvloupe::capture {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The recorder, and the dense model that compares what reaches it.
+class ComparedAttention final : public AttentionHook {
+ public:
+  ComparedAttention(Recorder& recorder, std::optional<DenseTwin>& twin)
+      : recorder_(recorder), twin_(twin) {}
+  at::Tensor attend(const AttentionCall& call) override {
+    if (twin_) twin_->compare(call);
+    return recorder_.attend(call);
+  }
+
+ private:
+  Recorder& recorder_;
+  std::optional<DenseTwin>& twin_;
+};
+
+}  // namespace
+
+void CaptureRun::Mean::add(const std::vector<float>& losses) {
+  for (const float loss : losses) {
+    if (!std::isfinite(loss)) continue;  // of the text's first token
+    sum_ += loss;
+    ++count_;
+  }
+}
+
+std::optional<double> CaptureRun::Mean::value() const {
+  if (count_ == 0) return std::nullopt;
+  return sum_ / static_cast<double>(count_);
+}
+
+CaptureRun::CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
+                       const RecorderOptions& recording, std::vector<std::int32_t> prompt,
+                       const std::vector<trace::ChunkInfo>& plan, const Probe& probe,
+                       Recorder& recorder, const trace::TraceReader* left)
+    : model_(std::move(model)),
+      max_new_tokens_(options.max_new_tokens),
+      ids_(std::move(prompt)),
+      plan_(plan),
+      probe_(probe),
+      store_nll_(recording.store_nll),
+      store_top_(recording.store_top),
+      recorder_(recorder),
+      decoder_(model_, {cache_size(), options.dtype == trace::DType::F16}),
+      left_(left) {
+  if (recording.store_drift) {
+    const DecoderOptions alike{plan_.back().end(), options.dtype == trace::DType::F16};
+    twin_.emplace(model_, alike, recording.layers, recording.prompt_len);
+  }
+  if (left_ == nullptr) return;
+  const std::vector<std::int32_t> fed = left_->token_ids();
+  if (fed.size() > ids_.size()) {
+    generated_.assign(fed.begin() + static_cast<std::ptrdiff_t>(ids_.size()), fed.end());
+    ids_.insert(ids_.end(), generated_.begin(), generated_.end());
+  }
+  if (store_nll_) left_novelty_ = left_->read_novelty();
+}
+
+bool CaptureRun::run(const WorkContext& context) {
+  if (left_ != nullptr) restore();
+  const std::int64_t restored = decoder_.length();
+  const auto begin = Clock::now();
+  while (chunks_done_ < static_cast<int>(plan_.size())) {
+    const trace::ChunkInfo& chunk = plan_[static_cast<std::size_t>(chunks_done_)];
+    if (static_cast<std::int64_t>(ids_.size()) < chunk.end()) break;  // the answer has ended
+    feed(chunk);
+    const double seconds = seconds_since(begin);
+    if (chunk.phase == trace::Phase::Prefill) {
+      prefill_seconds_ = seconds;
+    } else {
+      decode_seconds_ = seconds - prefill_seconds_;
+    }
+    const auto tokens = static_cast<double>(chunk.end() - restored);
+    context.report(chunk.end(), plan_.back().end(),
+                   fmt::format("{:.0f} tokens/s", tokens / std::max(1e-9, seconds)));
+    if (chunks_done_ < static_cast<int>(plan_.size()) && context.cancel.cancelled()) return false;
+  }
+  return true;
+}
+
+std::string CaptureRun::answer() const {
+  std::vector<std::int32_t> ids = generated_;
+  if (!ids.empty() && ids.back() == model_->tokenizer.eos()) ids.pop_back();
+  return model_->tokenizer.decode(ids);
+}
+
+std::vector<std::int32_t> CaptureRun::dense_answer(const CancelToken& cancel) {
+  return twin_ ? twin_->answer(max_new_tokens_, model_->tokenizer.eos(), cancel)
+               : std::vector<std::int32_t>{};
+}
+
+// The dense model has no keys in the trace: it runs the chunks once more.
+void CaptureRun::restore() {
+  chunks_done_ = capture::restore(*left_, decoder_, recorder_);
+  if (!twin_) return;
+  for (int c = 0; c < chunks_done_; ++c) {
+    const trace::ChunkInfo& chunk = plan_[static_cast<std::size_t>(c)];
+    twin_->forward({ids_.data() + chunk.begin, static_cast<std::size_t>(chunk.length)});
+  }
+}
+
+void CaptureRun::feed(const trace::ChunkInfo& chunk) {
+  const std::span<const std::int32_t> ids(ids_.data() + chunk.begin,
+                                          static_cast<std::size_t>(chunk.length));
+  recorder_.begin_chunk(chunk, stands_in_trace() ? left_ : nullptr);
+  const bool prompt_done = chunk.end() == static_cast<std::int64_t>(ids_.size());
+  const bool wants_token = prompt_done && static_cast<int>(generated_.size()) < max_new_tokens_;
+  const at::Tensor logits = forward(chunk, ids, wants_token);
+  if (store_top_) recorder_.add_top(top_tokens(wants_token ? logits : at::Tensor()));
+  if (!probe_.ids.empty() && chunk.phase == trace::Phase::Prefill) run_probe(chunk);
+  std::vector<std::string> texts;
+  for (const std::int32_t id : ids) texts.push_back(model_->tokenizer.decode_bytes(id));
+  recorder_.end_chunk({ids.begin(), ids.end()}, std::move(texts));
+  ++chunks_done_;
+  if (wants_token) sample(logits);
+}
+
+// The chunk, and its losses where they are stored. Returns the logits after it.
+at::Tensor CaptureRun::forward(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids,
+                               bool wants_token) {
+  if (!store_nll_) return decoder_.forward(ids, recorder_, wants_token);
+  if (twin_) twin_->forward(ids);
+  ComparedAttention hook(recorder_, twin_);
+  Forecast forecast;
+  forecast.last = decoder_.forward(ids, hook, true, &forecast.earlier);
+  record_losses(chunk, forecast, ids);
+  last_logits_ = forecast.last;
+  return forecast.last;
+}
+
+void CaptureRun::record_losses(const trace::ChunkInfo& chunk, const Forecast& forecast,
+                               std::span<const std::int32_t> ids) {
+  std::vector<float> nll;
+  if (stands_in_trace()) {
+    nll.assign(left_novelty_.begin() + chunk.begin, left_novelty_.begin() + chunk.end());
+  } else {
+    nll = losses(decoder_, forecast, last_logits_, ids);
+  }
+  mean_loss_.add(nll);
+  recorder_.add_novelty(std::move(nll));
+  if (!twin_) return;
+  trace::DriftChunk drift = twin_->drift(decoder_, forecast, ids);
+  mean_dense_loss_.add(drift.dense_nll);
+  if (!store_top_) drift.dense_top = {};
+  recorder_.add_drift(std::move(drift));
+}
+
+void CaptureRun::run_probe(const trace::ChunkInfo& chunk) {
+  recorder_.begin_probe();
+  decoder_.forward(probe_.ids, recorder_, false);
+  decoder_.truncate(chunk.end());
+}
+
+bool CaptureRun::stands_in_trace() const {
+  return left_ != nullptr && chunks_done_ < static_cast<int>(left_->info().chunks.size());
+}
+
+// The probe follows the prompt and each of its chunks.
+std::int64_t CaptureRun::cache_size() const {
+  return std::max<std::int64_t>(plan_.back().end(),
+                                static_cast<std::int64_t>(ids_.size() + probe_.ids.size()));
+}
+
+// The new token is fed by the next chunk of the plan, unless it ends the answer.
+void CaptureRun::sample(const at::Tensor& logits) {
+  const std::int32_t token = greedy_token(logits);
+  generated_.push_back(token);
+  if (token != model_->tokenizer.eos()) ids_.push_back(token);
+}
+
+}  // namespace kvloupe::capture

@@ -1,0 +1,88 @@
+// The course of the tokens through the model: prefill, then greedy decode, chunk by chunk, each told to
+// the recorder.
+#pragma once
+
+#include "capture/model/decoder.h"
+#include "capture/run/capture.h"
+#include "capture/run/dense_twin.h"
+#include "capture/run/forecast.h"
+#include "capture/run/probe.h"
+#include "capture/run/recorder.h"
+#include "core/base/cancel.h"
+#include "core/trace/trace_reader.h"
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvloupe::capture {
+
+// Feeds the planned chunks and samples greedily after the prompt.
+class CaptureRun {
+ public:
+  // `left`: the trace of a capture that goes on, or null. References outlive the run.
+  CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
+             const RecorderOptions& recording, std::vector<std::int32_t> prompt,
+             const std::vector<trace::ChunkInfo>& plan, const Probe& probe, Recorder& recorder,
+             const trace::TraceReader* left);
+
+  // Returns false when it was cancelled before the end.
+  bool run(const WorkContext& context);
+
+  const std::vector<std::int32_t>& generated() const { return generated_; }
+  std::int64_t tokens() const { return decoder_.length(); }
+  int chunks_done() const { return chunks_done_; }
+  double prefill_seconds() const { return prefill_seconds_; }
+  double decode_seconds() const { return decode_seconds_; }
+  // Of all tokens but the first, by the model as it ran and by the dense one beside it: in nats.
+  std::optional<double> mean_loss() const { return mean_loss_.value(); }
+  std::optional<double> mean_dense_loss() const { return mean_dense_loss_.value(); }
+  std::string answer() const;
+  // What the dense model beside the closed loop answers when it is left alone.
+  std::vector<std::int32_t> dense_answer(const CancelToken& cancel);
+
+ private:
+  class Mean {
+   public:
+    void add(const std::vector<float>& losses);
+    std::optional<double> value() const;
+
+   private:
+    double sum_ = 0;
+    std::int64_t count_ = 0;
+  };
+
+  void restore();
+  void feed(const trace::ChunkInfo& chunk);
+  at::Tensor forward(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids,
+                     bool wants_token);
+  void record_losses(const trace::ChunkInfo& chunk, const Forecast& forecast,
+                     std::span<const std::int32_t> ids);
+  void run_probe(const trace::ChunkInfo& chunk);
+  bool stands_in_trace() const;
+  std::int64_t cache_size() const;
+  void sample(const at::Tensor& logits);
+
+  std::shared_ptr<const LoadedModel> model_;
+  int max_new_tokens_;
+  std::vector<std::int32_t> ids_;  // the prompt, then what was generated
+  std::vector<std::int32_t> generated_;
+  const std::vector<trace::ChunkInfo>& plan_;
+  const Probe& probe_;  // no tokens: nothing is probed
+  bool store_nll_, store_top_;
+  Recorder& recorder_;
+  Decoder decoder_;
+  std::optional<DenseTwin> twin_;
+  at::Tensor last_logits_;          // of the chunk before, when losses are stored
+  const trace::TraceReader* left_;  // the chunks that a capture which goes on has done, if any
+  std::vector<float> left_novelty_;
+  int chunks_done_ = 0;
+  double prefill_seconds_ = 0, decode_seconds_ = 0;
+  Mean mean_loss_, mean_dense_loss_;
+};
+
+}  // namespace kvloupe::capture
