@@ -33,7 +33,7 @@ using capture::CaptureReport;
 struct CaptureArguments {
   CaptureOptions options;
   std::string prompt, prompt_file, messages, task;
-  std::vector<std::string> methods;
+  std::vector<std::string> methods, spans;
   std::string closed_loop, layers, dtype = "f16", store, output, resume;
 };
 
@@ -126,6 +126,10 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   }
   if (given("--dtype"))
     options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
+  options.spans = capture::parse_named_texts(arguments.spans);
+  if (!options.spans.empty() && options.resume)
+    throw usage_error("--span does not go with --resume",
+                      "a capture goes on with the spans that it was begun with", "leave it out");
   if (given("--drift")) options.store_drift = true;
   if (given("--store")) parse_store(arguments.store, options);
   return options;
@@ -232,6 +236,13 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--dtype", arguments->dtype, "type of the stored q, k and v")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
+  command
+      ->add_option("--span", arguments->spans,
+                   "NAME=TEXT: a span of that name where TEXT stands in the prompt, to be watched "
+                   "(compare --span NAME, --goto span=NAME); may be repeated. Where it stands more "
+                   "than once the next ones are NAME.2, NAME.3")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option(
       "--store", arguments->store,
       "list of qkv, lse, mass, probe, loss (default qkv,lse, mass where it is small, "

@@ -24,6 +24,7 @@ struct Arguments {
   std::string png, svg, csv, npy;
   std::string size = "1600x900";
   std::string theme = "light";
+  bool all_chunks = false;
 };
 
 void parse_size(const std::string& text, figure::ExportRequest& request) {
@@ -40,28 +41,43 @@ void parse_size(const std::string& text, figure::ExportRequest& request) {
   request.height = static_cast<int>(*height);
 }
 
+void check_distinct(const std::vector<figure::Output>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (outputs[i].file == outputs[j].file)
+        throw usage_error(fmt::format("{} is named for two outputs", outputs[i].file),
+                          "the second would replace the first", "give each a file of its own");
+}
+
 void run(const Arguments& given, const GlobalOptions& global) {
   figure::ExportRequest request = given.request;
-  int files = 0;
+  std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
-    if (file.empty()) return;
-    ++files;
-    request.file = file;
-    request.format = format;
+    if (!file.empty()) outputs.push_back({format, file});
   };
   take(given.png, state::Format::Png);
   take(given.svg, state::Format::Svg);
   take(given.csv, state::Format::Csv);
   take(given.npy, state::Format::Npy);
-  if (files != 1)
-    throw usage_error("nothing can be exported", fmt::format("{} output files are named", files),
+  if (outputs.empty())
+    throw usage_error("nothing can be exported", "no output file is named",
                       "name one: --png F, --csv F or --npy F");
+  check_distinct(outputs);
   for (const auto& [name, value] : given.options)
     if (!value.empty()) request.what.options[name] = value;
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
   request.memory = global.memory;
-  figure::export_view(request);
+  if (!given.all_chunks) {
+    figure::export_view(request, outputs);
+    return;
+  }
+  request.format = outputs.front().format;
+  request.file = outputs.front().file;
+  if (outputs.size() > 1)
+    throw usage_error("--all-chunks writes one table", "more than one output file is named",
+                      "name it by --csv F alone");
+  figure::export_all_chunks(request);
 }
 
 // One option of the command line for each name that any view knows, with what each view makes of it;
@@ -91,12 +107,16 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
                    "method SPEC; given twice: the methods A and B; further ones for the views "
                    "budget_sweep and method_compare")
       ->allow_extra_args(false);
-  command->add_option("--goto", request.what.go_to, "place, for example layer=3,q_head=5,chunk=12");
+  command->add_option(
+      "--goto", request.what.go_to,
+      "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys");
   command->add_option("--png", given->png, "picture to write, or - for standard output");
   // Refused by every view: no help offers what there is not.
   command->add_option("--svg", given->svg)->group("");
   command->add_option("--csv", given->csv, "table to write, or -");
   command->add_option("--npy", given->npy, "array to write, or -");
+  command->add_flag("--all-chunks", given->all_chunks,
+                    "one table of all chunks (with --csv), a column saying which");
   command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");
   command->add_option("--scale", request.scale, "multiplies the size and sharpens (default 1)")
       ->check(finite_range(0.25, 8));

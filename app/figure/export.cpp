@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -82,6 +83,30 @@ Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
   return renderer.read();
 }
 
+// The file of a request whose trace is open and shown.
+void write(state::Workspace& workspace, const ExportRequest& request) {
+  if (request.format == Format::Png) {
+    write_png(request.file, draw_view(workspace, request));
+    return;
+  }
+  const state::ViewInfo& view = *state::find_view(request.what.view);
+  settle(workspace, view);
+  write_whole_file(request.file, request.format == Format::Csv
+                                     ? state::csv_text(view.table(workspace))
+                                     : state::npy_bytes(view.array(workspace)));
+}
+
+void append_chunk(state::Table table, int chunk, state::Table& all) {
+  const bool named =
+      std::find(table.columns.begin(), table.columns.end(), "chunk") != table.columns.end();
+  if (!named) {
+    table.columns.insert(table.columns.begin(), "chunk");
+    for (auto& row : table.rows) row.insert(row.begin(), fmt::to_string(chunk));
+  }
+  all.columns = std::move(table.columns);
+  all.rows.insert(all.rows.end(), table.rows.begin(), table.rows.end());
+}
+
 }  // namespace
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
@@ -93,18 +118,44 @@ Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
 }
 
 void export_view(const ExportRequest& request) {
+  export_view(request, {{request.format, request.file}});
+}
+
+void export_view(ExportRequest request, const std::vector<Output>& outputs) {
+  for (const Output& output : outputs) {
+    request.format = output.format;
+    checked_view(request);
+    check_result_file(output.file, state::files_read(request.what), request.force);
+  }
+  state::Workspace workspace(request.memory);
+  open_and_show(workspace, request.what);
+  for (const Output& output : outputs) {
+    request.format = output.format;
+    request.file = output.file;
+    write(workspace, request);
+  }
+}
+
+void export_all_chunks(const ExportRequest& request) {
   const state::ViewInfo& view = checked_view(request);
+  if (request.format != Format::Csv)
+    throw usage_error("--all-chunks writes a table only", "pictures and arrays are of one chunk",
+                      "name it by --csv F");
+  if (std::find(view.coordinates.begin(), view.coordinates.end(), "chunk") ==
+      view.coordinates.end())
+    throw usage_error(fmt::format("--all-chunks does not go with the view {}", view.id),
+                      "it shows all chunks, or none, in any case", "leave it out");
   check_result_file(request.file, state::files_read(request.what), request.force);
   state::Workspace workspace(request.memory);
   open_and_show(workspace, request.what);
-  if (request.format != Format::Png) {
+  state::Table all;
+  const auto num_chunks = static_cast<int>(workspace.place().info().chunks.size());
+  for (int chunk = 0; chunk < num_chunks; ++chunk) {
+    workspace.cursor.set_chunk(chunk);
     settle(workspace, view);
-    write_whole_file(request.file, request.format == Format::Csv
-                                       ? state::csv_text(view.table(workspace))
-                                       : state::npy_bytes(view.array(workspace)));
-    return;
+    append_chunk(view.table(workspace), chunk, all);
   }
-  write_png(request.file, draw_view(workspace, request));
+  write_whole_file(request.file, state::csv_text(all));
 }
 
 }  // namespace kvloupe::figure

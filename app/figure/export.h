@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace kvloupe::figure {
 
@@ -23,9 +24,20 @@ struct ExportRequest {
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
+struct Output {
+  state::Format format = state::Format::Png;
+  std::string file;
+};
+
 // Throws Error: Usage for what the arguments alone tell (state::check, a format that the view
 // lacks), Input for a place that is not in the trace and for what could not be computed.
 void export_view(const ExportRequest& request);
+// Several files of one view at one place, in place of the request's own. Nothing is written unless all
+// may be.
+void export_view(ExportRequest request, const std::vector<Output>& outputs);
+// One table of all chunks, with their number in front where the view has no such column. Usage for a
+// view that does not look at chunks.
+void export_all_chunks(const ExportRequest& request);
 // The picture of a workspace at which the request's trace is open and its words are shown already.
 // Throws Error{Input} for what could not be computed.
 Image draw_view(state::Workspace& workspace, const ExportRequest& request);

@@ -92,7 +92,8 @@ class DecodeDriftPanel final : public Panel {
           "--closed-loop SPEC --drift.",
           drift.mean_nll());
     std::string text = fmt::format(
-        "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; the "
+        "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; "
+        "the "
         "next-token distributions are {:.4g} nat apart on average.",
         drift.mean_nll(), drift.mean_dense_nll(), drift.mean_kl(0));
     if (!drift.first_sampled) return text;
@@ -104,9 +105,8 @@ class DecodeDriftPanel final : public Panel {
 
   static void legend(DrawContext& context, const DecodeDrift& drift) {
     using Shape = widgets::LegendItem::Shape;
-    std::vector<widgets::LegendItem> items = {
-        {drift.against_dense() ? "closed loop" : "dense", closed_color(context.palette),
-         Shape::Line}};
+    std::vector<widgets::LegendItem> items = {{drift.against_dense() ? "closed loop" : "dense",
+                                               closed_color(context.palette), Shape::Line}};
     if (drift.against_dense()) {
       items.push_back({"dense", dense_color(context.palette), Shape::Line});
       items.push_back({"other next token", context.palette.miss, Shape::Dot});
@@ -121,8 +121,8 @@ class DecodeDriftPanel final : public Panel {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(limits.X.Min)));
-    const auto last = std::min(values.size(),
-                               static_cast<std::size_t>(std::max(0.0, std::ceil(limits.X.Max))));
+    const auto last =
+        std::min(values.size(), static_cast<std::size_t>(std::max(0.0, std::ceil(limits.X.Max))));
     if (first >= last) return;
     if (last - first <= kMostDots)
       for (std::size_t t = first; t < last; ++t)
@@ -131,8 +131,8 @@ class DecodeDriftPanel final : public Panel {
                                 widgets::em(0.11F), widgets::with_alpha(color, 0.35F));
     const std::vector<double> means = analysis::running_mean(values, kWindow);
     const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
-    const auto step =
-        std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
+    const auto step = std::max<std::size_t>(
+        1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
     std::vector<ImVec2> line;
     for (std::size_t t = first; t < last; t += step)
       if (std::isfinite(means[t]) && (!logarithmic || means[t] > 0))
@@ -207,7 +207,8 @@ class DecodeDriftPanel final : public Panel {
     const auto position = static_cast<std::int32_t>(x);
     const auto t = static_cast<std::size_t>(position);
     const Place& place = result.question.place;
-    std::string text = fmt::format("{}\nloss {:.4g} nat", token_line(place, position), drift.nll[t]);
+    std::string text =
+        fmt::format("{}\nloss {:.4g} nat", token_line(place, position), drift.nll[t]);
     if (drift.against_dense())
       text += fmt::format(", dense {:.4g}\nnext token: KL {:.4g} nat, {}", drift.dense_nll[t],
                           drift.kl[t], drift.agrees[t] != 0 ? "the same" : "another one");
@@ -245,7 +246,8 @@ class DecodeDriftPanel final : public Panel {
     const TickRoom room;
     const auto hit = map_plot_ui(context, spec, texture_, [] {});
     if (!hit) return;
-    const auto row = static_cast<std::int64_t>(hit->row), chunk = static_cast<std::int64_t>(hit->col);
+    const auto row = static_cast<std::int64_t>(hit->row),
+               chunk = static_cast<std::int64_t>(hit->col);
     const int layer = place.info().layers[static_cast<std::size_t>(row)];
     ImGui::SetTooltip("layer %d, chunk %lld\nrelative distance %.4g", layer,
                       static_cast<long long>(chunk), double{matrix.at(row, chunk)});
@@ -256,13 +258,15 @@ class DecodeDriftPanel final : public Panel {
 
   static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
     if (!drift.first_sampled) return;
-    heading_ui(context, "Answers", "each by the model left alone; from the first other token on, marked");
+    heading_ui(context, "Answers",
+               "each by the model left alone; from the first other token on, marked");
     answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift);
     answer_ui(context, "dense", dense_color(context.palette), drift.dense_answer, drift);
   }
 
   static void answer_ui(DrawContext& context, const char* whose, ImU32 color,
-                        const std::vector<analysis::AnswerToken>& tokens, const DecodeDrift& drift) {
+                        const std::vector<analysis::AnswerToken>& tokens,
+                        const DecodeDrift& drift) {
     const auto split = static_cast<std::size_t>(
         drift.first_divergent_step.value_or(static_cast<std::int64_t>(tokens.size())));
     std::string same, other;

@@ -2,6 +2,7 @@
 #include "app/state/selection.h"
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -76,6 +77,17 @@ void check(const GotoTarget& target, const trace::TraceInfo& info) {
   if (target.key_end) below("token", "tokens", *target.key_end - 1, info.num_tokens);
 }
 
+const trace::TokenSpan& named_span(const std::string& name, const trace::TraceInfo& info) {
+  std::string names;
+  for (const trace::TokenSpan& span : info.spans) {
+    if (span.name == name && span.begin < span.end) return span;
+    names += (names.empty() ? "" : ", ") + printable(span.name);
+  }
+  throw input_error(fmt::format("the span {} is not in the trace", printable(name)),
+                    names.empty() ? "it has none" : "it has " + names,
+                    "name one of these, or positions such as span=1536-1551");
+}
+
 }  // namespace
 
 GotoTarget parse_goto(const std::string& text) {
@@ -91,12 +103,14 @@ GotoTarget parse_goto(const std::string& text) {
     const std::size_t equals = item.find('=');
     const std::string name = item.substr(0, equals);
     const auto field = fields.find(name);
-    if (equals == std::string::npos || (field == fields.end() && name != "key"))
+    if (equals == std::string::npos || (field == fields.end() && name != "key" && name != "span"))
       throw not_understood(text, fmt::format("'{}' is no coordinate", item),
-                           "name layer, q_head, kv_head, chunk, query, key or window, as in "
+                           "name layer, q_head, kv_head, chunk, query, key, span or window, as in "
                            "layer=3,q_head=5,chunk=12");
     const std::string value = item.substr(equals + 1);
-    if (field == fields.end())
+    if (name == "span" && !value.empty() && (value[0] < '0' || value[0] > '9'))
+      target.span = value;
+    else if (field == fields.end())
       read_key(text, value, target);
     else
       *field->second = number_of(text, name, value);
@@ -129,6 +143,11 @@ void apply_goto(Place& place, const GotoTarget& target) {
   if (target.key_begin) {
     place.key_begin = *target.key_begin;
     place.key_end = *target.key_end;
+  }
+  if (target.span) {
+    const trace::TokenSpan& span = named_span(*target.span, info);
+    place.key_begin = span.begin;
+    place.key_end = span.end;
   }
   clamp(place);
 }

@@ -30,6 +30,7 @@ bool operator==(const Selection& a, const Selection& b);
 struct GotoTarget {
   std::optional<int> layer, q_head, kv_head, chunk, query, window;
   std::optional<std::int32_t> key_begin, key_end;  // half-open
+  std::optional<std::string> span;                 // of the trace: its keys
 };
 GotoTarget parse_goto(const std::string& text);  // throws Error{Usage}
 // The text that leads to a place again.

@@ -251,6 +251,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
       model->tokenizer, options.raw,
       model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
+  add_named_spans(model->tokenizer, options.spans, task.prompt.ids, task.prompt.spans);
   recording.prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
   recording.store_nll =
       options.store_loss || options.store_drift || recording.probe_len > 0 || task.wants_losses;

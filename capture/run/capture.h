@@ -1,6 +1,7 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
 #pragma once
 
+#include "capture/run/own_spans.h"
 #include "capture/tasks/task.h"
 #include "core/base/cancel.h"
 #include "core/selection/method_spec.h"
@@ -25,6 +26,7 @@ struct CaptureOptions {
   std::optional<std::filesystem::path> prompt_file;    // "-": standard input
   std::optional<std::filesystem::path> messages_file;  // JSON list of {role, content}
   std::optional<std::string> task;                     // task SPEC
+  std::vector<NamedText> spans;                        // named by the user
   bool raw = false;
   int chunk_size = 128;
   std::vector<selection::MethodSpec> methods;  // open loop

@@ -13,7 +13,8 @@ namespace {
 // ||other - rows||_F / ||rows||_F.
 float relative_distance(const at::Tensor& rows, const at::Tensor& other) {
   const c10::InferenceMode no_gradients;
-  const double norm = at::linalg_vector_norm(rows, 2, std::nullopt, false, at::kDouble).item<double>();
+  const double norm =
+      at::linalg_vector_norm(rows, 2, std::nullopt, false, at::kDouble).item<double>();
   const double distance =
       at::linalg_vector_norm(other - rows, 2, std::nullopt, false, at::kDouble).item<double>();
   return distance == 0 ? 0.0F : static_cast<float>(distance / norm);

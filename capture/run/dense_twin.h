@@ -51,8 +51,9 @@ class DenseTwin {
   Decoder decoder_;
   Keeping hook_;
   std::int64_t prompt_len_;
-  Forecast forecast_;                // of the chunk under way
-  at::Tensor before_, after_prompt_;  // [vocab_size] logits after the chunk before, after the prompt
+  Forecast forecast_;  // of the chunk under way
+  at::Tensor before_,
+      after_prompt_;  // [vocab_size] logits after the chunk before, after the prompt
   std::map<int, std::pair<float, float>> distance_;  // of q and k, by layer
 };
 

@@ -68,8 +68,9 @@ std::vector<float> losses(const Decoder& decoder, const Forecast& forecast,
 }
 
 trace::TopTokens top_tokens(const at::Tensor& logits) {
-  trace::TopTokens top{std::vector<std::int32_t>(trace::kTopTokens, -1),
-                       std::vector<float>(trace::kTopTokens, -std::numeric_limits<float>::infinity())};
+  trace::TopTokens top{
+      std::vector<std::int32_t>(trace::kTopTokens, -1),
+      std::vector<float>(trace::kTopTokens, -std::numeric_limits<float>::infinity())};
   if (!logits.defined()) return top;
   const c10::InferenceMode no_gradients;
   const at::Tensor log_probs = at::log_softmax(logits, 0).contiguous();

@@ -15,8 +15,9 @@ namespace kvloupe::capture {
 
 // Of one chunk of m tokens.
 struct Forecast {
-  at::Tensor earlier;  // [m-1, hidden_size]: what the logits after all tokens but the last are made of
-  at::Tensor last;     // [vocab_size] the logits after the last
+  at::Tensor
+      earlier;      // [m-1, hidden_size]: what the logits after all tokens but the last are made of
+  at::Tensor last;  // [vocab_size] the logits after the last
 };
 
 // -log P of each token of a chunk, in nats and never below zero. `before` [vocab_size] are the logits

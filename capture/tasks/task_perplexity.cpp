@@ -36,9 +36,10 @@ TaskPrompt build_perplexity(const TaskSpec& spec, const TaskRequest& request) {
     return TaskText{std::string(first_words(rest, size)), {}, "", {}};
   });
   if (task.prompt.ids.empty())
-    throw input_error("the passage holds no token",
-                      fmt::format("its first word takes more than {} tokens", spec.integer("length")),
-                      "use a larger length");
+    throw input_error(
+        "the passage holds no token",
+        fmt::format("its first word takes more than {} tokens", spec.integer("length")),
+        "use a larger length");
   task.wants_losses = true;
   return task;
 }

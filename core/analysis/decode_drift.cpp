@@ -91,7 +91,8 @@ std::vector<double> running_mean(const std::vector<float>& values, std::int64_t 
   };
   for (std::size_t i = 0; i < values.size(); ++i) {
     add(values[i], 1);
-    if (i >= static_cast<std::size_t>(window)) add(values[i - static_cast<std::size_t>(window)], -1);
+    if (i >= static_cast<std::size_t>(window))
+      add(values[i - static_cast<std::size_t>(window)], -1);
     means.push_back(count > 0 ? sum / static_cast<double>(count)
                               : std::numeric_limits<double>::quiet_NaN());
   }

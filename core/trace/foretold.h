@@ -25,11 +25,13 @@ struct TopTokens {
 // One chunk of m tokens of a closed loop against the dense model fed the same tokens. "Dense" has
 // its own keys and values, so what the closed loop lost before counts, too.
 struct DriftChunk {
-  std::vector<float> dense_nll;      // [m] -log P of each token by the dense model; infinity for token 0
-  std::vector<float> kl;             // [m] KL(dense || closed loop) of the next token after each, nat
+  std::vector<float>
+      dense_nll;          // [m] -log P of each token by the dense model; infinity for token 0
+  std::vector<float> kl;  // [m] KL(dense || closed loop) of the next token after each, nat
   std::vector<std::uint8_t> agrees;  // [m] 1 where both find the same next token most probable
-  std::vector<float> q, k;  // [recorded layers] ||closed - dense||_F / ||dense||_F of the chunk's rows
-  TopTokens dense_top;      // only where capture samples tokens at all
+  std::vector<float> q,
+      k;                // [recorded layers] ||closed - dense||_F / ||dense||_F of the chunk's rows
+  TopTokens dense_top;  // only where capture samples tokens at all
 };
 
 // All chunks of a trace.

@@ -48,8 +48,7 @@ DriftSources open_drift(hid_t file, const TraceInfo& info) {
   drift.k = open_sized(file, "/drift/k", ValueClass::Float, by_layer);
   drift.generated = Dataset::open(file, "/drift/generated", ValueClass::Integer, 1);
   drift.text = Dataset::open(file, "/drift/generated_text", ValueClass::Integer, 1);
-  drift.text_offsets =
-      Dataset::open(file, "/drift/generated_text_offsets", ValueClass::Integer, 1);
+  drift.text_offsets = Dataset::open(file, "/drift/generated_text_offsets", ValueClass::Integer, 1);
   drift.top = open_top(file, "/drift", info);
   drift.kl = open_sized(file, "/drift/kl", ValueClass::Float, {tokens});
   return drift;
@@ -98,8 +97,8 @@ DriftChunk drift_of(const Drift& all, int chunk_idx, const ChunkInfo& chunk) {
     const auto at = static_cast<std::ptrdiff_t>(chunk_idx) * all.num_layers;
     return std::vector(values.begin() + at, values.begin() + at + all.num_layers);
   };
-  return {rows(all.dense_nll), rows(all.kl),  rows(all.agrees), by_layer(all.q),
-          by_layer(all.k),     top_of(all.dense_top, chunk_idx)};
+  return {rows(all.dense_nll), rows(all.kl),    rows(all.agrees),
+          by_layer(all.q),     by_layer(all.k), top_of(all.dense_top, chunk_idx)};
 }
 
 void load_foretold(hid_t file, LoadedTrace& trace) {
@@ -138,8 +137,9 @@ Drift load_drift(const LoadedTrace& trace) {
   drift.k = read_rows_of<float>(stored.k, chunks);
   drift.dense_top = load_top(stored.top, trace.info);
   drift.dense_answer = read_all<std::int32_t>(stored.generated);
-  drift.dense_texts = split(read_all<std::uint8_t>(stored.text),
-                            read_all<std::uint64_t>(stored.text_offsets), drift.dense_answer.size());
+  drift.dense_texts =
+      split(read_all<std::uint8_t>(stored.text), read_all<std::uint64_t>(stored.text_offsets),
+            drift.dense_answer.size());
   return drift;
 }
 

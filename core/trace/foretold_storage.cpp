@@ -74,7 +74,8 @@ ForetoldStorage::ForetoldStorage(hid_t file, const TraceHeader& header)
   };
   answer_ = grows("generated", H5T_STD_I32LE, "what the dense model samples when left alone");
   answer_text_ = grows("generated_text", H5T_STD_U8LE, "raw bytes of its tokens");
-  answer_offsets_ = grows("generated_text_offsets", H5T_STD_U64LE, "where each token's bytes begin");
+  answer_offsets_ =
+      grows("generated_text_offsets", H5T_STD_U64LE, "where each token's bytes begin");
 }
 
 void ForetoldStorage::write_top(int chunk_idx, const TopTokens& top) {
@@ -117,7 +118,8 @@ void ForetoldStorage::write_dense_answer(std::span<const std::int32_t> ids,
 }
 
 bool ForetoldStorage::end_chunk() {
-  const bool whole = top_now_ == static_cast<bool>(top_.ids) && drift_now_ == static_cast<bool>(kl_);
+  const bool whole =
+      top_now_ == static_cast<bool>(top_.ids) && drift_now_ == static_cast<bool>(kl_);
   top_now_ = drift_now_ = false;
   return whole;
 }

@@ -49,8 +49,8 @@ class ForetoldStorage {
 
   hsize_t num_layers_ = 0;
   TopDatasets top_, dense_top_;
-  h5::Handle nll_, kl_, agrees_;  // [T]
-  h5::Handle q_, k_;              // [C, recorded layers]
+  h5::Handle nll_, kl_, agrees_;                      // [T]
+  h5::Handle q_, k_;                                  // [C, recorded layers]
   h5::Handle answer_, answer_text_, answer_offsets_;  // [n], [bytes], [n+1]
   bool top_now_ = false, drift_now_ = false;
 };

@@ -39,7 +39,8 @@ class NearKeys final : public AttentionHook {
     const std::int64_t group = call.q.size(0) / call.k.size(0);
     for (std::int64_t head = 0; head < call.q.size(0); ++head) {
       for (std::int64_t row = 0; row < call.q.size(1); ++row) {
-        const std::int64_t end = call.past_len + row + 1, begin = std::max<std::int64_t>(0, end - 5);
+        const std::int64_t end = call.past_len + row + 1,
+                           begin = std::max<std::int64_t>(0, end - 5);
         const at::Tensor keys = call.k[head / group].slice(0, begin, end);
         const at::Tensor p = at::softmax(keys.mv(call.q[head][row]) * call.softmax_scale, 0);
         output[head][row].copy_(call.v[head / group].slice(0, begin, end).t().mv(p));
@@ -96,8 +97,7 @@ class Forecasts : public testing::Test {
 };
 
 TEST_F(Forecasts, LossesAreOfEachTokenGivenThoseBefore) {
-  const std::vector<float> found =
-      losses(q_decoder, q, q_before, std::span(ids).subspan(17));
+  const std::vector<float> found = losses(q_decoder, q, q_before, std::span(ids).subspan(17));
   ASSERT_EQ(found.size(), 23u);
   for (std::size_t i = 0; i < found.size(); ++i)
     EXPECT_NEAR(found[i], -q_truth[16 + i][ids[17 + i]], 1e-3) << i;

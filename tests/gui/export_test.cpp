@@ -274,6 +274,55 @@ TEST_F(Export, TheTableOfKeysHasTheirExactMass) {
   EXPECT_EQ(misses.size(), verdicts->misses.size() + 1);
 }
 
+TEST_F(Export, SeveralFilesInOneCallAreThoseOfOneEach) {
+  open();
+  const state::ViewInfo& view = *state::find_view("selected_vs_true");
+  const std::string csv = write(view, Format::Csv), png = write(view, Format::Png);
+  figure::ExportRequest request;
+  request.what = state::describe(workspace, view);
+  request.width = 400;
+  request.height = 300;
+  figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Png, "both.png"}});
+  EXPECT_EQ(read_file("both.csv"), csv);
+  EXPECT_EQ(read_file("both.png").substr(0, 24), png.substr(0, 24));
+  // One that cannot be written, and nothing is.
+  std::filesystem::remove("both.csv");
+  EXPECT_THROW(figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Svg, "both.svg"}}),
+               Error);
+  EXPECT_FALSE(std::filesystem::exists("both.csv"));
+}
+
+TEST_F(Export, AllChunksStandInOneTable) {
+  open();
+  const state::ViewInfo& view = *state::find_view("selected_vs_true");
+  figure::ExportRequest request;
+  request.what = state::describe(workspace, view);
+  request.format = Format::Csv;
+  request.file = "all.csv";
+  figure::export_all_chunks(request);
+  const auto all = parse_csv(read_file("all.csv"));
+  std::size_t at = 1;
+  for (int chunk = 0; chunk < 7; ++chunk) {
+    workspace.cursor.set_chunk(chunk);
+    const auto one = parse_csv(write(view, Format::Csv));
+    if (chunk == 0) {
+      EXPECT_EQ(all[0].size(), one[0].size() + 1);
+      EXPECT_EQ(all[0][0], "chunk");
+    }
+    for (std::size_t row = 1; row < one.size(); ++row, ++at) {
+      ASSERT_LT(at, all.size());
+      EXPECT_EQ(all[at][0], std::to_string(chunk));
+      EXPECT_EQ(std::vector(all[at].begin() + 1, all[at].end()), one[row]);
+    }
+  }
+  EXPECT_EQ(at, all.size());
+  request.format = Format::Png;
+  EXPECT_THROW(figure::export_all_chunks(request), Error);
+  request.format = Format::Csv;
+  request.what.view = "trace_info";
+  EXPECT_THROW(figure::export_all_chunks(request), Error);
+}
+
 TEST_F(Export, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
   open();
   const auto refusal = [&](auto change) -> std::pair<int, std::string> {
