@@ -148,7 +148,8 @@ std::string quoted(const std::string& text) {
 // The scope and the index; of several indices both hold commas.
 std::string csv_place(const CompareRow& row) {
   if (row.grid.empty()) return fmt::format("{},{}", row.scope, row.index);
-  return fmt::format("{},{}", quoted(row.scope), quoted(fmt::format("{}", fmt::join(row.grid, ","))));
+  return fmt::format("{},{}", quoted(row.scope),
+                     quoted(fmt::format("{}", fmt::join(row.grid, ","))));
 }
 
 }  // namespace
@@ -182,7 +183,7 @@ std::string notes_text(const CompareReport& report) {
   std::string text =
       fmt::format("means over {}{}\n",
                   report.cells == "common" ? "the cells where none of the methods is dense"
-                                              : "the cells where the method is not dense itself",
+                                           : "the cells where the method is not dense itself",
                   report.weights == "queries" ? ", each as often as its chunk has queries" : "");
   for (const CompareRow& row : comparison.rows) {
     if (row.scope != "all" || row.phase != "prefill" || !row.basis) continue;

@@ -29,9 +29,9 @@ Comparison compare_sweep(const session::TraceSession& session, const SweepPlan& 
               std::back_inserter(all.on_other_cells));
     std::move(one.unavailable.begin(), one.unavailable.end(), std::back_inserter(all.unavailable));
   }
-  std::stable_sort(
-      all.rows.begin(), all.rows.end(),
-      [](const CompareRow& a, const CompareRow& b) { return a.method_idx < b.method_idx; });
+  std::stable_sort(all.rows.begin(), all.rows.end(), [](const CompareRow& a, const CompareRow& b) {
+    return a.method_idx < b.method_idx;
+  });
   return all;
 }
 

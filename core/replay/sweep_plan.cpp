@@ -65,10 +65,10 @@ void check_axes(const std::vector<MethodSpec>& specs, const std::vector<SweepAxi
       if (axes[j].name == name)
         throw usage_error(fmt::format("--sweep {} is given twice", name),
                           "the values of a parameter are one list", "join the two lists");
-    const bool known = axes[i].cuts_anew() ||
-                       std::any_of(specs.begin(), specs.end(), [&](const MethodSpec& spec) {
-                         return spec.number(name) != nullptr;
-                       });
+    const bool known =
+        axes[i].cuts_anew() || std::any_of(specs.begin(), specs.end(), [&](const MethodSpec& spec) {
+          return spec.number(name) != nullptr;
+        });
     if (!known)
       throw usage_error(fmt::format("--sweep {} is not valid", printable(name)),
                         "none of the methods has a numeric parameter of that name in use",
@@ -108,8 +108,7 @@ std::string note_of(const std::vector<MethodSpec>& specs, const SweepAxis& axis)
   for (const MethodSpec& spec : specs)
     if (!axis.cuts_anew() && spec.number(axis.name) == nullptr) without.push_back(spec.id());
   if (without.empty()) return {};
-  return fmt::format("without a {} to vary, one row each: {}", axis.name,
-                     fmt::join(without, ", "));
+  return fmt::format("without a {} to vary, one row each: {}", axis.name, fmt::join(without, ", "));
 }
 
 struct TargetNumber {
@@ -183,14 +182,19 @@ SweepPlan plan_sweep(const std::vector<MethodSpec>& specs, const std::vector<Swe
 void solve(const SweepPlan& plan, const SweepTarget& target, std::vector<CompareRow>& rows) {
   // All that a value is chosen beside: the method, phase, scope and place, the axis, and the other
   // axes' values.
-  using Question = std::tuple<std::size_t, std::string, std::string, int, std::vector<int>, std::string,
-                              std::vector<double>>;
+  using Question = std::tuple<std::size_t, std::string, std::string, int, std::vector<int>,
+                              std::string, std::vector<double>>;
   const auto question_of = [&](const CompareRow& row, std::size_t axis) {
     std::vector<double> others;
     for (std::size_t i = 0; i < row.sweep.size(); ++i)
       if (i != axis) others.push_back(*row.sweep[i].value);
-    return Question{plan.variants[row.method_idx].method, row.phase, row.scope, row.index, row.grid,
-                    row.sweep[axis].name, std::move(others)};
+    return Question{plan.variants[row.method_idx].method,
+                    row.phase,
+                    row.scope,
+                    row.index,
+                    row.grid,
+                    row.sweep[axis].name,
+                    std::move(others)};
   };
   std::map<Question, double> smallest;
   for (const CompareRow& row : rows) {
@@ -204,9 +208,8 @@ void solve(const SweepPlan& plan, const SweepTarget& target, std::vector<Compare
   for (CompareRow& row : rows)
     for (std::size_t axis = 0; axis < row.sweep.size(); ++axis) {
       const auto found = smallest.find(question_of(row, axis));
-      row.solved.push_back({row.sweep[axis].name, found == smallest.end()
-                                                      ? std::nullopt
-                                                      : std::optional(found->second)});
+      row.solved.push_back({row.sweep[axis].name,
+                            found == smallest.end() ? std::nullopt : std::optional(found->second)});
     }
 }
 

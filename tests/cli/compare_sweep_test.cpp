@@ -13,11 +13,11 @@
 namespace kvloupe {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
 using test::answer_of;
 using test::ProgramResult;
 using test::run_program;
+using ::testing::HasSubstr;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 
@@ -41,8 +41,9 @@ TEST(CompareSweep, RowsCarryTheirValuesAndEqualThoseOfTheMethodAlone) {
     if (row["scope"] != "all" || row["phase"] != "prefill") continue;
     const int budget = row["sweep"]["budget_tokens"];
     budgets.push_back(budget);
-    json alone = answer_of({"compare", kTrace, "--json", "--method",
-                            "quoka:num_queries=4,budget_tokens=" + std::to_string(budget)})["rows"][0];
+    json alone =
+        answer_of({"compare", kTrace, "--json", "--method",
+                   "quoka:num_queries=4,budget_tokens=" + std::to_string(budget)})["rows"][0];
     EXPECT_FALSE(alone.contains("sweep"));
     EXPECT_FALSE(alone.contains("solved"));
     alone["sweep"] = row["sweep"];
@@ -53,8 +54,8 @@ TEST(CompareSweep, RowsCarryTheirValuesAndEqualThoseOfTheMethodAlone) {
 
 TEST(CompareSweep, TheTargetNamesTheSmallestValueOfEachPlace) {
   const json rows = answer_of({"compare", kTrace, "--method", "oracle", "--method", "random",
-                               "--sweep", "budget_tokens=48,8,16,32", "--target",
-                               "mass_recall=0.8", "--scope", "layer,kv_head", "--json"})["rows"];
+                               "--sweep", "budget_tokens=48,8,16,32", "--target", "mass_recall=0.8",
+                               "--scope", "layer,kv_head", "--json"})["rows"];
   const auto same_place = [](const json& a, const json& b) {
     return a["method"].get<std::string>()[0] == b["method"].get<std::string>()[0] &&
            a["phase"] == b["phase"] && a["scope"] == b["scope"] && a["index"] == b["index"];
@@ -80,17 +81,16 @@ TEST(CompareSweep, TheTargetNamesTheSmallestValueOfEachPlace) {
 }
 
 TEST(CompareSweep, CsvHasAColumnForEachName) {
-  const ProgramResult run =
-      compare({"--method", "quoka", "--method", "keydiff", "--sweep", "budget_tokens=8,16",
-               "--sweep", "num_queries=2,4", "--target", "density=0.5", "--scope", "layer,chunk",
-               "--csv", "-"});
+  const ProgramResult run = compare({"--method", "quoka", "--method", "keydiff", "--sweep",
+                                     "budget_tokens=8,16", "--sweep", "num_queries=2,4", "--target",
+                                     "density=0.5", "--scope", "layer,chunk", "--csv", "-"});
   ASSERT_EQ(run.exit_code, 0) << run.standard_error;
   std::istringstream lines(run.standard_output);
   std::string line;
   std::getline(lines, line);
-  EXPECT_THAT(line, ::testing::EndsWith(
-                        "recall_at_64,budget_tokens,num_queries,solved_budget_tokens,"
-                        "solved_num_queries"));
+  EXPECT_THAT(line,
+              ::testing::EndsWith("recall_at_64,budget_tokens,num_queries,solved_budget_tokens,"
+                                  "solved_num_queries"));
   int keydiff = 0, grid = 0;
   while (std::getline(lines, line)) {
     grid += line.find(",prefill,\"layer,chunk\",\"") != std::string::npos;
@@ -110,7 +110,8 @@ TEST(CompareSweep, ChunkSizesCutThePromptAnew) {
     const json alone = answer_of({"compare", kTrace, "--method", "oracle:budget_tokens=8",
                                   "--chunk-size", std::to_string(size), "--json"})["rows"][0];
     for (const json& row : rows)
-      if (row["sweep"]["chunk_size"] == size && row["scope"] == "all" && row["phase"] == "prefill") {
+      if (row["sweep"]["chunk_size"] == size && row["scope"] == "all" &&
+          row["phase"] == "prefill") {
         EXPECT_EQ(row["visible_recall"], alone["visible_recall"]);
         EXPECT_EQ(row["cells"], alone["cells"]);
       }
@@ -119,8 +120,9 @@ TEST(CompareSweep, ChunkSizesCutThePromptAnew) {
 
 TEST(CompareSweep, DecodeRowsHaveRecallAtFixedK) {
   int decode = 0;
-  for (const json& row :
-       answer_of({"compare", kTrace, "--method", "oracle:budget_tokens=10", "--json"})["rows"]) {
+  const json rows =
+      answer_of({"compare", kTrace, "--method", "oracle:budget_tokens=10", "--json"})["rows"];
+  for (const json& row : rows) {
     EXPECT_EQ(row.contains("recall_at_k"), row["phase"] == "decode");
     if (row["phase"] != "decode") continue;
     ++decode;

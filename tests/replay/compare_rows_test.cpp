@@ -1,7 +1,7 @@
 // What rows of `compare` say beside the contract's first numbers: the full grid, recall of all that a
 // chunk sees, recall at fixed k in decode, bytes held to choose with. Against plain loops.
-#include "core/replay/compare.h"
 #include "core/base/error.h"
+#include "core/replay/compare.h"
 #include "core/replay/kv_bytes.h"
 #include "tests/replay/small_trace.h"
 
@@ -36,7 +36,8 @@ double mean_of_newest(const SmallTrace& trace, trace::Phase phase, int budget, c
     if (chunk.phase != phase || chunk.begin <= budget) continue;
     for (int layer = 0; layer < trace.shape().num_layers; ++layer)
       for (int head = 0; head < trace.shape().num_kv_heads; ++head, ++cells)
-        sum += value(trace.mass(layer, head, chunk.begin, chunk.end()), chunk, chunk.begin - budget);
+        sum +=
+            value(trace.mass(layer, head, chunk.begin, chunk.end()), chunk, chunk.begin - budget);
   }
   return sum / cells;
 }
@@ -69,12 +70,12 @@ TEST(CompareRows, RecallAtKIsTheShareOfTheTrueBestThatIsKept) {
           std::stable_sort(best.begin(), best.end(),
                            [&](int a, int b) { return mass[a] > mass[b]; });
           best.resize(std::min(best.size(), k));
-          const auto kept = std::count_if(best.begin(), best.end(),
-                                          [&](int key) { return key >= first_kept; });
+          const auto kept =
+              std::count_if(best.begin(), best.end(), [&](int key) { return key >= first_kept; });
           return static_cast<double>(kept) / static_cast<double>(best.size());
         });
   };
-  const CompareRow row = 
+  const CompareRow row =
       all_of(rows_of(trace, "streaming_llm:budget_tokens=10,sink_tokens=0"), "decode");
   EXPECT_NEAR(*row.recall_at_1, expected(1), 1e-12);
   EXPECT_NEAR(*row.recall_at_10, expected(10), 1e-12);

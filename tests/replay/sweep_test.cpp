@@ -1,6 +1,6 @@
 // Sweeps: what is gone through, that each row is that of the method alone, and what is enough.
-#include "core/base/error.h"
 #include "core/replay/sweep.h"
+#include "core/base/error.h"
 #include "tests/replay/small_trace.h"
 
 #include <gmock/gmock.h>
@@ -9,9 +9,9 @@
 namespace kvloupe::replay {
 namespace {
 
+using selection::MethodSpec;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using selection::MethodSpec;
 using testing::SmallTrace;
 
 using Texts = std::vector<std::string>;
@@ -83,8 +83,8 @@ TEST(Sweep, RefusesWhatNoMethodTakes) {
 
 TEST(Sweep, EveryRowIsThatOfTheMethodAlone) {
   const SmallTrace trace;
-  const SweepPlan plan = plan_of({"quoka:num_queries=2", "dense"},
-                                 {"budget_tokens=4..16", "chunk_size=10,16"});
+  const SweepPlan plan =
+      plan_of({"quoka:num_queries=2", "dense"}, {"budget_tokens=4..16", "chunk_size=10,16"});
   ReplayRequest request;
   request.want_output_error = true;
   const Comparison swept = compare_sweep(trace.session(), plan, request, {}, {});
@@ -113,7 +113,8 @@ TEST(Sweep, EveryRowIsThatOfTheMethodAlone) {
 }
 
 // A row of the variant: the first of the plan has budget 4 and 2 queries.
-CompareRow row_of(std::size_t variant, double budget, double queries, double recall, int layer = -1) {
+CompareRow row_of(std::size_t variant, double budget, double queries, double recall,
+                  int layer = -1) {
   CompareRow row;
   row.method_idx = variant;
   row.phase = "prefill";
@@ -128,22 +129,22 @@ TEST(Sweep, TheSmallestValueThatReachesTheTargetIsFoundByAxisAndPlace) {
   const SweepPlan plan =
       plan_of({"quoka", "quoka:metric=dot"}, {"budget_tokens=16,4,8", "num_queries=2,4"});
   // Budgets 16, 4, 8; recalls that fall again on the way.
-  std::vector<CompareRow> rows = {
-      row_of(0, 16, 2, 0.94), row_of(1, 16, 4, 0.97), row_of(2, 4, 2, 0.8), row_of(3, 4, 4, 0.95),
-      row_of(4, 8, 2, 0.96),  row_of(5, 8, 4, 0.9),   row_of(6, 16, 2, 0.5),
-      row_of(0, 16, 2, 0.99, 1)};
+  std::vector<CompareRow> rows = {row_of(0, 16, 2, 0.94), row_of(1, 16, 4, 0.97),
+                                  row_of(2, 4, 2, 0.8),   row_of(3, 4, 4, 0.95),
+                                  row_of(4, 8, 2, 0.96),  row_of(5, 8, 4, 0.9),
+                                  row_of(6, 16, 2, 0.5),  row_of(0, 16, 2, 0.99, 1)};
   rows[6].mass_recall.reset();
   solve(plan, parse_target("mass_recall=0.95"), rows);
   const auto solved = [&](std::size_t row) {
     return std::pair(rows[row].solved[0].value, rows[row].solved[1].value);
   };
   using Value = std::optional<double>;
-  EXPECT_EQ(solved(0), std::pair(Value(8), Value(4)));    // of 2 queries; of budget 16
-  EXPECT_EQ(solved(1), std::pair(Value(4), Value(4)));    // of 4 queries
-  EXPECT_EQ(solved(2), std::pair(Value(8), Value(4)));    // of budget 4
-  EXPECT_EQ(solved(5), std::pair(Value(4), Value(2)));    // of budget 8
-  EXPECT_EQ(solved(6), std::pair(Value(), Value()));      // the other method
-  EXPECT_EQ(solved(7), std::pair(Value(16), Value(2)));   // the layer alone
+  EXPECT_EQ(solved(0), std::pair(Value(8), Value(4)));   // of 2 queries; of budget 16
+  EXPECT_EQ(solved(1), std::pair(Value(4), Value(4)));   // of 4 queries
+  EXPECT_EQ(solved(2), std::pair(Value(8), Value(4)));   // of budget 4
+  EXPECT_EQ(solved(5), std::pair(Value(4), Value(2)));   // of budget 8
+  EXPECT_EQ(solved(6), std::pair(Value(), Value()));     // the other method
+  EXPECT_EQ(solved(7), std::pair(Value(16), Value(2)));  // the layer alone
   EXPECT_EQ(rows[0].solved[0].name, "budget_tokens");
 }
 
