@@ -120,8 +120,9 @@ TEST(CompareSweep, ChunkSizesCutThePromptAnew) {
 
 TEST(CompareSweep, DecodeRowsHaveRecallAtFixedK) {
   int decode = 0;
-  for (const json& row :
-       answer_of({"compare", kTrace, "--method", "oracle:budget_tokens=10", "--json"})["rows"]) {
+  const json rows =
+      answer_of({"compare", kTrace, "--method", "oracle:budget_tokens=10", "--json"})["rows"];
+  for (const json& row : rows) {
     EXPECT_EQ(row.contains("recall_at_k"), row["phase"] == "decode");
     if (row["phase"] != "decode") continue;
     ++decode;
