@@ -177,8 +177,10 @@ TEST(AttendSelected, NativeMasksAgreeWithMaskedDenseAttention) {
 
 // One head and one query block: there is nothing to unite.
 TEST(AttendSelected, NativeEqualsTheUnionOfOneHeadAndQueryBlock) {
-  const Inputs in = attention::make_inputs(
+  Inputs in = attention::make_inputs(
       {.num_q_heads = 2, .num_kv_heads = 2, .m = 16, .past = 192, .dim = 16});
+  for (const std::int64_t block : {2, 7}) in.k.narrow(1, 16 * block, 16) += 0.5;
+  in.q += 2;
   const ModelShape shape = shape_of_heads(2, 2);
   const Cell cell = cell_of(in);
   for (const std::string text : {"flash_prefill:block_size=16,alpha=0.7,window_blocks=1",
