@@ -11,7 +11,8 @@ namespace kvloupe::capture {
 namespace {
 
 bool has_name(const std::vector<trace::TokenSpan>& spans, const std::string& name) {
-  return std::any_of(spans.begin(), spans.end(), [&](const auto& span) { return span.name == name; });
+  return std::any_of(spans.begin(), spans.end(),
+                     [&](const auto& span) { return span.name == name; });
 }
 
 }  // namespace
@@ -59,9 +60,10 @@ void add_named_spans(const Tokenizer& tokenizer, const std::vector<NamedText>& n
                        token_at(at), token_at(at + wanted.text.size() - 1) + 1});
     }
     if (count == 0)
-      throw input_error(fmt::format("--span {} marks nothing", printable(wanted.name)),
-                        fmt::format("the prompt does not hold the text '{}'", printable(wanted.text)),
-                        "write it as it stands in the prompt, white space and letter case included");
+      throw input_error(
+          fmt::format("--span {} marks nothing", printable(wanted.name)),
+          fmt::format("the prompt does not hold the text '{}'", printable(wanted.text)),
+          "write it as it stands in the prompt, white space and letter case included");
   }
 }
 

@@ -346,6 +346,7 @@ std::string MethodSpec::canonical() const {
   char separator = ':';
   for (const Value& value : parsed_->values) {
     KVLOUPE_CHECK(!is_formula(*value.param, value.text));
+    if (value.param->named_when_set && value.text == value.param->default_text) continue;
     result += fmt::format("{}{}={}", separator, value.param->name, value.text);
     separator = ',';
   }

@@ -38,6 +38,9 @@ struct ParamInfo {
   std::string multiple_of;
   // "name=value" of an Enum before it: the parameter exists only where that one has this value.
   std::string only_for;
+  // Younger than texts of the method that others hold: the canonical text names it only where it is
+  // not the default.
+  bool named_when_set = false;
   std::string meaning;  // one sentence, with unit
 };
 

@@ -30,7 +30,7 @@ TEST(CanonicalText, HasAllParametersInTheContractsOrder) {
   EXPECT_EQ(canonical("quoka"),
             "quoka:budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0,num_queries="
             "16,metric=cosine,"
-            "query_reduce=max,group_query_mode=rank_paired,decode=select,query_ratio=0");
+            "query_reduce=max,group_query_mode=rank_paired,decode=select");
   EXPECT_EQ(canonical("snapkv:state=select,budget_ratio=0.25"),
             "snapkv:budget_tokens=0,budget_ratio=0.25,budget_scope=past,skip_layers=0,window=32,"
             "kernel=7,pool=max,"

@@ -29,7 +29,9 @@ TEST(MethodSpec, WritesAllParametersInTheContractsOrder) {
   EXPECT_EQ(canonical("quoka"),
             "quoka:" + budget +
                 ",num_queries=16,metric=cosine,query_reduce=max,group_query_mode=rank_paired,"
-                "decode=select,query_ratio=0");
+                "decode=select");
+  EXPECT_TRUE(canonical("quoka:query_ratio=0.25").ends_with(",decode=select,query_ratio=0.25"));
+  EXPECT_EQ(canonical("quoka:query_ratio=0"), canonical("quoka"));
   EXPECT_EQ(canonical("uniform_queries"), "uniform_queries:" + budget + ",num_queries=16");
   EXPECT_EQ(canonical("snapkv"), "snapkv:" + budget + ",window=32,kernel=7,pool=max,state=evict");
   EXPECT_EQ(canonical("keydiff"), "keydiff:" + budget + ",state=evict");

@@ -115,6 +115,11 @@ Method quoka_method() {
   info.summary = "Keeps the keys closest to the chunk's most unusual queries.";
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;
+  ParamInfo query_ratio = float_param(
+      "query_ratio", 0, 0, 1,
+      "chosen query rows as a share of the chunk's, at least 1, in place of num_queries; 0 when "
+      "unused, 0.25 in the repository CompactAttention");
+  query_ratio.named_when_set = true;
   info.params = {
       int_param("num_queries", 16, 1, 1 << 20, "query rows of the chunk that represent it"),
       enum_param("metric", {"cosine", "dot"},
@@ -123,9 +128,7 @@ Method quoka_method() {
       enum_param("group_query_mode", {"rank_paired", "shared_tokens", "post_agg"},
                  "how the query heads of a group are brought together"),
       enum_param("decode", {"select", "dense"}, "what a decoded token does"),
-      float_param("query_ratio", 0, 0, 1,
-                  "chosen query rows as a share of the chunk's, at least 1, in place of "
-                  "num_queries; 0 when unused, 0.25 in the repository CompactAttention"),
+      query_ratio,
   };
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.acts_in_decode = spec.text("decode") == "select";
