@@ -150,7 +150,10 @@ TEST_F(Export, EveryViewHasAPictureAndItsTable) {
     if (view.id == "latency") continue;  // no two measurements are equal
     ASSERT_EQ(rows.size(), table.rows.size() + 1) << view.id;
     for (std::size_t row = 0; row < table.rows.size(); ++row)
-      ASSERT_EQ(rows[row + 1], table.rows[row]) << view.id;
+      for (std::size_t i = 0; i < table.columns.size(); ++i) {
+        if (table.columns[i] == "attend_ms") continue;  // a measurement too
+        ASSERT_EQ(rows[row + 1].at(i), table.rows[row].at(i)) << view.id;
+      }
   }
 }
 
