@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace kvloupe::replay {
 
@@ -86,7 +87,10 @@ class Averager::Cells {
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
         bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))),
-        span_(span) {}
+        span_(span) {
+    for (const auto& [layer, softmax] : session.info().model.shaped_softmax)
+      if (softmax.window > 0) windowed_.insert(layer);
+  }
 
   void add(const ReplayCell& cell) {
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
@@ -170,11 +174,12 @@ class Averager::Cells {
       numbers[kOverlap] = cell.metrics[row].topk_overlap;
       numbers[kGap] = cell.metrics[row].gap;
     }
-    numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin);
+    numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin - cell.first_candidate);
     numbers[kForced] = static_cast<double>(kept.forced.size());
     numbers[kKvBytes] = kept_past * bytes_per_key_;
     if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
-    if (cell.blocks) add_densities(cell, row, numbers);
+    // Pairs are counted by blocks, of which a window hides parts: not known there.
+    if (cell.blocks && !windowed_.contains(cell.layer)) add_densities(cell, row, numbers);
     if (span_) numbers[kSpanKept] = span_kept(cell, kept);
     return numbers;
   }
@@ -192,17 +197,19 @@ class Averager::Cells {
   }
 
   double span_kept(const ReplayCell& cell, const trace::SelectedRow& kept) const {
-    const std::int64_t end = std::min<std::int64_t>(span_->second, cell.num_candidates);
-    if (end <= span_->first) return kUnknown;
-    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), span_->first);
+    const std::int64_t begin = std::max<std::int64_t>(span_->first, cell.first_candidate);
+    const std::int64_t end = std::min<std::int64_t>(span_->second, cell.end_of_candidates());
+    if (end <= begin) return kUnknown;
+    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), begin);
     const auto last = std::lower_bound(first, kept.positions.end(), end);
-    return static_cast<double>(last - first) / static_cast<double>(end - span_->first);
+    return static_cast<double>(last - first) / static_cast<double>(end - begin);
   }
 
   int q_heads_per_row_;
   int gqa_group_size_;
   double bytes_per_key_;
   std::optional<std::pair<std::int32_t, std::int32_t>> span_;
+  std::set<int> windowed_;  // layers
   std::vector<RowCell> cells_;
 };
 

@@ -45,14 +45,17 @@ at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& lay
   for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
     const auto q = cell.q.narrow(0, head, layout.q_heads_per_row);
     const auto k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
-    rows.push_back(attention::chunk_mass(q, k, cell.softmax_scale).key_mass);
+    const SoftmaxForm softmax = cell.softmax.of_heads(head, layout.q_heads_per_row);
+    rows.push_back(attention::chunk_mass(q, k, softmax).key_mass);
   }
   return at::cat(rows, 0);
 }
 
-RowTruth::RowTruth(const float* mass, std::int64_t num_candidates)
-    : mass_(mass), num_candidates_(num_candidates) {
-  for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass[i]);
+RowTruth::RowTruth(const float* mass, std::int64_t first_candidate, std::int64_t num_candidates)
+    : first_candidate_(first_candidate),
+      mass_(mass + first_candidate),
+      num_candidates_(num_candidates) {
+  for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass_[i]);
 }
 
 const RowTruth::Best& RowTruth::best(std::int64_t count) {
@@ -72,13 +75,14 @@ const RowTruth::Best& RowTruth::best(std::int64_t count) {
 RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
   RowMetrics metrics;
   double covered = 0;
-  for (const std::int32_t position : selected) covered += static_cast<double>(mass_[position]);
+  for (const std::int32_t position : selected)
+    covered += static_cast<double>(mass_[position - first_candidate_]);
   if (whole_ > 0) metrics.mass_recall = covered / whole_;
   if (selected.empty()) return metrics;
   const Best& truth = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
   for (const std::int32_t position : selected)
-    common += truth.marks[static_cast<std::size_t>(position)];
+    common += truth.marks[static_cast<std::size_t>(position - first_candidate_)];
   // Sums of the same masses in another order may differ in their last bits.
   if (whole_ > 0) metrics.gap = std::max(0.0, (truth.mass - covered) / whole_);
   metrics.topk_overlap = static_cast<double>(common) / static_cast<double>(selected.size());
@@ -91,7 +95,7 @@ const at::Tensor& CellTruth::dense_output() {
   auto& mass = mass_[{trace::RowAxis::KvHead, static_cast<int>(cell_.gqa_group_size())}];
   const bool with_mass = wanted_.mass && !mass.defined();
   auto dense =
-      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale, with_mass);
+      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax, with_mass);
   if (with_mass) mass = std::move(dense.key_mass);
   output_ = dense.output.contiguous();
   return output_;
@@ -113,7 +117,7 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
   const at::Tensor& values = mass(layout);
   const float* of_row =
       values.const_data_ptr<float>() + static_cast<std::int64_t>(row) * values.stride(0);
-  const RowTruth truth(of_row, num_candidates);
+  const RowTruth truth(of_row, cell_.first_candidate(), num_candidates);
   if (!truth.is_finite()) {
     const bool of_kv_head = layout.axis == trace::RowAxis::KvHead;
     throw overflow_error(
@@ -166,7 +170,38 @@ std::vector<double> CellTruth::score_energy(const at::Tensor& queries) {
   return energy;
 }
 
+// The plain definition, a tile of keys at a time: capped scores are not linear, and in a window each
+// row has keys of its own.
+double CellTruth::shaped_score_error(const at::Tensor& pruned, std::int64_t head) const {
+  const SoftmaxForm& softmax = cell_.softmax;
+  const auto scores_of = [&](const at::Tensor& rows, const at::Tensor& keys) {
+    const at::Tensor s = at::matmul(rows.to(at::kDouble), keys.t()) * softmax.scale;
+    return softmax.softcap > 0 ? (s / softmax.softcap).tanh() * softmax.softcap : s;
+  };
+  const at::Tensor keys = cell_.k.select(0, head / cell_.gqa_group_size());
+  const at::Tensor last = at::arange(cell_.past_len, cell_.kv_len(), at::kLong).unsqueeze(1);
+  double lost = 0, whole = 0;
+  for (std::int64_t begin = cell_.first_candidate(); begin < cell_.kv_len(); begin += 4096) {
+    const std::int64_t count = std::min<std::int64_t>(4096, cell_.kv_len() - begin);
+    const at::Tensor tile = keys.narrow(0, begin, count).to(at::kDouble);
+    const at::Tensor position = at::arange(begin, begin + count, at::kLong).unsqueeze(0);
+    at::Tensor hidden = position > last;
+    if (softmax.window > 0) hidden = hidden.logical_or(position <= last - softmax.window);
+    const at::Tensor s = scores_of(cell_.q.select(0, head), tile).masked_fill(hidden, 0);
+    const at::Tensor other = scores_of(pruned.select(0, head), tile).masked_fill(hidden, 0);
+    lost += (s - other).square().sum().item<double>();
+    whole += s.square().sum().item<double>();
+  }
+  return lost == 0 ? 0 : std::sqrt(lost / whole);
+}
+
 std::vector<double> CellTruth::score_errors(const at::Tensor& pruned) {
+  if (cell_.softmax.window > 0 || cell_.softmax.softcap > 0) {
+    std::vector<double> errors;
+    for (std::int64_t head = 0; head < cell_.num_q_heads(); ++head)
+      errors.push_back(shaped_score_error(pruned, head));
+    return errors;
+  }
   if (dense_energy_.empty()) dense_energy_ = score_energy(cell_.q);
   const std::vector<double> lost = score_energy(cell_.q.to(at::kDouble) - pruned.to(at::kDouble));
   std::vector<double> errors;

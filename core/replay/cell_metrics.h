@@ -19,11 +19,11 @@ namespace kvloupe::replay {
 // M[row, j]: sum of dense p over the row's query heads and the chunk's queries, [rows, kv_len].
 at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout);
 
-// M of one row over its candidates [0, num_candidates), as the measure of any number of sets.
+// M of one row over its candidates [first, first + count), as the measure of any number of sets.
 class RowTruth {
  public:
-  // `mass` is borrowed.
-  RowTruth(const float* mass, std::int64_t num_candidates);
+  // `mass`, of all keys, is borrowed.
+  RowTruth(const float* mass, std::int64_t first_candidate, std::int64_t num_candidates);
   RowMetrics metrics(const std::vector<std::int32_t>& selected);
   bool is_finite() const { return std::isfinite(whole_); }
 
@@ -34,7 +34,8 @@ class RowTruth {
   };
   const Best& best(std::int64_t count);
 
-  const float* mass_;
+  std::int64_t first_candidate_;
+  const float* mass_;  // of the first candidate on
   std::int64_t num_candidates_;
   double whole_ = 0;
   std::map<std::int64_t, Best> best_;  // by count: most methods keep equally many
@@ -51,13 +52,14 @@ class CellTruth {
   std::vector<double> output_errors(const at::Tensor& sparse);
   RowTruth& row(const selection::RowLayout& layout, std::size_t row, std::int64_t num_candidates);
   // ||S - S^||_F / ||S||_F of each query head over the chunk's rows and the keys that they see;
-  // S^ are the scores of `pruned` [num_q_heads, m, head_dim]. fp64.
+  // S^ are the scores of `pruned` [num_q_heads, m, head_dim]. fp64. A softcap is part of a score.
   std::vector<double> score_errors(const at::Tensor& pruned);
 
  private:
   const at::Tensor& dense_output();
   const at::Tensor& mass(const selection::RowLayout& layout);
   std::vector<double> score_energy(const at::Tensor& queries);
+  double shaped_score_error(const at::Tensor& pruned, std::int64_t head) const;
 
   const selection::Cell& cell_;
   Wanted wanted_;

@@ -26,7 +26,8 @@ void add_cells(const session::TraceSession& session, const std::optional<MethodS
     cell.chunk = chunk.value_or(static_cast<int>(i));
     cell.span = result.chunks[static_cast<std::size_t>(cell.chunk)];
     cell.source_layer = source;
-    if (spec && spec->has_budget()) cell.budget_tokens = spec->budget(cell.span.begin);
+    if (spec && spec->has_budget())
+      cell.budget_tokens = spec->budget(cell.span.begin - cell.first_candidate);
     result.cells.push_back(std::move(cell));
   }
 }

@@ -3,6 +3,7 @@
 #include "app/state/labels.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/error.h"
 
 #include <fmt/format.h>
 
@@ -115,6 +116,10 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   const int row = row_of(place, *run), group = place.info().model.gqa_group_size();
   const int first_head = row * run->q_heads_per_row;
   answer.kv_head = first_head / group;
+  if (place.info().model.softmax_of(place.layer).window > 0)
+    throw input_error(fmt::format("the blocks of layer {} cannot be shown", place.layer),
+                      "its queries see a window of keys, and densities count pairs by whole blocks",
+                      "choose a layer without a window");
   answer.report =
       replay::block_report(*cell->blocks, cell->rows[static_cast<std::size_t>(row)].positions,
                            first_head, run->q_heads_per_row, group);
