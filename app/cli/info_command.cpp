@@ -56,6 +56,18 @@ ordered_json memory_json(const session::TraceSession& session) {
           {"layer_bytes", layer_bytes(session.info())}};
 }
 
+// Of the captured layers whose softmax is not plain.
+ordered_json softmax_json(const trace::ModelInfo& model) {
+  ordered_json layers = ordered_json::array();
+  for (const auto& [layer, softmax] : model.shaped_softmax) {
+    ordered_json& row = layers.emplace_back(ordered_json{{"layer", layer}});
+    if (softmax.window > 0) row["window"] = softmax.window;
+    if (softmax.softcap > 0) row["softcap"] = softmax.softcap;
+    if (!softmax.sink_logits.empty()) row["sink_logit"] = softmax.sink_logits;
+  }
+  return layers;
+}
+
 ordered_json info_json(const session::TraceSession& session) {
   const TraceInfo& info = session.info();
   auto runs = ordered_json::array();
@@ -79,6 +91,7 @@ ordered_json info_json(const session::TraceSession& session) {
           {"tokens", info.num_tokens},
           {"chunks_done", info.chunks.size()},
           {"layers", info.layers},
+          {"softmax", softmax_json(info.model)},
           {"dtype", to_text(info.dtype)},
           {"runs", runs},
           {"bytes", info.bytes},
@@ -148,6 +161,13 @@ std::string info_text(const session::TraceSession& session) {
   line("tokens", chunks_text(info));
   line("layers", fmt::format("{} ({}), {}", info.layers.size(), ranges_text(info.layers),
                              to_text(info.dtype)));
+  for (const auto& [layer, softmax] : model.shaped_softmax) {
+    std::string parts = fmt::format("of layer {}:", layer);
+    if (softmax.window > 0) parts += fmt::format(" window {}", softmax.window);
+    if (softmax.softcap > 0) parts += fmt::format(" softcap {}", softmax.softcap);
+    if (!softmax.sink_logits.empty()) parts += " learned sinks";
+    line("softmax", parts);
+  }
   for (const auto& span : info.spans) {
     line("span", fmt::format("[{}, {}) {}", span.begin, span.end, span.name));
   }

@@ -195,7 +195,7 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) const {
   cell.chunk_len = call.q.size(1);
   cell.phase = chunk_.phase;
   cell.ends_prefill = chunk_.phase == trace::Phase::Prefill && chunk_.end() == options_.prompt_len;
-  cell.softmax_scale = call.softmax_scale;
+  cell.softmax = call.softmax_scale;
   cell.q = call.q;
   cell.k = call.k;
   cell.v = call.v;
@@ -339,7 +339,7 @@ Recorder::Attended Recorder::attend_dense(const selection::Cell& cell, bool reco
   const ScopedTimer timer(times_.attention_seconds);
   const bool want_mass = recorded && options_.store_mass && chunk_.phase == trace::Phase::Prefill;
   attention::DenseResult dense =
-      attention::dense_chunk_attention(cell.q, cell.k, cell.v, cell.softmax_scale, want_mass);
+      attention::dense_chunk_attention(cell.q, cell.k, cell.v, cell.softmax, want_mass);
   return {std::move(dense.output), std::move(dense.lse), std::move(dense.key_mass)};
 }
 
@@ -356,7 +356,7 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
                                                  selection::row_layout(spec, shape_), selection);
     // What a trace says of attention is dense in both modes, so that selections can be judged.
     if (recorded && (options_.store_lse || options_.store_mass)) {
-      attention::MassResult dense = attention::chunk_mass(cell.q, cell.k, cell.softmax_scale);
+      attention::MassResult dense = attention::chunk_mass(cell.q, cell.k, cell.softmax);
       attended.lse = std::move(dense.lse);
       attended.key_mass = std::move(dense.key_mass);
     }

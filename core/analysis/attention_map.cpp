@@ -59,9 +59,9 @@ HeadBlock head_block(const session::TraceSession& session, int layer, int q_head
     block.lse = at::empty({end - begin}, at::kFloat);
     session.reader().read_lse(layer, q_head, begin, end, block.lse.mutable_data_ptr<float>());
   } else {
-    block.lse =
-        attention::chunk_mass(block.q.unsqueeze(0), block.k.unsqueeze(0), model.softmax_scale)
-            .lse.squeeze(0);
+    block.lse = attention::chunk_mass(block.q.unsqueeze(0), block.k.unsqueeze(0),
+                                      model.softmax_of(layer).of_heads(q_head, 1))
+                    .lse.squeeze(0);
   }
   return block;
 }
@@ -69,7 +69,7 @@ HeadBlock head_block(const session::TraceSession& session, int layer, int q_head
 at::Tensor probabilities(const session::TraceSession& session, int layer, int q_head,
                          std::int32_t begin, std::int32_t end) {
   const HeadBlock block = head_block(session, layer, q_head, begin, end);
-  return attention::attention_rows(block.q, block.k, session.info().model.softmax_scale, begin,
+  return attention::attention_rows(block.q, block.k, session.info().model.softmax_of(layer), begin,
                                    block.lse);
 }
 
@@ -180,11 +180,12 @@ double attention_value(const session::TraceSession& session, int layer, int q_he
   check_head(session, layer, q_head);
   check_range(session, query, query + 1);
   check_range(session, key, key + 1);
-  if (key > query) return 0;
+  const SoftmaxForm softmax = session.info().model.softmax_of(layer);
+  if (key > query || key < softmax.first_visible(query)) return 0;
   const HeadBlock block = head_block(session, layer, q_head, query, query + 1);
   const double score =
       (block.q[0].to(at::kDouble) * block.k[key].to(at::kDouble)).sum().item<double>();
-  return std::exp(session.info().model.softmax_scale * score - block.lse[0].item<double>());
+  return std::exp(softmax.logit(score) - block.lse[0].item<double>());
 }
 
 }  // namespace kvloupe::analysis

@@ -17,9 +17,10 @@ at::Tensor lane_mask(const at::Tensor& order, int kept) {
   return mask.scatter_(1, order.narrow(1, 0, kept), 1.0);
 }
 
-// Row t sees the keys [0, P + t].
-at::Tensor causal_mask(std::int64_t m, std::int64_t num_keys) {
-  return at::ones({m, num_keys}, at::kBool).tril(num_keys - m);
+// Row t sees the keys [0, P + t], and of those the last `window`.
+at::Tensor visibility_mask(std::int64_t m, std::int64_t num_keys, std::int64_t window) {
+  const at::Tensor causal = at::ones({m, num_keys}, at::kBool).tril(num_keys - m);
+  return window > 0 ? causal.triu(num_keys - m - window + 1) : causal;
 }
 
 }  // namespace
@@ -38,7 +39,8 @@ std::vector<double> own_lane_loss(const at::Tensor& lanes, const std::vector<int
 }
 
 std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor& keys,
-                                    const std::vector<int>& kept, const CancelToken& cancel) {
+                                    const std::vector<int>& kept, const CancelToken& cancel,
+                                    std::int64_t window) {
   const at::Tensor order =
       std::get<1>(queries.abs().sort(/*stable=*/true, /*dim=*/1, /*descending=*/true));
   const at::Tensor squares = keys.square().to(at::kFloat);
@@ -46,7 +48,7 @@ std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor&
   const at::Tensor whole = squares.sum(1, /*keepdim=*/true);
   const at::Tensor shares = (squares / whole).t();
   const at::Tensor is_zero = (whole == 0).t();
-  const at::Tensor visible = causal_mask(queries.size(0), keys.size(0));
+  const at::Tensor visible = visibility_mask(queries.size(0), keys.size(0), window);
   const auto num_pairs = visible.sum().item<double>();
   std::vector<double> loss;
   for (const int k : kept) {

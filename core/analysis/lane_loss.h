@@ -17,8 +17,9 @@ std::vector<double> own_lane_loss(const at::Tensor& lanes, const std::vector<int
                                   bool leading);
 
 // The same of keys [P + m, d] under the largest lanes of the queries [m, d] that see them: mean over
-// the pairs (query t, key j), j <= P + t.
+// the pairs (query t, key j), P + t - window < j <= P + t; window 0: all j <= P + t.
 std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor& keys,
-                                    const std::vector<int>& kept, const CancelToken& cancel);
+                                    const std::vector<int>& kept, const CancelToken& cancel,
+                                    std::int64_t window = 0);
 
 }  // namespace kvloupe::analysis

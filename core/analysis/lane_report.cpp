@@ -84,8 +84,9 @@ std::vector<LossCurve> curves_in(const trace::Basis& basis, const selection::Cel
     for (const LaneChoice choice : {LaneChoice::Magnitude, LaneChoice::Leading})
       curves.push_back({false, head, choice,
                         own_lane_loss(queries, report.kept, choice == LaneChoice::Leading)});
-    curves.push_back({true, head, LaneChoice::QueryLanes,
-                      query_lane_loss(queries, keys, report.kept, context.cancel)});
+    curves.push_back(
+        {true, head, LaneChoice::QueryLanes,
+         query_lane_loss(queries, keys, report.kept, context.cancel, cell.softmax.window)});
   }
   return curves;
 }

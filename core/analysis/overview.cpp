@@ -39,13 +39,30 @@ bool counts(const replay::ReplayCell& cell, int chunk) {
   return chunk >= 0 ? cell.chunk == chunk : cell.span.phase == trace::Phase::Prefill;
 }
 
+// The same from the probabilities themselves, for logits that are not linear in the keys and rows
+// that give a share to a sink.
+std::vector<float> shaped_row_entropies(const selection::Cell& cell) {
+  std::vector<float> entropies;
+  for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
+    const SoftmaxForm softmax = cell.softmax.of_heads(head, 1);
+    const at::Tensor q = cell.q.narrow(0, head, 1);
+    const at::Tensor k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
+    const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
+    const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
+    const at::Tensor terms = at::where(p > 0, p * p.log(), at::zeros_like(p));
+    entropies.push_back(-terms.sum(1, false, at::kDouble).mean().item<float>());
+  }
+  return entropies;
+}
+
 // Mean entropy in nats of the rows of each query head. H = lse - sum of p * s, and the sum is the
 // score of the query with the attention's mean key: no map of probabilities is needed.
 std::vector<float> row_entropies(const selection::Cell& cell) {
+  if (!cell.softmax.is_plain()) return shaped_row_entropies(cell);
   const attention::DenseResult mean_key =
-      attention::dense_chunk_attention(cell.q, cell.k, cell.k, cell.softmax_scale, false);
+      attention::dense_chunk_attention(cell.q, cell.k, cell.k, cell.softmax, false);
   const at::Tensor scores = (cell.q.to(at::kDouble) * mean_key.output.to(at::kDouble)).sum(2);
-  const at::Tensor entropy = (mean_key.lse.to(at::kDouble) - cell.softmax_scale * scores)
+  const at::Tensor entropy = (mean_key.lse.to(at::kDouble) - cell.softmax.scale * scores)
                                  .mean(1)
                                  .clamp_min(0)
                                  .to(at::kFloat);

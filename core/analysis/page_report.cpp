@@ -43,8 +43,8 @@ std::vector<PageScore> score_pages(const selection::Cell& cell, int q_head, int 
     score.begin = static_cast<std::int32_t>(bounds.grid().begin(page));
     score.end = static_cast<std::int32_t>(bounds.grid().end(page));
     const float best = *std::max_element(logits.begin() + score.begin, logits.begin() + score.end);
-    score.bound = static_cast<float>(cell.softmax_scale * static_cast<double>(scores[page]));
-    score.best = static_cast<float>(cell.softmax_scale * static_cast<double>(best));
+    score.bound = static_cast<float>(cell.softmax.logit(static_cast<double>(scores[page])));
+    score.best = static_cast<float>(cell.softmax.logit(static_cast<double>(best)));
     pages.push_back(score);
   }
   return pages;
@@ -179,6 +179,12 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
         fmt::format("the run has nothing there, or the model's {} query heads end before it",
                     info.model.num_q_heads),
         "choose a layer, a chunk and a head inside the trace");
+  if (at->first_candidate > 0)
+    throw input_error(
+        fmt::format("the pages of layer {}, chunk {} cannot be shown", layer, chunk),
+        fmt::format("the layer's window hides the keys before position {}, and pages with them",
+                    at->first_candidate),
+        "choose a layer without a window, or an earlier chunk");
   PageReport report;
   report.method = replay.method;
   report.layer = layer;

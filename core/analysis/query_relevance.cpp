@@ -19,9 +19,9 @@ QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   }
   const at::Tensor q = cell.q.narrow(0, q_head, 1);
   const at::Tensor k = cell.k.narrow(0, q_head / cell.gqa_group_size(), 1);
-  const at::Tensor lse = attention::chunk_mass(q, k, cell.softmax_scale).lse;
-  const at::Tensor p =
-      attention::attention_rows(q[0], k[0], cell.softmax_scale, cell.past_len, lse[0]);
+  const SoftmaxForm softmax = cell.softmax.of_heads(q_head, 1);
+  const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
+  const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
   for (std::int64_t t = 0; t < cell.chunk_len; ++t) {
     // Keys that the row does not see have probability 0 here.
     const float* row = p.const_data_ptr<float>() + t * cell.kv_len();

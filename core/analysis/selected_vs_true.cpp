@@ -44,6 +44,7 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   result.layer = cell.layer;
   result.chunk = cell.chunk;
   result.row = row;
+  result.first_candidate = cell.first_candidate;
   result.num_candidates = cell.num_candidates;
   const selection::Cell loaded = loaded_cell(session, cell);
   const selection::RowLayout layout = layout_of(loaded, q_heads_per_row);
@@ -51,15 +52,16 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   const float* values = mass.const_data_ptr<float>() + row * mass.stride(0);
   result.mass.assign(values, values + mass.size(1));
 
-  std::vector<std::uint8_t> selected(static_cast<std::size_t>(cell.num_candidates), 0);
+  const float* first = values + cell.first_candidate;
+  std::vector<std::uint8_t> selected(static_cast<std::size_t>(cell.end_of_candidates()), 0);
   for (const std::int32_t position : kept.positions)
     selected[static_cast<std::size_t>(position)] = 1;
   const auto order = selection::ranked(
-      std::span(values, static_cast<std::size_t>(cell.num_candidates)), cell.num_candidates);
-  result.verdict.resize(static_cast<std::size_t>(cell.num_candidates));
+      std::span(first, static_cast<std::size_t>(cell.num_candidates)), cell.num_candidates);
+  result.verdict.resize(static_cast<std::size_t>(cell.end_of_candidates()), KeyVerdict::Neither);
   double missed = 0;
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    const std::int32_t position = order[rank];
+    const auto position = static_cast<std::int32_t>(cell.first_candidate) + order[rank];
     const bool is_selected = selected[static_cast<std::size_t>(position)] != 0;
     const KeyVerdict verdict = verdict_of(is_selected, rank < kept.positions.size());
     result.verdict[static_cast<std::size_t>(position)] = verdict;
@@ -70,12 +72,13 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
     result.by_true_rank.push_back({position, static_cast<double>(values[position]),
                                    static_cast<std::int32_t>(rank), verdict});
   }
-  const double whole = sum_of(values, values + cell.num_candidates);
+  const double whole = sum_of(first, first + cell.num_candidates);
   result.missed_mass = whole > 0 ? missed / whole : 0;
   const replay::RowMetrics metrics =
       cell.reads_masks
           ? replay::CellTruth(loaded, {}).metrics(layout, cell, static_cast<std::size_t>(row))
-          : replay::RowTruth(values, cell.num_candidates, cell.span.end(), cell.span.phase)
+          : replay::RowTruth(values, cell.first_candidate, cell.num_candidates, cell.span.end(),
+                             cell.span.phase)
                 .metrics(kept.positions);
   result.mass_recall = cell.dense_reason ? 1 : metrics.mass_recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.topk_overlap;
@@ -88,8 +91,9 @@ std::vector<SpanFate> span_fate(const session::TraceSession& session,
   std::vector<SpanFate> fates;
   for (const replay::ReplayCell& cell : result.cells) {
     context.cancel.throw_if_cancelled();
-    const std::int64_t end = std::min<std::int64_t>(span.end, cell.num_candidates);
-    if (end <= span.begin) continue;
+    const std::int64_t begin = std::max<std::int64_t>(span.begin, cell.first_candidate);
+    const std::int64_t end = std::min<std::int64_t>(span.end, cell.end_of_candidates());
+    if (end <= begin) continue;
     const selection::Cell loaded = loaded_cell(session, cell);
     const at::Tensor mass = replay::row_mass(loaded, layout_of(loaded, result.q_heads_per_row));
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
@@ -100,18 +104,19 @@ std::vector<SpanFate> span_fate(const session::TraceSession& session,
       fate.layer = cell.layer;
       fate.chunk = cell.chunk;
       fate.row = static_cast<int>(row);
-      fate.total = static_cast<std::int32_t>(end - span.begin);
+      fate.total = static_cast<std::int32_t>(end - begin);
       fate.kept =
           static_cast<std::int32_t>(std::lower_bound(selected.begin(), selected.end(), end) -
-                                    std::lower_bound(selected.begin(), selected.end(), span.begin));
-      const double whole = sum_of(values, values + cell.num_candidates);
-      if (whole > 0) fate.span_mass = sum_of(values + span.begin, values + end) / whole;
+                                    std::lower_bound(selected.begin(), selected.end(), begin));
+      const float* first = values + cell.first_candidate;
+      const float* last = values + cell.end_of_candidates();
+      const double whole = sum_of(first, last);
+      if (whole > 0) fate.span_mass = sum_of(values + begin, values + end) / whole;
       // The span's first key of largest mass; those before it in the ranking count its rank.
-      const float* best = std::max_element(values + span.begin, values + end);
+      const float* best = std::max_element(values + begin, values + end);
       fate.best_true_rank = static_cast<std::int32_t>(
-          std::count_if(values, best, [&](float value) { return value >= *best; }) +
-          std::count_if(best, values + cell.num_candidates,
-                        [&](float value) { return value > *best; }));
+          std::count_if(first, best, [&](float value) { return value >= *best; }) +
+          std::count_if(best, last, [&](float value) { return value > *best; }));
       fates.push_back(fate);
     }
   }

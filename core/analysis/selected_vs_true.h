@@ -27,6 +27,7 @@ struct SelectedVsTrue {
   int layer = 0;
   int chunk = 0;
   int row = 0;
+  std::int64_t first_candidate = 0;  // 0, or where the layer's window begins
   std::int64_t num_candidates = 0;
   std::int64_t hits = 0, misses = 0, wastes = 0;
   double mass_recall = 1, topk_overlap = 1;

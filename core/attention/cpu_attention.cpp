@@ -101,27 +101,49 @@ void attend_views(const at::Tensor& q, double scale, const std::vector<KeyView>&
 
 namespace {
 
-std::vector<KeyView> whole_cache(const at::Tensor& k, const at::Tensor* v, const Shape& shape) {
-  std::vector<KeyView> views(shape.num_kv_heads);
+// Views of the whole cache, less the keys that a window hides from all rows.
+struct CacheViews {
+  std::int64_t first_key = 0;
+  std::vector<KeyView> views;  // per KV head
+};
+
+CacheViews whole_cache(const at::Tensor& k, const at::Tensor* v, const Shape& shape,
+                       const SoftmaxForm& softmax) {
+  CacheViews cache;
+  cache.first_key = softmax.first_visible(shape.past_len());
+  const std::int64_t skipped = cache.first_key * shape.head_dim;
+  const std::int64_t group = shape.num_q_heads / shape.num_kv_heads;
   for (std::int64_t g = 0; g < shape.num_kv_heads; ++g) {
-    const float* values = v == nullptr ? nullptr : head_data(*v, g);
-    views[g] = {{{head_data(k, g), values, shape.kv_len}}, shape.past_len(), nullptr};
+    const float* values = v == nullptr ? nullptr : head_data(*v, g) + skipped;
+    KeyView& view = cache.views.emplace_back();
+    view.segments = {{head_data(k, g) + skipped, values, shape.kv_len - cache.first_key}};
+    view.past = shape.past_len() - cache.first_key;
+    shape_view(
+        softmax, g * group, shape.past_len(), shape.chunk_len,
+        [&](std::int64_t position) { return position - cache.first_key; }, &view);
   }
-  return views;
+  return cache;
 }
 
-// Adds the spans' column sums up in order: key_mass [num_kv_heads, kv_len].
+// Adds the spans' column sums up in order: key_mass [num_kv_heads, kv_len]; the sums are those of the
+// keys from first_key on.
 at::Tensor key_mass_of_spans(const at::Tensor& span_sums, const std::vector<RowSpan>& spans,
-                             const Shape& shape) {
+                             const Shape& shape, std::int64_t first_key) {
   at::Tensor mass = at::zeros({shape.num_kv_heads, shape.kv_len}, span_sums.options());
   float* out = mass.mutable_data_ptr<float>();
   const float* sums = span_sums.const_data_ptr<float>();
+  const std::int64_t count = shape.kv_len - first_key;
   for (std::size_t s = 0; s < spans.size(); ++s) {
-    float* row = out + spans[s].view * shape.kv_len;
-    const float* add = sums + s * padded(shape.kv_len);
-    for (std::int64_t j = 0; j < shape.kv_len; ++j) row[j] += add[j];
+    float* row = out + spans[s].view * shape.kv_len + first_key;
+    const float* add = sums + s * padded(count);
+    for (std::int64_t j = 0; j < count; ++j) row[j] += add[j];
   }
   return mass;
+}
+
+at::Tensor room_for_sums(const std::vector<RowSpan>& spans, std::int64_t num_keys,
+                         const at::Tensor& like) {
+  return at::empty({static_cast<std::int64_t>(spans.size()), padded(num_keys)}, like.options());
 }
 
 void copy_rows(const float* from, const std::int32_t* positions, std::int64_t count,
@@ -135,36 +157,37 @@ void copy_rows(const float* from, const std::int32_t* positions, std::int64_t co
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q_in,
                                                                const at::Tensor& k_in,
-                                                               const at::Tensor& v_in, double scale,
+                                                               const at::Tensor& v_in,
+                                                               PackedSoftmax packed_softmax,
                                                                bool want_mass) {
+  const SoftmaxForm softmax = unpacked(packed_softmax);
   const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
                    v = contiguous_per_head(v_in);
   const Shape shape = shape_of(q, k);
   const std::vector<RowSpan> spans = cut_rows(shape.num_kv_heads, shape.rows_per_kv_head());
+  const CacheViews cache = whole_cache(k, &v, shape, softmax);
   Results results;
   results.output = at::empty(q.sizes(), q.options());
   results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
-  if (want_mass) {
-    results.span_sums =
-        at::empty({static_cast<std::int64_t>(spans.size()), padded(shape.kv_len)}, q.options());
-  }
-  attend_views(q, scale, whole_cache(k, &v, shape), spans, &results);
-  return {
-      results.output, results.lse,
-      want_mass ? key_mass_of_spans(results.span_sums, spans, shape) : at::empty({0}, q.options())};
+  if (want_mass) results.span_sums = room_for_sums(spans, shape.kv_len - cache.first_key, q);
+  attend_views(q, softmax.scale, cache.views, spans, &results);
+  return {results.output, results.lse,
+          want_mass ? key_mass_of_spans(results.span_sums, spans, shape, cache.first_key)
+                    : at::empty({0}, q.options())};
 }
 
 std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q_in, const at::Tensor& k_in,
-                                              double scale) {
+                                              PackedSoftmax packed_softmax) {
+  const SoftmaxForm softmax = unpacked(packed_softmax);
   const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in);
   const Shape shape = shape_of(q, k);
   const std::vector<RowSpan> spans = cut_rows(shape.num_kv_heads, shape.rows_per_kv_head());
+  const CacheViews cache = whole_cache(k, nullptr, shape, softmax);
   Results results;
   results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
-  results.span_sums =
-      at::empty({static_cast<std::int64_t>(spans.size()), padded(shape.kv_len)}, q.options());
-  attend_views(q, scale, whole_cache(k, nullptr, shape), spans, &results);
-  return {results.lse, key_mass_of_spans(results.span_sums, spans, shape)};
+  results.span_sums = room_for_sums(spans, shape.kv_len - cache.first_key, q);
+  attend_views(q, softmax.scale, cache.views, spans, &results);
+  return {results.lse, key_mass_of_spans(results.span_sums, spans, shape, cache.first_key)};
 }
 
 GatheredKeys gather(const at::Tensor& k_in, const at::Tensor& v_in, std::int64_t chunk_len,
@@ -183,6 +206,9 @@ GatheredKeys gather(const at::Tensor& k_in, const at::Tensor& v_in, std::int64_t
       keys.shared[g * chunk_len + *p - past_len] = 1;
     }
     keys.begin.push_back(keys.begin.back() + past_counts[g] + chunk_len);
+    keys.positions.insert(keys.positions.end(), first, chunk_part);
+    for (std::int64_t t = 0; t < chunk_len; ++t)
+      keys.positions.push_back(static_cast<std::int32_t>(past_len + t));
   }
   keys.k = at::empty({keys.begin.back(), dim}, k.options());
   keys.v = at::empty({keys.begin.back(), dim}, v.options());
@@ -202,7 +228,8 @@ GatheredKeys gather(const at::Tensor& k_in, const at::Tensor& v_in, std::int64_t
   return keys;
 }
 
-at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys, double scale) {
+at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys,
+                           const SoftmaxForm& softmax) {
   const at::Tensor q = q_in.contiguous();
   const auto heads = static_cast<std::int64_t>(keys.begin.size()) - 1;
   const Shape shape{q.size(0), heads, q.size(1), 0, q.size(2)};
@@ -214,19 +241,27 @@ at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys, dou
         {{keys.k.const_data_ptr<float>() + first, keys.v.const_data_ptr<float>() + first, count}},
         count - shape.chunk_len,
         keys.shared.empty() ? nullptr : keys.shared.data() + g * shape.chunk_len};
+    const std::int32_t* positions = keys.positions.data() + keys.begin[g];
+    shape_view(
+        softmax, g * (shape.num_q_heads / heads), positions[count - shape.chunk_len],
+        shape.chunk_len,
+        [&](std::int64_t position) {
+          return std::lower_bound(positions, positions + count, position) - positions;
+        },
+        &views[g]);
   }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
-  attend_views(q, scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
+  attend_views(q, softmax.scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
   return results.output;
 }
 
 at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              double scale, const at::Tensor& positions, const at::Tensor& offsets,
-                              bool self_only) {
+                              PackedSoftmax packed_softmax, const at::Tensor& positions,
+                              const at::Tensor& offsets, bool self_only) {
   const GatheredKeys keys = gather(k, v, q.size(1), positions.const_data_ptr<std::int32_t>(),
                                    offsets.const_data_ptr<std::int64_t>(), self_only);
-  return cpu::attend_gathered(q, keys, scale);
+  return cpu::attend_gathered(q, keys, unpacked(packed_softmax));
 }
 
 }  // namespace kvloupe::attention::cpu

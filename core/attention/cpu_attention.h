@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/attention/attention.h"
+#include "core/attention/operators.h"
 #include "core/attention/row_block.h"
 
 #include <ATen/core/Tensor.h>
@@ -17,26 +18,29 @@ namespace kvloupe::attention::cpu {
 // output, lse, key_mass; key_mass is empty when not wanted.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q,
                                                                const at::Tensor& k,
-                                                               const at::Tensor& v, double scale,
+                                                               const at::Tensor& v,
+                                                               PackedSoftmax packed_softmax,
                                                                bool want_mass);
 // lse, key_mass.
 std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q, const at::Tensor& k,
-                                              double scale);
+                                              PackedSoftmax packed_softmax);
 // Selected positions as CSR over KV heads: positions int32, offsets int64 [num_kv_heads + 1].
 GatheredKeys gather(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
                     const std::int32_t* positions, const std::int64_t* offsets, bool self_only);
-at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys, double scale);
+at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys,
+                           const SoftmaxForm& softmax);
 at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              double scale, const at::Tensor& positions, const at::Tensor& offsets,
-                              bool self_only);
+                              PackedSoftmax packed_softmax, const at::Tensor& positions,
+                              const at::Tensor& offsets, bool self_only);
 
 // As CSR over rows of query heads: kv_indptr int32 [rows + 1], kv_indices int32.
 at::Tensor paged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           double scale, std::int64_t page_size, std::int64_t q_heads_per_row,
-                           std::int64_t pages_per_head, const at::Tensor& kv_indptr,
-                           const at::Tensor& kv_indices);
+                           PackedSoftmax packed_softmax, std::int64_t page_size,
+                           std::int64_t q_heads_per_row, std::int64_t pages_per_head,
+                           const at::Tensor& kv_indptr, const at::Tensor& kv_indices);
 at::Tensor block_sparse_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  double scale, std::int64_t block_size, const at::Tensor& mask);
+                                  PackedSoftmax packed_softmax, std::int64_t block_size,
+                                  const at::Tensor& mask);
 
 // What all of them are built from.
 
@@ -48,6 +52,18 @@ const float* head_data(const at::Tensor& tensor, std::int64_t head);
 // unequal items keep all threads busy. An item's result must not depend on who does it.
 using NextItem = std::function<std::optional<std::int64_t>()>;
 void share_out(std::int64_t count, const std::function<void(const NextItem&)>& work);
+
+// What of `softmax` the rows of a view of `num_heads` query heads from `first_head` on need beside its
+// scale. The view must not outlive `softmax`. Its rows stand at the positions from `first_row` on;
+// keys_before(p) counts the keys of the view before position p, and is asked for rising ones.
+template <typename KeysBefore>
+void shape_view(const SoftmaxForm& softmax, std::int64_t first_head, std::int64_t first_row,
+                std::int64_t num_rows, const KeysBefore& keys_before, KeyView* view) {
+  view->softcap = static_cast<float>(softmax.softcap);
+  if (!softmax.sink_logits.empty()) view->sink_logits = softmax.sink_logits.data() + first_head;
+  for (std::int64_t t = 0; t < num_rows && softmax.window > 0; ++t)
+    view->first_visible.push_back(keys_before(softmax.first_visible(first_row + t)));
+}
 
 struct Results {
   at::Tensor output, lse;

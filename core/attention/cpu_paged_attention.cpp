@@ -23,18 +23,34 @@ class ViewBuilder {
     add(begin, end);
   }
 
-  // The keys of the rows themselves come last.
-  KeyView finish(std::int64_t begin, std::int64_t end) {
+  // The keys of the rows themselves, which are those of `softmax`'s query heads from first_head on,
+  // come last.
+  KeyView finish(std::int64_t begin, std::int64_t end, const SoftmaxForm& softmax,
+                 std::int64_t first_head) {
     add(begin, end);
+    std::size_t run = 0;
+    std::int64_t before = 0;  // keys of the runs that lie behind
+    shape_view(
+        softmax, first_head, begin, end - begin,
+        [&](std::int64_t position) {
+          for (; run < begins_.size() && run_end(run) <= position; ++run)
+            before += view_.segments[run].count;
+          const bool inside = run < begins_.size() && begins_[run] < position;
+          return before + (inside ? position - begins_[run] : 0);
+        },
+        &view_);
     return std::move(view_);
   }
 
  private:
+  std::int64_t run_end(std::size_t run) const { return begins_[run] + view_.segments[run].count; }
+
   void add(std::int64_t begin, std::int64_t end) {
     if (end_ == begin && !view_.segments.empty()) {
       view_.segments.back().count += end - begin;
     } else {
       view_.segments.push_back({k_ + begin * head_dim_, v_ + begin * head_dim_, end - begin});
+      begins_.push_back(begin);
     }
     end_ = end;
   }
@@ -42,15 +58,17 @@ class ViewBuilder {
   const float *k_, *v_;
   std::int64_t head_dim_;
   std::int64_t end_ = 0;
+  std::vector<std::int64_t> begins_;  // position of each segment's first key
   KeyView view_;
 };
 
 }  // namespace
 
 at::Tensor paged_attention(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-                           double scale, std::int64_t page_size, std::int64_t q_heads_per_row,
-                           std::int64_t pages_per_head, const at::Tensor& kv_indptr,
-                           const at::Tensor& kv_indices) {
+                           PackedSoftmax packed_softmax, std::int64_t page_size,
+                           std::int64_t q_heads_per_row, std::int64_t pages_per_head,
+                           const at::Tensor& kv_indptr, const at::Tensor& kv_indices) {
+  const SoftmaxForm softmax = unpacked(packed_softmax);
   const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
                    v = contiguous_per_head(v_in);
   const std::int64_t chunk_len = q.size(1), kv_len = k.size(1), past_len = kv_len - chunk_len;
@@ -65,17 +83,18 @@ at::Tensor paged_attention(const at::Tensor& q_in, const at::Tensor& k_in, const
       const std::int64_t begin = (ids[i] - kv_head * pages_per_head) * page_size;
       builder.add_past(begin, std::min(begin + page_size, past_len));
     }
-    views.push_back(builder.finish(past_len, kv_len));
+    views.push_back(builder.finish(past_len, kv_len, softmax, row * q_heads_per_row));
   }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
-  attend_views(q, scale, views, cut_rows(rows, q_heads_per_row * chunk_len), &results);
+  attend_views(q, softmax.scale, views, cut_rows(rows, q_heads_per_row * chunk_len), &results);
   return results.output;
 }
 
 at::Tensor block_sparse_attention(const at::Tensor& q_in, const at::Tensor& k_in,
-                                  const at::Tensor& v_in, double scale, std::int64_t block_size,
-                                  const at::Tensor& mask) {
+                                  const at::Tensor& v_in, PackedSoftmax packed_softmax,
+                                  std::int64_t block_size, const at::Tensor& mask) {
+  const SoftmaxForm softmax = unpacked(packed_softmax);
   const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
                    v = contiguous_per_head(v_in);
   const std::int64_t chunk_len = q.size(1), dim = q.size(2), past_len = k.size(1) - chunk_len;
@@ -100,12 +119,12 @@ at::Tensor block_sparse_attention(const at::Tensor& q_in, const at::Tensor& k_in
         if (bits[*item * key_blocks + j] == 0) continue;
         builder.add_past(j * block_size, std::min((j + 1) * block_size, begin));
       }
-      const KeyView view = builder.finish(begin, end);
+      const KeyView view = builder.finish(begin, end, softmax, head);
       const std::int64_t first_row = (head * chunk_len + begin - past_len) * dim;
       for (std::int64_t row = 0; row < end - begin; row += kBlockRows) {
         attend_row_block(q_data + first_row + row * dim, row,
                          std::min(kBlockRows, end - begin - row), end - begin, dim,
-                         static_cast<float>(scale), view, scratch.data(),
+                         static_cast<float>(softmax.scale), view, scratch.data(),
                          {out + first_row + row * dim, nullptr, nullptr});
       }
     }

@@ -6,10 +6,12 @@
 //   paged         what rows of query heads share, as tables: dense products over their blocks
 //   block-sparse  what each query head's query block attends to, as the mask says
 // Operators kvloupe::paged_attention and kvloupe::block_sparse_attention; implemented on the CPU.
-// Errors: Error{Internal} for shapes, tables or masks that contradict each other.
+// `softmax` as in attention.h. Errors: as there; Error{Internal} for tables or masks that contradict
+// each other.
 #pragma once
 
 #include "core/attention/block_tables.h"
+#include "core/base/softmax_form.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -23,14 +25,14 @@ namespace kvloupe::attention {
 // else to none. Softmax over what is attended to. Returns output [num_q_heads, m, head_dim]; its
 // bits do not depend on the number of threads.
 at::Tensor paged_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 double scale, const BlockTables& tables);
+                                 const SoftmaxForm& softmax, const BlockTables& tables);
 
 // Causal attention in blocks. `mask` uint8 [num_q_heads, Q_b, N_b]: 1 where the query block attends
 // to the key block. Key blocks start at position 0; query blocks are the chunk cut at multiples of
 // block_size from position 0, the first of them at block floor(P / block_size). Every query block
 // attends to the block that it lies in, and to none after it. Returns output as above.
 at::Tensor block_sparse_chunk_attention(const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, double scale, std::int64_t block_size,
-                                        const at::Tensor& mask);
+                                        const at::Tensor& v, const SoftmaxForm& softmax,
+                                        std::int64_t block_size, const at::Tensor& mask);
 
 }  // namespace kvloupe::attention

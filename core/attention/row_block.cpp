@@ -19,6 +19,10 @@ std::int64_t num_tiles(std::int64_t num_keys) { return (num_keys + kTileKeys - 1
 // Masks what row t of the chunk may not see among keys [begin, begin + stride), padding included.
 void mask_row(const KeyView& keys, std::int64_t t, std::int64_t begin, std::int64_t stride,
               float* row) {
+  if (!keys.first_visible.empty()) {
+    const std::int64_t hidden = std::min(keys.first_visible[t] - begin, stride);
+    if (hidden > 0) std::fill_n(row, hidden, kMasked);
+  }
   const std::int64_t own = keys.past + t - begin;
   if (keys.shared != nullptr) {
     const std::int64_t end = std::min(own, stride);
@@ -74,6 +78,9 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
   const std::int64_t count = keys.past + std::min(first_t + rows, chunk_len);
   const bool keep_tiles = outputs.column_sums != nullptr;
   RowState states[kBlockRows];
+  // A sink is a score that was there before any key.
+  for (std::int64_t r = 0; r < rows && keys.sink_logits != nullptr; ++r)
+    states[r] = {keys.sink_logits[(first_row + r) / chunk_len], 1};
   float* tile_max = scratch;  // [tiles, kBlockRows] the maximum that a tile's exponentials refer to
   float* tiles = scratch + kBlockRows * (keep_tiles ? num_tiles(count) : 1);
   const auto tile_at = [&](std::int64_t begin) { return tiles + (keep_tiles ? rows * begin : 0); };
@@ -89,6 +96,7 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
                      });
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = tile + r * stride;
+      if (keys.softcap > 0) cap_row(row, stride, keys.softcap);
       mask_row(keys, (first_row + r) % chunk_len, begin, stride, row);
       const float factor = softmax_tile(row, stride, &states[r]);
       if (begin > 0 && outputs.output != nullptr)

@@ -24,6 +24,11 @@ struct KeyView {
   // [m] 1 where later rows of the chunk may see the key too; null: all of them. A row always sees
   // its own key.
   const std::uint8_t* shared = nullptr;
+  // Where the softmax of the rows is not plain (base/softmax_form.h):
+  std::vector<std::int64_t> first_visible = {};  // [m] row t sees nothing before this key of the
+                                                 // view; empty: all
+  const float* sink_logits = nullptr;            // of the view's query heads; null: none
+  float softcap = 0;
 };
 
 struct RowBlockOutputs {

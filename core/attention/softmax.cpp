@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "core/attention/softmax.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -99,6 +100,15 @@ void exp_row_kernel(float* row, std::int64_t count, float shift) {
   }
 }
 
+void cap_row_kernel(float* row, std::int64_t count, float softcap) {
+  const Float d;
+  const std::int64_t lanes = hn::Lanes(d);
+  const auto cap = hn::Set(d, softcap), inverse = hn::Set(d, 1 / softcap);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    hn::Store(hn::Mul(cap, hn::Tanh(d, hn::Mul(hn::Load(d, row + i), inverse))), d, row + i);
+  }
+}
+
 }  // namespace kvloupe::attention::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -109,6 +119,7 @@ HWY_EXPORT(row_max_kernel);
 HWY_EXPORT(softmax_tile_kernel);
 HWY_EXPORT(add_scaled_kernel);
 HWY_EXPORT(exp_row_kernel);
+HWY_EXPORT(cap_row_kernel);
 
 // In double: max and log(sum) are each rounded once, their sum once more.
 float RowState::lse() const {
@@ -132,6 +143,10 @@ float softmax_tile(float* row, std::int64_t count, RowState* state) {
 
 void add_scaled(const float* row, float factor, float* sums, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(add_scaled_kernel)(row, factor, sums, count);
+}
+
+void cap_row(float* row, std::int64_t count, float softcap) {
+  HWY_DYNAMIC_DISPATCH(cap_row_kernel)(row, count, softcap);
 }
 
 void exp_row(float* row, std::int64_t count, float shift) {

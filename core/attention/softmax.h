@@ -29,6 +29,9 @@ float softmax_tile(float* row, std::int64_t count, RowState* state);
 // sums[i] += row[i] * factor.
 void add_scaled(const float* row, float factor, float* sums, std::int64_t count);
 
+// row[i] = softcap * tanh(row[i] / softcap).
+void cap_row(float* row, std::int64_t count, float softcap);
+
 // row[i] = exp(row[i] - shift).
 void exp_row(float* row, std::int64_t count, float shift);
 

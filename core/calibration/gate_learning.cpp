@@ -38,16 +38,15 @@ at::Tensor pooled_attention(const selection::Cell& cell, std::int64_t block_size
   at::Tensor pooled = at::zeros({cell.num_q_heads(), blocks, blocks}, at::kFloat);
   for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
     const at::Tensor keys = cell.k[head / cell.gqa_group_size()];
+    const SoftmaxForm softmax = cell.softmax.of_heads(head, 1);
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t begin = i * block_size;
       const std::int64_t end = std::min(length, begin + block_size);
-      at::Tensor logits = cell.q[head].slice(0, begin, end).matmul(keys.slice(0, 0, end).t());
-      logits.mul_(cell.softmax_scale);
-      const at::Tensor future = at::ones({end - begin, end}, at::kBool).triu(begin + 1);
-      logits.masked_fill_(future, -std::numeric_limits<float>::infinity());
-      pooled[head][i]
-          .slice(0, 0, i + 1)
-          .copy_(pooled_row(logits.softmax(1), i + 1, block_size, target));
+      const at::Tensor rows = cell.q[head].slice(0, begin, end), seen = keys.slice(0, 0, end);
+      const at::Tensor lse =
+          attention::chunk_mass(rows.unsqueeze(0), seen.unsqueeze(0), softmax).lse[0];
+      const at::Tensor p = attention::attention_rows(rows, seen, softmax, begin, lse);
+      pooled[head][i].slice(0, 0, i + 1).copy_(pooled_row(p, i + 1, block_size, target));
     }
   }
   return pooled;

@@ -1,5 +1,6 @@
 #include "core/calibration/pattern_search.h"
 
+#include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/selection/attention_patterns.h"
@@ -45,13 +46,12 @@ std::vector<HeadPattern> candidates_for(std::int64_t length) {
 
 // Attention that each past key receives from the chunk's rows in one head, [P].
 std::vector<double> past_mass(const Cell& cell, std::int64_t head) {
-  at::Tensor logits = cell.q[head].matmul(cell.k[head / cell.gqa_group_size()].t());
-  logits.mul_(cell.softmax_scale);
-  const at::Tensor future =
-      at::ones({cell.chunk_len, cell.kv_len()}, at::kBool).triu(cell.past_len + 1);
-  logits.masked_fill_(future, -std::numeric_limits<float>::infinity());
-  const at::Tensor mass =
-      logits.softmax(1).sum(0, false, at::kDouble).slice(0, 0, cell.past_len).contiguous();
+  const at::Tensor q = cell.q.narrow(0, head, 1);
+  const at::Tensor k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
+  const SoftmaxForm softmax = cell.softmax.of_heads(head, 1);
+  const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
+  const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
+  const at::Tensor mass = p.sum(0, false, at::kDouble).slice(0, 0, cell.past_len).contiguous();
   return std::vector<double>(mass.const_data_ptr<double>(),
                              mass.const_data_ptr<double>() + mass.numel());
 }

@@ -25,8 +25,12 @@ at::Tensor contiguous_per_head(const at::Tensor& tensor) {
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q_in,
                                                                const at::Tensor& k_in,
-                                                               const at::Tensor& v_in, double scale,
+                                                               const at::Tensor& v_in,
+                                                               at::ArrayRef<double> softmax,
                                                                bool want_mass) {
+  // Scale, window, softcap, sinks: see core/attention/operators.h.
+  TORCH_CHECK(softmax.size() == 3 && softmax[1] == 0 && softmax[2] == 0,
+              "a window, a softcap or a sink is not known on CUDA");
   TORCH_CHECK(q_in.device() == k_in.device() && q_in.device() == v_in.device(),
               "q, k and v lie on different devices");
   TORCH_CHECK(q_in.size(2) <= kMaxHeadDim, "head_dim is at most ", kMaxHeadDim, " on CUDA");
@@ -48,7 +52,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
   problem.chunk_len = static_cast<int>(q.size(1));
   problem.kv_len = static_cast<int>(k.size(1));
   problem.head_dim = static_cast<int>(q.size(2));
-  problem.scale = static_cast<float>(scale);
+  problem.scale = static_cast<float>(softmax[0]);
   problem.output = output.mutable_data_ptr<float>();
   problem.lse = lse.mutable_data_ptr<float>();
   problem.key_mass = want_mass ? key_mass.mutable_data_ptr<float>() : nullptr;

@@ -44,7 +44,7 @@ selection::Cell synthetic_cell(const selection::ModelShape& shape, const Attenti
   cell.chunk = static_cast<int>(what.past_len / what.chunk_len);
   cell.past_len = what.past_len;
   cell.chunk_len = what.chunk_len;
-  cell.softmax_scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  cell.softmax = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   cell.q = at::randn({shape.num_q_heads, what.chunk_len, shape.head_dim});
   cell.k = at::randn({shape.num_kv_heads, cell.kv_len(), shape.head_dim});
   cell.v = at::randn({shape.num_kv_heads, cell.kv_len(), shape.head_dim});
@@ -74,7 +74,7 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
   std::vector<TimedPart> parts = {
       {"select", [&] { selected = selector->select(cell); }},
       {"attend", [&] { selection::attend_selected(spec, {}, cell, layout, selected); }}};
-  const DenseBaseline baseline(cell.q, cell.k, cell.v, cell.softmax_scale);
+  const DenseBaseline baseline(cell.q, cell.k, cell.v, cell.softmax);
   for (TimedPart& part : baseline.parts()) parts.push_back(std::move(part));
 
   RoundOptions options;

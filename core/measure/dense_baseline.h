@@ -3,6 +3,7 @@
 // core/measure: needs Torch.
 #pragma once
 
+#include "core/base/softmax_form.h"
 #include "core/measure/timing.h"
 
 #include <ATen/core/Tensor.h>
@@ -17,11 +18,13 @@ namespace kvloupe::measure {
 // outside of any timing.
 class DenseBaseline {
  public:
-  DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale);
+  DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                const SoftmaxForm& softmax);
 
   // "sdpa gqa": scaled_dot_product_attention with enable_gqa; "sdpa expanded": on K and V expanded
   // to the query heads; "sdpa folded": the group's heads folded into query rows; "kvloupe": our
-  // operator. The parts keep a reference to this object.
+  // operator; alone where a softcap or a sink, which Torch's do not know, enters the softmax. A window
+  // is a mask for Torch's, over the keys that some row sees. The parts keep a reference to this object.
   std::vector<TimedPart> parts() const;
 
   // Results of the variants as [num_q_heads, m, head_dim], for tests.
@@ -31,9 +34,10 @@ class DenseBaseline {
   at::Tensor run_own() const;
 
  private:
-  double scale_;
+  SoftmaxForm softmax_;
   std::int64_t num_q_heads_, chunk_len_, head_dim_;
-  at::Tensor q_, k_, v_;                // [1, heads, rows, head_dim]
+  at::Tensor q_, k_, v_;                // [1, heads, rows, head_dim]; keys that some row sees
+  at::Tensor whole_k_, whole_v_;        // [num_kv_heads, T, head_dim]
   at::Tensor expanded_k_, expanded_v_;  // [1, num_q_heads, T, head_dim]
   at::Tensor folded_q_;                 // [1, num_kv_heads, group * m, head_dim]
   at::Tensor mask_, folded_mask_;       // [m, T], [group * m, T]: 0 or -inf

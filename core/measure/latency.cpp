@@ -76,7 +76,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
                                       : trace_cells(session, spec, chunk);
   MethodRun run(session, spec, *cells, layer, context);
   const selection::Cell& cell = run.cell();
-  const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax_scale);
+  const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax);
   std::vector<TimedPart> parts = {{"select", [&] { run.select(); }},
                                   {"gather", [&] { run.gather(); }},
                                   {"attend", [&] { run.attend(); }}};

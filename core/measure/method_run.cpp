@@ -120,22 +120,22 @@ void MethodRun::gather() {
 void MethodRun::attend() {
   const at::Tensor& q = selected_.lane_queries.defined() ? selected_.lane_queries : cell_.q;
   if (!selected_.chooses_keys()) {
-    attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, false);
+    attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, false);
     return;
   }
   if (mask_.defined()) {
-    attention::block_sparse_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale,
+    attention::block_sparse_chunk_attention(q, cell_.k, cell_.v, cell_.softmax,
                                             selected_.blocks->grid.block_size, mask_);
     return;
   }
   if (tables_) {
-    attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax_scale, *tables_);
+    attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, *tables_);
     return;
   }
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
     attention::attend_gathered(q.narrow(0, piece.first_q_head, piece.q_heads), gathered_[i],
-                               cell_.softmax_scale);
+                               cell_.softmax.of_heads(piece.first_q_head, piece.q_heads));
   }
 }
 
@@ -144,9 +144,8 @@ KvReads MethodRun::reads() const {
   return tables_ ? KvReads::Tables : KvReads::Copies;
 }
 
-double MethodRun::pairs_of(std::int64_t row, double past_keys) const {
+double MethodRun::pairs_of_masks(std::int64_t row) const {
   const auto own = static_cast<double>(cell_.chunk_len);
-  if (!selected_.reads_masks) return own * (past_keys + (own + 1) / 2);
   const double causal = own * (static_cast<double>(cell_.past_len) + (own + 1) / 2);
   return causal * replay::native_shares(*selected_.blocks, static_cast<int>(row), 1).causal;
 }
@@ -154,6 +153,15 @@ double MethodRun::pairs_of(std::int64_t row, double past_keys) const {
 Work MethodRun::attention_work() const {
   const auto dim = static_cast<double>(cell_.q.size(2));
   const auto own = static_cast<double>(cell_.chunk_len);
+  // Rows of the chunk that see a key: from the key's own on, as far as a window reaches.
+  const auto rows_that_see = [&](std::int64_t position) {
+    const std::int64_t window = cell_.softmax.window;
+    const std::int64_t end =
+        window > 0 ? std::min(cell_.kv_len(), position + window) : cell_.kv_len();
+    return static_cast<double>(end - std::max(position, cell_.past_len));
+  };
+  double own_pairs = 0;
+  for (std::int64_t t = cell_.past_len; t < cell_.kv_len(); ++t) own_pairs += rows_that_see(t);
   const auto& lanes = spec_.traits().lanes;
   // Each query multiplies the lanes of the key that it keeps, and all of the value; of a key the
   // lanes are read that are stored.
@@ -166,13 +174,14 @@ Work MethodRun::attention_work() const {
         static_cast<std::int64_t>(selected_.rows.size()) / cell_.num_kv_heads();
     std::vector<bool> read(static_cast<std::size_t>(cell_.past_len));
     for (std::int64_t i = head * rows_per_head; i < (head + 1) * rows_per_head; ++i) {
-      double past = 0;
+      double pairs = own_pairs;
       for (const std::int32_t position : selected_.rows[static_cast<std::size_t>(i)].positions) {
         if (position >= cell_.past_len) break;
         read[static_cast<std::size_t>(position)] = true;
-        ++past;
+        pairs += rows_that_see(position);
       }
-      work.flops += 2 * product * pairs_of(i, past) * static_cast<double>(layout_.q_heads_per_row);
+      if (selected_.reads_masks) pairs = pairs_of_masks(i);
+      work.flops += 2 * product * pairs * static_cast<double>(layout_.q_heads_per_row);
     }
     const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
     work.bytes += sizeof(float) * row * keys;

@@ -57,8 +57,8 @@ class MethodRun {
     at::Tensor k, v;
     std::size_t first_row = 0, num_rows = 0;
   };
-  // (query, key) pairs of one query head of a row that keeps so many past keys.
-  double pairs_of(std::int64_t row, double past_keys) const;
+  // (query, key) pairs that the masks of a row's query head let through.
+  double pairs_of_masks(std::int64_t row) const;
   static std::vector<Piece> pieces_of(const selection::Cell& cell,
                                       const selection::RowLayout& layout);
 

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace kvloupe::replay {
@@ -128,6 +129,8 @@ class Averager::Cells {
         bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))),
         dtype_(session.info().dtype),
         span_(span) {
+    for (const auto& [layer, softmax] : session.info().model.shaped_softmax)
+      if (softmax.window > 0) windowed_.insert(layer);
     if (!spec) return;
     metadata_ = selection::metadata_of(*spec, session.shape());
     page_size_ = spec->traits().page_size;
@@ -229,14 +232,15 @@ class Averager::Cells {
       for (std::size_t i = 0; i < kRecallAt.size() && cell.span.phase == trace::Phase::Decode; ++i)
         numbers[kRecallAtK + i] = cell.metrics[row].recall_at[i];
     }
-    numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin);
+    numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin - cell.first_candidate);
     numbers[kForced] = static_cast<double>(kept.forced.size());
     numbers[kKvBytes] = kept_past * bytes_per_key_;
     if (metadata_)
       numbers[kMetadata] = metadata_bytes(*metadata_, page_size_, dtype_, cell.span.begin,
                                           past_end - kept.positions.begin());
     if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
-    if (cell.blocks) add_densities(cell, row, numbers);
+    // Pairs are counted by blocks, of which a window hides parts: not known there.
+    if (cell.blocks && !windowed_.contains(cell.layer)) add_densities(cell, row, numbers);
     if (span_) numbers[kSpanKept] = span_kept(cell, kept);
     return numbers;
   }
@@ -255,11 +259,12 @@ class Averager::Cells {
   }
 
   double span_kept(const ReplayCell& cell, const trace::SelectedRow& kept) const {
-    const std::int64_t end = std::min<std::int64_t>(span_->second, cell.num_candidates);
-    if (end <= span_->first) return kUnknown;
-    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), span_->first);
+    const std::int64_t begin = std::max<std::int64_t>(span_->first, cell.first_candidate);
+    const std::int64_t end = std::min<std::int64_t>(span_->second, cell.end_of_candidates());
+    if (end <= begin) return kUnknown;
+    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), begin);
     const auto last = std::lower_bound(first, kept.positions.end(), end);
-    return static_cast<double>(last - first) / static_cast<double>(end - span_->first);
+    return static_cast<double>(last - first) / static_cast<double>(end - begin);
   }
 
   int q_heads_per_row_;
@@ -269,6 +274,7 @@ class Averager::Cells {
   std::int64_t page_size_ = 0;
   trace::DType dtype_;
   std::optional<std::pair<std::int32_t, std::int32_t>> span_;
+  std::set<int> windowed_;  // layers
   std::vector<RowCell> cells_;
 };
 

@@ -82,11 +82,10 @@ const std::vector<std::int32_t>& BlockExecutions::past_keys(BlockWay way, int he
 
 at::Tensor BlockExecutions::attend(BlockWay way) const {
   if (way != BlockWay::Native)
-    return attention::paged_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale,
+    return attention::paged_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax,
                                             tables_[place_of(way)]);
-  return attention::block_sparse_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale,
-                                                 masks_.grid.block_size,
-                                                 selection::mask_of(masks_));
+  return attention::block_sparse_chunk_attention(
+      cell_.q, cell_.k, cell_.v, cell_.softmax, masks_.grid.block_size, selection::mask_of(masks_));
 }
 
 }  // namespace kvloupe::replay

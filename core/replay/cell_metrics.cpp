@@ -47,19 +47,21 @@ at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& lay
   for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
     const auto q = cell.q.narrow(0, head, layout.q_heads_per_row);
     const auto k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
-    rows.push_back(attention::chunk_mass(q, k, cell.softmax_scale).key_mass);
+    const SoftmaxForm softmax = cell.softmax.of_heads(head, layout.q_heads_per_row);
+    rows.push_back(attention::chunk_mass(q, k, softmax).key_mass);
   }
   return at::cat(rows, 0);
 }
 
-RowTruth::RowTruth(const float* mass, std::int64_t num_candidates, std::int64_t num_visible,
-                   trace::Phase phase)
-    : mass_(mass),
+RowTruth::RowTruth(const float* mass, std::int64_t first_candidate, std::int64_t num_candidates,
+                   std::int64_t num_visible, trace::Phase phase)
+    : first_candidate_(first_candidate),
+      mass_(mass + first_candidate),
       num_candidates_(num_candidates),
       phase_(phase),
-      sees_more_(num_candidates < num_visible) {
-  for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass[i]);
-  for (std::int64_t i = num_candidates; i < num_visible; ++i)
+      sees_more_(first_candidate + num_candidates < num_visible) {
+  for (std::int64_t i = 0; i < num_candidates; ++i) whole_ += static_cast<double>(mass_[i]);
+  for (std::int64_t i = first_candidate + num_candidates; i < num_visible; ++i)
     beyond_ += static_cast<double>(mass[i]);
 }
 
@@ -93,7 +95,8 @@ RowMetrics shares_of(const RowTruth::Sums& sums) {
 RowTruth::Sums RowTruth::sums(const std::vector<std::int32_t>& selected) {
   Sums sums;
   sums.whole = whole_;
-  for (const std::int32_t position : selected) sums.kept += static_cast<double>(mass_[position]);
+  for (const std::int32_t position : selected)
+    sums.kept += static_cast<double>(mass_[position - first_candidate_]);
   if (!selected.empty()) sums.best = best(static_cast<std::int64_t>(selected.size())).mass;
   return sums;
 }
@@ -104,7 +107,7 @@ double RowTruth::share_of_best(std::int64_t count, const std::vector<std::int32_
   const Best& truth = best(asked);
   std::int64_t found = 0;
   for (const std::int32_t position : selected)
-    found += truth.marks[static_cast<std::size_t>(position)];
+    found += truth.marks[static_cast<std::size_t>(position - first_candidate_)];
   return static_cast<double>(found) / static_cast<double>(asked);
 }
 
@@ -120,7 +123,7 @@ RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
   const Best& truth = best(static_cast<std::int64_t>(selected.size()));
   std::int64_t common = 0;
   for (const std::int32_t position : selected)
-    common += truth.marks[static_cast<std::size_t>(position)];
+    common += truth.marks[static_cast<std::size_t>(position - first_candidate_)];
   metrics.topk_overlap = static_cast<double>(common) / static_cast<double>(selected.size());
   return metrics;
 }
@@ -131,7 +134,7 @@ const at::Tensor& CellTruth::dense_output() {
   auto& mass = mass_[{trace::RowAxis::KvHead, static_cast<int>(cell_.gqa_group_size())}];
   const bool with_mass = wanted_.mass && !mass.defined();
   auto dense =
-      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax_scale, with_mass);
+      attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax, with_mass);
   if (with_mass) mass = std::move(dense.key_mass);
   output_ = dense.output.contiguous();
   return output_;
@@ -153,7 +156,8 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
   const at::Tensor& values = mass(layout);
   const float* of_row =
       values.const_data_ptr<float>() + static_cast<std::int64_t>(row) * values.stride(0);
-  const RowTruth truth(of_row, num_candidates, cell_.kv_len(), cell_.phase);
+  const RowTruth truth(of_row, cell_.first_candidate(), num_candidates, cell_.kv_len(),
+                       cell_.phase);
   if (!truth.is_finite()) {
     const bool of_kv_head = layout.axis == trace::RowAxis::KvHead;
     throw overflow_error(
@@ -175,8 +179,9 @@ const at::Tensor& CellTruth::mass_by_query_block(const trace::BlockGrid& grid) {
       const at::Tensor q = cell_.q.narrow(0, head, 1).narrow(1, begin, end - begin);
       const at::Tensor k =
           cell_.k.narrow(0, head / cell_.gqa_group_size(), 1).narrow(1, 0, grid.past_len + end);
-      mass[head][i].copy_(
-          attention::chunk_mass(q, k, cell_.softmax_scale).key_mass[0].narrow(0, 0, grid.past_len));
+      mass[head][i].copy_(attention::chunk_mass(q, k, cell_.softmax.of_heads(head, 1))
+                              .key_mass[0]
+                              .narrow(0, 0, grid.past_len));
     }
   return mass;
 }
@@ -193,7 +198,7 @@ RowTruth::Sums CellTruth::sums_of_masks(const trace::BlockMasks& masks, std::int
     const float* of_block =
         mass.const_data_ptr<float>() + (q_head * grid.num_query_blocks() + i) * grid.past_len;
     const RowTruth::Sums sums =
-        RowTruth(of_block, grid.past_len, grid.past_len, cell_.phase).sums(kept);
+        RowTruth(of_block, 0, grid.past_len, grid.past_len, cell_.phase).sums(kept);
     all.kept += sums.kept;
     all.best += sums.best;
     all.whole += sums.whole;
@@ -260,7 +265,38 @@ std::vector<double> CellTruth::score_energy(const at::Tensor& queries) {
   return energy;
 }
 
+// The plain definition, a tile of keys at a time: capped scores are not linear, and in a window each
+// row has keys of its own.
+double CellTruth::shaped_score_error(const at::Tensor& pruned, std::int64_t head) const {
+  const SoftmaxForm& softmax = cell_.softmax;
+  const auto scores_of = [&](const at::Tensor& rows, const at::Tensor& keys) {
+    const at::Tensor s = at::matmul(rows.to(at::kDouble), keys.t()) * softmax.scale;
+    return softmax.softcap > 0 ? (s / softmax.softcap).tanh() * softmax.softcap : s;
+  };
+  const at::Tensor keys = cell_.k.select(0, head / cell_.gqa_group_size());
+  const at::Tensor last = at::arange(cell_.past_len, cell_.kv_len(), at::kLong).unsqueeze(1);
+  double lost = 0, whole = 0;
+  for (std::int64_t begin = cell_.first_candidate(); begin < cell_.kv_len(); begin += 4096) {
+    const std::int64_t count = std::min<std::int64_t>(4096, cell_.kv_len() - begin);
+    const at::Tensor tile = keys.narrow(0, begin, count).to(at::kDouble);
+    const at::Tensor position = at::arange(begin, begin + count, at::kLong).unsqueeze(0);
+    at::Tensor hidden = position > last;
+    if (softmax.window > 0) hidden = hidden.logical_or(position <= last - softmax.window);
+    const at::Tensor s = scores_of(cell_.q.select(0, head), tile).masked_fill(hidden, 0);
+    const at::Tensor other = scores_of(pruned.select(0, head), tile).masked_fill(hidden, 0);
+    lost += (s - other).square().sum().item<double>();
+    whole += s.square().sum().item<double>();
+  }
+  return lost == 0 ? 0 : std::sqrt(lost / whole);
+}
+
 std::vector<double> CellTruth::score_errors(const at::Tensor& pruned) {
+  if (cell_.softmax.window > 0 || cell_.softmax.softcap > 0) {
+    std::vector<double> errors;
+    for (std::int64_t head = 0; head < cell_.num_q_heads(); ++head)
+      errors.push_back(shaped_score_error(pruned, head));
+    return errors;
+  }
   if (dense_energy_.empty()) dense_energy_ = score_energy(cell_.q);
   const std::vector<double> lost = score_energy(cell_.q.to(at::kDouble) - pruned.to(at::kDouble));
   std::vector<double> errors;

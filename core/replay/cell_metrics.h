@@ -19,13 +19,13 @@ namespace kvloupe::replay {
 // M[row, j]: sum of dense p over the row's query heads and the chunk's queries, [rows, kv_len].
 at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout);
 
-// M of one row over its candidates [0, num_candidates), as the measure of any number of sets. The
+// M of one row over its candidates [first, first + count), as the measure of any number of sets. The
 // row may be a part of the chunk's queries.
 class RowTruth {
  public:
-  // `mass` [num_visible] is borrowed.
-  RowTruth(const float* mass, std::int64_t num_candidates, std::int64_t num_visible,
-           trace::Phase phase);
+  // `mass`, of all `num_visible` keys, is borrowed.
+  RowTruth(const float* mass, std::int64_t first_candidate, std::int64_t num_candidates,
+           std::int64_t num_visible, trace::Phase phase);
   RowMetrics metrics(const std::vector<std::int32_t>& selected);
   // The same in absolute terms: what the set receives, what the best as many would, what all do.
   struct Sums {
@@ -42,7 +42,8 @@ class RowTruth {
   const Best& best(std::int64_t count);
   double share_of_best(std::int64_t count, const std::vector<std::int32_t>& selected);
 
-  const float* mass_;
+  std::int64_t first_candidate_;
+  const float* mass_;  // of the first candidate on
   std::int64_t num_candidates_;
   trace::Phase phase_;
   double whole_ = 0;
@@ -69,7 +70,7 @@ class CellTruth {
   // that are let through, and the best choice of as many keys for each query block.
   RowTruth::Sums sums_of_masks(const trace::BlockMasks& masks, std::int64_t q_head);
   // ||S - S^||_F / ||S||_F of each query head over the chunk's rows and the keys that they see;
-  // S^ are the scores of `pruned` [num_q_heads, m, head_dim]. fp64.
+  // S^ are the scores of `pruned` [num_q_heads, m, head_dim]. fp64. A softcap is part of a score.
   std::vector<double> score_errors(const at::Tensor& pruned);
 
  private:
@@ -77,6 +78,7 @@ class CellTruth {
   const at::Tensor& mass(const selection::RowLayout& layout);
   const at::Tensor& mass_by_query_block(const trace::BlockGrid& grid);
   std::vector<double> score_energy(const at::Tensor& queries);
+  double shaped_score_error(const at::Tensor& pruned, std::int64_t head) const;
 
   const selection::Cell& cell_;
   Wanted wanted_;

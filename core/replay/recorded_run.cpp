@@ -27,7 +27,8 @@ void add_cells(const session::TraceSession& session, const std::optional<MethodS
     cell.span = result.chunks[static_cast<std::size_t>(cell.chunk)];
     cell.source_layer = source;
     cell.reads_masks = spec && spec->traits().native_masks && !cell.dense_reason;
-    if (spec && spec->has_budget()) cell.budget_tokens = spec->budget(cell.span.begin);
+    if (spec && spec->has_budget())
+      cell.budget_tokens = spec->budget(cell.span.begin - cell.first_candidate);
     result.cells.push_back(std::move(cell));
   }
 }

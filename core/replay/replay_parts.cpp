@@ -27,7 +27,8 @@ void measure(const trace::ModelInfo& model, const selection::Cell& cell, CellTru
   // A recorded method that this version does not know attends as any plain one does.
   static const MethodSpec plain = MethodSpec::parse("oracle");
   static const MethodSpec plain_with_chunk = MethodSpec::parse("oracle:budget_scope=all");
-  const MethodSpec& unknown = selection.num_candidates > cell.past_len ? plain_with_chunk : plain;
+  const MethodSpec& unknown =
+      selection.end_of_candidates() > cell.past_len ? plain_with_chunk : plain;
   result.output_error = truth.output_errors(
       selection::attend_selected(spec ? *spec : unknown, model, cell, layout, selection));
 }

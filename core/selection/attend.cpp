@@ -50,18 +50,18 @@ at::Tensor mask_of(const trace::BlockMasks& masks) {
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection) {
   const at::Tensor& q = selection.lane_queries.defined() ? selection.lane_queries : cell.q;
-  const double scale = cell.softmax_scale;
+  const SoftmaxForm& softmax = cell.softmax;
   if (!selection.chooses_keys())
-    return attention::dense_chunk_attention(q, cell.k, cell.v, scale, false).output;
+    return attention::dense_chunk_attention(q, cell.k, cell.v, softmax, false).output;
 
   if (selection.reads_masks) {
     const trace::BlockMasks& masks = masks_of(selection);
-    return attention::block_sparse_chunk_attention(q, cell.k, cell.v, scale, masks.grid.block_size,
-                                                   mask_of(masks));
+    return attention::block_sparse_chunk_attention(q, cell.k, cell.v, softmax,
+                                                   masks.grid.block_size, mask_of(masks));
   }
 
   if (const auto tables = page_tables(spec, layout, cell, selection))
-    return attention::paged_chunk_attention(q, cell.k, cell.v, scale, *tables);
+    return attention::paged_chunk_attention(q, cell.k, cell.v, softmax, *tables);
 
   std::vector<std::vector<std::int32_t>> rows;
   rows.reserve(selection.rows.size());
@@ -70,7 +70,7 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
                                                            : attention::ChunkVisibility::OpenChunk;
   if (layout.axis == trace::RowAxis::KvHead) {
     const at::Tensor keys = attended_keys(spec, model, cell.layer, cell.k, cell.past_len, rows);
-    return attention::gathered_chunk_attention(q, keys, cell.v, scale, rows, visibility);
+    return attention::gathered_chunk_attention(q, keys, cell.v, softmax, rows, visibility);
   }
   std::vector<at::Tensor> parts;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -78,7 +78,8 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
     const std::int64_t kv_head = head / cell.gqa_group_size();
     parts.push_back(attention::gathered_chunk_attention(
         q.narrow(0, head, layout.q_heads_per_row), cell.k.narrow(0, kv_head, 1),
-        cell.v.narrow(0, kv_head, 1), scale, {rows[row]}, visibility));
+        cell.v.narrow(0, kv_head, 1), softmax.of_heads(head, layout.q_heads_per_row), {rows[row]},
+        visibility));
   }
   return at::cat(parts, 0);
 }

@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/selection/block_means.h"
+#include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
@@ -45,8 +46,9 @@ ObservedAttention observe_attention(const Cell& cell, std::int64_t q_head) {
   observed.slashes.assign(static_cast<std::size_t>(total), 0.0F);
   const ChunkRows rows = chunk_rows(cell, q_head, latest);
   sum_columns_and_slashes(pack_rows(rows.pointers, cell.q.size(2)), rows.visible,
-                          keys_of(cell, q_head / cell.gqa_group_size()), total, cell.softmax_scale,
-                          observed.columns.data(), observed.slashes.data());
+                          keys_of(cell, q_head / cell.gqa_group_size()), total,
+                          rows.softmax(cell.softmax), observed.columns.data(),
+                          observed.slashes.data());
   return observed;
 }
 
@@ -94,9 +96,13 @@ std::vector<std::int32_t> best_blocks(const Cell& cell, const BlockGrid& grid,
   std::vector<float> mean(static_cast<std::size_t>(dim));
   mean_of_rows(query_row(cell, q_head, 0), grid.row_begin(query_block), grid.row_end(query_block),
                dim, mean.data());
-  std::vector<float> dots(static_cast<std::size_t>(grid.block_of_query_block(query_block) + 1));
-  dot_products(mean.data(), key_means, static_cast<std::int64_t>(dots.size()), dim, dots.data());
-  return keep_best(dots, kTopBlocks).indices;
+  const std::int64_t first = first_block(grid, cell.softmax, query_block);
+  const std::int64_t count = grid.block_of_query_block(query_block) + 1 - first;
+  std::vector<float> dots(static_cast<std::size_t>(count));
+  dot_products(mean.data(), key_means + first * dim, count, dim, dots.data());
+  std::vector<std::int32_t> blocks = keep_best(dots, kTopBlocks).indices;
+  for (std::int32_t& block : blocks) block += static_cast<std::int32_t>(first);
+  return blocks;
 }
 
 }  // namespace kvloupe::selection

@@ -22,10 +22,27 @@ void append_range(std::int64_t begin, std::int64_t end, Positions& positions) {
     positions.push_back(static_cast<std::int32_t>(position));
 }
 
-// The past tokens of the block that straddles the chunk's begin: kept by rule.
-void append_straddling(const BlockGrid& grid, SelectedRow& row) {
-  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, row.positions);
-  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, row.forced);
+// The past tokens of the block that straddles the chunk's begin, kept by rule: those of the window.
+void append_straddling(const BlockGrid& grid, std::int64_t first_candidate, Positions& positions) {
+  append_range(std::max(first_candidate, grid.past_len - grid.straddling_tokens()), grid.past_len,
+               positions);
+}
+
+// Clears what a window hides: whole blocks from query blocks, keys from the chunk.
+void hide(const SoftmaxForm& softmax, BlockChoice& choice) {
+  if (softmax.window == 0) return;
+  for (std::int64_t i = 0; i < choice.grid.num_query_blocks(); ++i) {
+    const std::int64_t hidden = first_block(choice.grid, softmax, i);
+    for (std::int64_t head = 0; head < choice.mask.num_q_heads(); ++head) {
+      std::fill_n(choice.mask.row(head, i), hidden, std::uint8_t{0});
+      std::fill_n(choice.forced.row(head, i), hidden, std::uint8_t{0});
+      std::fill_n(choice.scores.row(head, i), hidden, 0.0F);
+    }
+  }
+  const std::int64_t first = softmax.first_visible(choice.grid.past_len);
+  for (auto* heads : {&choice.past_keys, &choice.forced_keys})
+    for (Positions& keys : *heads)
+      std::erase_if(keys, [&](std::int32_t position) { return position < first; });
 }
 
 trace::BlockMasks masks_of(BlockChoice&& choice) {
@@ -41,9 +58,9 @@ trace::BlockMasks masks_of(BlockChoice&& choice) {
 
 // What any of the query heads [first, first + count) keeps, and the straddling tokens.
 Positions union_of_keys(const std::vector<Positions>& keys, const BlockGrid& grid,
-                        std::int64_t first, std::int64_t count) {
+                        std::int64_t first_candidate, std::int64_t first, std::int64_t count) {
   Positions all;
-  append_range(grid.past_len - grid.straddling_tokens(), grid.past_len, all);
+  append_straddling(grid, first_candidate, all);
   for (std::int64_t head = first; head < first + count; ++head) {
     const Positions& own = keys[static_cast<std::size_t>(head)];
     Positions merged;
@@ -54,10 +71,11 @@ Positions union_of_keys(const std::vector<Positions>& keys, const BlockGrid& gri
 }
 
 // The best `count` past blocks by the mean score over the heads and the query blocks that vote,
-// those that any of them keeps by rule first.
-std::vector<std::uint8_t> best_blocks(const BlockChoice& choice, std::int64_t first,
-                                      std::int64_t heads, std::int64_t count) {
+// those that any of them keeps by rule first; none that a window hides.
+std::vector<std::uint8_t> best_blocks(const BlockChoice& choice, std::int64_t first_candidate,
+                                      std::int64_t first, std::int64_t heads, std::int64_t count) {
   const std::int64_t past_blocks = choice.grid.num_past_blocks();
+  const std::int64_t hidden = std::min(past_blocks, first_candidate / choice.grid.block_size);
   std::vector<double> sums(static_cast<std::size_t>(past_blocks), 0.0);
   double num_rows = 0;
   for (std::int64_t head = first; head < first + heads; ++head)
@@ -73,8 +91,9 @@ std::vector<std::uint8_t> best_blocks(const BlockChoice& choice, std::int64_t fi
   std::vector<std::uint8_t> forced = union_of(choice, first, heads);
   for (std::uint8_t& flag : forced) flag = flag == 2;
   std::vector<std::uint8_t> kept(means.size(), 0);
-  for (const std::int32_t block : keep_best(means, count, forced).indices)
-    kept[block] = forced[block] != 0 ? 2 : 1;
+  const auto visible = std::span(means).subspan(hidden);
+  for (const std::int32_t i : keep_best(visible, count, std::span(forced).subspan(hidden)).indices)
+    kept[hidden + i] = forced[hidden + i] != 0 ? 2 : 1;
   return kept;
 }
 
@@ -94,24 +113,27 @@ class BlockSelector final : public Selector {
 
   CellSelection select(const Cell& cell) override {
     CellSelection result;
-    result.num_candidates = cell.past_len;
-    if (spec_.has_budget()) result.budget_tokens = spec_.budget(cell.past_len);
+    result.first_candidate = cell.first_candidate();
+    result.num_candidates = cell.past_len - result.first_candidate;
+    if (spec_.has_budget()) result.budget_tokens = spec_.budget(result.num_candidates);
     const std::int64_t num_rows = cell.num_q_heads() / layout_.q_heads_per_row;
-    if (cell.past_len == 0)
+    if (result.num_candidates == 0)
       result.dense_reason = DenseReason::EmptyPast;
     else if (cell.phase == trace::Phase::Decode || cell.layer < spec_.traits().dense_layers)
       result.dense_reason = DenseReason::MethodRule;
     if (result.dense_reason) {
       SelectedRow all;
-      append_range(0, cell.past_len, all.positions);
+      append_range(result.first_candidate, cell.past_len, all.positions);
       result.rows.assign(static_cast<std::size_t>(num_rows), all);
       return result;
     }
     BlockChoice choice = masker_->choose(cell);
+    hide(cell.softmax, choice);
     result.reads_masks = spec_.traits().native_masks;
     if (result.reads_masks) keep_diagonal(choice);
     for (std::int64_t row = 0; row < num_rows; ++row)
-      result.rows.push_back(lowered(choice, row * layout_.q_heads_per_row, result.budget_tokens));
+      result.rows.push_back(lowered(choice, result.first_candidate, row * layout_.q_heads_per_row,
+                                    result.budget_tokens));
     result.block_scores = std::move(choice.scores);
     result.blocks = masks_of(std::move(choice));
     return result;
@@ -122,19 +144,21 @@ class BlockSelector final : public Selector {
   }
 
  private:
-  SelectedRow lowered(const BlockChoice& choice, std::int64_t first_head,
-                      std::optional<std::int64_t> budget) const {
+  SelectedRow lowered(const BlockChoice& choice, std::int64_t first_candidate,
+                      std::int64_t first_head, std::optional<std::int64_t> budget) const {
     const std::int64_t heads = layout_.q_heads_per_row;
+    const BlockGrid& grid = choice.grid;
     if (spec_.traits().native_masks)
-      return row_of_blocks(choice.grid, union_of(choice, first_head, heads, Voters::All));
+      return row_of_blocks(grid, union_of(choice, first_head, heads, Voters::All), first_candidate);
     if (budget)
       return row_of_blocks(
-          choice.grid, best_blocks(choice, first_head, heads, *budget / choice.grid.block_size));
+          grid, best_blocks(choice, first_candidate, first_head, heads, *budget / grid.block_size),
+          first_candidate);
     if (choice.past_keys.empty())
-      return row_of_blocks(choice.grid, union_of(choice, first_head, heads));
+      return row_of_blocks(grid, union_of(choice, first_head, heads), first_candidate);
     SelectedRow row;
-    row.positions = union_of_keys(choice.past_keys, choice.grid, first_head, heads);
-    row.forced = union_of_keys(choice.forced_keys, choice.grid, first_head, heads);
+    row.positions = union_of_keys(choice.past_keys, grid, first_candidate, first_head, heads);
+    row.forced = union_of_keys(choice.forced_keys, grid, first_candidate, first_head, heads);
     return row;
   }
 
@@ -162,16 +186,19 @@ std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first
   return kept;
 }
 
-SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept) {
+SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept,
+                          std::int64_t first_candidate) {
   KVLOUPE_CHECK(static_cast<std::int64_t>(kept.size()) == grid.num_past_blocks());
   SelectedRow row;
   for (std::size_t j = 0; j < kept.size(); ++j) {
     if (kept[j] == 0) continue;
     const auto block = static_cast<std::int64_t>(j);
-    append_range(grid.key_begin(block), grid.key_end(block), row.positions);
-    if (kept[j] == 2) append_range(grid.key_begin(block), grid.key_end(block), row.forced);
+    const std::int64_t begin = std::max(first_candidate, grid.key_begin(block));
+    append_range(begin, grid.key_end(block), row.positions);
+    if (kept[j] == 2) append_range(begin, grid.key_end(block), row.forced);
   }
-  append_straddling(grid, row);
+  append_straddling(grid, first_candidate, row.positions);
+  append_straddling(grid, first_candidate, row.forced);
   return row;
 }
 

@@ -33,7 +33,8 @@ inline BlockGrid grid_of(const Cell& cell, std::int64_t block_size) {
 class BlockMasker {
  public:
   virtual ~BlockMasker() = default;
-  // The cell has past keys (P > 0) and is a prefill chunk.
+  // The cell has past keys (P > 0) and is a prefill chunk. Blocks that a layer's window hides from
+  // a query block (first_block) have no share in what is compared; bits set there are cleared.
   virtual BlockChoice choose(const Cell& cell) = 0;
   // Selector::sampled_rows().
   virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell&) { return {}; }
@@ -51,8 +52,16 @@ enum class Voters { Voting, All };
 std::vector<std::uint8_t> union_of(const BlockChoice& choice, std::int64_t first,
                                    std::int64_t count, Voters voters = Voters::Voting);
 
-// The tokens of the past blocks kept (non-zero), and those of the straddling block.
-SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept);
+// The tokens of the past blocks kept (non-zero), and those of the straddling block, from the first
+// candidate on.
+SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> kept,
+                          std::int64_t first_candidate = 0);
+
+// The first block of which a row of the query block sees a key; 0 without a window.
+inline std::int64_t first_block(const BlockGrid& grid, const SoftmaxForm& softmax,
+                                std::int64_t query_block) {
+  return softmax.first_visible(grid.past_len + grid.row_begin(query_block)) / grid.block_size;
+}
 
 // The selector of a block method: dense where P = 0 (fallback) and in decode (by rule), else the
 // masker's choice lowered as above over rows of `layout`.

@@ -1,6 +1,7 @@
 // Raw rows of a cell's q and k, for the kernels.
 #pragma once
 
+#include "core/selection/kernels.h"
 #include "core/selection/selector.h"
 
 #include <ATen/Parallel.h>
@@ -43,10 +44,36 @@ void for_each_item(std::int64_t count, std::int64_t operations_per_item, const W
   });
 }
 
+// Query rows, of any heads, with the keys that they see of a list of keys.
 struct ChunkRows {
   std::vector<const float*> pointers;
-  std::vector<std::int64_t> visible;  // keys of [0, kv_len) that the row sees
+  std::vector<std::int64_t> visible;  // the row sees the first so many keys of the list, less
+  std::vector<std::int64_t> first;    // those before this one; empty without a window
+  std::vector<float> sinks;           // of its head; empty without sinks
+
+  void add(const float* row, const SoftmaxForm& form, std::int64_t q_head, std::int64_t first_key,
+           std::int64_t num_visible) {
+    pointers.push_back(row);
+    visible.push_back(num_visible);
+    if (form.window > 0) first.push_back(first_key);
+    if (!form.sink_logits.empty()) sinks.push_back(form.sink_logits[q_head]);
+  }
+  RowSoftmax softmax(const SoftmaxForm& form) const {
+    RowSoftmax result(form.scale);
+    result.softcap = form.softcap;
+    result.first = first;
+    result.sinks = sinks;
+    return result;
+  }
 };
+
+// How many of the keys at `positions`, ascending, lie before what the query at `position` sees.
+inline std::int64_t num_hidden(std::span<const std::int32_t> positions, const SoftmaxForm& form,
+                               std::int64_t position) {
+  if (form.window == 0) return 0;
+  return std::lower_bound(positions.begin(), positions.end(), form.first_visible(position)) -
+         positions.begin();
+}
 
 // `count` rows of the chunk at even distances, floor((2i+1) m / (2 count)); all if there are no
 // more.
@@ -66,13 +93,14 @@ inline std::vector<std::int32_t> latest_rows(std::int64_t count, std::int64_t ch
   return rows;
 }
 
-// These rows of the chunk in one query head.
+// These rows of the chunk in one query head, over all keys of the cell.
 inline ChunkRows chunk_rows(const Cell& cell, std::int64_t q_head,
                             std::span<const std::int32_t> rows) {
   ChunkRows result;
   for (const std::int32_t row : rows) {
-    result.pointers.push_back(query_row(cell, q_head, row));
-    result.visible.push_back(cell.past_len + row + 1);
+    const std::int64_t position = cell.past_len + row;
+    result.add(query_row(cell, q_head, row), cell.softmax, q_head,
+               cell.softmax.first_visible(position), position + 1);
   }
   return result;
 }

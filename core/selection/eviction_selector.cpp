@@ -15,11 +15,12 @@ CellSelection EvictionSelector::select(const Cell& cell) {
   // Survivors depend on every chunk before: none may be skipped or repeated.
   KVLOUPE_CHECK(cell.past_len == state.num_tokens);
   CellSelection result;
-  result.num_candidates = cell.past_len;
-  result.budget_tokens = capacity(cell.past_len);
-  if (cell.past_len == 0) {
+  result.first_candidate = cell.first_candidate();
+  result.num_candidates = cell.past_len - result.first_candidate;
+  result.budget_tokens = capacity(result.num_candidates);
+  if (result.num_candidates == 0) {
     result.dense_reason = DenseReason::EmptyPast;
-  } else if (spec_.has_budget() && cell.past_len <= *result.budget_tokens) {
+  } else if (spec_.has_budget() && result.num_candidates <= *result.budget_tokens) {
     result.dense_reason = DenseReason::FitsBudget;
   } else if (cell.layer < spec_.traits().dense_layers) {
     result.dense_reason = DenseReason::MethodRule;
@@ -34,7 +35,7 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   KVLOUPE_CHECK(cell.past_len == state.num_tokens && !state.rows.empty());
   state.num_tokens = cell.kv_len();
   const std::int64_t heads = cell.num_kv_heads();
-  const std::int64_t budget = capacity(cell.kv_len());
+  const std::int64_t budget = budget_after(cell);
   const Traits& traits = spec_.traits();
   const bool rests = cell.layer < traits.dense_layers ||
                      (cell.phase == trace::Phase::Decode && !traits.acts_in_decode);
@@ -52,11 +53,13 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
       32 * cell.gqa_group_size() * static_cast<std::int64_t>(pools.front().size()) * cell.k.size(2);
   for_each_item(heads, operations, [&](std::int64_t head) {
     SelectedRow& row = state.rows[head];
-    if (rests || static_cast<std::int64_t>(pools[head].size()) <= budget) {
-      row = SelectedRow{std::move(pools[head])};
-      return;
-    }
-    row = survivors(cell, head, pools[head], budget);
+    // What leaves the window is never seen again.
+    const auto hidden = num_hidden(pools[head], cell.softmax, cell.kv_len());
+    const Pool pool{pools[head], std::span(pools[head]).subspan(static_cast<std::size_t>(hidden))};
+    if (rests || static_cast<std::int64_t>(pool.staying.size()) <= budget)
+      row = SelectedRow{{pool.staying.begin(), pool.staying.end()}};
+    else
+      row = survivors(cell, head, pool, budget);
     std::set_difference(pools[head].begin(), pools[head].end(), row.positions.begin(),
                         row.positions.end(), std::back_inserter(evicted[head]));
   });

@@ -25,14 +25,25 @@ class EvictionSelector : public Selector {
   // Once for each cell in which the method may evict, before it does, whether or not anything will
   // die: for tallies over all chunks and for what all heads share.
   virtual void observe(const Cell& cell, const Pools& pools);
-  // What survives of `pool`, which holds more than `budget` keys, for one KV head. May be called
-  // from several threads, after observe().
-  virtual SelectedRow survivors(const Cell& cell, std::int64_t kv_head,
-                                std::span<const std::int32_t> pool, std::int64_t budget) const = 0;
-  // Keys that may be alive when `num_tokens` have been seen; the default is the SPEC's budget.
+  // Keys at hand after a chunk in one KV head, ascending. All but the first of them stay where a
+  // layer's window has moved on.
+  struct Pool {
+    std::span<const std::int32_t> at_hand;  // what the chunk's queries attended to
+    std::span<const std::int32_t> staying;  // its end: what the next query may see
+  };
+  // What survives of pool.staying, which holds more than `budget` keys. May be called from several
+  // threads, after observe().
+  virtual SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
+                                std::int64_t budget) const = 0;
+  // Keys that may be alive of `num_tokens` seen and still inside the window; the default is the
+  // SPEC's budget.
   virtual std::int64_t capacity(std::int64_t num_tokens) const;
   // Methods that prune lanes as well.
   virtual std::optional<PrunedLanes> lanes(const Cell& cell);
+  // The capacity after the cell's chunk.
+  std::int64_t budget_after(const Cell& cell) const {
+    return capacity(cell.kv_len() - cell.softmax.first_visible(cell.kv_len()));
+  }
   const MethodSpec& spec() const { return spec_; }
 
  private:

@@ -17,21 +17,23 @@ namespace {
 // Rows whose probabilities are summed in fp32 before they join the tally.
 constexpr std::int64_t kRowsAtOnce = 128;
 
-// mass[j] += sum over the rows of one query head of p[t,j].
+// mass[j] += sum over the rows of one query head of p[t,j], over the keys of the pool.
 void add_column_sums(const Cell& cell, const float* queries, std::int64_t row_stride,
-                     const float* keys, std::int64_t num_keys, std::vector<double>& mass) {
+                     std::int64_t q_head, const std::vector<std::int32_t>& pool, const float* keys,
+                     std::vector<double>& mass) {
+  const auto num_keys = static_cast<std::int64_t>(pool.size());
   std::vector<float> sums;
   for (std::int64_t first = 0; first < cell.chunk_len; first += kRowsAtOnce) {
     const std::int64_t end = std::min(first + kRowsAtOnce, cell.chunk_len);
     ChunkRows rows;
-    for (std::int64_t row = first; row < end; ++row) {
-      rows.pointers.push_back(queries + row * row_stride);
-      rows.visible.push_back(num_keys - cell.chunk_len + row + 1);
-    }
+    for (std::int64_t row = first; row < end; ++row)
+      rows.add(queries + row * row_stride, cell.softmax, q_head,
+               num_hidden(pool, cell.softmax, cell.past_len + row),
+               num_keys - cell.chunk_len + row + 1);
     const std::int64_t seen = rows.visible.back();  // no row of the block sees more
     sums.assign(static_cast<std::size_t>(seen), 0.0F);
     reduce_probabilities(pack_rows(rows.pointers, cell.k.size(2)), rows.visible, keys, seen,
-                         cell.softmax_scale, ColumnReduce::Sum, sums.data());
+                         rows.softmax(cell.softmax), ColumnReduce::Sum, sums.data());
     for (std::int64_t key = 0; key < seen; ++key) mass[key] += static_cast<double>(sums[key]);
   }
 }
@@ -56,7 +58,7 @@ void HeavyHitters::add(const Cell& cell, const at::Tensor& queries, std::int64_t
   std::vector<double> added(pool.size(), 0.0);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     add_column_sums(cell, queries.const_data_ptr<float>() + head * queries.stride(0),
-                    queries.stride(1), keys.data(), static_cast<std::int64_t>(pool.size()), added);
+                    queries.stride(1), head, pool, keys.data(), added);
 
   // Both lists ascend: survivors take their old sums along.
   std::size_t old = 0;
@@ -83,7 +85,9 @@ std::vector<float> HeavyHitters::scores(const Cell& cell, std::int64_t kv_head) 
 SelectedRow HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
                                     std::span<const std::int32_t> pool, std::int64_t budget) const {
   std::vector<float> rest = scores(cell, kv_head);
-  KVLOUPE_CHECK(rest.size() == pool.size());
+  // Keys that were observed and have left the window.
+  KVLOUPE_CHECK(rest.size() >= pool.size());
+  rest.erase(rest.begin(), rest.end() - static_cast<std::ptrdiff_t>(pool.size()));
   const auto recent =
       static_cast<std::int64_t>(rounded_down(static_cast<double>(budget) * recent_ratio_));
   rest.resize(pool.size() - static_cast<std::size_t>(recent));

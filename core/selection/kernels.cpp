@@ -114,25 +114,83 @@ void norms_impl(const float* keys, std::int64_t num_keys, std::int64_t head_dim,
   }
 }
 
-// Logits of one row block, [num_keys, kRowBlock], causally masked; returns the largest of each row.
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+// The rows [first, first + count) of a softmax: one row block.
+RowSoftmax rows_of(const RowSoftmax& softmax, std::int64_t first, std::int64_t count) {
+  RowSoftmax part = softmax;
+  if (!softmax.first.empty()) part.first = softmax.first.subspan(first, count);
+  if (!softmax.sinks.empty()) part.sinks = softmax.sinks.subspan(first, count);
+  return part;
+}
+
+// Logits of one row block, [num_keys, kRowBlock], masked; returns the largest of each row, its sink
+// among them, or any finite number where it sees nothing.
+template <bool kCapped>
 HWY_INLINE void masked_logits(const float* block, std::span<const std::int64_t> visible,
                               const float* keys, std::int64_t num_keys, std::int64_t head_dim,
-                              float scale, float* logits, Vector* largest) {
-  for (std::int64_t v = 0; v < kVectors; ++v)
-    largest[v] = hn::Set(kLanes, -std::numeric_limits<float>::infinity());
-  const auto factor = hn::Set(kLanes, scale);
+                              const RowSoftmax& softmax, float* logits, Vector* largest) {
+  float start[kRowBlock];
+  std::fill_n(start, kRowBlock, kHidden);
+  std::copy(softmax.sinks.begin(), softmax.sinks.end(), start);
+  for (std::int64_t v = 0; v < kVectors; ++v) largest[v] = hn::LoadU(kLanes, start + v * kWidth);
+  const auto factor = hn::Set(kLanes, static_cast<float>(softmax.scale));
+  const auto cap = hn::Set(kLanes, static_cast<float>(softmax.softcap));
+  const auto to_cap =
+      hn::Set(kLanes, kCapped ? static_cast<float>(softmax.scale / softmax.softcap) : 0.0F);
   const std::int64_t all_visible = *std::min_element(visible.begin(), visible.end());
+  const std::int64_t none_hidden =
+      softmax.first.empty() ? 0 : *std::max_element(softmax.first.begin(), softmax.first.end());
   for_each_key(block, keys, num_keys, head_dim, [&](std::int64_t key, const Vector* sums) HWY_ATTR {
     float* row = logits + key * kRowBlock;
-    for (std::int64_t v = 0; v < kVectors; ++v)
-      hn::StoreU(hn::Mul(sums[v], factor), kLanes, row + v * kWidth);
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      if constexpr (kCapped)
+        hn::StoreU(hn::Mul(cap, hn::Tanh(kLanes, hn::Mul(sums[v], to_cap))), kLanes,
+                   row + v * kWidth);
+      else
+        hn::StoreU(hn::Mul(sums[v], factor), kLanes, row + v * kWidth);
+    }
     if (key >= all_visible) {
       for (std::size_t r = 0; r < visible.size(); ++r)
-        if (key >= visible[r]) row[r] = -std::numeric_limits<float>::infinity();
+        if (key >= visible[r]) row[r] = kHidden;
+    }
+    if (key < none_hidden) {
+      for (std::size_t r = 0; r < softmax.first.size(); ++r)
+        if (key < softmax.first[r]) row[r] = kHidden;
     }
     for (std::int64_t v = 0; v < kVectors; ++v)
       largest[v] = hn::Max(largest[v], hn::LoadU(kLanes, row + v * kWidth));
   });
+}
+
+HWY_INLINE void masked_logits(const float* block, std::span<const std::int64_t> visible,
+                              const float* keys, std::int64_t num_keys, std::int64_t head_dim,
+                              const RowSoftmax& softmax, float* logits, Vector* largest) {
+  if (softmax.softcap > 0)
+    masked_logits<true>(block, visible, keys, num_keys, head_dim, softmax, logits, largest);
+  else
+    masked_logits<false>(block, visible, keys, num_keys, head_dim, softmax, logits, largest);
+}
+
+// The largest logit of a row that sees nothing is taken for 0: its exponentials are 0 then.
+HWY_INLINE void settle_unseeing_rows(Vector* largest) {
+  for (std::int64_t v = 0; v < kVectors; ++v)
+    largest[v] = hn::IfThenZeroElse(hn::Eq(largest[v], hn::Set(kLanes, kHidden)), largest[v]);
+}
+
+// 1 / (the row's total, its sink included); 0 for padding rows and those that see nothing.
+HWY_INLINE void row_weights(const double* totals, std::int64_t count, const RowSoftmax& softmax,
+                            const Vector* largest, float* weights) {
+  float shift[kRowBlock];
+  for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(largest[v], kLanes, shift + v * kWidth);
+  std::fill_n(weights, kRowBlock, 0.0F);
+  for (std::int64_t row = 0; row < count; ++row) {
+    const double sink = softmax.sinks.empty()
+                            ? 0.0
+                            : std::exp(static_cast<double>(softmax.sinks[row] - shift[row]));
+    const double total = totals[row] + sink;
+    if (total != 0) weights[row] = static_cast<float>(1.0 / total);
+  }
 }
 
 // Turns logits into exp(logit - largest) and returns the sum of each row. Runs of keys are summed
@@ -159,20 +217,21 @@ HWY_INLINE void exponentials(std::int64_t num_keys, const Vector* largest, float
 }
 
 void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
-                               const float* keys, std::int64_t num_keys, double scale,
+                               const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                                ColumnReduce reduce, float* out) {
   std::vector<float> logits(static_cast<std::size_t>(num_keys * kRowBlock));
   for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
     const std::int64_t first = block * kRowBlock;
     const std::int64_t count = std::min(kRowBlock, rows.num_rows - first);
+    const RowSoftmax own = rows_of(softmax, first, count);
     Vector largest[kVectors];
     masked_logits(rows.block(block), visible.subspan(first, count), keys, num_keys, rows.head_dim,
-                  static_cast<float>(scale), logits.data(), largest);
+                  own, logits.data(), largest);
+    settle_unseeing_rows(largest);
     double totals[kRowBlock];
     exponentials(num_keys, largest, logits.data(), totals);
-    float weights[kRowBlock] = {};  // of the padding rows: none
-    for (std::int64_t row = 0; row < count; ++row)
-      weights[row] = static_cast<float>(1.0 / totals[row]);
+    float weights[kRowBlock];
+    row_weights(totals, count, own, largest, weights);
     for (std::int64_t key = 0; key < num_keys; ++key) {
       Vector reduced = hn::Zero(kLanes);
       for (std::int64_t v = 0; v < kVectors; ++v) {
@@ -190,22 +249,30 @@ void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int6
 }
 
 void joint_softmax_sums_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
-                             const float* keys, std::int64_t num_keys, double scale, double* out) {
+                             const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
+                             double* out) {
   // The padding rows see nothing.
   std::vector<std::int64_t> seen(visible.begin(), visible.end());
   seen.resize(static_cast<std::size_t>(rows.num_blocks() * kRowBlock), 0);
+  std::vector<std::int64_t> first(softmax.first.begin(), softmax.first.end());
+  RowSoftmax padded = softmax;
+  if (!first.empty()) {
+    first.resize(seen.size(), 0);
+    padded.first = first;
+  }
+  padded.sinks = {};
   std::vector<float> logits(seen.size() * static_cast<std::size_t>(num_keys));
   float best = -std::numeric_limits<float>::infinity();
   for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
     Vector largest[kVectors];
     masked_logits(rows.block(block), std::span(seen).subspan(block * kRowBlock, kRowBlock), keys,
-                  num_keys, rows.head_dim, static_cast<float>(scale),
+                  num_keys, rows.head_dim, rows_of(padded, block * kRowBlock, kRowBlock),
                   logits.data() + block * num_keys * kRowBlock, largest);
     for (const auto& vector : largest)
       best = std::max(best, hn::GetLane(hn::MaxOfLanes(kLanes, vector)));
   }
   std::fill(out, out + num_keys, 0.0);
-  const auto shift = hn::Set(kLanes, best);
+  const auto shift = hn::Set(kLanes, best == kHidden ? 0.0F : best);
   for (std::int64_t block = 0; block < rows.num_blocks(); ++block)
     for (std::int64_t key = 0; key < num_keys; ++key) {
       const float* values = logits.data() + (block * num_keys + key) * kRowBlock;
@@ -217,8 +284,8 @@ void joint_softmax_sums_impl(const PackedRows& rows, std::span<const std::int64_
 }
 
 void sum_columns_and_slashes_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
-                                  const float* keys, std::int64_t num_keys, double scale,
-                                  float* columns, float* slashes) {
+                                  const float* keys, std::int64_t num_keys,
+                                  const RowSoftmax& softmax, float* columns, float* slashes) {
   std::vector<float> logits(static_cast<std::size_t>(num_keys * kRowBlock));
   // Lanes that see nothing of a key have negative distances; they add zeros before the first.
   std::vector<float> padded(static_cast<std::size_t>(num_keys + 2 * kRowBlock), 0.0F);
@@ -226,14 +293,15 @@ void sum_columns_and_slashes_impl(const PackedRows& rows, std::span<const std::i
     const std::int64_t first = block * kRowBlock;
     const std::int64_t count = std::min(kRowBlock, rows.num_rows - first);
     const std::int64_t seen = visible[first + count - 1];
+    const RowSoftmax own = rows_of(softmax, first, count);
     Vector largest[kVectors];
-    masked_logits(rows.block(block), visible.subspan(first, count), keys, seen, rows.head_dim,
-                  static_cast<float>(scale), logits.data(), largest);
+    masked_logits(rows.block(block), visible.subspan(first, count), keys, seen, rows.head_dim, own,
+                  logits.data(), largest);
+    settle_unseeing_rows(largest);
     double totals[kRowBlock];
     exponentials(seen, largest, logits.data(), totals);
-    float weights[kRowBlock] = {};  // of the padding rows: none
-    for (std::int64_t row = 0; row < count; ++row)
-      weights[row] = static_cast<float>(1.0 / totals[row]);
+    float weights[kRowBlock];
+    row_weights(totals, count, own, largest, weights);
     for (std::int64_t key = 0; key < seen; ++key) {
       Vector sum = hn::Zero(kLanes);
       float* distances = padded.data() + kRowBlock + visible[first] - 1 - key;
@@ -297,22 +365,23 @@ void norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, floa
 }
 
 void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> visible,
-                          const float* keys, std::int64_t num_keys, double scale,
+                          const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                           ColumnReduce reduce, float* out) {
   HWY_DYNAMIC_DISPATCH(reduce_probabilities_impl)
-  (rows, visible, keys, num_keys, scale, reduce, out);
+  (rows, visible, keys, num_keys, softmax, reduce, out);
 }
 
 void joint_softmax_sums(const PackedRows& rows, std::span<const std::int64_t> visible,
-                        const float* keys, std::int64_t num_keys, double scale, double* out) {
-  HWY_DYNAMIC_DISPATCH(joint_softmax_sums_impl)(rows, visible, keys, num_keys, scale, out);
+                        const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
+                        double* out) {
+  HWY_DYNAMIC_DISPATCH(joint_softmax_sums_impl)(rows, visible, keys, num_keys, softmax, out);
 }
 
 void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
-                             const float* keys, std::int64_t num_keys, double scale, float* columns,
-                             float* slashes) {
+                             const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
+                             float* columns, float* slashes) {
   HWY_DYNAMIC_DISPATCH(sum_columns_and_slashes_impl)
-  (rows, visible, keys, num_keys, scale, columns, slashes);
+  (rows, visible, keys, num_keys, softmax, columns, slashes);
 }
 
 }  // namespace kvloupe::selection

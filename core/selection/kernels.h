@@ -34,23 +34,36 @@ void dot_products(const float* row, const float* keys, std::int64_t num_keys, st
 // out[j] = |key j|, also where its square is beyond fp32.
 void norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, float* out);
 
+// The softmax of rows beside how far they see (base/softmax_form.h); a number is the scale of a plain
+// one. Row r sees nothing before key first[r]; sinks[r] is the logit of its sink. Empty: from key 0
+// on, and no sinks.
+struct RowSoftmax {
+  RowSoftmax(double scale_) : scale(scale_) {}
+  double scale;
+  double softcap = 0;
+  std::span<const std::int64_t> first;
+  std::span<const float> sinks;
+};
+
 enum class ColumnReduce { Sum, Max };
 // Softmax over the keys of each row, then over the rows: out[j] = out[j] + sum of p or
-// max(out[j], p). Row r sees the first visible[r] keys only (at least 1).
+// max(out[j], p). Row r sees the first visible[r] keys only; one that sees none adds nothing.
 void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> visible,
-                          const float* keys, std::int64_t num_keys, double scale,
+                          const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                           ColumnReduce reduce, float* out);
 
 // One softmax over rows and keys together, summed over the rows: out[j] = sum of exp(z[r,j] - max z),
-// not divided by their total. Row r sees the first visible[r] keys, maybe none.
+// not divided by their total. Row r sees the first visible[r] keys, maybe none. A sink is not asked
+// for.
 void joint_softmax_sums(const PackedRows& rows, std::span<const std::int64_t> visible,
-                        const float* keys, std::int64_t num_keys, double scale, double* out);
+                        const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
+                        double* out);
 
 // The softmax of reduce_probabilities for consecutive rows (each sees one key more than the one before), summed over
 // the rows by key and by distance: columns[j] += sum of p[r,j] and
 // slashes[o] += sum of p[r, visible[r]-1-o], both [num_keys].
 void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
-                             const float* keys, std::int64_t num_keys, double scale, float* columns,
-                             float* slashes);
+                             const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
+                             float* columns, float* slashes);
 
 }  // namespace kvloupe::selection

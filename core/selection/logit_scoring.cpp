@@ -37,7 +37,7 @@ std::vector<float> logit_scores(const Cell& cell, std::span<const double> rows,
   const std::int64_t rows_per_head = num_rows / cell.num_kv_heads();
   KVLOUPE_CHECK(rows_per_head * cell.num_kv_heads() == num_rows);
   std::vector<float> scaled;
-  for (const double value : rows) scaled.push_back(static_cast<float>(value * cell.softmax_scale));
+  for (const double value : rows) scaled.push_back(static_cast<float>(value * cell.softmax.scale));
 
   std::vector<float> scores(static_cast<std::size_t>(num_rows * num_candidates));
   constexpr std::int64_t kTile = 1024;
@@ -59,17 +59,19 @@ std::vector<float> attention_scores(const Cell& cell, const at::Tensor& queries,
   const std::int64_t total = cell.kv_len();
   const std::int64_t group = cell.gqa_group_size();
   const auto num_rows = static_cast<std::int64_t>(rows.size());
-  std::vector<std::int64_t> visible;
-  for (const std::int32_t row : rows) visible.push_back(cell.past_len + row + 1);
-
   // Each head on its own, so that heads which are alike get the same bits.
   std::vector<float> masses(static_cast<std::size_t>(cell.num_q_heads() * total), 0.0F);
   for_each_item(cell.num_q_heads(), num_rows * total * (dim + 16), [&](std::int64_t head) {
     const float* values = queries.const_data_ptr<float>() + head * queries.stride(0);
-    std::vector<const float*> pointers;
-    for (const std::int32_t row : rows) pointers.push_back(values + row * queries.stride(1));
-    reduce_probabilities(pack_rows(pointers, dim), visible, keys_of(cell, head / group), total,
-                         cell.softmax_scale, ColumnReduce::Sum, masses.data() + head * total);
+    ChunkRows seeing;
+    for (const std::int32_t row : rows) {
+      const std::int64_t position = cell.past_len + row;
+      seeing.add(values + row * queries.stride(1), cell.softmax, head,
+                 cell.softmax.first_visible(position), position + 1);
+    }
+    reduce_probabilities(pack_rows(seeing.pointers, dim), seeing.visible,
+                         keys_of(cell, head / group), total, seeing.softmax(cell.softmax),
+                         ColumnReduce::Sum, masses.data() + head * total);
   });
 
   std::vector<float> scores(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));

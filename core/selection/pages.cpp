@@ -6,8 +6,8 @@
 
 namespace kvloupe::selection {
 
-PageBounds::PageBounds(std::int64_t page_size, std::int64_t head_dim)
-    : grid_{page_size, 0}, head_dim_(head_dim) {}
+PageBounds::PageBounds(std::int64_t page_size, std::int64_t head_dim, std::int64_t cut)
+    : grid_{page_size, 0, cut}, head_dim_(head_dim) {}
 
 void PageBounds::extend(const float* keys, std::int64_t num_tokens) {
   if (num_tokens < grid_.num_tokens) grid_.num_tokens = 0;
@@ -16,9 +16,9 @@ void PageBounds::extend(const float* keys, std::int64_t num_tokens) {
   values_.resize(static_cast<std::size_t>(grid_.num_pages() * 2 * head_dim_));
   for (std::int64_t token = first; token < num_tokens; ++token) {
     const float* key = keys + token * head_dim_;
-    float* largest = values_.data() + token / grid_.page_size * 2 * head_dim_;
+    float* largest = values_.data() + grid_.page_of(token) * 2 * head_dim_;
     float* smallest = largest + head_dim_;
-    if (token % grid_.page_size == 0) {  // a page begins as its first key
+    if (token == grid_.begin(grid_.page_of(token))) {  // a page begins as its first key
       std::copy_n(key, head_dim_, largest);
       std::copy_n(key, head_dim_, smallest);
       continue;

@@ -16,13 +16,18 @@ namespace kvloupe::selection {
 struct PageGrid {
   std::int64_t page_size = 0;
   std::int64_t num_tokens = 0;
+  // Tokens of the first page that lie before token 0: a window begins inside the page. Less than a
+  // page.
+  std::int64_t cut = 0;
 
   // The last one maybe partial.
-  std::int64_t num_pages() const { return (num_tokens + page_size - 1) / page_size; }
+  std::int64_t num_pages() const { return (num_tokens + cut + page_size - 1) / page_size; }
+  std::int64_t page_of(std::int64_t token) const { return (token + cut) / page_size; }
   // Real tokens [begin, end) of a page.
-  std::int64_t begin(std::int64_t page) const { return page * page_size; }
+  std::int64_t begin(std::int64_t page) const { return page == 0 ? 0 : page * page_size - cut; }
   std::int64_t end(std::int64_t page) const {
-    return page_size * (page + 1) < num_tokens ? page_size * (page + 1) : num_tokens;
+    const std::int64_t whole = page_size * (page + 1) - cut;
+    return whole < num_tokens ? whole : num_tokens;
   }
 };
 
@@ -30,7 +35,8 @@ struct PageGrid {
 // depend on the order or the portions in which keys are added.
 class PageBounds {
  public:
-  PageBounds(std::int64_t page_size, std::int64_t head_dim);
+  // `cut` as in PageGrid.
+  PageBounds(std::int64_t page_size, std::int64_t head_dim, std::int64_t cut = 0);
 
   // Makes the pages hold the first `num_tokens` of `keys` ([>= num_tokens, head_dim], contiguous):
   // reads only those that are new. Fewer than before: starts again.

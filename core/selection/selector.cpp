@@ -4,6 +4,7 @@
 #include "core/selection/method.h"
 #include "core/selection/method_list.h"
 
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
 namespace kvloupe::selection {
@@ -25,6 +26,18 @@ std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape
   KVLOUPE_METHODS(KVLOUPE_MAKE)
 #undef KVLOUPE_MAKE
   fail_check("a method of the list", __FILE__, __LINE__);
+}
+
+Cell visible_part(const Cell& cell) {
+  const std::int64_t hidden = cell.first_candidate();
+  if (hidden == 0) return cell;
+  Cell part = cell;
+  part.first_key += hidden;
+  part.past_len -= hidden;
+  part.k = cell.k.narrow(1, hidden, cell.kv_len() - hidden);
+  if (cell.v.defined()) part.v = cell.v.narrow(1, hidden, cell.kv_len() - hidden);
+  if (cell.novelty.defined()) part.novelty = cell.novelty.narrow(0, hidden, part.kv_len());
+  return part;
 }
 
 std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }

@@ -6,6 +6,7 @@
 // Methods live in methods/<id>.cpp, one file each, and enter by one line in method_list.h.
 #pragma once
 
+#include "core/base/softmax_form.h"
 #include "core/selection/blocks.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/basis_file.h"
@@ -29,19 +30,27 @@ struct Cell {
   std::int64_t chunk_len = 0;  // m
   trace::Phase phase = trace::Phase::Prefill;
   bool ends_prefill = false;  // the last prefill chunk of the prompt
-  double softmax_scale = 0;
+  SoftmaxForm softmax;
   at::Tensor q;  // [num_q_heads, m, head_dim]
   at::Tensor k;  // [num_kv_heads, T, head_dim], T = P + m
   at::Tensor v;  // [num_kv_heads, T, head_dim]
   // Only where Traits::needs_probe; what capture recorded for it (FORMAT.md, section 5).
   at::Tensor probe_q;  // [num_q_heads, n, head_dim] queries of the probe text after this chunk
   at::Tensor novelty;  // [T] -log P of each token given those before it; position 0: infinity
+  // Position of the first row of k and v, from which past_len counts: above 0 in visible_part() alone.
+  std::int64_t first_key = 0;
 
   std::int64_t kv_len() const { return past_len + chunk_len; }
   std::int64_t num_q_heads() const { return q.size(0); }
   std::int64_t num_kv_heads() const { return k.size(0); }
   std::int64_t gqa_group_size() const { return num_q_heads() / num_kv_heads(); }
+  // The first key that some row of the chunk sees: the first candidate.
+  std::int64_t first_candidate() const { return softmax.first_visible(past_len); }
 };
+
+// The same cell without the keys that a window hides from all of its rows. Methods that choose among
+// the candidates of one chunk alone see windows as texts that begin later.
+Cell visible_part(const Cell& cell);
 
 using trace::DenseReason;
 using trace::SelectedRow;

@@ -4,6 +4,7 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -17,7 +18,19 @@ void VisibilitySelector::note_dense(const Cell&, std::int64_t, std::int64_t) {}
 
 std::optional<PrunedLanes> VisibilitySelector::lanes(const Cell&) { return std::nullopt; }
 
-CellSelection VisibilitySelector::select(const Cell& cell) {
+CellSelection VisibilitySelector::select(const Cell& whole) {
+  const Cell cell = visible_part(whole);
+  CellSelection result = select_visible(cell);
+  result.first_candidate = cell.first_key;
+  if (cell.first_key == 0) return result;
+  const auto shift = static_cast<std::int32_t>(cell.first_key);
+  for (SelectedRow& row : result.rows)
+    for (auto* positions : {&row.positions, &row.forced})
+      for (std::int32_t& position : *positions) position += shift;
+  return result;
+}
+
+CellSelection VisibilitySelector::select_visible(const Cell& cell) {
   const bool scope_all = spec_.scope() == BudgetScope::All;
   const std::int64_t candidates = scope_all ? cell.kv_len() : cell.past_len;
   CellSelection result;
@@ -36,7 +49,7 @@ CellSelection VisibilitySelector::select(const Cell& cell) {
     result.rows = choose(cell, candidates, budget);
     return result;
   }
-  if (result.dense_reason == DenseReason::MethodRule) note_dense(cell, candidates, budget);
+  note_dense(cell, candidates, std::min(budget, candidates));
   result.rows.assign(static_cast<std::size_t>(num_rows(cell)), SelectedRow{range(0, candidates)});
   return result;
 }

@@ -15,6 +15,9 @@ class VisibilitySelector : public Selector {
   explicit VisibilitySelector(MethodSpec spec) : spec_(std::move(spec)) {}
   CellSelection select(const Cell& cell) final;
 
+  // What follows speaks of the cell without the keys that a window hides (visible_part): positions
+  // count from its first key.
+
  protected:
   // The rows of a cell that is not dense: `budget` of the candidates [0, num_candidates) each.
   virtual std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
@@ -22,7 +25,7 @@ class VisibilitySelector : public Selector {
   // Dense although the candidates exceed the budget, beside Traits::dense_layers. The default:
   // decoding, where the method does not select then.
   virtual bool dense_by_rule(const Cell& cell) const;
-  // A cell that is dense by rule: for methods that choose there all the same, for later layers.
+  // A cell that is dense: for methods that choose there all the same, for later layers.
   virtual void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget);
   virtual std::int64_t num_rows(const Cell& cell) const { return cell.num_kv_heads(); }
   // Methods that prune lanes.
@@ -30,6 +33,8 @@ class VisibilitySelector : public Selector {
   const MethodSpec& spec() const { return spec_; }
 
  private:
+  CellSelection select_visible(const Cell& cell);
+
   MethodSpec spec_;
 };
 

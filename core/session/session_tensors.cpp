@@ -217,7 +217,7 @@ selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
   cell.chunk_len = chunk.length;
   cell.phase = chunk.phase;
   cell.ends_prefill = ends_prefill(session.info(), chunk);
-  cell.softmax_scale = session.info().model.softmax_scale;
+  cell.softmax = session.info().model.softmax_of(layer);
   cell.q = load_queries(session, layer, chunk);
   cell.k = load_keys_or_values(session, layer, Stored::K, chunk);
   cell.v = load_keys_or_values(session, layer, Stored::V, chunk);
@@ -241,7 +241,7 @@ void add_probe(const TraceSession& session, selection::Cell& cell) {
 }
 
 at::Tensor cell_mass(const selection::Cell& cell) {
-  return attention::chunk_mass(cell.q, cell.k, cell.softmax_scale).key_mass;
+  return attention::chunk_mass(cell.q, cell.k, cell.softmax).key_mass;
 }
 
 }  // namespace kvloupe::session

@@ -120,6 +120,12 @@ void write_attribute(hid_t object, const std::string& name,
   write_value(object, name, string_type(), space, texts.data());
 }
 
+void write_attribute(hid_t object, const std::string& name, const std::vector<float>& values) {
+  const hsize_t count = values.size();
+  const Handle space = checked(H5Screate_simple(1, &count, nullptr), "describe " + name);
+  write_value(object, name, H5T_IEEE_F32LE, space, values.data());
+}
+
 hid_t transfer() {
   constexpr std::size_t kBytes = 1 << 20;
   static std::vector<std::byte> converted(kBytes), background(kBytes);

@@ -111,6 +111,8 @@ std::optional<std::string> string_attribute(hid_t object, const std::string& nam
 std::optional<std::vector<std::string>> strings_attribute(hid_t object, const std::string& name);
 std::optional<std::int64_t> int_attribute(hid_t object, const std::string& name);
 std::optional<double> double_attribute(hid_t object, const std::string& name);
+// A vector of any length up to 65,536, or a scalar as a vector of one.
+std::optional<std::vector<float>> floats_attribute(hid_t object, const std::string& name);
 
 enum class ValueClass { Integer, Float, Compound };
 
@@ -181,6 +183,7 @@ void write_attribute(hid_t object, const std::string& name, const std::string& v
 void write_attribute(hid_t object, const std::string& name, std::int64_t value);
 void write_attribute(hid_t object, const std::string& name, double value);
 void write_attribute(hid_t object, const std::string& name, const std::vector<std::string>& values);
+void write_attribute(hid_t object, const std::string& name, const std::vector<float>& values);
 inline void write_attribute(hid_t object, const std::string& name, const char* value) {
   write_attribute(object, name, std::string(value));
 }

@@ -234,6 +234,25 @@ std::optional<double> double_attribute(hid_t object, const std::string& name) {
   return value;
 }
 
+std::optional<std::vector<float>> floats_attribute(hid_t object, const std::string& name) {
+  const auto attribute = open_attribute(object, name);
+  if (!attribute) return std::nullopt;
+  const std::string what = attribute_name(object, name);
+  const Handle type = checked(H5Aget_type(attribute->get()), "read " + what);
+  const H5T_class_t type_class = H5Tget_class(type.get());
+  if (type_class != H5T_FLOAT && type_class != H5T_INTEGER) {
+    throw Defect(what + " holds no numbers");
+  }
+  const hssize_t count = number_of_values(attribute->get());
+  if (count < 0 || count > 65536) throw Defect(what + " has too many values");
+  std::vector<float> values(static_cast<std::size_t>(count));
+  if (!values.empty()) {
+    read_attribute(attribute->get(), H5T_NATIVE_FLOAT, H5Tget_size(type.get()), values.data(),
+                   what);
+  }
+  return values;
+}
+
 Dataset Dataset::open(hid_t at, const std::string& path, ValueClass value_class, int rank) {
   Dataset dataset;
   dataset.path_ = path;

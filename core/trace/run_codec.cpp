@@ -86,9 +86,12 @@ std::vector<std::int32_t> forced_of(const RunLayer& layer, std::size_t cell,
 }
 
 CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const ChunkInfo& chunk,
-                       const RunInfo& run) {
+                       const RunInfo& run, const SoftmaxForm& softmax) {
   CellRecord record;
-  record.num_candidates = includes_chunk(run) ? chunk.end() : chunk.begin;
+  record.first_candidate = softmax.first_visible(chunk.begin);
+  record.num_candidates =
+      (includes_chunk(run) ? chunk.end() : chunk.begin) - record.first_candidate;
+  const bool empty_past = record.first_candidate == chunk.begin;
   // Lane methods that drop no key are flagged wherever they work.
   const bool prunes_lanes =
       !layer.lane_counts.empty() && !(run.decode_dense && chunk.phase == Phase::Decode);
@@ -103,9 +106,10 @@ CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const Chunk
       const auto candidates = static_cast<std::size_t>(record.num_candidates);
       LoadBudget::spend(candidates * sizeof(std::int32_t), "the keys of dense cells");
       row.positions.resize(candidates);
-      std::iota(row.positions.begin(), row.positions.end(), 0);
+      std::iota(row.positions.begin(), row.positions.end(),
+                static_cast<std::int32_t>(record.first_candidate));
       if ((layer.flags[cell] & kCellDenseFallback) != 0)
-        record.dense_reason = chunk.begin == 0 ? DenseReason::EmptyPast : DenseReason::FitsBudget;
+        record.dense_reason = empty_past ? DenseReason::EmptyPast : DenseReason::FitsBudget;
       else if (!prunes_lanes && !record.dense_reason)
         record.dense_reason = DenseReason::MethodRule;
     }
@@ -169,21 +173,23 @@ RunLayer encode_cell(const CellRecord& record, const ChunkInfo& chunk, const Run
   return layer;
 }
 
-LayerRecord decode_layer(const RunLayer& layer, const RunInfo& run, const TraceInfo& info,
-                         std::optional<int> chunk) {
+LayerRecord decode_layer(const RunLayer& stored, const RunInfo& run, const TraceInfo& info,
+                         int layer, std::optional<int> chunk) {
   LayerRecord record;
-  const std::size_t lanes = info.chunks.empty() ? 0 : layer.lane_counts.size() / info.chunks.size();
+  const SoftmaxForm softmax = info.model.softmax_of(layer);
+  const std::size_t lanes =
+      info.chunks.empty() ? 0 : stored.lane_counts.size() / info.chunks.size();
   for (std::size_t c = 0; c < info.chunks.size(); ++c) {
     if (chunk && static_cast<std::size_t>(*chunk) != c) continue;
-    CellRecord cell = decode_cell(layer, c, info.chunks[c], run);
-    const auto counts = std::span(layer.lane_counts).subspan(c * lanes, lanes);
+    CellRecord cell = decode_cell(stored, c, info.chunks[c], run, softmax);
+    const auto counts = std::span(stored.lane_counts).subspan(c * lanes, lanes);
     cell.lane_counts.assign(counts.begin(), counts.end());
-    if (layer.block_size > 0 && !cell.dense_reason) cell.blocks = decode_blocks(layer, c, info);
+    if (stored.block_size > 0 && !cell.dense_reason) cell.blocks = decode_blocks(stored, c, info);
     record.cells.push_back(std::move(cell));
   }
   const auto tokens = static_cast<std::size_t>(info.num_tokens);
-  for (std::size_t i = 0; i < layer.evict_chunk.size(); i += tokens) {
-    const auto row = std::span(layer.evict_chunk).subspan(i, tokens);
+  for (std::size_t i = 0; i < stored.evict_chunk.size(); i += tokens) {
+    const auto row = std::span(stored.evict_chunk).subspan(i, tokens);
     record.evict_chunk.emplace_back(row.begin(), row.end());
   }
   return record;

@@ -39,7 +39,7 @@ struct RunLayer {
   std::vector<std::int32_t> table_indices;
 };
 
-// Whether the run's candidates are [0, T) and not [0, P).
+// Whether the run's candidates end at T and not at P.
 bool includes_chunk(const RunInfo& run);
 
 // One chunk's part of a layer: offsets begin at 0, evict_chunk is empty. `record` must be of a run
@@ -48,7 +48,7 @@ RunLayer encode_cell(const CellRecord& record, const ChunkInfo& chunk, const Run
                      const ModelInfo& model);
 // A layer as load_run_layer() has checked it; with `chunk` that cell alone. What a trace does not
 // record of a cell is left empty.
-LayerRecord decode_layer(const RunLayer& layer, const RunInfo& run, const TraceInfo& info,
-                         std::optional<int> chunk);
+LayerRecord decode_layer(const RunLayer& stored, const RunInfo& run, const TraceInfo& info,
+                         int layer, std::optional<int> chunk);
 
 }  // namespace kvloupe::trace

@@ -105,7 +105,7 @@ void write_kept_plot(hid_t run_group, const std::vector<int>& layers,
 }
 
 float mean_kept(const CellRecord& record, const ChunkInfo& chunk) {
-  if (!record.chooses_keys()) return static_cast<float>(chunk.begin);
+  if (!record.chooses_keys()) return static_cast<float>(chunk.begin - record.first_candidate);
   double total = 0;
   for (const SelectedRow& row : record.rows) total += static_cast<double>(row.positions.size());
   return static_cast<float>(total / static_cast<double>(record.rows.size()));

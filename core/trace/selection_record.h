@@ -52,7 +52,10 @@ struct CellRecord {
   std::vector<SelectedRow> rows;  // per KV head, query head or sub-group
   std::optional<DenseReason> dense_reason;
   std::optional<std::int64_t> budget_tokens;  // B of this cell; none without a budget. Not recorded
-  std::int64_t num_candidates = 0;            // [0, num_candidates): P, or T in scope `all`
+  // The candidates: all positions before the chunk, in scope `all` those of the chunk too, less
+  // what a window hides from all of its queries.
+  std::int64_t first_candidate = 0;
+  std::int64_t num_candidates = 0;
   // Lane methods, in every cell, dense or not (that speaks of keys): [num_q_heads, head_dim], the
   // rows of the chunk that used the lane. Else empty.
   std::vector<std::int32_t> lane_counts;
@@ -62,6 +65,7 @@ struct CellRecord {
   bool reads_masks = false;
   std::optional<int> source_layer;  // the layer whose set this one reuses. Not recorded
 
+  std::int64_t end_of_candidates() const { return first_candidate + num_candidates; }
   // There was nothing to choose: no past, or all of it fits the budget.
   bool dense_fallback() const { return dense_reason && *dense_reason != DenseReason::MethodRule; }
   // Every row has all candidates, whether or not there was a choice.

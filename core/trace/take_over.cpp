@@ -52,9 +52,9 @@ void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
 void copy_run_layer(hid_t from, const TraceInfo& info, const RunInfo& run, int layer,
                     std::int32_t max_tokens, RunLayerWriter& to, float* kept, std::size_t stride) {
   const RunLayer stored = load_run_layer(from, run.id, run, layer, info);
-  const LayerRecord whole = decode_layer(stored, run, info, 0);
+  const LayerRecord whole = decode_layer(stored, run, info, layer, 0);
   for (std::size_t c = 0; c < info.chunks.size(); ++c) {
-    const LayerRecord record = decode_layer(stored, run, info, static_cast<int>(c));
+    const LayerRecord record = decode_layer(stored, run, info, layer, static_cast<int>(c));
     const CellRecord& cell = record.cells.front();
     to.write_chunk(encode_cell(cell, info.chunks[c], run, info.model));
     kept[c * stride] = mean_kept(cell, info.chunks[c]);

@@ -194,6 +194,12 @@ TokenDatasets create_tokens(hid_t file, const TraceHeader& header) {
   return sets;
 }
 
+void write_softmax(hid_t layer, const SoftmaxForm& form) {
+  if (form.window > 0) h5::write_attribute(layer, "window", form.window);
+  if (form.softcap > 0) h5::write_attribute(layer, "softcap", form.softcap);
+  if (!form.sink_logits.empty()) h5::write_attribute(layer, "sink_logit", form.sink_logits);
+}
+
 std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) {
   const h5::Handle all = h5::create_group(file, "/layers");
   h5::write_attribute(all.get(), "NX_class", "NXentry");
@@ -211,6 +217,7 @@ std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) 
     sets.layer = layer;
     const h5::Handle group = h5::create_group(all.get(), std::to_string(layer));
     const hid_t at = group.get();
+    write_softmax(at, model.softmax_of(layer));
     if (header.store_qkv) {
       sets.q = create_heads(at, "q", header, model.num_q_heads, "q_head", "queries");
       sets.k = create_heads(at, "k", header, model.num_kv_heads, "kv_head", "keys");

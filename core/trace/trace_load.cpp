@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -203,12 +204,35 @@ h5::Dataset open_lse(hid_t file, const std::string& path, const TraceInfo& info)
   return dataset;
 }
 
-bool has_plain_softmax(hid_t file, const std::string& at, LayerType type) {
-  const h5::Handle group = h5::open_group(file, at.substr(0, at.size() - 1));
-  for (const char* name : {"window", "softcap", "sink_logit"}) {
-    if (H5Aexists(group.get(), name) > 0) return false;
+// The layer's window, softcap and sinks. A layer where one of them is wrong cannot be computed.
+SoftmaxForm load_softmax(hid_t file, int layer, const ModelInfo& model) {
+  const h5::Handle group = h5::open_group(file, fmt::format("/layers/{}", layer));
+  const hid_t id = group.get();
+  const auto defect = [&](const std::string& what) {
+    return h5::Defect(fmt::format("{} of /layers/{}; the layer is left out", what, layer));
+  };
+  SoftmaxForm form(model.softmax_scale);
+  if (const auto window = h5::int_attribute(id, "window")) {
+    if (*window < 1) throw defect(fmt::format("{} is no window", *window));
+    form.window = *window;
   }
-  return type != LayerType::Sliding;
+  if (const auto softcap = h5::double_attribute(id, "softcap")) {
+    if (!std::isfinite(*softcap) || *softcap <= 0) {
+      throw defect(fmt::format("{} is no softcap", *softcap));
+    }
+    form.softcap = *softcap;
+  }
+  if (auto sinks = h5::floats_attribute(id, "sink_logit")) {
+    if (sinks->size() != static_cast<std::size_t>(model.num_q_heads)) {
+      throw defect(fmt::format("sink_logit has {} values for {} query heads", sinks->size(),
+                               model.num_q_heads));
+    }
+    if (!std::all_of(sinks->begin(), sinks->end(), [](float z) { return std::isfinite(z); })) {
+      throw defect("sink_logit holds a value that is not finite");
+    }
+    form.sink_logits = std::move(*sinks);
+  }
+  return form;
 }
 
 void load_layers(hid_t file, LoadedTrace& trace) {
@@ -227,27 +251,32 @@ void load_layers(hid_t file, LoadedTrace& trace) {
     const std::string at = fmt::format("/layers/{}/", layer);
     LayerSources sources;
     bool sound = true;
-    const auto open = [&](h5::Dataset& target, const auto& opener) {
+    const auto load = [&](const auto& part) {
       try {
-        target = opener();
+        part();
       } catch (const h5::Defect& defect) {
         sound = false;
         info.warnings.emplace_back(defect.what());
       }
     };
+    const auto open = [&](h5::Dataset& target, const auto& opener) {
+      load([&] { target = opener(); });
+    };
     const auto& model = info.model;
     open(sources.q, [&] { return open_heads(file, at + "q", model.num_q_heads, info); });
     open(sources.k, [&] { return open_heads(file, at + "k", model.num_kv_heads, info); });
     open(sources.v, [&] { return open_heads(file, at + "v", model.num_kv_heads, info); });
-    // A layer with a damaged q, k or v cannot be shown; damaged reduced maps are made anew.
+    SoftmaxForm softmax;
+    load([&] { softmax = load_softmax(file, layer, model); });
+    // A layer with a damaged q, k, v or softmax cannot be shown; damaged reduced maps are made anew.
     if (!sound) continue;
+    if (!softmax.is_plain()) info.model.shaped_softmax.emplace(layer, std::move(softmax));
     open(sources.lse, [&] { return open_lse(file, at + "lse", info); });
     open(sources.key_mass, [&] {
       return h5::has_object(file, at + "key_mass")
                  ? h5::Dataset::open(file, at + "key_mass", h5::ValueClass::Float, 1)
                  : h5::Dataset();
     });
-    sources.plain_softmax = has_plain_softmax(file, at, model.layer_types[layer]);
     info.layers.push_back(layer);
     trace.layers.emplace(layer, std::move(sources));
   }

@@ -19,7 +19,6 @@ namespace kvloupe::trace {
 // The datasets of one captured layer; empty where not recorded or damaged.
 struct LayerSources {
   h5::Dataset q, k, v, lse, key_mass, probe_q;
-  bool plain_softmax = true;  // no window, softcap or learned sink
 };
 
 // The datasets of foretold.h; empty where not recorded or damaged.

@@ -77,6 +77,18 @@ h5::Handle open_trace(const fs::path& path) {
   }
 }
 
+// No damage: layer_types says less than the attributes of a layer, which decide.
+void add_window_warnings(TraceInfo& info) {
+  for (const int layer : info.layers) {
+    if (info.model.lacks_window(layer)) {
+      info.warnings.push_back(
+          fmt::format("layer {} is of type sliding and has no window: its queries are taken to see "
+                      "all keys before them",
+                      layer));
+    }
+  }
+}
+
 }  // namespace
 
 struct TraceReader::Impl {
@@ -147,6 +159,7 @@ TraceReader::TraceReader(const fs::path& path) : impl_(std::make_unique<Impl>())
     opened->sidecar = open_sidecar(path, opened->trace);
   });
   impl_ = std::move(opened);
+  add_window_warnings(impl_->trace.info);
   std::error_code code;
   impl_->trace.info.bytes = fs::file_size(path, code);
 }
@@ -198,11 +211,6 @@ void TraceReader::read_rows(Stored what, int layer, int head, std::int32_t begin
 bool TraceReader::has_stored(Stored what, int layer) const {
   const auto found = impl_->trace.layers.find(layer);
   return found != impl_->trace.layers.end() && static_cast<bool>(heads_of(found->second, what));
-}
-
-bool TraceReader::has_plain_softmax(int layer) const {
-  const auto found = impl_->trace.layers.find(layer);
-  return found != impl_->trace.layers.end() && found->second.plain_softmax;
 }
 
 bool TraceReader::has_lse(int layer) const {
@@ -289,7 +297,7 @@ LayerRecord TraceReader::read_run(int run, int layer, std::optional<int> chunk) 
     const auto& runs = info().runs;
     const auto described = std::find_if(
         runs.begin(), runs.end(), [&](const RunInfo& candidate) { return candidate.id == run; });
-    return decode_layer(stored, *described, info(), chunk);
+    return decode_layer(stored, *described, info(), layer, chunk);
   });
 }
 

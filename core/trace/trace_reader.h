@@ -44,8 +44,6 @@ class TraceReader {
   void read_rows(Stored what, int layer, int head, std::int32_t begin, std::int32_t end,
                  float* out) const;
   bool has_stored(Stored what, int layer) const;
-  // False where a window, softcap or learned sink enters the layer's softmax.
-  bool has_plain_softmax(int layer) const;
   bool has_lse(int layer) const;
   void read_lse(int layer, int q_head, std::int32_t begin, std::int32_t end, float* out) const;
   // Column mass of one prefill chunk, [num_kv_heads, begin+length]; nullopt when not recorded.

@@ -70,6 +70,16 @@ std::optional<StateAction> from_text(std::string_view text) {
   return find_name<StateAction>(kStateActions, text);
 }
 
+SoftmaxForm ModelInfo::softmax_of(int layer) const {
+  const auto found = shaped_softmax.find(layer);
+  return found == shaped_softmax.end() ? SoftmaxForm(softmax_scale) : found->second;
+}
+
+bool ModelInfo::lacks_window(int layer) const {
+  return static_cast<std::size_t>(layer) < layer_types.size() &&
+         layer_types[layer] == LayerType::Sliding && softmax_of(layer).window == 0;
+}
+
 int num_rows_of(const RunInfo& run, const ModelInfo& model) {
   switch (run.row_axis) {
     case RowAxis::KvHead:

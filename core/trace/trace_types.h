@@ -1,7 +1,10 @@
 // What a trace holds, as plain values. The file layout is in FORMAT.md beside this header.
 #pragma once
 
+#include "core/base/softmax_form.h"
+
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,9 +35,14 @@ struct ModelInfo {
   std::string rope_scaling = "none";   // "none" or JSON
   std::string file_hash;               // sha256 of the model file, lower-case hex
   std::vector<LayerType> layer_types;  // [num_layers]
+  // Layers whose softmax has a window, a softcap or a learned sink.
+  std::map<int, SoftmaxForm> shaped_softmax = {};
 
   // Query heads that share one KV head.
   int gqa_group_size() const { return num_q_heads / num_kv_heads; }
+  SoftmaxForm softmax_of(int layer) const;
+  // Of type sliding, and nothing says how many keys its queries see: taken for all.
+  bool lacks_window(int layer) const;
 };
 
 // Half-open token indices: needles, question, prefix, roles.

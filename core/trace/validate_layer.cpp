@@ -29,15 +29,15 @@ HeadRows read_head(const TraceReader& reader, Stored what, int layer, int head) 
   return rows;
 }
 
-// log(sum over j <= t of exp(scale * q_t . k_j)), in double, term by term.
-double log_sum_exp(const ModelInfo& model, const std::vector<float>& q, const std::vector<float>& k,
-                   std::int32_t t) {
-  const auto dim = static_cast<std::size_t>(model.head_dim);
+// The log-sum-exp of row t over the keys that it sees and the head's sink, in double, term by term.
+double log_sum_exp(const SoftmaxForm& softmax, int q_head, std::size_t dim,
+                   const std::vector<float>& q, const std::vector<float>& k, std::int32_t t) {
   std::vector<double> logits;
-  for (std::int32_t j = 0; j <= t; ++j) {
+  if (!softmax.sink_logits.empty()) logits.push_back(double{softmax.sink_logits[q_head]});
+  for (auto j = static_cast<std::size_t>(softmax.first_visible(t)); j <= std::size_t(t); ++j) {
     double dot = 0;
     for (std::size_t i = 0; i < dim; ++i) dot += double{q[t * dim + i]} * double{k[j * dim + i]};
-    logits.push_back(model.softmax_scale * dot);
+    logits.push_back(softmax.logit(dot));
   }
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
@@ -50,10 +50,11 @@ void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std:
                     const std::vector<float>& k, Validation& found) {
   const auto& info = reader.info();
   const std::int32_t tokens = info.num_tokens;
+  const SoftmaxForm softmax = info.model.softmax_of(layer);
   std::vector<float> lse(tokens);
   reader.read_lse(layer, q_head, 0, tokens, lse.data());
   for (const std::int32_t t : {0, tokens / 3, 2 * (tokens / 3), tokens - 1}) {
-    const double expected = log_sum_exp(info.model, q, k, t);
+    const double expected = log_sum_exp(softmax, q_head, info.model.head_dim, q, k, t);
     if (std::abs(lse[t] - expected) <= kTolerance * std::max(1.0, std::abs(expected))) continue;
     found.defects.push_back(
         fmt::format("lse of layer {}, query head {}, token {} is {:.6g} where q and k give {:.6g}",
@@ -62,23 +63,34 @@ void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std:
   }
 }
 
-// Each of the chunk's queries spreads a mass of one over the keys up to itself.
+// Each of the chunk's queries spreads a mass of one, less a sink's share, over the keys that it
+// sees.
 void check_mass_chunk(const TraceReader& reader, int layer, int chunk_index,
                       const std::vector<float>& mass, Validation& found) {
   const auto& info = reader.info();
   const ChunkInfo& chunk = info.chunks[chunk_index];
   const double queries = info.model.gqa_group_size() * double{static_cast<float>(chunk.length)};
   const double slack = kTolerance * queries;
+  const SoftmaxForm softmax = info.model.softmax_of(layer);
+  // Queries of the chunk that see key j: from itself on, as far as the window reaches.
+  const auto seen_by = [&](std::int64_t j) {
+    const std::int64_t first = std::max<std::int64_t>(j, chunk.begin);
+    const std::int64_t end =
+        softmax.window > 0 ? std::min<std::int64_t>(chunk.end(), j + softmax.window) : chunk.end();
+    return static_cast<double>(std::max<std::int64_t>(0, end - first));
+  };
   for (int head = 0; head < info.model.num_kv_heads; ++head) {
     const float* row = mass.data() + static_cast<std::size_t>(head) * chunk.end();
     double sum = 0;
     bool plausible = true;
     for (std::int32_t j = 0; j < chunk.end(); ++j) {
-      const double most = info.model.gqa_group_size() * (chunk.end() - std::max(j, chunk.begin));
+      const double most = info.model.gqa_group_size() * seen_by(j);
       plausible = plausible && row[j] >= -slack && row[j] <= most + slack;
       sum += row[j];
     }
-    if (plausible && std::abs(sum - queries) <= slack) continue;
+    const bool whole =
+        softmax.sink_logits.empty() ? std::abs(sum - queries) <= slack : sum <= queries + slack;
+    if (plausible && whole) continue;
     found.defects.push_back(fmt::format(
         "key_mass of layer {}, chunk {}, KV head {} sums to {:.6g} where {} query rows give {:.6g}",
         layer, chunk_index, head, sum, static_cast<std::int64_t>(queries), queries));
@@ -145,7 +157,7 @@ void check_layer(const TraceReader& reader, int layer, const WorkContext& contex
                  Validation& found) {
   if (reader.info().num_tokens == 0) return;
   const bool finite = check_rows(reader, layer, context, found);
-  if (!finite || !reader.has_plain_softmax(layer)) return;
+  if (!finite || reader.info().model.lacks_window(layer)) return;
   check_lse(reader, layer, context, found);
   check_key_mass(reader, layer, context, found);
 }

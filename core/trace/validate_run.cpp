@@ -21,6 +21,7 @@ std::string cell_name(const RunInfo& run, int layer, std::size_t chunk, std::siz
 std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo& run, int layer,
                                             const RunLayer& data) {
   const bool chunk_included = includes_chunk(run);
+  const SoftmaxForm softmax = info.model.softmax_of(layer);
   const auto rows = static_cast<std::size_t>(data.num_rows);
   for (std::size_t cell = 0; cell < data.flags.size(); ++cell) {
     const ChunkInfo& chunk = info.chunks[cell / rows];
@@ -35,13 +36,15 @@ std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo
       return fmt::format("{} is dense by its flag and yet stores {} positions", name(),
                          last - first);
     }
-    if (chunk.begin == 0 && (flag & kCellDenseFallback) == 0) {
+    const std::int64_t begin = softmax.first_visible(chunk.begin);
+    if (begin == chunk.begin && (flag & kCellDenseFallback) == 0) {
       return fmt::format("{} has no past and lacks the flag of a dense fallback", name());
     }
     const std::int32_t limit = chunk_included ? chunk.end() : chunk.begin;
-    if (first != last && *std::prev(last) >= limit) {
-      return fmt::format("{} selects position {} beyond its candidates [0, {})", name(),
-                         *std::prev(last), limit);
+    if (first == last) continue;
+    if (*first < begin || *std::prev(last) >= limit) {
+      return fmt::format("{} selects position {} beyond its candidates [{}, {})", name(),
+                         *first < begin ? *first : *std::prev(last), begin, limit);
     }
   }
   return std::nullopt;
@@ -52,6 +55,7 @@ std::optional<std::string> find_eviction_defect(const TraceInfo& info, const Run
                                                 int layer, const RunLayer& data) {
   const auto rows = static_cast<std::size_t>(data.num_rows);
   const auto tokens = static_cast<std::size_t>(info.num_tokens);
+  const SoftmaxForm softmax = info.model.softmax_of(layer);
   for (std::size_t row = 0; row < rows; ++row) {
     const std::uint16_t* died = data.evict_chunk.data() + row * tokens;
     for (std::size_t c = 0; c < info.chunks.size(); ++c) {
@@ -66,7 +70,7 @@ std::optional<std::string> find_eviction_defect(const TraceInfo& info, const Run
       if (data.flags[cell] != 0) continue;
       auto selected = data.positions.begin() + data.offsets[cell];
       const auto last = data.positions.begin() + data.offsets[cell + 1];
-      for (std::int32_t j = 0; j < chunk.begin; ++j) {
+      for (std::int64_t j = softmax.first_visible(chunk.begin); j < chunk.begin; ++j) {
         const bool listed = selected != last && *selected == j;
         if (listed != (died[j] >= c)) {
           return fmt::format("{}: position {} is {}selected but evict_chunk says {}",

@@ -35,7 +35,7 @@ selection::Cell stored_cell(const trace::TraceReader& reader, const StoredLayer&
       chunk.phase == trace::Phase::Prefill &&
       (chunk_idx + 1 == static_cast<int>(info.chunks.size()) ||
        info.chunks[static_cast<std::size_t>(chunk_idx) + 1].phase == trace::Phase::Decode);
-  cell.softmax_scale = info.model.softmax_scale;
+  cell.softmax = info.model.softmax_scale;
   cell.q = stored.q.slice(1, chunk.begin, chunk.end()).contiguous();
   cell.k = stored.k.slice(1, 0, chunk.end());
   cell.v = stored.v.slice(1, 0, chunk.end());

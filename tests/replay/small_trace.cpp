@@ -113,13 +113,23 @@ double SmallTrace::score(int layer, int q_head, int query_pos, int key_pos) cons
   double sum = 0;
   for (int c = 0; c < shape_.head_dim; ++c)
     sum += static_cast<double>(a[c]) * static_cast<double>(b[c]);
-  return sum / std::sqrt(static_cast<double>(shape_.head_dim));
+  const double logit = sum / std::sqrt(static_cast<double>(shape_.head_dim));
+  return shape_.softcap > 0 ? shape_.softcap * std::tanh(logit / shape_.softcap) : logit;
+}
+
+bool SmallTrace::sees(int query_pos, int key_pos) const {
+  return key_pos <= query_pos && (shape_.window == 0 || key_pos > query_pos - shape_.window);
+}
+
+double SmallTrace::sink_weight(int q_head) const {
+  return shape_.sink_logits.empty() ? 0 : std::exp(static_cast<double>(shape_.sink_logits[q_head]));
 }
 
 double SmallTrace::probability(int layer, int q_head, int query_pos, int key_pos) const {
-  if (key_pos > query_pos) return 0;
-  double sum = 0;
-  for (int j = 0; j <= query_pos; ++j) sum += std::exp(score(layer, q_head, query_pos, j));
+  if (!sees(query_pos, key_pos)) return 0;
+  double sum = sink_weight(q_head);
+  for (int j = 0; j <= query_pos; ++j)
+    if (sees(query_pos, j)) sum += std::exp(score(layer, q_head, query_pos, j));
   return std::exp(score(layer, q_head, query_pos, key_pos)) / sum;
 }
 
@@ -134,17 +144,23 @@ std::vector<double> SmallTrace::mass(int layer, int kv_head, int begin, int end)
 
 void SmallTrace::write() {
   trace::TraceHeader header;
-  header.model = {.name = "random",
-                  .architecture = "llama",
-                  .num_layers = shape_.num_layers,
-                  .num_q_heads = shape_.num_q_heads,
-                  .num_kv_heads = shape_.num_kv_heads,
-                  .head_dim = shape_.head_dim,
-                  .hidden_size = shape_.num_q_heads * shape_.head_dim,
-                  .softmax_scale = 1 / std::sqrt(static_cast<double>(shape_.head_dim)),
-                  .rope_theta = 10000,
-                  .file_hash = std::string(64, 'a'),
-                  .layer_types = std::vector(shape_.num_layers, trace::LayerType::Full)};
+  header.model = {
+      .name = "random",
+      .architecture = "llama",
+      .num_layers = shape_.num_layers,
+      .num_q_heads = shape_.num_q_heads,
+      .num_kv_heads = shape_.num_kv_heads,
+      .head_dim = shape_.head_dim,
+      .hidden_size = shape_.num_q_heads * shape_.head_dim,
+      .softmax_scale = 1 / std::sqrt(static_cast<double>(shape_.head_dim)),
+      .rope_theta = 10000,
+      .file_hash = std::string(64, 'a'),
+      .layer_types = std::vector(shape_.num_layers, shape_.window > 0 ? trace::LayerType::Sliding
+                                                                      : trace::LayerType::Full)};
+  const SoftmaxForm softmax(header.model.softmax_scale, shape_.window, shape_.softcap,
+                            shape_.sink_logits);
+  for (int layer = 0; layer < shape_.num_layers && !softmax.is_plain(); ++layer)
+    header.model.shaped_softmax[layer] = softmax;
   header.dtype = trace::DType::F32;
   header.layers = shape_.layers;
   header.probe_len = shape_.probe_len;
@@ -171,8 +187,9 @@ void SmallTrace::write() {
       std::vector<float> lse;
       for (int head = 0; head < shape_.num_q_heads; ++head) {
         for (int position = begin; position < begin + length; ++position) {
-          double sum = 0;
-          for (int j = 0; j <= position; ++j) sum += std::exp(score(layer, head, position, j));
+          double sum = sink_weight(head);
+          for (int j = 0; j <= position; ++j)
+            if (sees(position, j)) sum += std::exp(score(layer, head, position, j));
           lse.push_back(static_cast<float>(std::log(sum)));
         }
       }

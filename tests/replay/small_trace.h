@@ -19,6 +19,9 @@ struct SmallTraceShape {
   int probe_len = 0;        // queries of a probe after each prefill chunk, with novelty; 0: none
   float q_and_k_times = 1;  // a power of two
   int broken_key_at = -1;   // position where layer 1, KV head 1 holds a NaN key
+  int window = 0;           // keys that a query sees, its own included; 0: all
+  double softcap = 0;       // 0: none
+  std::vector<float> sink_logits = {};  // [num_q_heads], or none
 };
 
 class SmallTrace {
@@ -39,13 +42,16 @@ class SmallTrace {
   // Of the probe after a prefill chunk.
   const float* probe_query(int layer, int chunk, int q_head, int row) const;
   const std::vector<float>& novelty() const { return novelty_; }
-  // p of one (query, key) by the definition; 0 above the diagonal.
+  // By the definition: the logit of one (query, key), whether it counts, and exp of a head's sink.
+  double score(int layer, int q_head, int query, int key) const;
+  bool sees(int query, int key) const;
+  double sink_weight(int q_head) const;
+  // p of one (query, key) by the definition; 0 above the diagonal and outside a window.
   double probability(int layer, int q_head, int query, int key) const;
   // M[j] of one KV head over the queries [begin, end), [end].
   std::vector<double> mass(int layer, int kv_head, int begin, int end) const;
 
  private:
-  double score(int layer, int q_head, int query, int key) const;
   void write();
 
   SmallTraceShape shape_;

@@ -25,7 +25,7 @@ Cell cell_of(const Inputs& in) {
   cell.chunk = 1;
   cell.chunk_len = in.q.size(1);
   cell.past_len = in.k.size(1) - cell.chunk_len;
-  cell.softmax_scale = in.scale;
+  cell.softmax = in.scale;
   cell.q = in.q;
   cell.k = in.k;
   cell.v = in.v;

@@ -88,7 +88,7 @@ TEST(HeavyHitters, ManyQueriesDoNotDrownTheNextOne) {
   const at::Tensor zeros = at::zeros({1, kSteps + 2, 1}, at::kFloat);
   HeavyHitters hitters(0, false);
   Cell cell;
-  cell.softmax_scale = 1;
+  cell.softmax = 1;
   cell.chunk_len = 1;
   cell.q = at::zeros({1, 1, 1}, at::kFloat);
   for (std::int64_t step = 0; step < kSteps; ++step) {

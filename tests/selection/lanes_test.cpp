@@ -200,8 +200,7 @@ TEST(Lanes, AllLanesAreDenseInAnyBasis) {
         const at::Tensor output =
             attend_selected(spec, {}, cell, row_layout(spec, sequence.model()), run.cells[c]);
         const at::Tensor dense =
-            attention::dense_chunk_attention(cell.q, cell.k, cell.v, cell.softmax_scale, false)
-                .output;
+            attention::dense_chunk_attention(cell.q, cell.k, cell.v, cell.softmax, false).output;
         EXPECT_TRUE(at::allclose(output, dense, 1e-4, 1e-5)) << method;
       }
     }

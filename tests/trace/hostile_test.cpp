@@ -39,6 +39,12 @@ void set_double(hid_t file, const char* object, const char* name, double value) 
   h5::write_attribute(at.get(), name, value);
 }
 
+// The same logit for so many heads of layer 0.
+void set_sinks(hid_t file, std::size_t heads, float logit = 2) {
+  const h5::Handle at = h5::checked(H5Oopen(file, "/layers/0", H5P_DEFAULT), "open");
+  h5::write_attribute(at.get(), "sink_logit", std::vector<float>(heads, logit));
+}
+
 template <typename T>
 void set_value(hid_t file, const char* path, hsize_t index, T value) {
   const h5::Handle dataset = h5::checked(H5Dopen2(file, path, H5P_DEFAULT), "open");
@@ -365,15 +371,36 @@ TEST_F(HostileTest, GeneratedTokensThatWereNotFedAreANote) {
   EXPECT_NE(found.notes[0].find("token 54 was decoded"), std::string::npos) << found.notes[0];
 }
 
-// A learned sink, softcap or window changes lse: it is not held against the plain sum.
-TEST_F(HostileTest, LogSumExpOfOtherSoftmaxesIsNotJudged) {
-  const Validation found = check_trace(edited([](hid_t f) {
-    const h5::Handle lse = h5::checked(H5Dopen2(f, "/layers/0/lse", H5P_DEFAULT), "open");
-    const float with_sink = 9.5f;
-    h5::write_box(lse.get(), H5T_NATIVE_FLOAT, {2, 54}, {1, 1}, &with_sink);
-    set_double(f, "/layers/0", "sink_logit", 9.0);
-  }));
-  EXPECT_TRUE(found.defects.empty()) << found.defects.front();
+// An lse that leaves a window, a softcap or a sink of its layer out is wrong.
+TEST_F(HostileTest, LogSumExpIsJudgedByTheLayersSoftmax) {
+  const auto defects_with = [&](const Edit& edit) { return check_trace(edited(edit)).defects; };
+  for (const auto& defects :
+       {defects_with([](hid_t f) { set_double(f, "/layers/0", "softcap", 0.25); }),
+        defects_with([](hid_t f) { set_int(f, "/layers/0", "window", 2); }),
+        defects_with([](hid_t f) { set_sinks(f, 4); })}) {
+    ASSERT_FALSE(defects.empty());
+    EXPECT_NE(defects.front().find("lse of layer 0"), std::string::npos) << defects.front();
+  }
+  EXPECT_TRUE(defects_with([](hid_t f) { set_int(f, "/layers/0", "window", 1000); }).empty());
+  EXPECT_TRUE(defects_with([](hid_t f) { set_double(f, "/layers/0", "softcap", 1e6); }).empty());
+}
+
+// Such a layer cannot be computed, so it is left out; a plain softmax in its place would be wrong.
+TEST_F(HostileTest, LayersWhoseSoftmaxIsNoneAreLeftOut) {
+  const std::vector<std::pair<const char*, Edit>> edits = {
+      {"0 is no window", [](hid_t f) { set_int(f, "/layers/0", "window", 0); }},
+      {"one integer", [](hid_t f) { set_double(f, "/layers/0", "window", 8); }},
+      {"-1 is no softcap", [](hid_t f) { set_double(f, "/layers/0", "softcap", -1); }},
+      {"sink_logit has 1 values", [](hid_t f) { set_double(f, "/layers/0", "sink_logit", 9); }},
+      {"sink_logit has 5 values", [](hid_t f) { set_sinks(f, 5); }},
+      {"not finite", [](hid_t f) { set_sinks(f, 4, std::numeric_limits<float>::infinity()); }}};
+  for (const auto& [sentence, edit] : edits) {
+    const fs::path path = edited(edit);
+    const auto defects = validate_trace(path);
+    ASSERT_FALSE(defects.empty()) << sentence;
+    EXPECT_NE(defects.front().find(sentence), std::string::npos) << defects.front();
+    EXPECT_FALSE(TraceReader(path).info().has_layer(0)) << sentence;
+  }
 }
 
 TEST_F(HostileTest, CellsThatAreNotFiniteAreANote) {

@@ -3,6 +3,7 @@
 #include "app/state/labels.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/error.h"
 
 #include <fmt/format.h>
 
@@ -156,6 +157,10 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   answer.notes = run->notes;
   answer.nothing = why_nothing(cell);
   if (!answer.nothing.empty()) return answer;
+  if (place.info().model.softmax_of(place.layer).window > 0)
+    throw input_error(fmt::format("the blocks of layer {} cannot be shown", place.layer),
+                      "its queries see a window of keys, and densities count pairs by whole blocks",
+                      "choose a layer without a window");
   const int group = place.info().model.gqa_group_size();
   const HeadRange heads = united_heads(place, *run);
   answer.kv_head = heads.first / group;

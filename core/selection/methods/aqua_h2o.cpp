@@ -35,9 +35,9 @@ class AquaH2o final : public EvictionSelector {
     hitters_.observe(cell, prune_lanes(cell, *basis_, pruning_).queries, pools);
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget) const override {
-    return hitters_.survivors(cell, kv_head, pool, budget);
+    return hitters_.survivors(cell, kv_head, pool.staying, budget);
   }
 
   std::int64_t capacity(std::int64_t num_tokens) const override {

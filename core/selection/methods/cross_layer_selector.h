@@ -22,13 +22,15 @@ class CrossLayerSelector : public VisibilitySelector {
 
  private:
   bool dense_by_rule(const Cell& cell) const final;
-  // A dense selection layer chooses for the layers above it.
+  // A dense selection layer chooses for the layers above it: all keys where they are too few.
   void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget) final;
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) final;
 
-  // By selection layer and chunk. All are kept: a replay may go through all chunks of a layer
-  // before the next layer asks.
+  void note(const Cell& cell, std::vector<SelectedRow> rows);
+
+  // By selection layer and chunk, in positions of the text. All are kept: a replay may go through
+  // all chunks of a layer before the next layer asks.
   std::map<std::pair<int, int>, std::vector<SelectedRow>> chosen_;
 };
 

@@ -44,8 +44,8 @@ class FlashPrefill final : public BlockMasker {
       const std::int64_t query_block = item % query_blocks;
       float* scores = choice.scores.row(head, query_block);
       score(cell, grid, means[head / cell.gqa_group_size()].data(), head, query_block, scores);
-      keep(grid.block_of_query_block(query_block), scores, choice.mask.row(head, query_block),
-           choice.forced.row(head, query_block));
+      keep(first_block(grid, cell.softmax, query_block), grid.block_of_query_block(query_block),
+           scores, choice.mask.row(head, query_block), choice.forced.row(head, query_block));
     });
     if (cell.ends_prefill) open_last(choice);
     return choice;
@@ -55,27 +55,28 @@ class FlashPrefill final : public BlockMasker {
   // s[I, :] of one head; 0 for blocks that no row of I sees whole.
   void score(const Cell& cell, const BlockGrid& grid, const float* means, std::int64_t head,
              std::int64_t query_block, float* scores) const {
-    std::vector<const float*> rows;
-    std::vector<std::int64_t> visible;
+    ChunkRows rows;
     for (std::int64_t row = grid.row_begin(query_block); row < grid.row_end(query_block); ++row) {
-      rows.push_back(query_row(cell, head, row));
-      visible.push_back((grid.past_len + row + 1) / block_size_);
+      const std::int64_t position = grid.past_len + row;
+      const std::int64_t begin = cell.softmax.first_visible(position);
+      rows.add(query_row(cell, head, row), cell.softmax, head,
+               (begin + block_size_ - 1) / block_size_, (position + 1) / block_size_);
     }
-    const std::int64_t blocks = visible.back();
+    const std::int64_t blocks = rows.visible.back();
     std::vector<double> sums(static_cast<std::size_t>(blocks));
     if (blocks > 0)
-      joint_softmax_sums(pack_rows(rows, cell.q.size(2)), visible, means, blocks,
-                         cell.softmax_scale, sums.data());
+      joint_softmax_sums(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, means, blocks,
+                         rows.softmax(cell.softmax), sums.data());
     double total = 1e-9;
     for (const double sum : sums) total += sum;
     for (std::int64_t j = 0; j < blocks; ++j) scores[j] = static_cast<float>(sums[j] / total);
   }
 
-  void keep(std::int64_t own_block, const float* scores, std::uint8_t* mask,
-            std::uint8_t* forced) const {
+  void keep(std::int64_t first_block, std::int64_t own_block, const float* scores,
+            std::uint8_t* mask, std::uint8_t* forced) const {
     const double threshold =
         alpha_ * static_cast<double>(*std::max_element(scores, scores + own_block + 1));
-    for (std::int64_t j = 0; j <= own_block; ++j) {
+    for (std::int64_t j = first_block; j <= own_block; ++j) {
       forced[j] = j < sink_blocks_ || own_block - j < window_blocks_;
       mask[j] = forced[j] != 0 || static_cast<double>(scores[j]) >= threshold;
     }

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -125,7 +126,7 @@ class Head {
     slash_.assign(static_cast<std::size_t>(total), 0.0F);
     sum_columns_and_slashes(pack_rows(rows.pointers, cell_.q.size(2)), rows.visible,
                             keys_of(cell_, head_ / cell_.gqa_group_size()), total,
-                            cell_.softmax_scale, vertical_.data(), slash_.data());
+                            rows.softmax(cell_.softmax), vertical_.data(), slash_.data());
     for (float& value : vertical_) value /= count;
     for (float& value : slash_) value /= count;
     std::reverse(slash_.begin(), slash_.end());  // by distance until now; from the far end
@@ -133,14 +134,20 @@ class Head {
     slash_blocks_ = summed_by_blocks(slash_, grid_.block_size);
   }
 
-  // softmax_scale <mean of rows [begin, end), mean key j> of the blocks j < count.
+  // The logits of <mean of rows [begin, end), mean key j> of the blocks j < count; none of blocks that
+  // all these rows are too far from.
   std::vector<float> pooled_logits(std::int64_t begin, std::int64_t end, std::int64_t count) const {
     const std::int64_t dim = cell_.q.size(2);
     std::vector<float> mean(static_cast<std::size_t>(dim));
     mean_of_rows(query_row(cell_, head_, 0), begin, end, dim, mean.data());
     std::vector<float> logits(static_cast<std::size_t>(count));
     dot_products(mean.data(), key_means_, count, dim, logits.data());
-    for (float& logit : logits) logit *= static_cast<float>(cell_.softmax_scale);
+    const auto& softmax = cell_.softmax;
+    for (float& logit : logits)
+      logit = softmax.softcap > 0 ? static_cast<float>(softmax.logit(static_cast<double>(logit)))
+                                  : logit * static_cast<float>(softmax.scale);
+    const std::int64_t hidden = softmax.first_visible(cell_.past_len + begin) / grid_.block_size;
+    std::fill_n(logits.begin(), hidden, -std::numeric_limits<float>::infinity());
     return logits;
   }
 
@@ -169,16 +176,18 @@ class Head {
     }
   }
 
-  // The best `size` of the blocks, `first` before all.
-  static std::vector<std::int32_t> best(const std::vector<float>& values, std::int64_t first,
-                                        std::int64_t size) {
+  // The best `size` of the blocks, `first` before all where there is one.
+  static std::vector<std::int32_t> best(const std::vector<float>& values,
+                                        std::optional<std::int64_t> first, std::int64_t size) {
     std::vector<std::uint8_t> forced(values.size(), 0);
-    forced[first] = 1;
+    if (first) forced[*first] = 1;
     return keep_best(values, std::max<std::int64_t>(1, size), forced).indices;
   }
 
   void keep_vertical(std::int64_t size, BlockChoice& choice) const {
-    for (const std::int32_t j : best(vertical_blocks_, 0, size))
+    std::optional<std::int64_t> first;
+    if (first_block(grid_, cell_.softmax, 0) == 0) first = 0;
+    for (const std::int32_t j : best(vertical_blocks_, first, size))
       for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i)
         if (j <= grid_.block_of_query_block(i)) keep(choice, i, j, j == 0);
   }

@@ -24,9 +24,9 @@ class H2o final : public EvictionSelector {
     hitters_.observe(cell, cell.q, pools);
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget) const override {
-    return hitters_.survivors(cell, kv_head, pool, budget);
+    return hitters_.survivors(cell, kv_head, pool.staying, budget);
   }
 
  private:

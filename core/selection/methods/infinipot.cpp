@@ -9,6 +9,7 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
+#include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
@@ -23,17 +24,16 @@ std::vector<float> probe_votes(const Cell& cell, std::int64_t kv_head,
                                std::span<const std::int32_t> pool) {
   const std::int64_t group = cell.gqa_group_size();
   const at::Tensor& probe = cell.probe_q;
-  std::vector<const float*> rows;
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    for (std::int64_t row = 0; row < probe.size(1); ++row)
-      rows.push_back(probe.const_data_ptr<float>() + head * probe.stride(0) +
-                     row * probe.stride(1));
   const auto num_keys = static_cast<std::int64_t>(pool.size());
-  const std::vector<std::int64_t> visible(rows.size(), num_keys);
+  ChunkRows rows;
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    for (std::int64_t row = 0; row < probe.size(1); ++row)  // at the positions after the chunk
+      rows.add(probe.const_data_ptr<float>() + head * probe.stride(0) + row * probe.stride(1),
+               cell.softmax, head, num_hidden(pool, cell.softmax, cell.kv_len() + row), num_keys);
   const std::vector<float> keys = gather_keys(cell, kv_head, pool);
   std::vector<float> votes(pool.size(), 0.0F);
-  reduce_probabilities(pack_rows(rows, probe.size(2)), visible, keys.data(), num_keys,
-                       cell.softmax_scale, ColumnReduce::Sum, votes.data());
+  reduce_probabilities(pack_rows(rows.pointers, probe.size(2)), rows.visible, keys.data(), num_keys,
+                       rows.softmax(cell.softmax), ColumnReduce::Sum, votes.data());
   for (float& vote : votes) vote /= static_cast<float>(group);
   return votes;
 }
@@ -51,8 +51,9 @@ class Infinipot final : public EvictionSelector {
                   cell.novelty.is_contiguous());
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
                         std::int64_t budget) const override {
+    const std::span<const std::int32_t> pool = at_hand.staying;
     const auto num_novel =
         static_cast<std::int64_t>(rounded_down(novelty_ratio_ * static_cast<double>(budget)));
     std::vector<float> novelty;

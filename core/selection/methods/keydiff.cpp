@@ -72,8 +72,9 @@ class KeydiffEvict final : public EvictionSelector {
   using EvictionSelector::EvictionSelector;
 
  protected:
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
                         std::int64_t budget) const override {
+    const std::span<const std::int32_t> pool = at_hand.staying;
     const auto num_keys = static_cast<std::int64_t>(pool.size());
     const std::vector<float> keys = gather_keys(cell, kv_head, pool);
     const Kept kept =

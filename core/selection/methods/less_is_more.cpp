@@ -35,6 +35,8 @@ class LessIsMore final : public CrossLayerSelector {
     std::int64_t recent = budget - middle;
     std::int64_t sinks = spec().integer("sink_tokens");
     if (recent < sinks) sinks = 0;
+    sinks =
+        std::max<std::int64_t>(0, sinks - cell.first_key);  // a window hides the text's first keys
     recent -= sinks;
     const std::int64_t newest = num_candidates - recent;
 

@@ -29,7 +29,7 @@ class Oracle final : public ScoringSelector {
 
  private:
   static std::vector<float> mass(const Cell& cell, std::int64_t num_candidates) {
-    const at::Tensor all = attention::chunk_mass(cell.q, cell.k, cell.softmax_scale).key_mass;
+    const at::Tensor all = attention::chunk_mass(cell.q, cell.k, cell.softmax).key_mass;
     std::vector<float> result;
     for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head) {
       const float* row = all.const_data_ptr<float>() + head * all.stride(0);
@@ -50,8 +50,8 @@ class Oracle final : public ScoringSelector {
         const ChunkRows rows =
             chunk_rows(cell, q_head, latest_rows(cell.chunk_len, cell.chunk_len));
         reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible,
-                             keys_of(cell, kv_head), total, cell.softmax_scale, ColumnReduce::Max,
-                             best.data());
+                             keys_of(cell, kv_head), total, rows.softmax(cell.softmax),
+                             ColumnReduce::Max, best.data());
       }
       std::copy_n(best.begin(), num_candidates, result.begin() + kv_head * num_candidates);
     });

@@ -63,12 +63,15 @@ struct PageSet {
   std::int64_t forced_page = -1;    // the only one that can be kept by rule and hold past keys
   std::int64_t ties_at_cut = 0;
 
-  void add(const Kept& kept, std::int64_t num_pages, bool last_is_forced) {
-    if (static_cast<std::int64_t>(taken.size()) < num_pages)
-      taken.resize(static_cast<std::size_t>(num_pages), 0);
-    for (const std::int32_t page : kept.indices) taken[static_cast<std::size_t>(page)] = 1;
+  // Of num_pages pages from first_page on.
+  void add(const Kept& kept, std::int64_t first_page, std::int64_t num_pages, bool last_is_forced) {
+    const std::int64_t end = first_page + num_pages;
+    if (static_cast<std::int64_t>(taken.size()) < end)
+      taken.resize(static_cast<std::size_t>(end), 0);
+    for (const std::int32_t page : kept.indices)
+      taken[static_cast<std::size_t>(first_page + page)] = 1;
     ties_at_cut = kept.ties_at_cut;
-    if (last_is_forced && forced_page < 0) forced_page = num_pages - 1;
+    if (last_is_forced && forced_page < 0) forced_page = end - 1;
   }
 
   SelectedRow past_tokens(PageGrid grid, std::int64_t past_len) const {
@@ -107,9 +110,10 @@ class Quest final : public VisibilitySelector {
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
     const std::int64_t count = std::max<std::int64_t>(kernel_rule_ ? 2 : 1, budget / page_size_);
     std::vector<PageBounds>& bounds = bounds_[cell.layer];
-    if (bounds.empty())
+    // Where a window has moved on, its first page is another one in every chunk.
+    if (bounds.empty() || cell.first_key > 0)
       bounds.assign(static_cast<std::size_t>(cell.num_kv_heads()),
-                    PageBounds(page_size_, cell.q.size(2)));
+                    PageBounds(page_size_, cell.q.size(2), cell.first_key % page_size_));
     const std::int64_t rows_each = num_rows(cell) / cell.num_kv_heads();
     std::vector<SelectedRow> rows(static_cast<std::size_t>(num_rows(cell)));
     const std::int64_t operations = 2 * cell.gqa_group_size() * cell.chunk_len * cell.q.size(2) *
@@ -136,8 +140,18 @@ class Quest final : public VisibilitySelector {
       return sets;
     }
     for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
-      bounds.extend(keys, cell.past_len + row + 1);
-      take(cell, kv_head, bounds, row, 1, count, sets);
+      const std::int64_t position = cell.past_len + row;
+      const std::int64_t hidden = cell.softmax.first_visible(position);
+      if (hidden == 0) {
+        bounds.extend(keys, position + 1);
+        take(cell, kv_head, bounds, row, 1, count, sets);
+      } else {
+        const std::int64_t begin = cell.first_key + hidden;
+        PageBounds own(page_size_, cell.q.size(2), begin % page_size_);
+        own.extend(keys + hidden * cell.q.size(2), position + 1 - hidden);
+        take(cell, kv_head, own, row, 1, count, sets,
+             begin / page_size_ - cell.first_key / page_size_);
+      }
     }
     // A union of many rows has no cut.
     if (!decode)
@@ -145,9 +159,11 @@ class Quest final : public VisibilitySelector {
     return sets;
   }
 
-  // Adds the pages that the rows [first, first + num_rows) of the group's heads choose together.
+  // Adds the pages that the rows [first, first + num_rows) of the group's heads choose together. The
+  // pages of `bounds` begin at page first_page of the cell.
   void take(const Cell& cell, std::int64_t kv_head, const PageBounds& bounds, std::int64_t first,
-            std::int64_t num_rows, std::int64_t count, std::vector<PageSet>& sets) const {
+            std::int64_t num_rows, std::int64_t count, std::vector<PageSet>& sets,
+            std::int64_t first_page = 0) const {
     const std::int64_t num_pages = bounds.grid().num_pages();
     std::vector<std::uint8_t> forced(static_cast<std::size_t>(num_pages), 0);
     forced.back() = force_last_ ? 1 : 0;
@@ -161,8 +177,8 @@ class Quest final : public VisibilitySelector {
     if (reduce_ == GroupReduce::MaxScore || reduce_ == GroupReduce::MeanScore)
       scores = {reduced(scores)};
     for (std::size_t member = 0; member < scores.size(); ++member)
-      sets[sets.size() == 1 ? 0 : member].add(keep_best(scores[member], count, forced), num_pages,
-                                              force_last_);
+      sets[sets.size() == 1 ? 0 : member].add(keep_best(scores[member], count, forced), first_page,
+                                              num_pages, force_last_);
     if (reduce_ == GroupReduce::Union) sets.front().ties_at_cut = 0;
   }
 

@@ -45,8 +45,9 @@ class Random final : public VisibilitySelector {
     for (std::size_t head = 0; head < rows.size(); ++head) {
       for (std::int64_t position = 0; position < num_candidates; ++position)
         draws[position] = {
-            philox({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(cell.chunk),
-                    static_cast<std::uint32_t>(cell.layer), static_cast<std::uint32_t>(head)},
+            philox({static_cast<std::uint32_t>(cell.first_key + position),
+                    static_cast<std::uint32_t>(cell.chunk), static_cast<std::uint32_t>(cell.layer),
+                    static_cast<std::uint32_t>(head)},
                    seed),
             static_cast<std::int32_t>(position)};
       std::nth_element(draws.begin(), draws.begin() + budget, draws.end(), std::greater<>());

@@ -65,8 +65,8 @@ class SeerAttention final : public BlockMasker {
                     const std::int64_t i = item % blocks;
                     score(queries.data() + item * gate_.hidden,
                           keys[static_cast<std::size_t>(head / q_heads_per_key)].data(),
-                          grid.block_of_query_block(i) + 1, choice.scores.row(head, i),
-                          choice.mask.row(head, i));
+                          first_block(grid, cell.softmax, i), grid.block_of_query_block(i) + 1,
+                          choice.scores.row(head, i), choice.mask.row(head, i));
                   });
     return choice;
   }
@@ -148,19 +148,19 @@ class SeerAttention final : public BlockMasker {
     return static_cast<double>(block * block_size_);
   }
 
-  // Softmax over the first `causal` blocks.
-  void score(const float* query, const float* keys, std::int64_t causal, float* scores,
-             std::uint8_t* mask) const {
+  // Softmax over the blocks [first, causal).
+  void score(const float* query, const float* keys, std::int64_t first, std::int64_t causal,
+             float* scores, std::uint8_t* mask) const {
     dot_products(query, keys, causal, gate_.hidden, scores);
     const double scale = 1 / std::sqrt(static_cast<double>(gate_.hidden));
-    const double largest = static_cast<double>(*std::max_element(scores, scores + causal));
+    const double largest = static_cast<double>(*std::max_element(scores + first, scores + causal));
     std::vector<double> weights(static_cast<std::size_t>(causal));
     double total = 0;
-    for (std::int64_t j = 0; j < causal; ++j) {
+    for (std::int64_t j = first; j < causal; ++j) {
       weights[j] = std::exp(scale * (static_cast<double>(scores[j]) - largest));
       total += weights[j];
     }
-    for (std::int64_t j = 0; j < causal; ++j) {
+    for (std::int64_t j = first; j < causal; ++j) {
       scores[j] = static_cast<float>(weights[j] / total);
       mask[j] = scores[j] > threshold_;
     }

@@ -36,18 +36,24 @@ struct SnapkvOptions {
   }
 };
 
-// Pooled votes for the first num_scored of num_keys keys; the chunk's keys are the last ones.
+// Pooled votes for `num_scored` keys from first_scored on of those at `positions`, which end with the
+// chunk.
 std::vector<float> pooled_votes(const Cell& cell, std::int64_t kv_head, const float* keys,
-                                std::int64_t num_keys, std::int64_t num_scored,
-                                const SnapkvOptions& options) {
+                                std::span<const std::int32_t> positions, std::int64_t first_scored,
+                                std::int64_t num_scored, const SnapkvOptions& options) {
+  const auto num_keys = static_cast<std::int64_t>(positions.size());
   const std::int64_t group = cell.gqa_group_size();
   std::vector<double> sums(static_cast<std::size_t>(num_scored), 0.0);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    ChunkRows rows = chunk_rows(cell, head, options.voters(cell));
-    for (std::int64_t& visible : rows.visible) visible -= cell.kv_len() - num_keys;
+    ChunkRows rows;
+    for (const std::int32_t row : options.voters(cell))
+      rows.add(query_row(cell, head, row), cell.softmax, head,
+               num_hidden(positions, cell.softmax, cell.past_len + row),
+               num_keys - cell.chunk_len + row + 1);
     std::vector<float> votes(static_cast<std::size_t>(num_keys), 0.0F);
     reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, keys, num_keys,
-                         cell.softmax_scale, ColumnReduce::Sum, votes.data());
+                         rows.softmax(cell.softmax), ColumnReduce::Sum, votes.data());
+    votes.erase(votes.begin(), votes.begin() + first_scored);
     votes.resize(static_cast<std::size_t>(num_scored));
     const std::vector<float> pooled = pool_same(votes, options.kernel, options.pool);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(pooled[i]);
@@ -72,9 +78,10 @@ class SnapkvSelect final : public ScoringSelector {
     std::vector<float> all(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
     const std::int64_t rows = cell.gqa_group_size() * std::min(options_.window, cell.chunk_len);
     const std::int64_t operations = rows * cell.kv_len() * (cell.q.size(2) + 16);
+    const std::vector<std::int32_t> positions = range(0, cell.kv_len());
     for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t head) {
       const auto head_scores =
-          pooled_votes(cell, head, keys_of(cell, head), cell.kv_len(), num_candidates, options_);
+          pooled_votes(cell, head, keys_of(cell, head), positions, 0, num_candidates, options_);
       std::copy(head_scores.begin(), head_scores.end(), all.begin() + head * num_candidates);
     });
     return all;
@@ -93,16 +100,18 @@ class SnapkvEvict final : public EvictionSelector {
   }
 
  protected:
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& keys_at_hand,
                         std::int64_t budget) const override {
+    const auto [at_hand, pool] = keys_at_hand;
     const std::int64_t window = std::min(options_.window, cell.chunk_len);
     SelectedRow row;
     row.forced.assign(pool.end() - std::min(budget, window), pool.end());
     if (budget > window) {
-      const auto num_keys = static_cast<std::int64_t>(pool.size());
-      const std::vector<float> keys = gather_keys(cell, kv_head, pool);
+      const auto left = static_cast<std::int64_t>(at_hand.size() - pool.size());
+      const auto num_scored = static_cast<std::int64_t>(pool.size()) - window;
+      const std::vector<float> keys = gather_keys(cell, kv_head, at_hand);
       const Kept kept =
-          keep_best(pooled_votes(cell, kv_head, keys.data(), num_keys, num_keys - window, options_),
+          keep_best(pooled_votes(cell, kv_head, keys.data(), at_hand, left, num_scored, options_),
                     budget - window);
       row.positions = members_at(pool, kept.indices);
       row.ties_at_cut = kept.ties_at_cut;

@@ -17,8 +17,9 @@ class StreamingLlm final : public EvictionSelector {
   using EvictionSelector::EvictionSelector;
 
  protected:
-  SelectedRow survivors(const Cell&, std::int64_t, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell&, std::int64_t, const Pool& keys,
                         std::int64_t budget) const override {
+    const std::span<const std::int32_t> pool = keys.staying;
     const std::int64_t wanted = spec().integer("sink_tokens");
     // A growing budget (by ratio) may exceed the sinks that are left.
     const std::int64_t sinks =

@@ -26,7 +26,7 @@ class Tova final : public EvictionSelector {
 
  protected:
   void observe(const Cell& cell, const Pools& pools) override {
-    if (per_kv_head_ || static_cast<std::int64_t>(pools.front().size()) <= capacity(cell.kv_len()))
+    if (per_kv_head_ || static_cast<std::int64_t>(pools.front().size()) <= budget_after(cell))
       return;
     // All heads of the layer have the same pool.
     std::vector<double> sums(pools.front().size(), 0.0);
@@ -39,15 +39,16 @@ class Tova final : public EvictionSelector {
       shared_.push_back(static_cast<float>(sum / static_cast<double>(cell.num_q_heads())));
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
+  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget) const override {
-    std::vector<std::uint8_t> forced(pool.size(), 0);
+    std::vector<float> votes =
+        per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) : shared_;
+    votes.erase(votes.begin(), votes.end() - static_cast<std::ptrdiff_t>(pool.staying.size()));
+    std::vector<std::uint8_t> forced(votes.size(), 0);
     forced.back() = force_last_ ? 1 : 0;
-    const Kept kept = per_kv_head_
-                          ? keep_best(last_query_votes(cell, kv_head, pool), budget, forced)
-                          : keep_best(shared_, budget, forced);
-    SelectedRow row{members_at(pool, kept.indices), {}, kept.ties_at_cut};
-    if (kept.forced > 0) row.forced = {pool.back()};
+    const Kept kept = keep_best(votes, budget, forced);
+    SelectedRow row{members_at(pool.staying, kept.indices), {}, kept.ties_at_cut};
+    if (kept.forced > 0) row.forced = {pool.staying.back()};
     return row;
   }
 
@@ -58,15 +59,15 @@ class Tova final : public EvictionSelector {
   static std::vector<float> last_query_votes(const Cell& cell, std::int64_t kv_head,
                                              std::span<const std::int32_t> pool) {
     const std::int64_t group = cell.gqa_group_size();
-    std::vector<const float*> rows;
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      rows.push_back(query_row(cell, head, voter(cell)));
     const auto num_keys = static_cast<std::int64_t>(pool.size());
-    const std::vector<std::int64_t> visible(rows.size(), num_keys);
+    const std::int64_t hidden = num_hidden(pool, cell.softmax, cell.kv_len() - 1);
+    ChunkRows rows;
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      rows.add(query_row(cell, head, voter(cell)), cell.softmax, head, hidden, num_keys);
     const std::vector<float> keys = gather_keys(cell, kv_head, pool);
     std::vector<float> votes(pool.size(), 0.0F);
-    reduce_probabilities(pack_rows(rows, cell.q.size(2)), visible, keys.data(), num_keys,
-                         cell.softmax_scale, ColumnReduce::Sum, votes.data());
+    reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, keys.data(),
+                         num_keys, rows.softmax(cell.softmax), ColumnReduce::Sum, votes.data());
     return votes;
   }
 

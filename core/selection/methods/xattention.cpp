@@ -43,8 +43,11 @@ class XAttention final : public BlockMasker {
       const std::int64_t kv_head = head / cell.gqa_group_size();
       score(cell, grid, padded[kv_head].empty() ? keys_of(cell, kv_head) : padded[kv_head].data(),
             head, query_block, scores);
-      keep({scores, static_cast<std::size_t>(grid.block_of_query_block(query_block) + 1)},
-           choice.mask.row(head, query_block), choice.forced.row(head, query_block));
+      const std::int64_t first = first_block(grid, cell.softmax, query_block);
+      const std::int64_t count = grid.block_of_query_block(query_block) + 1 - first;
+      keep({scores + first, static_cast<std::size_t>(count)},
+           choice.mask.row(head, query_block) + first, choice.forced.row(head, query_block) + first,
+           first == 0);
     });
     return choice;
   }
@@ -72,16 +75,20 @@ class XAttention final : public BlockMasker {
     const std::int64_t begin = (grid.past_len + grid.row_begin(query_block)) / stride_;
     const std::int64_t end = strides(grid.past_len + grid.row_end(query_block));
     const std::vector<float> queries = strided_queries(cell, head, begin, end);
-    std::vector<const float*> rows;
-    std::vector<std::int64_t> visible;
+    // A product stands for the mean of stride_ logits. The learned sink of a head has no place among
+    // such means.
+    SoftmaxForm form = cell.softmax;
+    form.scale /= static_cast<double>(stride_);
+    form.sink_logits.clear();
+    ChunkRows rows;
     for (std::int64_t a = begin; a < end; ++a) {
-      rows.push_back(queries.data() + (a - begin) * width);
-      visible.push_back(a + 1);
+      const std::int64_t first_row = std::max(a * stride_, cell.past_len);
+      rows.add(queries.data() + (a - begin) * width, form, head,
+               form.first_visible(first_row) / stride_, a + 1);
     }
     std::vector<float> mass(static_cast<std::size_t>(end), 0.0F);
-    reduce_probabilities(pack_rows(rows, width), visible, keys, end,
-                         cell.softmax_scale / static_cast<double>(stride_), ColumnReduce::Sum,
-                         mass.data());
+    reduce_probabilities(pack_rows(rows.pointers, width), rows.visible, keys, end,
+                         rows.softmax(form), ColumnReduce::Sum, mass.data());
     const std::int64_t strides_per_block = block_size_ / stride_;
     std::vector<double> sums(static_cast<std::size_t>(grid.num_key_blocks()), 0.0);
     for (std::int64_t n = 0; n < end; ++n)
@@ -104,17 +111,19 @@ class XAttention final : public BlockMasker {
     return queries;
   }
 
-  // `scores` of the causal blocks; the last one is the query block's own.
-  void keep(std::span<const float> scores, std::uint8_t* mask, std::uint8_t* forced) const {
+  // `scores` of the blocks seen; the last one is the query block's own. The text's first block is
+  // kept by rule where it is seen.
+  void keep(std::span<const float> scores, std::uint8_t* mask, std::uint8_t* forced,
+            bool from_first) const {
     double total = 0;
     for (const float score : scores) total += static_cast<double>(score);
     // Sums of fp32 values that would be equal but for rounding are; all of the mass is all blocks.
     constexpr double kRounding = 2 * double{std::numeric_limits<float>::epsilon()};
     const double required = tau_ * total * (1 - kRounding);
-    forced[0] = mask[0] = 1;
+    if (from_first) forced[0] = mask[0] = 1;
     forced[scores.size() - 1] = mask[scores.size() - 1] = 1;
-    double held = static_cast<double>(scores.front());
-    if (scores.size() > 1) held += static_cast<double>(scores.back());
+    double held = static_cast<double>(scores.back());
+    if (from_first && scores.size() > 1) held += static_cast<double>(scores.front());
     for (const std::int32_t block : ranked(scores, static_cast<std::int64_t>(scores.size()))) {
       if (forced[block] != 0) continue;
       if (tau_ < 1 && held >= required) break;
