@@ -103,9 +103,10 @@ TEST_P(ShapedSoftmax, Gathered) {
     const auto& row = with_chunk[static_cast<std::size_t>(head / kGroup)];
     return std::find(row.begin(), row.end(), key) != row.end();
   };
-  expect_output(gathered_chunk_attention(in_.q, in_.k, in_.v, GetParam(), with_chunk,
-                                         ChunkVisibility::SelfOnly),
-                [&](auto head, auto row, auto key) { return key == kPast + row || is_of(head, key); });
+  expect_output(
+      gathered_chunk_attention(in_.q, in_.k, in_.v, GetParam(), with_chunk,
+                               ChunkVisibility::SelfOnly),
+      [&](auto head, auto row, auto key) { return key == kPast + row || is_of(head, key); });
 }
 
 TEST_P(ShapedSoftmax, Paged) {

@@ -140,9 +140,9 @@ class ShapedSoftmax : public ::testing::TestWithParam<Form> {
         std::set_intersection(top.begin(), top.end(), kept.begin(), kept.end(),
                               std::back_inserter(common));
         EXPECT_NEAR(cell.metrics[row].topk_overlap,
-                    kept.empty() ? 1.0
-                                 : static_cast<double>(common.size()) /
-                                       static_cast<double>(kept.size()),
+                    kept.empty()
+                        ? 1.0
+                        : static_cast<double>(common.size()) / static_cast<double>(kept.size()),
                     1e-9);
       }
     }
@@ -295,75 +295,77 @@ TEST_P(ShapedSoftmax, StreamingLlmKeepsSinksWhileTheyAreSeen) {
 }
 
 TEST_P(ShapedSoftmax, QuestBoundsThePagesOfCandidates) {
-  expect_selected("quest:budget_tokens=8,page_size=4,skip_layers=0", [&](int layer, int row, int c) {
-    std::map<int, Positions> pages;
-    for (const int j : candidates(c)) pages[j / 4].push_back(j);
-    std::map<int, double> bound;
-    Positions ids;
-    for (const auto& [page, keys] : pages) {
-      ids.push_back(page);
-      bound[page] = -1e9;
-      for (int t = chunk(c).begin; t < chunk(c).end(); ++t) {
-        double sum = 0;
-        for (int i = 0; i < shape().head_dim; ++i) {
-          double most = -1e9, q = static_cast<double>(trace_.query(layer, row, t)[i]);
-          for (const int j : keys)
-            most = std::max(most, q * static_cast<double>(trace_.key(layer, row / 2, j)[i]));
-          sum += most;
+  expect_selected(
+      "quest:budget_tokens=8,page_size=4,skip_layers=0", [&](int layer, int row, int c) {
+        std::map<int, Positions> pages;
+        for (const int j : candidates(c)) pages[j / 4].push_back(j);
+        std::map<int, double> bound;
+        Positions ids;
+        for (const auto& [page, keys] : pages) {
+          ids.push_back(page);
+          bound[page] = -1e9;
+          for (int t = chunk(c).begin; t < chunk(c).end(); ++t) {
+            double sum = 0;
+            for (int i = 0; i < shape().head_dim; ++i) {
+              double most = -1e9, q = static_cast<double>(trace_.query(layer, row, t)[i]);
+              for (const int j : keys)
+                most = std::max(most, q * static_cast<double>(trace_.key(layer, row / 2, j)[i]));
+              sum += most;
+            }
+            bound[page] = std::max(bound[page], sum);
+          }
         }
-        bound[page] = std::max(bound[page], sum);
-      }
-    }
-    bound[ids.back()] = 1e9;  // kept by rule
-    Positions kept;
-    for (const int page : best(ids, bound, 2))
-      kept.insert(kept.end(), pages[page].begin(), pages[page].end());
-    return kept;
-  });
+        bound[ids.back()] = 1e9;  // kept by rule
+        Positions kept;
+        for (const int page : best(ids, bound, 2))
+          kept.insert(kept.end(), pages[page].begin(), pages[page].end());
+        return kept;
+      });
 }
 
 TEST_P(ShapedSoftmax, FlashPrefillComparesBlocksThatRowsSee) {
   constexpr int b = 4;
-  expect_selected(
-      "flash_prefill:block_size=4,alpha=0.6,sink_blocks=1,window_blocks=1",
-      [&](int layer, int row, int c) {
-        const int begin = chunk(c).begin, end = chunk(c).end(), dim = shape().head_dim;
-        std::set<int> kept;
-        for (int j = begin / b * b; j < begin; ++j) kept.insert(j);
-        for (int head = row * 2; head < row * 2 + 2; ++head)
-          for (int own = begin / b; own * b < end; ++own) {
-            const int first = std::max(own * b, begin), last = std::min((own + 1) * b, end);
-            std::map<int, double> sums;
-            double most = -1e9;
-            std::map<std::pair<int, int>, double> z;
-            for (int t = first; t < last; ++t)
-              for (int j = 0; (j + 1) * b - 1 <= t; ++j) {
-                if (j * b < first_seen_from(t)) continue;
-                double dot = 0;
-                for (int i = 0; i < dim; ++i)
-                  for (int key = j * b; key < (j + 1) * b; ++key)
-                    dot += static_cast<double>(trace_.query(layer, head, t)[i]) *
-                           static_cast<double>(trace_.key(layer, row, key)[i]) / b;
-                dot /= std::sqrt(static_cast<double>(dim));
-                if (shape().softcap > 0) dot = shape().softcap * std::tanh(dot / shape().softcap);
-                z[{t, j}] = dot;
-                most = std::max(most, dot);
-              }
-            double largest = 0;
-            for (const auto& [at, value] : z) sums[at.second] += std::exp(value - most);
-            for (const auto& [j, sum] : sums) largest = std::max(largest, sum);
-            for (int j = 0; j <= own; ++j) {
-              if ((j + 1) * b - 1 < first_seen_from(first)) continue;
-              if (sums[j] >= 0.6 * largest || j < 1 || own == j)
-                for (int key = j * b; key < (j + 1) * b; ++key) kept.insert(key);
-            }
-          }
-        const Positions open = candidates(c);
-        Positions selected;
-        for (const int j : open)
-          if (kept.count(j) > 0) selected.push_back(j);
-        return selected;
-      });
+  expect_selected("flash_prefill:block_size=4,alpha=0.6,sink_blocks=1,window_blocks=1",
+                  [&](int layer, int row, int c) {
+                    const int begin = chunk(c).begin, end = chunk(c).end(), dim = shape().head_dim;
+                    std::set<int> kept;
+                    for (int j = begin / b * b; j < begin; ++j) kept.insert(j);
+                    for (int head = row * 2; head < row * 2 + 2; ++head)
+                      for (int own = begin / b; own * b < end; ++own) {
+                        const int first = std::max(own * b, begin),
+                                  last = std::min((own + 1) * b, end);
+                        std::map<int, double> sums;
+                        double most = -1e9;
+                        std::map<std::pair<int, int>, double> z;
+                        for (int t = first; t < last; ++t)
+                          for (int j = 0; (j + 1) * b - 1 <= t; ++j) {
+                            if (j * b < first_seen_from(t)) continue;
+                            double dot = 0;
+                            for (int i = 0; i < dim; ++i)
+                              for (int key = j * b; key < (j + 1) * b; ++key)
+                                dot += static_cast<double>(trace_.query(layer, head, t)[i]) *
+                                       static_cast<double>(trace_.key(layer, row, key)[i]) / b;
+                            dot /= std::sqrt(static_cast<double>(dim));
+                            if (shape().softcap > 0)
+                              dot = shape().softcap * std::tanh(dot / shape().softcap);
+                            z[{t, j}] = dot;
+                            most = std::max(most, dot);
+                          }
+                        double largest = 0;
+                        for (const auto& [at, value] : z) sums[at.second] += std::exp(value - most);
+                        for (const auto& [j, sum] : sums) largest = std::max(largest, sum);
+                        for (int j = 0; j <= own; ++j) {
+                          if ((j + 1) * b - 1 < first_seen_from(first)) continue;
+                          if (sums[j] >= 0.6 * largest || j < 1 || own == j)
+                            for (int key = j * b; key < (j + 1) * b; ++key) kept.insert(key);
+                        }
+                      }
+                    const Positions open = candidates(c);
+                    Positions selected;
+                    for (const int j : open)
+                      if (kept.count(j) > 0) selected.push_back(j);
+                    return selected;
+                  });
 }
 
 TEST_P(ShapedSoftmax, ScoreErrorsAreOfTheLogits) {
@@ -394,12 +396,12 @@ TEST_P(ShapedSoftmax, ScoreErrorsAreOfTheLogits) {
 // The other methods: sets inside the candidates, and every number that of the set.
 TEST_P(ShapedSoftmax, EveryOtherMethodIsMeasuredOnWhatItKeeps) {
   for (const char* spec :
-       {"random:budget_tokens=5", "sliding_window:budget_tokens=5", "uniform_queries:budget_tokens=5",
-        "sample_attention:budget_tokens=5", "sparq:budget_tokens=5,agg=prob_mean",
-        "loki:budget_tokens=5,basis=self", "tidal_decode:budget_tokens=5,first_layer=0",
-        "less_is_more:budget_tokens=8,first_layer=0", "snapkv:budget_tokens=6,window=4",
-        "snapkv:budget_tokens=6,window=4,state=select", "keydiff:budget_tokens=6",
-        "tova:budget_tokens=6", "tova:budget_tokens=6,per_kv_head=1",
+       {"random:budget_tokens=5", "sliding_window:budget_tokens=5",
+        "uniform_queries:budget_tokens=5", "sample_attention:budget_tokens=5",
+        "sparq:budget_tokens=5,agg=prob_mean", "loki:budget_tokens=5,basis=self",
+        "tidal_decode:budget_tokens=5,first_layer=0", "less_is_more:budget_tokens=8,first_layer=0",
+        "snapkv:budget_tokens=6,window=4", "snapkv:budget_tokens=6,window=4,state=select",
+        "keydiff:budget_tokens=6", "tova:budget_tokens=6", "tova:budget_tokens=6,per_kv_head=1",
         "quest:budget_tokens=8,page_size=4,prefill=per_query,skip_layers=0",
         "xattention:block_size=8,stride=4", "flex_prefill:block_size=8,min_budget=8",
         "compact_attention:selector=flash_prefill,block_size=4"}) {
