@@ -152,7 +152,7 @@ demo() {
       ;;
   esac
   set_up run_needs
-  local out="$root/out/demo" arguments=(--model smollm2 --task "$demo_task") method
+  local out="$root/out/demo" arguments=(--model smollm2 --task "$demo_task" --store qkv,lse,mass,loss) method
   for method in "${demo_methods[@]}"; do arguments+=(--method "$method:budget_tokens=256"); done
 
   # The trace is reused while neither the program nor the request has changed.

@@ -15,6 +15,9 @@
 #   name, but does not ask for it at its start: dlopen brings it. Only calls of functions wait for that (they are bound at
 #   the first call), which tests/cli/start_test.sh checks. Not in sanitizer builds, where type checks refer to more.
 #
+# kvloupe_sanitized(program)
+#   Links cmake/sanitize.cpp into a program of a build with the address sanitizer.
+#
 # kvloupe_add_test(NAME trace_reader SOURCES a_test.cpp [LINKS lib...] [LABELS fast|capture|gui|cuda|cli] [TIMEOUT 60]
 #                  [TORCH_PCH] [READS_SOURCE_DIR])
 #   A GoogleTest program (gtest_main, gmock), registered with ctest under NAME. Label gui runs it under xvfb-run.
@@ -81,6 +84,12 @@ function(kvloupe_load_later program library)
     COMMAND ${KVLOUPE_PATCHELF} --remove-needed $<TARGET_FILE_NAME:${library}> $<TARGET_FILE:${program}>)
 endfunction()
 
+function(kvloupe_sanitized program)
+  if(TARGET kvloupe_sanitize)
+    target_sources(${program} PRIVATE $<TARGET_OBJECTS:kvloupe_sanitize>)
+  endif()
+endfunction()
+
 function(kvloupe_add_test)
   cmake_parse_arguments(arg "TORCH_PCH;READS_SOURCE_DIR" "NAME;TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
@@ -96,6 +105,7 @@ function(kvloupe_add_test)
   if(arg_READS_SOURCE_DIR)
     target_compile_definitions(${target} PRIVATE KVLOUPE_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
   endif()
+  kvloupe_sanitized(${target})
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${target})
   endif()

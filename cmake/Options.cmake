@@ -40,6 +40,10 @@ if(KVLOUPE_SANITIZE)
   target_compile_options(kvloupe_options INTERFACE
     -fsanitize=${KVLOUPE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(kvloupe_options INTERFACE -fsanitize=${KVLOUPE_SANITIZE})
+  if(KVLOUPE_SANITIZE MATCHES address)
+    add_library(kvloupe_sanitize OBJECT cmake/sanitize.cpp)
+    target_link_libraries(kvloupe_sanitize PRIVATE kvloupe_options kvloupe_warnings)
+  endif()
   # g++ 12 warns about its own instrumented code.
   target_compile_options(kvloupe_warnings INTERFACE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-array-bounds>)

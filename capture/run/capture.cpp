@@ -306,7 +306,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   report.prefill_seconds = run.prefill_seconds();
   report.decode_seconds = run.decode_seconds();
   report.answer = run.answer();
-  report.dense_answer = model->tokenizer.decode(dense_answer);
+  report.dense_answer = text_of_answer(model->tokenizer, dense_answer);
   report.mean_loss = run.mean_loss();
   report.mean_dense_loss = run.mean_dense_loss();
   report.expected_answers = task.answers;

@@ -50,6 +50,11 @@ std::optional<double> CaptureRun::Mean::value() const {
   return sum_ / static_cast<double>(count_);
 }
 
+std::string text_of_answer(const Tokenizer& tokenizer, std::vector<std::int32_t> ids) {
+  if (!ids.empty() && ids.back() == tokenizer.eos()) ids.pop_back();
+  return tokenizer.decode(ids);
+}
+
 CaptureRun::CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
                        const RecorderOptions& recording, std::vector<std::int32_t> prompt,
                        const std::vector<trace::ChunkInfo>& plan, const Probe& probe,
@@ -99,11 +104,7 @@ bool CaptureRun::run(const WorkContext& context) {
   return true;
 }
 
-std::string CaptureRun::answer() const {
-  std::vector<std::int32_t> ids = generated_;
-  if (!ids.empty() && ids.back() == model_->tokenizer.eos()) ids.pop_back();
-  return model_->tokenizer.decode(ids);
-}
+std::string CaptureRun::answer() const { return text_of_answer(model_->tokenizer, generated_); }
 
 std::vector<std::int32_t> CaptureRun::dense_answer(const CancelToken& cancel) {
   return twin_ ? twin_->answer(max_new_tokens_, model_->tokenizer.eos(), cancel)

@@ -21,6 +21,9 @@
 
 namespace kvloupe::capture {
 
+// What was sampled, without the token that ends an answer.
+std::string text_of_answer(const Tokenizer& tokenizer, std::vector<std::int32_t> ids);
+
 // Feeds the planned chunks and samples greedily after the prompt.
 class CaptureRun {
  public:

@@ -91,6 +91,7 @@ std::vector<Picture> pictures() {
       {"budget_sweep", "budget_sweep", kQuestion, {kRecorded, kOther}, {}, kTall},
       {"method_compare", "method_compare", kQuestion, {kRecorded, kOther}, {}, kFlat},
       {"latency", "latency", kQuestion, {kRecorded}},
+      {"decode_drift", "decode_drift", "", {}, {}, kWide},
       {"trace_info", "trace_info", "", {}}};
   for (const char* name : {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true",
                            "token_strip", "query_geometry", "heavy_tail"}) {

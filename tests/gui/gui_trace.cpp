@@ -52,11 +52,17 @@ class TraceMaker {
     for (std::int32_t begin = 0; begin < num_tokens_;) {
       const trace::ChunkInfo chunk = chunk_at(begin);
       for (std::size_t i = 0; i < layers_.size(); ++i) write_layer(writer, chunk, i);
+      write_forecasts(writer, chunk);
       writer.end_chunk(chunk, std::vector<std::int32_t>(static_cast<std::size_t>(chunk.length), 1),
                        {texts_.begin() + chunk.begin, texts_.begin() + chunk.end()});
       begin = chunk.end();
     }
-    writer.finish(std::vector<std::int32_t>(static_cast<std::size_t>(options_.decoded), 1), true);
+    const auto decoded = static_cast<std::size_t>(options_.decoded);
+    // The dense model's own answer: other words from the third on.
+    std::vector<std::string> answer(texts_.end() - options_.decoded, texts_.end());
+    for (std::size_t i = 2; i < decoded; ++i) answer[i] = kWords[i % std::size(kWords)];
+    writer.write_dense_answer(std::vector<std::int32_t>(decoded, 1), answer);
+    writer.finish(std::vector<std::int32_t>(decoded, 1), true);
   }
 
  private:
@@ -124,6 +130,7 @@ class TraceMaker {
                     .layer_types = std::vector(static_cast<std::size_t>(options_.num_layers),
                                                trace::LayerType::Full)};
     header.dtype = trace::DType::F32;
+    header.store_nll = header.store_top = header.store_drift = true;
     header.layers = options_.layers;
     header.max_tokens = num_tokens_;
     header.max_chunks = options_.num_tokens / options_.chunk_size + 1 + options_.decoded;
@@ -147,6 +154,32 @@ class TraceMaker {
             trace::Phase::Prefill};
   }
 
+  // Losses of prose, and a drift that grows with the layer and along the text.
+  void write_forecasts(trace::TraceWriter& writer, const trace::ChunkInfo& chunk) {
+    std::exponential_distribution<float> loss(0.4F);
+    trace::DriftChunk drift;
+    std::vector<float> nll;
+    for (std::int32_t t = chunk.begin; t < chunk.end(); ++t) {
+      const float along = static_cast<float>(t) / static_cast<float>(num_tokens_);
+      drift.dense_nll.push_back(t == 0 ? std::numeric_limits<float>::infinity() : loss(forecasts_));
+      drift.kl.push_back(0.02F * along * loss(forecasts_));
+      nll.push_back(drift.dense_nll.back() + drift.kl.back());
+      drift.agrees.push_back(drift.kl.back() < 0.08F ? 1 : 0);
+    }
+    for (std::size_t i = 0; i < options_.layers.size(); ++i) {
+      const float far = 0.05F * static_cast<float>(i) * static_cast<float>(chunk.end()) /
+                        static_cast<float>(num_tokens_);
+      drift.q.push_back(2 * far);
+      drift.k.push_back(far);
+    }
+    trace::TopTokens top{std::vector<std::int32_t>(trace::kTopTokens, 1),
+                         std::vector<float>(trace::kTopTokens, -4.0F)};
+    drift.dense_top = top;
+    writer.write_novelty(chunk, nll);
+    writer.write_top(chunk, top);
+    writer.write_drift(chunk, drift);
+  }
+
   void write_layer(trace::TraceWriter& writer, const trace::ChunkInfo& chunk, std::size_t index) {
     const LayerTensors& layer = layers_[index];
     const auto part = [&](const at::Tensor& whole) {
@@ -162,7 +195,7 @@ class TraceMaker {
   GuiTraceOptions options_;
   std::int32_t num_tokens_;
   std::int32_t needle_;
-  std::mt19937 random_;
+  std::mt19937 random_, forecasts_{7};
   std::vector<LayerTensors> layers_;
   std::vector<std::string> texts_;  // [T]
 };
