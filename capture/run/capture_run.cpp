@@ -145,13 +145,13 @@ at::Tensor CaptureRun::forward(const trace::ChunkInfo& chunk, std::span<const st
   ComparedAttention hook(recorder_, twin_);
   Forecast forecast;
   forecast.last = decoder_.forward(ids, hook, true, &forecast.earlier);
-  record_losses(chunk, forecast, ids);
+  record_losses(chunk, forecast, ids, wants_token);
   last_logits_ = forecast.last;
   return forecast.last;
 }
 
 void CaptureRun::record_losses(const trace::ChunkInfo& chunk, const Forecast& forecast,
-                               std::span<const std::int32_t> ids) {
+                               std::span<const std::int32_t> ids, bool wants_token) {
   std::vector<float> nll;
   if (stands_in_trace()) {
     nll.assign(left_novelty_.begin() + chunk.begin, left_novelty_.begin() + chunk.end());
@@ -163,7 +163,7 @@ void CaptureRun::record_losses(const trace::ChunkInfo& chunk, const Forecast& fo
   if (!twin_) return;
   trace::DriftChunk drift = twin_->drift(decoder_, forecast, ids);
   mean_dense_loss_.add(drift.dense_nll);
-  if (!store_top_) drift.dense_top = {};
+  if (!wants_token) drift.dense_top = top_tokens({});
   recorder_.add_drift(std::move(drift));
 }
 

@@ -64,7 +64,7 @@ class CaptureRun {
   at::Tensor forward(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids,
                      bool wants_token);
   void record_losses(const trace::ChunkInfo& chunk, const Forecast& forecast,
-                     std::span<const std::int32_t> ids);
+                     std::span<const std::int32_t> ids, bool wants_token);
   void run_probe(const trace::ChunkInfo& chunk);
   bool stands_in_trace() const;
   std::int64_t cache_size() const;

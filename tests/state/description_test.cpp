@@ -8,8 +8,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 namespace kvloupe {
 namespace {
@@ -89,6 +92,14 @@ TEST_F(Description, OfEveryViewWithEveryOptionLeadsBack) {
       }
 }
 
+// No two measurements are equal.
+std::vector<std::vector<std::string>> without_times(state::Table table) {
+  const auto column = std::find(table.columns.begin(), table.columns.end(), "attend_ms");
+  if (column == table.columns.end()) return table.rows;
+  for (auto& row : table.rows) row.erase(row.begin() + (column - table.columns.begin()));
+  return table.rows;
+}
+
 // Not the words alone: what they lead to has the numbers that stood on screen.
 TEST_F(Description, LeadsToTheSameNumbers) {
   open();
@@ -103,7 +114,7 @@ TEST_F(Description, LeadsToTheSameNumbers) {
       const std::string problem = test::problem_of_view(workspace, view);
       EXPECT_EQ(test::problem_of_view(*other, view), problem) << view.id;
       if (!problem.empty()) continue;
-      EXPECT_TRUE(view.table(*other).rows == view.table(workspace).rows)
+      EXPECT_TRUE(without_times(view.table(*other)) == without_times(view.table(workspace)))
           << view.id << " of slot " << state::letter_of(slot) << " has other numbers";
       EXPECT_FALSE(view.table(workspace).rows.empty()) << view.id;
     }

@@ -123,8 +123,8 @@ def run(tr, spec, layer):
     evicts = method == "aqua_h2o"
     bases = [basis(tr, layer, g) for g in range(tr.G)]
     alive, sums, cells = [Choice([]) for _ in range(tr.G)], [{} for _ in range(tr.G)], []
-    for begin, length, phase in tr.chunks:
-        reason = "empty_past" if begin == 0 else "method_rule" if phase == 1 and not evicts else None
+    for begin, length, _ in tr.chunks:
+        reason = "empty_past" if begin == 0 else None
         cell, heads = pruned_cell(tr, method, v, layer, begin, length, bases), []
         for h, (counts, close, pruned, plain) in enumerate(cell):
             past = alive[h // tr.R].positions if evicts else range(begin)
@@ -133,10 +133,8 @@ def run(tr, spec, layer):
                           "output_error": output})
         cells.append({"reason": reason, "heads": heads, "alive": [a.positions for a in alive],
                       "near": [sorted(a.near) for a in alive]})
-        if evicts and phase == 0:
+        if evicts:
             alive = evict(tr, v, begin, length, cell, alive, sums)
-        elif evicts:
-            alive = [Choice(a.positions + list(range(begin, begin + length)), a.near) for a in alive]
     return cells, [a.positions for a in alive] if evicts else None
 
 
