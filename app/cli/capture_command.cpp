@@ -156,6 +156,19 @@ void print_estimate(const CaptureEstimate& estimate, const CaptureOptions& optio
   log::info("writing {}", options.output.string());
 }
 
+// The model's, with all that is recorded.
+void print_speeds(const CaptureReport& report) {
+  if (report.prefill_seconds <= 0) return;
+  const auto rate = [](std::int64_t tokens, double seconds) {
+    return fmt::format("{:.1f} tokens/s", static_cast<double>(tokens) / std::max(1e-9, seconds));
+  };
+  results::print("first token after {}: prefill {}", format_duration(report.prefill_seconds),
+                 rate(report.tokens - report.decoded, report.prefill_seconds));
+  if (report.decoded > 0)
+    results::print(", decode {}", rate(report.decoded, report.decode_seconds));
+  results::print(" (recording included)\n");
+}
+
 void print_report(const CaptureReport& report, const CaptureOptions& options) {
   results::print("{}\n", printable(options.output.string()));
   results::print("{} tokens in {} chunks, {}, recorded in {}\n", format_count(report.tokens),
@@ -167,8 +180,7 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
                                : "";
     results::print("perplexity {:.3f}{}\n", std::exp(*report.mean_loss), dense);
   }
-  if (report.prefill_seconds > 0)
-    results::print("first token after {}\n", format_duration(report.prefill_seconds));
+  if (!options.resume) print_speeds(report);
   if (options.max_new_tokens == 0) return;
   results::print("answer: {}\n", printable(report.answer));
   if (options.store_drift) results::print("dense answer: {}\n", printable(report.dense_answer));

@@ -90,7 +90,9 @@ void add_view_options(CLI::App& command, std::map<std::string, std::string>& val
           fmt::format("{}: {} ({})", view.id, option.meaning, fmt::join(option.choices, ", ")));
   for (const auto& [name, of_views] : meanings)
     command.add_option("--" + name, values[name], fmt::format("{}", fmt::join(of_views, "\n")))
-        ->group("Options of views, see kvloupe views --json");
+        ->group(
+            "Options of views, see kvloupe views --json (a word that one choice alone has names "
+            "it)");
 }
 
 }  // namespace

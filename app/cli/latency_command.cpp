@@ -162,8 +162,8 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
 std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) {
   const LatencyReport& first = reports.front();
   std::string text = fmt::format(
-      "{}, {}; medians of {} rounds in which the method and four dense forms take turns; the "
-      "fastest dense one counts\n",
+      "{}, {}; medians of {} rounds in which the method and the dense forms (four, or ours alone "
+      "where a layer has a softcap or a sink) take turns; the fastest dense one counts\n",
       first.device, first.dtype, first.total.samples);
   if (lengths)
     text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);

@@ -24,11 +24,12 @@ const ViewInfo& checked_view(const std::string& id) {
                     fmt::format("use one of {}", fmt::join(known, ", ")));
 }
 
-void check_option(const ViewInfo& view, const std::string& name, const std::string& value) {
+// The choice that is meant. Throws Error{Usage}.
+const std::string& checked_choice(const ViewInfo& view, const std::string& name,
+                                  const std::string& value) {
   for (const ViewOption& option : view.options) {
     if (option.name != name) continue;
-    if (std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end())
-      return;
+    if (const std::string* choice = option.choice(value)) return *choice;
     throw usage_error(fmt::format("--{} {} is not valid", name, value),
                       fmt::format("{} has other choices", view.id),
                       fmt::format("use one of {}", fmt::join(option.choices, ", ")));
@@ -88,7 +89,7 @@ std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewIn
 
 void check(const Description& what) {
   const ViewInfo& view = checked_view(what.view);
-  for (const auto& [name, value] : what.options) check_option(view, name, value);
+  for (const auto& [name, value] : what.options) checked_choice(view, name, value);
   for (const std::string& method : what.methods) check_method(method, what.trace);
   parse_goto(what.go_to);
   check_number_of_methods(view, what.methods.size());
@@ -136,7 +137,8 @@ void show(Workspace& workspace, const Description& what) {
     workspace.cursor.set_method(Slot::B, choice_of_text(what.methods.front(), trace));
   workspace.cursor.set_more_methods(more);
   for (const auto& [name, value] : what.options)
-    workspace.cursor.set_option(what.view + "." + name, value);
+    workspace.cursor.set_option(what.view + "." + name,
+                                checked_choice(checked_view(what.view), name, value));
   workspace.cursor.go_to(parse_goto(what.go_to));
 }
 

@@ -18,6 +18,20 @@ const char* name_of(Format format) {
   return "";
 }
 
+const std::string* ViewOption::choice(const std::string& text) const {
+  const auto named = std::find(choices.begin(), choices.end(), text);
+  if (named != choices.end()) return &*named;
+  const std::string* found = nullptr;
+  for (const std::string& one : choices) {
+    // A whole word of it.
+    const std::string padded = "_" + one + "_";
+    if (text.empty() || padded.find("_" + text + "_") == std::string::npos) continue;
+    if (found != nullptr) return nullptr;
+    found = &one;
+  }
+  return found;
+}
+
 std::vector<Format> ViewInfo::formats() const {
   std::vector<Format> all{Format::Png};
   if (table != nullptr) all.push_back(Format::Csv);

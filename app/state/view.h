@@ -20,6 +20,10 @@ struct ViewOption {
   std::string name;                  // "metric"
   std::vector<std::string> choices;  // the default first
   std::string meaning;               // one sentence
+
+  // The choice of this name, or the only one of which it is a word ("pearson" of relevance_pearson);
+  // null where none is meant.
+  const std::string* choice(const std::string& text) const;
 };
 
 // Where a view lives in the default layout.

@@ -302,6 +302,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   std::error_code code;
   report.bytes = fs::file_size(options.output, code);
   report.tokens = run.tokens();
+  report.decoded = std::max<std::int64_t>(0, report.tokens - recording.prompt_len);
   report.chunks = run.chunks_done();
   report.prefill_seconds = run.prefill_seconds();
   report.decode_seconds = run.decode_seconds();

@@ -68,6 +68,7 @@ struct RecorderTimes {
 
 struct CaptureReport {
   std::int64_t tokens = 0;
+  std::int64_t decoded = 0;  // of these, after the prompt
   int chunks = 0;
   bool complete = false;
   double prefill_seconds = 0;  // to the first token, recording included, model load excluded

@@ -207,6 +207,25 @@ TEST_F(Description, ARunOfAnUnknownMethodLeadsBackToTheRun) {
   EXPECT_THROW(state::check(elsewhere), Error);
 }
 
+TEST_F(Description, AWordOfOneChoiceAloneNamesIt) {
+  open();
+  const auto chosen = [&](const std::string& text) {
+    const auto other = shown({"export", workspace.place().trace->path, "--view",
+                              "layer_head_overview", "--metric", text});
+    return other->option("layer_head_overview", "metric");
+  };
+  EXPECT_EQ(chosen("pearson"), "relevance_pearson");
+  EXPECT_EQ(chosen("overlap"), "topk_overlap");
+  EXPECT_EQ(chosen("error"), "output_error");
+  EXPECT_EQ(chosen("gap"), "gap");
+  const state::ViewOption option{"o", {"mass_recall", "top_recall", "top"}, "m"};
+  EXPECT_EQ(option.choice("recall"), nullptr);  // of two
+  EXPECT_EQ(option.choice("pears"), nullptr);
+  EXPECT_EQ(option.choice(""), nullptr);
+  EXPECT_EQ(*option.choice("top"), "top");
+  EXPECT_EQ(*option.choice("mass"), "mass_recall");
+}
+
 TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
   const auto refusal = [](const state::Description& what) -> std::string {
     try {
