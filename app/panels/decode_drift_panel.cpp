@@ -22,7 +22,6 @@ using state::Place;
 using Drifts = state::Result<DecodeDriftQuestion>;
 
 constexpr const char* kView = "decode_drift";
-constexpr std::int64_t kWindow = 32;      // tokens of a running mean
 constexpr std::size_t kMostDots = 20000;  // tokens of a longer text stand in the mean alone
 constexpr ImPlotFlags kPlotFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
@@ -117,7 +116,8 @@ class DecodeDriftPanel final : public Panel {
   }
 
   // A faint dot a token, and a line through their running mean.
-  static void series_ui(const std::vector<float>& values, ImU32 color, bool logarithmic) {
+  static void series_ui(const std::vector<float>& values, const std::vector<double>& means,
+                        ImU32 color, bool logarithmic) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(limits.X.Min)));
@@ -129,7 +129,6 @@ class DecodeDriftPanel final : public Panel {
         if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
           draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
                                 widgets::em(0.11F), widgets::with_alpha(color, 0.35F));
-    const std::vector<double> means = analysis::running_mean(values, kWindow);
     const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
     const auto step = std::max<std::size_t>(
         1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
@@ -151,7 +150,8 @@ class DecodeDriftPanel final : public Panel {
 
   void losses_ui(DrawContext& context, const Drifts& result, ImVec2 size) {
     const DecodeDrift& drift = *result;
-    heading_ui(context, "Loss", fmt::format("nat by token; line: mean of the last {}", kWindow));
+    heading_ui(context, "Loss",
+               fmt::format("nat by token; line: mean of the last {}", analysis::kMeanOf));
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", size, kPlotFlags)) return;
     double high = 1;
@@ -165,8 +165,8 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    series_ui(drift.dense_nll, dense_color(context.palette), false);
-    series_ui(drift.nll, closed_color(context.palette), false);
+    series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false);
+    series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
     token_at(context, result);
@@ -187,7 +187,7 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    series_ui(drift.kl, closed_color(context.palette), true);
+    series_ui(drift.kl, drift.kl_mean, closed_color(context.palette), true);
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     for (std::size_t t = 0; t < drift.kl.size(); ++t)
       if (drift.agrees[t] == 0 && drift.kl[t] > 0)

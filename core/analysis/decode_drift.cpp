@@ -68,6 +68,7 @@ DecodeDrift decode_drift(const trace::TraceReader& reader) {
                       "capture with --store qkv,lse,loss, or with --closed-loop SPEC --drift");
   DecodeDrift result;
   result.nll = reader.read_novelty();
+  result.nll_mean = running_mean(result.nll, kMeanOf);
   if (!info.has_drift) return result;
   trace::Drift drift = reader.read_drift();
   add_answers(reader, drift, result);
@@ -76,6 +77,8 @@ DecodeDrift decode_drift(const trace::TraceReader& reader) {
   result.dense_nll = std::move(drift.dense_nll);
   result.kl = std::move(drift.kl);
   result.agrees = std::move(drift.agrees);
+  result.dense_nll_mean = running_mean(result.dense_nll, kMeanOf);
+  result.kl_mean = running_mean(result.kl, kMeanOf);
   return result;
 }
 

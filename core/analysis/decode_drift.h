@@ -18,13 +18,17 @@ struct AnswerToken {
   std::int32_t id = 0;
 };
 
+inline constexpr std::int64_t kMeanOf = 32;  // tokens of a running mean
+
 struct DecodeDrift {
   // -log P of each token given those before it, in nats; infinity at 0. By the model as it ran, and by
   // the dense one on the same tokens.
   std::vector<float> nll, dense_nll;  // [T]; dense_nll empty without a closed loop
   std::vector<float> kl;              // [T] KL(dense || closed loop) of the token after each, nat
   std::vector<std::uint8_t> agrees;   // [T] 1: the same token most probable
-  Matrix q, k;                        // [recorded layers, chunks] relative distance
+  // Their running means over kMeanOf tokens.
+  std::vector<double> nll_mean, dense_nll_mean, kl_mean;
+  Matrix q, k;  // [recorded layers, chunks] relative distance
 
   // The position after which the first token was sampled; none where nothing was.
   std::optional<std::int32_t> first_sampled;

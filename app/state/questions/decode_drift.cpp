@@ -61,7 +61,7 @@ DecodeDriftQuestion::Answer DecodeDriftQuestion::work(Steps& /*steps*/) const {
 }
 
 std::uint64_t DecodeDriftQuestion::bytes(const Answer& answer) {
-  std::uint64_t sum = sizeof(answer) + answer.nll.size() * 13 + (answer.q.values.size() * 8);
+  std::uint64_t sum = sizeof(answer) + answer.nll.size() * 37 + (answer.q.values.size() * 8);
   for (const auto* tokens : {&answer.answer, &answer.dense_answer})
     for (const analysis::AnswerToken& token : *tokens) sum += sizeof(token) + token.text.size();
   return sum;
