@@ -35,7 +35,7 @@ DiskFile open_file(const fs::path& path, int flags) {
   return {path, descriptor};
 }
 
-using Held = std::map<std::uint64_t, std::vector<std::byte>>;
+constexpr std::uint64_t kPage = 4096;
 
 // The first held piece that ends after `offset`.
 template <typename Map>
@@ -43,26 +43,16 @@ auto first_beyond(Map& held, std::uint64_t offset) {
   auto piece = held.upper_bound(offset);
   if (piece != held.begin()) {
     const auto before = std::prev(piece);
-    if (before->first + before->second.size() > offset) return before;
+    if (before->first + before->second.bytes.size() > offset) return before;
   }
   return piece;
 }
 
-// Adds a piece and merges it with those that it overlaps.
-void hold(Held& held, std::uint64_t offset, std::span<const std::byte> bytes) {
-  std::uint64_t begin = offset, end = offset + bytes.size();
-  const auto first = first_beyond(held, offset);
-  auto last = first;
-  for (; last != held.end() && last->first < offset + bytes.size(); ++last) {
-    begin = std::min(begin, last->first);
-    end = std::max(end, last->first + last->second.size());
-  }
-  std::vector<std::byte> merged(end - begin);
-  for (auto piece = first; piece != last; ++piece)
-    std::copy(piece->second.begin(), piece->second.end(), merged.begin() + (piece->first - begin));
-  std::copy(bytes.begin(), bytes.end(), merged.begin() + (offset - begin));
-  held.erase(first, last);
-  held.emplace(begin, std::move(merged));
+// How much of it there is before the zeros at its end.
+std::size_t used(std::span<const std::byte> bytes) {
+  const auto last = std::find_if(bytes.rbegin(), bytes.rend(),
+                                 [](std::byte byte) { return byte != std::byte{0}; });
+  return static_cast<std::size_t>(bytes.rend() - last);
 }
 
 }  // namespace
@@ -84,7 +74,8 @@ DiskFile::DiskFile(DiskFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_(other.size_),
       failure_(std::move(other.failure_)),
-      held_(std::move(other.held_)) {}
+      held_(std::move(other.held_)),
+      flushed_(std::move(other.flushed_)) {}
 
 DiskFile DiskFile::create(const fs::path& path) { return open_file(path, O_CREAT | O_EXCL); }
 
@@ -94,7 +85,24 @@ void DiskFile::fail(std::string reason) {
   if (!failure_) failure_ = std::move(reason);
 }
 
-bool DiskFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+// Adds a piece and merges it with those that it overlaps.
+void DiskFile::hold(std::uint64_t offset, std::span<const std::byte> bytes, int rank) {
+  std::uint64_t begin = offset, end = offset + bytes.size();
+  const auto first = first_beyond(held_, offset);
+  auto last = first;
+  for (; last != held_.end() && last->first < offset + bytes.size(); ++last) {
+    begin = std::min(begin, last->first);
+    end = std::max(end, last->first + last->second.bytes.size());
+  }
+  std::vector<std::byte> merged(end - begin);
+  for (auto piece = first; piece != last; ++piece)
+    std::ranges::copy(piece->second.bytes, merged.begin() + (piece->first - begin));
+  std::ranges::copy(bytes, merged.begin() + (offset - begin));
+  held_.erase(first, last);
+  held_.emplace(begin, Piece{std::move(merged), rank});
+}
+
+bool DiskFile::read_disk(std::uint64_t offset, std::span<std::byte> out) const {
   std::fill(out.begin(), out.end(), std::byte{0});
   for (std::size_t done = 0; done < out.size();) {
     const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
@@ -104,12 +112,17 @@ bool DiskFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
+  return true;
+}
+
+bool DiskFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  if (!read_disk(offset, out)) return false;
   for (auto piece = first_beyond(held_, offset);
        piece != held_.end() && piece->first < offset + out.size(); ++piece) {
     const std::uint64_t begin = std::max(piece->first, offset);
-    const std::uint64_t end = std::min(piece->first + piece->second.size(), offset + out.size());
-    std::memcpy(out.data() + (begin - offset), piece->second.data() + (begin - piece->first),
-                end - begin);
+    const auto& bytes = piece->second.bytes;
+    const std::uint64_t end = std::min(piece->first + bytes.size(), offset + out.size());
+    std::memcpy(out.data() + (begin - offset), bytes.data() + (begin - piece->first), end - begin);
   }
   return true;
 }
@@ -123,7 +136,7 @@ void DiskFile::check_length() {
                      format_bytes(found)));
 }
 
-void DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+void DiskFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (const int code = failure_ ? 0 : asked_to_fail({*this, offset, bytes}))
     fail(std::strerror(code));
   if (!failure_) check_length();
@@ -134,20 +147,51 @@ void DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     if (put <= 0) fail(std::strerror(put < 0 ? errno : ENOSPC));
     done += static_cast<std::size_t>(std::max<ssize_t>(put, 0));
   }
-  if (failure_) hold(held_, offset, bytes);
   size_ = std::max<std::uint64_t>(size_, offset + bytes.size());
 }
 
-void DiskFile::write_at_flush(std::uint64_t offset, std::span<const std::byte> bytes) {
-  hold(held_, offset, bytes);
+void DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  put(offset, bytes);
+  if (failure_) hold(offset, bytes, 0);
+}
+
+void DiskFile::write_at_flush(std::uint64_t offset, std::span<const std::byte> bytes, int rank) {
+  hold(offset, bytes, rank);
+}
+
+// A node's first page says how many entries it has: it comes last where entries were added, but first
+// where they were moved away and zeros follow.
+void DiskFile::put_by_pages(std::uint64_t offset, std::span<const std::byte> bytes) {
+  std::vector<std::byte> before(bytes.size());
+  if (!read_disk(offset, before)) return fail(std::strerror(errno));
+  std::vector<std::uint64_t> pages = {offset};
+  for (std::uint64_t at = offset - offset % kPage + kPage; at < offset + bytes.size(); at += kPage)
+    pages.push_back(at);
+  if (used(bytes) >= used(before)) std::ranges::reverse(pages);
+  for (std::size_t i = 0; !failure_ && i < pages.size(); ++i) {
+    const std::uint64_t end =
+        std::min<std::uint64_t>(pages[i] - pages[i] % kPage + kPage, offset + bytes.size());
+    put(pages[i], bytes.subspan(pages[i] - offset, end - pages[i]));
+  }
+}
+
+std::vector<std::uint64_t> DiskFile::flush_order() const {
+  std::vector<std::uint64_t> order;
+  for (auto piece = held_.rbegin(); piece != held_.rend(); ++piece) order.push_back(piece->first);
+  const auto referring = std::ranges::stable_partition(
+      order, [this](std::uint64_t offset) { return !flushed_.contains(offset); });
+  std::ranges::stable_sort(referring, std::greater{},
+                           [this](std::uint64_t offset) { return held_.at(offset).rank; });
+  return order;
 }
 
 void DiskFile::flush() {
   check();
-  while (!failure_ && !held_.empty()) {
-    const auto [offset, bytes] = *std::prev(held_.end());
-    held_.erase(std::prev(held_.end()));
-    write(offset, bytes);
+  for (const std::uint64_t offset : flush_order()) {
+    put_by_pages(offset, held_.at(offset).bytes);
+    if (failure_) return;
+    flushed_.insert(offset);
+    held_.erase(offset);
   }
 }
 

@@ -1,7 +1,7 @@
 // A file that is being written, by its descriptor: HDF5 writes through it (h5_driver.h).
-// - Values go to the disk at once. Structure, which refers to what was allocated before it, is held in
-//   memory until flush() and goes from the end of the file to its beginning: what is new first, what
-//   refers to it later, so that a kill in between leaves a file that can be read.
+// - Values go to the disk at once. Structure is held in memory until flush() and goes in an order of
+//   which each state can be read, since a kill may end any of them: first what is new, then what
+//   refers to it, by rank. The system copies page by page, so each page is a write of its own.
 // - The first failure is kept, for those who ask. From then on nothing reaches the disk, so that the
 //   file stays as it was, and all that is written is held: the library never learns of the failure
 //   and can close what is open.
@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,7 +40,8 @@ class DiskFile {
   // False when it fails; bytes beyond the end read as zero.
   bool read(std::uint64_t offset, std::span<std::byte> out) const;
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
-  void write_at_flush(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Of what was on the disk before, higher ranks go first.
+  void write_at_flush(std::uint64_t offset, std::span<const std::byte> bytes, int rank = 0);
   // As check() first.
   void flush();
   void resize(std::uint64_t size);
@@ -52,14 +54,26 @@ class DiskFile {
   void rename_to(const std::filesystem::path& path) { path_ = path; }
 
  private:
+  struct Piece {
+    std::vector<std::byte> bytes;
+    int rank = 0;
+  };
+  using Held = std::map<std::uint64_t, Piece>;  // by offset, without overlap
+
   void fail(std::string reason);
   void check_length();
+  void hold(std::uint64_t offset, std::span<const std::byte> bytes, int rank);
+  void put(std::uint64_t offset, std::span<const std::byte> bytes);
+  void put_by_pages(std::uint64_t offset, std::span<const std::byte> bytes);
+  bool read_disk(std::uint64_t offset, std::span<std::byte> out) const;
+  std::vector<std::uint64_t> flush_order() const;
 
   std::filesystem::path path_;
   int descriptor_;
   std::uint64_t size_ = 0;
   std::optional<std::string> failure_;
-  std::map<std::uint64_t, std::vector<std::byte>> held_;  // by offset, without overlap
+  Held held_;
+  std::set<std::uint64_t> flushed_;  // where structure begins that is on the disk
 };
 
 // For tests: sees every change before it is made (`bytes` at `offset`, or a new length), and makes

@@ -4,6 +4,7 @@
 #include <H5FDdevelop.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <new>
@@ -65,13 +66,23 @@ herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, 
   return of(file).disk->read(address, {static_cast<std::byte*>(out), size}) ? 0 : -1;
 }
 
+// The superblock says where the file ends, and nothing beyond is believed: it goes before what refers
+// to new structure. Of a version 1 tree ("TREE", the kind, the level; HDF5 File Format Specification,
+// III.A) the parent goes before the node that gave a part of itself to a new one.
+int rank_of(H5FD_mem_t type, std::span<const std::byte> bytes) {
+  if (type == H5FD_MEM_SUPER) return std::numeric_limits<int>::max();
+  const bool node =
+      type == H5FD_MEM_BTREE && bytes.size() > 5 && std::memcmp(bytes.data(), "TREE", 4) == 0;
+  return node ? 1 + std::to_integer<int>(bytes[5]) : 0;
+}
+
 herr_t write(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t address, std::size_t size,
              const void* data) {
   const std::span bytes(static_cast<const std::byte*>(data), size);
   if (type == H5FD_MEM_DRAW) {
     of(file).disk->write(address, bytes);
   } else {
-    of(file).disk->write_at_flush(address, bytes);
+    of(file).disk->write_at_flush(address, bytes, rank_of(type, bytes));
   }
   return 0;
 }

@@ -112,44 +112,6 @@ TEST(WriteFailure, OfASidecarLeavesTheRunsThatWereThere) {
   EXPECT_GT(at, 10);
 }
 
-// A kill ends between two changes: each state that the disk went through is readable up to the last
-// chunk that was done.
-TEST(WriteOrder, EveryPrefixOfTheChangesIsReadable) {
-  const TemporaryFolder folder;
-  const fs::path copy = folder / "copy.h5";
-  const ReferenceTrace reference = small_reference();
-  std::size_t chunks = 0;
-  int seen = 0;
-  std::vector<std::string> unreadable;
-  {
-    TraceWriter writer(folder / "t.h5", reference.header, false);
-    const auto look = [&](const DiskChange& change) {
-      ++seen;
-      fs::copy_file(change.file.path(), copy, fs::copy_options::overwrite_existing);
-      try {
-        const TraceReader reader(copy);
-        const TraceInfo& info = reader.info();
-        if (info.chunks.size() < chunks || !info.warnings.empty())
-          throw input_error(std::to_string(info.chunks.size()), "chunks are left",
-                            info.warnings.empty() ? "" : info.warnings.front());
-        chunks = info.chunks.size();
-        for (const RunInfo& run : info.runs)
-          for (const int layer : info.layers) reader.read_run(run.id, layer);
-      } catch (const Error& error) {
-        unreadable.push_back(std::to_string(seen) + ": " + error.what());
-      }
-      return 0;
-    };
-    set_disk_hook(look);
-    write_chunks(writer, reference, static_cast<int>(reference.chunks.size()));
-    writer.finish(reference.generated, true);
-    set_disk_hook({});
-  }
-  EXPECT_EQ(chunks, reference.chunks.size());
-  EXPECT_GT(seen, 100);
-  EXPECT_EQ(unreadable, std::vector<std::string>{});
-}
-
 std::string failure_of(const std::function<void()>& work) {
   try {
     work();
