@@ -35,11 +35,13 @@ Error no_engine() { return input_error("nothing can be computed", "a test says s
 
 class BeforeEngine : public ::testing::Test {
  protected:
-  void open() {
-    workspace.traces.open(KVLOUPE_TEST_DATA_DIR "/v1_tiny.h5");
-    for (int i = 0; i < kMostSteps && !workspace.has_trace(); ++i) step();
-    ASSERT_TRUE(workspace.has_trace());
-    ASSERT_TRUE(workspace.method(Slot::A).recorded());
+  void open(const char* path = KVLOUPE_TEST_DATA_DIR "/v1_tiny.h5") {
+    workspace.traces.open(path);
+    const auto opened = [&] {
+      return workspace.has_trace() && workspace.traces.active()->path == path;
+    };
+    for (int i = 0; i < kMostSteps && !opened(); ++i) step();
+    ASSERT_TRUE(opened());
   }
   template <state::Question Q>
   state::Result<Q> answer_to(const Q& question) {
@@ -73,17 +75,23 @@ TEST_F(BeforeEngine, EveryPanelIsDrawnWithoutIt) {
     renderer.frame([&] { explorer.frame(); });
   };
   draw();
-  open();
-  for (int i = 0; i < 12; ++i) draw();  // a new layout brings its own tabs to the front
-  for (const state::ViewInfo& view : state::views()) {
-    explorer.panels().show(view.id);
-    int frames = 8;  // a tab comes to the front, the view asks, and is answered
-    for (int i = 0; i < kMostSteps && frames > 0; ++i) {
-      draw();
-      if (!workspace.answers.busy()) --frames;
+  // The first holds what is read beside runs: a probe, losses, spans; the second a recorded run.
+  for (const char* path :
+       {KVLOUPE_TEST_DATA_DIR "/goldens/group3_f16.h5", KVLOUPE_TEST_DATA_DIR "/v1_tiny.h5"}) {
+    open(path);
+    if (!workspace.place().info().runs.empty()) workspace.cursor.set_run(Slot::A, 0);
+    for (int i = 0; i < 12; ++i) draw();  // a new layout brings its own tabs to the front
+    for (const state::ViewInfo& view : state::views()) {
+      explorer.panels().show(view.id);
+      int frames = 8;  // a tab comes to the front, the view asks, and is answered
+      for (int i = 0; i < kMostSteps && frames > 0; ++i) {
+        draw();
+        if (!workspace.answers.busy()) --frames;
+      }
+      EXPECT_TRUE(explorer.panels().visible(view.id)) << view.id;
     }
-    EXPECT_TRUE(explorer.panels().visible(view.id)) << view.id;
   }
+  EXPECT_TRUE(workspace.method(Slot::A).recorded());
   EXPECT_TRUE(workspace.ask(map_question()));
   EXPECT_FALSE(engine_loaded());
   EXPECT_FALSE(torch_is_mapped());
@@ -91,6 +99,7 @@ TEST_F(BeforeEngine, EveryPanelIsDrawnWithoutIt) {
 
 TEST_F(BeforeEngine, RecordedRunsAreReadAndTheFirstMeasurementLoadsIt) {
   open();
+  ASSERT_TRUE(workspace.method(Slot::A).recorded());
   const auto map = answer_to(map_question());
   ASSERT_EQ(map.state, state::ResultState::Ready) << map.error;
   EXPECT_EQ(map->map.num_tokens, 55);
