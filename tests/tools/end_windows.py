@@ -34,8 +34,9 @@ def require(holds, message):
 class Display:
     def __init__(self):
         reading, writing = os.pipe()
+        # Without -noreset the server starts anew when its last client is gone, and refuses the next one for a moment.
         self.server = subprocess.Popen(
-            ["Xvfb", "-displayfd", str(writing), "-screen", "0", "1280x800x24", "-nolisten", "tcp"],
+            ["Xvfb", "-displayfd", str(writing), "-screen", "0", "1280x800x24", "-nolisten", "tcp", "-noreset"],
             pass_fds=[writing], stderr=subprocess.DEVNULL)
         os.close(writing)
         with os.fdopen(reading) as pipe:
