@@ -103,15 +103,8 @@ DriftChunk drift_of(const Drift& all, int chunk_idx, const ChunkInfo& chunk) {
 
 void load_foretold(hid_t file, LoadedTrace& trace) {
   TraceInfo& info = trace.info;
-  const auto tolerate = [&](const auto& body) {
-    try {
-      body();
-    } catch (const h5::Defect& defect) {
-      info.warnings.emplace_back(defect.what());
-    }
-  };
-  tolerate([&] { trace.top = open_top(file, "/chunks", info); });
-  tolerate([&] {
+  tolerate(info.warnings, [&] { trace.top = open_top(file, "/chunks", info); });
+  tolerate(info.warnings, [&] {
     if (h5::has_object(file, "/drift")) trace.drift = open_drift(file, info);
   });
   info.has_losses = static_cast<bool>(trace.nll);

@@ -60,19 +60,12 @@ h5::Dataset open_novelty(hid_t file, const TraceInfo& info) {
 
 void load_probe(hid_t file, LoadedTrace& trace) {
   TraceInfo& info = trace.info;
-  const auto tolerate = [&](const auto& body) {
-    try {
-      body();
-    } catch (const h5::Defect& defect) {
-      info.warnings.emplace_back(defect.what());
-    }
-  };
-  tolerate([&] { trace.nll = open_novelty(file, info); });
+  tolerate(info.warnings, [&] { trace.nll = open_novelty(file, info); });
   if (!h5::has_object(file, "/probe")) return;
-  tolerate([&] { load_text(file, info); });
+  tolerate(info.warnings, [&] { load_text(file, info); });
   if (info.probe_len == 0) return;
   for (auto& [layer, sources] : trace.layers) {
-    tolerate([&, layer = layer, &sources = sources] {
+    tolerate(info.warnings, [&, layer = layer, &sources = sources] {
       sources.probe_q = open_queries(file, fmt::format("/layers/{}/probe_q", layer), info);
     });
   }

@@ -23,16 +23,6 @@ constexpr std::int64_t kMaxHiddenSize = 1 << 30;
 // What is kept of a token in memory: its id, text and label.
 constexpr std::uint64_t kBytesPerToken = 128;
 
-// Runs `body`; what is wrong becomes a warning, and the part is left out.
-template <typename Body>
-void tolerate(std::vector<std::string>& warnings, const Body& body) {
-  try {
-    body();
-  } catch (const h5::Defect& defect) {
-    warnings.emplace_back(defect.what());
-  }
-}
-
 int required_count(hid_t group, const char* name, std::int64_t most) {
   const auto value = h5::int_attribute(group, name);
   if (!value) throw h5::Defect(fmt::format("the attribute {} of /model is missing", name));

@@ -43,6 +43,16 @@ struct LoadedTrace {
   DriftSources drift;
 };
 
+// Runs `body`; what is wrong becomes a warning, and the part is left out.
+template <typename Body>
+void tolerate(std::vector<std::string>& warnings, const Body& body) {
+  try {
+    body();
+  } catch (const h5::Defect& defect) {
+    warnings.emplace_back(defect.what());
+  }
+}
+
 // Throws Defect for what makes a trace unreadable, Error for a file that is none of ours or too
 // new; all else that is wrong goes to info.warnings and is left out.
 LoadedTrace load_trace(hid_t file, const std::string& path);
