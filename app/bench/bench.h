@@ -1,11 +1,14 @@
-// The rows of `kvloupe bench`, and the suite of the contract.
+// The rows of `kvloupe bench`, and the suites that measure them.
 #pragma once
 
 #include "core/base/cancel.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/latency.h"
 
+#include <cstddef>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,23 +42,36 @@ struct Machine {
   std::string version;        // of kvloupe
 };
 
-struct Report {
+// What a suite is given: it adds each row as soon as it is measured.
+struct SuiteRun {
   Machine machine;
-  std::vector<Row> rows;
+  bool peers = false;  // measure Python peers too; they are installed when they are missing
+  std::function<void(Row)> add;
+  WorkContext context;
+
+  // Counts the suite's steps; Cancelled comes from here.
+  void step(std::size_t done, std::size_t total, const std::string& what) const;
+  // For what is measured inside a step: rounds would count on their own.
+  WorkContext quiet() const { return {context.cancel, {}}; }
 };
+
+struct Suite {
+  const char* name;
+  const char* summary;
+  void (*run)(SuiteRun&);
+};
+// Contract first: it is the default.
+std::span<const Suite> suites();
+
+// The suites, each in a file of that name.
+void run_contract_suite(SuiteRun& run);
+void run_paged_suite(SuiteRun& run);
+void run_prefill_suite(SuiteRun& run);
 
 Machine describe_machine();
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
 // Fills in what dense attention beside a method showed, or why nothing was measured.
 void set_measured(Row& row, const measure::AttentionBench& bench);
-
-// The suite `contract`: all rows that this version has. With `peers` the Python peer is installed
-// when it is missing, and run.
-Report run_contract_suite(bool peers, const WorkContext& context);
-
-// The suite `paged`: paged attention against dense attention, gather-and-copy and block-sparse
-// execution, from 8k to 128k keys, at four sparsities (paged_suite.cpp).
-Report run_paged_suite(const WorkContext& context);
 
 // The row paged_90 (paged_suite.cpp).
 Row paged_90(const WorkContext& context);

@@ -5,7 +5,6 @@
 #include "capture/run/capture.h"
 #include "capture/run/prefill_bench.h"
 #include "core/base/error.h"
-#include "core/base/version.h"
 #include "core/device/device.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/timing.h"
@@ -106,68 +105,29 @@ std::vector<Row> window_rows(const WorkContext& context) {
 
 }  // namespace
 
-void set_measured(Row& row, const AttentionBench& bench) {
-  if (bench.sparse.samples == 0) {
-    row.reason = "every round was disturbed by other threads";
-    return;
-  }
-  row.value = bench.speed_up();
-  row.time = bench.sparse;
-  row.details = {{"dense_variant", bench.dense_variant},
-                 {"dense", stats_text(bench.dense)},
-                 {"select", stats_text(bench.select)},
-                 {"method", bench.method},
-                 {"discarded_rounds", std::to_string(bench.discarded)}};
-}
-
-std::string stats_text(const measure::LatencyStats& stats) {
-  return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
-}
-
-Machine describe_machine() {
-  const device::DeviceInfo info = device::open_device("cpu");
-  return {info.label(), info.name, info.threads, device::measure_read_bandwidth(), version()};
-}
-
-const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }
-
-std::optional<bool> Row::holds() const {
-  if (!value || !threshold) return std::nullopt;
-  return goal == Goal::AtLeast ? *value >= *threshold : *value <= *threshold;
-}
-
-Report run_contract_suite(bool peers, const WorkContext& context) {
-  const auto step = [&](int done, const char* what) {
-    context.cancel.throw_if_cancelled();
-    context.report(done, 8, what);
-  };
-  // Rounds inside a row report nothing: the suite counts rows.
-  const WorkContext quiet{context.cancel, {}};
-  Report report;
-  step(0, "memory");
-  report.machine = describe_machine();
+void run_contract_suite(SuiteRun& run) {
+  const auto step = [&](std::size_t done, const char* what) { run.step(done, 8, what); };
+  const WorkContext quiet = run.quiet();
   step(1, "attention after 32,768 keys");
   const AttentionBench at_32k = measure::bench_attention({.past_len = 32768}, 11, quiet);
   // The best bandwidth seen before and after: the floor is what the machine can do.
-  report.machine.read_bandwidth =
-      std::max(report.machine.read_bandwidth, device::measure_read_bandwidth());
-  report.rows.push_back(attention_row("attn_32k", 12, at_32k));
+  run.machine.read_bandwidth =
+      std::max(run.machine.read_bandwidth, device::measure_read_bandwidth());
+  run.add(attention_row("attn_32k", 12, at_32k));
   step(2, "attention after 65,536 keys");
-  report.rows.push_back(
-      attention_row("attn_64k", 20, measure::bench_attention({.past_len = 65536}, 11, quiet)));
-  report.rows.push_back(select_floor_row(at_32k, report.machine.read_bandwidth));
+  run.add(attention_row("attn_64k", 20, measure::bench_attention({.past_len = 65536}, 11, quiet)));
+  run.add(select_floor_row(at_32k, run.machine.read_bandwidth));
   step(3, "paged attention after 65,536 keys");
-  report.rows.push_back(paged_90(quiet));
+  run.add(paged_90(quiet));
   step(4, "recording a prefill of 4,096 tokens");
-  report.rows.push_back(capture_overhead_row(quiet));
+  run.add(capture_overhead_row(quiet));
   step(5, "the window");
-  for (Row& row : window_rows(quiet)) report.rows.push_back(std::move(row));
+  for (Row& row : window_rows(quiet)) run.add(std::move(row));
   step(6, "the start of the program");
-  for (Row& row : start_rows(quiet)) report.rows.push_back(std::move(row));
+  for (Row& row : start_rows(quiet)) run.add(std::move(row));
   step(7, "the peer");
-  report.rows.push_back(capture_vs_peer(peers, quiet));
+  run.add(capture_vs_peer(run.peers, quiet));
   step(8, "done");
-  return report;
 }
 
 }  // namespace kvloupe::bench

@@ -143,28 +143,20 @@ Row paged_90(const WorkContext& context) {
   return row;
 }
 
-Report run_paged_suite(const WorkContext& context) {
-  // Rounds inside a point report nothing: the suite counts points and methods.
-  const WorkContext quiet{context.cancel, {}};
+void run_paged_suite(SuiteRun& run) {
   const std::size_t steps = kPoints.size() + kMethods.size();
-  const auto step = [&](std::size_t done, const std::string& what) {
-    context.cancel.throw_if_cancelled();
-    context.report(static_cast<std::int64_t>(done), static_cast<std::int64_t>(steps), what);
-  };
-  Report report;
-  report.machine = describe_machine();
   for (std::size_t i = 0; i < kPoints.size(); ++i) {
-    step(i, fmt::format("{} keys, chunk {}", format_count(kPoints[i].past_len),
-                        format_count(kPoints[i].chunk_len)));
-    for (Row& row : rows_of(kPoints[i], kSparsities, report.machine.read_bandwidth, quiet))
-      report.rows.push_back(std::move(row));
+    run.step(i, steps,
+             fmt::format("{} keys, chunk {}", format_count(kPoints[i].past_len),
+                         format_count(kPoints[i].chunk_len)));
+    for (Row& row : rows_of(kPoints[i], kSparsities, run.machine.read_bandwidth, run.quiet()))
+      run.add(std::move(row));
   }
   for (std::size_t i = 0; i < kMethods.size(); ++i) {
-    step(kPoints.size() + i, kMethods[i].spec);
-    report.rows.push_back(method_row(kMethods[i], quiet));
+    run.step(kPoints.size() + i, steps, kMethods[i].spec);
+    run.add(method_row(kMethods[i], run.quiet()));
   }
-  step(steps, "done");
-  return report;
+  run.step(steps, steps, "done");
 }
 
 }  // namespace kvloupe::bench

@@ -3,7 +3,6 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/text_table.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -14,8 +13,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::cli {
 namespace {
@@ -23,7 +25,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct BenchArguments {
-  std::string suite = "contract";
+  std::string suite = bench::suites().front().name;
   std::string device = "cpu";
   bool peers = false;
   bool json = false;
@@ -52,8 +54,7 @@ ordered_json json_of(const bench::Row& row) {
   return json;
 }
 
-std::string json_of(const bench::Report& report) {
-  const bench::Machine& machine = report.machine;
+std::string json_of(const bench::Machine& machine, const std::vector<bench::Row>& rows) {
   ordered_json json = {{"machine",
                         {{"device", machine.device},
                          {"name", machine.name},
@@ -61,58 +62,89 @@ std::string json_of(const bench::Report& report) {
                          {"read_gb_per_s", machine.read_bandwidth / 1e9},
                          {"version", machine.version}}},
                        {"rows", ordered_json::array()}};
-  for (const bench::Row& row : report.rows) json["rows"].push_back(json_of(row));
+  for (const bench::Row& row : rows) json["rows"].push_back(json_of(row));
   return json_text(json, 2);
 }
 
-std::string table_text(const bench::Report& report) {
-  TextTable table({"row", "value", "goal", "holds", "median", "quartiles", "what"});
-  for (const bench::Row& row : report.rows) {
-    const bool timed = row.value && row.time.samples > 0;
-    table.add({row.id, row.value ? fmt::format("{:.2f} {}", *row.value, row.unit) : "-",
-               row.threshold
-                   ? fmt::format("{} {:g}",
-                                 row.goal == bench::Goal::AtLeast ? ">=" : "<=", *row.threshold)
-                   : "-",
-               row.holds() ? (*row.holds() ? "yes" : "no") : "-",
-               timed ? fmt::format("{:.1f} ms", row.time.median_ms) : "-",
-               timed ? fmt::format("{:.1f} to {:.1f}", row.time.q25_ms, row.time.q75_ms) : "-",
-               row.value ? row.meaning : fmt::format("{}: {}", row.meaning, row.reason)});
-  }
-  std::string text = fmt::format("{}, reads {:.1f} GB/s, kvloupe {}\n\n", report.machine.device,
-                                 report.machine.read_bandwidth / 1e9, report.machine.version);
-  text += table.text();
-  for (const bench::Row& row : report.rows) {
-    if (row.numbers.empty() && row.details.empty()) continue;
-    text += fmt::format("\n{}:", row.id);
-    for (const auto& [name, number] : row.numbers) text += fmt::format(" {}={:.6g};", name, number);
-    for (const auto& [name, value] : row.details) text += fmt::format(" {}={};", name, value);
-  }
+constexpr const char* kLine = "{:<24} {:>14} {:>7} {:>5}  {:<28} {}\n";
+
+std::string heading(const bench::Machine& machine) {
+  return fmt::format("{}, reads {:.1f} GB/s, kvloupe {}\n\n", machine.device,
+                     machine.read_bandwidth / 1e9, machine.version) +
+         fmt::format(kLine, "row", "value", "goal", "holds", "median (quartiles)", "what");
+}
+
+// Written row by row, so with columns of fixed width.
+std::string line_of(const bench::Row& row) {
+  const bool timed = row.value && row.time.samples > 0;
+  std::string text = fmt::format(
+      kLine, row.id, row.value ? fmt::format("{:.2f} {}", *row.value, row.unit) : "-",
+      row.threshold
+          ? fmt::format("{} {:g}", row.goal == bench::Goal::AtLeast ? ">=" : "<=", *row.threshold)
+          : "-",
+      row.holds() ? (*row.holds() ? "yes" : "no") : "-", timed ? bench::stats_text(row.time) : "-",
+      row.value ? row.meaning : fmt::format("{}: {}", row.meaning, row.reason));
+  if (row.numbers.empty() && row.details.empty()) return text;
+  text += " ";
+  for (const auto& [name, number] : row.numbers) text += fmt::format(" {}={:.6g};", name, number);
+  for (const auto& [name, value] : row.details) text += fmt::format(" {}={};", name, value);
   return text + "\n";
 }
 
+const bench::Suite& find_suite(const std::string& name) {
+  const auto all = bench::suites();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const auto& suite) { return suite.name == name; });
+}
+
+void refuse_other_device(const BenchArguments& arguments) {
+  if (!device::parse_device(arguments.device).is_cuda) return;
+  const device::DeviceInfo info = device::open_device(arguments.device);
+  throw input_error(fmt::format("the suite {} cannot run on {}", arguments.suite, info.label()),
+                    "its rows are defined for the processor", "use --device cpu");
+}
+
+// Rows are kept when the suite is interrupted: as text they are out, as JSON they are delivered then.
 void run_bench(const BenchArguments& arguments) {
-  const bool paged = arguments.suite == "paged";
-  if (!paged && arguments.suite != "contract") {
-    throw input_error(fmt::format("the suite {} cannot be run", arguments.suite),
-                      "this version has the suites contract and paged",
-                      "use --suite contract or --suite paged");
-  }
-  if (device::parse_device(arguments.device).is_cuda) {
-    const device::DeviceInfo info = device::open_device(arguments.device);
-    throw input_error(
-        fmt::format("the suite {} cannot run on {}", arguments.suite, info.label()),
-        paged ? "paged attention has no CUDA kernel" : "its rows are defined for the processor",
-        "use --device cpu");
-  }
-  WorkContext context;
-  context.cancel = interrupt_token();
-  context.progress = [](std::int64_t, std::int64_t, const std::string& stage) {
+  refuse_other_device(arguments);
+  std::vector<bench::Row> rows;
+  bench::SuiteRun run;
+  run.machine = bench::describe_machine();
+  run.peers = arguments.peers;
+  run.context.cancel = interrupt_token();
+  run.context.progress = [](std::int64_t, std::int64_t, const std::string& stage) {
     log::info("bench: {}", stage);
   };
-  const bench::Report report =
-      paged ? bench::run_paged_suite(context) : bench::run_contract_suite(arguments.peers, context);
-  arguments.json ? results::add_data(json_of(report)) : results::add_text(table_text(report));
+  if (!arguments.json) results::add_text(heading(run.machine));
+  run.add = [&](bench::Row row) {
+    if (!arguments.json) {
+      results::add_text(line_of(row));
+      results::deliver();
+    }
+    rows.push_back(std::move(row));
+  };
+  try {
+    find_suite(arguments.suite).run(run);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Cancelled || rows.empty()) throw;
+    if (arguments.json) results::add_data(json_of(run.machine, rows));
+    results::deliver();
+    throw;
+  }
+  if (arguments.json) results::add_data(json_of(run.machine, rows));
+}
+
+std::string suite_help() {
+  std::string text = "what to measure:";
+  for (const bench::Suite& suite : bench::suites())
+    text += fmt::format("{} {} ({})", text.back() == ':' ? "" : ",", suite.name, suite.summary);
+  return text;
+}
+
+std::vector<std::string> suite_names() {
+  std::vector<std::string> names;
+  for (const bench::Suite& suite : bench::suites()) names.emplace_back(suite.name);
+  return names;
 }
 
 }  // namespace
@@ -121,8 +153,9 @@ void add_bench_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<BenchArguments>();
   CLI::App* command =
       program.add_subcommand("bench", "measure the performance goals on this machine");
-  command->add_option("--suite", arguments->suite, "what to measure (default: contract)")
-      ->check(CLI::IsMember({"contract", "paged", "prefill", "lengths"}));
+  command->add_option("--suite", arguments->suite, suite_help())
+      ->check(CLI::IsMember(suite_names()))
+      ->capture_default_str();
   command->add_option("--device", arguments->device, "cpu or cuda:N (default: cpu)");
   command->add_flag("--peers", arguments->peers,
                     "compare with transformers too; installs it first (about 5 GB)");

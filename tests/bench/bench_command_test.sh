@@ -19,8 +19,19 @@ expect() {
 
 expect 2 "--suite" --suite nothing
 expect 2 "is not a device" --device gpu
-expect 1 "the suite prefill cannot be run" --suite prefill
 # Without a driver, and with one: the rows are the processor's.
 expect 1 "--device cpu" --device cuda:0
 expect 1 "--device cpu" --suite paged --device cuda:0
+
+# Ctrl+C after the first row: the rows so far are the result.
+"$program" bench --suite prefill --json >rows.json 2>said.txt &
+bench=$!
+until grep -q "prefill of 4,096 tokens" said.txt || ! kill -0 $bench 2>/dev/null; do sleep 0.1; done
+kill -INT $bench
+wait $bench
+status=$?
+if [[ $status != 130 ]] || ! python3 -c 'import json; [row] = json.load(open("rows.json"))["rows"]; assert row["id"] == "prefill_1k" and row["value"] > 0'; then
+  echo "an interrupted bench: exit $status, $(cat rows.json)" >&2
+  failures=$((failures + 1))
+fi
 [[ $failures == 0 ]]

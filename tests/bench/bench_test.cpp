@@ -1,4 +1,5 @@
 // The measurements behind the benchmark rows, on small inputs: what they report hangs together.
+#include "capture/run/linear_bench.h"
 #include "capture/run/prefill_bench.h"
 #include "core/base/error.h"
 #include "core/measure/attention_bench.h"
@@ -69,6 +70,16 @@ TEST(BenchPaged, KnowsItsMemory) {
   const double bytes = measure::paged_bench_bytes(131072 - 1024, 1024);
   EXPECT_GT(bytes, 6.0 * (1LL << 30));
   EXPECT_LT(bytes, 9.0 * (1LL << 30));
+}
+
+TEST(BenchLinear, CountsTheProductsOfALayer) {
+  // Of 200 tokens in two layers: q, k and v 16 -> 32 + 2 x 8, output 32 -> 16, gate and up 16 -> 2 x
+  // 24, down 24 -> 16.
+  const capture::LinearShape shape = {
+      .layers = 2, .hidden = 16, .ffn = 24, .q_heads = 4, .kv_heads = 1, .head_dim = 8};
+  const capture::LinearBench bench = capture::bench_linear(shape, 200, 2, {});
+  EXPECT_EQ(bench.flops, 2.0 * 200 * 2 * (16 * 48 + 32 * 16 + 16 * 48 + 24 * 16));
+  EXPECT_EQ(bench.ms.size(), 2U);
 }
 
 TEST(BenchPrefill, RunsBothSidesAndLeavesNothingButTheIds) {

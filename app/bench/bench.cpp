@@ -1,0 +1,57 @@
+#include "app/bench/bench.h"
+
+#include "core/base/version.h"
+#include "core/device/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace kvloupe::bench {
+
+void set_measured(Row& row, const measure::AttentionBench& bench) {
+  if (bench.sparse.samples == 0) {
+    row.reason = "every round was disturbed by other threads";
+    return;
+  }
+  row.value = bench.speed_up();
+  row.time = bench.sparse;
+  row.details = {{"dense_variant", bench.dense_variant},
+                 {"dense", stats_text(bench.dense)},
+                 {"select", stats_text(bench.select)},
+                 {"method", bench.method},
+                 {"discarded_rounds", std::to_string(bench.discarded)}};
+}
+
+std::string stats_text(const measure::LatencyStats& stats) {
+  return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
+}
+
+Machine describe_machine() {
+  const device::DeviceInfo info = device::open_device("cpu");
+  return {info.label(), info.name, info.threads, device::measure_read_bandwidth(), version()};
+}
+
+const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }
+
+std::optional<bool> Row::holds() const {
+  if (!value || !threshold) return std::nullopt;
+  return goal == Goal::AtLeast ? *value >= *threshold : *value <= *threshold;
+}
+
+void SuiteRun::step(std::size_t done, std::size_t total, const std::string& what) const {
+  context.cancel.throw_if_cancelled();
+  context.report(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), what);
+}
+
+std::span<const Suite> suites() {
+  static constexpr std::array<Suite, 3> kSuites = {{
+      {"contract", "the performance goals", run_contract_suite},
+      {"paged", "paged attention against dense attention, 8k to 128k keys", run_paged_suite},
+      {"prefill", "prefill of the default model, recorded and not, and its linear layers",
+       run_prefill_suite},
+  }};
+  return kSuites;
+}
+
+}  // namespace kvloupe::bench
