@@ -109,15 +109,26 @@ TEST_F(JobsTest, OneLaneKeepsTheOrderAndLanesRunBesideEachOther) {
 }
 
 TEST_F(JobsTest, ANewerJobOfTheSameTagDropsAndCancelsTheOlder) {
-  Gate gate;
-  submit(Lane::Compute, "scrub", [&](const WorkContext& c) { return gate.pass(c, 1); });
-  ASSERT_TRUE(eventually([&] { return gate.entered == 1; }));
-  submit(Lane::Compute, "scrub", [&](const WorkContext& c) { return gate.pass(c, 2); });
+  std::promise<void> opener;
+  std::atomic<bool> entered{false}, second_ran{false}, cancelled{false};
+  submit(Lane::Compute, "scrub", [&, opened = opener.get_future().share()](const WorkContext& c) {
+    entered = true;
+    opened.wait();
+    cancelled = c.cancel.cancelled();
+    return 1;
+  });
+  ASSERT_TRUE(eventually([&] { return entered.load(); }));
+  submit(Lane::Compute, "scrub", [&](const WorkContext&) {
+    second_ran = true;
+    return 2;
+  });
   submit(Lane::Compute, "scrub", [](const WorkContext&) { return 3; });
+  opener.set_value();
   ASSERT_TRUE(drain());
   EXPECT_EQ(delivered_, std::vector<int>{3});
   EXPECT_TRUE(errors_.empty());
-  EXPECT_EQ(gate.entered, 1);  // the queued one never ran
+  EXPECT_TRUE(cancelled);
+  EXPECT_FALSE(second_ran);  // it was still waiting
 }
 
 TEST_F(JobsTest, AFinishedResultIsNotDeliveredOnceSuperseded) {
