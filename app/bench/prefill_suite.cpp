@@ -32,8 +32,7 @@ Row prefill_row(std::int64_t tokens, const WorkContext& context) {
   const auto prompt = static_cast<double>(bench.tokens);
   row.value = 1000 * prompt / row.time.median_ms;
   const measure::LatencyStats recorded = measure::stats_of(bench.recorded_ms);
-  row.numbers = {{"tokens", prompt},
-                 {"recorded_tokens_per_s", 1000 * prompt / recorded.median_ms}};
+  row.numbers = {{"tokens", prompt}, {"recorded_tokens_per_s", 1000 * prompt / recorded.median_ms}};
   row.details = {{"recorded", stats_text(recorded)}};
   return row;
 }
@@ -45,9 +44,11 @@ struct LinearCase {
 };
 // The default model whole; of the other, the shape of Llama 3.2 1B, two layers of 16.
 constexpr std::array<LinearCase, 2> kLinear = {{
-    {"linear_smollm2", "smollm2",
+    {"linear_smollm2",
+     "smollm2",
      {.layers = 30, .hidden = 576, .ffn = 1536, .q_heads = 9, .kv_heads = 3, .head_dim = 64}},
-    {"linear_1b", "a llama of 1B",
+    {"linear_1b",
+     "a llama of 1B",
      {.layers = 2, .hidden = 2048, .ffn = 8192, .q_heads = 32, .kv_heads = 8, .head_dim = 64}},
 }};
 constexpr std::int64_t kLinearTokens = 4096;

@@ -156,17 +156,11 @@ void print_estimate(const CaptureEstimate& estimate, const CaptureOptions& optio
   log::info("writing {}", options.output.string());
 }
 
-// The model's, with all that is recorded.
-void print_speeds(const CaptureReport& report) {
-  if (report.prefill_seconds <= 0) return;
-  const auto rate = [](std::int64_t tokens, double seconds) {
-    return fmt::format("{:.1f} tokens/s", static_cast<double>(tokens) / std::max(1e-9, seconds));
-  };
-  results::print("first token after {}: prefill {}", format_duration(report.prefill_seconds),
-                 rate(report.tokens - report.decoded, report.prefill_seconds));
-  if (report.decoded > 0)
-    results::print(", decode {}", rate(report.decoded, report.decode_seconds));
-  results::print(" (recording included)\n");
+void print_speed(const CaptureReport& report) {
+  if (!report.speed) return;
+  results::print("{} (recording included)\n", text_of(report.speed->model));
+  if (report.speed->dense)
+    results::print("the dense model beside it: {}\n", text_of(*report.speed->dense));
 }
 
 void print_report(const CaptureReport& report, const CaptureOptions& options) {
@@ -180,7 +174,7 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
                                : "";
     results::print("perplexity {:.3f}{}\n", std::exp(*report.mean_loss), dense);
   }
-  if (!options.resume) print_speeds(report);
+  print_speed(report);
   if (options.max_new_tokens == 0) return;
   results::print("answer: {}\n", printable(report.answer));
   if (options.store_drift) results::print("dense answer: {}\n", printable(report.dense_answer));

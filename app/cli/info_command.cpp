@@ -68,6 +68,20 @@ ordered_json softmax_json(const trace::ModelInfo& model) {
   return layers;
 }
 
+ordered_json speed_json(const trace::ModelSpeed& speed) {
+  return {{"ttft_ms", speed.ttft_ms},
+          {"prefill_tokens_per_s", speed.prefill_tokens_per_s},
+          {"decode_tokens_per_s", speed.decode_tokens_per_s}};
+}
+
+// null where the trace does not say, and in "dense" without a drift.
+ordered_json speed_json(const std::optional<trace::CaptureSpeed>& speed) {
+  if (!speed) return nullptr;
+  ordered_json json = speed_json(speed->model);
+  json["dense"] = speed->dense ? speed_json(*speed->dense) : ordered_json(nullptr);
+  return json;
+}
+
 ordered_json info_json(const session::TraceSession& session) {
   const TraceInfo& info = session.info();
   auto runs = ordered_json::array();
@@ -100,6 +114,7 @@ ordered_json info_json(const session::TraceSession& session) {
           {"generated_tokens", info.generated.size()},
           {"spans", spans},
           {"probe", probe},
+          {"speed", speed_json(info.speed)},
           {"memory", memory_json(session)}};
 }
 
@@ -159,6 +174,8 @@ std::string info_text(const session::TraceSession& session) {
                             model.architecture, model.num_layers, model.num_q_heads,
                             model.num_kv_heads, model.head_dim));
   line("tokens", chunks_text(info));
+  if (info.speed) line("speed", text_of(info.speed->model) + " (recording included)");
+  if (info.speed && info.speed->dense) line("", "dense: " + text_of(*info.speed->dense));
   line("layers", fmt::format("{} ({}), {}", info.layers.size(), ranges_text(info.layers),
                              to_text(info.dtype)));
   for (const auto& [layer, softmax] : model.shaped_softmax) {

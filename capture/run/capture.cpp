@@ -296,6 +296,8 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
     for (const std::int32_t id : dense_answer) texts.push_back(model->tokenizer.decode_bytes(id));
     writer.write_dense_answer(dense_answer, texts);
   }
+  report.speed = run.speed();
+  if (report.speed) writer.write_speed(*report.speed);
   writer.finish(run.generated(), report.complete);
   report.total_seconds = seconds_since(begin);
 
@@ -304,8 +306,6 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   report.tokens = run.tokens();
   report.decoded = std::max<std::int64_t>(0, report.tokens - recording.prompt_len);
   report.chunks = run.chunks_done();
-  report.prefill_seconds = run.prefill_seconds();
-  report.decode_seconds = run.decode_seconds();
   report.answer = run.answer();
   report.dense_answer = text_of_answer(model->tokenizer, dense_answer);
   report.mean_loss = run.mean_loss();

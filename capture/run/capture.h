@@ -71,9 +71,8 @@ struct CaptureReport {
   std::int64_t decoded = 0;  // of these, after the prompt
   int chunks = 0;
   bool complete = false;
-  double prefill_seconds = 0;  // to the first token, recording included, model load excluded
-  double decode_seconds = 0;   // of the tokens after the first
-  double total_seconds = 0;    // from the first token on until the trace is complete on disk
+  double total_seconds = 0;  // from the first token on until the trace is complete on disk
+  std::optional<trace::CaptureSpeed> speed;
   RecorderTimes times;
   std::uint64_t bytes = 0;
   std::string answer;                                // decoded new tokens

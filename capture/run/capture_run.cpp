@@ -61,6 +61,7 @@ CaptureRun::CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOp
                        Recorder& recorder, const trace::TraceReader* left)
     : model_(std::move(model)),
       max_new_tokens_(options.max_new_tokens),
+      prompt_len_(recording.prompt_len),
       ids_(std::move(prompt)),
       plan_(plan),
       probe_(probe),
@@ -89,19 +90,33 @@ bool CaptureRun::run(const WorkContext& context) {
   while (chunks_done_ < static_cast<int>(plan_.size())) {
     const trace::ChunkInfo& chunk = plan_[static_cast<std::size_t>(chunks_done_)];
     if (static_cast<std::int64_t>(ids_.size()) < chunk.end()) break;  // the answer has ended
+    const auto chunk_begin = Clock::now();
     feed(chunk);
+    seconds_.of(chunk.phase) += seconds_since(chunk_begin);
     const double seconds = seconds_since(begin);
-    if (chunk.phase == trace::Phase::Prefill) {
-      prefill_seconds_ = seconds;
-    } else {
-      decode_seconds_ = seconds - prefill_seconds_;
-    }
     const auto tokens = static_cast<double>(chunk.end() - restored);
     context.report(chunk.end(), plan_.back().end(),
                    fmt::format("{:.0f} tokens/s", tokens / std::max(1e-9, seconds)));
     if (chunks_done_ < static_cast<int>(plan_.size()) && context.cancel.cancelled()) return false;
   }
   return true;
+}
+
+trace::ModelSpeed CaptureRun::speed_of(const Seconds& seconds) const {
+  const auto rate = [](std::int64_t count, double time) {
+    return count > 0 ? static_cast<double>(count) / std::max(1e-9, time) : 0;
+  };
+  return {1000 * seconds.prefill, rate(prompt_len_, seconds.prefill),
+          rate(tokens() - prompt_len_, seconds.decode)};
+}
+
+std::optional<trace::CaptureSpeed> CaptureRun::speed() const {
+  if (left_ != nullptr || tokens() < prompt_len_) return std::nullopt;
+  trace::CaptureSpeed speed{
+      speed_of({seconds_.prefill - twin_seconds_.prefill, seconds_.decode - twin_seconds_.decode}),
+      std::nullopt};
+  if (twin_) speed.dense = speed_of(twin_seconds_);
+  return speed;
 }
 
 std::string CaptureRun::answer() const { return text_of_answer(model_->tokenizer, generated_); }
@@ -141,7 +156,11 @@ void CaptureRun::feed(const trace::ChunkInfo& chunk) {
 at::Tensor CaptureRun::forward(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids,
                                bool wants_token) {
   if (!store_nll_) return decoder_.forward(ids, recorder_, wants_token);
-  if (twin_) twin_->forward(ids);
+  if (twin_) {
+    const auto begin = Clock::now();
+    twin_->forward(ids);
+    twin_seconds_.of(chunk.phase) += seconds_since(begin);
+  }
   ComparedAttention hook(recorder_, twin_);
   Forecast forecast;
   forecast.last = decoder_.forward(ids, hook, true, &forecast.earlier);

@@ -39,8 +39,8 @@ class CaptureRun {
   const std::vector<std::int32_t>& generated() const { return generated_; }
   std::int64_t tokens() const { return decoder_.length(); }
   int chunks_done() const { return chunks_done_; }
-  double prefill_seconds() const { return prefill_seconds_; }
-  double decode_seconds() const { return decode_seconds_; }
+  // Nothing of a capture that went on: its first chunks were not run here.
+  std::optional<trace::CaptureSpeed> speed() const;
   // Of all tokens but the first, by the model as it ran and by the dense one beside it: in nats.
   std::optional<double> mean_loss() const { return mean_loss_.value(); }
   std::optional<double> mean_dense_loss() const { return mean_dense_loss_.value(); }
@@ -59,6 +59,11 @@ class CaptureRun {
     std::int64_t count_ = 0;
   };
 
+  struct Seconds {
+    double prefill = 0, decode = 0;
+    double& of(trace::Phase phase) { return phase == trace::Phase::Prefill ? prefill : decode; }
+  };
+
   void restore();
   void feed(const trace::ChunkInfo& chunk);
   at::Tensor forward(const trace::ChunkInfo& chunk, std::span<const std::int32_t> ids,
@@ -68,10 +73,12 @@ class CaptureRun {
   void run_probe(const trace::ChunkInfo& chunk);
   bool stands_in_trace() const;
   std::int64_t cache_size() const;
+  trace::ModelSpeed speed_of(const Seconds& seconds) const;
   void sample(const at::Tensor& logits);
 
   std::shared_ptr<const LoadedModel> model_;
   int max_new_tokens_;
+  std::int64_t prompt_len_;
   std::vector<std::int32_t> ids_;  // the prompt, then what was generated
   std::vector<std::int32_t> generated_;
   const std::vector<trace::ChunkInfo>& plan_;
@@ -84,7 +91,7 @@ class CaptureRun {
   const trace::TraceReader* left_;  // the chunks that a capture which goes on has done, if any
   std::vector<float> left_novelty_;
   int chunks_done_ = 0;
-  double prefill_seconds_ = 0, decode_seconds_ = 0;
+  Seconds seconds_, twin_seconds_;  // of all, and of the twin's model in it
   Mean mean_loss_, mean_dense_loss_;
 };
 

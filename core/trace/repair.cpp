@@ -371,6 +371,7 @@ void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& pat
   }
   if (plan.drift) writer.write_dense_answer(plan.drift->dense_answer, plan.drift->dense_texts);
   const TraceInfo& info = reader.info();
+  if (info.speed && !plan.header.request.prompt.empty()) writer.write_speed(*info.speed);
   writer.finish(info.generated, info.complete && plan.chunks.size() == info.chunks.size());
 }
 

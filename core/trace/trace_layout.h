@@ -36,6 +36,8 @@ void write_model(hid_t file, const ModelInfo& model);
 void write_probe_text(hid_t file, const TraceHeader& header);
 // /capture.
 void write_request(hid_t file, const CaptureRequest& request);
+// After the request.
+void write_speed(hid_t file, const CaptureSpeed& speed);
 TokenDatasets create_tokens(hid_t file, const TraceHeader& header);
 // Creates /layers too.
 std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header);

@@ -379,6 +379,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
   load_probe(file, trace);
   load_foretold(file, trace);
+  tolerate(info.warnings, [&] { info.speed = load_speed(file); });
   load_runs(file, info.model, 0, false, info.runs, info.warnings);
   return trace;
 }

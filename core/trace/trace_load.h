@@ -99,6 +99,8 @@ std::vector<TokenSpan> load_spans(hid_t file);
 bool check_token_texts(hid_t file, std::int32_t num_tokens);
 // Nothing in a trace that another program made, or an older version. Throws Defect.
 std::optional<CaptureRequest> load_request(hid_t file);
+// The same. Throws Defect.
+std::optional<CaptureSpeed> load_speed(hid_t file);
 
 std::vector<std::int32_t> load_token_ids(const LoadedTrace& trace);
 std::vector<std::string> load_token_texts(hid_t file, const LoadedTrace& trace);

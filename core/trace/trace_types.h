@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/softmax_form.h"
+#include "core/trace/capture_speed.h"
 
 #include <cstdint>
 #include <map>
@@ -99,6 +100,7 @@ struct TraceInfo {
   int probe_len = 0;
   bool has_losses = false;            // -log P of every token
   bool has_drift = false;             // how far the closed loop is from the dense model
+  std::optional<CaptureSpeed> speed;  // of the capture, where it ran through
   std::vector<RunInfo> runs;          // the trace's own, then the sidecar's
   std::uint64_t bytes = 0;            // file size
   std::vector<std::string> warnings;  // what could not be read, one sentence each

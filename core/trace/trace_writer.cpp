@@ -427,6 +427,11 @@ void TraceWriter::write_dense_answer(std::span<const std::int32_t> ids,
   guarded(impl_->part, [&] { impl_->foretold.write_dense_answer(ids, texts); });
 }
 
+void TraceWriter::write_speed(const CaptureSpeed& speed) {
+  KVLOUPE_CHECK(!impl_->header.request.prompt.empty());
+  guarded(impl_->part, [&] { trace::write_speed(impl_->file.get(), speed); });
+}
+
 void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                             const std::vector<std::string>& texts) {
   impl_->require_next(chunk);

@@ -89,6 +89,8 @@ class TraceWriter {
   void write_dense_answer(std::span<const std::int32_t> ids, std::span<const std::string> texts);
   void end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                  const std::vector<std::string>& texts);
+  // A trace with a request alone; before finish().
+  void write_speed(const CaptureSpeed& speed);
   // Trims the datasets to what was written, sets `complete` last and renames the file, once it is
   // proved to be whole and ours.
   void finish(std::span<const std::int32_t> generated, bool complete);

@@ -116,7 +116,13 @@ TEST(Resume, EveryMethodGoesOnAsIfNothingHadHappened) {
   CaptureOptions options = tiny_options("whole.h5");
   for (const std::string& spec : all_method_specs())
     options.methods.push_back(MethodSpec::parse(spec));
-  capture_tiny(options);
+  const CaptureReport report = capture_tiny(options);
+  const auto speed = trace::TraceReader("whole.h5").info().speed;
+  ASSERT_TRUE(speed && report.speed);
+  EXPECT_FALSE(speed->dense);
+  EXPECT_GT(speed->model.decode_tokens_per_s, 0);
+  EXPECT_LE(speed->model.ttft_ms, 1000 * report.total_seconds);
+  EXPECT_EQ(speed->model.prefill_tokens_per_s, report.speed->model.prefill_tokens_per_s);
   options.output = "cut.h5";
   for (const std::int64_t tokens : kCuts) {
     cut_short(options, tokens);
@@ -124,6 +130,7 @@ TEST(Resume, EveryMethodGoesOnAsIfNothingHadHappened) {
     EXPECT_FALSE(fs::exists("cut.h5.part"));
     EXPECT_FALSE(fs::exists("cut.h5.part.resumed"));
     expect_same_trace("whole.h5", "cut.h5");
+    EXPECT_FALSE(trace::TraceReader("cut.h5").info().speed);
   }
 }
 

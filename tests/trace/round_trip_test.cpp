@@ -1,6 +1,7 @@
 // What is written is read back, bit for bit; what is unfinished is read up to its last chunk.
 #include "core/base/error.h"
 #include "core/trace/hdf5.h"
+#include "tests/trace/damaged_file.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +14,6 @@
 
 namespace kvloupe::trace::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 void expect_rows(const TraceReader& reader, const ReferenceTrace& reference) {
   const auto& model = reader.info().model;
@@ -98,7 +97,7 @@ TEST_P(RoundTripTest, EverythingIsReadBack) {
   const TraceReader reader(folder / "t.h5");
   const TraceInfo& info = reader.info();
   EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
-  EXPECT_EQ(info.schema_version, "1.5");
+  EXPECT_EQ(info.schema_version, "1.6");
   EXPECT_TRUE(info.complete);
   EXPECT_EQ(info.mode, LoopMode::OpenLoop);
   EXPECT_EQ(info.dtype, GetParam());
@@ -273,6 +272,40 @@ TEST(WriterTest, DoesNotOverwriteUnasked) {
   std::ofstream(folder / "u.h5.part") << "x";
   EXPECT_THROW(TraceWriter(folder / "u.h5", reference.header, false), Error);
   EXPECT_TRUE(fs::exists(folder / "u.h5.part"));
+}
+
+TEST(WriterTest, SpeedsAreReadBackAndWhatIsNoneIsLeftOut) {
+  const TemporaryFolder folder;
+  ReferenceTrace reference = make_reference(DType::F16);
+  write_trace(folder / "without.h5", reference);
+  EXPECT_FALSE(TraceReader(folder / "without.h5").info().speed);
+
+  reference.header.request = {"smollm2", 16, 2, "qkv", {}, {1, 2, 3}};
+  {
+    TraceWriter writer(folder / "t.h5", reference.header, false);
+    write_chunks(writer, reference, static_cast<int>(reference.chunks.size()));
+    writer.write_speed({{1250.5, 812.25, 40}, ModelSpeed{1000, 1024, 0}});
+    writer.finish({}, true);
+  }
+  const TraceInfo info = TraceReader(folder / "t.h5").info();
+  EXPECT_EQ(info.warnings, std::vector<std::string>{});
+  ASSERT_TRUE(info.speed && info.speed->dense);
+  EXPECT_EQ(info.speed->model.ttft_ms, 1250.5);
+  EXPECT_EQ(info.speed->model.prefill_tokens_per_s, 812.25);
+  EXPECT_EQ(info.speed->model.decode_tokens_per_s, 40);
+  EXPECT_EQ(info.speed->dense->ttft_ms, 1000);
+  EXPECT_EQ(info.speed->dense->prefill_tokens_per_s, 1024);
+  EXPECT_EQ(text_of(info.speed->model),
+            "time to first token 1.3 s, prefill 812.2 tokens/s, decode 40.0 tokens/s");
+  EXPECT_EQ(text_of(*info.speed->dense), "time to first token 1.0 s, prefill 1024.0 tokens/s");
+
+  const hid_t file = H5Fopen((folder / "t.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  set_attribute(file, "/capture", "prefill_tokens_per_s", -1.0);
+  H5Fclose(file);
+  const TraceInfo damaged = TraceReader(folder / "t.h5").info();
+  EXPECT_FALSE(damaged.speed);
+  ASSERT_EQ(damaged.warnings.size(), 1u);
+  EXPECT_NE(damaged.warnings[0].find("prefill_tokens_per_s"), std::string::npos);
 }
 
 TEST(WriterTest, TwoCapturesDoNotWriteOneFile) {

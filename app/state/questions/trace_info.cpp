@@ -48,6 +48,9 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
       {"complete", info.complete ? "yes" : "no: the capture ended early"},
       {"file", fmt::format("{}, schema {}, written by {} at {}", format_bytes(info.bytes),
                            info.schema_version, info.producer, info.created)}};
+  if (info.speed) facts.emplace_back("speed", text_of(info.speed->model) + ", recording included");
+  if (info.speed && info.speed->dense)
+    facts.emplace_back("speed, dense", text_of(*info.speed->dense));
   for (const trace::TokenSpan& span : info.spans)
     facts.emplace_back("span " + span.name, fmt::format("tokens {} to {}", format_count(span.begin),
                                                         format_count(span.end - 1)));
