@@ -42,8 +42,7 @@ KeySegment segment_of(const LaneKeys& keys, const at::Tensor& v, std::int64_t kv
                       std::int64_t first) {
   const std::int64_t skipped = first - keys.first_position;
   KVLOUPE_CHECK(skipped >= 0);
-  const float* k =
-      keys.numbers.const_data_ptr<float>() + kv_head * keys.numbers.stride(0);
+  const float* k = keys.numbers.const_data_ptr<float>() + kv_head * keys.numbers.stride(0);
   const float* values = cpu::head_data(v, kv_head) + first * v.size(2);
   const std::int64_t count = v.size(1) - first;
   if (keys.numbers.dim() == 3) return {k + skipped * keys.numbers.size(2), values, count};
@@ -185,11 +184,9 @@ std::vector<std::vector<double>> gathered_mass(const LaneQueries& q, const Gathe
                                                const SoftmaxForm& softmax) {
   const std::vector<KeyView> views = views_of(q, keys, softmax);
   const auto heads = static_cast<std::int64_t>(views.size());
-  const std::vector<RowSpan> spans =
-      cut_rows(heads, q.values.size(0) / heads * q.values.size(1));
+  const std::vector<RowSpan> spans = cut_rows(heads, q.values.size(0) / heads * q.values.size(1));
   std::int64_t most_keys = 0;
-  for (const KeyView& view : views)
-    most_keys = std::max(most_keys, view.past + q.values.size(1));
+  for (const KeyView& view : views) most_keys = std::max(most_keys, view.past + q.values.size(1));
   cpu::Results results;
   results.span_sums = cpu::room_for_sums(spans, most_keys, q.values);
   cpu::attend_views(contiguous(q), softmax.scale, views, spans, &results);

@@ -33,10 +33,14 @@ struct Inputs {
 // Each row uses another `kept` of the lanes.
 Inputs random_inputs(const Shape& s) {
   at::manual_seed(5);
-  Inputs in{s, {}, at::randn({s.kv_heads(), s.keys(), s.lanes}),
+  Inputs in{s,
+            {},
+            at::randn({s.kv_heads(), s.keys(), s.lanes}),
             at::randn({s.kv_heads(), s.keys(), s.dim})};
   in.q.values = at::randn({s.heads, s.m, s.kept}) * 2;
-  const at::Tensor order = at::randn({s.heads, s.m, s.lanes}).argsort(/*dim=*/-1, /*descending=*/false).narrow(2, 0, s.kept);
+  const at::Tensor order = at::randn({s.heads, s.m, s.lanes})
+                               .argsort(/*dim=*/-1, /*descending=*/false)
+                               .narrow(2, 0, s.kept);
   in.q.lanes = std::get<0>(order.contiguous().sort(-1)).to(at::kInt);
   return in;
 }
@@ -45,9 +49,8 @@ Inputs random_inputs(const Shape& s) {
 LaneKeys tiles_of(const Inputs& in, std::int64_t first = 0) {
   const Shape& s = in.shape;
   const std::int64_t tiles = (s.keys() - first + 63) / 64;
-  LaneKeys keys{at::full({s.kv_heads(), tiles, s.lanes, 64},
-                         std::numeric_limits<float>::quiet_NaN()),
-                first};
+  LaneKeys keys{
+      at::full({s.kv_heads(), tiles, s.lanes, 64}, std::numeric_limits<float>::quiet_NaN()), first};
   for (std::int64_t g = 0; g < s.kv_heads(); ++g)
     for (std::int64_t j = first; j < s.keys(); ++j)
       keys.numbers[g][(j - first) / 64].select(1, (j - first) % 64).copy_(in.k[g][j]);
@@ -146,8 +149,7 @@ TEST(LaneAttentionOfWindows, KeysMayBeginWhereTheWindowDoes) {
   const SoftmaxForm form(0.25, 40, 0, {});
   const at::Tensor all = lane_chunk_attention(in.q, tiles_of(in), in.v, form);
   for (const std::int64_t first : {17, 111})  // 111: the first that is seen
-    EXPECT_TRUE(
-        at::equal(all, lane_chunk_attention(in.q, tiles_of(in, first), in.v, form)))
+    EXPECT_TRUE(at::equal(all, lane_chunk_attention(in.q, tiles_of(in, first), in.v, form)))
         << first;
 }
 
