@@ -187,7 +187,7 @@ void Recorder::submit(std::size_t bytes, std::function<void()> work) {
   if (recorded_ == nullptr) lane_.submit(bytes, std::move(work));
 }
 
-selection::Cell Recorder::cell_of(const AttentionCall& call) const {
+selection::Cell Recorder::cell_of(const AttentionCall& call) {
   selection::Cell cell;
   cell.layer = call.layer;
   cell.chunk = chunk_idx_;
@@ -199,6 +199,9 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) const {
   cell.q = call.q;
   cell.k = call.k;
   cell.v = call.v;
+  auto& copies = key_copies_[call.layer];
+  if (!copies) copies = std::make_shared<selection::KeyCopies>();
+  cell.copies = copies;
   return cell;
 }
 
@@ -348,7 +351,7 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
   const selection::MethodSpec& spec = options_.closed_loop->spec;
   if (options_.probe_len > 0 && spec.traits().evicts()) alive_before_[cell.layer] = selection.rows;
   Attended attended;
-  if (selection.dense_reason && !selection.lane_queries.defined()) {
+  if (selection.dense_reason && !selection.lanes) {
     attended = attend_dense(cell, recorded);
   } else {
     const ScopedTimer timer(times_.attention_seconds);

@@ -5,6 +5,7 @@
 #include "capture/model/decoder.h"
 #include "capture/run/capture.h"
 #include "capture/run/writer_lane.h"
+#include "core/selection/key_copies.h"
 #include "core/selection/selector.h"
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_types.h"
@@ -111,7 +112,7 @@ class Recorder final : public AttentionHook {
   at::Tensor probe_attention(const AttentionCall& call);
   void store_probe(const AttentionCall& call);
   Run make_run(const RecordedMethod& method, int id, bool open_loop) const;
-  selection::Cell cell_of(const AttentionCall& call) const;
+  selection::Cell cell_of(const AttentionCall& call);
   selection::CellSelection select(Run& run, const selection::Cell& cell);
   // Evicts and stores: at once, or when the probe has been seen.
   void settle(Run& run, const selection::Cell& cell, selection::CellSelection selection);
@@ -138,6 +139,8 @@ class Recorder final : public AttentionHook {
   std::vector<Waiting> waiting_;
   // Closed loop with eviction and a probe: by layer, the keys that the chunk found alive.
   std::map<int, std::vector<trace::SelectedRow>> alive_before_;
+  // By layer: of its KV cache, for the methods that score by them.
+  std::map<int, std::shared_ptr<selection::KeyCopies>> key_copies_;
   std::vector<float> novelty_;  // of all tokens so far
   at::Tensor novelty_tensor_;
   std::int64_t marked_cells_ = 0;

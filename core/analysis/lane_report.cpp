@@ -6,6 +6,7 @@
 #include "core/replay/cell_metrics.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/lane_counts.h"
+#include "core/selection/lanes.h"
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
@@ -48,7 +49,7 @@ MethodSpec on_own_basis(const MethodSpec& spec, const session::TraceSession& ses
 selection::CellSelection pruned_by(const MethodSpec& spec, const session::TraceSession& session,
                                    const selection::BasisPtr& basis, const selection::Cell& cell) {
   auto chosen = selection::make_selector(spec, session.shape(), basis)->select(cell);
-  KVLOUPE_CHECK(chosen.lane_queries.defined());
+  KVLOUPE_CHECK(chosen.lanes.has_value());
   return chosen;
 }
 
@@ -209,8 +210,11 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
       session);
   report.twin = twin.canonical();
   replay::CellTruth truth(cell, {});
-  report.score_error = truth.score_errors(pruned.lane_queries);
-  report.twin_score_error = truth.score_errors(pruned_by(twin, session, basis, cell).lane_queries);
+  const auto score_errors = [&](const selection::CellSelection& selection) {
+    return truth.score_errors(selection::whole_queries(cell, *selection.lanes));
+  };
+  report.score_error = score_errors(pruned);
+  report.twin_score_error = score_errors(pruned_by(twin, session, basis, cell));
 
   report.kept = curve_points(report.head_dim, report.kept_lanes);
   for (const bool matched : {true, false}) {

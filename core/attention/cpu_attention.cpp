@@ -69,12 +69,14 @@ void share_out(std::int64_t count, const std::function<void(const NextItem&)>& w
   });
 }
 
-void attend_views(const at::Tensor& q, double scale, const std::vector<KeyView>& views,
+void attend_views(const Queries& q, double scale, const std::vector<KeyView>& views,
                   const std::vector<RowSpan>& spans, Results* results) {
-  const std::int64_t chunk_len = q.size(1), dim = q.size(2);
+  const std::int64_t chunk_len = q.values.size(1), width = q.values.size(2);
+  const std::int64_t dim = results->output.defined() ? results->output.size(2) : 0;
   const std::int64_t rows_per_view =
-      q.size(0) / static_cast<std::int64_t>(views.size()) * chunk_len;
-  const float* q_data = q.const_data_ptr<float>();
+      q.values.size(0) / static_cast<std::int64_t>(views.size()) * chunk_len;
+  const float* values = q.values.const_data_ptr<float>();
+  const std::int32_t* lanes = q.lanes.defined() ? q.lanes.const_data_ptr<std::int32_t>() : nullptr;
   float* output = results->output.defined() ? results->output.mutable_data_ptr<float>() : nullptr;
   float* lse = results->lse.defined() ? results->lse.mutable_data_ptr<float>() : nullptr;
   float* sums =
@@ -90,13 +92,20 @@ void attend_views(const at::Tensor& q, double scale, const std::vector<KeyView>&
       for (std::int64_t row = span.begin; row < span.end; row += span.block_rows) {
         const std::int64_t rows = std::min(span.block_rows, span.end - row);
         const std::int64_t folded = span.view * rows_per_view + row;
-        attend_row_block(q_data + folded * dim, row, rows, chunk_len, dim,
-                         static_cast<float>(scale), views[span.view], scratch.data(),
+        const QueryRows block{values + folded * width, width,
+                              lanes == nullptr ? nullptr : lanes + folded * width};
+        attend_row_block(block, row, rows, chunk_len, dim, static_cast<float>(scale),
+                         views[span.view], scratch.data(),
                          {output == nullptr ? nullptr : output + folded * dim,
                           lse == nullptr ? nullptr : lse + folded, column_sums});
       }
     }
   });
+}
+
+at::Tensor room_for_sums(const std::vector<RowSpan>& spans, std::int64_t num_keys,
+                         const at::Tensor& like) {
+  return at::empty({static_cast<std::int64_t>(spans.size()), padded(num_keys)}, like.options());
 }
 
 namespace {
@@ -141,11 +150,6 @@ at::Tensor key_mass_of_spans(const at::Tensor& span_sums, const std::vector<RowS
   return mass;
 }
 
-at::Tensor room_for_sums(const std::vector<RowSpan>& spans, std::int64_t num_keys,
-                         const at::Tensor& like) {
-  return at::empty({static_cast<std::int64_t>(spans.size()), padded(num_keys)}, like.options());
-}
-
 void copy_rows(const float* from, const std::int32_t* positions, std::int64_t count,
                std::int64_t dim, float* to) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -170,7 +174,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
   results.output = at::empty(q.sizes(), q.options());
   results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
   if (want_mass) results.span_sums = room_for_sums(spans, shape.kv_len - cache.first_key, q);
-  attend_views(q, softmax.scale, cache.views, spans, &results);
+  attend_views({q}, softmax.scale, cache.views, spans, &results);
   return {results.output, results.lse,
           want_mass ? key_mass_of_spans(results.span_sums, spans, shape, cache.first_key)
                     : at::empty({0}, q.options())};
@@ -186,7 +190,7 @@ std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q_in, const at::
   Results results;
   results.lse = at::empty({shape.num_q_heads, shape.chunk_len}, q.options());
   results.span_sums = room_for_sums(spans, shape.kv_len - cache.first_key, q);
-  attend_views(q, softmax.scale, cache.views, spans, &results);
+  attend_views({q}, softmax.scale, cache.views, spans, &results);
   return {results.lse, key_mass_of_spans(results.span_sums, spans, shape, cache.first_key)};
 }
 
@@ -252,7 +256,7 @@ at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys,
   }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
-  attend_views(q, softmax.scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
+  attend_views({q}, softmax.scale, views, cut_rows(heads, shape.rows_per_kv_head()), &results);
   return results.output;
 }
 

@@ -65,14 +65,25 @@ void shape_view(const SoftmaxForm& softmax, std::int64_t first_head, std::int64_
     view->first_visible.push_back(keys_before(softmax.first_visible(first_row + t)));
 }
 
+// Queries that multiply all of a key: values [num_q_heads, m, width of the keys]; or some lanes of
+// it: lanes int32 of the same shape. Contiguous.
+struct Queries {
+  at::Tensor values;
+  at::Tensor lanes = {};
+};
+
 struct Results {
-  at::Tensor output, lse;
-  at::Tensor span_sums;  // [spans, padded(keys)]
+  at::Tensor output, lse;  // those that are wanted
+  at::Tensor span_sums;    // [spans, padded(keys)]
 };
 
 // The query heads are shared out evenly over the views, in order; a view is what the folded rows
 // of its heads attend to.
-void attend_views(const at::Tensor& q, double scale, const std::vector<KeyView>& views,
+void attend_views(const Queries& q, double scale, const std::vector<KeyView>& views,
                   const std::vector<RowSpan>& spans, Results* results);
+
+// Room for the column sums of the spans over `num_keys` keys.
+at::Tensor room_for_sums(const std::vector<RowSpan>& spans, std::int64_t num_keys,
+                         const at::Tensor& like);
 
 }  // namespace kvloupe::attention::cpu

@@ -87,7 +87,7 @@ at::Tensor paged_attention(const at::Tensor& q_in, const at::Tensor& k_in, const
   }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
-  attend_views(q, softmax.scale, views, cut_rows(rows, q_heads_per_row * chunk_len), &results);
+  attend_views({q}, softmax.scale, views, cut_rows(rows, q_heads_per_row * chunk_len), &results);
   return results.output;
 }
 
@@ -122,7 +122,7 @@ at::Tensor block_sparse_attention(const at::Tensor& q_in, const at::Tensor& k_in
       const KeyView view = builder.finish(begin, end, softmax, head);
       const std::int64_t first_row = (head * chunk_len + begin - past_len) * dim;
       for (std::int64_t row = 0; row < end - begin; row += kBlockRows) {
-        attend_row_block(q_data + first_row + row * dim, row,
+        attend_row_block({q_data + first_row + row * dim, dim}, row,
                          std::min(kBlockRows, end - begin - row), end - begin, dim,
                          static_cast<float>(softmax.scale), view, scratch.data(),
                          {out + first_row + row * dim, nullptr, nullptr});

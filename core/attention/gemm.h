@@ -3,6 +3,8 @@
 // one thread.
 #pragma once
 
+#include "core/base/work_count.h"
+
 #include <cstdint>
 
 extern "C" void sgemm_(const char* trans_a, const char* trans_b, const int* m, const int* n,
@@ -17,6 +19,7 @@ inline void multiply_qk(const float* q, const float* k, std::int64_t rows, std::
   const int m = static_cast<int>(keys), n = static_cast<int>(rows), d = static_cast<int>(dim);
   const int ldc = static_cast<int>(stride);
   const float zero = 0;
+  count_keys(rows, keys, dim);
   // BLAS is column-major: a row-major block is its transpose there.
   sgemm_("T", "N", &m, &n, &d, &scale, k, &d, q, &d, &zero, scores, &ldc);
 }
@@ -28,6 +31,7 @@ inline void multiply_pv(const float* p, const float* v, std::int64_t rows, std::
   const int m = static_cast<int>(dim), n = static_cast<int>(rows), k = static_cast<int>(keys);
   const int ldb = static_cast<int>(stride);
   const float one = 1, beta = accumulate ? 1 : 0;
+  count_values(rows, keys, dim);
   sgemm_("N", "N", &m, &n, &k, &one, v, &m, p, &ldb, &beta, output, &m);
 }
 

@@ -1,6 +1,7 @@
 #include "core/attention/row_block.h"
 
 #include "core/attention/gemm.h"
+#include "core/attention/lane_products.h"
 #include "core/attention/softmax.h"
 
 #include <algorithm>
@@ -43,21 +44,31 @@ struct Cursor {
   std::int64_t offset = 0;  // keys of the segment that lie behind
 };
 
-// Calls use(k, v, at, count) for each run of the next `keys` keys that lie together; `at` counts
-// from 0. Returns the place after them.
+// Calls use(segment, offset, at, count) for each run of the next `keys` keys that lie together, from
+// `offset` of a segment on; `at` counts from 0. Returns the place after them.
 template <typename Use>
-Cursor for_each_run(const KeyView& view, std::int64_t head_dim, Cursor cursor, std::int64_t keys,
-                    Use use) {
+Cursor for_each_run(const KeyView& view, Cursor cursor, std::int64_t keys, Use use) {
   for (std::int64_t at = 0; at < keys;) {
     const KeySegment& segment = view.segments[cursor.segment];
     const std::int64_t count = std::min(keys - at, segment.count - cursor.offset);
-    const std::int64_t first = cursor.offset * head_dim;
-    use(segment.k + first, segment.v == nullptr ? nullptr : segment.v + first, at, count);
+    use(segment, cursor.offset, at, count);
     at += count;
     cursor.offset += count;
     if (cursor.offset == segment.count) cursor = {cursor.segment + 1, 0};
   }
   return cursor;
+}
+
+// Scaled products of the rows with `count` keys from `offset` of the segment on.
+void multiply(const QueryRows& q, std::int64_t rows, const KeyView& keys, const KeySegment& segment,
+              std::int64_t offset, std::int64_t count, float scale, float* scores,
+              std::int64_t stride) {
+  if (q.lanes == nullptr)
+    multiply_qk(q.values, segment.k + offset * q.width, rows, count, q.width, scale, scores,
+                stride);
+  else
+    multiply_lanes({q.values, q.lanes, q.width}, rows, segment.k, keys.num_lanes,
+                   segment.tile_offset + offset, count, scale, scores, stride);
 }
 
 }  // namespace
@@ -69,7 +80,7 @@ std::int64_t scratch_floats(std::int64_t num_keys, bool want_column_sums) {
   return kBlockRows * (keys + tiles);
 }
 
-void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
+void attend_row_block(const QueryRows& q, std::int64_t first_row, std::int64_t rows,
                       std::int64_t chunk_len, std::int64_t head_dim, float scale,
                       const KeyView& keys, float* scratch, const RowBlockOutputs& outputs) {
   // Where heads meet inside a block it holds the chunk's last row; else keys after its last are
@@ -89,11 +100,11 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
   for (std::int64_t begin = 0; begin < count; begin += kTileKeys) {
     const std::int64_t tile_keys = std::min(kTileKeys, count - begin), stride = padded(tile_keys);
     float* tile = tile_at(begin);
-    const Cursor tile_end =
-        for_each_run(keys, head_dim, tile_begin, tile_keys,
-                     [&](const float* k, const float*, std::int64_t at, std::int64_t run) {
-                       multiply_qk(q, k, rows, run, head_dim, scale, tile + at, stride);
-                     });
+    const Cursor tile_end = for_each_run(
+        keys, tile_begin, tile_keys,
+        [&](const KeySegment& segment, std::int64_t offset, std::int64_t at, std::int64_t run) {
+          multiply(q, rows, keys, segment, offset, run, scale, tile + at, stride);
+        });
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = tile + r * stride;
       if (keys.softcap > 0) cap_row(row, stride, keys.softcap);
@@ -104,11 +115,12 @@ void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
       if (keep_tiles) tile_max[begin / kTileKeys * kBlockRows + r] = states[r].max;
     }
     if (outputs.output != nullptr) {
-      for_each_run(keys, head_dim, tile_begin, tile_keys,
-                   [&](const float*, const float* v, std::int64_t at, std::int64_t run) {
-                     multiply_pv(tile + at, v, rows, run, head_dim, stride, begin + at > 0,
-                                 outputs.output);
-                   });
+      for_each_run(
+          keys, tile_begin, tile_keys,
+          [&](const KeySegment& segment, std::int64_t offset, std::int64_t at, std::int64_t run) {
+            multiply_pv(tile + at, segment.v + offset * head_dim, rows, run, head_dim, stride,
+                        begin + at > 0, outputs.output);
+          });
     }
     tile_begin = tile_end;
   }

@@ -11,9 +11,10 @@ namespace kvloupe::attention {
 
 // Keys that lie one after the other in memory.
 struct KeySegment {
-  const float* k = nullptr;  // [count, head_dim]
-  const float* v = nullptr;  // the same; null when no output is wanted
+  const float* k = nullptr;  // [count, width of the queries], or the lane tile of the first one
+  const float* v = nullptr;  // [count, head_dim]; null when no output is wanted
   std::int64_t count = 0;
+  std::int64_t tile_offset = 0;  // of the first key in its lane tile
 };
 
 // The keys that the rows of one KV head (or of some of its query heads) attend to, read where they
@@ -29,10 +30,19 @@ struct KeyView {
                                                  // view; empty: all
   const float* sink_logits = nullptr;            // of the view's query heads; null: none
   float softcap = 0;
+  std::int64_t num_lanes = 0;  // of the lane tiles that hold the keys; 0: they are plain rows
+};
+
+// A block's queries: whole rows, which multiply all of a key, or rows that use some lanes of keys in
+// lane tiles. Keys may be narrower than values are.
+struct QueryRows {
+  const float* values = nullptr;        // [rows, width]
+  std::int64_t width = 0;               // of rows of keys; of lanes: how many a row uses
+  const std::int32_t* lanes = nullptr;  // [rows, width], lane_products.h; null: whole rows
 };
 
 struct RowBlockOutputs {
-  float* output = nullptr;       // [rows, head_dim]; null when not wanted
+  float* output = nullptr;       // [rows, head_dim of the values]; null when not wanted
   float* lse = nullptr;          // [rows]; may be null
   float* column_sums = nullptr;  // [padded(past + m)] of probabilities, added to; may be null
 };
@@ -49,7 +59,7 @@ std::int64_t scratch_floats(std::int64_t num_keys, bool want_column_sums);
 
 // Attention of `rows` (at most kBlockRows) folded rows that start at folded row `first_row`.
 // `scratch` is 64-byte aligned.
-void attend_row_block(const float* q, std::int64_t first_row, std::int64_t rows,
+void attend_row_block(const QueryRows& q, std::int64_t first_row, std::int64_t rows,
                       std::int64_t chunk_len, std::int64_t head_dim, float scale,
                       const KeyView& keys, float* scratch, const RowBlockOutputs& outputs);
 

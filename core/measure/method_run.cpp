@@ -5,6 +5,7 @@
 #include "core/replay/replay.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/attend.h"
+#include "core/selection/key_copies.h"
 #include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 
@@ -25,6 +26,12 @@ std::vector<int> source_layers(const selection::MethodSpec& spec,
        source = selection::source_layer(spec, shape, *source))
     sources.insert(sources.begin(), *source);
   return sources;
+}
+
+// It scores by copies of K (key_copies.h), beside K or in its place.
+bool copies_keys(const selection::MethodSpec& spec, const selection::ModelShape& shape) {
+  const auto held = selection::metadata_of(spec, shape);
+  return spec.traits().lanes || (held && held->lanes_per_key > 0);
 }
 
 void check_servable(const session::TraceSession& session, const selection::MethodSpec& spec,
@@ -66,20 +73,25 @@ MethodRun::MethodRun(const session::TraceSession& session, const selection::Meth
   std::vector<int> layers = sources;
   layers.push_back(layer);
   basis_ = replay::basis_for(session, spec_, layers, context);
+  cell_.copies = std::make_shared<selection::KeyCopies>();
   // What the timed cell's choice rests on is replayed before each round: the chunks before it under
-  // eviction; the last of them where pages or blocks are summarised as keys come in; the layers that
-  // it reuses.
+  // eviction; the last of them where pages or blocks are summarised, or keys copied, as they come in;
+  // the layers that it reuses.
   int first = cells.chunk();
   if (spec_.traits().evicts())
     first = 0;
-  else if (spec_.traits().page_size > 0)
+  else if (spec_.traits().page_size > 0 || copies_keys(spec_, session.shape()))
     first = std::max(cells.chunk() - 1, 0);
-  for (int c = first; c < cells.chunk(); ++c) earlier_.push_back(cells.load(layer, c));
+  for (int c = first; c < cells.chunk(); ++c) {
+    earlier_.push_back(cells.load(layer, c));
+    earlier_.back().copies = cell_.copies;
+  }
   for (const int source : sources) earlier_.push_back(cells.load(source, cells.chunk()));
 }
 
 void MethodRun::prepare(const WorkContext& context) {
   selector_ = selection::make_selector(spec_, session_.shape(), basis_);
+  cell_.copies->forget_from(cell_.past_len);
   for (const Cell& cell : earlier_) {
     context.cancel.throw_if_cancelled();
     selector_->select(cell);
@@ -101,10 +113,14 @@ void MethodRun::gather() {
     mask_ = selection::mask_of(selection::masks_of(selected_));
     return;
   }
+  if (selected_.lanes) {
+    gathered_.push_back(attention::gather_lanes(selected_.lanes->keys, cell_.v, cell_.chunk_len,
+                                                selection::kept_positions(selected_)));
+    return;
+  }
   tables_ = selection::page_tables(spec_, layout_, cell_, selected_);
   if (tables_) return;
-  Rows rows;
-  for (const trace::SelectedRow& row : selected_.rows) rows.push_back(row.positions);
+  const Rows rows = selection::kept_positions(selected_);
   const bool open = spec_.scope() == selection::BudgetScope::Past;
   const auto visibility =
       open ? attention::ChunkVisibility::OpenChunk : attention::ChunkVisibility::SelfOnly;
@@ -117,8 +133,17 @@ void MethodRun::gather() {
   }
 }
 
+void MethodRun::attend_lanes() {
+  const selection::LaneScores& lanes = *selected_.lanes;
+  if (gathered_.empty())
+    attention::lane_chunk_attention(lanes.queries, lanes.keys, cell_.v, cell_.softmax);
+  else
+    attention::attend_gathered(lanes.queries, gathered_.front(), cell_.softmax);
+}
+
 void MethodRun::attend() {
-  const at::Tensor& q = selected_.lane_queries.defined() ? selected_.lane_queries : cell_.q;
+  if (selected_.lanes) return attend_lanes();
+  const at::Tensor& q = cell_.q;
   if (!selected_.chooses_keys()) {
     attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, false);
     return;
@@ -166,7 +191,8 @@ Work MethodRun::attention_work() const {
   // Each query multiplies the lanes of the key that it keeps, and all of the value; of a key the
   // lanes are read that are stored.
   const double product = dim * ((lanes ? lanes->kept * (1 - lanes->sliced) : 1) + 1);
-  const double row = dim * ((lanes ? 1 - lanes->sliced : 1) + 1);
+  const double stored = lanes && lanes->leading ? lanes->kept : lanes ? 1 - lanes->sliced : 1;
+  const double row = dim * (stored + 1);
   Work work;
   work.bytes = 2 * sizeof(float) * dim * own * static_cast<double>(cell_.num_q_heads());
   for (std::int64_t head = 0; head < cell_.num_kv_heads(); ++head) {

@@ -25,7 +25,8 @@ struct Work {
   double flops = 0;
 };
 
-// Selection is all that the method does for a chunk: what it selects, prunes and evicts. Attention
+// Selection is all that the method does for a chunk: what it selects, prunes and evicts, and copies of
+// the chunk's own keys where it scores by copies; those of the past are at hand. Attention
 // is that of selection::attend_selected().
 class MethodRun {
  public:
@@ -57,6 +58,7 @@ class MethodRun {
     at::Tensor k, v;
     std::size_t first_row = 0, num_rows = 0;
   };
+  void attend_lanes();
   // (query, key) pairs that the masks of a row's query head let through.
   double pairs_of_masks(std::int64_t row) const;
   static std::vector<Piece> pieces_of(const selection::Cell& cell,

@@ -4,6 +4,8 @@
 #include "core/base/error.h"
 #include "core/replay/replay_parts.h"
 #include "core/replay/trace_basis.h"
+#include "core/selection/key_copies.h"
+#include "core/selection/score_memo.h"
 #include "core/selection/selector.h"
 #include "core/session/session_tensors.h"
 
@@ -191,6 +193,8 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
   std::int64_t done = 0;
   const auto total = static_cast<std::int64_t>(layers.size()) * (end - first);
   for (const int layer : layers) {
+    const auto copies = std::make_shared<selection::KeyCopies>();
+    const auto memo = std::make_shared<selection::ScoreMemo>();
     for (int chunk = first; chunk < end; ++chunk) {
       std::optional<selection::Cell> cell;
       std::optional<CellTruth> truth;
@@ -200,6 +204,8 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
         context.cancel.throw_if_cancelled();
         if (!cell) {
           cell = session::load_cell(session, layer, chunk, chunks[static_cast<std::size_t>(chunk)]);
+          cell->copies = copies;
+          cell->memo = memo;
           truth.emplace(*cell, Wanted{request.want_mass, request.want_output_error});
         }
         if (method.needs_probe() && !cell->novelty.defined()) session::add_probe(session, *cell);

@@ -1,6 +1,7 @@
 #include "core/replay/replay_parts.h"
 
 #include "core/selection/attend.h"
+#include "core/selection/lanes.h"
 
 #include <ATen/ATen.h>
 
@@ -11,9 +12,9 @@ using selection::MethodSpec;
 void measure(const trace::ModelInfo& model, const selection::Cell& cell, CellTruth& truth,
              const std::optional<MethodSpec>& spec, const selection::RowLayout& layout,
              const selection::CellSelection& selection, const Wanted& wanted, ReplayCell& result) {
-  const bool pruned = selection.lane_queries.defined();
+  const bool pruned = selection.lanes.has_value();
   if (pruned && (wanted.mass || wanted.output_error))
-    result.score_error = truth.score_errors(selection.lane_queries);
+    result.score_error = truth.score_errors(selection::whole_queries(cell, *selection.lanes));
   if (wanted.mass) {
     result.metrics.clear();
     for (std::size_t row = 0; row < selection.rows.size(); ++row)

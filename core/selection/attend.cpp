@@ -47,10 +47,25 @@ at::Tensor mask_of(const trace::BlockMasks& masks) {
       at::kByte);
 }
 
+std::vector<std::vector<std::int32_t>> kept_positions(const CellSelection& selection) {
+  std::vector<std::vector<std::int32_t>> rows;
+  rows.reserve(selection.rows.size());
+  for (const SelectedRow& row : selection.rows) rows.push_back(row.positions);
+  return rows;
+}
+
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection) {
-  const at::Tensor& q = selection.lane_queries.defined() ? selection.lane_queries : cell.q;
+  const at::Tensor& q = cell.q;
   const SoftmaxForm& softmax = cell.softmax;
+  if (selection.lanes) {
+    const LaneScores& lanes = *selection.lanes;
+    if (!selection.chooses_keys())
+      return attention::lane_chunk_attention(lanes.queries, lanes.keys, cell.v, softmax);
+    const auto keys =
+        attention::gather_lanes(lanes.keys, cell.v, cell.chunk_len, kept_positions(selection));
+    return attention::attend_gathered(lanes.queries, keys, softmax);
+  }
   if (!selection.chooses_keys())
     return attention::dense_chunk_attention(q, cell.k, cell.v, softmax, false).output;
 
@@ -63,9 +78,7 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
   if (const auto tables = page_tables(spec, layout, cell, selection))
     return attention::paged_chunk_attention(q, cell.k, cell.v, softmax, *tables);
 
-  std::vector<std::vector<std::int32_t>> rows;
-  rows.reserve(selection.rows.size());
-  for (const SelectedRow& row : selection.rows) rows.push_back(row.positions);
+  const std::vector<std::vector<std::int32_t>> rows = kept_positions(selection);
   const auto visibility = spec.scope() == BudgetScope::All ? attention::ChunkVisibility::SelfOnly
                                                            : attention::ChunkVisibility::OpenChunk;
   if (layout.axis == trace::RowAxis::KvHead) {

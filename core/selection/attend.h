@@ -16,6 +16,9 @@ namespace kvloupe::selection {
 at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model, const Cell& cell,
                            const RowLayout& layout, const CellSelection& selection);
 
+// Of each row, as gathering takes them.
+std::vector<std::vector<std::int32_t>> kept_positions(const CellSelection& selection);
+
 // The masks of a cell that reads them. Throws Error{Input} for a recorded one without.
 const trace::BlockMasks& masks_of(const trace::CellRecord& record);
 // As block-sparse attention takes them: uint8 [num_q_heads, Q_b, N_b] in the memory of `masks`.

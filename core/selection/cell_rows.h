@@ -85,6 +85,8 @@ inline std::vector<std::int32_t> evenly_spaced_rows(std::int64_t count, std::int
   return rows;
 }
 
+inline std::vector<std::int32_t> all_rows(const Cell& cell) { return range(0, cell.chunk_len); }
+
 // The chunk's last `count` rows; all if there are no more.
 inline std::vector<std::int32_t> latest_rows(std::int64_t count, std::int64_t chunk_len) {
   std::vector<std::int32_t> rows;

@@ -18,16 +18,15 @@ namespace {
 constexpr std::int64_t kRowsAtOnce = 128;
 
 // mass[j] += sum over the rows of one query head of p[t,j], over the keys of the pool.
-void add_column_sums(const Cell& cell, const float* queries, std::int64_t row_stride,
-                     std::int64_t q_head, const std::vector<std::int32_t>& pool, const float* keys,
-                     std::vector<double>& mass) {
+void add_column_sums(const Cell& cell, std::int64_t q_head, const std::vector<std::int32_t>& pool,
+                     const float* keys, std::vector<double>& mass) {
   const auto num_keys = static_cast<std::int64_t>(pool.size());
   std::vector<float> sums;
   for (std::int64_t first = 0; first < cell.chunk_len; first += kRowsAtOnce) {
     const std::int64_t end = std::min(first + kRowsAtOnce, cell.chunk_len);
     ChunkRows rows;
     for (std::int64_t row = first; row < end; ++row)
-      rows.add(queries + row * row_stride, cell.softmax, q_head,
+      rows.add(query_row(cell, q_head, row), cell.softmax, q_head,
                num_hidden(pool, cell.softmax, cell.past_len + row),
                num_keys - cell.chunk_len + row + 1);
     const std::int64_t seen = rows.visible.back();  // no row of the block sees more
@@ -40,35 +39,39 @@ void add_column_sums(const Cell& cell, const float* queries, std::int64_t row_st
 
 }  // namespace
 
-void HeavyHitters::observe(const Cell& cell, const at::Tensor& queries,
-                           const std::vector<std::vector<std::int32_t>>& pools) {
-  std::vector<Tally>& tallies = layers_[cell.layer];
-  tallies.resize(pools.size());
+void HeavyHitters::observe(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools) {
+  std::vector<std::vector<double>> masses(pools.size());
+  const std::int64_t group = cell.gqa_group_size();
   const std::int64_t operations = cell.gqa_group_size() * cell.chunk_len *
                                   static_cast<std::int64_t>(pools.front().size()) *
                                   (cell.k.size(2) + 16);
-  for_each_item(static_cast<std::int64_t>(pools.size()), operations,
-                [&](std::int64_t head) { add(cell, queries, head, pools[head], tallies[head]); });
+  for_each_item(static_cast<std::int64_t>(pools.size()), operations, [&](std::int64_t kv_head) {
+    const std::vector<float> keys = gather_keys(cell, kv_head, pools[kv_head]);
+    masses[kv_head].assign(pools[kv_head].size(), 0.0);
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      add_column_sums(cell, head, pools[kv_head], keys.data(), masses[kv_head]);
+  });
+  add(cell, pools, std::move(masses));
 }
 
-void HeavyHitters::add(const Cell& cell, const at::Tensor& queries, std::int64_t kv_head,
-                       const std::vector<std::int32_t>& pool, Tally& tally) const {
-  const std::vector<float> keys = gather_keys(cell, kv_head, pool);
-  const std::int64_t group = cell.gqa_group_size();
-  std::vector<double> added(pool.size(), 0.0);
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    add_column_sums(cell, queries.const_data_ptr<float>() + head * queries.stride(0),
-                    queries.stride(1), head, pool, keys.data(), added);
-
-  // Both lists ascend: survivors take their old sums along.
-  std::size_t old = 0;
-  for (std::size_t i = 0; i < pool.size(); ++i) {
-    added[i] /= static_cast<double>(group);
-    while (old < tally.positions.size() && tally.positions[old] < pool[i]) ++old;
-    if (old < tally.positions.size() && tally.positions[old] == pool[i])
-      added[i] += tally.mass[old];
+void HeavyHitters::add(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools,
+                       std::vector<std::vector<double>> masses) {
+  std::vector<Tally>& tallies = layers_[cell.layer];
+  tallies.resize(pools.size());
+  for (std::size_t head = 0; head < pools.size(); ++head) {
+    const std::vector<std::int32_t>& pool = pools[head];
+    std::vector<double>& added = masses[head];
+    Tally& tally = tallies[head];
+    // Both lists ascend: survivors take their old sums along.
+    std::size_t old = 0;
+    for (std::size_t i = 0; i < pool.size(); ++i) {
+      added[i] /= static_cast<double>(cell.gqa_group_size());
+      while (old < tally.positions.size() && tally.positions[old] < pool[i]) ++old;
+      if (old < tally.positions.size() && tally.positions[old] == pool[i])
+        added[i] += tally.mass[old];
+    }
+    tally = {pool, std::move(added)};
   }
-  tally = {pool, std::move(added)};
 }
 
 std::vector<float> HeavyHitters::scores(const Cell& cell, std::int64_t kv_head) const {

@@ -3,8 +3,6 @@
 
 #include "core/selection/selector.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <map>
 #include <span>
@@ -22,11 +20,13 @@ class HeavyHitters {
   // queries that have seen the key.
   HeavyHitters(double recent_ratio, bool by_age) : recent_ratio_(recent_ratio), by_age_(by_age) {}
 
-  // Adds one chunk, for every chunk of a layer in order. `queries` [num_q_heads, m, head_dim] fp32
-  // stand for the chunk's: its own, or pruned ones. Per KV head `pools` has the positions alive
+  // Adds one chunk, for every chunk of a layer in order. Per KV head `pools` has the positions alive
   // before the chunk and then the chunk's own. What is in no pool any more is forgotten.
-  void observe(const Cell& cell, const at::Tensor& queries,
-               const std::vector<std::vector<std::int32_t>>& pools);
+  void observe(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools);
+  // The same for scores of the method's own: per KV head the sum over the chunk's rows and the group's
+  // heads of p, for each key of the pool.
+  void add(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools,
+           std::vector<std::vector<double>> masses);
 
   // acc, by age where asked for, of each key of the pool that was observed last.
   std::vector<float> scores(const Cell& cell, std::int64_t kv_head) const;
@@ -40,8 +40,6 @@ class HeavyHitters {
     std::vector<std::int32_t> positions;  // ascending
     std::vector<double> mass;             // acc, parallel to it
   };
-  void add(const Cell& cell, const at::Tensor& queries, std::int64_t kv_head,
-           const std::vector<std::int32_t>& pool, Tally& tally) const;
 
   double recent_ratio_;
   bool by_age_;

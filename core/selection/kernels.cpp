@@ -1,6 +1,8 @@
 // Included by Highway once per instruction set; the best one is chosen at run time.
 #include "core/selection/kernels.h"
 
+#include "core/base/work_count.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/selection/kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -352,11 +354,13 @@ PackedRows pack_rows(std::span<const float* const> rows, std::int64_t head_dim) 
 
 void max_dot_products(const PackedRows& rows, const float* keys, std::int64_t num_keys,
                       float* out) {
+  count_keys(rows.num_rows, num_keys, rows.head_dim);
   HWY_DYNAMIC_DISPATCH(max_dot_products_impl)(rows, keys, num_keys, out);
 }
 
 void dot_products(const float* row, const float* keys, std::int64_t num_keys, std::int64_t head_dim,
                   float* out) {
+  count_keys(1, num_keys, head_dim);
   HWY_DYNAMIC_DISPATCH(dot_products_impl)(row, keys, num_keys, head_dim, out);
 }
 
@@ -367,6 +371,7 @@ void norms(const float* keys, std::int64_t num_keys, std::int64_t head_dim, floa
 void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> visible,
                           const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                           ColumnReduce reduce, float* out) {
+  count_keys(rows.num_rows, num_keys, rows.head_dim);
   HWY_DYNAMIC_DISPATCH(reduce_probabilities_impl)
   (rows, visible, keys, num_keys, softmax, reduce, out);
 }
@@ -374,12 +379,14 @@ void reduce_probabilities(const PackedRows& rows, std::span<const std::int64_t> 
 void joint_softmax_sums(const PackedRows& rows, std::span<const std::int64_t> visible,
                         const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                         double* out) {
+  count_keys(rows.num_rows, num_keys, rows.head_dim);
   HWY_DYNAMIC_DISPATCH(joint_softmax_sums_impl)(rows, visible, keys, num_keys, softmax, out);
 }
 
 void sum_columns_and_slashes(const PackedRows& rows, std::span<const std::int64_t> visible,
                              const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                              float* columns, float* slashes) {
+  count_keys(rows.num_rows, num_keys, rows.head_dim);
   HWY_DYNAMIC_DISPATCH(sum_columns_and_slashes_impl)
   (rows, visible, keys, num_keys, softmax, columns, slashes);
 }

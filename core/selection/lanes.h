@@ -1,9 +1,11 @@
 // The pruned dot product that the AQUA methods share. In the basis P of its KV head a query row has
 // the lanes q^ = q P, and a key k^ = k P; only the lanes I of the row enter
 //   S^ = sum over c in I of q^_c k^_c = <P mask_I(q^), k>,  P orthonormal.
-// The right side is how it is computed: attention reads the stored keys, with another query.
+// Attention computes the left side, from a rotated copy of the keys (key_copies.h). The right side
+// says what it is: the scores of another query with the stored keys.
 #pragma once
 
+#include "core/selection/key_copies.h"
 #include "core/selection/lane_counts.h"
 #include "core/selection/selector.h"
 
@@ -24,14 +26,19 @@ struct LanePruning {
 };
 
 struct PrunedLanes {
-  at::Tensor queries;                // [num_q_heads, m, head_dim] fp32: P mask_I(q^)
+  LaneScores scores;
   std::vector<std::int32_t> counts;  // [num_q_heads, head_dim] rows of the chunk that used the lane
 };
 
 // Makes them part of what a selector answers.
 void add_lanes(PrunedLanes lanes, CellSelection& selection);
 
-// Each row of the cell's queries, pruned. The bits of a row depend on that row and P alone.
-PrunedLanes prune_lanes(const Cell& cell, const trace::Basis& basis, const LanePruning& pruning);
+// Each row of the cell's queries, pruned, and the keys to score with: by lane where each row uses
+// lanes of its own, as short rows of the leading lanes else. The lanes of a row depend on that row
+// and P alone.
+PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruning& pruning);
+
+// P mask_I(q^), [num_q_heads, m, head_dim] fp32, of scores made for this cell.
+at::Tensor whole_queries(const Cell& cell, const LaneScores& scores);
 
 }  // namespace kvloupe::selection

@@ -3,10 +3,20 @@
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
+#include "core/selection/lane_kernels.h"
 
 #include <algorithm>
 
 namespace kvloupe::selection {
+namespace {
+
+constexpr std::int64_t kTile = 1024;
+
+const float* head_of(const at::Tensor& tensor, std::int64_t head) {
+  return tensor.const_data_ptr<float>() + head * tensor.stride(0);
+}
+
+}  // namespace
 
 std::vector<double> mean_query(const Cell& cell, std::int64_t q_head) {
   std::vector<double> mean(static_cast<std::size_t>(cell.q.size(2)), 0.0);
@@ -30,9 +40,9 @@ std::vector<double> mean_queries(const Cell& cell) {
   return means;
 }
 
-std::vector<float> logit_scores(const Cell& cell, std::span<const double> rows,
-                                std::int64_t num_candidates) {
-  const std::int64_t dim = cell.k.size(2);
+std::vector<float> logit_scores(const Cell& cell, const at::Tensor& keys,
+                                std::span<const double> rows, std::int64_t num_candidates) {
+  const std::int64_t dim = keys.size(2);
   const auto num_rows = static_cast<std::int64_t>(rows.size()) / dim;
   const std::int64_t rows_per_head = num_rows / cell.num_kv_heads();
   KVLOUPE_CHECK(rows_per_head * cell.num_kv_heads() == num_rows);
@@ -40,22 +50,43 @@ std::vector<float> logit_scores(const Cell& cell, std::span<const double> rows,
   for (const double value : rows) scaled.push_back(static_cast<float>(value * cell.softmax.scale));
 
   std::vector<float> scores(static_cast<std::size_t>(num_rows * num_candidates));
-  constexpr std::int64_t kTile = 1024;
   const std::int64_t tiles = (num_candidates + kTile - 1) / kTile;
   for_each_item(num_rows * tiles, std::min(kTile, num_candidates) * dim, [&](std::int64_t item) {
     const std::int64_t row = item / tiles;
     const std::int64_t first = item % tiles * kTile;
-    dot_products(scaled.data() + row * dim, keys_of(cell, row / rows_per_head) + first * dim,
+    dot_products(scaled.data() + row * dim, head_of(keys, row / rows_per_head) + first * dim,
                  std::min(kTile, num_candidates - first), dim,
                  scores.data() + row * num_candidates + first);
   });
   return scores;
 }
 
+std::vector<float> channel_scores(const Cell& cell, const attention::LaneKeys& keys,
+                                  const ChannelRows& rows, std::int64_t num_candidates) {
+  const std::int64_t dim = cell.k.size(2), heads = cell.num_kv_heads();
+  KVLOUPE_CHECK(keys.numbers.size(2) == dim);
+  std::vector<float> scaled;
+  for (const double value : rows.values)
+    scaled.push_back(static_cast<float>(value * cell.softmax.scale));
+  std::vector<float> scores(static_cast<std::size_t>(heads * num_candidates));
+  const std::int64_t tiles = (num_candidates + kTile - 1) / kTile;
+  const std::int64_t skipped = cell.first_key - keys.first_position;
+  const auto num_channels = static_cast<std::int64_t>(rows.channels.front().size());
+  for_each_item(heads * tiles, std::min(kTile, num_candidates) * num_channels,
+                [&](std::int64_t item) {
+                  const std::int64_t head = item / tiles, first = item % tiles * kTile;
+                  channel_products(scaled.data() + head * dim, rows.channels[head], dim,
+                                   head_of(keys.numbers, head), skipped + first,
+                                   std::min(kTile, num_candidates - first),
+                                   scores.data() + head * num_candidates + first);
+                });
+  return scores;
+}
+
 std::vector<float> attention_scores(const Cell& cell, const at::Tensor& queries,
-                                    std::span<const std::int32_t> rows,
+                                    const at::Tensor& keys, std::span<const std::int32_t> rows,
                                     std::int64_t num_candidates) {
-  const std::int64_t dim = cell.k.size(2);
+  const std::int64_t dim = keys.size(2);
   const std::int64_t total = cell.kv_len();
   const std::int64_t group = cell.gqa_group_size();
   const auto num_rows = static_cast<std::int64_t>(rows.size());
@@ -70,7 +101,7 @@ std::vector<float> attention_scores(const Cell& cell, const at::Tensor& queries,
                  cell.softmax.first_visible(position), position + 1);
     }
     reduce_probabilities(pack_rows(seeing.pointers, dim), seeing.visible,
-                         keys_of(cell, head / group), total, seeing.softmax(cell.softmax),
+                         head_of(keys, head / group), total, seeing.softmax(cell.softmax),
                          ColumnReduce::Sum, masses.data() + head * total);
   });
 

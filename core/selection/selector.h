@@ -6,6 +6,7 @@
 // Methods live in methods/<id>.cpp, one file each, and enter by one line in method_list.h.
 #pragma once
 
+#include "core/attention/lane_attention.h"
 #include "core/base/softmax_form.h"
 #include "core/selection/blocks.h"
 #include "core/selection/method_spec.h"
@@ -22,6 +23,10 @@
 
 namespace kvloupe::selection {
 
+using BasisPtr = std::shared_ptr<const trace::Basis>;
+class KeyCopies;
+class ScoreMemo;
+
 // One (chunk, layer). Tensors are fp32 and contiguous per head, values exactly as stored.
 struct Cell {
   int layer = 0;
@@ -37,6 +42,11 @@ struct Cell {
   // Only where Traits::needs_probe; what capture recorded for it (FORMAT.md, section 5).
   at::Tensor probe_q;  // [num_q_heads, n, head_dim] queries of the probe text after this chunk
   at::Tensor novelty;  // [T] -log P of each token given those before it; position 0: infinity
+  // Of the keys of this layer, of the same KV cache (key_copies.h): for all methods and chunks that
+  // are given them. Null: each selection makes its own.
+  std::shared_ptr<KeyCopies> copies;
+  // Likewise, where several methods are asked about the cell (score_memo.h).
+  std::shared_ptr<ScoreMemo> memo;
   // Position of the first row of k and v, from which past_len counts: above 0 in visible_part() alone.
   std::int64_t first_key = 0;
 
@@ -55,12 +65,18 @@ Cell visible_part(const Cell& cell);
 using trace::DenseReason;
 using trace::SelectedRow;
 
+// Scores from some lanes of rotated queries and keys (lanes.h): what attention computes them from.
+struct LaneScores {
+  attention::LaneQueries queries;
+  attention::LaneKeys keys;
+  BasisPtr basis;
+};
+
 // What a selector answers: the record of the cell (lane methods that drop no key have all candidates
 // in its rows), and beside it what attention and explanations need and no trace stores.
 struct CellSelection : trace::CellRecord {
-  // Lane methods prune channels of the dot product, not keys. Whatever lanes a query row uses, its
-  // pruned scores are those of another query: S^ = <query', k>, with query' = P mask(P^T query).
-  at::Tensor lane_queries;  // [num_q_heads, m, head_dim] fp32: query'; undefined for other methods
+  // Lane methods prune channels of the dot product, not keys; none for other methods.
+  std::optional<LaneScores> lanes;
   // Block methods, in cells that are not dense: what was ranked or compared.
   BlockTable<float> block_scores;
 };
@@ -79,8 +95,6 @@ class Selector {
   // a head where all rows speak (or none does) has no list of its own. Empty: so it is in all heads.
   virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell);
 };
-
-using BasisPtr = std::shared_ptr<const trace::Basis>;
 
 // `spec` must be resolved; `basis` is needed where Traits::basis says so (basis.h finds it) and
 // must hold every layer that will be selected in. Throws Error{Input} when the model cannot be

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
+#include "core/selection/score_memo.h"
 
 #include <algorithm>
 #include <span>
@@ -54,9 +55,16 @@ CellSelection VisibilitySelector::select_visible(const Cell& cell) {
   return result;
 }
 
+ScoringSelector::ScoringSelector(MethodSpec spec)
+    : VisibilitySelector(std::move(spec)),
+      whatever_budget_(this->spec().with({{"budget_tokens", "1"}}).canonical()) {}
+
 std::vector<SelectedRow> ScoringSelector::choose(const Cell& cell, std::int64_t num_candidates,
                                                  std::int64_t budget) {
-  const std::vector<float> all = scores(cell, num_candidates);
+  const auto find = [&] { return scores(cell, num_candidates); };
+  const std::vector<float> own = cell.memo ? std::vector<float>() : find();
+  const std::vector<float>& all =
+      cell.memo ? cell.memo->get(cell.chunk, whatever_budget_, find) : own;
   const std::int64_t heads = cell.num_kv_heads();
   KVLOUPE_CHECK(static_cast<std::int64_t>(all.size()) == heads * num_candidates);
   std::vector<SelectedRow> rows(static_cast<std::size_t>(heads));

@@ -6,6 +6,7 @@
 #include "core/selection/selector.h"
 
 #include <span>
+#include <string>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -41,16 +42,19 @@ class VisibilitySelector : public Selector {
 // One score per candidate and KV head; the best are kept.
 class ScoringSelector : public VisibilitySelector {
  public:
-  using VisibilitySelector::VisibilitySelector;
+  explicit ScoringSelector(MethodSpec spec);
 
  protected:
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) final;
-  // Scores of the candidates [0, num_candidates), row-major [num_kv_heads, num_candidates].
-  // Higher is kept.
+  // Scores of the candidates [0, num_candidates), row-major [num_kv_heads, num_candidates], whatever
+  // the budget is. Higher is kept.
   virtual std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) = 0;
   // How many keys of one row of scores are kept, at most `budget`; the default is all of it.
   virtual std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const;
+
+ private:
+  std::string whatever_budget_;  // the method, with one and the same budget
 };
 
 }  // namespace kvloupe::selection

@@ -1,6 +1,7 @@
 // What replays add for methods that prune lanes, reuse other layers' sets, need a probe or a basis,
 // and for several methods in one pass.
 #include "core/base/error.h"
+#include "core/base/work_count.h"
 #include "core/replay/compare.h"
 #include "core/replay/replay.h"
 #include "core/trace/basis_file.h"
@@ -361,6 +362,32 @@ TEST(OnePass, GivesEveryMethodWhatItGetsAlone) {
     ASSERT_EQ(cells[i].size(), alone.cells.size());
     for (std::size_t c = 0; c < cells[i].size(); ++c) expect_same(cells[i][c], alone.cells[c]);
   }
+}
+
+// Products of selection alone: nothing is measured.
+std::int64_t products_of(const SmallTrace& trace, const std::vector<std::string>& texts) {
+  ReplayRequest request;
+  request.want_mass = false;
+  std::vector<MethodSpec> specs;
+  for (const std::string& text : texts)
+    specs.push_back(MethodSpec::parse(text).resolved(trace.session().shape()));
+  const WorkCount work;
+  replay_methods(trace.session(), specs, request, [](std::size_t, ReplayCell&&) {}, {});
+  return work.key_products();
+}
+
+TEST(OnePass, BudgetsShareTheScoresOfAMethod) {
+  const SmallTrace trace;
+  for (const std::string method : {"quoka", "oracle", "sparq", "uniform_queries"}) {
+    const std::int64_t one = products_of(trace, {method + ":budget_tokens=4"});
+    EXPECT_GT(one, 0) << method;
+    EXPECT_EQ(products_of(trace, {method + ":budget_tokens=4", method + ":budget_ratio=0.1",
+                                  method + ":budget_tokens=8"}),
+              one)
+        << method;
+  }
+  EXPECT_GT(products_of(trace, {"quoka:budget_tokens=4", "quoka:budget_tokens=4,num_queries=4"}),
+            products_of(trace, {"quoka:budget_tokens=4"}));
 }
 
 TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {

@@ -58,10 +58,10 @@ TEST(HeavyHitters, ColumnSumsOfUniformAttention) {
   const Sequence sequence = uniform_sequence({8});
   const Cell cell = cell_of(sequence, 0);
   HeavyHitters plain(0.5, false);
-  plain.observe(cell, cell.q, {range(0, 8)});
+  plain.observe(cell, {range(0, 8)});
   expect_near(plain.scores(cell, 0), {2.718, 1.718, 1.218, .885, .635, .435, .268, .125}, 5e-4);
   HeavyHitters aged(0.5, true);
-  aged.observe(cell, cell.q, {range(0, 8)});
+  aged.observe(cell, {range(0, 8)});
   expect_near(aged.scores(cell, 0), {.340, .245, .203, .177, .159, .145, .134, .125}, 5e-4);
 }
 
@@ -69,13 +69,13 @@ TEST(HeavyHitters, SumsFollowTheSurvivorsAndAreTakenOverThemAlone) {
   const Sequence sequence = uniform_sequence({4, 2});
   HeavyHitters hitters(0.34, false);
   const Cell first = cell_of(sequence, 0);
-  hitters.observe(first, first.q, {range(0, 4)});
+  hitters.observe(first, {range(0, 4)});
   // 1 + 1/2 + 1/3 + 1/4, ...; floor(3 * 0.34) = 1 recent key
   const SelectedRow kept = hitters.survivors(first, 0, range(0, 4), 3);
   EXPECT_EQ(kept.positions, (Ints{0, 1, 3}));
   EXPECT_EQ(kept.forced, Ints{3});
   const Cell second = cell_of(sequence, 1);
-  hitters.observe(second, second.q, {{0, 1, 3, 4, 5}});
+  hitters.observe(second, {{0, 1, 3, 4, 5}});
   // The queries at 4 and 5 give 1/4 and 1/5 to each of the keys that are left and visible.
   expect_near(hitters.scores(second, 0), {25.0 / 12 + .45, 13.0 / 12 + .45, 1.0 / 4 + .45, .45, .2},
               1e-6);
@@ -94,7 +94,7 @@ TEST(HeavyHitters, ManyQueriesDoNotDrownTheNextOne) {
   for (std::int64_t step = 0; step < kSteps; ++step) {
     cell.past_len = step + 2;
     cell.k = zeros.narrow(1, 0, cell.kv_len());
-    hitters.observe(cell, cell.q, {{0, 1, static_cast<std::int32_t>(step + 2)}});
+    hitters.observe(cell, {{0, 1, static_cast<std::int32_t>(step + 2)}});
   }
   expect_near({hitters.scores(cell, 0)[0]}, {kSteps / 3.0}, 0.01);
 }

@@ -43,8 +43,19 @@ std::vector<int> lanes_by_hand(const Doubles& query, int usable, int kept, bool 
   return order;
 }
 
-const float* pruned_row(const CellSelection& cell, int head, int row) {
-  return cell.lane_queries[head][row].const_data_ptr<float>();
+// The queries whose scores with the stored keys the method computes, [num_q_heads, m, head_dim].
+at::Tensor pruned_queries(const Sequence& sequence, const MethodRun& run, std::size_t chunk) {
+  return whole_queries(cell_of(sequence, static_cast<int>(chunk)), run.cells[chunk].lanes.value());
+}
+
+const float* row_of(const at::Tensor& queries, int head, int row) {
+  return queries[head][row].const_data_ptr<float>();
+}
+
+bool same_lanes(const CellSelection& a, const CellSelection& b) {
+  const attention::LaneQueries &left = a.lanes.value().queries, &right = b.lanes.value().queries;
+  return at::equal(left.values, right.values) && left.by_lane() == right.by_lane() &&
+         (!left.by_lane() || at::equal(left.lanes, right.lanes));
 }
 
 double dot(const float* a, const float* b, int dim) {
@@ -56,7 +67,8 @@ double dot(const float* a, const float* b, int dim) {
 double norm(const float* a, int dim) { return std::sqrt(dot(a, a, dim)); }
 
 std::vector<int> counts_of(const CellSelection& cell, int head) {
-  const auto counts = cell.lane_counts_of(head, static_cast<int>(cell.lane_queries.size(2)));
+  const auto counts =
+      cell.lane_counts_of(head, static_cast<int>(cell.lanes.value().basis->head_dim));
   return {counts.begin(), counts.end()};
 }
 
@@ -71,7 +83,8 @@ void expect_lane_sums(const Sequence& sequence, const Pruning& pruning) {
   const MethodRun run = run_method(sequence, pruning.spec);
   for (std::size_t c = 0; c < run.cells.size(); ++c) {
     const trace::ChunkInfo& span = sequence.chunks[c];
-    ASSERT_TRUE(run.cells[c].lane_queries.defined());
+    ASSERT_TRUE(run.cells[c].lanes.has_value());
+    const at::Tensor queries = pruned_queries(sequence, run, c);
     for (int head = 0; head < sequence.shape.num_q_heads; ++head) {
       const int kv_head = head / sequence.gqa_group_size();
       std::vector<int> counts(static_cast<std::size_t>(dim), 0);
@@ -83,8 +96,7 @@ void expect_lane_sums(const Sequence& sequence, const Pruning& pruning) {
           const Doubles lanes = rotated(sequence, kv_head, sequence.key(kv_head, key));
           double score = 0;
           for (const int lane : chosen) score += query[lane] * lanes[lane];
-          ASSERT_NEAR(dot(pruned_row(run.cells[c], head, row), sequence.key(kv_head, key), dim),
-                      score, 1e-4)
+          ASSERT_NEAR(dot(row_of(queries, head, row), sequence.key(kv_head, key), dim), score, 1e-4)
               << pruning.spec << " chunk " << c << " head " << head << " row " << row;
         }
       }
@@ -125,7 +137,8 @@ TEST(Lanes, WorkedExample) {
   sequence.k = {3, 1, 0, 0};
   sequence.basis.layers[0].vectors = {0.6F, 0.8F, 0.8F, -0.6F};
   const auto score = [&](const std::string& spec) {
-    return dot(pruned_row(run_method(sequence, spec).cells[1], 0, 0), sequence.key(0, 0), 2);
+    const MethodRun run = run_method(sequence, spec);
+    return dot(row_of(pruned_queries(sequence, run, 1), 0, 0), sequence.key(0, 0), 2);
   };
   EXPECT_NEAR(score("aqua:dim_ratio=0.5"), 5.72, 1e-6);
   EXPECT_NEAR(score("aqua:dim_ratio=1"), 5.0, 1e-6);
@@ -177,7 +190,7 @@ TEST(Lanes, MemoryWithoutSlicingIsAqua) {
   const MethodRun memory = run_method(sequence, "aqua_memory:dim_ratio=0.6,slice_ratio=0");
   const MethodRun sliced = run_method(sequence, "aqua_memory:dim_ratio=0.6,slice_ratio=0.25");
   for (std::size_t c = 0; c < plain.cells.size(); ++c) {
-    EXPECT_TRUE(at::equal(plain.cells[c].lane_queries, memory.cells[c].lane_queries));
+    EXPECT_TRUE(same_lanes(plain.cells[c], memory.cells[c]));
     EXPECT_TRUE(plain.cells[c].lane_counts == memory.cells[c].lane_counts);
     for (int head = 0; head < 4; ++head) {
       const std::vector<int> counts = counts_of(sliced.cells[c], head);
@@ -196,7 +209,7 @@ TEST(Lanes, AllLanesAreDenseInAnyBasis) {
       const auto spec = MethodSpec::parse(method).resolved(sequence.model());
       for (std::size_t c = 0; c < run.cells.size(); ++c) {
         const Cell cell = cell_of(sequence, static_cast<int>(c));
-        EXPECT_TRUE(at::allclose(run.cells[c].lane_queries, cell.q, 1e-5, 1e-5));
+        EXPECT_TRUE(at::allclose(pruned_queries(sequence, run, c), cell.q, 1e-5, 1e-5));
         const at::Tensor output =
             attend_selected(spec, {}, cell, row_layout(spec, sequence.model()), run.cells[c]);
         const at::Tensor dense =
@@ -215,10 +228,12 @@ TEST(Lanes, MagnitudeKeepsMoreOfAVectorThanSlicing) {
     const MethodRun magnitude = run_method(sequence, std::string("aqua:dim_ratio=") + ratio);
     const MethodRun slicing =
         run_method(sequence, std::string("static_slicing:dim_ratio=") + ratio);
+    const at::Tensor by_magnitude = pruned_queries(sequence, magnitude, 1);
+    const at::Tensor sliced = pruned_queries(sequence, slicing, 1);
     for (int head = 0; head < 4; ++head)
       for (int row = 0; row < 16; ++row) {
-        const double kept = norm(pruned_row(magnitude.cells[1], head, row), 16);
-        EXPECT_GE(kept, norm(pruned_row(slicing.cells[1], head, row), 16) - 1e-5);
+        const double kept = norm(row_of(by_magnitude, head, row), 16);
+        EXPECT_GE(kept, norm(row_of(sliced, head, row), 16) - 1e-5);
         EXPECT_LE(kept, norm(sequence.query(head, 16 + row), 16) + 1e-4);
       }
   }
@@ -238,7 +253,7 @@ TEST(Lanes, EveryCellHasThemAndKeepsAllKeys) {
     for (std::size_t c = 0; c < run.cells.size(); ++c) {
       const CellSelection& cell = run.cells[c];
       const trace::ChunkInfo& span = sequence.chunks[c];
-      EXPECT_TRUE(cell.lane_queries.defined());
+      EXPECT_TRUE(cell.lanes.has_value());
       EXPECT_FALSE(cell.budget_tokens.has_value());
       EXPECT_EQ(cell.dense_fallback(), c == 0);
       EXPECT_EQ(cell.dense_reason, c == 0 ? std::optional(DenseReason::EmptyPast) : std::nullopt);
@@ -274,7 +289,7 @@ TEST(AquaH2o, KeepingAllTokensIsAqua) {
   const MethodRun plain = run_method(sequence, "aqua:dim_ratio=0.5");
   EXPECT_EQ(positions_of(all), positions_of(plain));
   for (std::size_t c = 0; c < all.cells.size(); ++c) {
-    EXPECT_TRUE(at::equal(all.cells[c].lane_queries, plain.cells[c].lane_queries));
+    EXPECT_TRUE(same_lanes(all.cells[c], plain.cells[c]));
     for (const auto& row : all.evicted[c]) EXPECT_TRUE(row.empty());
   }
 }
@@ -308,7 +323,7 @@ TEST(Lanes, BitsDependOnTheRowAlone) {
   const MethodRun four = run_method(sequence, "aqua_h2o", 5);
   at::set_num_threads(threads);
   for (std::size_t c = 0; c < one.cells.size(); ++c)
-    EXPECT_TRUE(at::equal(one.cells[c].lane_queries, four.cells[c].lane_queries));
+    EXPECT_TRUE(same_lanes(one.cells[c], four.cells[c]));
   EXPECT_EQ(one.alive, four.alive);
 }
 

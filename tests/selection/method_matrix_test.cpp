@@ -27,7 +27,8 @@ class Matrix : public ::testing::TestWithParam<std::string> {
 // All that a method decided, lanes included.
 struct Answer {
   Positions positions;
-  std::vector<float> lane_queries;
+  std::vector<float> lane_values;
+  std::vector<std::int32_t> lanes;
   std::vector<std::int32_t> lane_counts;
   bool operator==(const Answer&) const = default;
 };
@@ -41,8 +42,12 @@ std::vector<T> values_of(const at::Tensor& tensor) {
 std::vector<Answer> answers_of(const MethodRun& run) {
   std::vector<Answer> answers;
   for (const CellSelection& cell : run.cells) {
-    Answer answer{positions_of(cell), {}, {}};
-    if (cell.lane_queries.defined()) answer.lane_queries = values_of<float>(cell.lane_queries);
+    Answer answer{positions_of(cell), {}, {}, {}};
+    if (cell.lanes) {
+      answer.lane_values = values_of<float>(cell.lanes->queries.values);
+      if (cell.lanes->queries.by_lane())
+        answer.lanes = values_of<std::int32_t>(cell.lanes->queries.lanes);
+    }
     answer.lane_counts = cell.lane_counts;
     answers.push_back(std::move(answer));
   }

@@ -28,11 +28,15 @@ class AquaH2o final : public EvictionSelector {
 
  protected:
   std::optional<PrunedLanes> lanes(const Cell& cell) override {
-    return prune_lanes(cell, *basis_, pruning_);
+    return prune_lanes(cell, basis_, pruning_);
   }
 
   void observe(const Cell& cell, const Pools& pools) override {
-    hitters_.observe(cell, prune_lanes(cell, *basis_, pruning_).queries, pools);
+    const LaneScores lanes = prune_lanes(cell, basis_, pruning_).scores;
+    Pools past = pools;
+    for (auto& pool : past) pool.resize(pool.size() - static_cast<std::size_t>(cell.chunk_len));
+    const auto keys = attention::gather_lanes(lanes.keys, cell.v, cell.chunk_len, past);
+    hitters_.add(cell, pools, attention::gathered_mass(lanes.queries, keys, cell.softmax));
   }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,

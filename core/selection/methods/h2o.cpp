@@ -20,9 +20,7 @@ class H2o final : public EvictionSelector {
         hitters_(spec.real("recent_ratio"), spec.text("normalise") == "by_age") {}
 
  protected:
-  void observe(const Cell& cell, const Pools& pools) override {
-    hitters_.observe(cell, cell.q, pools);
-  }
+  void observe(const Cell& cell, const Pools& pools) override { hitters_.observe(cell, pools); }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget) const override {

@@ -21,7 +21,6 @@ Method lane_method() {
 void set_lane_traits(const MethodSpec& spec, Traits& traits) {
   traits.lanes = LaneTrait{spec.real("dim_ratio")};
   traits.basis->where = spec.text("basis");
-  traits.executed = false;  // a dense product over queries with zeros in the lanes left out
 }
 
 ParamInfo dim_ratio_param() {

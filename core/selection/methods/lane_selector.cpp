@@ -8,7 +8,7 @@ LaneSelector::LaneSelector(const Setup& setup, const LanePruning& pruning)
     : VisibilitySelector(setup.spec), basis_(setup.basis), pruning_(pruning) {}
 
 std::optional<PrunedLanes> LaneSelector::lanes(const Cell& cell) {
-  return prune_lanes(cell, *basis_, pruning_);
+  return prune_lanes(cell, basis_, pruning_);
 }
 
 std::vector<SelectedRow> LaneSelector::choose(const Cell& cell, std::int64_t num_candidates,

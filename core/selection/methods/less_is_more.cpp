@@ -60,7 +60,7 @@ class LessIsMore final : public CrossLayerSelector {
       const std::vector<double> mean = mean_query(cell, head);
       means.insert(means.end(), mean.begin(), mean.end());
     }
-    const std::vector<float> scores = logit_scores(cell, means, end);
+    const std::vector<float> scores = logit_scores(cell, cell.k, means, end);
     std::vector<std::vector<std::int32_t>> orders(static_cast<std::size_t>(heads));
     for_each_item(heads, 64 * end, [&](std::int64_t head) {
       orders[head] = ranked(std::span(scores).subspan(head * end + begin, end - begin), count);

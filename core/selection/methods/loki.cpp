@@ -3,19 +3,23 @@
 //   zhat[h,t,j] = s <P_r^T Q[h,t], P_r^T K[g,j]>,  s the model's softmax scale, not 1/sqrt(r)
 //   logit_mean: score[g,j] = mean over h, t of zhat[h,t,j]
 //   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
-// The mean that the keys were centred on to find P is not taken from them here: it would add the
-// same to all logits of a query.
+// P_r^T K is a copy of the keys of r numbers each, made as they come in. The mean that the keys were
+// centred on to find P is not taken from them here: it would add the same to all logits of a query.
 #include "core/selection/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
+#include "core/selection/key_copies.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <numeric>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -28,56 +32,44 @@ class Loki final : public ScoringSelector {
 
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    const std::int64_t dim = cell.q.size(2);
-    const trace::LayerBasis& basis = layer_basis(cell.layer);
+    const std::int64_t kept = spec().integer("num_channels"), dim = cell.q.size(2);
+    const attention::LaneKeys copy = copied_keys(cell, {basis_, kept, /*by_lane=*/false});
+    const at::Tensor keys = rows_of_copy(cell, copy);
     if (spec().text("agg") == "logit_mean") {
       // The mean of projections is the projection of the mean.
-      std::vector<double> rows = mean_queries(cell);
+      const std::vector<double> means = mean_queries(cell);
+      std::vector<double> rows;
       for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head)
-        project(basis, head, std::span(rows).subspan(head * dim, dim));
-      return logit_scores(cell, rows, num_candidates);
+        std::ranges::copy(projected(cell, head, std::span(means).subspan(head * dim, dim)),
+                          std::back_inserter(rows));
+      return logit_scores(cell, keys, rows, num_candidates);
     }
-    std::vector<std::int32_t> rows(static_cast<std::size_t>(cell.chunk_len));
-    std::iota(rows.begin(), rows.end(), 0);
-    return attention_scores(cell, projected_queries(cell, basis), rows, num_candidates);
+    return attention_scores(cell, projected_queries(cell), keys, all_rows(cell), num_candidates);
   }
 
  private:
-  const trace::LayerBasis& layer_basis(int layer) const {
-    const auto found = basis_->layers.find(layer);
-    if (found == basis_->layers.end())
-      throw input_error(fmt::format("loki cannot select in layer {}", layer),
-                        "its basis does not hold this layer",
-                        "make one that does with kvloupe calibrate");
-    return found->second;
-  }
-
-  // row = P_r P_r^T row
-  void project(const trace::LayerBasis& basis, std::int64_t kv_head, std::span<double> row) const {
+  // P_r^T row
+  std::vector<double> projected(const Cell& cell, std::int64_t kv_head,
+                                std::span<const double> row) const {
     const auto dim = static_cast<std::int64_t>(row.size());
     const std::int64_t kept = spec().integer("num_channels");
-    const float* vectors = basis.vectors.data() + kv_head * dim * dim;
+    const float* vectors = directions_of(cell, *basis_, kv_head);
     std::vector<double> lanes(static_cast<std::size_t>(kept), 0.0);
     for (std::int64_t channel = 0; channel < dim; ++channel)
       for (std::int64_t lane = 0; lane < kept; ++lane)
         lanes[lane] += row[channel] * static_cast<double>(vectors[channel * dim + lane]);
-    for (std::int64_t channel = 0; channel < dim; ++channel) {
-      double value = 0;
-      for (std::int64_t lane = 0; lane < kept; ++lane)
-        value += lanes[lane] * static_cast<double>(vectors[channel * dim + lane]);
-      row[channel] = value;
-    }
+    return lanes;
   }
 
-  at::Tensor projected_queries(const Cell& cell, const trace::LayerBasis& basis) const {
-    const std::int64_t dim = cell.q.size(2);
-    at::Tensor queries = at::empty({cell.num_q_heads(), cell.chunk_len, dim}, at::kFloat);
+  at::Tensor projected_queries(const Cell& cell) const {
+    const std::int64_t dim = cell.q.size(2), kept = spec().integer("num_channels");
+    at::Tensor queries = at::empty({cell.num_q_heads(), cell.chunk_len, kept}, at::kFloat);
     float* out = queries.mutable_data_ptr<float>();
-    for_each_item(cell.num_q_heads() * cell.chunk_len, 4 * dim * dim, [&](std::int64_t item) {
+    for_each_item(cell.num_q_heads() * cell.chunk_len, 2 * dim * kept, [&](std::int64_t item) {
       const float* q = query_row(cell, item / cell.chunk_len, item % cell.chunk_len);
-      std::vector<double> row(q, q + dim);
-      project(basis, item / cell.chunk_len / cell.gqa_group_size(), row);
-      for (std::int64_t i = 0; i < dim; ++i) out[item * dim + i] = static_cast<float>(row[i]);
+      const std::vector<double> row(q, q + dim);
+      const auto lanes = projected(cell, item / cell.chunk_len / cell.gqa_group_size(), row);
+      for (std::int64_t i = 0; i < kept; ++i) out[item * kept + i] = static_cast<float>(lanes[i]);
     });
     return queries;
   }
@@ -132,7 +124,6 @@ Method loki_method() {
                  basis_param()};
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.basis->where = spec.text("basis");
-    traits.executed = false;  // scores come from whole rows, not from the leading directions alone
   };
   // A copy of the keys along the leading directions, and these.
   method.metadata = [](const MethodSpec& spec, const ModelShape& shape) {

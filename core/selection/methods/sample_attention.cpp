@@ -26,7 +26,7 @@ class SampleAttention final : public ScoringSelector {
 
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    return attention_scores(cell, cell.q, rows_of(cell), num_candidates);
+    return attention_scores(cell, cell.q, cell.k, rows_of(cell), num_candidates);
   }
 
   std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const override {

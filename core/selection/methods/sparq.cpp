@@ -7,19 +7,22 @@
 //   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
 // 1/tau is the model's softmax scale, 1/sqrt(d), over the root of the share of |Q| in C; a model
 // with another scale keeps its own. A query that has nothing in C has no logits: zhat = 0.
+// K[g,j,c] is read from a copy of the keys by channel, made as they come in: the channels in C alone.
 #include "core/selection/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
+#include "core/selection/key_copies.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kvloupe::selection {
 namespace {
@@ -30,32 +33,40 @@ class Sparq final : public ScoringSelector {
 
  protected:
   std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+    const std::int64_t dim = cell.q.size(2), group = cell.gqa_group_size();
+    const std::int64_t num_channels = spec().integer("num_channels");
     const bool logits = spec().text("agg") == "logit_mean";
-    const std::int64_t dim = cell.q.size(2);
-    const std::int64_t group = cell.gqa_group_size();
-    std::vector<double> means(static_cast<std::size_t>(cell.num_kv_heads() * dim), 0.0);
-    at::Tensor queries;
-    if (!logits) queries = at::zeros(cell.q.sizes(), at::kFloat);
+    ChannelRows means;
+    means.channels.resize(static_cast<std::size_t>(cell.num_kv_heads()));
+    means.values.assign(static_cast<std::size_t>(cell.num_kv_heads() * dim), 0.0);
+    at::Tensor queries;  // what each query has in the channels
+    if (!logits)
+      queries = at::empty({cell.num_q_heads(), cell.chunk_len, num_channels}, at::kFloat);
+    float* out = logits ? nullptr : queries.mutable_data_ptr<float>();
     for_each_item(cell.num_kv_heads(), 4 * group * cell.chunk_len * dim, [&](std::int64_t kv_head) {
-      const std::vector<std::int32_t> channels = largest_channels(cell, kv_head);
+      const std::vector<std::int32_t> by_size = largest_channels(cell, kv_head);
+      std::vector<std::int32_t>& channels = means.channels[kv_head];
+      channels = by_size;
+      std::sort(channels.begin(), channels.end());
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
         for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
           const float* q = query_row(cell, head, row);
-          const double factor = stretch(q, dim, channels);
+          const double factor = stretch(q, dim, by_size);
+          float* narrow = logits ? nullptr : out + (head * cell.chunk_len + row) * num_channels;
           for (const std::int32_t channel : channels) {
             const double value = factor * static_cast<double>(q[channel]);
             if (logits)
-              means[kv_head * dim + channel] += value / static_cast<double>(group * cell.chunk_len);
+              means.values[kv_head * dim + channel] +=
+                  value / static_cast<double>(group * cell.chunk_len);
             else
-              queries.mutable_data_ptr<float>()[(head * cell.chunk_len + row) * dim + channel] =
-                  static_cast<float>(value);
+              *narrow++ = static_cast<float>(value);
           }
         }
     });
-    if (logits) return logit_scores(cell, means, num_candidates);
-    std::vector<std::int32_t> rows(static_cast<std::size_t>(cell.chunk_len));
-    std::iota(rows.begin(), rows.end(), 0);
-    return attention_scores(cell, queries, rows, num_candidates);
+    const attention::LaneKeys by_channel = copied_keys(cell, {nullptr, dim, true});
+    if (logits) return channel_scores(cell, by_channel, means, num_candidates);
+    return attention_scores(cell, queries, rows_of_lanes(cell, by_channel, means.channels),
+                            all_rows(cell), num_candidates);
   }
 
  private:
@@ -125,8 +136,6 @@ Method sparq_method() {
                  enum_param("agg", {"logit_mean", "prob_mean"},
                             "over the chunk's rows and the group's heads: the mean of the "
                             "approximate logits, or of their softmax")};
-  // Scores come from whole rows with zeros in the channels left out.
-  method.traits = [](const MethodSpec&, Traits& traits) { traits.executed = false; };
   // Channels differ from chunk to chunk: a copy of K by channel has all of them.
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_key = shape.head_dim};

@@ -24,7 +24,8 @@ class TidalDecode final : public CrossLayerSelector {
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) const override {
-    const std::vector<float> scores = logit_scores(cell, mean_queries(cell), num_candidates);
+    const std::vector<float> scores =
+        logit_scores(cell, cell.k, mean_queries(cell), num_candidates);
     std::vector<SelectedRow> rows(static_cast<std::size_t>(cell.num_kv_heads()));
     for_each_item(cell.num_kv_heads(), 128 * num_candidates, [&](std::int64_t head) {
       Kept kept =

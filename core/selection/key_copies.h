@@ -1,0 +1,55 @@
+// Copies of a layer's keys that methods score by instead of the keys themselves: rotated, by lane, or
+// cut down to a few directions. A copy is made once and grows as keys come in, so that a chunk or a
+// step pays for its own keys alone; all methods that ask for the same one share it.
+#pragma once
+
+#include "core/attention/lane_attention.h"
+#include "core/selection/selector.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::selection {
+
+// What a copy holds: of each key the first `width` lanes in the basis of its layer and KV head.
+struct KeyCopyForm {
+  BasisPtr basis;          // null: the channels as they are stored
+  std::int64_t width = 0;  // at most head_dim
+  bool by_lane = true;     // lane tiles (attention/lane_products.h); else rows of `width`
+};
+
+// One layer's, from a KV cache whose keys do not change. One thread at a time.
+class KeyCopies {
+ public:
+  // A copy of all keys of the cell, from cell.first_key on at the least; of those that an earlier
+  // call has copied nothing is read. The numbers of a key depend on it and the basis alone. Throws
+  // Error{Input} where the basis does not hold the layer.
+  attention::LaneKeys get(const Cell& cell, const KeyCopyForm& form);
+  // Forgets the keys from this position on.
+  void forget_from(std::int64_t position);
+  std::int64_t bytes() const;
+
+ private:
+  struct Copy {
+    KeyCopyForm form;
+    std::int64_t first = 0, end = 0;  // positions
+    at::Tensor numbers;               // with room for more keys
+  };
+  Copy& copy_of(int layer, const KeyCopyForm& form);
+
+  std::vector<Copy> copies_;
+};
+
+// get() of the cell's copies; where it has none, of a copy that nobody else sees.
+attention::LaneKeys copied_keys(const Cell& cell, const KeyCopyForm& form);
+
+// The keys of the cell from such a copy: of one of rows the rows themselves; of one by lane new rows
+// of the lanes that are named for each KV head, as many for each. [num_kv_heads, kv_len, lanes].
+at::Tensor rows_of_copy(const Cell& cell, const attention::LaneKeys& rows);
+at::Tensor rows_of_lanes(const Cell& cell, const attention::LaneKeys& by_lane,
+                         const std::vector<std::vector<std::int32_t>>& lanes);
+
+// The directions of a KV head, [head_dim, head_dim] with direction i in column i. Throws as get().
+const float* directions_of(const Cell& cell, const trace::Basis& basis, std::int64_t kv_head);
+
+}  // namespace kvloupe::selection
