@@ -45,11 +45,12 @@ void SuiteRun::step(std::size_t done, std::size_t total, const std::string& what
 }
 
 std::span<const Suite> suites() {
-  static constexpr std::array<Suite, 3> kSuites = {{
+  static constexpr std::array<Suite, 4> kSuites = {{
       {"contract", "the performance goals", run_contract_suite},
       {"paged", "paged attention against dense attention, 8k to 128k keys", run_paged_suite},
       {"prefill", "prefill of the default model, recorded and not, and its linear layers",
        run_prefill_suite},
+      {"lengths", "every method beside dense attention, 1k to 64k keys", run_lengths_suite},
   }};
   return kSuites;
 }

@@ -67,6 +67,7 @@ std::span<const Suite> suites();
 void run_contract_suite(SuiteRun& run);
 void run_paged_suite(SuiteRun& run);
 void run_prefill_suite(SuiteRun& run);
+void run_lengths_suite(SuiteRun& run);
 
 Machine describe_machine();
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"

@@ -62,8 +62,7 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
     const double weight = std::exp(sequence.scale() * score);
     total += weight;
     for (std::size_t c = 0; c < output.size(); ++c)
-      output[c] +=
-          weight * cell.v[kv_head][j][static_cast<std::int64_t>(c)].item<double>();
+      output[c] += weight * cell.v[kv_head][j][static_cast<std::int64_t>(c)].item<double>();
   }
   for (double& value : output) value /= total;
   return output;
@@ -88,8 +87,7 @@ void expect_attention(const Sequence& sequence, const Pruning& pruning) {
             slow_output(sequence, cell, head, row, pruning.usable, pruning.kept, pruning.leading,
                         run.cells[c].rows[head / sequence.gqa_group_size()].positions);
         for (std::size_t i = 0; i < want.size(); ++i)
-          ASSERT_NEAR(output[head][row][static_cast<std::int64_t>(i)].item<double>(), want[i],
-                      1e-5)
+          ASSERT_NEAR(output[head][row][static_cast<std::int64_t>(i)].item<double>(), want[i], 1e-5)
               << pruning.spec << " chunk " << c << " head " << head << " row " << row;
       }
   }
