@@ -221,6 +221,7 @@ ViewInfo aqua_lanes_view() {
   view.id = "aqua_lanes";
   view.title = "AQUA lanes";
   view.summary = "which lanes of the dot product AQUA uses, and what cutting the others loses";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
   view.dock = Dock::Center;
   view.problem = problem;

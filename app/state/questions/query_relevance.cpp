@@ -76,6 +76,7 @@ ViewInfo query_relevance_view() {
   view.id = "query_relevance";
   view.title = "Query relevance";
   view.summary = "S_q of each query against the largest attention that it gives";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query"};
   view.problem = problem;
   view.table = table;
