@@ -19,9 +19,6 @@ namespace {
 
 using state::Format;
 
-// Figures are read at arm's length: larger than the window's text.
-constexpr float kFigureTextScale = 1.2F;
-
 const state::ViewInfo& checked_view(const ExportRequest& request) {
   state::check(request.what);
   const state::ViewInfo& view = *state::find_view(request.what.view);
