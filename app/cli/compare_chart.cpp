@@ -48,10 +48,10 @@ std::optional<double> y_of(const CompareRow& row, const CompareReport& report,
 std::string rest_of(const CompareRow& row, const CompareReport& report, const ChartAxes& axes) {
   std::string text;
   for (const std::string& name : report.axes) {
-    const bool drawn = name == axes.x || (axes.y == kSolved && name == report.axes.front()) ||
-                       // The curve of a number against another runs through the first.
-                       (!is_scope(axes.x) && !contains(report.axes, axes.x) &&
-                        name == report.axes.front());
+    const bool drawn =
+        name == axes.x || (axes.y == kSolved && name == report.axes.front()) ||
+        // The curve of a number against another runs through the first.
+        (!is_scope(axes.x) && !contains(report.axes, axes.x) && name == report.axes.front());
     const auto value = value_of(row.sweep, name);
     if (!drawn && value) text += fmt::format(" {}={}", name, format_shortest(*value));
   }
@@ -66,9 +66,12 @@ bool is_share(const std::string& number) {
 
 }  // namespace
 
-ChartAxes chart_axes(const std::string& x, const std::string& y,
-                     const std::vector<std::string>& swept, bool has_target) {
-  ChartAxes axes{x, y};
+ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool has_target) {
+  const bool of_decode = axes.y.starts_with("recall_at_");
+  if (axes.phase.empty()) axes.phase = of_decode ? "decode" : "prefill";
+  if (of_decode && axes.phase == "prefill")
+    throw usage_error(fmt::format("--y {} is not of prefill", printable(axes.y)),
+                      "it is computed for decode steps alone", "leave out --phase");
   if (axes.y.empty()) axes.y = has_target ? kSolved : "mass_recall";
   if (axes.x.empty() && !swept.empty()) axes.x = swept.front();
   if (axes.x.empty())
@@ -94,16 +97,14 @@ ChartAxes chart_axes(const std::string& x, const std::string& y,
 figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
                             const std::vector<std::string>& methods, const std::string& trace) {
   const std::string scope = is_scope(axes.x) ? axes.x : "all";
-  // Only decode has a recall at k.
-  const std::string phase = axes.y.starts_with("recall_at_") ? "decode" : "prefill";
+  const std::string& phase = axes.phase;
   std::vector<std::string> order;
   std::map<std::string, std::map<double, double>> points;
   for (const CompareRow& row : report.comparison.rows) {
     if (row.scope != scope || row.phase != phase) continue;
     const auto x = x_of(row, report, axes.x), y = y_of(row, report, axes.y);
     if (!x || !y) continue;
-    const std::string name =
-        printable(methods[row.method_idx] + rest_of(row, report, axes));
+    const std::string name = printable(methods[row.method_idx] + rest_of(row, report, axes));
     if (!contains(order, name)) order.push_back(name);
     points[name][*x] = *y;
   }
@@ -120,15 +121,15 @@ figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
       line.y.push_back(y);
     }
   }
-  chart.y_label = axes.y == kSolved ? "smallest " + report.axes.front() + " that is enough" : axes.y;
+  chart.y_label =
+      axes.y == kSolved ? "smallest " + report.axes.front() + " that is enough" : axes.y;
   chart.x_label = axes.x;
   chart.title = fmt::format("{} by {}", chart.y_label, axes.x);
-  chart.caption = fmt::format(
-      "{}  \u00B7  means over {} {}  \u00B7  open loop",
-      printable(std::filesystem::path(trace).filename().string()),
-      phase == "decode" ? "decode steps" : "prefill chunks",
-      report.cells == "common" ? "in which none of the methods is dense"
-                               : "in which each method selects");
+  chart.caption = fmt::format("{}  \u00B7  means over {} {}  \u00B7  open loop",
+                              printable(std::filesystem::path(trace).filename().string()),
+                              phase == "decode" ? "decode steps" : "prefill chunks",
+                              report.cells == "common" ? "in which none of the methods is dense"
+                                                       : "in which each method selects");
   chart.log_x = !is_scope(axes.x) && figure::spans_octaves(chart.lines, true);
   chart.share = is_share(axes.y);
   chart.log_y = !chart.share && figure::spans_octaves(chart.lines, false);

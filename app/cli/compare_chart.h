@@ -14,11 +14,11 @@ namespace kvloupe::cli {
 // also `solved`, the smallest value of the first swept parameter that reaches the target.
 struct ChartAxes {
   std::string x, y;
+  std::string phase;  // whose rows: "prefill" or "decode"
 };
-// Empty names by default: the first parameter swept; solved where there is a target, else mass_recall.
-// Throws Error{Usage}.
-ChartAxes chart_axes(const std::string& x, const std::string& y,
-                     const std::vector<std::string>& swept, bool has_target);
+// Empty names by default: the first parameter swept; solved where there is a target, else mass_recall;
+// prefill, but for what decode alone has. Throws Error{Usage}.
+ChartAxes chart_axes(ChartAxes asked, const std::vector<std::string>& swept, bool has_target);
 
 // One line a method, and a value of what else is swept; `methods` as they were written, one a method
 // of the list. Throws Error{Input} where no row has both numbers.

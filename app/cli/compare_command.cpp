@@ -34,7 +34,7 @@ struct CompareArguments {
   std::vector<std::string> methods;
   std::string layers;
   std::string csv, png;
-  std::string x, y;  // of the picture
+  ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
   std::string cells = "own";
   std::string weights = "cells";
@@ -92,8 +92,9 @@ void check_files(const CompareArguments& arguments,
   if (!arguments.csv.empty() && arguments.csv == arguments.png)
     throw usage_error("--csv and --png name one file", "the second would replace the first",
                       "give each a file of its own");
-  if (arguments.png.empty() && !(arguments.x + arguments.y).empty())
-    throw usage_error("--x and --y say what a picture shows", "no picture is asked for",
+  const ChartAxes& axes = arguments.axes;
+  if (arguments.png.empty() && !(axes.x + axes.y + axes.phase).empty())
+    throw usage_error("--x, --y and --phase say what a picture shows", "no picture is asked for",
                       "add --png F");
 }
 
@@ -134,7 +135,7 @@ std::optional<ChartAxes> chart_of(const CompareArguments& arguments,
   if (arguments.png.empty()) return std::nullopt;
   std::vector<std::string> swept;
   for (const replay::SweepAxis& axis : axes) swept.push_back(axis.name);
-  return chart_axes(arguments.x, arguments.y, swept, has_target);
+  return chart_axes(arguments.axes, swept, has_target);
 }
 
 // What a method is called in a picture: as it was written, of `all` by its id.
@@ -205,12 +206,16 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
   command->add_option("--png", arguments->png,
                       "also draw a number of the rows, one curve a method, to this file");
-  command->add_option("--x", arguments->x,
+  command->add_option("--x", arguments->axes.x,
                       "across the picture: a parameter swept (the first unless given), a number, "
                       "layer, kv_head or chunk");
-  command->add_option("--y", arguments->y,
+  command->add_option("--y", arguments->axes.y,
                       "up the picture: a number as the CSV calls it, or solved (with --target: the "
                       "default, else mass_recall)");
+  command
+      ->add_option("--phase", arguments->axes.phase,
+                   "whose rows the picture shows (default prefill, but for recall_at_1, 10 and 64)")
+      ->check(CLI::IsMember({"prefill", "decode"}));
   command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
       ->check(CLI::Range(1, 1 << 24));
   command

@@ -59,19 +59,19 @@ void line_ui(const Palette& palette, const ChartLine& line, std::size_t index) {
   for (std::size_t i = 0; i < line.x.size(); ++i)
     points.push_back(ImPlot::PlotToPixels(line.x[i], line.y[i]));
   if (!line.reference) {
-    draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0,
-                      widgets::em(0.13F));
+    draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, widgets::em(0.13F));
     for (const ImVec2& point : points) mark_ui(draw, point, index, color);
     return;
   }
   for (std::size_t i = 1; i < points.size(); ++i) {
     const ImVec2 from = points[i - 1], to = points[i];
-    const int dashes = std::max(
-        1, static_cast<int>(std::hypot(to.x - from.x, to.y - from.y) / widgets::em(0.9F)));
+    const int dashes =
+        std::max(1, static_cast<int>(std::hypot(to.x - from.x, to.y - from.y) / widgets::em(0.9F)));
     const ImVec2 step((to.x - from.x) / static_cast<float>(dashes),
                       (to.y - from.y) / static_cast<float>(dashes));
     for (int d = 0; d < dashes; ++d) {
-      const ImVec2 at(from.x + step.x * static_cast<float>(d), from.y + step.y * static_cast<float>(d));
+      const ImVec2 at(from.x + step.x * static_cast<float>(d),
+                      from.y + step.y * static_cast<float>(d));
       draw->AddLine(at, {at.x + 0.55F * step.x, at.y + 0.55F * step.y}, color, widgets::em(0.12F));
     }
   }
@@ -103,7 +103,8 @@ void limits_of(ImAxis axis, Range range, bool log) {
 }
 
 void plot_ui(const Palette& palette, const Chart& chart) {
-  if (!ImPlot::BeginPlot("##chart", {-1, -1}, ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs)) return;
+  if (!ImPlot::BeginPlot("##chart", {-1, -1}, ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
+    return;
   ImPlot::SetupAxes(chart.x_label.c_str(), chart.y_label.c_str(), ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight);
   limits_of(ImAxis_X1, range_of(chart.lines, true), chart.log_x);
@@ -124,9 +125,9 @@ void chart_ui(const Palette& palette, const Chart& chart) {
   std::vector<widgets::LegendItem> legend;
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     const bool reference = chart.lines[i].reference;
-    legend.push_back({chart.lines[i].name, reference ? palette.muted : color_at(palette, i),
-                      reference ? widgets::LegendItem::Shape::Line
-                                : widgets::LegendItem::Shape::Dot});
+    legend.push_back(
+        {chart.lines[i].name, reference ? palette.muted : color_at(palette, i),
+         reference ? widgets::LegendItem::Shape::Line : widgets::LegendItem::Shape::Dot});
   }
   widgets::legend_ui(palette, legend);
   plot_ui(palette, chart);

@@ -37,6 +37,11 @@ class AquaLanesPanel final : public Panel {
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);
+    if (!context.figure) option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
+    if (context.workspace.option("aqua_lanes", "plot") == "overlap") {
+      lane_overlaps_ui(context, result);
+      return;
+    }
     finding_ui(context, result);
     plots_ui(context, result);
   }

@@ -30,8 +30,7 @@ TEST(ViewList, EachViewLinksToAParagraphThatThereIs) {
     }
     EXPECT_TRUE(paragraphs.contains(view.metrics)) << view.id << ": " << view.metrics;
   }
-  EXPECT_EQ(find_view("query_geometry")->metrics_link(),
-            "docs/metrics.md#queries-keys-and-heads");
+  EXPECT_EQ(find_view("query_geometry")->metrics_link(), "docs/metrics.md#queries-keys-and-heads");
   EXPECT_EQ(find_view("latency")->metrics_link(), "docs/metrics.md#time");
 }
 

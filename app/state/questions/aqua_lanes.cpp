@@ -48,6 +48,12 @@ class LaneTable {
               analysis::name_of(curve.choice), r_.kept[i], cell(curve.loss[i]));
     }
   }
+  void add_overlaps() {
+    for (const analysis::LaneOverlap& overlap : r_.overlaps)
+      add("overlap_with_leading", r_.method, r_.basis, overlap.of_keys ? "k" : "q", -1,
+          fmt::format("{}, {} leading", overlap.rotated ? "rotated" : "stored", overlap.leading),
+          overlap.largest, cell(overlap.mean()));
+  }
   void add_costs(const analysis::BreakEven& even, const analysis::LaneMemory& memory) {
     const auto length = [](const std::optional<double>& keys) {
       return keys ? cell(*keys) : std::string("inf");
@@ -85,6 +91,7 @@ Table table(Workspace& workspace) {
   numbers.add_use();
   numbers.add_score_errors();
   numbers.add_losses();
+  numbers.add_overlaps();
   numbers.add_costs(result->break_even, result->memory);
   table.rows = numbers.take_rows();
   return table;
@@ -191,6 +198,8 @@ std::uint64_t AquaLanesQuestion::bytes(const Answer& answer) {
   std::uint64_t numbers = answer.report.counts.size();
   for (const BasisLoss& basis : answer.report.bases)
     numbers += 2 * basis.curves.size() * answer.report.kept.size();
+  for (const analysis::LaneOverlap& overlap : answer.report.overlaps)
+    numbers += overlap.counts.size();
   return sizeof(answer) + numbers * sizeof(double);
 }
 
@@ -223,6 +232,10 @@ ViewInfo aqua_lanes_view() {
   view.summary = "which lanes of the dot product AQUA uses, and what cutting the others loses";
   view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
+  view.options = {{"plot",
+                   {"losses", "overlap"},
+                   "what cutting lanes loses, or how far the largest lanes of a vector are leading "
+                   "directions of the basis"}};
   view.dock = Dock::Center;
   view.problem = problem;
   view.table = table;
