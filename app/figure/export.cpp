@@ -53,6 +53,10 @@ void settle(state::Workspace& workspace, const state::ViewInfo& view) {
 }
 
 void open_and_show(state::Workspace& workspace, const state::Description& what) {
+  if (!what.other_trace.empty()) {
+    workspace.traces.open(what.other_trace);
+    wait_until_idle(workspace);
+  }
   workspace.traces.open(what.trace);
   wait_until_idle(workspace);
   const state::TraceTab* tab = workspace.traces.active();

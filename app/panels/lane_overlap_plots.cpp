@@ -102,18 +102,19 @@ void lane_overlaps_ui(DrawContext& context, const Lanes& result) {
   const std::vector<int> sizes = sizes_of(r);
   widgets::text_wrapped(
       context.palette.text,
-      fmt::format("\u03C1: of the K largest lanes of a vector, the share among the first K\u2032 of "
-                  "{} directions of the basis. Width: vectors; black: mean; grey: chance.",
-                  r.head_dim));
+      fmt::format(
+          "\u03C1: of the K largest lanes of a vector, the share among the first K\u2032 of "
+          "{} directions of the basis. Width: vectors; black: mean; grey: chance.",
+          r.head_dim));
   widgets::legend_ui(context.palette, {{fmt::format("queries of {} heads", r.q_heads_per_kv_head),
                                         color_of(context.palette, false)},
                                        {"keys", color_of(context.palette, true)}});
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float gap = widgets::em(0.6F);
-  const ImVec2 size((room.x - gap * static_cast<float>(sizes.size() - 1)) /
-                        static_cast<float>(sizes.size()),
-                    std::max(widgets::em(8), (room.y - 4 * line) / 2 - gap));
+  const ImVec2 size(
+      (room.x - gap * static_cast<float>(sizes.size() - 1)) / static_cast<float>(sizes.size()),
+      std::max(widgets::em(8), (room.y - 4 * line) / 2 - gap));
   for (const bool rotated : {true, false}) {
     row_title_ui(context, rotated);
     for (std::size_t i = 0; i < sizes.size(); ++i) {

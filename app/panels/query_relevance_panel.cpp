@@ -92,14 +92,15 @@ class QueryRelevancePanel final : public Panel {
     if (!ImPlot::BeginPlot("##theorem", {-1, -1}, kScatterFlags)) return;
     ImPlot::SetupAxes("bound", "cos(mean query, query) = \u2212S_q", ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
-    double low = -answer.most_relevance, high = -answer.least_relevance;
+    double low = -answer.most_relevance, high = -answer.least_relevance, least_bound = 1;
     for (const float bound : result->bound)
       if (!std::isnan(bound)) {
-        low = std::min(low, double{bound});
+        least_bound = std::min(least_bound, double{bound});
         high = std::max(high, double{bound});
       }
+    low = std::min(low, least_bound);
     const double pad = std::max(0.05 * (high - low), 0.005);
-    ImPlot::SetupAxesLimits(low - pad, high + pad, low - pad, high + pad,
+    ImPlot::SetupAxesLimits(least_bound - pad, high + pad, low - pad, high + pad,
                             fit_.condition(result.question.place.cell_key() + "|theorem"));
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();

@@ -46,10 +46,15 @@ def palette_of(counts):
     """The commonest colours, and for each other one the index of the nearest of them."""
     kept = [colour for colour, _ in counts.most_common(COLOURS)]
     index = {colour: i for i, colour in enumerate(kept)}
+    nearest = {}  # by five bits a channel: the rest are the shades of smoothed edges
     for colour in counts:
-        if colour not in index:
-            index[colour] = min(range(len(kept)),
-                                key=lambda i: sum((a - b) ** 2 for a, b in zip(kept[i], colour)))
+        if colour in index:
+            continue
+        coarse = tuple(c >> 3 for c in colour)
+        if coarse not in nearest:
+            nearest[coarse] = min(range(len(kept)),
+                                  key=lambda i: sum((a - b) ** 2 for a, b in zip(kept[i], colour)))
+        index[colour] = nearest[coarse]
     return kept, index
 
 
@@ -71,15 +76,10 @@ def rewrite(path):
     if (depth, kind) != (8, 6):
         sys.exit(f"error: {path} is not read; it is not an 8-bit RGBA picture; give one of kvloupe's")
     raw = zlib.decompress(b"".join(body for name, body in parts if name == b"IDAT"))
-    # Five bits a channel tell the shades of a smoothed edge apart.
-    pixels = [[tuple(min(255, row[i + c] + 4) & 248 for c in range(3)) for i in range(0, 4 * width, 4)]
-              for row in unfiltered(raw, 4 * width, height)]
+    pixels = [list(zip(row[0::4], row[1::4], row[2::4])) for row in unfiltered(raw, 4 * width, height)]
     kept, index = palette_of(Counter(colour for row in pixels for colour in row))
-    # White stays white.
-    rows = [bytes(index[colour] for colour in row) for row in pixels]
-    kept = [tuple(255 if c >= 248 else c for c in colour) for colour in kept]
     with open(path, "wb") as file:
-        file.write(png(width, height, kept, rows))
+        file.write(png(width, height, kept, [bytes(index[c] for c in row) for row in pixels]))
 
 
 for name in sys.argv[1:]:

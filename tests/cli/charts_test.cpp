@@ -49,15 +49,14 @@ class ChartsTest : public ::testing::Test {
 
   const std::string picture_ =
       (std::filesystem::temp_directory_path() /
-       ("kvloupe_chart_" + std::string(::testing::UnitTest::GetInstance()
-                                           ->current_test_info()
-                                           ->name()) + ".png"))
+       ("kvloupe_chart_" +
+        std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) + ".png"))
           .string();
 };
 
 TEST_F(ChartsTest, OfCompareShowWhatIsSweptPlacesAndOtherNumbers) {
   const std::vector<std::string> sweep = {"--method", "quoka:num_queries=4", "--method", "oracle",
-                                          "--sweep", "budget_tokens=8..32"};
+                                          "--sweep",  "budget_tokens=8..32"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), sweep.begin(), sweep.end());
     return run("compare", more);
@@ -88,8 +87,8 @@ TEST_F(ChartsTest, OfCompareNeedTwoAxesThatThereAre) {
 
 // Whatever is missing from the rows is an error of the input, and no empty picture.
 TEST_F(ChartsTest, OfNumbersThatNoRowHasAreNotDrawn) {
-  const ProgramResult result = run("compare", {"--method", "oracle", "--x", "layer", "--y",
-                                               "native_density"});
+  const ProgramResult result =
+      run("compare", {"--method", "oracle", "--x", "layer", "--y", "native_density"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.standard_error, HasSubstr("nothing can be drawn"));
   EXPECT_EQ(head(), "");
