@@ -1,5 +1,6 @@
 // `kvloupe compare`: several methods on one trace, averaged.
 #include "app/cli/commands.h"
+#include "app/cli/compare_chart.h"
 #include "app/cli/compare_report.h"
 #include "app/cli/options.h"
 #include "capture/run/calibrate.h"
@@ -32,7 +33,8 @@ struct CompareArguments {
   std::string trace;
   std::vector<std::string> methods;
   std::string layers;
-  std::string csv;
+  std::string csv, png;
+  ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
   std::string cells = "own";
   std::string weights = "cells";
@@ -76,8 +78,8 @@ void say_other_cells(const Comparison& comparison, std::size_t methods) {
 }
 
 // Before anything is computed.
-void check_csv_file(const CompareArguments& arguments,
-                    const std::vector<selection::MethodSpec>& specs) {
+void check_files(const CompareArguments& arguments,
+                 const std::vector<selection::MethodSpec>& specs) {
   if (arguments.csv == "-" && arguments.json)
     throw usage_error("--csv - cannot be combined with --json",
                       "standard output has room for one of them",
@@ -85,7 +87,15 @@ void check_csv_file(const CompareArguments& arguments,
   InputFiles inputs = trace::files_of_trace(arguments.trace);
   for (const selection::MethodSpec& spec : specs)
     for (const std::filesystem::path& file : selection::files_of(spec)) inputs.push_back(file);
-  check_result_file(arguments.csv, inputs, arguments.force);
+  for (const std::string& file : {arguments.csv, arguments.png})
+    if (!file.empty()) check_result_file(file, inputs, arguments.force);
+  if (!arguments.csv.empty() && arguments.csv == arguments.png)
+    throw usage_error("--csv and --png name one file", "the second would replace the first",
+                      "give each a file of its own");
+  const ChartAxes& axes = arguments.axes;
+  if (arguments.png.empty() && !(axes.x + axes.y + axes.phase).empty())
+    throw usage_error("--x, --y and --phase say what a picture shows", "no picture is asked for",
+                      "add --png F");
 }
 
 replay::CompareOptions options_of(const CompareArguments& arguments) {
@@ -120,13 +130,32 @@ std::optional<replay::SweepTarget> target_of(const CompareArguments& arguments) 
   return target;
 }
 
+std::optional<ChartAxes> chart_of(const CompareArguments& arguments,
+                                  const std::vector<replay::SweepAxis>& axes, bool has_target) {
+  if (arguments.png.empty()) return std::nullopt;
+  std::vector<std::string> swept;
+  for (const replay::SweepAxis& axis : axes) swept.push_back(axis.name);
+  return chart_axes(arguments.axes, swept, has_target);
+}
+
+// What a method is called in a picture: as it was written, of `all` by its id.
+std::vector<std::string> names_of(const replay::SweepPlan& plan, const CompareArguments& arguments,
+                                  const std::vector<selection::MethodSpec>& specs) {
+  const bool as_written = specs.size() == arguments.methods.size();
+  std::vector<std::string> names;
+  for (const replay::SweepVariant& variant : plan.variants)
+    names.push_back(as_written ? arguments.methods[variant.method] : specs[variant.method].id());
+  return names;
+}
+
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
   auto [specs, unavailable] = replay::parse_methods(arguments.methods);
   replay::CompareOptions options = options_of(arguments);
   const std::vector<replay::SweepAxis> axes = axes_of(arguments);
   const std::optional<replay::SweepTarget> target = target_of(arguments);
   const replay::SweepPlan plan = replay::plan_sweep(specs, axes);
-  if (!arguments.csv.empty()) check_csv_file(arguments, specs);
+  check_files(arguments, specs);
+  const std::optional<ChartAxes> chart = chart_of(arguments, axes, target.has_value());
   replay::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
@@ -151,6 +180,10 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   for (const replay::UnavailableMethod& entry : comparison.unavailable)
     log::warning("{} is left out: {}", entry.method, entry.error.what());
   if (!arguments.csv.empty()) write_whole_file(arguments.csv, compare_csv(report));
+  if (chart)
+    figure::write_chart(
+        compare_chart(report, *chart, names_of(plan, arguments, specs), arguments.trace),
+        arguments.png);
   if (arguments.json)
     results::add_data(compare_json(report));
   else if (arguments.csv != "-")
@@ -171,6 +204,18 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--layers", arguments->layers, "a layer or a range such as 3-5");
   command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
+  command->add_option("--png", arguments->png,
+                      "also draw a number of the rows, one curve a method, to this file");
+  command->add_option("--x", arguments->axes.x,
+                      "across the picture: a parameter swept (the first unless given), a number, "
+                      "layer, kv_head or chunk");
+  command->add_option("--y", arguments->axes.y,
+                      "up the picture: a number as the CSV calls it, or solved (with --target: the "
+                      "default, else mass_recall)");
+  command
+      ->add_option("--phase", arguments->axes.phase,
+                   "whose rows the picture shows (default prefill, but for recall_at_1, 10 and 64)")
+      ->check(CLI::IsMember({"prefill", "decode"}));
   command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
       ->check(CLI::Range(1, 1 << 24));
   command

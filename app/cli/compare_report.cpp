@@ -122,6 +122,16 @@ std::vector<std::string> axis_cells(const CompareRow& row, const CompareReport& 
 
 }  // namespace
 
+Number number_named(const std::string& name) {
+  for (const auto& [known, member] : kNumbers)
+    if (name == known) return member;
+  for (const auto& [known, member] : kLastNumbers)
+    if (name == known) return member;
+  for (const auto& [k, member] : kRecallAt)
+    if (name == fmt::format("recall_at_{}", k)) return member;
+  return nullptr;
+}
+
 std::string compare_json(const CompareReport& report) {
   const replay::Comparison& comparison = report.comparison;
   ordered_json json{{"chunk_size", nullptr},

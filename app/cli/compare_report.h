@@ -17,6 +17,9 @@ struct CompareReport {
   bool has_target = false;
 };
 
+// The number of a row that the CSV calls so; null: it has none of that name.
+std::optional<double> replay::CompareRow::*number_named(const std::string& name);
+
 std::string compare_json(const CompareReport& report);
 std::string compare_csv(const CompareReport& report);
 std::string compare_text(const CompareReport& report);  // for people

@@ -65,6 +65,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
   check_distinct(outputs);
   for (const auto& [name, value] : given.options)
     if (!value.empty()) request.what.options[name] = value;
+  if (!request.what.other_trace.empty()) request.what.options["beside"] = "other";
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
   request.memory = global.memory;
@@ -112,6 +113,8 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option(
       "--goto", request.what.go_to,
       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys");
+  command->add_option("--other-trace", request.what.other_trace,
+                      "another trace, for views that draw one beside (option --beside other)");
   command->add_option("--png", given->png, "picture to write, or - for standard output");
   // Refused by every view: no help offers what there is not.
   command->add_option("--svg", given->svg)->group("");

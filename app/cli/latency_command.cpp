@@ -3,9 +3,11 @@
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
+#include "app/figure/chart.h"
 #include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -13,13 +15,18 @@
 #include "core/device/threads.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
+#include "core/trace/part_file.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 
 namespace kvloupe::cli {
 namespace {
@@ -37,8 +44,28 @@ struct LatencyArguments {
   std::string lengths;
   std::string device = "cpu";
   int repetitions = 15;
-  bool json = false;
+  std::string png, y = "speedup";
+  bool json = false, force = false;
 };
+
+// What `--y` names, of one row.
+struct LatencyNumber {
+  const char* name;
+  std::optional<double> (*of)(const LatencyReport&);
+};
+constexpr std::array<LatencyNumber, 5> kNumbers = {{
+    {"speedup", [](const LatencyReport& r) { return r.speedup(); }},
+    {"total_ms", [](const LatencyReport& r) { return std::optional(r.total.median_ms); }},
+    {"select_ms", [](const LatencyReport& r) { return std::optional(r.select.median_ms); }},
+    {"attend_ms", [](const LatencyReport& r) { return std::optional(r.attend.median_ms); }},
+    {"select_of_dense",
+     [](const LatencyReport& r) { return std::optional(r.select.median_ms / r.dense.median_ms); }},
+}};
+std::vector<std::string> number_names() {
+  std::vector<std::string> names;
+  for (const LatencyNumber& number : kNumbers) names.emplace_back(number.name);
+  return names;
+}
 
 // "1024", "1k", "1M".
 std::int64_t parse_length(const std::string& word) {
@@ -175,6 +202,67 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) 
   return text;
 }
 
+// What the methods are held against: dense attention, and for the whole time what cannot be avoided.
+void add_references(const std::vector<LatencyReport>& reports, const std::string& y,
+                    figure::Chart& chart) {
+  figure::ChartLine dense{"dense attention", {}, {}, true},
+      floor{"floor of attention", {}, {}, true};
+  const std::string& first = reports.front().method;
+  for (const LatencyReport& r : reports) {
+    if (r.method != first || r.layer != reports.front().layer) continue;
+    for (figure::ChartLine* line : {&dense, &floor})
+      line->x.push_back(static_cast<double>(r.past_len));
+    const bool ratio = y == "speedup" || y == "select_of_dense";
+    dense.y.push_back(ratio ? 1 : r.dense.median_ms);
+    floor.y.push_back(r.floor_ms);
+  }
+  chart.lines.push_back(std::move(dense));
+  if (reports.back().method == first && (y == "total_ms" || y == "attend_ms"))
+    chart.lines.push_back(std::move(floor));
+}
+
+// By length, one curve a method and layer; cells that are dense here, and speeds of methods that are
+// simulated, are left out. `names` are the methods as written, by canonical text.
+figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std::string& y,
+                            const std::map<std::string, std::string>& names,
+                            const std::string& trace) {
+  const auto number = std::find_if(kNumbers.begin(), kNumbers.end(),
+                                   [&](const LatencyNumber& one) { return y == one.name; });
+  figure::Chart chart;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    const LatencyReport& r = reports[i];
+    const bool begins =
+        i == 0 || r.method != reports[i - 1].method || r.layer != reports[i - 1].layer;
+    if (begins) chart.lines.emplace_back().name = printable(names.at(r.method));
+    const auto value = r.dense_reason ? std::nullopt : number->of(r);
+    if (!value) continue;
+    chart.lines.back().x.push_back(static_cast<double>(r.past_len));
+    chart.lines.back().y.push_back(*value);
+  }
+  for (figure::ChartLine& line : chart.lines)
+    if (line.x.empty()) line.name += " (dense here, or simulated)";
+  add_references(reports, y, chart);
+  const LatencyReport& first = reports.front();
+  chart.title = fmt::format("{} by past keys", y);
+  chart.caption = fmt::format(
+      "{}  \u00B7  layer {}, {} {} a chunk  \u00B7  {}, {}  \u00B7  medians",
+      printable(std::filesystem::path(trace).filename().string()), first.layer, first.chunk_len,
+      first.chunk_len == 1 ? "query" : "queries", first.device, first.dtype);
+  chart.x_label = "past keys";
+  chart.y_label = y == "speedup" ? "times faster than dense attention" : y;
+  chart.log_x = figure::spans_octaves(chart.lines, true);
+  chart.log_y = figure::spans_octaves(chart.lines, false);
+  return chart;
+}
+
+void check_picture(const LatencyArguments& arguments) {
+  if (arguments.png.empty()) return;
+  if (arguments.lengths.find(',') == std::string::npos)
+    throw usage_error("the picture has no horizontal axis", "it shows times by length",
+                      "add --lengths with two lengths or more, such as 1k,4k,16k");
+  check_result_file(arguments.png, trace::files_of_trace(arguments.trace), arguments.force);
+}
+
 void refuse_other_device(const std::string& name) {
   if (!device::parse_device(name).is_cuda) return;
   device::open_device(name);
@@ -188,10 +276,23 @@ std::vector<int> layers_of(const LatencyArguments& arguments, const trace::Trace
   return info.layers;
 }
 
+// A method as it was written, of `all` its id.
+std::map<std::string, std::string> names_of(const LatencyArguments& arguments,
+                                            const std::vector<selection::MethodSpec>& specs,
+                                            const session::TraceSession& session) {
+  const bool as_written = specs.size() == arguments.methods.size();
+  std::map<std::string, std::string> names;
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    names[specs[i].resolved(session.shape()).canonical()] =
+        as_written ? arguments.methods[i] : specs[i].id();
+  return names;
+}
+
 void run_latency(const LatencyArguments& arguments, const GlobalOptions& global) {
   auto [specs, unavailable] = replay::parse_methods(arguments.methods);
   const auto lengths = parse_lengths(arguments.lengths);
   refuse_other_device(arguments.device);
+  check_picture(arguments);
   const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
   const std::vector<int> layers = layers_of(arguments, session.info());
@@ -215,6 +316,10 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
     }
   }
   if (reports.empty()) throw unavailable.front().error;
+  if (!arguments.png.empty())
+    figure::write_chart(
+        latency_chart(reports, arguments.y, names_of(arguments, specs, session), arguments.trace),
+        arguments.png);
   if (arguments.json)
     results::add_data(answer_json(reports, unavailable));
   else
@@ -246,7 +351,16 @@ void add_latency_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--device", arguments->device, "cpu");
   command->add_option("--repetitions", arguments->repetitions, "rounds that count, of each cell")
       ->check(CLI::Range(1, 10000));
+  command->add_option("--png", arguments->png,
+                      "also draw a number by length, one curve a method, to this file");
+  command
+      ->add_option(
+          "--y", arguments->y,
+          "what the picture draws (default speedup); select_of_dense is the time to select "
+          "as a share of dense attention's")
+      ->check(CLI::IsMember(number_names()));
   command->add_flag("--json", arguments->json, "as JSON");
+  command->add_flag("--force", arguments->force, "let the picture replace a trace or a model, too");
   command->callback([arguments, &global] {
     use_engine(global);
     run_latency(*arguments, global);

@@ -29,14 +29,16 @@ void print_json() {
     ordered_json formats = ordered_json::array(), options = ordered_json::array();
     for (const state::Format format : view.formats()) formats.push_back(state::name_of(format));
     for (const state::ViewOption& option : view.options) options.push_back(json_of(option));
-    views.push_back({{"id", view.id},
-                     {"title", view.title},
-                     {"summary", view.summary},
-                     {"formats", formats},
-                     {"goto", view.coordinates},
-                     {"methods", view.num_methods},
-                     {"more_methods", view.more_methods != nullptr},
-                     {"options", options}});
+    views.push_back(
+        {{"id", view.id},
+         {"title", view.title},
+         {"summary", view.summary},
+         {"metrics", view.metrics.empty() ? ordered_json() : ordered_json(view.metrics_link())},
+         {"formats", formats},
+         {"goto", view.coordinates},
+         {"methods", view.num_methods},
+         {"more_methods", view.more_methods != nullptr},
+         {"options", options}});
   }
   results::add_data(json_text(views, 2));
 }

@@ -19,9 +19,6 @@ namespace {
 
 using state::Format;
 
-// Figures are read at arm's length: larger than the window's text.
-constexpr float kFigureTextScale = 1.2F;
-
 const state::ViewInfo& checked_view(const ExportRequest& request) {
   state::check(request.what);
   const state::ViewInfo& view = *state::find_view(request.what.view);
@@ -56,6 +53,10 @@ void settle(state::Workspace& workspace, const state::ViewInfo& view) {
 }
 
 void open_and_show(state::Workspace& workspace, const state::Description& what) {
+  if (!what.other_trace.empty()) {
+    workspace.traces.open(what.other_trace);
+    wait_until_idle(workspace);
+  }
   workspace.traces.open(what.trace);
   wait_until_idle(workspace);
   const state::TraceTab* tab = workspace.traces.active();

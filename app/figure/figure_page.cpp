@@ -24,7 +24,7 @@ void cut_page_ui(panels::DrawContext& context, panels::Panel& panel) {
 
 }  // namespace
 
-void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
+void page_ui(const std::function<void()>& draw) {
   const ImGuiViewport* viewport = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(viewport->Pos);
   ImGui::SetNextWindowSize(viewport->Size);
@@ -33,12 +33,17 @@ void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0);
   constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking;
-  if (ImGui::Begin("##figure", nullptr, kFlags)) {
-    const bool small = viewport->Size.x < kLeastSize.x || viewport->Size.y < kLeastSize.y;
-    small ? cut_page_ui(context, panel) : panel.draw(context);
-  }
+  if (ImGui::Begin("##figure", nullptr, kFlags)) draw();
   ImGui::End();
   ImGui::PopStyleVar(3);
+}
+
+void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
+  page_ui([&] {
+    const ImVec2 size = ImGui::GetMainViewport()->Size;
+    const bool small = size.x < kLeastSize.x || size.y < kLeastSize.y;
+    small ? cut_page_ui(context, panel) : panel.draw(context);
+  });
 }
 
 void prepare_fonts(GuiContext& gui, const state::Place& place) {

@@ -4,8 +4,15 @@
 #include "app/figure/gui_context.h"
 #include "app/panels/panel.h"
 
+#include <functional>
+
 namespace kvloupe::figure {
 
+// Figures are read at arm's length: larger than the window's text.
+inline constexpr float kFigureTextScale = 1.2F;
+
+// Fills the display with what `draw` draws; call inside a frame.
+void page_ui(const std::function<void()>& draw);
 // Fills the display with the panel; call inside a frame. Says so where the display is too small for
 // all of it.
 void figure_page_ui(panels::DrawContext& context, panels::Panel& panel);

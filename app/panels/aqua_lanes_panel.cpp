@@ -3,6 +3,7 @@
 // scores lose, and from what length on it pays.
 #include "app/panels/lane_plots.h"
 
+#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -37,6 +38,15 @@ class AquaLanesPanel final : public Panel {
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);
+    if (!context.figure) {
+      option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
+      beside_ui(widgets::em(0.8F), widgets::em(11));
+      option_ui(context, "aqua_lanes", "beside", "beside", widgets::em(7));
+    }
+    if (context.workspace.option("aqua_lanes", "plot") == "overlap") {
+      lane_overlaps_ui(context, result);
+      return;
+    }
     finding_ui(context, result);
     plots_ui(context, result);
   }
@@ -117,6 +127,9 @@ class AquaLanesPanel final : public Panel {
                         {"I: leading lanes", color(LaneChoice::Leading), Shape::Line},
                         {"I: largest lanes of the query (what AQUA cuts)",
                          color(LaneChoice::QueryLanes), Shape::Line}});
+    if (!result->name_beside.empty())
+      widgets::text_colored(context.palette.text,
+                            "dashed: " + state::readable_name(result->name_beside));
     const std::string costs = costs_text(result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float numbers = ImGui::CalcTextSize(costs.c_str(), nullptr, false, room.x).y +

@@ -26,6 +26,13 @@ void line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::vector<d
   draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, width);
 }
 
+void dashed_line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::vector<double>& loss,
+                    ImU32 color, float width) {
+  for (std::size_t i = 1; i < kept.size(); i += 2)
+    draw->AddLine(ImPlot::PlotToPixels(kept[i - 1], loss[i - 1]),
+                  ImPlot::PlotToPixels(kept[i], loss[i]), color, width);
+}
+
 // The values at k, in the upper right corner, where falling curves leave room; none in a plot that
 // cannot hold them all.
 void values_at_k_ui(DrawContext& context, ImDrawList* draw, const LaneReport& r,
@@ -248,6 +255,12 @@ void loss_plot_ui(DrawContext& context, const Lanes& result, std::size_t basis, 
     line_ui(draw, r.kept, line.loss, loss_color(p, line.choice), widgets::em(0.17F));
     draw->AddCircleFilled(ImPlot::PlotToPixels(r.kept_lanes, line.loss[r.kept_index()]),
                           widgets::em(0.25F), loss_color(p, line.choice));
+  }
+  if (!result->losses_beside.empty()) {
+    const auto& other = result->losses_beside[basis];
+    for (const Line& line : of_keys ? other.of_keys : other.of_queries)
+      dashed_line_ui(draw, r.kept, line.loss,
+                     widgets::mix(loss_color(p, line.choice), p.text, 0.45), widgets::em(0.14F));
   }
   values_at_k_ui(context, draw, r, lines);
   ImPlot::PopPlotClipRect();

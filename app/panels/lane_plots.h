@@ -19,4 +19,8 @@ void score_errors_ui(DrawContext& context, const Lanes& result, ImVec2 size);
 void loss_plot_ui(DrawContext& context, const Lanes& result, std::size_t basis, bool of_keys,
                   ImVec2 size);
 
+// How far the largest lanes of queries and keys are leading directions: a row of plots for rotated and
+// one for stored vectors, a plot for each number of largest lanes.
+void lane_overlaps_ui(DrawContext& context, const Lanes& result);
+
 }  // namespace kvloupe::panels

@@ -3,6 +3,7 @@
 #include "app/state/questions/layer_head_overview.h"
 
 #include "app/panels/view_parts.h"
+#include "app/state/token_text.h"
 
 #include <fmt/format.h>
 
@@ -183,8 +184,15 @@ class OverviewPanel final : public Panel {
     if (words.metric == OverviewMetric::RelevancePearson)
       remark_ui(context, context.palette.text,
                 fmt::format("{} of {} heads above 0.5", result->above_half, result->num_known));
+    const auto keys = result.question.watched();
+    if (keys)
+      remark_ui(context, context.palette.text,
+                fmt::format("watched: {} (from {} to {})", state::readable_name(keys->name),
+                            keys->begin, keys->end - 1));
     if (result.question.of_method() && result->num_dense > 0)
-      remark_ui(context, context.palette.muted, "struck out: dense, everything is kept");
+      remark_ui(context, context.palette.muted,
+                keys ? "struck out: dense, or none of these keys comes before the chunk"
+                     : "struck out: dense, everything is kept");
     ImGui::Dummy({0, widgets::em(0.2F)});
   }
 

@@ -24,13 +24,14 @@ using Row = MethodCompareQuestion::Row;
 using Comparison = state::Result<MethodCompareQuestion>;
 
 constexpr const char* kView = "method_compare";
-constexpr float kWidth = 68;  // em, of the table
+constexpr float kWidth = 78;  // em, of the table
 
 bool named(const CompareColumn& column, const char* name) {
   return column.name == std::string(name);
 }
 bool is_share(const CompareColumn& column) {
-  return named(column, "mass_recall") || named(column, "topk_overlap");
+  return named(column, "mass_recall") || named(column, "topk_overlap") ||
+         named(column, "span_kept");
 }
 bool has_bar(const CompareColumn& column) {
   return is_share(column) || named(column, "output_error");
@@ -45,7 +46,8 @@ float weight_of(const CompareColumn& column) {
 
 std::string text_of(const CompareColumn& column, double value) {
   if (named(column, "kv_bytes")) return format_bytes(static_cast<std::uint64_t>(value));
-  if (has_bar(column) || named(column, "density")) return fmt::format("{:.4f}", value);
+  if (has_bar(column) || named(column, "gap") || named(column, "density"))
+    return fmt::format("{:.4f}", value);
   const bool whole = std::abs(value - std::round(value)) < 0.05;
   return whole ? format_count(std::llround(value)) : fmt::format("{:.1f}", value);
 }
@@ -61,6 +63,8 @@ class MethodComparePanel final : public Panel {
       option_ui(context, kView, "methods", "methods", widgets::em(8));
       ImGui::SameLine(0, widgets::em(1));
       option_ui(context, kView, "layers", "layers", widgets::em(7));
+      ImGui::SameLine(0, widgets::em(1));
+      option_ui(context, kView, "cells", "cells", widgets::em(7));
     }
     if (!ready_ui(context, result, "Averaging the methods")) return;
     notes_ui(context, result);
@@ -99,36 +103,35 @@ class MethodComparePanel final : public Panel {
       chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
                        "Every method, selected anew on the stored Q and K, at the budget of "
                        "A; where that has none, at the one a window begins with."});
+    if (question.watched)
+      chips.push_back(
+          {"watched: " + state::readable_name(question.watched->name), 0,
+           fmt::format("Keys {} to {}.", question.watched->begin, question.watched->end - 1)});
+    const bool common = question.cells == replay::CellChoice::Common;
     widgets::figure_head_ui(
         context.palette, context.figure, "Methods compared", "",
-        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which a method "
+        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which {} "
                     "selected, each row of heads alike",
-                    place.trace->name, state::readable_name(place.info().model.name), layers,
-                    cells),
+                    place.trace->name, state::readable_name(place.info().model.name), layers, cells,
+                    common ? "every method" : "a method"),
         chips);
   }
 
   static void notes_ui(DrawContext& context, const Comparison& result) {
     const std::vector<Row>& rows = result->rows;
-    const trace::Phase phase = phase_of(result);
-    const auto differing = std::count_if(rows.begin(), rows.end(),
-                                         [&](const Row& row) { return row.differs_in(phase); });
     const auto pending =
         std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.pending(); });
     if (context.figure)
       widgets::text_wrapped(
           context.palette.muted,
-          "mass recall, overlap, density: shares  \u00B7  output error: relative to the output's "
+          "mass recall, overlap, gap, watched, density: shares  \u00B7  output error: relative to "
+          "the output's "
           "norm, bars end at the largest  \u00B7  budget, kept, by rule: KVs a row and chunk");
     if (pending > 0)
       widgets::text_colored(context.palette.muted,
                             fmt::format("measuring: {} of {} methods to go", pending, rows.size()));
-    if (differing > 0)
-      widgets::text_wrapped(
-          context.palette.warning,
-          fmt::format("\u2020 {} averaged over other cells than most, because everything was kept "
-                      "in other chunks or layers: not comparable with the other rows.",
-                      differing == 1 ? "one method is" : fmt::format("{} methods are", differing)));
+    const std::string warning = state::warning_of(result.question, *result, phase_of(result));
+    if (!warning.empty()) widgets::text_wrapped(context.palette.warning, warning);
   }
 
   static void table_ui(DrawContext& context, const Comparison& result) {
@@ -308,11 +311,11 @@ class MethodComparePanel final : public Panel {
   }
 
   static void cells_ui(DrawContext& context, const Row& row, trace::Phase phase) {
-    const analysis::PhaseAverages& averages = row.averages->of(phase);
-    const bool differs = row.differs_in(phase);
-    widgets::text_colored(differs ? context.palette.warning : context.palette.muted,
-                          fmt::format("{} of {}{}", format_count(averages.means.cells),
-                                      format_count(averages.all_cells), differs ? " \u2020" : ""));
+    const MethodCompareQuestion::Means& means = row.in(phase);
+    widgets::text_colored(
+        means.differs ? context.palette.warning : context.palette.muted,
+        fmt::format("{} of {}{}", format_count(means.row.cells), format_count(means.all_cells),
+                    means.differs ? " \u2020" : ""));
     if (!context.figure && ImGui::IsItemHovered())
       ImGui::SetTooltip("%s", state::words_of_cells(row, phase).c_str());
   }

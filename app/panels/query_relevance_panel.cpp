@@ -25,18 +25,23 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    legend(context, place, *result);
-    plot_ui(context, result);
+    if (!context.figure) option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
+    const bool theorem = state::draws_theorem(workspace);
+    legend(context, place, *result, theorem);
+    theorem ? theorem_ui(context, result) : plot_ui(context, result);
   }
 
  private:
   static void legend(DrawContext& context, const Place& place,
-                     const QueryRelevanceQuestion::Answer& answer) {
+                     const QueryRelevanceQuestion::Answer& answer, bool theorem) {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
         {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
     add_rings(context.palette, place, *answer.queries, items);
-    if (answer.line) items.push_back({"least-squares line", context.palette.miss, Shape::Line});
+    if (theorem)
+      items.push_back({"bound: no query lies above", context.palette.miss, Shape::Line});
+    else if (answer.line)
+      items.push_back({"least-squares line", context.palette.miss, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
@@ -59,6 +64,53 @@ class QueryRelevancePanel final : public Panel {
     const auto at = [&](std::size_t i) {
       return ImPlot::PlotToPixels(double{answer.geometry.relevance[i]},
                                   double{answer.geometry.max_attention[i]});
+    };
+    queries_ui(context, result.question.place, answer, at);
+    ImPlot::PopPlotClipRect();
+    if (ImPlot::IsPlotHovered() && !context.figure) {
+      float near = widgets::em(0.8F);
+      const int query = nearest_to_mouse(answer.num_queries(), at, near);
+      if (query >= 0) point_at(context, result, static_cast<std::size_t>(query));
+    }
+    ImPlot::EndPlot();
+  }
+
+  // Each query by the bound of the key that it attends to most: cosines lie under the diagonal.
+  void theorem_ui(DrawContext& context, const Relevance& result) {
+    const QueryAnswer& answer = *result->queries;
+    if (std::isinf(result->least_slack)) {
+      widgets::empty_ui(context.palette, "No query sees a key but position 0.");
+      return;
+    }
+    widgets::text_wrapped(
+        context.palette.text,
+        fmt::format("Theorem 1: cos(M, q) \u2264 1 + \u03B1\u03B2 \u2212 (\u03B1\u00B2 + "
+                    "\u03B2\u00B2)/2, M the mean query, k the key that q attends to most "
+                    "(position 0 aside), \u03B1 = cos(M, k), \u03B2 = cos(k, q). Least slack "
+                    "{:.3g}; \u03B1 < 0 < \u03B2, as the paper asks, for {} of {} queries.",
+                    result->least_slack, result->num_premise, answer.num_queries()));
+    if (!ImPlot::BeginPlot("##theorem", {-1, -1}, kScatterFlags)) return;
+    ImPlot::SetupAxes("bound", "cos(mean query, query) = \u2212S_q", ImPlotAxisFlags_NoHighlight,
+                      ImPlotAxisFlags_NoHighlight);
+    double low = -answer.most_relevance, high = -answer.least_relevance, least_bound = 1;
+    for (const float bound : result->bound)
+      if (!std::isnan(bound)) {
+        least_bound = std::min(least_bound, double{bound});
+        high = std::max(high, double{bound});
+      }
+    low = std::min(low, least_bound);
+    const double pad = std::max(0.05 * (high - low), 0.005);
+    ImPlot::SetupAxesLimits(least_bound - pad, high + pad, low - pad, high + pad,
+                            fit_.condition(result.question.place.cell_key() + "|theorem"));
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    ImPlot::GetPlotDrawList()->AddLine(
+        ImPlot::PlotToPixels(low - pad, low - pad), ImPlot::PlotToPixels(high + pad, high + pad),
+        widgets::with_alpha(context.palette.miss, 0.8F), widgets::em(0.12F));
+    // Without a key it stands nowhere.
+    const auto at = [&](std::size_t i) {
+      const double bound = std::isnan(result->bound[i]) ? low - 9 : double{result->bound[i]};
+      return ImPlot::PlotToPixels(bound, -double{answer.geometry.relevance[i]});
     };
     queries_ui(context, result.question.place, answer, at);
     ImPlot::PopPlotClipRect();

@@ -9,6 +9,17 @@
 #include <algorithm>
 
 namespace kvloupe::shell {
+namespace {
+
+// Over the tab or the title of a view.
+void about_ui(const state::ViewInfo& view) {
+  std::string text = view.summary;
+  if (!view.metrics.empty())
+    text += fmt::format("\nits numbers: {}, \u201C{}\u201D", state::kMetricsFile, view.metrics);
+  ImGui::SetTooltip("%s", text.c_str());
+}
+
+}  // namespace
 
 PanelHost::PanelHost(Messages& messages) : messages_(messages) {
   for (const state::ViewInfo& view : state::views()) {
@@ -77,6 +88,7 @@ void PanelHost::panel_ui(Open& open, state::Workspace& workspace, const figure::
   open.visible = ImGui::Begin(open.window.c_str(), &open.open, ImGuiWindowFlags_NoCollapse);
   ImGui::PopStyleColor();
   open.docked = ImGui::IsWindowDocked();
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) about_ui(*open.view);
   if (ImGui::BeginPopupContextItem()) {
     if (context_menu) context_menu(*open.view);
     ImGui::EndPopup();

@@ -1,5 +1,6 @@
 #include "app/state/description.h"
 
+#include "app/state/other_trace.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/selection/method_files.h"
@@ -97,6 +98,8 @@ void check(const Description& what) {
 
 InputFiles files_read(const Description& what) {
   InputFiles files = trace::files_of_trace(what.trace);
+  if (!what.other_trace.empty())
+    for (const auto& file : trace::files_of_trace(what.other_trace)) files.push_back(file);
   for (const std::string& method : what.methods) {
     try {
       for (const auto& file : selection::files_of(selection::MethodSpec::parse(method)))
@@ -119,6 +122,8 @@ Description describe(const Workspace& workspace, const ViewInfo& view) {
     const std::string& value = workspace.option(view.id, option.name);
     if (value != option.choices.front()) what.options[option.name] = value;
   }
+  if (const TracePtr other = other_trace(workspace); other && what.options.contains("beside"))
+    what.other_trace = other->path;
   return what;
 }
 
@@ -149,6 +154,8 @@ std::vector<std::string> export_arguments(const Description& what) {
     arguments.insert(arguments.end(), {"--method", method});
   for (const auto& [name, value] : what.options)
     arguments.insert(arguments.end(), {"--" + name, value});
+  if (!what.other_trace.empty())
+    arguments.insert(arguments.end(), {"--other-trace", what.other_trace});
   return arguments;
 }
 

@@ -18,6 +18,7 @@ struct Description {
   std::vector<std::string> methods;            // SPECs: A, B, then any more; empty: recorded runs
   std::string go_to;                           // "layer=3,q_head=5,chunk=12"
   std::map<std::string, std::string> options;  // of the view, by name
+  std::string other_trace = {};                // file; drawn beside by the option `beside`
 };
 
 // Throws Error{Usage}: unknown view, option or value, a place or method that is not understood, more

@@ -1,6 +1,7 @@
 #include "app/state/view.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace kvloupe::state {
 
@@ -30,6 +31,19 @@ const std::string* ViewOption::choice(const std::string& text) const {
     found = &one;
   }
   return found;
+}
+
+// As GitHub makes an anchor of a heading.
+std::string ViewInfo::metrics_link() const {
+  if (metrics.empty()) return "";
+  std::string anchor;
+  for (const char c : metrics) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (c == ' ' || c == '-')
+      anchor += '-';
+  }
+  return std::string(kMetricsFile) + "#" + anchor;
 }
 
 std::vector<Format> ViewInfo::formats() const {

@@ -29,10 +29,14 @@ struct ViewOption {
 // Where a view lives in the default layout.
 enum class Dock { Left, LeftBelow, Center, Right, RightBelow, Bottom };
 
+inline constexpr const char* kMetricsFile = "docs/metrics.md";  // in the repository
+
 struct ViewInfo {
   std::string id;
   std::string title;
-  std::string summary;  // one sentence for the palette, tooltips and the shortcut sheet
+  std::string summary;  // one sentence for tooltips and lists
+  // The heading in kMetricsFile under which its numbers are defined; empty: it shows none of them.
+  std::string metrics = {};
   // Coordinates of --goto that it looks at: "layer", "q_head", "kv_head", "chunk", "query", "window",
   // "key".
   std::vector<std::string> coordinates;
@@ -51,6 +55,7 @@ struct ViewInfo {
   Table (*table)(Workspace&) = nullptr;
   Array (*array)(Workspace&) = nullptr;
 
+  std::string metrics_link() const;  // "docs/metrics.md#averages", or empty
   bool has(Format format) const;
   std::vector<Format> formats() const;
 };

@@ -38,6 +38,14 @@ std::vector<double> own_lane_loss(const at::Tensor& lanes, const std::vector<int
   return loss;
 }
 
+std::vector<std::int64_t> leading_counts(const at::Tensor& lanes, int largest, int leading) {
+  const at::Tensor order =
+      std::get<1>(lanes.abs().sort(/*stable=*/true, /*dim=*/1, /*descending=*/true));
+  const at::Tensor counts = order.narrow(1, 0, largest).lt(leading).sum(1);
+  const at::Tensor bins = at::bincount(counts, {}, largest + 1).contiguous();
+  return {bins.const_data_ptr<std::int64_t>(), bins.const_data_ptr<std::int64_t>() + bins.numel()};
+}
+
 std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor& keys,
                                     const std::vector<int>& kept, const CancelToken& cancel,
                                     std::int64_t window) {

@@ -22,4 +22,8 @@ std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor&
                                     const std::vector<int>& kept, const CancelToken& cancel,
                                     std::int64_t window = 0);
 
+// Vectors (rows of `lanes` [n, d]) by how many of their `largest` lanes of largest magnitude are among
+// the first `leading`: [largest + 1]. Ties go to the lowest lane.
+std::vector<std::int64_t> leading_counts(const at::Tensor& lanes, int largest, int leading);
+
 }  // namespace kvloupe::analysis

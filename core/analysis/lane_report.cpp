@@ -112,7 +112,42 @@ BasisLoss loss_against(bool matched, const MethodSpec& spec, const session::Trac
   return result;
 }
 
+// In the paper's steps of an eighth, a quarter, a half and three quarters of the lanes.
+std::vector<LaneOverlap> overlaps_in(const trace::Basis& basis, const selection::Cell& cell,
+                                     const LaneReport& report) {
+  const at::Tensor p = directions(basis, report.layer, report.kv_head);
+  const std::int64_t d = report.head_dim, group = report.q_heads_per_kv_head;
+  const at::Tensor keys = cell.k[report.kv_head].to(at::kDouble);
+  const at::Tensor queries =
+      cell.q.narrow(0, report.kv_head * group, group).reshape({-1, d}).to(at::kDouble);
+  std::vector<LaneOverlap> overlaps;
+  for (const bool rotated : {true, false})
+    for (const bool of_keys : {true, false}) {
+      const at::Tensor& vectors = of_keys ? keys : queries;
+      const at::Tensor lanes = rotated ? at::matmul(vectors, p) : vectors;
+      for (const double largest : {0.125, 0.25, 0.5, 0.75})
+        for (const double leading : {0.125, 0.25, 0.5, 0.75}) {
+          LaneOverlap& added = overlaps.emplace_back();
+          added.of_keys = of_keys;
+          added.rotated = rotated;
+          added.largest = std::max(1, static_cast<int>(largest * static_cast<double>(d)));
+          added.leading = std::max(1, static_cast<int>(leading * static_cast<double>(d)));
+          added.counts = leading_counts(lanes, added.largest, added.leading);
+        }
+    }
+  return overlaps;
+}
+
 }  // namespace
+
+double LaneOverlap::mean() const {
+  double sum = 0, vectors = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    sum += static_cast<double>(i) * static_cast<double>(counts[i]);
+    vectors += static_cast<double>(counts[i]);
+  }
+  return vectors > 0 ? sum / (vectors * largest) : 0;
+}
 
 const char* name_of(LaneChoice choice) {
   switch (choice) {
@@ -216,6 +251,7 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
   report.score_error = score_errors(pruned);
   report.twin_score_error = score_errors(pruned_by(twin, session, basis, cell));
 
+  report.overlaps = overlaps_in(*basis, cell, report);
   report.kept = curve_points(report.head_dim, report.kept_lanes);
   for (const bool matched : {true, false}) {
     context.cancel.throw_if_cancelled();

@@ -36,6 +36,19 @@ struct BasisLoss {
   std::vector<LossCurve> curves;
 };
 
+// How far the largest lanes of a vector are leading directions of the basis (AQUA, appendix A.6):
+// rho(v, K, K') = |S_mag(v, K) and {first K' directions}| / K.
+struct LaneOverlap {
+  bool of_keys = true;  // else of the queries of all heads of the group
+  // Whether the lanes are those of v^ = v P, as the method chooses them; else of v as stored, as the
+  // appendix has it, whose indices and the directions' are of different bases.
+  bool rotated = true;
+  int largest = 0, leading = 0;      // K, K'
+  std::vector<std::int64_t> counts;  // [K + 1] vectors by how many of their K largest lanes lead
+
+  double mean() const;
+};
+
 struct LaneReport {
   std::string method;  // canonical SPEC of the lanes shown
   std::string twin;    // the other choice of as many lanes: static_slicing, or aqua for that one
@@ -59,6 +72,7 @@ struct LaneReport {
 
   std::vector<int> kept;  // lanes kept, the x axis of the curves, ascending to head_dim
   std::vector<BasisLoss> bases;
+  std::vector<LaneOverlap> overlaps;  // in the method's basis; K and K' an eighth to three quarters
 
   double use_of(int q_head, int lane) const;  // share of the chunk's rows
   const LossCurve* find(const BasisLoss& in, bool of_keys, LaneChoice choice, int q_head) const;

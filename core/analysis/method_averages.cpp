@@ -3,74 +3,55 @@
 #include "core/base/error.h"
 #include "core/selection/selector.h"
 
-#include <optional>
 #include <utility>
 
 namespace kvloupe::analysis {
-namespace {
 
-// Averages cells as they come, layer-major, and notes which were averaged.
-class Collector {
- public:
-  Collector(const std::optional<selection::MethodSpec>& spec, int q_heads_per_row,
-            const session::TraceSession& session)
-      : averager_(spec, q_heads_per_row, session) {}
+MethodAverages::MethodAverages(replay::Averager cells, const replay::ReplayResult& result,
+                               bool knows_forced)
+    : cells_(std::move(cells)), knows_forced_(knows_forced) {
+  method_.method = result.method;
+  method_.basis = result.basis;
+}
 
-  void add(const replay::ReplayCell& cell) {
-    averager_.add(cell);
-    PhaseAverages& phase =
-        cell.span.phase == trace::Phase::Prefill ? averages_.prefill : averages_.decode;
-    phase.all_cells += static_cast<std::int64_t>(cell.rows.size());
-    if (!cell.dense_reason) phase.averaged.emplace(cell.layer, cell.chunk);
-  }
-
-  MethodAverages finish(const replay::ReplayResult& result) {
-    for (replay::CompareRow& row : averager_.rows(result)) {
-      if (row.scope != "all") continue;
-      PhaseAverages& phase = row.phase == "prefill" ? averages_.prefill : averages_.decode;
-      phase.means = std::move(row);
-    }
-    return std::move(averages_);
-  }
-
- private:
-  replay::Averager averager_;
-  MethodAverages averages_;
-};
-
-}  // namespace
+replay::CompareRow MethodAverages::means(trace::Phase phase, const replay::Places* among) const {
+  replay::CompareRow row = cells_.overall(method_, phase, {.among = among});
+  if (!knows_forced_ && row.forced == 0.0) row.forced.reset();
+  return row;
+}
 
 MethodAverages average_anew(const session::TraceSession& session, const selection::MethodSpec& spec,
-                            const std::vector<int>& layers, const WorkContext& context) {
+                            const std::vector<int>& layers,
+                            const std::optional<replay::KeySpan>& span,
+                            const WorkContext& context) {
   replay::ReplayRequest request;
   request.layers = layers;
   request.want_output_error = true;
   const selection::RowLayout layout = selection::row_layout(spec, session.shape());
-  Collector collector(spec, layout.q_heads_per_row, session);
+  replay::Averager cells(spec, layout.q_heads_per_row, session, span);
   const auto results = replay::replay_methods(
-      session, {spec}, request,
-      [&](std::size_t, replay::ReplayCell&& cell) { collector.add(cell); }, context);
-  return collector.finish(results.front());
+      session, {spec}, request, [&](std::size_t, replay::ReplayCell&& cell) { cells.add(cell); },
+      context);
+  return {std::move(cells), results.front(), true};
 }
 
 MethodAverages average_recorded(const session::TraceSession& session, int run,
-                                const std::vector<int>& layers, const WorkContext& context) {
-  std::optional<Collector> collector;
+                                const std::vector<int>& layers,
+                                const std::optional<replay::KeySpan>& span,
+                                const WorkContext& context) {
+  std::optional<replay::Averager> cells;
   replay::ReplayResult last;
   std::int64_t done = 0;
   // One layer at a time: the sets of all of them need not fit into memory.
   for (const int layer : layers) {
     last =
         replay::recorded_run(session, run, {layer}, std::nullopt, true, true, {context.cancel, {}});
-    if (!collector) collector.emplace(last.spec, last.q_heads_per_row, session);
-    for (const replay::ReplayCell& cell : last.cells) collector->add(cell);
+    if (!cells) cells.emplace(last.spec, last.q_heads_per_row, session, span);
+    for (const replay::ReplayCell& cell : last.cells) cells->add(cell);
     context.report(++done, static_cast<std::int64_t>(layers.size()), "measuring");
   }
-  KVLOUPE_CHECK(collector.has_value());
-  MethodAverages averages = collector->finish(last);
-  for (PhaseAverages* phase : {&averages.prefill, &averages.decode})
-    if (phase->means.forced == 0.0) phase->means.forced.reset();
-  return averages;
+  KVLOUPE_CHECK(cells.has_value());
+  return {std::move(*cells), last, false};
 }
 
 }  // namespace kvloupe::analysis

@@ -18,10 +18,19 @@ namespace {
 constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
 std::size_t columns_of(const replay::ReplayCell& cell, OverviewMetric metric) {
-  return metric == OverviewMetric::OutputError ? cell.output_error.size() : cell.metrics.size();
+  switch (metric) {
+    case OverviewMetric::OutputError:
+      return cell.output_error.size();
+    case OverviewMetric::SpanKept:
+      return cell.rows.size();
+    default:
+      return cell.metrics.size();
+  }
 }
 
-double value_of(const replay::ReplayCell& cell, OverviewMetric metric, std::size_t column) {
+// Empty: the cell does not count.
+std::optional<double> value_of(const replay::ReplayCell& cell, OverviewMetric metric,
+                               std::size_t column, const std::optional<replay::KeySpan>& span) {
   switch (metric) {
     case OverviewMetric::MassRecall:
       return cell.metrics[column].mass_recall;
@@ -29,6 +38,8 @@ double value_of(const replay::ReplayCell& cell, OverviewMetric metric, std::size
       return cell.metrics[column].topk_overlap;
     case OverviewMetric::Gap:
       return cell.metrics[column].gap;
+    case OverviewMetric::SpanKept:
+      return replay::span_kept(cell, column, span.value());
     default:
       return cell.output_error[column];
   }
@@ -81,8 +92,9 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 }  // namespace
 
-Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric, int chunk) {
-  KVLOUPE_CHECK(needs_method(metric));
+Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric, int chunk,
+                            const std::optional<replay::KeySpan>& span) {
+  KVLOUPE_CHECK(needs_method(metric) && (span || metric != OverviewMetric::SpanKept));
   Overview overview;
   overview.metric = metric;
   overview.layers = result.layers;
@@ -99,7 +111,9 @@ Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric m
     if (!counts(cell, chunk) || layer == result.layers.end()) continue;
     const auto row = static_cast<std::size_t>(layer - result.layers.begin());
     for (std::size_t column = 0; column < columns_of(cell, metric); ++column) {
-      sums[row * columns + column] += value_of(cell, metric, column);
+      const auto value = value_of(cell, metric, column, span);
+      if (!value) continue;
+      sums[row * columns + column] += *value;
       ++cells[row * columns + column];
     }
   }

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "core/analysis/pyramid.h"
-#include "core/replay/replay.h"
+#include "core/replay/averages.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ enum class OverviewMetric {
   MassRecall,        // per KV head, of the chosen method
   TopkOverlap,       // per KV head
   Gap,               // per KV head: the oracle's recall with as many keys, less the method's
+  SpanKept,          // per KV head: share of a watched span's keys
   OutputError,       // per query head
   RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
   Entropy,           // per query head: mean row entropy of attention in nats; method-free
@@ -27,6 +29,8 @@ constexpr const char* name_of(OverviewMetric metric) {
       return "topk_overlap";
     case OverviewMetric::Gap:
       return "gap";
+    case OverviewMetric::SpanKept:
+      return "span_kept";
     case OverviewMetric::OutputError:
       return "output_error";
     case OverviewMetric::RelevancePearson:
@@ -44,13 +48,14 @@ struct Overview {
   OverviewMetric metric = OverviewMetric::MassRecall;
   std::vector<int> layers;  // rows
   bool per_kv_head = true;  // columns: KV heads, else query heads
-  Matrix values;            // [layers, heads], NaN where nothing was selected
+  // [layers, heads]. NaN where nothing was selected; of a span, where none of it is a candidate.
+  Matrix values;
 };
 
 // From a replay that has the metric (averaged over its prefill cells with no dense reason, or one
-// chunk).
+// chunk). SpanKept is of `span`, and the sets alone are enough for it.
 Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric,
-                            int chunk = -1);
+                            int chunk = -1, const std::optional<replay::KeySpan>& span = {});
 // RelevancePearson and Entropy: of one chunk.
 Overview overview_of_attention(const session::TraceSession& session, OverviewMetric metric,
                                int chunk, const WorkContext& context);

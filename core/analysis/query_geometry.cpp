@@ -87,6 +87,8 @@ QueryGeometry query_geometry(const session::TraceSession& session, int layer, in
   geometry.pearson_r = pearson(relevance.relevance, relevance.max_attention);
   geometry.relevance = std::move(relevance.relevance);
   geometry.max_attention = std::move(relevance.max_attention);
+  geometry.alpha = std::move(relevance.alpha);
+  geometry.beta = std::move(relevance.beta);
   return geometry;
 }
 

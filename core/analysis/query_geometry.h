@@ -33,6 +33,8 @@ struct QueryGeometry {
   std::array<float, 3> mean_query{};
   std::vector<float> relevance;      // S_q [m]: -cos(mean query, q)
   std::vector<float> max_attention;  // [m] largest p over keys, position 0 excluded
+  // [m] of the key k that gets this largest p: cos(mean query, k), cos(k, query); NaN if there is none.
+  std::vector<float> alpha, beta;
   std::vector<std::uint8_t> chosen;  // [m] 1: one of the few rows that the method asked
   std::string chosen_missing;        // why `chosen` is not known: the method cannot be set up here
   bool is_chosen(std::size_t row) const { return !chosen.empty() && chosen[row] != 0; }
@@ -43,6 +45,10 @@ struct QueryGeometry {
 QueryGeometry query_geometry(const session::TraceSession& session, int layer, int chunk, int q_head,
                              int components, const std::optional<selection::MethodSpec>& method,
                              int max_keys, const WorkContext& context);
+
+// What cos(mean query, query) = -S_q is at most, by Theorem 1 of QuoKA. The paper asks for alpha < 0 <
+// beta; its proof holds for any signs.
+double theorem_bound(double alpha, double beta);
 
 // Pearson r of two series; NaN when one is constant or shorter than 2.
 double pearson(const std::vector<float>& x, const std::vector<float>& y);

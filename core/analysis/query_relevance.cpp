@@ -11,6 +11,25 @@
 #include <limits>
 
 namespace kvloupe::analysis {
+namespace {
+
+constexpr float kNoKey = std::numeric_limits<float>::quiet_NaN();
+
+double cosine(const float* x, const float* y, std::int64_t dim) {
+  double xy = 0, xx = 0, yy = 0;
+  for (std::int64_t i = 0; i < dim; ++i) {
+    xy += double{x[i]} * double{y[i]};
+    xx += double{x[i]} * double{x[i]};
+    yy += double{y[i]} * double{y[i]};
+  }
+  return xy / std::max(std::sqrt(xx * yy), 1e-12);
+}
+
+}  // namespace
+
+double theorem_bound(double alpha, double beta) {
+  return 1 + alpha * beta - (alpha * alpha + beta * beta) / 2;
+}
 
 QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   QueryRelevance result;
@@ -22,11 +41,21 @@ QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   const SoftmaxForm softmax = cell.softmax.of_heads(q_head, 1);
   const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
   const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
+  const at::Tensor queries = q[0].contiguous(), keys = k[0].contiguous();
+  const at::Tensor mean = queries.to(at::kDouble).mean(0).to(at::kFloat);
+  const std::int64_t dim = keys.size(1);
   for (std::int64_t t = 0; t < cell.chunk_len; ++t) {
     // Keys that the row does not see have probability 0 here.
     const float* row = p.const_data_ptr<float>() + t * cell.kv_len();
     const float* end = row + cell.kv_len();
-    result.max_attention.push_back(row + 1 == end ? 0 : *std::max_element(row + 1, end));
+    const float* best = row + 1 == end ? end : std::max_element(row + 1, end);
+    const bool none = best == end || *best <= 0;
+    result.max_attention.push_back(none ? 0 : *best);
+    const float* key = keys.const_data_ptr<float>() + (none ? 0 : best - row) * dim;
+    const float* query = queries.const_data_ptr<float>() + t * dim;
+    result.alpha.push_back(
+        none ? kNoKey : static_cast<float>(cosine(mean.const_data_ptr<float>(), key, dim)));
+    result.beta.push_back(none ? kNoKey : static_cast<float>(cosine(key, query, dim)));
   }
   return result;
 }

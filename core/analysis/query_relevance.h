@@ -13,6 +13,8 @@ struct QueryRelevance {
   std::vector<float> relevance;  // S_q [m]
   std::vector<float>
       max_attention;  // [m] largest p over keys but position 0; 0 if it sees no other
+  // [m] of the key k that gets this largest p: cos(mean query, k), cos(k, query); NaN if there is none.
+  std::vector<float> alpha, beta;
 };
 QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head);
 

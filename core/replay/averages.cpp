@@ -94,6 +94,16 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
 
 }  // namespace
 
+std::optional<double> span_kept(const ReplayCell& cell, std::size_t row, const KeySpan& span) {
+  const std::vector<std::int32_t>& kept = cell.rows[row].positions;
+  const std::int64_t begin = std::max<std::int64_t>(span.first, cell.first_candidate);
+  const std::int64_t end = std::min<std::int64_t>(span.second, cell.end_of_candidates());
+  if (end <= begin) return std::nullopt;
+  const auto first = std::lower_bound(kept.begin(), kept.end(), begin);
+  const auto last = std::lower_bound(first, kept.end(), end);
+  return static_cast<double>(last - first) / static_cast<double>(end - begin);
+}
+
 std::string name_of(const Scope& scope) {
   std::vector<const char*> names;
   if (scope.layer) names.push_back("layer");
@@ -122,8 +132,7 @@ Scope parse_scope(const std::string& text) {
 class Averager::Cells {
  public:
   Cells(const std::optional<MethodSpec>& spec, int q_heads_per_row,
-        const session::TraceSession& session,
-        std::optional<std::pair<std::int32_t, std::int32_t>> span)
+        const session::TraceSession& session, const std::optional<KeySpan>& span)
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
         bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))),
@@ -132,6 +141,7 @@ class Averager::Cells {
     for (const auto& [layer, softmax] : session.info().model.shaped_softmax)
       if (softmax.window > 0) windowed_.insert(layer);
     if (!spec) return;
+    chooses_ = spec->traits().granularity != trace::Granularity::None;
     metadata_ = selection::metadata_of(*spec, session.shape());
     page_size_ = spec->traits().page_size;
   }
@@ -150,11 +160,29 @@ class Averager::Cells {
     }
   }
 
-  Places places(std::optional<trace::Phase> phase) const {
+  std::optional<Places> places(std::optional<trace::Phase> phase) const {
+    if (!chooses_) return std::nullopt;
     Places places;
     for (const RowCell& cell : cells_)
       if (!cell.dense && (!phase || cell.phase == *phase)) places.emplace(cell.layer, cell.chunk);
     return places;
+  }
+
+  std::int64_t all_cells(trace::Phase phase) const {
+    return std::count_if(cells_.begin(), cells_.end(),
+                         [&](const RowCell& cell) { return cell.phase == phase; });
+  }
+
+  std::uint64_t bytes() const { return sizeof(*this) + cells_.capacity() * sizeof(RowCell); }
+
+  CompareRow overall(const ReplayResult& result, trace::Phase phase,
+                     const RowOptions& options) const {
+    Sums sums;
+    for (const RowCell& cell : cells_)
+      if (cell.phase == phase) enter(sums, cell, options);
+    CompareRow row = row_of(result, phase, sums);
+    row.scope = name_of(Scope());
+    return row;
   }
 
   std::vector<CompareRow> rows(const ReplayResult& result, const RowOptions& options) const {
@@ -164,15 +192,9 @@ class Averager::Cells {
     // By phase, then (place in scopes, indices), in the order of the rows.
     std::map<trace::Phase, std::map<std::pair<std::size_t, std::vector<int>>, Sums>> tables;
     tables[trace::Phase::Prefill][{0, {}}];  // stands even where no cell is averaged
-    for (const RowCell& cell : cells_) {
-      const bool counts = !cell.dense && (options.among == nullptr ||
-                                          options.among->contains({cell.layer, cell.chunk}));
-      for (std::size_t i = 0; i < scopes.size(); ++i) {
-        Sums& sums = tables[cell.phase][{i, indices_of(cell, scopes[i])}];
-        if (cell.fallback) ++sums.fallback_cells;
-        if (counts) add_to(sums, cell, options.weights == Weights::Cells ? 1 : cell.queries);
-      }
-    }
+    for (const RowCell& cell : cells_)
+      for (std::size_t i = 0; i < scopes.size(); ++i)
+        enter(tables[cell.phase][{i, indices_of(cell, scopes[i])}], cell, options);
     std::vector<CompareRow> rows;
     for (const auto& [phase, table] : tables)
       for (const auto& [place, sums] : table) {
@@ -193,7 +215,10 @@ class Averager::Cells {
     return indices;
   }
 
-  static void add_to(Sums& sums, const RowCell& cell, double weight) {
+  static void enter(Sums& sums, const RowCell& cell, const RowOptions& options) {
+    if (cell.fallback) ++sums.fallback_cells;
+    if (cell.dense || (options.among && !options.among->contains({cell.layer, cell.chunk}))) return;
+    const double weight = options.weights == Weights::Cells ? 1 : cell.queries;
     ++sums.cells;
     for (std::size_t i = 0; i < kNumbers; ++i) {
       const double number = cell.numbers[i];
@@ -241,7 +266,7 @@ class Averager::Cells {
     if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
     // Pairs are counted by blocks, of which a window hides parts: not known there.
     if (cell.blocks && !windowed_.contains(cell.layer)) add_densities(cell, row, numbers);
-    if (span_) numbers[kSpanKept] = span_kept(cell, kept);
+    if (span_) numbers[kSpanKept] = span_kept(cell, row, *span_).value_or(kUnknown);
     return numbers;
   }
 
@@ -258,29 +283,20 @@ class Averager::Cells {
     numbers[kSetRectangle] = cell.reads_masks ? native.rectangle : set.rectangle;
   }
 
-  double span_kept(const ReplayCell& cell, const trace::SelectedRow& kept) const {
-    const std::int64_t begin = std::max<std::int64_t>(span_->first, cell.first_candidate);
-    const std::int64_t end = std::min<std::int64_t>(span_->second, cell.end_of_candidates());
-    if (end <= begin) return kUnknown;
-    const auto first = std::lower_bound(kept.positions.begin(), kept.positions.end(), begin);
-    const auto last = std::lower_bound(first, kept.positions.end(), end);
-    return static_cast<double>(last - first) / static_cast<double>(end - begin);
-  }
-
   int q_heads_per_row_;
   int gqa_group_size_;
   double bytes_per_key_;
+  bool chooses_ = true;
   std::optional<selection::Metadata> metadata_;
   std::int64_t page_size_ = 0;
   trace::DType dtype_;
-  std::optional<std::pair<std::int32_t, std::int32_t>> span_;
+  std::optional<KeySpan> span_;
   std::set<int> windowed_;  // layers
   std::vector<RowCell> cells_;
 };
 
 Averager::Averager(const std::optional<MethodSpec>& spec, int q_heads_per_row,
-                   const session::TraceSession& session,
-                   std::optional<std::pair<std::int32_t, std::int32_t>> span)
+                   const session::TraceSession& session, const std::optional<KeySpan>& span)
     : cells_(std::make_unique<Cells>(spec, q_heads_per_row, session, span)) {}
 Averager::~Averager() = default;
 Averager::Averager(Averager&&) noexcept = default;
@@ -288,24 +304,19 @@ Averager& Averager::operator=(Averager&&) noexcept = default;
 
 void Averager::add(const ReplayCell& cell) { cells_->add(cell); }
 
-Places Averager::places() const { return cells_->places({}); }
-Places Averager::places(trace::Phase phase) const { return cells_->places(phase); }
+std::optional<Places> Averager::places() const { return cells_->places({}); }
+std::optional<Places> Averager::places(trace::Phase phase) const { return cells_->places(phase); }
+std::int64_t Averager::all_cells(trace::Phase phase) const { return cells_->all_cells(phase); }
+std::uint64_t Averager::bytes() const { return cells_->bytes(); }
 
 std::vector<CompareRow> Averager::rows(const ReplayResult& result,
                                        const RowOptions& options) const {
   return cells_->rows(result, options);
 }
 
-std::vector<bool> differ_from_most(const std::vector<std::optional<Places>>& of_methods) {
-  std::map<Places, int> times;
-  for (const auto& places : of_methods)
-    if (places) ++times[*places];
-  const auto most = std::max_element(times.begin(), times.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second, a.first.size()) < std::pair(b.second, b.first.size());
-  });
-  std::vector<bool> differs;
-  for (const auto& places : of_methods) differs.push_back(places && *places != most->first);
-  return differs;
+CompareRow Averager::overall(const ReplayResult& result, trace::Phase phase,
+                             const RowOptions& options) const {
+  return cells_->overall(result, phase, options);
 }
 
 std::vector<CompareRow> summarise(const ReplayResult& result,

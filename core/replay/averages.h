@@ -1,12 +1,12 @@
 // Averages of a method over the cells of a trace: the rows of `kvloupe compare`.
 #pragma once
 
+#include "core/replay/common_cells.h"
 #include "core/replay/kv_bytes.h"
 #include "core/replay/replay.h"
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,16 +72,14 @@ enum class Weights {
   Queries,  // as many as its chunk has queries
 };
 
-// (layer, chunk).
-using Places = std::set<std::pair<int, int>>;
-
-// Whose places are not those of most; of two as common ones the larger set counts. Empty: a method
-// that chooses nowhere and is not asked.
-std::vector<bool> differ_from_most(const std::vector<std::optional<Places>>& of_methods);
+// Positions [first, second).
+using KeySpan = std::pair<std::int32_t, std::int32_t>;
+// Share of the span's candidates that the row keeps; empty where none of them is a candidate.
+std::optional<double> span_kept(const ReplayCell& cell, std::size_t row, const KeySpan& span);
 
 struct RowOptions {
   Weights weights = Weights::Cells;
-  const Places* among = nullptr;   // cells outside are left out; null: none
+  const Places* among = nullptr;   // cells outside are left out; null: none is
   std::vector<Scope> scopes = {};  // beside all, layer, kv_head and chunk
 };
 
@@ -89,21 +87,24 @@ struct RowOptions {
 // comes in its numbers are kept, not its positions.
 class Averager {
  public:
-  // `spec` is empty for a recorded run of an unknown method. `span`: positions [first, second) whose
-  // share in the kept keys is wanted.
+  // `spec` is empty for a recorded run of an unknown method. `span`: keys that are watched.
   Averager(const std::optional<selection::MethodSpec>& spec, int q_heads_per_row,
-           const session::TraceSession& session,
-           std::optional<std::pair<std::int32_t, std::int32_t>> span = {});
+           const session::TraceSession& session, const std::optional<KeySpan>& span = {});
   ~Averager();
   Averager(Averager&&) noexcept;
   Averager& operator=(Averager&&) noexcept;
 
   void add(const ReplayCell& cell);
-  // Where the method is not dense.
-  Places places() const;
-  Places places(trace::Phase phase) const;
+  // Where the method is not dense; empty: it chooses nowhere, and is not asked for common cells.
+  std::optional<Places> places() const;
+  std::optional<Places> places(trace::Phase phase) const;
+  std::int64_t all_cells(trace::Phase phase) const;  // rows of layers and chunks, dense ones too
   // `result` names the method and its basis; its cells are not looked at.
   std::vector<CompareRow> rows(const ReplayResult& result, const RowOptions& options = {}) const;
+  // The one of scope "all".
+  CompareRow overall(const ReplayResult& result, trace::Phase phase,
+                     const RowOptions& options = {}) const;
+  std::uint64_t bytes() const;
 
  private:
   class Cells;

@@ -8,23 +8,6 @@ namespace kvloupe::replay {
 
 using selection::MethodSpec;
 
-namespace {
-
-// By method, but for `dense`, which chooses nowhere and is not asked: where it is not dense.
-using PlacesOf = std::vector<std::optional<Places>>;
-
-Places common_places(const PlacesOf& of_methods) {
-  std::optional<Places> common;
-  for (const auto& places : of_methods) {
-    if (!places) continue;
-    if (!common) common = places;
-    std::erase_if(*common, [&](const auto& place) { return !places->contains(place); });
-  }
-  return common.value_or(Places());
-}
-
-}  // namespace
-
 Comparison compare_methods(const session::TraceSession& session,
                            const std::vector<MethodSpec>& specs, const ReplayRequest& request,
                            const CompareOptions& options, const WorkContext& context) {
@@ -50,10 +33,7 @@ Comparison compare_methods(const session::TraceSession& session,
       session, served, request,
       [&](std::size_t method, ReplayCell&& cell) { averagers[method].add(cell); }, context);
   PlacesOf places;
-  for (std::size_t i = 0; i < averagers.size(); ++i)
-    places.push_back(served[i].traits().granularity == trace::Granularity::None
-                         ? std::nullopt
-                         : std::optional(averagers[i].places()));
+  for (const Averager& averager : averagers) places.push_back(averager.places());
   const Places common = common_places(places);
   const bool alike = options.cells == CellChoice::Common;
   const std::vector<bool> differs = differ_from_most(places);

@@ -6,7 +6,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace kvloupe::replay {
@@ -23,17 +22,11 @@ struct Comparison {
   std::vector<UnavailableMethod> unavailable;  // what this trace cannot serve, with the reason
 };
 
-// Over which cells a method is averaged.
-enum class CellChoice {
-  Own,     // where it is not dense itself
-  Common,  // where none of the methods compared is dense, `dense` itself not asked
-};
-
 struct CompareOptions {
   CellChoice cells = CellChoice::Own;
   Weights weights = Weights::Cells;
-  std::optional<std::pair<std::int32_t, std::int32_t>> span = {};  // watched: [first, second)
-  std::vector<Scope> scopes = {};  // beside all, layer, kv_head and chunk
+  std::optional<KeySpan> span = {};  // watched
+  std::vector<Scope> scopes = {};    // beside all, layer, kv_head and chunk
 };
 
 // All methods in one pass over the trace; request.spec is not looked at. Throws the error of the

@@ -141,6 +141,30 @@ TEST(QueryLaneLoss, AveragesOverThePairsThatAreSeen) {
   }
 }
 
+TEST(LeadingCounts, AreThoseOfTheDefinition) {
+  const int n = 40, d = 16;
+  const Rows rows = random_rows(n, d, 11);
+  for (const int largest : {1, 2, 4, 12})
+    for (const int leading : {1, 4, 8, 16}) {
+      std::vector<std::int64_t> expected(static_cast<std::size_t>(largest) + 1, 0);
+      for (const std::vector<double>& row : rows) {
+        int common = 0;
+        for (const int lane : largest_lanes(row, largest)) common += lane < leading;
+        ++expected[static_cast<std::size_t>(common)];
+      }
+      EXPECT_EQ(leading_counts(tensor_of(rows), largest, leading), expected)
+          << largest << " " << leading;
+    }
+  // By hand: of (3, -4, 1, 0) the two largest are lanes 1 and 0, one of them the first lane; of
+  // (0, 1, 5, 5) they are 2 and 3.
+  const at::Tensor two = tensor_of({{3, -4, 1, 0}, {0, 1, 5, 5}});
+  EXPECT_EQ(leading_counts(two, 2, 1), (std::vector<std::int64_t>{1, 1, 0}));
+  LaneOverlap overlap;
+  overlap.largest = 2;
+  overlap.counts = {1, 1, 0};
+  EXPECT_DOUBLE_EQ(overlap.mean(), 0.25);
+}
+
 TEST(ScoreError, IsTheRelativeNormOverVisibleKeys) {
   const int m = 4, past = 3, d = 6;
   const Rows q = random_rows(m, d, 5), pruned = random_rows(m, d, 6),

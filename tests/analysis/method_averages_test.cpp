@@ -33,7 +33,7 @@ MethodAverages averages_of(const SmallTrace& trace, const std::string& spec,
                            const std::vector<int>& layers = {0, 1}) {
   return average_anew(trace.session(),
                       selection::MethodSpec::parse(spec).resolved(trace.session().shape()), layers,
-                      {});
+                      {}, {});
 }
 
 // The keys that a method keeps of a chunk's past.
@@ -76,24 +76,57 @@ Expected expected_of(const SmallTrace& trace, trace::Phase phase, int budget, co
   return {sum.recall / sum.cells, sum.density / sum.cells, sum.cells};
 }
 
-void expect_equal(const PhaseAverages& averages, const Expected& expected, int budget) {
-  EXPECT_EQ(averages.means.cells, expected.cells);
-  EXPECT_NEAR(averages.means.mass_recall.value_or(-1), expected.recall, 1e-5);
-  EXPECT_NEAR(averages.means.density.value_or(-1), expected.density, 1e-12);
-  EXPECT_EQ(averages.means.effective_budget, budget);
-  EXPECT_EQ(averages.means.kv_bytes, budget * 2.0 * 8 * 4);  // K and V, head_dim, fp32
+constexpr trace::Phase kPrefill = trace::Phase::Prefill, kDecode = trace::Phase::Decode;
+
+void expect_equal(const CompareRow& means, const Expected& expected, int budget) {
+  EXPECT_EQ(means.cells, expected.cells);
+  EXPECT_NEAR(means.mass_recall.value_or(-1), expected.recall, 1e-5);
+  EXPECT_NEAR(means.density.value_or(-1), expected.density, 1e-12);
+  EXPECT_EQ(means.effective_budget, budget);
+  EXPECT_EQ(means.kv_bytes, budget * 2.0 * 8 * 4);  // K and V, head_dim, fp32
 }
 
 TEST(MethodAverages, AreThoseOfPlainLoops) {
   const SmallTrace trace(shape());
   const MethodAverages averages = averages_of(trace, "oracle:budget_tokens=20");
-  expect_equal(averages.prefill, expected_of(trace, trace::Phase::Prefill, 20, heaviest), 20);
-  EXPECT_EQ(averages.prefill.all_cells, 2 * 4 * 2);  // layers, chunks, KV heads
+  expect_equal(averages.means(kPrefill), expected_of(trace, kPrefill, 20, heaviest), 20);
+  EXPECT_EQ(averages.all_cells(kPrefill), 2 * 4 * 2);  // layers, chunks, KV heads
   // The first chunk has no past, the second one of 16 keys: both are dense, in both layers.
-  EXPECT_EQ(averages.prefill.averaged, (Places{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
-  EXPECT_EQ(averages.prefill.means.fallback_cells, 2 * 2 * 2);
-  expect_equal(averages.decode, expected_of(trace, trace::Phase::Decode, 20, heaviest), 20);
-  EXPECT_EQ(averages.decode.averaged, (Places{{0, 4}, {0, 5}, {1, 4}, {1, 5}}));
+  EXPECT_EQ(averages.places(kPrefill), (Places{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(averages.means(kPrefill).fallback_cells, 2 * 2 * 2);
+  expect_equal(averages.means(kDecode), expected_of(trace, kDecode, 20, heaviest), 20);
+  EXPECT_EQ(averages.places(kDecode), (Places{{0, 4}, {0, 5}, {1, 4}, {1, 5}}));
+}
+
+TEST(MethodAverages, AmongFewerCellsAreOfTheseAlone) {
+  const SmallTrace trace(shape());
+  const MethodAverages averages = averages_of(trace, "oracle:budget_tokens=10");
+  // Chunks 1 (16 keys) to 3 are its own. Of chunks 2 and 3, by a budget that leaves chunk 1 dense:
+  const Places later{{0, 2}, {0, 3}, {1, 2}, {1, 3}, {9, 9}};
+  const CompareRow all = averages.means(kPrefill), fewer = averages.means(kPrefill, &later);
+  EXPECT_EQ(all.cells, 3 * 2 * 2);
+  EXPECT_EQ(fewer.cells, 2 * 2 * 2);
+  EXPECT_NEAR(all.density.value_or(-1), (10.0 / 16 + 10.0 / 32 + 10.0 / 48) / 3, 1e-12);
+  EXPECT_NEAR(fewer.density.value_or(-1), (10.0 / 32 + 10.0 / 48) / 2, 1e-12);
+  const Places none;
+  EXPECT_EQ(averages.means(kPrefill, &none).cells, 0);
+  EXPECT_FALSE(averages.means(kPrefill, &none).mass_recall.has_value());
+}
+
+TEST(MethodAverages, DenseChoosesNowhereAndIsNotAsked) {
+  const SmallTrace trace(shape());
+  EXPECT_FALSE(averages_of(trace, "dense").places(kPrefill).has_value());
+  EXPECT_EQ(averages_of(trace, "quest:page_size=4,budget_tokens=8", {0}).places(kPrefill),
+            Places{});
+}
+
+TEST(MethodAverages, OfAWatchedSpanAreTheKeysKept) {
+  const SmallTrace trace(shape());
+  const auto spec = selection::MethodSpec::parse("sliding_window:budget_tokens=10");
+  // Of [20, 40) chunk 2 (32 keys) sees twelve and keeps 22 to 31; chunk 3 (48) keeps 38 and 39.
+  const MethodAverages averages = average_anew(
+      trace.session(), spec.resolved(trace.session().shape()), {0}, std::pair(20, 40), {});
+  EXPECT_NEAR(averages.means(kPrefill).span_kept.value_or(-1), (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
 }
 
 TEST(MethodAverages, AreThoseOfCompare) {
@@ -106,11 +139,13 @@ TEST(MethodAverages, AreThoseOfCompare) {
     replay::ReplayRequest request;
     request.want_output_error = true;
     const auto compared = replay::compare_methods(trace.session(), {spec}, request, {}, {});
-    const MethodAverages averages = average_anew(trace.session(), spec, {0, 1}, {});
+    const MethodAverages averages = average_anew(trace.session(), spec, {0, 1}, {}, {});
     for (const CompareRow& row : compared.rows) {
       if (row.scope != "all") continue;
-      const CompareRow& means =
-          averages.of(row.phase == "prefill" ? trace::Phase::Prefill : trace::Phase::Decode).means;
+      const CompareRow means = averages.means(row.phase == "prefill" ? kPrefill : kDecode);
+      EXPECT_EQ(means.phase, row.phase);
+      EXPECT_EQ(means.scope, row.scope);
+      EXPECT_EQ(means.gap, row.gap);
       EXPECT_EQ(means.method, row.method);
       EXPECT_EQ(means.cells, row.cells);
       EXPECT_EQ(means.fallback_cells, row.fallback_cells);
@@ -146,13 +181,13 @@ TEST(MethodAverages, OfARunOfAnUnknownMethodAreThoseOfItsSets) {
   trace::append_sidecar_run(path, info, {0, 1}, {layer, layer});
 
   const session::TraceSession again(path);
-  const MethodAverages averages = average_recorded(again, 0, {0, 1}, {});
-  EXPECT_EQ(averages.prefill.means.method, "future_method:depth=3");
-  expect_equal(averages.prefill, expected_of(trace, trace::Phase::Prefill, 4, newest), 4);
-  expect_equal(averages.decode, expected_of(trace, trace::Phase::Decode, 4, newest), 4);
-  EXPECT_FALSE(averages.prefill.means.requested_budget.has_value());
-  EXPECT_FALSE(averages.prefill.means.forced.has_value());  // unknown, not 0
-  EXPECT_EQ(averages.prefill.averaged, (Places{{0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {1, 3}}));
+  const MethodAverages averages = average_recorded(again, 0, {0, 1}, {}, {});
+  EXPECT_EQ(averages.means(kPrefill).method, "future_method:depth=3");
+  expect_equal(averages.means(kPrefill), expected_of(trace, kPrefill, 4, newest), 4);
+  expect_equal(averages.means(kDecode), expected_of(trace, kDecode, 4, newest), 4);
+  EXPECT_FALSE(averages.means(kPrefill).requested_budget.has_value());
+  EXPECT_FALSE(averages.means(kPrefill).forced.has_value());  // unknown, not 0
+  EXPECT_EQ(averages.places(kPrefill), (Places{{0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {1, 3}}));
 }
 
 TEST(MethodAverages, ThrowForWhatATraceCannotServe) {

@@ -106,10 +106,39 @@ TEST(OverviewOfReplay, OneChunkAlone) {
       overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall, 3).values.at(1, 0), 0);
 }
 
+// Two KV heads keep of the keys before the chunk: [20, 30) is watched.
+TEST(OverviewOfReplay, OfAWatchedSpanTheShareOfItsKeysThatIsKept) {
+  replay::ReplayResult result;
+  result.layers = {4};
+  const auto add = [&](int chunk, int begin, std::vector<std::vector<std::int32_t>> kept) {
+    replay::ReplayCell& added = result.cells.emplace_back();
+    added.layer = 4;
+    added.chunk = chunk;
+    added.span = {begin, 8, trace::Phase::Prefill};
+    added.num_candidates = begin;
+    for (auto& positions : kept) added.rows.emplace_back().positions = std::move(positions);
+  };
+  add(1, 16, {{1, 2}, {3}});              // none of the span is there yet
+  add(2, 24, {{1, 19, 20, 23}, {5, 6}});  // [20, 24) is
+  add(3, 40, {{20, 25, 29, 30}, {29}});   // all of it
+  const replay::KeySpan span{20, 30};
+  const auto of = [&](int chunk) {
+    return overview_of_replay(result, OverviewMetric::SpanKept, chunk, span).values;
+  };
+  EXPECT_TRUE(std::isnan(of(1).at(0, 0)));
+  EXPECT_FLOAT_EQ(of(2).at(0, 0), 0.5F);
+  EXPECT_FLOAT_EQ(of(2).at(0, 1), 0.0F);
+  EXPECT_FLOAT_EQ(of(3).at(0, 0), 0.3F);
+  EXPECT_FLOAT_EQ(of(3).at(0, 1), 0.1F);
+  EXPECT_FLOAT_EQ(of(-1).at(0, 0), 0.4F);  // the chunks that count
+  EXPECT_FLOAT_EQ(of(-1).at(0, 1), 0.05F);
+}
+
 TEST(OverviewMetrics, NamesAndNeeds) {
   EXPECT_STREQ(name_of(OverviewMetric::MassRecall), "mass_recall");
   EXPECT_STREQ(name_of(OverviewMetric::RelevancePearson), "relevance_pearson");
   EXPECT_STREQ(name_of(OverviewMetric::Gap), "gap");
+  EXPECT_STREQ(name_of(OverviewMetric::SpanKept), "span_kept");
   EXPECT_TRUE(needs_method(OverviewMetric::OutputError));
   EXPECT_FALSE(needs_method(OverviewMetric::Entropy));
 }

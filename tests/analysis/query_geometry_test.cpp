@@ -155,9 +155,46 @@ TEST(QueryGeometry, AgreesWithPlainLoopsInEveryChunkAndHead) {
   }
 }
 
+// The key that a query attends to most, its cosines with the query and the mean query, by plain loops;
+// and Theorem 1 of QuoKA: no query is nearer to the mean query than they allow.
+TEST(QueryGeometry, TheoremOneHoldsForTheKeyAttendedToMost) {
+  const SmallTrace trace;
+  const int begin = 32, length = 16, dim = trace.shape().head_dim;
+  const auto cosine = [&](const std::vector<double>& x, const std::vector<double>& y) {
+    const double xy = std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+    const double xx = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
+    return xy / std::sqrt(xx * std::inner_product(y.begin(), y.end(), y.begin(), 0.0));
+  };
+  for (int head = 0; head < 4; ++head) {
+    const QueryGeometry got = query_geometry(trace.session(), 1, 2, head, 2, {}, 100, {});
+    std::vector<double> mean(static_cast<std::size_t>(dim), 0);
+    const auto query = [&](int t) {
+      const auto* values = trace.query(1, head, t);
+      return std::vector<double>(values, values + dim);
+    };
+    for (int t = begin; t < begin + length; ++t)
+      for (int c = 0; c < dim; ++c) mean[static_cast<std::size_t>(c)] += query(t)[c] / length;
+    for (int i = 0; i < length; ++i) {
+      int best = 1;
+      for (int j = 1; j <= begin + i; ++j)
+        if (trace.probability(1, head, begin + i, j) > trace.probability(1, head, begin + i, best))
+          best = j;
+      const auto* values = trace.key(1, head / 2, best);
+      const std::vector<double> key(values, values + dim);
+      EXPECT_NEAR(got.alpha[i], cosine(mean, key), 1e-5);
+      EXPECT_NEAR(got.beta[i], cosine(key, query(begin + i)), 1e-5);
+      EXPECT_LE(-got.relevance[i], theorem_bound(got.alpha[i], got.beta[i]) + 1e-6);
+    }
+  }
+  // By hand: 1 + (-0.5)(0.8) - 0.125 - 0.32. It is reached where both cosines are one.
+  EXPECT_DOUBLE_EQ(theorem_bound(-0.5, 0.8), 1 - 0.4 - 0.125 - 0.32);
+  EXPECT_DOUBLE_EQ(theorem_bound(1, 1), 1);
+}
+
 TEST(QueryGeometry, FirstTokenGivesNoAttentionBesideTheSink) {
   const SmallTrace trace;
   EXPECT_EQ(query_geometry(trace.session(), 0, 0, 0, 2, {}, 100, {}).max_attention[0], 0);
+  EXPECT_TRUE(std::isnan(query_geometry(trace.session(), 0, 0, 0, 2, {}, 100, {}).alpha[0]));
 }
 
 TEST(QueryGeometry, MeanQueryIsTheMeanOfTheProjectedQueries) {

@@ -98,6 +98,31 @@ TEST_F(KindViewsTest, AMethodOfTheKindIsShownItself) {
   EXPECT_EQ(quest_pages_question(workspace_).stand_in, "");
 }
 
+// Bases are fitted on the trace alone here: what another loses in a calibrated one is not known.
+TEST_F(KindViewsTest, AnotherOpenTraceIsDrawnBesideOnRequest) {
+  open();
+  choose("aqua:dim_ratio=0.5,basis=self");
+  workspace_.cursor.set_option("aqua_lanes.beside", "other");
+  EXPECT_EQ(aqua_lanes_question(workspace_).beside, nullptr);  // none is open
+  const TracePtr first = workspace_.place().trace;
+  workspace_.traces.open("other.h5");
+  test::settle(workspace_);
+  ASSERT_NE(workspace_.place().trace, first);
+  choose("aqua:dim_ratio=0.5,basis=self");
+  workspace_.cursor.set_option("aqua_lanes.beside", "none");
+  const AquaLanesQuestion alone = aqua_lanes_question(workspace_);
+  EXPECT_EQ(alone.beside, nullptr);
+  workspace_.cursor.set_option("aqua_lanes.beside", "other");
+  const AquaLanesQuestion both = aqua_lanes_question(workspace_);
+  EXPECT_EQ(both.beside, first);
+  EXPECT_NE(both.key(), alone.key());
+  EXPECT_EQ(problem_of_view("aqua_lanes"), "");
+  const auto result = workspace_.ask(both);
+  EXPECT_EQ(result->name_beside, first->name);
+  ASSERT_EQ(result->losses_beside.size(), result->report.bases.size());
+  EXPECT_TRUE(result->losses_beside.front().of_keys.empty());
+}
+
 TEST_F(KindViewsTest, AnotherMethodHasAStandInThatIsSaid) {
   open();
   choose("snapkv:budget_tokens=24");

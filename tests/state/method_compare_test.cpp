@@ -20,6 +20,7 @@ namespace {
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class MethodCompareTest : public ::testing::Test {
  protected:
@@ -137,12 +138,63 @@ TEST_F(MethodCompareTest, MarksWhatAveragedOtherCellsThanMost) {
   choose(Slot::B, "random:budget_tokens=6");
   choose(Slot::B, "sliding_window:budget_tokens=40");  // dense in all chunks but the last
   choose(Slot::B, "dense");  // averages nothing: no means that could mislead
+  set("cells", "own");
   const Table all = table();
   ASSERT_EQ(all.rows.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(text_in(all, i, "note"), ids_of(all)[i] == "sliding_window"
                                            ? "averaged over 2 of 8 cells, unlike most methods"
                                            : "");
+  const auto result = workspace_.ask(method_compare_question(workspace_));
+  EXPECT_THAT(warning_of(result.question, *result, trace::Phase::Prefill),
+              ::testing::AllOf(HasSubstr("sliding_window"), Not(HasSubstr("oracle"))));
+}
+
+// The newest 40 keys are chosen in the last chunk (48 keys before it) alone: there all are compared.
+TEST_F(MethodCompareTest, AveragesOverCommonCellsUnlessToldOtherwise) {
+  open();
+  choose(Slot::A, "sliding_window:budget_tokens=6");
+  choose(Slot::B, "sliding_window:budget_tokens=40");
+  choose(Slot::B, "dense");  // not asked
+  const Table common = table();
+  for (const std::size_t i : {0, 1, 2}) {
+    const std::string method = text_in(common, i, "method");
+    EXPECT_EQ(text_in(common, i, "note"), "");
+    if (method == "dense") continue;
+    EXPECT_EQ(text_in(common, i, "cells"), "2");
+    const double budget = method.find("budget_tokens=40") == std::string::npos ? 6 : 40;
+    EXPECT_NEAR(number_in(common, i, "density"), budget / 48, 1e-9) << method;
+  }
+  const auto result = workspace_.ask(method_compare_question(workspace_));
+  EXPECT_EQ(warning_of(result.question, *result, trace::Phase::Prefill), "");
+  set("cells", "own");
+  const Table own = table();
+  for (const std::size_t i : {0, 1, 2}) {
+    if (text_in(own, i, "requested_budget") != "6") continue;
+    EXPECT_NEAR(number_in(own, i, "density"), (6.0 / 16 + 6.0 / 32 + 6.0 / 48) / 3, 1e-9);
+  }
+}
+
+TEST_F(MethodCompareTest, WithoutACommonCellItSaysWhichMethodKeepsEverything) {
+  open();
+  choose(Slot::A, "oracle:budget_tokens=6");
+  choose(Slot::B, "quest:page_size=4,budget_tokens=8");  // dense in its first two layers
+  EXPECT_EQ(text_in(table(), 0, "cells"), "0");
+  const auto result = workspace_.ask(method_compare_question(workspace_));
+  EXPECT_THAT(warning_of(result.question, *result, trace::Phase::Prefill),
+              ::testing::AllOf(HasSubstr("No cell is common"), HasSubstr("quest"),
+                               Not(HasSubstr("oracle"))));
+}
+
+TEST_F(MethodCompareTest, SaysHowMuchOfTheWatchedKeysIsKept) {
+  open();
+  for (const Slot slot : kSlots) choose(slot, "sliding_window:budget_tokens=10");
+  EXPECT_EQ(text_in(table(), 0, "span_kept"), "");  // the trace names no needle
+  workspace_.cursor.go_to(parse_goto("span=20-39"));
+  // Of [20, 40) chunk 2 (32 keys) sees twelve and keeps 22 to 31; chunk 3 (48) keeps 38 and 39.
+  EXPECT_NEAR(number_in(table(), 0, "span_kept"), (10.0 / 12 + 2.0 / 20) / 2, 1e-9);
+  workspace_.cursor.go_to(parse_goto("key=38"));  // one key is not a span to watch
+  EXPECT_EQ(text_in(table(), 0, "span_kept"), "");
 }
 
 TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {
@@ -214,7 +266,7 @@ TEST_F(MethodCompareTest, ShowsRowsAsTheyAreMeasured) {
   for (const auto& row : result->rows) EXPECT_FALSE(row.pending());
 }
 
-TEST_F(MethodCompareTest, KeysNameLayersMethodsAndCatalogue) {
+TEST_F(MethodCompareTest, KeysNameLayersCellsKeysMethodsAndCatalogue) {
   open();
   choose(Slot::A, "oracle:budget_tokens=6");
   std::set<std::string> keys;
@@ -225,12 +277,16 @@ TEST_F(MethodCompareTest, KeysNameLayersMethodsAndCatalogue) {
   add();
   question.all_layers = true;
   add();
+  question.cells = replay::CellChoice::Own;
+  add();
+  question.watched = trace::TokenSpan{"needle", 3, 9};
+  add();
   question.methods.clear();
   question.catalogue = "all:budget_tokens=6";
   add();
   question.catalogue = "all:budget_tokens=7";
   add();
-  EXPECT_EQ(keys.size(), 5U);
+  EXPECT_EQ(keys.size(), 7U);
 }
 
 }  // namespace

@@ -100,6 +100,33 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
               gaps[static_cast<std::size_t>(overview->by_worth[i])]);
 }
 
+TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
+  Place place = at(trace_, 0, 0, 2);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const auto question = [&] {
+    return OverviewQuestion{place, quoka, OverviewMetric::SpanKept, false};
+  };
+  EXPECT_EQ(question().obstacle(), "Choose keys to watch: the trace names no needle");
+  place.key_begin = 10;
+  place.key_end = 25;
+  const std::string key = question().key();
+  const auto overview = answer(question());
+  for (const int layer : {0, 1})
+    for (const int kv_head : {0, 1}) {
+      const auto& kept = row(at(trace_, layer, 2 * kv_head, 2), quoka).positions;
+      const auto count =
+          std::count_if(kept.begin(), kept.end(), [](int j) { return j >= 10 && j < 25; });
+      EXPECT_FLOAT_EQ(overview->overview.values.at(layer, kv_head),
+                      static_cast<float>(count) / 15.0F);
+    }
+  place.key_end = 26;
+  EXPECT_NE(question().key(), key);  // another answer
+  const OverviewQuestion recall{place, quoka, OverviewMetric::MassRecall, false};
+  const std::string recall_key = recall.key();
+  place.key_end = 27;
+  EXPECT_EQ((OverviewQuestion{place, quoka, OverviewMetric::MassRecall, false}.key()), recall_key);
+}
+
 TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
   const Place place = at(trace_, 0, 0, 2);
   const OverviewQuestion question{place, method(place, "aqua:basis=self"),

@@ -1,5 +1,6 @@
 #include "app/state/questions/aqua_lanes.h"
 
+#include "app/state/other_trace.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "capture/run/calibrate.h"
@@ -48,6 +49,22 @@ class LaneTable {
               analysis::name_of(curve.choice), r_.kept[i], cell(curve.loss[i]));
     }
   }
+  void add_beside(const Answer& answer) {
+    for (std::size_t basis = 0; basis < answer.losses_beside.size(); ++basis)
+      for (const bool of_keys : {true, false}) {
+        const Answer::Losses& losses = answer.losses_beside[basis];
+        for (const Answer::Line& line : of_keys ? losses.of_keys : losses.of_queries)
+          for (std::size_t i = 0; i < r_.kept.size(); ++i)
+            add("loss_in_" + answer.name_beside, "", *r_.bases[basis].note, of_keys ? "k" : "q", -1,
+                analysis::name_of(line.choice), r_.kept[i], cell(line.loss[i]));
+      }
+  }
+  void add_overlaps() {
+    for (const analysis::LaneOverlap& overlap : r_.overlaps)
+      add("overlap_with_leading", r_.method, r_.basis, overlap.of_keys ? "k" : "q", -1,
+          fmt::format("{}, {} leading", overlap.rotated ? "rotated" : "stored", overlap.leading),
+          overlap.largest, cell(overlap.mean()));
+  }
   void add_costs(const analysis::BreakEven& even, const analysis::LaneMemory& memory) {
     const auto length = [](const std::optional<double>& keys) {
       return keys ? cell(*keys) : std::string("inf");
@@ -85,6 +102,8 @@ Table table(Workspace& workspace) {
   numbers.add_use();
   numbers.add_score_errors();
   numbers.add_losses();
+  numbers.add_beside(*result);
+  numbers.add_overlaps();
   numbers.add_costs(result->break_even, result->memory);
   table.rows = numbers.take_rows();
   return table;
@@ -149,6 +168,30 @@ std::string note_of(const LaneReport& report, const MethodFacts& facts) {
                      : report.basis_missing);
 }
 
+int last_prompt_chunk(const trace::TraceInfo& info) {
+  int last = 0;
+  for (std::size_t i = 0; i < info.chunks.size(); ++i)
+    if (info.chunks[i].phase == trace::Phase::Prefill) last = static_cast<int>(i);
+  return last;
+}
+
+void add_beside(const AquaLanesQuestion& question, Steps& steps, Answer& answer) {
+  const trace::TraceInfo& info = question.beside->info();
+  const bool has_layer =
+      std::find(info.layers.begin(), info.layers.end(), question.place.layer) != info.layers.end();
+  if (info.model.file_hash != question.place.info().model.file_hash || !has_layer)
+    throw input_error(fmt::format("{} cannot be drawn beside", question.beside->name),
+                      has_layer ? std::string("it is of another model")
+                                : fmt::format("it does not hold layer {}", question.place.layer),
+                      "open another trace of the same model and layers");
+  const LaneReport other =
+      analysis::lane_report(*question.beside->session, *question.method.spec, question.place.layer,
+                            last_prompt_chunk(info), question.place.kv_head(), steps.context);
+  for (const BasisLoss& basis : other.bases)
+    answer.losses_beside.push_back(basis.matched ? Answer::Losses() : losses_in(other, basis));
+  answer.name_beside = question.beside->name;
+}
+
 MethodFacts facts_in(const Place& place, const LaneReport& report) {
   const auto spec = selection::MethodSpec::parse(report.method).resolved(place.trace->shape());
   MethodFacts facts = facts_of(place, MethodChoice{report.method, -1, spec});
@@ -160,8 +203,8 @@ MethodFacts facts_in(const Place& place, const LaneReport& report) {
 }  // namespace
 
 std::string AquaLanesQuestion::key() const {
-  return fmt::format("{}|kv{}|c{}|{}", place.layer_key(), place.kv_head(), place.chunk,
-                     method.key());
+  return fmt::format("{}|kv{}|c{}|{}|{}", place.layer_key(), place.kv_head(), place.chunk,
+                     method.key(), beside ? beside->key() : "");
 }
 
 AquaLanesQuestion::Answer AquaLanesQuestion::work(Steps& steps) const {
@@ -173,6 +216,11 @@ AquaLanesQuestion::Answer AquaLanesQuestion::work(Steps& steps) const {
   answer.most_lost_of_keys = answer.most_lost_of_queries = answer.most_score_error = 1e-3;
   for (const BasisLoss& basis : report.bases) {
     const Answer::Losses& losses = answer.losses.emplace_back(losses_in(report, basis));
+    answer.most_lost_of_keys = most_of(losses.of_keys, answer.most_lost_of_keys);
+    answer.most_lost_of_queries = most_of(losses.of_queries, answer.most_lost_of_queries);
+  }
+  if (beside) add_beside(*this, steps, answer);
+  for (const Answer::Losses& losses : answer.losses_beside) {
     answer.most_lost_of_keys = most_of(losses.of_keys, answer.most_lost_of_keys);
     answer.most_lost_of_queries = most_of(losses.of_queries, answer.most_lost_of_queries);
   }
@@ -191,11 +239,14 @@ std::uint64_t AquaLanesQuestion::bytes(const Answer& answer) {
   std::uint64_t numbers = answer.report.counts.size();
   for (const BasisLoss& basis : answer.report.bases)
     numbers += 2 * basis.curves.size() * answer.report.kept.size();
+  for (const analysis::LaneOverlap& overlap : answer.report.overlaps)
+    numbers += overlap.counts.size();
   return sizeof(answer) + numbers * sizeof(double);
 }
 
 AquaLanesQuestion aqua_lanes_question(const Workspace& workspace) {
   AquaLanesQuestion question{workspace.place(), workspace.method(), {}};
+  if (workspace.option("aqua_lanes", "beside") == "other") question.beside = other_trace(workspace);
   if (question.place.empty()) return question;
   const MethodChoice chosen = question.method;
   if (chosen.known() && chosen.spec->traits().lanes) {
@@ -221,7 +272,15 @@ ViewInfo aqua_lanes_view() {
   view.id = "aqua_lanes";
   view.title = "AQUA lanes";
   view.summary = "which lanes of the dot product AQUA uses, and what cutting the others loses";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
+  view.options = {{"plot",
+                   {"losses", "overlap"},
+                   "what cutting lanes loses, or how far the largest lanes of a vector are leading "
+                   "directions of the basis"},
+                  {"beside",
+                   {"none", "other"},
+                   "what the norm loses in another open trace (export: --other-trace), dashed"}};
   view.dock = Dock::Center;
   view.problem = problem;
   view.table = table;

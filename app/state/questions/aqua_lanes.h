@@ -19,6 +19,7 @@ struct AquaLanesQuestion {
   Place place;           // trace, layer, KV head, chunk
   MethodChoice method;   // of lanes; they are chosen anew, whatever was recorded
   std::string stand_in;  // why this is not the method chosen; empty: it is
+  TracePtr beside = {};  // another trace of the model, or none
 
   struct Answer {
     struct Line {
@@ -35,6 +36,10 @@ struct AquaLanesQuestion {
     };
     analysis::LaneReport report;
     std::vector<Losses> losses;  // of each of report.bases
+    // Of the other trace: the same head's vectors up to its last prompt chunk, in each basis but one
+    // fitted on a trace.
+    std::vector<Losses> losses_beside;
+    std::string name_beside;  // of the trace; empty: none is drawn
     // The ends of axes; those of losses are common to the bases, so that they compare by eye.
     double most_lost_of_keys = 0, most_lost_of_queries = 0, most_score_error = 0;
     std::optional<KeyLoss> key_loss;

@@ -113,6 +113,7 @@ ViewInfo attention_map_view() {
   view.id = "attention_map";
   view.title = "Attention map";
   view.summary = "where one query head attends, with what the method kept below";
+  view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
   view.options = {{"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
                   {"color_from",

@@ -200,6 +200,7 @@ ViewInfo block_tables_view() {
   view.id = "block_tables";
   view.title = "Block tables";
   view.summary = "from block masks over their unions to the table that attention reads";
+  view.metrics = "How much is kept";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
   view.dock = Dock::Center;
   view.problem = problem;

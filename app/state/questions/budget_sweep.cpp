@@ -410,6 +410,7 @@ ViewInfo budget_sweep_view() {
   view.id = kViewId;
   view.title = "Budget sweep";
   view.summary = "what each budget keeps, and the budget that is enough";
+  view.metrics = "Averages";
   view.coordinates = {"layer", "q_head", "kv_head"};
   view.options = {
       {"metric",

@@ -76,6 +76,7 @@ ViewInfo decode_drift_view() {
   view.id = kView;
   view.title = "Decode drift";
   view.summary = "how far a closed loop goes from the dense model on the same tokens";
+  view.metrics = "Next tokens";
   view.coordinates = {"chunk"};
   view.options = {{"rows", {"q", "k"}, "the rows whose distance is drawn by layer and chunk"}};
   view.num_methods = 0;

@@ -136,6 +136,7 @@ ViewInfo heavy_tail_view() {
   view.id = kView;
   view.title = "Heavy tail";
   view.summary = "how few queries and keys carry a head's attention";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
   view.options = {{"order",
                    {"relevance", "position"},

@@ -101,6 +101,7 @@ ViewInfo latency_view() {
   view.title = "Latency";
   view.summary =
       "select, gather (or block tables) and attend against dense attention, measured live";
+  view.metrics = "Time";
   view.coordinates = {"layer", "chunk"};
   view.problem = problem;
   view.table = table;

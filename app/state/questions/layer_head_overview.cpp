@@ -85,8 +85,8 @@ void count(OverviewQuestion::Answer& answer) {
 
 }  // namespace
 
-const std::array<MetricWords, 6>& metric_words() {
-  static const std::array<MetricWords, 6> words{{
+const std::array<MetricWords, 7>& metric_words() {
+  static const std::array<MetricWords, 7> words{{
       {OverviewMetric::MassRecall, "Mass recall", "share of attention mass kept",
        "The share of true attention mass on past keys that the kept keys carry.", true},
       {OverviewMetric::TopkOverlap, "Top-k overlap", "share of kept keys that are true top keys",
@@ -94,6 +94,10 @@ const std::array<MetricWords, 6>& metric_words() {
       {OverviewMetric::Gap, "Gap to the oracle", "mass recall that the true top keys would add",
        "What as many true top keys would recall, less what the kept keys do: 0 is the best choice.",
        false},
+      {OverviewMetric::SpanKept, "Watched keys kept", "share of the watched keys that is kept",
+       "Of the keys watched (those chosen, else the needle) that lie before the chunk, the share "
+       "that is kept.",
+       true},
       {OverviewMetric::OutputError, "Output error", "relative error of the head's output",
        "How far the attention output moves when only the kept keys are attended to.", false},
       {OverviewMetric::RelevancePearson, "Pearson r of S_q", "r of S_q against largest attention",
@@ -119,16 +123,20 @@ OverviewQuestion overview_question(const Workspace& workspace) {
 
 OverviewMetric OverviewQuestion::metric() const {
   if (place.empty() || method.empty()) return asked;
-  if (asked != OverviewMetric::MassRecall && asked != OverviewMetric::TopkOverlap &&
-      asked != OverviewMetric::Gap)
-    return asked;
+  if (!analysis::needs_method(asked) || asked == OverviewMetric::OutputError) return asked;
   return facts_of(place, method).keeps_every_key() ? OverviewMetric::OutputError : asked;
+}
+
+std::optional<trace::TokenSpan> OverviewQuestion::watched() const {
+  return metric() == OverviewMetric::SpanKept ? watched_span(place) : std::nullopt;
 }
 
 std::string OverviewQuestion::key() const {
   const std::string chunk = mean_of_chunks() ? "all" : fmt::format("c{}", place.chunk);
-  return fmt::format("{}|{}|{}|{}", place.trace_key(), chunk, analysis::name_of(metric()),
-                     of_method() ? method.key() : std::string("any method"));
+  const auto keys = watched();
+  return fmt::format("{}|{}|{}|{}|{}", place.trace_key(), chunk, analysis::name_of(metric()),
+                     of_method() ? method.key() : std::string("any method"),
+                     keys ? fmt::format("{}-{}", keys->begin, keys->end) : std::string());
 }
 
 std::string OverviewQuestion::title() const {
@@ -137,7 +145,9 @@ std::string OverviewQuestion::title() const {
 
 std::string OverviewQuestion::obstacle() const {
   if (place.empty()) return "Open a trace";
-  return analysis::needs_method(asked) && method.empty() ? "Choose a method" : "";
+  if (analysis::needs_method(asked) && method.empty()) return "Choose a method";
+  const bool unwatched = metric() == OverviewMetric::SpanKept && !watched();
+  return unwatched ? "Choose keys to watch: the trace names no needle" : "";
 }
 
 OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
@@ -145,10 +155,14 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
   Answer answer;
   if (of_method()) {
     const bool error = wanted == OverviewMetric::OutputError;
+    const bool mass = !error && wanted != OverviewMetric::SpanKept;
     const auto chunk = all_chunks ? std::nullopt : std::optional<int>(place.chunk);
     const replay::ReplayResult run =
-        run_method(place, method, place.info().layers, chunk, !error, error, steps.context);
-    answer.overview = analysis::overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk);
+        run_method(place, method, place.info().layers, chunk, mass, error, steps.context);
+    std::optional<replay::KeySpan> span;
+    if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
+    answer.overview =
+        analysis::overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk, span);
     if (wanted == OverviewMetric::MassRecall)
       answer.gap =
           analysis::overview_of_replay(run, OverviewMetric::Gap, all_chunks ? -1 : place.chunk)
@@ -172,7 +186,9 @@ OverviewScale::Range OverviewScale::of(const OverviewQuestion& question,
                                        const OverviewQuestion::Answer& answer) {
   const OverviewMetric metric = answer.overview.metric;
   if (metric == OverviewMetric::RelevancePearson) return {-1, 1};
-  if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap) return {0, 1};
+  if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap ||
+      metric == OverviewMetric::SpanKept)
+    return {0, 1};
   const std::string content =
       fmt::format("{}|{}|{}", question.place.trace_key(), analysis::name_of(metric),
                   question.of_method() ? question.method.key() : std::string());
@@ -190,11 +206,15 @@ ViewInfo layer_head_overview_view() {
   view.id = kViewId;
   view.title = "Layer x head";
   view.summary = "one number for every layer and head: where to look first";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
-  view.options = {{"metric", metrics, "what is measured in every head"},
-                  {"chunks",
-                   {"current", "all"},
-                   "of a method: the current chunk, or the mean over all chunks that selected"}};
+  view.metrics = "What is kept of attention";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
+  view.options = {
+      {"metric", metrics,
+       "what is measured in every head; span_kept: of the keys of --goto span=, else of "
+       "the needle"},
+      {"chunks",
+       {"current", "all"},
+       "of a method: the current chunk, or the mean over all chunks that selected"}};
   view.dock = Dock::Left;
   view.problem = problem;
   view.table = table;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,13 @@ struct MetricWords {
   const char* meaning;
   bool higher_is_better;
 };
-const std::array<MetricWords, 6>& metric_words();
+const std::array<MetricWords, 7>& metric_words();
 const MetricWords& words_of(analysis::OverviewMetric metric);
 
 struct OverviewQuestion {
   static constexpr const char* kName = "overview";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, chunk
+  Place place;  // trace, chunk; of SpanKept the keys watched
   MethodChoice method;
   analysis::OverviewMetric asked = analysis::OverviewMetric::MassRecall;
   bool all_chunks = false;  // the mean over the prefill chunks that selected
@@ -41,11 +42,13 @@ struct OverviewQuestion {
     std::vector<std::int32_t> by_worth;
   };
 
-  // What is measured: recall and overlap say nothing of methods that keep every key and cut lanes;
-  // for those it is the output error.
+  // What is measured: recalls, overlap and shares of keys say nothing of methods that keep every key
+  // and cut lanes; for those it is the output error.
   analysis::OverviewMetric metric() const;
   bool of_method() const { return analysis::needs_method(metric()); }
   bool mean_of_chunks() const { return of_method() && all_chunks; }
+  // The keys that SpanKept is of; empty: it is another metric, or nothing is watched.
+  std::optional<trace::TokenSpan> watched() const;
 
   std::string key() const;
   std::string title() const;

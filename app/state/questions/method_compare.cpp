@@ -1,5 +1,6 @@
 #include "app/state/questions/method_compare.h"
 
+#include "app/state/method_groups.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "capture/run/calibrate.h"
@@ -8,6 +9,7 @@
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +25,18 @@ using Row = MethodCompareQuestion::Row;
 using Answer = MethodCompareQuestion::Answer;
 
 constexpr const char* kViewId = "method_compare";
+
+const char* name_of(replay::CellChoice cells) {
+  return cells == replay::CellChoice::Common ? "common" : "own";
+}
+std::string span_key(const std::optional<trace::TokenSpan>& span) {
+  return span ? fmt::format("{}-{}", span->begin, span->end) : "";
+}
+// A single key is the miss inspector's, and changes with every click.
+std::optional<trace::TokenSpan> watched_keys(Place place) {
+  if (place.key_end == place.key_begin + 1) place.key_begin = place.key_end = -1;
+  return watched_span(place);
+}
 
 std::string part_key(const Place& place, bool all_layers) {
   return all_layers ? place.trace_key() + "|all layers" : place.layer_key();
@@ -51,19 +65,25 @@ std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& tra
   return rows;
 }
 
-void mark_differences(std::vector<Row>& rows) {
+// The means of all that are measured, by the rule of `kvloupe compare`.
+void average(std::vector<Row>& rows, replay::CellChoice cells) {
   for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode}) {
-    std::vector<std::optional<replay::Places>> averaged;
+    replay::PlacesOf places;
     std::vector<Row*> measured;
     for (Row& row : rows) {
-      // Without an averaged cell there are no means to compare.
-      if (row.averages == nullptr || row.averages->of(phase).means.cells == 0) continue;
+      if (row.averages == nullptr) continue;
       measured.push_back(&row);
-      averaged.push_back(row.averages->of(phase).averaged);
+      places.push_back(row.averages->places(phase));
     }
-    const std::vector<bool> differs = replay::differ_from_most(averaged);
-    for (std::size_t i = 0; i < measured.size(); ++i)
-      measured[i]->differs[phase == trace::Phase::Decode] = differs[i];
+    const bool alike = cells == replay::CellChoice::Common;
+    const replay::Places common = replay::common_places(places);
+    const std::vector<bool> differs = replay::differ_from_most(places);
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const analysis::MethodAverages& averages = *measured[i]->averages;
+      measured[i]->means[phase == trace::Phase::Decode] = {
+          averages.means(phase, alike ? &common : nullptr), averages.all_cells(phase),
+          !alike && differs[i], places[i] && places[i]->empty()};
+    }
   }
 }
 
@@ -112,12 +132,12 @@ std::vector<std::string> cells_of(const Row& row, const Place& place) {
     const auto value = value_of(row, column, phase);
     cells.push_back(column.value == nullptr ? row.method.text : value ? cell(*value) : "");
   }
-  cells.push_back(row.averages ? cell(row.averages->of(phase).all_cells) : "");
+  cells.push_back(row.averages ? cell(row.in(phase).all_cells) : "");
   cells.push_back(row.leaks(place.info()) ? "1" : "0");
   cells.push_back(phase == trace::Phase::Prefill ? "prefill" : "decode");
   cells.push_back(row.method.recorded() ? cell(std::int64_t{row.method.run}) : "");
   cells.emplace_back(trace::to_text(row.mode));
-  cells.push_back(row.differs_in(phase) ? words_of_cells(row, phase) : row.unavailable);
+  cells.push_back(row.in(phase).differs ? words_of_cells(row, phase) : row.unavailable);
   return cells;
 }
 
@@ -138,7 +158,7 @@ Table table(Workspace& workspace) {
 }  // namespace
 
 std::string MethodAveragesQuestion::key() const {
-  return part_key(place, all_layers) + "|" + method.key();
+  return part_key(place, all_layers) + "|" + method.key() + "|" + span_key(watched);
 }
 
 std::string MethodAveragesQuestion::title() const {
@@ -148,27 +168,26 @@ std::string MethodAveragesQuestion::title() const {
 MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const {
   const session::TraceSession& session = *place.trace->session;
   const std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};
+  std::optional<replay::KeySpan> span;
+  if (watched) span.emplace(watched->begin, watched->end);
   if (method.recorded())
-    return analysis::average_recorded(session, method.run, layers, steps.context);
+    return analysis::average_recorded(session, method.run, layers, span, steps.context);
   KVLOUPE_CHECK(method.known());
   capture::ensure_basis(*method.spec, place.info().model, steps.context);
-  return analysis::average_anew(session, *method.spec, layers, steps.context);
+  return analysis::average_anew(session, *method.spec, layers, span, steps.context);
 }
 
-std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) {
-  constexpr std::uint64_t kNode = 48;  // of a set, about
-  return sizeof(answer) + kNode * (answer.prefill.averaged.size() + answer.decode.averaged.size());
-}
+std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) { return answer.bytes(); }
 
 bool MethodCompareQuestion::Row::leaks(const trace::TraceInfo& info) const {
   const trace::RunInfo* run = method.run_info(info);
   if (run != nullptr && run->basis_leakage) return true;
-  return averages != nullptr && averages->prefill.means.basis &&
-         averages->prefill.means.basis->leakage;
+  return averages != nullptr && averages->leaks();
 }
 
 std::string MethodCompareQuestion::key() const {
-  std::string key = part_key(place, all_layers) + "|" + catalogue;
+  std::string key = fmt::format("{}|{}|{}|{}", part_key(place, all_layers), name_of(cells),
+                                span_key(watched), catalogue);
   for (const MethodChoice& method : methods) key += "|" + method.key();
   return key;
 }
@@ -192,8 +211,8 @@ Answer MethodCompareQuestion::work(Steps& steps) const {
     if (!row.pending()) continue;
     steps.show(answer);
     try {
-      row.averages = steps.need(MethodAveragesQuestion{place, row.method, all_layers});
-      mark_differences(answer.rows);
+      row.averages = steps.need(MethodAveragesQuestion{place, row.method, all_layers, watched});
+      average(answer.rows, cells);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input && error.kind() != ErrorKind::Usage) throw;
       row.unavailable = error.what();
@@ -223,6 +242,12 @@ const std::vector<CompareColumn>& compare_columns() {
       {"topk_overlap", "top-k overlap",
        "Of the keys kept, the share that is among as many true top keys, 0 to 1.",
        [](const CompareRow& row) { return row.topk_overlap; }, true},
+      {"gap", "gap", "Mass recall that as many true top keys would add: 0 is the best choice.",
+       [](const CompareRow& row) { return row.gap; }, false},
+      {"span_kept", "watched kept",
+       "Of the watched keys before the chunk (those chosen, else the needle), the share kept, 0 to "
+       "1.",
+       [](const CompareRow& row) { return row.span_kept; }, true},
       {"output_error", "output error",
        "How far the heads' outputs move, relative to their norm. The bars end at the largest of "
        "the table.",
@@ -239,8 +264,8 @@ const std::vector<CompareColumn>& compare_columns() {
       {"kv_bytes", "KV read", "K and V of the kept past keys in the trace's precision, a row.",
        [](const CompareRow& row) { return row.kv_bytes; }, false},
       {"cells", "cells",
-       "Layers, rows and chunks averaged, of all: those that kept everything "
-       "are left out.",
+       "Layers, rows and chunks averaged, of all. Left out are those in which the method, or with "
+       "common cells any of them, kept everything.",
        [](const CompareRow& row) { return Value(row.cells); }, true},
       {"fallback_cells", "fallback",
        "Cells that kept everything for want of keys, not by the method's rule.",
@@ -251,22 +276,24 @@ const std::vector<CompareColumn>& compare_columns() {
 
 std::optional<double> value_of(const Row& row, const CompareColumn& column, trace::Phase phase) {
   if (row.averages == nullptr || column.value == nullptr) return std::nullopt;
-  const auto value = column.value(row.averages->of(phase).means);
+  const auto value = column.value(row.in(phase).row);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 std::string words_of_cells(const Row& row, trace::Phase phase) {
-  const analysis::PhaseAverages& averages = row.averages->of(phase);
-  return fmt::format("averaged over {} of {} cells{}", format_count(averages.means.cells),
-                     format_count(averages.all_cells),
-                     row.differs_in(phase) ? ", unlike most methods" : "");
+  const MethodCompareQuestion::Means& means = row.in(phase);
+  return fmt::format("averaged over {} of {} cells{}", format_count(means.row.cells),
+                     format_count(means.all_cells), means.differs ? ", unlike most methods" : "");
 }
 
 MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   MethodCompareQuestion question;
   question.place = workspace.place();
   question.all_layers = workspace.option(kViewId, "layers") == "all";
+  if (workspace.option(kViewId, "cells") == name_of(replay::CellChoice::Own))
+    question.cells = replay::CellChoice::Own;
   if (question.place.empty()) return question;
+  question.watched = watched_keys(question.place);
   if (takes_catalogue(workspace)) {
     question.catalogue = catalogue_text(workspace.method(Slot::A), question.place.info());
     question.methods = more_methods(workspace);
@@ -274,6 +301,31 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
     question.methods = methods_at_hand(workspace);
   }
   return question;
+}
+
+std::string warning_of(const MethodCompareQuestion& question, const Answer& answer,
+                       trace::Phase phase) {
+  std::vector<std::string> differing, nowhere;
+  std::int64_t cells = 0, all_cells = 0;
+  for (const Row& row : answer.rows) {
+    const MethodCompareQuestion::Means& means = row.in(phase);
+    if (means.differs) differing.push_back(short_label(row.method));
+    if (means.nowhere) nowhere.push_back(short_label(row.method));
+    cells += means.row.cells;
+    all_cells += means.all_cells;
+  }
+  if (!differing.empty())
+    return fmt::format(
+        "\u2020 averaged over other cells than most, because everything was kept in other chunks "
+        "or "
+        "layers, and not comparable with the other rows: {}. Common cells compare.",
+        fmt::join(differing, ", "));
+  if (question.cells == replay::CellChoice::Own || cells > 0 || all_cells == 0) return "";
+  if (nowhere.empty()) return "No cell is common to all these methods: choose their own cells.";
+  return fmt::format(
+      "No cell is common to all these methods: everything is kept in every cell here by {}. Choose "
+      "own cells, or other layers.",
+      fmt::join(nowhere, ", "));
 }
 
 CompareOrder compare_order(const Workspace& workspace) {
@@ -309,6 +361,7 @@ ViewInfo method_compare_view() {
   view.id = kViewId;
   view.title = "Compare methods";
   view.summary = "the methods side by side on the same trace, sorted by what they keep";
+  view.metrics = "Averages";
   view.coordinates = {"layer", "chunk"};
   std::vector<std::string> columns{"mass_recall", "output_error", "effective_budget", "density",
                                    "method"};
@@ -321,6 +374,10 @@ ViewInfo method_compare_view() {
        "what is compared beside further methods named: recorded runs, methods tried in the window "
        "and A and B, or every method of the catalogue at the budget of A"},
       {"layers", {"current", "all"}, "the layers averaged over"},
+      {"cells",
+       {"common", "own"},
+       "the cells averaged over: those in which none of the methods is dense (dense itself is not "
+       "asked), or each method's own"},
       {"sort", columns, "the column that the rows are sorted by"},
       {"order",
        {"natural", "reversed"},

@@ -20,6 +20,7 @@ struct MethodAveragesQuestion {
   Place place;  // trace; layer, unless all count
   MethodChoice method;
   bool all_layers = false;
+  std::optional<trace::TokenSpan> watched = {};  // whose share of keys kept is averaged
   using Answer = analysis::MethodAverages;
 
   std::string key() const;
@@ -37,18 +38,26 @@ struct MethodCompareQuestion {
   std::string catalogue;  // "all:budget_tokens=256": every method, selected anew; empty: none
   std::vector<MethodChoice> methods;  // and these
   bool all_layers = false;
+  replay::CellChoice cells = replay::CellChoice::Common;
+  std::optional<trace::TokenSpan> watched = {};
 
+  // Of one phase.
+  struct Means {
+    replay::CompareRow row;      // over the cells chosen
+    std::int64_t all_cells = 0;  // rows of all chunks and layers, averaged or dense
+    bool differs = false;        // averaged over other cells than most of the methods
+    bool nowhere = false;        // asked for common cells and dense in every one
+  };
   struct Row {
     MethodChoice method;
     trace::LoopMode mode = trace::LoopMode::OpenLoop;  // how the selection was made
     std::shared_ptr<const analysis::MethodAverages>
-        averages;             // null: not measured yet, or not here
-    std::string unavailable;  // why this trace cannot serve the method; empty: it can
-    // [Prefill, Decode]: averaged over other cells than most of the methods.
-    std::array<bool, 2> differs{};
+        averages;                  // null: not measured yet, or not here
+    std::string unavailable;       // why this trace cannot serve the method; empty: it can
+    std::array<Means, 2> means{};  // [Prefill, Decode], once measured
 
     bool pending() const { return averages == nullptr && unavailable.empty(); }
-    bool differs_in(trace::Phase phase) const { return differs[phase == trace::Phase::Decode]; }
+    const Means& in(trace::Phase phase) const { return means[phase == trace::Phase::Decode]; }
     // Its basis was fitted on text of the trace.
     bool leaks(const trace::TraceInfo& info) const;
   };
@@ -77,6 +86,9 @@ std::optional<double> value_of(const MethodCompareQuestion::Row& row, const Comp
                                trace::Phase phase);
 // "averaged over 270 of 990 cells, unlike most methods"; of a row that is measured.
 std::string words_of_cells(const MethodCompareQuestion::Row& row, trace::Phase phase);
+// Why the means of an answer do not compare, or are of no cell, naming the methods; empty: they do.
+std::string warning_of(const MethodCompareQuestion& question,
+                       const MethodCompareQuestion::Answer& answer, trace::Phase phase);
 
 // What the view's options choose.
 struct CompareOrder {

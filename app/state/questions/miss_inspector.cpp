@@ -239,6 +239,7 @@ ViewInfo miss_inspector_view() {
   view.id = "miss_inspector";
   view.title = "Miss inspector";
   view.summary = "what became of one key or needle, chunk by chunk";
+  view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.dock = Dock::RightBelow;
   view.num_methods = 2;

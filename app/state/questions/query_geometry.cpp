@@ -93,6 +93,7 @@ ViewInfo query_geometry_view() {
   view.id = "query_geometry";
   view.title = "Query geometry";
   view.summary = "queries and keys in two principal components, chosen queries ringed";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
   view.problem = problem;
   view.table = table;

@@ -3,10 +3,15 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace kvloupe::state {
 namespace {
+
+constexpr const char* kViewId = "query_relevance";
 
 QueryRelevanceQuestion question_of(const Workspace& workspace) {
   return {workspace.place(), workspace.method()};
@@ -16,18 +21,22 @@ std::string problem(Workspace& workspace) {
   return problem_of(workspace.ask(question_of(workspace)));
 }
 
+std::string known(float value) { return std::isnan(value) ? "" : cell(double{value}); }
+
 Table table(Workspace& workspace) {
-  Table table{{"query", "token", "s_q", "max_attention", "chosen"}, {}};
+  Table table{
+      {"query", "token", "s_q", "max_attention", "chosen", "alpha", "beta", "bound", "slack"}, {}};
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
   const analysis::QueryGeometry& g = result->queries->geometry;
   const Place& place = result.question.place;
   for (std::size_t i = 0; i < g.relevance.size(); ++i) {
     const auto position = static_cast<std::size_t>(place.chunk_info().begin) + i;
-    table.rows.push_back({cell(static_cast<std::int64_t>(position)),
-                          place.trace->token_label[position], cell(double{g.relevance[i]}),
-                          cell(double{g.max_attention[i]}),
-                          result->queries->is_chosen(i) ? "1" : "0"});
+    table.rows.push_back(
+        {cell(static_cast<std::int64_t>(position)), place.trace->token_label[position],
+         cell(double{g.relevance[i]}), cell(double{g.max_attention[i]}),
+         result->queries->is_chosen(i) ? "1" : "0", known(g.alpha[i]), known(g.beta[i]),
+         known(result->bound[i]), known(result->bound[i] + g.relevance[i])});
   }
   return table;
 }
@@ -62,21 +71,39 @@ std::optional<Line> least_squares(const std::vector<float>& x, const std::vector
 QueryRelevanceQuestion::Answer QueryRelevanceQuestion::work(Steps& steps) const {
   Answer answer;
   answer.queries = steps.need(QueryGeometryQuestion{place, method});
-  answer.line =
-      least_squares(answer.queries->geometry.relevance, answer.queries->geometry.max_attention);
+  const analysis::QueryGeometry& g = answer.queries->geometry;
+  answer.line = least_squares(g.relevance, g.max_attention);
+  answer.least_slack = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < g.alpha.size(); ++i) {
+    const double bound = analysis::theorem_bound(g.alpha[i], g.beta[i]);
+    answer.bound.push_back(static_cast<float>(bound));
+    if (std::isnan(bound)) continue;
+    answer.num_premise += g.alpha[i] < 0 && g.beta[i] > 0;
+    answer.least_slack = std::min(answer.least_slack, bound + double{g.relevance[i]});
+  }
   return answer;
 }
 
 std::uint64_t QueryRelevanceQuestion::bytes(const Answer& answer) {
-  return sizeof(answer) + QueryGeometryQuestion::bytes(*answer.queries);
+  return sizeof(answer) + QueryGeometryQuestion::bytes(*answer.queries) +
+         answer.bound.size() * sizeof(float);
+}
+
+bool draws_theorem(const Workspace& workspace) {
+  return workspace.option(kViewId, "plot") == "theorem";
 }
 
 ViewInfo query_relevance_view() {
   ViewInfo view;
-  view.id = "query_relevance";
+  view.id = kViewId;
   view.title = "Query relevance";
   view.summary = "S_q of each query against the largest attention that it gives";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query"};
+  view.options = {{"plot",
+                   {"attention", "theorem"},
+                   "the largest attention of each query against S_q, or its cosine with the mean "
+                   "query against what Theorem 1 of QuoKA allows"}};
   view.problem = problem;
   view.table = table;
   view.array = array;

@@ -25,6 +25,10 @@ struct QueryRelevanceQuestion {
   struct Answer {
     std::shared_ptr<const QueryGeometryQuestion::Answer> queries;
     std::optional<Line> line;
+    // Theorem 1 of QuoKA, of each query and the key that it attends to most; NaN without such a key.
+    std::vector<float> bound;  // of cos(mean query, query)
+    int num_premise = 0;       // cos(mean query, key) < 0 < cos(key, query), as the paper asks
+    double least_slack = 0;    // bound less cosine
   };
 
   std::string key() const { return QueryGeometryQuestion{place, method}.key(); }
@@ -33,5 +37,8 @@ struct QueryRelevanceQuestion {
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
+// Whether the view draws the theorem instead of the attention.
+class Workspace;
+bool draws_theorem(const Workspace& workspace);
 
 }  // namespace kvloupe::state

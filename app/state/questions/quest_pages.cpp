@@ -179,6 +179,7 @@ ViewInfo quest_pages_view() {
   view.id = "quest_pages";
   view.title = "Quest pages";
   view.summary = "the bound of each page against its best key, and how the pages taken change";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.dock = Dock::Center;
   view.problem = problem;

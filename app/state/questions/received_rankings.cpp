@@ -135,6 +135,7 @@ ViewInfo received_rankings_view() {
   view.title = "Received rankings";
   view.summary =
       "keys by the mean and by the largest attention that a window of queries gives them";
+  view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "window", "key"};
   view.problem = problem;
   view.table = table;

@@ -73,6 +73,7 @@ ViewInfo selected_vs_true_view() {
   view.id = "selected_vs_true";
   view.title = "Selected vs true";
   view.summary = "the keys that attention weighs, and whether they were kept";
+  view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.options = {{"filter",
                    {"all", "misses", "wastes"},

@@ -86,6 +86,7 @@ ViewInfo token_strip_view() {
   view.id = "token_strip";
   view.title = "Token strip";
   view.summary = "the text, coloured by what happened to each key";
+  view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.problem = problem;
   view.table = table;

@@ -1,0 +1,139 @@
+#include "app/cli/compare_chart.h"
+
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+namespace kvloupe::cli {
+namespace {
+
+using replay::CompareRow;
+
+constexpr const char* kSolved = "solved";
+
+bool is_scope(const std::string& name) {
+  return name == "layer" || name == "kv_head" || name == "chunk";
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::optional<double> value_of(const std::vector<replay::SweptValue>& values,
+                               const std::string& name) {
+  for (const replay::SweptValue& value : values)
+    if (value.name == name) return value.value;
+  return std::nullopt;
+}
+
+std::optional<double> x_of(const CompareRow& row, const CompareReport& report,
+                           const std::string& x) {
+  if (is_scope(x)) return row.index;
+  if (contains(report.axes, x)) return value_of(row.sweep, x);
+  return row.*number_named(x);
+}
+std::optional<double> y_of(const CompareRow& row, const CompareReport& report,
+                           const std::string& y) {
+  return y == kSolved ? value_of(row.solved, report.axes.front()) : row.*number_named(y);
+}
+
+// What sets the lines of one method apart: the values of all that is swept and not drawn.
+std::string rest_of(const CompareRow& row, const CompareReport& report, const ChartAxes& axes) {
+  std::string text;
+  for (const std::string& name : report.axes) {
+    const bool drawn =
+        name == axes.x || (axes.y == kSolved && name == report.axes.front()) ||
+        // The curve of a number against another runs through the first.
+        (!is_scope(axes.x) && !contains(report.axes, axes.x) && name == report.axes.front());
+    const auto value = value_of(row.sweep, name);
+    if (!drawn && value) text += fmt::format(" {}={}", name, format_shortest(*value));
+  }
+  return text;
+}
+
+bool is_share(const std::string& number) {
+  for (const char* word : {"recall", "overlap", "density", "kept", "gap"})
+    if (number.find(word) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool has_target) {
+  const bool of_decode = axes.y.starts_with("recall_at_");
+  if (axes.phase.empty()) axes.phase = of_decode ? "decode" : "prefill";
+  if (of_decode && axes.phase == "prefill")
+    throw usage_error(fmt::format("--y {} is not of prefill", printable(axes.y)),
+                      "it is computed for decode steps alone", "leave out --phase");
+  if (axes.y.empty()) axes.y = has_target ? kSolved : "mass_recall";
+  if (axes.x.empty() && !swept.empty()) axes.x = swept.front();
+  if (axes.x.empty())
+    throw usage_error("the picture has no horizontal axis", "nothing is swept",
+                      "add --sweep, or --x layer, --x kv_head, --x chunk");
+  if (axes.y == kSolved && (!has_target || axes.x == swept.front()))
+    throw usage_error("--y solved has nothing to draw",
+                      has_target ? fmt::format("one value solves all along {}", axes.x)
+                                 : std::string("there is no target"),
+                      "give --target, --sweep and --x layer, kv_head or chunk");
+  const auto known = [&](const std::string& name) { return number_named(name) != nullptr; };
+  if (!is_scope(axes.x) && !contains(swept, axes.x) && !known(axes.x))
+    throw usage_error(fmt::format("--x {} is not known", printable(axes.x)),
+                      "it is neither swept, nor a place, nor a column of numbers",
+                      "name a parameter swept, layer, kv_head, chunk or a number such as density");
+  if (axes.y != kSolved && !known(axes.y))
+    throw usage_error(fmt::format("--y {} is not known", printable(axes.y)),
+                      "no column of numbers has this name",
+                      "name one as in the CSV, such as mass_recall or output_error");
+  return axes;
+}
+
+figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
+                            const std::vector<std::string>& methods, const std::string& trace) {
+  const std::string scope = is_scope(axes.x) ? axes.x : "all";
+  const std::string& phase = axes.phase;
+  std::vector<std::string> order;
+  std::map<std::string, std::map<double, double>> points;
+  for (const CompareRow& row : report.comparison.rows) {
+    if (row.scope != scope || row.phase != phase) continue;
+    const auto x = x_of(row, report, axes.x), y = y_of(row, report, axes.y);
+    if (!x || !y) continue;
+    const std::string name = printable(methods[row.method_idx] + rest_of(row, report, axes));
+    if (!contains(order, name)) order.push_back(name);
+    points[name][*x] = *y;
+  }
+  if (order.empty())
+    throw input_error("nothing can be drawn",
+                      fmt::format("no {} row has both {} and {}", phase, axes.x, axes.y),
+                      "see the rows for the numbers that there are");
+  figure::Chart chart;
+  for (const std::string& name : order) {
+    figure::ChartLine& line = chart.lines.emplace_back();
+    line.name = name;
+    for (const auto& [x, y] : points[name]) {
+      line.x.push_back(x);
+      line.y.push_back(y);
+    }
+  }
+  chart.y_label =
+      axes.y == kSolved ? "smallest " + report.axes.front() + " that is enough" : axes.y;
+  chart.x_label = axes.x;
+  chart.title = fmt::format("{} by {}", chart.y_label, axes.x);
+  chart.caption = fmt::format("{}  \u00B7  means over {} {}  \u00B7  open loop",
+                              printable(std::filesystem::path(trace).filename().string()),
+                              phase == "decode" ? "decode steps" : "prefill chunks",
+                              report.cells == "common" ? "in which none of the methods is dense"
+                                                       : "in which each method selects");
+  chart.log_x = !is_scope(axes.x) && figure::spans_octaves(chart.lines, true);
+  chart.share = is_share(axes.y);
+  chart.log_y = !chart.share && figure::spans_octaves(chart.lines, false);
+  return chart;
+}
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,28 @@
+// The picture of `kvloupe compare`: one number of its rows against what is swept, against another number,
+// or by layer, KV head or chunk.
+#pragma once
+
+#include "app/cli/compare_report.h"
+#include "app/figure/chart.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::cli {
+
+// What is drawn, by name: numbers as in the CSV; x also a swept parameter, layer, kv_head or chunk; y
+// also `solved`, the smallest value of the first swept parameter that reaches the target.
+struct ChartAxes {
+  std::string x, y;
+  std::string phase;  // whose rows: "prefill" or "decode"
+};
+// Empty names by default: the first parameter swept; solved where there is a target, else mass_recall;
+// prefill, but for what decode alone has. Throws Error{Usage}.
+ChartAxes chart_axes(ChartAxes asked, const std::vector<std::string>& swept, bool has_target);
+
+// One line a method, and a value of what else is swept; `methods` as they were written, one a method
+// of the list. Throws Error{Input} where no row has both numbers.
+figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
+                            const std::vector<std::string>& methods, const std::string& trace);
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,152 @@
+#include "app/figure/chart.h"
+
+#include "app/figure/figure_page.h"
+#include "app/figure/headless.h"
+#include "app/widgets/figure.h"
+
+#include <fmt/format.h>
+#include <implot/implot.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace kvloupe::figure {
+namespace {
+
+using widgets::Palette;
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+};
+
+Range range_of(const std::vector<ChartLine>& lines, bool of_x) {
+  Range range;
+  for (const ChartLine& line : lines)
+    for (const double value : of_x ? line.x : line.y) {
+      range.low = std::min(range.low, value);
+      range.high = std::max(range.high, value);
+    }
+  return range;
+}
+
+ImU32 color_at(const Palette& p, std::size_t line) {
+  const std::array hues{p.hit, p.miss, p.good, p.slot_b, p.waste, p.recent, p.sink, p.text};
+  return hues[line % hues.size()];
+}
+
+// Shapes go on where the colours begin again.
+void mark_ui(ImDrawList* draw, ImVec2 at, std::size_t line, ImU32 color) {
+  const float r = widgets::em(0.24F);
+  switch (line / 8 % 3) {
+    case 0:
+      draw->AddCircleFilled(at, r, color);
+      break;
+    case 1:
+      draw->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, color);
+      break;
+    default:
+      draw->AddTriangleFilled({at.x, at.y - 1.2F * r}, {at.x - r, at.y + r}, {at.x + r, at.y + r},
+                              color);
+  }
+}
+
+void line_ui(const Palette& palette, const ChartLine& line, std::size_t index) {
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  const ImU32 color = line.reference ? palette.muted : color_at(palette, index);
+  std::vector<ImVec2> points;
+  for (std::size_t i = 0; i < line.x.size(); ++i)
+    points.push_back(ImPlot::PlotToPixels(line.x[i], line.y[i]));
+  if (!line.reference) {
+    draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, widgets::em(0.13F));
+    for (const ImVec2& point : points) mark_ui(draw, point, index, color);
+    return;
+  }
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const ImVec2 from = points[i - 1], to = points[i];
+    const int dashes =
+        std::max(1, static_cast<int>(std::hypot(to.x - from.x, to.y - from.y) / widgets::em(0.9F)));
+    const ImVec2 step((to.x - from.x) / static_cast<float>(dashes),
+                      (to.y - from.y) / static_cast<float>(dashes));
+    for (int d = 0; d < dashes; ++d) {
+      const ImVec2 at(from.x + step.x * static_cast<float>(d),
+                      from.y + step.y * static_cast<float>(d));
+      draw->AddLine(at, {at.x + 0.55F * step.x, at.y + 0.55F * step.y}, color, widgets::em(0.12F));
+    }
+  }
+}
+
+// Values that were asked for, where they are few: powers of ten tell nothing of 64, 256, 1024.
+void ticks_at_values(const std::vector<ChartLine>& lines) {
+  std::vector<double> at;
+  for (const ChartLine& line : lines) at.insert(at.end(), line.x.begin(), line.x.end());
+  std::sort(at.begin(), at.end());
+  at.erase(std::unique(at.begin(), at.end()), at.end());
+  if (at.empty() || at.size() > 12) return;
+  std::vector<std::string> texts;
+  std::vector<const char*> labels;
+  for (const double value : at) texts.push_back(fmt::format("{:.6g}", value));
+  for (const std::string& text : texts) labels.push_back(text.c_str());
+  ImPlot::SetupAxisTicks(ImAxis_X1, at.data(), static_cast<int>(at.size()), labels.data());
+}
+
+void limits_of(ImAxis axis, Range range, bool log) {
+  if (log) {
+    ImPlot::SetupAxisScale(axis, ImPlotScale_Log10);
+    const double room = std::max(1.1, std::pow(range.high / range.low, 0.05));
+    ImPlot::SetupAxisLimits(axis, range.low / room, range.high * room, ImPlotCond_Always);
+    return;
+  }
+  const double room = range.high > range.low ? 0.04 * (range.high - range.low) : 1;
+  ImPlot::SetupAxisLimits(axis, range.low - room, range.high + room, ImPlotCond_Always);
+}
+
+void plot_ui(const Palette& palette, const Chart& chart) {
+  if (!ImPlot::BeginPlot("##chart", {-1, -1}, ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
+    return;
+  ImPlot::SetupAxes(chart.x_label.c_str(), chart.y_label.c_str(), ImPlotAxisFlags_NoHighlight,
+                    ImPlotAxisFlags_NoHighlight);
+  limits_of(ImAxis_X1, range_of(chart.lines, true), chart.log_x);
+  Range y = range_of(chart.lines, false);
+  if (!chart.log_y) y.low = std::min(0.0, y.low);
+  if (chart.share) y = {0, 1};
+  limits_of(ImAxis_Y1, y, chart.log_y);
+  if (chart.log_x) ticks_at_values(chart.lines);
+  ImPlot::SetupFinish();
+  ImPlot::PushPlotClipRect();
+  for (std::size_t i = 0; i < chart.lines.size(); ++i) line_ui(palette, chart.lines[i], i);
+  ImPlot::PopPlotClipRect();
+  ImPlot::EndPlot();
+}
+
+void chart_ui(const Palette& palette, const Chart& chart) {
+  widgets::figure_head_ui(palette, true, chart.title, "", chart.caption, {});
+  std::vector<widgets::LegendItem> legend;
+  for (std::size_t i = 0; i < chart.lines.size(); ++i) {
+    const bool reference = chart.lines[i].reference;
+    legend.push_back(
+        {chart.lines[i].name, reference ? palette.muted : color_at(palette, i),
+         reference ? widgets::LegendItem::Shape::Line : widgets::LegendItem::Shape::Dot});
+  }
+  widgets::legend_ui(palette, legend);
+  plot_ui(palette, chart);
+}
+
+}  // namespace
+
+bool spans_octaves(const std::vector<ChartLine>& lines, bool of_x) {
+  const Range range = range_of(lines, of_x);
+  return range.low > 0 && range.high >= 16 * range.low;
+}
+
+void write_chart(const Chart& chart, const std::string& png_file) {
+  HeadlessRenderer renderer(chart.width, chart.height, 1);
+  renderer.gui().apply_style(widgets::ThemeKind::Light, kFigureTextScale);
+  // Plots are sized over the first frames.
+  for (int frame = 0; frame < 4; ++frame)
+    renderer.frame([&] { page_ui([&] { chart_ui(renderer.gui().palette(), chart); }); });
+  write_png(png_file, renderer.read());
+}
+
+}  // namespace kvloupe::figure

@@ -1,0 +1,28 @@
+// Over which cells several methods are averaged: means over different cells do not compare.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace kvloupe::replay {
+
+enum class CellChoice {
+  Own,     // where the method is not dense itself
+  Common,  // where none of the methods compared is dense, `dense` itself not asked
+};
+
+// (layer, chunk).
+using Places = std::set<std::pair<int, int>>;
+
+// Where each of several methods is not dense; empty for one that chooses nowhere and is not asked.
+using PlacesOf = std::vector<std::optional<Places>>;
+
+// Where none of them is dense. Nowhere, if none is asked.
+Places common_places(const PlacesOf& of_methods);
+
+// Whose places are not those of most; of two as common ones the larger set counts.
+std::vector<bool> differ_from_most(const PlacesOf& of_methods);
+
+}  // namespace kvloupe::replay
