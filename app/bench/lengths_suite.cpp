@@ -22,8 +22,8 @@ constexpr int kRepetitions = 3;
 
 Row empty_row(const std::string& method, std::int64_t past_len) {
   return {.id = fmt::format("{}_{}k", method.substr(0, method.find(':')), past_len / 1024),
-          .meaning = fmt::format("dense / {}, one chunk after {} keys", method,
-                                 format_count(past_len))};
+          .meaning =
+              fmt::format("dense / {}, one chunk after {} keys", method, format_count(past_len))};
 }
 
 Row row_of(const measure::LatencyReport& report, std::int64_t past_len) {
