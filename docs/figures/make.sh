@@ -6,6 +6,7 @@
 # KVLOUPE names the program, ./kvloupe.sh unless set.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+command -v pngquant > /dev/null || { echo "error: pngquant is missing; it makes the pictures small; apt-get install pngquant" >&2; exit 1; }
 word="${1:-}"
 
 # One command a line: lines of the blocks marked sh, continued ones joined.
@@ -25,5 +26,5 @@ while IFS= read -r line; do
   echo "$line" >&2
   eval "${KVLOUPE:-./kvloupe.sh} ${line#kvloupe }" < /dev/null
   picture="$(sed -n 's/.*--png \([^ ]*\.png\).*/\1/p' <<< "$line")"
-  [ -z "$picture" ] || python3 docs/figures/palette.py "$picture"
+  [ -z "$picture" ] || pngquant --force --ext .png 256 "$picture"
 done < <(commands)
