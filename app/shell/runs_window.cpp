@@ -4,16 +4,62 @@
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/slot_button.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/replay/span_kept.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvloupe::shell {
 
 using state::MethodChoice;
 using state::Slot;
+using Summary = state::Result<state::RunSummaryQuestion>;
+using Run = state::Result<state::RunQuestion>;
+
+namespace {
+
+// The watched keys, once some of them lie before the chunk.
+std::optional<trace::TokenSpan> watched_before(const state::Place& place) {
+  const auto span = state::watched_span(place);
+  const auto& chunks = place.info().chunks;
+  const auto chunk = static_cast<std::size_t>(place.chunk);
+  if (!span || chunk >= chunks.size() || span->begin >= chunks[chunk].begin) return std::nullopt;
+  return span;
+}
+
+// Else why nothing is drawn.
+template <typename Result>
+bool is_here(const widgets::Palette& palette, const Result& result) {
+  if (result.state == state::ResultState::Error) {
+    widgets::text_colored(palette.faint, "failed");
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", result.error.c_str());
+    return false;
+  }
+  if (result && !result.stale) return true;
+  widgets::text_colored(palette.faint, "\u2026");
+  return false;
+}
+
+void share_ui(const widgets::Palette& palette, double share, const std::string& words) {
+  widgets::share_bar_ui(palette, share, palette.hit, widgets::em(3), widgets::em(0.4F));
+  ImGui::SameLine(0, widgets::em(0.3F));
+  widgets::text_colored(palette.muted, words);
+}
+
+std::string mass_text(const Summary& summary) {
+  std::string text = fmt::format("\nlayer {}, all chunks:", summary.question.place.layer);
+  if (summary->mass_recall) text += fmt::format(" mass recall {:.2f}", *summary->mass_recall);
+  if (summary->effective_budget)
+    text += fmt::format(", {} keys kept in those that selected",
+                        format_count(std::llround(*summary->effective_budget)));
+  return text;
+}
+
+}  // namespace
 
 void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette, bool* open) {
   ImGui::PushStyleColor(ImGuiCol_WindowBg, widgets::with_alpha(palette.panel, docked_ ? 0 : 1));
@@ -26,8 +72,12 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
 
 void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   const state::Place place = workspace.place();
+  watched_ = watched_before(place);
   widgets::text_colored(palette.muted,
-                        fmt::format("layer {}: mass recall, all chunks", place.layer));
+                        watched_ ? fmt::format("{}, KV head {}: {} kept",
+                                               state::chunk_name(place.info(), place.chunk),
+                                               place.kv_head(), printable(watched_->name))
+                                 : fmt::format("layer {}: mass recall, all chunks", place.layer));
   const std::vector<MethodChoice> recorded = workspace.traces.ready()->recorded;
   const std::vector<MethodChoice> tried = workspace.traces.ready()->tried;
   int index = 0;
@@ -69,26 +119,36 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
 void RunsWindow::worth_ui(state::Workspace& workspace, const widgets::Palette& palette,
                           const MethodChoice& method) {
   const auto summary = worth_[method.key()].ask(workspace, {workspace.place(), method});
-  if (summary.state == state::ResultState::Error) {
-    widgets::text_colored(palette.faint, "failed");
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", summary.error.c_str());
-    return;
-  }
-  if (!summary || summary.stale) {
-    widgets::text_colored(palette.faint, "\u2026");
-    return;
-  }
-  if (!summary->mass_recall) {
-    widgets::text_colored(palette.faint, "keeps all");
-    return;
-  }
-  widgets::share_bar_ui(palette, *summary->mass_recall, palette.hit, widgets::em(3),
-                        widgets::em(0.4F));
-  ImGui::SameLine(0, widgets::em(0.3F));
-  widgets::text_colored(palette.muted, fmt::format("{:.2f}", *summary->mass_recall));
+  if (!watched_) return mass_ui(palette, summary);
+  const state::Place place = workspace.place();
+  watched_ui(palette, place, kept_[method.key()].ask(workspace, {place, method}), summary);
+}
+
+void RunsWindow::mass_ui(const widgets::Palette& palette, const Summary& summary) {
+  if (!is_here(palette, summary)) return;
+  if (!summary->mass_recall) return widgets::text_colored(palette.faint, "keeps all");
+  share_ui(palette, *summary->mass_recall, fmt::format("{:.2f}", *summary->mass_recall));
   if (ImGui::IsItemHovered() && summary->effective_budget)
-    ImGui::SetTooltip("%s keys kept, mean of the chunks that selected",
-                      format_count(std::llround(*summary->effective_budget)).c_str());
+    ImGui::SetTooltip("%s", mass_text(summary).c_str());
+}
+
+void RunsWindow::watched_ui(const widgets::Palette& palette, const state::Place& place,
+                            const Run& run, const Summary& summary) {
+  if (!is_here(palette, run)) return;
+  const auto cell = std::find_if(run->cells.begin(), run->cells.end(), [&](const auto& candidate) {
+    return candidate.chunk == place.chunk;
+  });
+  if (cell == run->cells.end()) return widgets::text_colored(palette.faint, "\u2013");
+  const replay::SpanCount count =
+      replay::count_in_span(*cell, static_cast<std::size_t>(state::row_of(place, *run)),
+                            {watched_->begin, watched_->end});
+  if (count.candidates == 0) return widgets::text_colored(palette.faint, "out of sight");
+  const std::string words = fmt::format("{}/{}", count.kept, count.candidates);
+  share_ui(palette, static_cast<double>(count.kept) / static_cast<double>(count.candidates), words);
+  if (!ImGui::IsItemHovered()) return;
+  const std::string mass = summary && !summary.stale ? mass_text(summary) : "";
+  ImGui::SetTooltip("%s keys of %s are kept here%s", words.c_str(),
+                    printable(watched_->name).c_str(), mass.c_str());
 }
 
 }  // namespace kvloupe::shell

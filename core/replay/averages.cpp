@@ -94,16 +94,6 @@ double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) 
 
 }  // namespace
 
-std::optional<double> span_kept(const ReplayCell& cell, std::size_t row, const KeySpan& span) {
-  const std::vector<std::int32_t>& kept = cell.rows[row].positions;
-  const std::int64_t begin = std::max<std::int64_t>(span.first, cell.first_candidate);
-  const std::int64_t end = std::min<std::int64_t>(span.second, cell.end_of_candidates());
-  if (end <= begin) return std::nullopt;
-  const auto first = std::lower_bound(kept.begin(), kept.end(), begin);
-  const auto last = std::lower_bound(first, kept.end(), end);
-  return static_cast<double>(last - first) / static_cast<double>(end - begin);
-}
-
 std::string name_of(const Scope& scope) {
   std::vector<const char*> names;
   if (scope.layer) names.push_back("layer");

@@ -4,6 +4,7 @@
 #include "core/replay/common_cells.h"
 #include "core/replay/kv_bytes.h"
 #include "core/replay/replay.h"
+#include "core/replay/span_kept.h"
 
 #include <memory>
 #include <optional>
@@ -71,11 +72,6 @@ enum class Weights {
   Cells,    // one
   Queries,  // as many as its chunk has queries
 };
-
-// Positions [first, second).
-using KeySpan = std::pair<std::int32_t, std::int32_t>;
-// Share of the span's candidates that the row keeps; empty where none of them is a candidate.
-std::optional<double> span_kept(const ReplayCell& cell, std::size_t row, const KeySpan& span);
 
 struct RowOptions {
   Weights weights = Weights::Cells;

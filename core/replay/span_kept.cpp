@@ -1,0 +1,24 @@
+#include "core/replay/span_kept.h"
+
+#include <algorithm>
+
+namespace kvloupe::replay {
+
+SpanCount count_in_span(const trace::CellRecord& cell, std::size_t row, const KeySpan& span) {
+  const auto& kept = cell.rows[row].positions;
+  const std::int64_t begin = std::max<std::int64_t>(span.first, cell.first_candidate);
+  const std::int64_t end = std::min<std::int64_t>(span.second, cell.end_of_candidates());
+  if (end <= begin) return {};
+  const auto first = std::lower_bound(kept.begin(), kept.end(), begin);
+  const auto last = std::lower_bound(first, kept.end(), end);
+  return {last - first, end - begin};
+}
+
+std::optional<double> span_kept(const trace::CellRecord& cell, std::size_t row,
+                                const KeySpan& span) {
+  const SpanCount count = count_in_span(cell, row, span);
+  if (count.candidates == 0) return std::nullopt;
+  return static_cast<double>(count.kept) / static_cast<double>(count.candidates);
+}
+
+}  // namespace kvloupe::replay
