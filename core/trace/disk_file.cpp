@@ -178,9 +178,9 @@ void DiskFile::put_by_pages(std::uint64_t offset, std::span<const std::byte> byt
 std::vector<std::uint64_t> DiskFile::flush_order() const {
   std::vector<std::uint64_t> order;
   for (auto piece = held_.rbegin(); piece != held_.rend(); ++piece) order.push_back(piece->first);
-  const auto referring = std::stable_partition(
-      order.begin(), order.end(),
-      [this](std::uint64_t offset) { return !flushed_.contains(offset); });
+  const auto referring =
+      std::stable_partition(order.begin(), order.end(),
+                            [this](std::uint64_t offset) { return !flushed_.contains(offset); });
   std::stable_sort(referring, order.end(), [this](std::uint64_t left, std::uint64_t right) {
     return held_.at(left).rank > held_.at(right).rank;
   });
