@@ -67,11 +67,7 @@ class QueryRelevancePanel final : public Panel {
     };
     queries_ui(context, result.question.place, answer, at);
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) {
-      float near = widgets::em(0.8F);
-      const int query = nearest_to_mouse(answer.num_queries(), at, near);
-      if (query >= 0) point_at(context, result, static_cast<std::size_t>(query));
-    }
+    hover_ui(context, result, at);
     ImPlot::EndPlot();
   }
 
@@ -114,12 +110,17 @@ class QueryRelevancePanel final : public Panel {
     };
     queries_ui(context, result.question.place, answer, at);
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) {
-      float near = widgets::em(0.8F);
-      const int query = nearest_to_mouse(answer.num_queries(), at, near);
-      if (query >= 0) point_at(context, result, static_cast<std::size_t>(query));
-    }
+    hover_ui(context, result, at);
     ImPlot::EndPlot();
+  }
+
+  // `at`: where a query stands, in pixels.
+  template <typename At>
+  static void hover_ui(DrawContext& context, const Relevance& result, const At& at) {
+    if (!ImPlot::IsPlotHovered() || context.figure) return;
+    float near = widgets::em(0.8F);
+    const int query = nearest_to_mouse(result->queries->num_queries(), at, near);
+    if (query >= 0) point_at(context, result, static_cast<std::size_t>(query));
   }
 
   static void point_at(DrawContext& context, const Relevance& result, std::size_t query) {

@@ -37,8 +37,9 @@ struct QueryRelevanceQuestion {
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
-// Whether the view draws the theorem instead of the attention.
+
 class Workspace;
+// Whether the view draws the theorem instead of the attention.
 bool draws_theorem(const Workspace& workspace);
 
 }  // namespace kvloupe::state
