@@ -1,12 +1,12 @@
 // What lane methods, SparQ and Loki run: attention over the chosen lanes against plain fp64 loops,
-// scores from copies of keys against the keys themselves, and the products that they take.
+// and scores from copies of keys against the keys themselves.
 #include "core/attention/attention.h"
-#include "core/base/work_count.h"
 #include "core/selection/attend.h"
 #include "core/selection/kernels.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/lane_kernels.h"
 #include "core/selection/lanes.h"
+#include "tests/selection/lane_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/ATen.h>
@@ -26,17 +26,6 @@ MethodSpec resolved(const Sequence& sequence, const std::string& spec) {
   return MethodSpec::parse(spec).resolved(sequence.model());
 }
 
-// Rotated in fp64: [lane].
-std::vector<double> rotated(const Sequence& sequence, int kv_head, const float* row) {
-  const int dim = sequence.shape.head_dim;
-  const float* p = sequence.basis.layers.at(sequence.shape.layer).vectors.data() +
-                   static_cast<std::ptrdiff_t>(kv_head) * dim * dim;
-  std::vector<double> lanes(static_cast<std::size_t>(dim), 0.0);
-  for (int lane = 0; lane < dim; ++lane)
-    for (int c = 0; c < dim; ++c) lanes[lane] += static_cast<double>(row[c]) * p[c * dim + lane];
-  return lanes;
-}
-
 // AQUA's output for one row, from the `kept` of the first `usable` lanes: softmax over the past keys
 // in `past` and, causally, the chunk.
 std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int head, int row,
@@ -45,12 +34,7 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
   const int kv_head = head / sequence.gqa_group_size();
   const auto position = static_cast<std::int32_t>(cell.past_len + row);
   const auto query = rotated(sequence, kv_head, sequence.query(head, position));
-  std::vector<int> order(static_cast<std::size_t>(usable));
-  std::iota(order.begin(), order.end(), 0);
-  if (!leading)
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return std::abs(query[a]) > std::abs(query[b]); });
-  order.resize(static_cast<std::size_t>(kept));
+  const std::vector<int> order = lanes_by_hand(query, usable, kept, leading);
   std::vector<std::int32_t> keys = past;
   for (auto j = static_cast<std::int32_t>(cell.past_len); j <= position; ++j) keys.push_back(j);
   std::vector<double> output(static_cast<std::size_t>(sequence.shape.head_dim), 0.0);
@@ -67,12 +51,6 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
   for (double& value : output) value /= total;
   return output;
 }
-
-struct Pruning {
-  std::string spec;
-  int usable, kept;
-  bool leading;
-};
 
 void expect_attention(const Sequence& sequence, const Pruning& pruning) {
   const MethodSpec spec = resolved(sequence, pruning.spec);
@@ -103,110 +81,6 @@ TEST(LaneExecution, AttentionIsOfTheChosenLanes) {
                             {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25", 12, 6, false},
                             {"aqua_h2o:dim_ratio=0.6,token_ratio=0.4", 16, 9, false}})
     expect_attention(sequence, pruning);
-}
-
-// The selection and the attention of the last chunk, with copies of the past at hand.
-struct Counted {
-  std::int64_t select_products, attend_products, attend_bytes;
-};
-Counted work_of_last_chunk(const Sequence& sequence, const std::string& text) {
-  const MethodSpec spec = resolved(sequence, text);
-  const auto selector = selector_for(sequence, text);
-  const auto copies = std::make_shared<KeyCopies>();
-  CellSelection selection;
-  Counted counted{};
-  for (std::size_t c = 0; c < sequence.chunks.size(); ++c) {
-    Cell cell = cell_of(sequence, static_cast<int>(c));
-    cell.copies = copies;
-    {
-      WorkCount work;
-      selection = selector->select(cell);
-      selector->evict(cell);
-      counted.select_products = work.key_products();
-    }
-    WorkCount work;
-    attend_selected(spec, {}, cell, row_layout(spec, sequence.model()), selection);
-    counted.attend_products = work.key_products();
-    counted.attend_bytes = work.key_bytes();
-  }
-  return counted;
-}
-
-// 4 query heads, 2 KV heads, 16 channels, 16 queries after 48 keys: all 64 are multiplied.
-Sequence last_of_four_chunks() {
-  SequenceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  shape.decoded = 0;
-  return random_sequence(shape, 22);
-}
-
-TEST(LaneExecution, AquaMultipliesTheLanesThatItKeeps) {
-  const Sequence sequence = last_of_four_chunks();
-  constexpr std::int64_t kPairs = 4 * 16 * 64;
-  for (const auto& [spec, lanes] : std::vector<std::pair<std::string, int>>{
-           {"aqua:dim_ratio=0.5", 8},
-           {"aqua:dim_ratio=0.25", 4},
-           {"static_slicing:dim_ratio=0.5", 8},
-           {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25", 6}}) {
-    const Counted counted = work_of_last_chunk(sequence, spec);
-    EXPECT_EQ(counted.select_products, 0) << spec;
-    EXPECT_EQ(counted.attend_products, kPairs * lanes) << spec;
-  }
-  // Rows that are shorter: 8 numbers of each of 64 keys in both KV heads.
-  EXPECT_EQ(work_of_last_chunk(sequence, "static_slicing:dim_ratio=0.5").attend_bytes,
-            2 * 64 * 8 * 4);
-  // A decoded token: one row a head, whose group reads the lanes of either head.
-  SequenceShape shape;
-  shape.chunk_lengths = {63};
-  shape.decoded = 1;
-  shape.num_q_heads = 2;
-  const Counted step = work_of_last_chunk(random_sequence(shape, 23), "aqua:dim_ratio=0.25");
-  EXPECT_EQ(step.attend_products, 2 * 64 * 4);
-  EXPECT_EQ(step.attend_bytes, 2 * 64 * 4 * 4);
-}
-
-// Half of 48 keys are alive, and the chunk's own: 40. What it weighs the keys by is attention to
-// the same keys once more.
-TEST(LaneExecution, AquaH2oMultipliesLanesOfTheKeysAlive) {
-  const Counted counted =
-      work_of_last_chunk(last_of_four_chunks(), "aqua_h2o:dim_ratio=0.5,token_ratio=0.5");
-  EXPECT_EQ(counted.attend_products, 4 * 16 * 40 * 8);
-  EXPECT_EQ(counted.select_products, 4 * 16 * 40 * 8);
-}
-
-// A mean query of each KV head with 48 past keys; by probabilities each query with all 64.
-TEST(LaneExecution, SparqAndLokiMultiplyTheChannelsThatTheyCompare) {
-  const Sequence sequence = last_of_four_chunks();
-  for (const std::string method : {"sparq", "loki"}) {
-    const std::string spec = method + ":budget_tokens=8,num_channels=3";
-    EXPECT_EQ(work_of_last_chunk(sequence, spec).select_products, 2 * 48 * 3) << method;
-    EXPECT_EQ(work_of_last_chunk(sequence, spec + ",agg=prob_mean").select_products,
-              4 * 16 * 64 * 3)
-        << method;
-    EXPECT_EQ(work_of_last_chunk(sequence, spec).attend_products, 4 * 16 * (8 + 16) * 16);
-  }
-}
-
-TEST(LaneExecution, ReusedSetsCostNothing) {
-  SequenceShape shape;
-  shape.layer = 3;  // reuses layer 2
-  const Sequence sequence = random_sequence(shape, 24);
-  for (const char* spec : {"tidal_decode:budget_tokens=8", "less_is_more:budget_tokens=8"}) {
-    const auto selector = selector_for(sequence, spec);
-    const Cell source = cell_of(in_layer(sequence, 2), 2), cell = cell_of(sequence, 2);
-    WorkCount of_source;
-    selector->select(source);
-    EXPECT_GT(of_source.key_products(), 0) << spec;
-  }
-  for (const char* spec : {"tidal_decode:budget_tokens=8", "less_is_more:budget_tokens=8"}) {
-    const auto selector = selector_for(sequence, spec);
-    const CellSelection chosen = selector->select(cell_of(in_layer(sequence, 2), 2));
-    WorkCount work;
-    const CellSelection reused = selector->select(cell_of(sequence, 2));
-    EXPECT_EQ(work.key_products(), 0) << spec;
-    EXPECT_FALSE(reused.rows.empty());
-    EXPECT_FALSE(reused.dense_reason) << spec;
-  }
 }
 
 // The copy's sums have the order of whole rows, where these are whole vectors: SparQ's choice is then

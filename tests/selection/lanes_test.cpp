@@ -4,6 +4,7 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/selection/attend.h"
+#include "tests/selection/lane_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/ATen.h>
@@ -20,28 +21,6 @@ namespace kvloupe::selection::testing {
 namespace {
 
 using Doubles = std::vector<double>;
-
-Doubles rotated(const Sequence& sequence, int kv_head, const float* row) {
-  const int dim = sequence.shape.head_dim;
-  const float* p = sequence.basis.layers.at(sequence.shape.layer).vectors.data() +
-                   static_cast<std::ptrdiff_t>(kv_head) * dim * dim;
-  Doubles lanes(static_cast<std::size_t>(dim), 0.0);
-  for (int lane = 0; lane < dim; ++lane)
-    for (int channel = 0; channel < dim; ++channel)
-      lanes[lane] += static_cast<double>(row[channel]) * p[channel * dim + lane];
-  return lanes;
-}
-
-// The `kept` lanes of [0, usable) of largest magnitude, or the first ones.
-std::vector<int> lanes_by_hand(const Doubles& query, int usable, int kept, bool leading) {
-  std::vector<int> order(static_cast<std::size_t>(usable));
-  std::iota(order.begin(), order.end(), 0);
-  if (!leading)
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return std::abs(query[a]) > std::abs(query[b]); });
-  order.resize(static_cast<std::size_t>(kept));
-  return order;
-}
 
 // The queries whose scores with the stored keys the method computes, [num_q_heads, m, head_dim].
 at::Tensor pruned_queries(const Sequence& sequence, const MethodRun& run, std::size_t chunk) {
@@ -71,12 +50,6 @@ std::vector<int> counts_of(const CellSelection& cell, int head) {
       cell.lane_counts_of(head, static_cast<int>(cell.lanes.value().basis->head_dim));
   return {counts.begin(), counts.end()};
 }
-
-struct Pruning {
-  std::string spec;
-  int usable, kept;
-  bool leading;
-};
 
 void expect_lane_sums(const Sequence& sequence, const Pruning& pruning) {
   const int dim = sequence.shape.head_dim;
