@@ -157,6 +157,11 @@ void make_texts(const fs::path& folder) {
   write_whole_file(seed(folder, "settings", "recent"), R"(["/a.h5", "/b.h5"])");
   write_whole_file(seed(folder, "session", "two"),
                    R"({"traces": ["/a.h5", [47, 255, 46]], "active": 1, "openings": 1})");
+  write_whole_file(
+      seed(folder, "places", "two"),
+      R"([{"trace": "/a.h5", "goto": "layer=1,chunk=2", "methods": ["quoka", "run:1"],)"
+      R"( "shown": "A", "more": ["h2o"], "tried": [[255]],)"
+      R"( "options": {"kv_map.zoom": "fit"}}, {"trace": [47, 255]}])");
 }
 
 }  // namespace

@@ -153,8 +153,8 @@ TEST(WorkOfMethods, WhatScoresKeysByQueries) {
       {"oracle:budget_tokens=8", kQueries * kAll * kDim, kAttend},
       // One mean row of the group in each slot; its own in each head before the group's mean.
       {"quoka:budget_tokens=8,num_queries=4", kKvHeads * 4 * kPast * kDim, kAttend},
-      {"quoka:budget_tokens=8,num_queries=4,group_query_mode=post_agg",
-       kQHeads * 4 * kPast * kDim, kAttend},
+      {"quoka:budget_tokens=8,num_queries=4,group_query_mode=post_agg", kQHeads * 4 * kPast * kDim,
+       kAttend},
       {"uniform_queries:budget_tokens=8,num_queries=4", kKvHeads * 4 * kPast * kDim, kAttend},
       // Probabilities: of the sampled rows with all that they see.
       {"sample_attention:budget_tokens=8,num_queries=4", kQHeads * 4 * kAll * kDim, kAttend},
@@ -183,8 +183,7 @@ TEST(WorkOfMethods, WhatEvictsScoresTheKeysAlive) {
 TEST(WorkOfMethods, QuestMeetsTheBoundsOfPages) {
   constexpr std::int64_t kPages = kPast / 4;
   expect_claims({
-      {"quest:budget_tokens=8,page_size=4", kQueries * kPages * 2 * kDim,
-       kQueries * kKept * kDim},
+      {"quest:budget_tokens=8,page_size=4", kQueries * kPages * 2 * kDim, kQueries * kKept * kDim},
       {"quest:budget_tokens=8,page_size=4,prefill=dense", 0, kQueries * kAll * kDim},
   });
 }
@@ -193,8 +192,8 @@ TEST(WorkOfMethods, QuestMeetsTheBoundsOfPages) {
 TEST(WorkOfMethods, BlockMethodsMeetBlocks) {
   constexpr std::int64_t kSeen = 7 + 8;
   expect_claims({
-      {"flash_prefill:block_size=8,lowering=budget,budget_tokens=8",
-       kQHeads * 8 * kSeen * kDim, kQueries * kKept * kDim},
+      {"flash_prefill:block_size=8,lowering=budget,budget_tokens=8", kQHeads * 8 * kSeen * kDim,
+       kQueries * kKept * kDim},
       // Rows and keys of 4 tokens each: half a product of each query with each key by 2.
       {"xattention:block_size=8,stride=4,lowering=budget,budget_tokens=8",
        kQHeads * 2 * (kSeen * 2) * 4 * kDim, kQueries * kKept * kDim},
@@ -219,8 +218,8 @@ TEST(WorkOfMethods, BlockMethodsMeetBlocks) {
 TEST(WorkOfMethods, BlockMethodsAttendToTheBlocksThatTheyKeep) {
   const Sequence sequence = last_of_four_chunks();
   const std::string own = "block_size=8,alpha=0.8,sink_blocks=1,window_blocks=1";
-  for (const std::string& spec :
-       std::vector<std::string>{"flash_prefill:" + own, "compact_attention:subgroup_size=1," + own}) {
+  for (const std::string& spec : std::vector<std::string>{
+           "flash_prefill:" + own, "compact_attention:subgroup_size=1," + own}) {
     const Counted counted = work_of_last_chunk(sequence, spec);
     std::int64_t keys = 0;
     for (const SelectedRow& row : counted.selection.rows)
