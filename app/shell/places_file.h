@@ -10,8 +10,8 @@ namespace kvloupe::shell {
 
 // What is kept of a tab, as texts: what they mean the trace says (places.h).
 struct KeptPlace {
-  std::string trace;      // absolute path
-  std::string goto_text;  // as --goto takes it
+  std::string trace;                              // absolute path
+  std::string goto_text;                          // as --goto takes it
   std::vector<std::string> methods, more, tried;  // A and B first; "": one that could not be read
   std::string shown;                              // "A" or "B"
   std::map<std::string, std::string> options;     // "view.option"
