@@ -296,7 +296,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
     for (const std::int32_t id : dense_answer) texts.push_back(model->tokenizer.decode_bytes(id));
     writer.write_dense_answer(dense_answer, texts);
   }
-  report.speed = run.speed();
+  if (report.complete) report.speed = run.speed();
   if (report.speed) writer.write_speed(*report.speed);
   writer.finish(run.generated(), report.complete);
   report.total_seconds = seconds_since(begin);

@@ -131,6 +131,21 @@ TEST(Capture, CancelLeavesAValidIncompleteTrace) {
   EXPECT_EQ(reader.info().num_tokens, 128);
 }
 
+// Its times are of a part of the answer.
+TEST(Capture, CancelledWhileItAnswersItTellsNoSpeed) {
+  CancelSource source;
+  WorkContext context;
+  context.cancel = source.token();
+  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
+    if (done >= 232) source.cancel();
+  };
+  const CaptureReport report = capture_tiny(tiny_options("stopped.h5"), context);
+  EXPECT_FALSE(report.complete);
+  EXPECT_EQ(report.tokens, 232);
+  EXPECT_FALSE(report.speed);
+  EXPECT_FALSE(trace::TraceReader("stopped.h5").info().speed);
+}
+
 TEST(Capture, NonFiniteValuesAreCountedAndStored) {
   auto model = std::make_shared<LoadedModel>();
   const auto sound = make_tiny_model();

@@ -142,6 +142,24 @@ TEST_F(WindowTest, MethodAndBudgetChangeOnTheSpot) {
   EXPECT_THAT(selection().choice(Slot::A).text, HasSubstr("sliding_window:budget_tokens=100"));
 }
 
+TEST_F(WindowTest, ARunOfTheListBecomesAOrB) {
+  open_alone(trace());
+  workspace().cursor.set_run(Slot::A, 0);
+  const auto recorded = workspace().traces.ready()->recorded;
+  ASSERT_GE(recorded.size(), 3U);
+  drive("runs", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick("//Runs/$$1/###name");
+    ctx->KeyDown(ImGuiMod_Ctrl);
+    ctx->ItemClick("//Runs/$$2/###name");
+    ctx->KeyUp(ImGuiMod_Ctrl);
+  });
+  EXPECT_EQ(selection().choice(Slot::A), recorded[1]);
+  EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
+  drive("runs by letter", [](ImGuiTestContext* ctx) { ctx->ItemClick("//Runs/$$0/A"); });
+  EXPECT_EQ(selection().choice(Slot::A), recorded[0]);
+  EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
+}
+
 // Whoever knows a method's name finds it, sees its help and changes a parameter.
 TEST_F(WindowTest, EveryMethodIsFoundByItsNameAndEdited) {
   using selection::ParamInfo;
