@@ -1,7 +1,8 @@
-// The forward pass: norm, fused projections, RoPE, the hook's attention, SwiGLU; layer by layer.
+// The forward pass: norm, fused projections, RoPE, the hook's attention, feed-forward; layer by layer.
 #include "capture/model/decoder.h"
 
 #include "capture/model/decoder_kernels.h"
+#include "capture/model/feed_forward.h"
 #include "capture/model/linear.h"
 #include "capture/model/model.h"
 #include "core/attention/attention.h"
@@ -16,7 +17,7 @@
 
 namespace kvloupe::capture {
 at::Tensor DenseAttention::attend(const AttentionCall& call) {
-  return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax_scale, false).output;
+  return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax, false).output;
 }
 
 struct Decoder::Impl {
@@ -24,11 +25,17 @@ struct Decoder::Impl {
   DecoderOptions options;
   std::int64_t length = 0;
   std::vector<at::Tensor> k_cache, v_cache;  // per layer [num_kv_heads, max_tokens, head_dim]
+  std::vector<RopeFrequencies> ropes;        // as the model's
 
   at::Tensor embed(std::span<const std::int32_t> tokens) const;
-  at::Tensor attention(int layer, const at::Tensor& normed, const RopeTable& table,
+  // Query, key and value heads of a layer, [num_q_heads + 2 num_kv_heads, m, head_dim].
+  at::Tensor heads_of(int layer, const at::Tensor& normed,
+                      const std::vector<RopeTable>& tables) const;
+  at::Tensor attention(int layer, const at::Tensor& normed, const std::vector<RopeTable>& tables,
                        AttentionHook& hook);
-  void feed_forward(const LayerWeights& weights, at::Tensor& x) const;
+  // Adds to x what a layer's feed-forward makes of it, or its attention of `attended`.
+  void add_feed_forward(const LayerWeights& weights, at::Tensor& x) const;
+  void add_attention(const LayerWeights& weights, const at::Tensor& attended, at::Tensor& x) const;
   // What follows the attention of a layer, for these rows.
   at::Tensor after_attention(const LayerWeights& weights, const at::Tensor& x,
                              const at::Tensor& attended) const;
@@ -49,6 +56,8 @@ Decoder::Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions&
           at::empty({info.num_kv_heads, options.max_tokens, info.head_dim}, at::kFloat));
     }
   }
+  for (const RopeForm& form : model->ropes)
+    impl_->ropes.push_back(rope_frequencies(form, info.head_dim));
   impl_->model = std::move(model);
   impl_->options = options;
 }
@@ -85,22 +94,39 @@ at::Tensor Decoder::Impl::embed(std::span<const std::int32_t> tokens) const {
     }
     out = std::copy_n(rows + token * hidden, hidden, out);
   }
+  if (model->embedding_scale != 1) x.mul_(model->embedding_scale);
   return x;
 }
 
-at::Tensor Decoder::Impl::attention(int layer, const at::Tensor& normed, const RopeTable& table,
-                                    AttentionHook& hook) {
+at::Tensor Decoder::Impl::heads_of(int layer, const at::Tensor& normed,
+                                   const std::vector<RopeTable>& tables) const {
+  const trace::ModelInfo& info = model->info;
+  const LayerWeights& weights = model->layers[layer];
+  const std::int64_t num_q = info.num_q_heads, num_kv = info.num_kv_heads;
+  const at::Tensor projected = project(normed, weights.qkv_proj, weights.qkv_bias);
+  if (model->qk_norm != QkNorm::None) {
+    const bool each = model->qk_norm == QkNorm::EachHead;
+    const double eps = model->rms_norm_eps;
+    rms_norm_columns(projected, 0, each ? num_q : 1, weights.q_norm, eps);
+    rms_norm_columns(projected, num_q * info.head_dim, each ? num_kv : 1, weights.k_norm, eps);
+  }
+  const int rope = model->rope_of_layer[static_cast<std::size_t>(layer)];
+  return split_and_rotate(projected, num_q + 2 * num_kv, rope < 0 ? 0 : num_q + num_kv,
+                          rope < 0 ? RopeTable{} : tables[static_cast<std::size_t>(rope)],
+                          info.rope_pairing);
+}
+
+at::Tensor Decoder::Impl::attention(int layer, const at::Tensor& normed,
+                                    const std::vector<RopeTable>& tables, AttentionHook& hook) {
   const trace::ModelInfo& info = model->info;
   const std::int64_t num_q = info.num_q_heads;
   const std::int64_t num_kv = info.num_kv_heads;
   const std::int64_t rows = normed.size(0);
-  const at::Tensor projected = project(normed, model->layers[layer].qkv_proj);
-  const at::Tensor heads =
-      split_and_rotate(projected, num_q + 2 * num_kv, num_q + num_kv, table, info.rope_pairing);
+  const at::Tensor heads = heads_of(layer, normed, tables);
   AttentionCall call;
   call.layer = layer;
   call.past_len = length;
-  call.softmax_scale = info.softmax_scale;
+  call.softmax = info.softmax_of(layer);
   at::Tensor values = heads;
   if (options.round_to_half) {
     const at::Tensor half = heads.to(at::kHalf);
@@ -118,18 +144,24 @@ at::Tensor Decoder::Impl::attention(int layer, const at::Tensor& normed, const R
   return hook.attend(call).transpose(0, 1).reshape({rows, num_q * info.head_dim});
 }
 
-void Decoder::Impl::feed_forward(const LayerWeights& weights, at::Tensor& x) const {
-  const at::Tensor normed = rms_norm(x, weights.ffn_norm, model->rms_norm_eps);
-  const at::Tensor gate_up = project(normed, weights.gate_up_proj);
-  const at::Tensor gate = gate_up.narrow(1, 0, model->ffn_size);
-  const at::Tensor up = gate_up.narrow(1, model->ffn_size, model->ffn_size);
-  x.add_(project(at::silu(gate).mul_(up), weights.down_proj));
+void Decoder::Impl::add_attention(const LayerWeights& weights, const at::Tensor& attended,
+                                  at::Tensor& x) const {
+  const at::Tensor added = project(attended, weights.o_proj, weights.o_bias);
+  x.add_(model->norms_after ? rms_norm(added, weights.after_attn_norm, model->rms_norm_eps)
+                            : added);
+}
+
+void Decoder::Impl::add_feed_forward(const LayerWeights& weights, at::Tensor& x) const {
+  const at::Tensor added =
+      feed_forward(rms_norm(x, weights.ffn_norm, model->rms_norm_eps), weights, *model);
+  x.add_(model->norms_after ? rms_norm(added, weights.after_ffn_norm, model->rms_norm_eps) : added);
 }
 
 at::Tensor Decoder::Impl::after_attention(const LayerWeights& weights, const at::Tensor& x,
                                           const at::Tensor& attended) const {
-  at::Tensor result = x + project(attended, weights.o_proj);
-  feed_forward(weights, result);
+  at::Tensor result = x.clone();
+  add_attention(weights, attended, result);
+  add_feed_forward(weights, result);
   return result;
 }
 
@@ -151,16 +183,17 @@ at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook&
                       "shorten the prompt or ask for fewer new tokens");
   }
   at::Tensor x = impl_->embed(tokens);
-  const RopeTable table =
-      rope_table(impl_->length, count, model.info.head_dim, model.info.rope_theta);
+  std::vector<RopeTable> tables;
+  for (const RopeFrequencies& rope : impl_->ropes)
+    tables.push_back(rope_table(impl_->length, count, rope));
   at::Tensor attended;
   for (int layer = 0; layer < model.info.num_layers; ++layer) {
     const LayerWeights& weights = model.layers[layer];
     attended =
-        impl_->attention(layer, rms_norm(x, weights.attn_norm, model.rms_norm_eps), table, hook);
+        impl_->attention(layer, rms_norm(x, weights.attn_norm, model.rms_norm_eps), tables, hook);
     if (layer + 1 == model.info.num_layers) break;
-    x.add_(project(attended, weights.o_proj));
-    impl_->feed_forward(weights, x);
+    impl_->add_attention(weights, attended, x);
+    impl_->add_feed_forward(weights, x);
   }
   impl_->length += count;
   // Beyond the last attention only what the logits need is computed: that of the last position on

@@ -1,8 +1,10 @@
-// A Llama-family decoder in libtorch with a hook where attention happens: chunked prefill and
-// decode over a head-major KV cache. What the hook sees is what a trace stores.
+// A decoder-only transformer in libtorch, as its description says (model_config.h), with a hook where
+// attention happens: chunked prefill and decode over a head-major KV cache. What the hook sees is what
+// a trace stores.
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/base/softmax_form.h"
 #include "core/trace/trace_types.h"
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +25,7 @@ struct LoadedModel;  // model.h: configuration, weights, tokenizer
 struct AttentionCall {
   int layer = 0;
   std::int64_t past_len = 0;  // P; T = P + m
-  double softmax_scale = 0;
+  SoftmaxForm softmax;
   at::Tensor q, k, v;
   // The chunk's own rows as IEEE half, [heads, m, head_dim] contiguous; undefined unless the
   // decoder was made with round_to_half. Never written to again, so that a hook may keep them.

@@ -33,6 +33,15 @@ void rotate_half_split(const float* in, const float* cos, const float* sin, std:
   }
 }
 
+// `out` may be `in`.
+void norm_row(const float* in, const float* scale, std::int64_t size, double eps, float* out) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < size; ++i) sum += in[i] * in[i];
+  const float factor = 1.0F / std::sqrt(sum / static_cast<float>(size) + static_cast<float>(eps));
+  for (std::int64_t i = 0; i < size; ++i) out[i] = scale[i] * (in[i] * factor);
+}
+
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -44,33 +53,38 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   float* const result = out.data_ptr<float>();
   constexpr std::int64_t kGrain = 16;
   at::parallel_for(0, x.size(0), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const float* const values = in + row * size;
-      float sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t i = 0; i < size; ++i) sum += values[i] * values[i];
-      const float factor =
-          1.0F / std::sqrt(sum / static_cast<float>(size) + static_cast<float>(eps));
-      float* const row_out = result + row * size;
-      for (std::int64_t i = 0; i < size; ++i) row_out[i] = scale[i] * (values[i] * factor);
-    }
+    for (std::int64_t row = begin; row < end; ++row)
+      norm_row(in + row * size, scale, size, eps, result + row * size);
   });
   return out;
 }
 
-RopeTable rope_table(std::int64_t begin, std::int64_t count, std::int64_t head_dim, double theta) {
-  const std::int64_t pairs = head_dim / 2;
+void rms_norm_columns(const at::Tensor& x, std::int64_t first, std::int64_t count,
+                      const at::Tensor& weight, double eps) {
+  const std::int64_t width = weight.size(0), columns = x.size(1);
+  KVLOUPE_CHECK(x.is_contiguous() && first + count * width <= columns);
+  const float* const scale = weight.const_data_ptr<float>();
+  float* const values = x.mutable_data_ptr<float>();
+  constexpr std::int64_t kGrain = 16;
+  at::parallel_for(0, x.size(0), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t piece = 0; piece < count; ++piece) {
+        float* const part = values + row * columns + first + piece * width;
+        norm_row(part, scale, width, eps, part);
+      }
+  });
+}
+
+RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeFrequencies& rope) {
+  const auto pairs = static_cast<std::int64_t>(rope.frequencies.size());
   RopeTable table{at::empty({count, pairs}, at::kFloat), at::empty({count, pairs}, at::kFloat)};
   float* const cos = table.cos.data_ptr<float>();
   float* const sin = table.sin.data_ptr<float>();
   for (std::int64_t i = 0; i < pairs; ++i) {
-    // In fp32 on purpose: angles rounded as in training, where they reach thousands of radians.
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    const float frequency = 1.0F / std::pow(static_cast<float>(theta), exponent);
     for (std::int64_t t = 0; t < count; ++t) {
-      const float angle = static_cast<float>(begin + t) * frequency;
-      cos[t * pairs + i] = std::cos(angle);
-      sin[t * pairs + i] = std::sin(angle);
+      const float angle = static_cast<float>(begin + t) * rope.frequencies[i];
+      cos[t * pairs + i] = std::cos(angle) * rope.magnitude;
+      sin[t * pairs + i] = std::sin(angle) * rope.magnitude;
     }
   }
   return table;
@@ -82,12 +96,12 @@ at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
   const std::int64_t rows = projected.size(0);
   const std::int64_t head_dim = projected.size(1) / num_heads;
   const std::int64_t pairs = head_dim / 2;
-  KVLOUPE_CHECK(projected.is_contiguous() && table.cos.size(0) == rows &&
-                table.cos.size(1) == pairs);
+  KVLOUPE_CHECK(projected.is_contiguous());
+  KVLOUPE_CHECK(num_rotated == 0 || (table.cos.size(0) == rows && table.cos.size(1) == pairs));
   at::Tensor out = at::empty({num_heads, rows, head_dim}, at::kFloat);
   const float* const in = projected.const_data_ptr<float>();
-  const float* const cos = table.cos.const_data_ptr<float>();
-  const float* const sin = table.sin.const_data_ptr<float>();
+  const float* const cos = num_rotated > 0 ? table.cos.const_data_ptr<float>() : nullptr;
+  const float* const sin = num_rotated > 0 ? table.sin.const_data_ptr<float>() : nullptr;
   float* const result = out.data_ptr<float>();
   const auto rotate =
       pairing == trace::RopePairing::Interleaved ? rotate_interleaved : rotate_half_split;

@@ -1,6 +1,7 @@
 // The decoder's small fused steps between matrix products, as plain loops over fp32 rows.
 #pragma once
 
+#include "capture/model/rope.h"
 #include "core/trace/trace_types.h"
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +13,21 @@ namespace kvloupe::capture {
 // x * weight / sqrt(mean(x^2) + eps) of each row; x [m, hidden_size], weight [hidden_size].
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
-// Cosine and sine of every pair's angle at positions [begin, begin + count), [count, head_dim / 2].
+// The same in place, of columns of x [m, columns] from `first` on: `count` pieces as wide as the
+// weight, each normed by itself.
+void rms_norm_columns(const at::Tensor& x, std::int64_t first, std::int64_t count,
+                      const at::Tensor& weight, double eps);
+
+// Cosine and sine of every pair's angle at positions [begin, begin + count), [count, head_dim / 2],
+// times the embedding's magnitude.
 struct RopeTable {
   at::Tensor cos, sin;
 };
-RopeTable rope_table(std::int64_t begin, std::int64_t count, std::int64_t head_dim, double theta);
+RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeFrequencies& rope);
 
 // Takes the rows of the fused projection, [m, num_heads * head_dim], apart into heads,
-// [num_heads, m, head_dim], and rotates the first `num_rotated` of them.
+// [num_heads, m, head_dim], and rotates the first `num_rotated` of them; the table is not read where
+// that is none.
 at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
                             std::int64_t num_rotated, const RopeTable& table,
                             trace::RopePairing pairing);

@@ -56,7 +56,7 @@ void from_q4_1(const std::byte* in, float* out) {
 }
 
 template <void (*kConvert)(const std::byte*, float*)>
-void convert(const std::byte* in, GgufBlock block, std::span<float> out) {
+void convert(const std::byte* in, ElementBlock block, std::span<float> out) {
   const auto num_blocks = static_cast<std::int64_t>(out.size()) / block.elements;
   for (std::int64_t b = 0; b < num_blocks; ++b) {
     kConvert(in + b * block.bytes, out.data() + b * block.elements);
@@ -65,29 +65,32 @@ void convert(const std::byte* in, GgufBlock block, std::span<float> out) {
 
 }  // namespace
 
-void dequantise(GgufType type, std::span<const std::byte> data, std::int64_t begin,
+void dequantise(ElementType type, std::span<const std::byte> data, std::int64_t begin,
                 std::span<float> out) {
-  const GgufBlock block = gguf_block(type);
+  const ElementBlock block = block_of(type);
   const auto count = static_cast<std::int64_t>(out.size());
   KVLOUPE_CHECK(begin >= 0 && begin % block.elements == 0 && count % block.elements == 0);
   const auto data_blocks = static_cast<std::int64_t>(data.size()) / block.bytes;
   KVLOUPE_CHECK((begin + count) / block.elements <= data_blocks);
   const std::byte* in = data.data() + begin / block.elements * block.bytes;
   switch (type) {
-    case GgufType::F32:
+    case ElementType::F32:
       std::memcpy(out.data(), in, out.size_bytes());
       return;
-    case GgufType::F16:
+    case ElementType::F16:
       return convert<from_f16>(in, block, out);
-    case GgufType::BF16:
+    case ElementType::BF16:
       return convert<from_bf16>(in, block, out);
-    case GgufType::Q8_0:
+    case ElementType::Q8_0:
       return convert<from_q8_0>(in, block, out);
-    case GgufType::Q4_0:
+    case ElementType::Q4_0:
       return convert<from_q4_0>(in, block, out);
-    case GgufType::Q4_1:
+    case ElementType::Q4_1:
       return convert<from_q4_1>(in, block, out);
+    case ElementType::Bytes:
+      break;
   }
+  KVLOUPE_CHECK(!"bytes are no numbers");
 }
 
 }  // namespace kvloupe::capture

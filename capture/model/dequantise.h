@@ -1,7 +1,7 @@
-// Turns the packed elements of a GGUF tensor into fp32.
+// Turns the packed elements of a stored tensor into fp32.
 #pragma once
 
-#include "capture/model/gguf.h"
+#include "capture/model/stored_tensor.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace kvloupe::capture {
 
 // Elements [begin, begin + out.size()) of `data` in row-major order; both ends lie on block
 // borders.
-void dequantise(GgufType type, std::span<const std::byte> data, std::int64_t begin,
+void dequantise(ElementType type, std::span<const std::byte> data, std::int64_t begin,
                 std::span<float> out);
 
 }  // namespace kvloupe::capture

@@ -25,55 +25,22 @@ Error unsupported(const std::filesystem::path& path, std::string why, std::strin
                      std::move(remedy));
 }
 
-std::optional<GgufType> known_type(std::uint32_t number) {
-  switch (static_cast<GgufType>(number)) {
-    case GgufType::F32:
-    case GgufType::F16:
-    case GgufType::Q4_0:
-    case GgufType::Q4_1:
-    case GgufType::Q8_0:
-    case GgufType::BF16:
-      return static_cast<GgufType>(number);
+std::optional<ElementType> known_type(std::uint32_t number) {
+  switch (static_cast<ElementType>(number)) {
+    case ElementType::F32:
+    case ElementType::F16:
+    case ElementType::Q4_0:
+    case ElementType::Q4_1:
+    case ElementType::Q8_0:
+    case ElementType::BF16:
+      return static_cast<ElementType>(number);
+    case ElementType::Bytes:
+      break;
   }
   return std::nullopt;
 }
 
 }  // namespace
-
-GgufBlock gguf_block(GgufType type) {
-  switch (type) {
-    case GgufType::F32:
-      return {1, 4};
-    case GgufType::F16:
-    case GgufType::BF16:
-      return {1, 2};
-    case GgufType::Q4_0:
-      return {32, 2 + 16};
-    case GgufType::Q4_1:
-      return {32, 2 + 2 + 16};
-    case GgufType::Q8_0:
-      return {32, 2 + 32};
-  }
-  return {};
-}
-
-std::string_view gguf_type_name(GgufType type) {
-  switch (type) {
-    case GgufType::F32:
-      return "F32";
-    case GgufType::F16:
-      return "F16";
-    case GgufType::BF16:
-      return "BF16";
-    case GgufType::Q4_0:
-      return "Q4_0";
-    case GgufType::Q4_1:
-      return "Q4_1";
-    case GgufType::Q8_0:
-      return "Q8_0";
-  }
-  return "?";
-}
 
 GgufFile::GgufFile(const std::filesystem::path& path)
     : path_(path), file_(path, "the model file"), bytes_(file_.bytes()) {
@@ -165,7 +132,7 @@ void GgufFile::skip_value(Cursor& cursor, std::uint32_t type, int depth) const {
 
 void GgufFile::parse_tensor_entry(Cursor& cursor, std::uint64_t index) {
   cursor.what = fmt::format("the name of tensor {}", index);
-  GgufTensor tensor;
+  StoredTensor tensor;
   tensor.name = cursor.read_string();
   const std::string name = fmt::format("the tensor {}", shown(tensor.name));
   cursor.what = name;
@@ -204,9 +171,9 @@ void GgufFile::place_tensors(std::size_t data_begin, std::uint64_t alignment) {
   const std::uint64_t begin = (data_begin + alignment - 1) / alignment * alignment;
   const std::uint64_t available = bytes_.size() > begin ? bytes_.size() - begin : 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    GgufTensor& tensor = tensors_[i];
+    StoredTensor& tensor = tensors_[i];
     const std::string name = fmt::format("the tensor {}", shown(tensor.name));
-    const GgufBlock block = gguf_block(tensor.type);
+    const ElementBlock block = block_of(tensor.type);
     if (tensor.shape.back() % block.elements != 0) {
       throw damaged(path_, fmt::format("{} has rows of {} elements, not a multiple of {}", name,
                                        tensor.shape.back(), block.elements));
@@ -226,7 +193,7 @@ void GgufFile::place_tensors(std::size_t data_begin, std::uint64_t alignment) {
   }
 }
 
-const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
+const StoredTensor* GgufFile::find_tensor(std::string_view name) const {
   const auto it = tensor_index_.find(name);
   return it == tensor_index_.end() ? nullptr : &tensors_[it->second];
 }

@@ -3,6 +3,7 @@
 // used, and nothing is allocated from a number that was not checked.
 #pragma once
 
+#include "capture/model/stored_tensor.h"
 #include "core/base/mapped_file.h"
 
 #include <cstddef>
@@ -17,25 +18,6 @@
 
 namespace kvloupe::capture {
 
-// Element types that can be read, with the numbers of the format.
-enum class GgufType : std::uint32_t { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, BF16 = 30 };
-
-// How a type packs its elements: `elements` values take `bytes` bytes.
-struct GgufBlock {
-  std::int64_t elements = 1;
-  std::int64_t bytes = 0;
-};
-GgufBlock gguf_block(GgufType type);
-std::string_view gguf_type_name(GgufType type);
-
-struct GgufTensor {
-  std::string name;
-  GgufType type = GgufType::F32;
-  std::vector<std::int64_t> shape;  // row-major: slowest first (the file lists fastest first)
-  std::int64_t num_elements = 0;
-  std::span<const std::byte> data;  // inside the mapping
-};
-
 class GgufFile {
  public:
   // Throws Error{Input} naming the key or tensor that is damaged or not supported.
@@ -47,18 +29,19 @@ class GgufFile {
   // Throws Error{Input} when the file became shorter meanwhile: what was read of it is not to be
   // believed then.
   void require_whole() const { file_.require_whole(); }
+  void release_pages() const { file_.release_pages(); }
   std::span<const std::byte> bytes() const { return bytes_; }  // the whole file
 
   bool has(std::string_view key) const;
-  // nullopt when the key is absent; throws Error{Input} when it is of another type.
+  // nullopt when the key is absent (or ""); throws Error{Input} when it is of another type.
   std::optional<std::int64_t> integer(std::string_view key) const;
   std::optional<double> real(std::string_view key) const;
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<std::string>> texts(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
 
-  const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in the file's order
-  const GgufTensor* find_tensor(std::string_view name) const;
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the file's order
+  const StoredTensor* find_tensor(std::string_view name) const;
 
  private:
   struct Value {
@@ -79,7 +62,7 @@ class GgufFile {
   MappedFile file_;
   std::span<const std::byte> bytes_;
   std::map<std::string, Value, std::less<>> values_;
-  std::vector<GgufTensor> tensors_;
+  std::vector<StoredTensor> tensors_;
   std::vector<std::uint64_t> tensor_offsets_;  // relative to the data section, beside tensors_
   std::map<std::string, std::size_t, std::less<>> tensor_index_;
 };

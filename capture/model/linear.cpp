@@ -27,12 +27,14 @@ at::Tensor pack_projection(const at::Tensor& weight) {
   return reorder.call(weight, std::nullopt);
 }
 
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight) {
-  if (!weight.is_mkldnn()) return at::mm(x, weight.t());
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (!weight.is_mkldnn())
+    return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
   static const auto product = c10::Dispatcher::singleton()
                                   .findSchemaOrThrow("mkldnn::_linear_pointwise", "")
                                   .typed<LinearPointwise>();
-  return product.call(x, weight, std::nullopt, "none", c10::List<std::optional<at::Scalar>>(), "");
+  return product.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, "none",
+                      c10::List<std::optional<at::Scalar>>(), "");
 }
 
 }  // namespace kvloupe::capture

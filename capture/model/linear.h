@@ -9,7 +9,8 @@ namespace kvloupe::capture {
 // contiguous [out_features, in_features].
 at::Tensor pack_projection(const at::Tensor& weight);
 
-// x fp32 contiguous [rows, in_features], weight packed or plain; returns [rows, out_features].
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight);
+// x fp32 contiguous [rows, in_features], weight packed or plain, bias [out_features] or undefined;
+// returns [rows, out_features].
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace kvloupe::capture

@@ -1,4 +1,4 @@
-// A model read from disk: configuration, dequantised weights, tokenizer.
+// A model read from disk: configuration, weights as the decoder multiplies by them, tokenizer.
 #pragma once
 
 #include "capture/model/model_config.h"
@@ -15,14 +15,24 @@
 
 namespace kvloupe::capture {
 
-// fp32. Projections are [out_features, in_features], plain or packed (linear.h).
+// Undefined tensors are of parts that the model does not have. fp32. Projections are
+// [out_features, in_features], plain or packed (linear.h), biases [out_features].
+struct FeedForward {
+  at::Tensor gate_up_proj, gate_up_bias;  // [2 * ffn_size, hidden_size]: gate, up
+  at::Tensor down_proj, down_bias;        // [hidden_size, ffn_size]
+};
+
 struct LayerWeights {
-  at::Tensor attn_norm;     // [hidden_size]
-  at::Tensor qkv_proj;      // [(num_q_heads + 2 * num_kv_heads) * head_dim, hidden_size]: q, k, v
-  at::Tensor o_proj;        // [hidden_size, num_q_heads * head_dim]
-  at::Tensor ffn_norm;      // [hidden_size]
-  at::Tensor gate_up_proj;  // [2 * ffn_size, hidden_size]: gate, up
-  at::Tensor down_proj;     // [hidden_size, ffn_size]
+  at::Tensor attn_norm;            // [hidden_size]
+  at::Tensor qkv_proj, qkv_bias;   // [(num_q_heads + 2 * num_kv_heads) * head_dim, hidden_size]
+  at::Tensor q_norm, k_norm;       // [head_dim], or of all heads
+  at::Tensor o_proj, o_bias;       // [hidden_size, num_q_heads * head_dim]
+  at::Tensor after_attn_norm;      // [hidden_size]
+  at::Tensor ffn_norm;             // [hidden_size]
+  FeedForward ffn;                 // where there are no experts
+  at::Tensor router, router_bias;  // [experts, hidden_size]
+  std::vector<FeedForward> experts;
+  at::Tensor after_ffn_norm;  // [hidden_size]
 };
 
 struct LoadedModel : ModelConfig {
@@ -36,9 +46,13 @@ struct LoadedModel : ModelConfig {
 
 inline constexpr std::string_view kBundledModel = "smollm2";
 
-// `name_or_path`: kBundledModel or a .gguf file. Throws Error{Input} for anything
-// damaged or unsupported, naming the tensor or key; nothing is allocated before it was checked.
+// `name_or_path`: kBundledModel, a .gguf file or a Hugging Face folder. Throws Error{Input} for
+// anything damaged or unsupported, naming the tensor or key; nothing is allocated before it was
+// checked.
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path);
+
+// All but the tokenizer.
+std::shared_ptr<LoadedModel> load_weights(const ModelSource& source);
 
 // SHA-256 of the bundled model's file; empty where the set-up has not fetched it.
 std::string bundled_model_hash();

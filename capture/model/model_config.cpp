@@ -1,135 +1,73 @@
 #include "capture/model/model_config.h"
 
-#include "capture/model/gguf_cursor.h"
+#include "capture/model/family.h"
+#include "capture/model/rope.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
-#include <optional>
-#include <utility>
 
 namespace kvloupe::capture {
 namespace {
 
-constexpr std::int64_t kMaxSize = 1 << 24;  // of any dimension of a model
-
-std::int64_t required_size(const GgufFile& file, std::string_view key) {
-  const auto value = file.integer(key);
-  if (!value) throw damaged(file, fmt::format("the metadata key {} is missing", key));
-  if (*value < 1 || *value > kMaxSize) {
-    throw damaged(file,
-                  fmt::format("the metadata key {} is {}, not 1 to {}", key, *value, kMaxSize));
-  }
-  return *value;
-}
-
-double positive_real(const GgufFile& file, std::string_view key, std::optional<double> fallback) {
-  const auto value = file.real(key);
-  if (!value && !fallback) throw damaged(file, fmt::format("the metadata key {} is missing", key));
-  const double number = value ? *value : *fallback;
-  if (!std::isfinite(number) || number <= 0) {
-    throw damaged(file, fmt::format("the metadata key {} is {}, not above 0", key, number));
-  }
-  return number;
-}
-
-// What the decoder would have to know and does not: better refused than run wrongly.
-void refuse_unsupported(const GgufFile& file) {
-  const auto architecture = file.text("general.architecture");
-  if (!architecture) throw damaged(file, "the metadata key general.architecture is missing");
-  if (*architecture != "llama") {
-    throw unsupported(file,
-                      fmt::format("its architecture \"{}\" is not implemented", *architecture));
-  }
-  const auto scaling = file.text("llama.rope.scaling.type").value_or("none");
-  if (scaling != "none") {
-    throw unsupported(file, fmt::format("its RoPE scaling \"{}\" is not implemented", scaling));
-  }
-  for (const auto* key : {"llama.expert_count", "llama.attention.sliding_window"}) {
-    if (file.integer(key).value_or(0) != 0) {
-      throw unsupported(file,
-                        fmt::format("what its metadata key {} asks for is not implemented", key));
-    }
-  }
+void check_heads(const ModelSource& source, const trace::ModelInfo& info) {
+  if (info.num_q_heads % info.num_kv_heads != 0)
+    throw damaged(source, fmt::format("its {} query heads do not share {} KV heads evenly",
+                                      info.num_q_heads, info.num_kv_heads));
+  if (info.head_dim < 2 || info.head_dim % 2 != 0)
+    throw damaged(source, fmt::format("its head dimension is {}, not even", info.head_dim));
+  const std::int64_t value_dim =
+      source.integer({"attention.value_length", "v_head_dim"}).value_or(info.head_dim);
+  const std::int64_t rope_dim =
+      source.integer({"rope.dimension_count", ""}).value_or(info.head_dim);
+  if (value_dim != info.head_dim || rope_dim != info.head_dim)
+    throw unsupported(source, fmt::format("its heads have {} key, {} value and {} rotated "
+                                          "dimensions; only equal numbers are implemented",
+                                          info.head_dim, value_dim, rope_dim));
+  if (source.real({"", "partial_rotary_factor"}).value_or(1) != 1)
+    throw unsupported(source, "a rotary embedding of some channels alone is not implemented");
 }
 
 }  // namespace
 
-Error unsupported(const GgufFile& file, std::string why) {
-  return input_error(fmt::format("cannot use the model file {}", file.path().string()),
-                     std::move(why), "choose a llama-architecture model without it");
+SoftmaxForm& shaped_softmax(ModelConfig& model, int layer) {
+  return model.info.shaped_softmax.try_emplace(layer, SoftmaxForm(model.info.softmax_scale))
+      .first->second;
 }
 
-Error damaged(const GgufFile& file, std::string why) {
-  return damaged(file.path(), std::move(why));
-}
-
-ModelConfig read_config(const GgufFile& file) {
-  refuse_unsupported(file);
+ModelConfig read_config(const ModelSource& source) {
+  const Family& family = family_of(source);
   ModelConfig model;
   trace::ModelInfo& info = model.info;
-  info.architecture = "llama";
-  info.name = file.text("general.name").value_or(file.path().stem().string());
-  info.num_layers = static_cast<int>(required_size(file, "llama.block_count"));
-  info.num_q_heads = static_cast<int>(required_size(file, "llama.attention.head_count"));
-  info.num_kv_heads = file.has("llama.attention.head_count_kv")
-                          ? static_cast<int>(required_size(file, "llama.attention.head_count_kv"))
-                          : info.num_q_heads;
-  info.hidden_size = static_cast<int>(required_size(file, "llama.embedding_length"));
-  model.ffn_size = required_size(file, "llama.feed_forward_length");
-  model.context_length = required_size(file, "llama.context_length");
-  model.rms_norm_eps = positive_real(file, "llama.attention.layer_norm_rms_epsilon", std::nullopt);
-
-  info.head_dim = static_cast<int>(file.has("llama.attention.key_length")
-                                       ? required_size(file, "llama.attention.key_length")
-                                       : info.hidden_size / info.num_q_heads);
-  const auto value_dim = file.integer("llama.attention.value_length").value_or(info.head_dim);
-  const auto rope_dim = file.integer("llama.rope.dimension_count").value_or(info.head_dim);
-  if (info.num_q_heads % info.num_kv_heads != 0) {
-    throw damaged(file, fmt::format("its {} query heads do not share {} KV heads evenly",
-                                    info.num_q_heads, info.num_kv_heads));
-  }
-  if (info.head_dim < 2 || info.head_dim % 2 != 0) {
-    throw damaged(file, fmt::format("its head dimension is {}, not even", info.head_dim));
-  }
-  if (value_dim != info.head_dim || rope_dim != info.head_dim) {
-    throw unsupported(file,
-                      fmt::format("its heads have {} key, {} value and {} rotated dimensions; "
-                                  "only equal numbers are implemented",
-                                  info.head_dim, value_dim, rope_dim));
-  }
+  const auto size = [&](const Key& key) { return static_cast<int>(required_size(source, key)); };
+  info.architecture = family.id;
+  info.name = source.name();
+  info.num_layers = size({"block_count", "num_hidden_layers"});
+  info.num_q_heads = size({"attention.head_count", "num_attention_heads"});
+  info.num_kv_heads = static_cast<int>(
+      size_or(source, {"attention.head_count_kv", "num_key_value_heads"}, info.num_q_heads));
+  info.hidden_size = size({"embedding_length", "hidden_size"});
+  const Key of_expert{"expert_feed_forward_length", "moe_intermediate_size"};
+  model.ffn_size = source.integer(of_expert)
+                       ? required_size(source, of_expert)
+                       : required_size(source, {"feed_forward_length", "intermediate_size"});
+  model.context_length = required_size(source, {"context_length", "max_position_embeddings"});
+  model.rms_norm_eps =
+      positive_real(source, {"attention.layer_norm_rms_epsilon", "rms_norm_eps"}, 1e-6);
+  info.head_dim = static_cast<int>(
+      size_or(source, {"attention.key_length", "head_dim"}, info.hidden_size / info.num_q_heads));
+  check_heads(source, info);
   info.softmax_scale = 1.0 / std::sqrt(static_cast<double>(info.head_dim));
-  info.rope_theta = positive_real(file, "llama.rope.freq_base", 10000.0);
-  // Files of this architecture hold query and key rows permuted, so that pairs lie side by side.
-  info.rope_pairing = trace::RopePairing::Interleaved;
+  info.rope_pairing = source.format() == ModelSource::Format::Gguf ? family.gguf_pairing
+                                                                   : trace::RopePairing::HalfSplit;
+  info.layer_types.assign(static_cast<std::size_t>(info.num_layers), trace::LayerType::Full);
+  model.query_bias = flag(source, {"", "attention_bias"}, false);
+  use_one_rope(model, usual_rope(source));
+  if (family.configure != nullptr) family.configure(source, model);
+  for (auto& [layer, softmax] : info.shaped_softmax) softmax.scale = info.softmax_scale;
+  info.rope_theta = model.ropes.front().theta;
+  info.rope_scaling = rope_scaling_text(model);
   return model;
-}
-
-Tokenizer read_tokenizer(const GgufFile& file) {
-  const auto kind = file.text("tokenizer.ggml.model").value_or("");
-  if (kind != "gpt2") {
-    throw unsupported(file, fmt::format("its tokenizer \"{}\" is not implemented", kind));
-  }
-  if (file.integer("tokenizer.ggml.add_bos_token").value_or(0) != 0 ||
-      file.integer("tokenizer.ggml.add_space_prefix").value_or(0) != 0) {
-    throw unsupported(file, "its tokenizer adds tokens of its own, which is not implemented");
-  }
-  TokenizerData data;
-  data.pre_tokenizer = file.text("tokenizer.ggml.pre").value_or("");
-  data.tokens = file.texts("tokenizer.ggml.tokens").value_or(std::vector<std::string>{});
-  data.merges = file.texts("tokenizer.ggml.merges").value_or(std::vector<std::string>{});
-  for (const auto type :
-       file.integers("tokenizer.ggml.token_type").value_or(std::vector<std::int64_t>{})) {
-    data.types.push_back(static_cast<std::int32_t>(type));
-  }
-  const auto token_id = [&](std::string_view key) {
-    const auto id = file.integer(key).value_or(-1);
-    if (id < -1 || id > kMaxSize) throw damaged(file, fmt::format("{} is {}", key, id));
-    return static_cast<std::int32_t>(id);
-  };
-  data.bos = token_id("tokenizer.ggml.bos_token_id");
-  data.eos = token_id("tokenizer.ggml.eos_token_id");
-  return Tokenizer(std::move(data));
 }
 
 }  // namespace kvloupe::capture

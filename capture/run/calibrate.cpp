@@ -111,8 +111,7 @@ class GatheringAttention final : public AttentionHook {
   at::Tensor attend(const AttentionCall& call) override {
     const at::Tensor fresh = call.k.slice(1, call.past_len);
     for (selection::BasisFit& fit : fits_) fit.add(call.layer, call.q, fresh);
-    return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax_scale, false)
-        .output;
+    return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax, false).output;
   }
   const std::vector<selection::BasisFit>& fits() const { return fits_; }
 

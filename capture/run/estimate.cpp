@@ -37,13 +37,20 @@ double warm_seconds_of(const std::function<void()>& work) {
   return seconds_of(work);
 }
 
+// That a token meets.
+std::int64_t feed_forward_weights(const LayerWeights& layer, const ExpertForm& experts) {
+  const FeedForward& one = layer.experts.empty() ? layer.ffn : layer.experts.front();
+  const std::int64_t weights = one.gate_up_proj.numel() + one.down_proj.numel();
+  return layer.experts.empty() ? weights : weights * experts.used;
+}
+
 // Seconds of a chunk of `rows` tokens in all layers' products and the output layer's.
 double product_seconds(const LoadedModel& model, std::int64_t rows) {
   if (model.layers.empty()) return 0;
   const LayerWeights& layer = model.layers.front();
   const auto weights = static_cast<double>(layer.qkv_proj.numel() + layer.o_proj.numel() +
-                                           layer.gate_up_proj.numel() + layer.down_proj.numel());
-  const at::Tensor& sample = layer.gate_up_proj;
+                                           feed_forward_weights(layer, model.experts));
+  const at::Tensor& sample = layer.qkv_proj;
   const at::Tensor hidden = at::ones({rows, sample.size(1)}, at::kFloat);
   const double seconds = warm_seconds_of([&] { project(hidden, sample); });
   return seconds * weights / static_cast<double>(sample.numel()) *

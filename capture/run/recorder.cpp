@@ -195,7 +195,7 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) {
   cell.chunk_len = call.q.size(1);
   cell.phase = chunk_.phase;
   cell.ends_prefill = chunk_.phase == trace::Phase::Prefill && chunk_.end() == options_.prompt_len;
-  cell.softmax = call.softmax_scale;
+  cell.softmax = call.softmax;
   cell.q = call.q;
   cell.k = call.k;
   cell.v = call.v;

@@ -82,7 +82,7 @@ void recall_layer(const trace::TraceReader& left, int num_chunks, int layer, con
     AttentionCall call;
     call.layer = layer;
     call.past_len = chunk.begin;
-    call.softmax_scale = info.model.softmax_scale;
+    call.softmax = info.model.softmax_of(layer);
     call.q = q.slice(1, chunk.begin, chunk.end()).contiguous();
     call.k = k.slice(1, 0, chunk.end());
     call.v = v.slice(1, 0, chunk.end());

@@ -297,7 +297,7 @@ SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& c
                           static_cast<std::int32_t>(options.chunk_size), trace::Phase::Prefill});
     AttentionCall call;
     call.past_len = begin;
-    call.softmax_scale = model_info().softmax_scale;
+    call.softmax = model_info().softmax_scale;
     call.q = source.queries(begin, end);
     call.k = k.narrow(1, 0, end);
     call.v = v.narrow(1, 0, end);

@@ -26,7 +26,7 @@ struct MappedRegion {
 
 namespace {
 
-constexpr std::size_t kMaxRegions = 64;
+constexpr std::size_t kMaxRegions = 512;  // a model may lie in many files
 std::mutex table_mutex;
 struct sigaction previous_action;
 
@@ -97,6 +97,10 @@ MappedFile::~MappedFile() {
 
 std::span<const std::byte> MappedFile::bytes() const {
   return {region_->begin.load(), region_->size.load()};
+}
+
+void MappedFile::release_pages() const {
+  ::madvise(region_->begin.load(), region_->size.load(), MADV_DONTNEED);
 }
 
 void MappedFile::require_whole() const {

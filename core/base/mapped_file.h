@@ -24,6 +24,8 @@ class MappedFile {
   // Throws Error{Input} when the file has become shorter since it was mapped. What was read before
   // may be zeros then: call it before anything read is believed.
   void require_whole() const;
+  // What was read need not stay in memory; it comes from the file again when it is read again.
+  void release_pages() const;
 
  private:
   MappedRegion* region_ = nullptr;

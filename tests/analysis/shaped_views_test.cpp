@@ -79,8 +79,8 @@ TEST_P(ShapedViews, EntropyIsThatOfTheKeysSeen) {
 
 TEST_P(ShapedViews, TrueRanksAreByMassOfTheCandidates) {
   replay::ReplayRequest request;
-  request.spec = selection::MethodSpec::parse("random:budget_tokens=5")
-                     .resolved(trace_.session().shape());
+  request.spec =
+      selection::MethodSpec::parse("random:budget_tokens=5").resolved(trace_.session().shape());
   const replay::ReplayResult result = replay::replay(trace_.session(), request, {});
   const replay::ReplayCell& cell = *result.find(1, 2);
   const SelectedVsTrue view = selected_vs_true(trace_.session(), cell, 1, 2);
@@ -126,8 +126,8 @@ TEST_P(ShapedViews, WhatKeysReceiveIsTheProbability) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, ShapedViews,
                          ::testing::Values(Form{"window", 21, 0, false},
-                                           Form{"softcap", 0, 0.9, false},
-                                           Form{"sink", 0, 0, true}, Form{"all", 13, 1.1, true}),
+                                           Form{"softcap", 0, 0.9, false}, Form{"sink", 0, 0, true},
+                                           Form{"all", 13, 1.1, true}),
                          [](const auto& form) { return std::string(form.param.name); });
 
 }  // namespace

@@ -149,11 +149,8 @@ TEST(Capture, CancelledWhileItAnswersItTellsNoSpeed) {
 TEST(Capture, NonFiniteValuesAreCountedAndStored) {
   auto model = std::make_shared<LoadedModel>();
   const auto sound = make_tiny_model();
-  model->info = sound->info;
-  model->context_length = sound->context_length;
+  static_cast<ModelConfig&>(*model) = *sound;
   model->vocab_size = sound->vocab_size;
-  model->ffn_size = sound->ffn_size;
-  model->rms_norm_eps = sound->rms_norm_eps;
   model->token_embedding = sound->token_embedding.clone();
   model->output_norm = sound->output_norm;
   model->output = sound->output;

@@ -151,7 +151,7 @@ class AttendToRecorded final : public AttentionHook {
         const at::Tensor index = at::tensor(keys, at::kLong);
         const at::Tensor q =
             lanes_.pruned(call.q[head][t].to(at::kDouble), call.layer, head / group);
-        const at::Tensor logits = at::mv(k.index_select(0, index), q) * call.softmax_scale;
+        const at::Tensor logits = at::mv(k.index_select(0, index), q) * call.softmax.scale;
         output[head][t] = at::matmul(at::softmax(logits, 0), v.index_select(0, index));
       }
     }

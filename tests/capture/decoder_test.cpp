@@ -251,7 +251,7 @@ TEST(Decoder, RoundToHalfShowsTheHookExactlyWhatATraceHolds) {
 TEST(Decoder, HalfSplitRotationIsInterleavedRotationOfReorderedPairs) {
   const std::int64_t head_dim = 16;
   const at::Tensor x = at::sin(at::arange(5 * 3 * head_dim, at::kFloat)).view({5, 3 * head_dim});
-  const RopeTable table = rope_table(11, 5, head_dim, 10000);
+  const RopeTable table = rope_table(11, 5, rope_frequencies({}, head_dim));
   const auto interleave = [&](const at::Tensor& t) {
     return at::stack({t.narrow(-1, 0, head_dim / 2), t.narrow(-1, head_dim / 2, head_dim / 2)}, -1)
         .flatten(-2);

@@ -13,7 +13,7 @@ constexpr std::uint16_t kHalfOne = 0x3c00;       // 1.0
 constexpr std::uint16_t kHalfQuarter = 0x3400;   // 0.25
 constexpr std::uint16_t kHalfMinusTwo = 0xc000;  // -2.0
 
-std::vector<float> unpack(GgufType type, const std::string& bytes, std::int64_t begin,
+std::vector<float> unpack(ElementType type, const std::string& bytes, std::int64_t begin,
                           std::size_t count) {
   std::vector<float> out(count, -99.0F);
   dequantise(type, std::as_bytes(std::span(bytes.data(), bytes.size())), begin, out);
@@ -30,18 +30,18 @@ std::string nibbles() {
 TEST(Dequantise, PlainTypes) {
   std::string f32;
   for (const float value : {1.5F, -2.0F, 0.1F}) append(f32, value);
-  EXPECT_EQ(unpack(GgufType::F32, f32, 0, 3), (std::vector<float>{1.5F, -2.0F, 0.1F}));
-  EXPECT_EQ(unpack(GgufType::F32, f32, 2, 1), std::vector<float>{0.1F});
+  EXPECT_EQ(unpack(ElementType::F32, f32, 0, 3), (std::vector<float>{1.5F, -2.0F, 0.1F}));
+  EXPECT_EQ(unpack(ElementType::F32, f32, 2, 1), std::vector<float>{0.1F});
   std::string f16;
   // 1, 0.25, -2, the smallest subnormal 2^-24, the largest half 65504
   for (const int bits : {0x3c00, 0x3400, 0xc000, 0x0001, 0x7bff}) {
     append(f16, static_cast<std::uint16_t>(bits));
   }
-  EXPECT_EQ(unpack(GgufType::F16, f16, 0, 5),
+  EXPECT_EQ(unpack(ElementType::F16, f16, 0, 5),
             (std::vector<float>{1, 0.25F, -2, 5.9604644775390625e-8F, 65504}));
   std::string bf16;
   for (const int bits : {0x3f80, 0xc000, 0x3dcd}) append(bf16, static_cast<std::uint16_t>(bits));
-  EXPECT_EQ(unpack(GgufType::BF16, bf16, 0, 3), (std::vector<float>{1, -2, 0.10009765625F}));
+  EXPECT_EQ(unpack(ElementType::BF16, bf16, 0, 3), (std::vector<float>{1, -2, 0.10009765625F}));
 }
 
 TEST(Dequantise, Q8_0) {
@@ -50,19 +50,20 @@ TEST(Dequantise, Q8_0) {
   for (int i = 0; i < 32; ++i) append(bytes, static_cast<std::int8_t>(8 * i - 128));
   append(bytes, kHalfMinusTwo);
   for (int i = 0; i < 32; ++i) append(bytes, static_cast<std::int8_t>(i));
-  const auto out = unpack(GgufType::Q8_0, bytes, 0, 64);
+  const auto out = unpack(ElementType::Q8_0, bytes, 0, 64);
   for (int i = 0; i < 32; ++i) {
     EXPECT_EQ(out[i], 0.25F * static_cast<float>(8 * i - 128));
     EXPECT_EQ(out[32 + i], -2.0F * static_cast<float>(i));
   }
-  EXPECT_EQ(unpack(GgufType::Q8_0, bytes, 32, 32), std::vector<float>(out.begin() + 32, out.end()));
+  EXPECT_EQ(unpack(ElementType::Q8_0, bytes, 32, 32),
+            std::vector<float>(out.begin() + 32, out.end()));
 }
 
 TEST(Dequantise, Q4_0) {
   std::string bytes;
   append(bytes, kHalfQuarter);
   bytes += nibbles();
-  const auto out = unpack(GgufType::Q4_0, bytes, 0, 32);
+  const auto out = unpack(ElementType::Q4_0, bytes, 0, 32);
   for (int i = 0; i < 16; ++i) {
     EXPECT_EQ(out[i], 0.25F * static_cast<float>(i - 8));
     EXPECT_EQ(out[16 + i], 0.25F * static_cast<float>(7 - i));
@@ -77,7 +78,7 @@ TEST(Dequantise, Q4_1) {
   append(bytes, kHalfOne);
   append(bytes, kHalfQuarter);
   bytes += std::string(16, '\x21');
-  const auto out = unpack(GgufType::Q4_1, bytes, 0, 64);
+  const auto out = unpack(ElementType::Q4_1, bytes, 0, 64);
   for (int i = 0; i < 16; ++i) {
     EXPECT_EQ(out[i], 0.25F * static_cast<float>(i) - 2);
     EXPECT_EQ(out[16 + i], 0.25F * static_cast<float>(15 - i) - 2);
@@ -87,9 +88,9 @@ TEST(Dequantise, Q4_1) {
 }
 
 TEST(Dequantise, RangesOutsideTheDataAreOurOwnBug) {
-  EXPECT_THROW(unpack(GgufType::Q8_0, std::string(34, '\0'), 0, 64), Error);
-  EXPECT_THROW(unpack(GgufType::Q8_0, std::string(34, '\0'), 0, 16), Error);
-  EXPECT_THROW(unpack(GgufType::Q8_0, std::string(34, '\0'), 16, 32), Error);
+  EXPECT_THROW(unpack(ElementType::Q8_0, std::string(34, '\0'), 0, 64), Error);
+  EXPECT_THROW(unpack(ElementType::Q8_0, std::string(34, '\0'), 0, 16), Error);
+  EXPECT_THROW(unpack(ElementType::Q8_0, std::string(34, '\0'), 16, 32), Error);
 }
 
 }  // namespace

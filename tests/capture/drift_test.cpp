@@ -42,7 +42,7 @@ class NearKeys final : public AttentionHook {
         const std::int64_t end = call.past_len + row + 1,
                            begin = std::max<std::int64_t>(0, end - 5);
         const at::Tensor keys = call.k[head / group].slice(0, begin, end);
-        const at::Tensor p = at::softmax(keys.mv(call.q[head][row]) * call.softmax_scale, 0);
+        const at::Tensor p = at::softmax(keys.mv(call.q[head][row]) * call.softmax.scale, 0);
         output[head][row].copy_(call.v[head / group].slice(0, begin, end).t().mv(p));
       }
     }

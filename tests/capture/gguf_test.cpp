@@ -51,7 +51,7 @@ TEST(Gguf, ReadsMetadataAndTensors) {
     EXPECT_EQ(file.integers("numbers"), (std::vector<std::int64_t>{3, -4}));
     EXPECT_EQ(file.integer("absent"), std::nullopt);
     ASSERT_EQ(file.tensors().size(), 2U);
-    const GgufTensor* bias = file.find_tensor("bias");
+    const StoredTensor* bias = file.find_tensor("bias");
     ASSERT_NE(bias, nullptr);
     EXPECT_EQ(bias->shape, std::vector<std::int64_t>{2});
     float values[2];

@@ -37,7 +37,7 @@ class PlainAttention final : public AttentionHook {
         const std::int64_t end = call.past_len + t + 1;
         const at::Tensor k = call.k[head / group].slice(0, 0, end).to(at::kDouble);
         const at::Tensor v = call.v[head / group].slice(0, 0, end).to(at::kDouble);
-        const at::Tensor logits = at::mv(k, call.q[head][t].to(at::kDouble)) * call.softmax_scale;
+        const at::Tensor logits = at::mv(k, call.q[head][t].to(at::kDouble)) * call.softmax.scale;
         output[head][t] = at::matmul(at::softmax(logits, 0), v);
       }
     }
@@ -175,7 +175,7 @@ class ProbeOverSurvivors final : public AttentionHook {
         const at::Tensor index = at::tensor(keys, at::kLong);
         const at::Tensor k = call.k[head / group].index_select(0, index).to(at::kDouble);
         const at::Tensor v = call.v[head / group].index_select(0, index).to(at::kDouble);
-        const at::Tensor logits = at::mv(k, call.q[head][t].to(at::kDouble)) * call.softmax_scale;
+        const at::Tensor logits = at::mv(k, call.q[head][t].to(at::kDouble)) * call.softmax.scale;
         output[head][t] = at::matmul(at::softmax(logits, 0), v);
       }
     }

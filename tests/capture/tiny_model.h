@@ -1,6 +1,7 @@
 // A random Llama small enough for tests of a second, in memory: bytes are its tokens.
 #pragma once
 
+#include "capture/model/family.h"
 #include "capture/model/model.h"
 #include "tests/capture/tiny_vocabulary.h"
 
@@ -68,6 +69,9 @@ inline std::shared_ptr<const LoadedModel> make_tiny_model(const TinyShape& shape
   model->vocab_size = model->tokenizer.vocab_size();
   model->ffn_size = shape.ffn_size;
   model->rms_norm_eps = 1e-5;
+  RopeForm rope;
+  rope.theta = info.rope_theta;
+  use_one_rope(*model, rope);
   model->token_embedding = weights(model->vocab_size, hidden);
   model->output_norm = at::ones({hidden}, at::kFloat);
   model->output = weights(model->vocab_size, hidden);
@@ -77,8 +81,8 @@ inline std::shared_ptr<const LoadedModel> make_tiny_model(const TinyShape& shape
     each.qkv_proj = weights((shape.num_q_heads + 2 * shape.num_kv_heads) * shape.head_dim, hidden);
     each.o_proj = weights(hidden, shape.num_q_heads * shape.head_dim);
     each.ffn_norm = at::ones({hidden}, at::kFloat);
-    each.gate_up_proj = weights(2 * shape.ffn_size, hidden);
-    each.down_proj = weights(hidden, shape.ffn_size);
+    each.ffn.gate_up_proj = weights(2 * shape.ffn_size, hidden);
+    each.ffn.down_proj = weights(hidden, shape.ffn_size);
     model->layers.push_back(std::move(each));
   }
   return model;
