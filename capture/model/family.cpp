@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace kvloupe::capture {
 
@@ -54,8 +55,8 @@ std::string names_of_families() {
 // The keys of rope_parameters, and of what came before it.
 std::optional<double> rope_number(const ModelSource& source, std::string_view gguf,
                                   std::string_view name) {
-  for (const std::string object : {"rope_parameters.full_attention", "rope_parameters",
-                                   "rope_scaling"})
+  for (const std::string object :
+       {"rope_parameters.full_attention", "rope_parameters", "rope_scaling"})
     if (const auto number = source.real({gguf, object + "." + std::string(name)})) return number;
   return std::nullopt;
 }
@@ -129,9 +130,8 @@ bool flag(const ModelSource& source, const Key& key, bool fallback) {
 
 RopeForm usual_rope(const ModelSource& source) {
   RopeForm rope;
-  rope.theta = positive_real(
-      source, {"rope.freq_base", "rope_theta"},
-      rope_number(source, "", "rope_theta").value_or(rope.theta));
+  rope.theta = positive_real(source, {"rope.freq_base", "rope_theta"},
+                             rope_number(source, "", "rope_theta").value_or(rope.theta));
   rope.scaling = scaling_of(source, rope_kind(source));
   const auto read = [&](std::string_view gguf, std::string_view name, double& value) {
     value = rope_number(source, gguf, name).value_or(value);
@@ -150,11 +150,17 @@ RopeForm usual_rope(const ModelSource& source) {
     rope.truncate = *truncate != 0;
   if (const auto truncate = source.integer({"", "rope_scaling.truncate"}))
     rope.truncate = *truncate != 0;
-  const bool by_context =
-      rope.scaling == RopeScaling::Llama3 || rope.scaling == RopeScaling::Yarn;
+  if (const StoredTensor* divisors = source.find_tensor("rope_freqs.weight")) {
+    if (divisors->type != ElementType::F32 || divisors->shape.size() != 1)
+      throw damaged(source, "the tensor rope_freqs.weight is no list of numbers");
+    rope.scaling = RopeScaling::Llama3;
+    rope.divisors.resize(static_cast<std::size_t>(divisors->num_elements));
+    std::memcpy(rope.divisors.data(), divisors->data.data(), divisors->data.size());
+  }
+  const bool by_context = rope.scaling == RopeScaling::Llama3 || rope.scaling == RopeScaling::Yarn;
   if (by_context && rope.original_context <= 0)
-    rope.original_context = static_cast<double>(
-        required_size(source, {"context_length", "max_position_embeddings"}));
+    rope.original_context =
+        static_cast<double>(required_size(source, {"context_length", "max_position_embeddings"}));
   if (rope.scaling != RopeScaling::None && rope.factor < 1)
     throw damaged(source, fmt::format("its RoPE scaling has the factor {}", rope.factor));
   if (rope.scaling == RopeScaling::Llama3 && rope.high_freq_factor <= rope.low_freq_factor)
@@ -202,13 +208,13 @@ void windows_of_qwen(const ModelSource& source, ModelConfig& model) {
 ExpertForm usual_experts(const ModelSource& source) {
   ExpertForm experts;
   const Key local{"expert_count", "num_local_experts"}, all{"", "num_experts"};
-  experts.count = static_cast<int>(
-      source.integer(local) ? required_size(source, local) : required_size(source, all));
+  experts.count = static_cast<int>(source.integer(local) ? required_size(source, local)
+                                                         : required_size(source, all));
   experts.used =
       static_cast<int>(required_size(source, {"expert_used_count", "num_experts_per_tok"}));
   if (experts.used > experts.count || experts.count > 4096)
-    throw damaged(source, fmt::format("it takes {} of {} experts for a token", experts.used,
-                                      experts.count));
+    throw damaged(
+        source, fmt::format("it takes {} of {} experts for a token", experts.used, experts.count));
   return experts;
 }
 

@@ -9,8 +9,7 @@ namespace kvloupe::capture {
 
 std::string GgufSource::architecture() const {
   const auto architecture = file_.text("general.architecture");
-  if (!architecture)
-    throw damaged(*this, "the metadata key general.architecture is missing");
+  if (!architecture) throw damaged(*this, "the metadata key general.architecture is missing");
   return *architecture;
 }
 

@@ -93,8 +93,8 @@ void HfFolder::open_weights() {
   for (const auto& [tensor, file] : index) {
     const auto own = text_name(tensor, of_several);
     if (own && tensors_.count(*own) == 0)
-      throw damaged(*this, fmt::format("the tensor {} is not in {}, where the index has it", tensor,
-                                       file));
+      throw damaged(
+          *this, fmt::format("the tensor {} is not in {}, where the index has it", tensor, file));
   }
 }
 
@@ -126,8 +126,8 @@ void HfFolder::add_file(const std::string& name, const std::map<std::string, std
 
 std::string HfFolder::name() const {
   const fs::path folder = fs::absolute(folder_).lexically_normal();
-  const std::string name = folder.has_filename() ? folder.filename().string()
-                                                 : folder.parent_path().filename().string();
+  const std::string name =
+      folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
   // The cache keeps models--org--name/snapshots/<commit>.
   for (fs::path up = folder; up.has_relative_path(); up = up.parent_path()) {
     const std::string part = up.filename().string();
@@ -197,8 +197,7 @@ std::optional<std::vector<std::int64_t>> HfFolder::integers(const Key& key) cons
   for (const json& entry : *value) {
     if (!entry.is_number_integer() && !entry.is_boolean())
       refuse_type(key, "a list of whole numbers");
-    numbers.push_back(entry.is_boolean() ? (entry.get<bool>() ? 1 : 0)
-                                         : entry.get<std::int64_t>());
+    numbers.push_back(entry.is_boolean() ? (entry.get<bool>() ? 1 : 0) : entry.get<std::int64_t>());
   }
   return numbers;
 }

@@ -64,7 +64,18 @@ ModelConfig read_config(const ModelSource& source) {
   model.query_bias = flag(source, {"", "attention_bias"}, false);
   use_one_rope(model, usual_rope(source));
   if (family.configure != nullptr) family.configure(source, model);
+  for (const Key& experts : {Key{"expert_count", "num_local_experts"}, Key{"", "num_experts"}})
+    if (model.experts.count == 0 && source.integer(experts).value_or(0) > 0)
+      throw unsupported(source,
+                        fmt::format("{} asks for experts, which the family {} does not have",
+                                    source.spelt(experts), family.id));
   for (auto& [layer, softmax] : info.shaped_softmax) softmax.scale = info.softmax_scale;
+  for (const RopeForm& rope : model.ropes)
+    if (!rope.divisors.empty() &&
+        rope.divisors.size() * 2 != static_cast<std::size_t>(info.head_dim))
+      throw damaged(source,
+                    fmt::format("the tensor rope_freqs.weight has {} numbers for heads of {}",
+                                rope.divisors.size(), info.head_dim));
   info.rope_theta = model.ropes.front().theta;
   info.rope_scaling = rope_scaling_text(model);
   return model;

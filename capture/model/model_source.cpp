@@ -24,8 +24,8 @@ std::unique_ptr<ModelSource> open_model(const std::filesystem::path& path) {
 }
 
 Error unsupported(const ModelSource& source, std::string why) {
-  return input_error(fmt::format("cannot use the model {}", source.path().string()),
-                     std::move(why), "choose a model without it");
+  return input_error(fmt::format("cannot use the model {}", source.path().string()), std::move(why),
+                     "choose a model without it");
 }
 
 Error damaged(const ModelSource& source, std::string why) {

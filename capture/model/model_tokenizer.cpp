@@ -17,11 +17,15 @@ constexpr std::int64_t kMaxSize = 1 << 24;  // of a vocabulary
 Tokenizer read_tokenizer(const GgufFile& file) {
   const auto kind = file.text("tokenizer.ggml.model").value_or("");
   if (kind != "gpt2") {
-    throw input_error(fmt::format("cannot use the model {}", file.path().string()),  fmt::format("its tokenizer \"{}\" is not implemented", kind), "choose another model");
+    throw input_error(fmt::format("cannot use the model {}", file.path().string()),
+                      fmt::format("its tokenizer \"{}\" is not implemented", kind),
+                      "choose another model");
   }
   if (file.integer("tokenizer.ggml.add_bos_token").value_or(0) != 0 ||
       file.integer("tokenizer.ggml.add_space_prefix").value_or(0) != 0) {
-    throw input_error(fmt::format("cannot use the model {}", file.path().string()),  "its tokenizer adds tokens of its own, which is not implemented", "choose another model");
+    throw input_error(fmt::format("cannot use the model {}", file.path().string()),
+                      "its tokenizer adds tokens of its own, which is not implemented",
+                      "choose another model");
   }
   TokenizerData data;
   data.pre_tokenizer = file.text("tokenizer.ggml.pre").value_or("");
@@ -48,4 +52,3 @@ Tokenizer read_tokenizer(const ModelSource& source) {
 }
 
 }  // namespace kvloupe::capture
-

@@ -68,8 +68,10 @@ const char* name_of(RopeScaling scaling) {
 nlohmann::ordered_json json_of(const RopeForm& form) {
   nlohmann::ordered_json json{{"rope_type", name_of(form.scaling)}, {"rope_theta", form.theta}};
   if (form.scaling == RopeScaling::None) return json;
-  if (form.divisors.empty()) json["factor"] = form.factor;
-  else json["divisors"] = form.divisors;
+  if (form.divisors.empty())
+    json["factor"] = form.factor;
+  else
+    json["divisors"] = form.divisors;
   if (form.scaling == RopeScaling::Linear) return json;
   json["original_max_position_embeddings"] = form.original_context;
   if (form.scaling == RopeScaling::Llama3) {
@@ -109,9 +111,8 @@ RopeFrequencies rope_frequencies(const RopeForm& form, std::int64_t head_dim) {
       break;
     case RopeScaling::Yarn:
       scale_by_parts(form, head_dim, rope.frequencies);
-      rope.magnitude = static_cast<float>(form.attention_factor > 0
-                                              ? form.attention_factor
-                                              : 0.1 * std::log(form.factor) + 1);
+      rope.magnitude = static_cast<float>(
+          form.attention_factor > 0 ? form.attention_factor : 0.1 * std::log(form.factor) + 1);
       break;
   }
   return rope;

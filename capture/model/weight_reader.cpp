@@ -58,9 +58,8 @@ const StoredTensor& WeightReader::require(const StoredTensor* tensor, const std:
                                           const Shape& shape) const {
   if (tensor == nullptr) throw damaged(source_, fmt::format("the tensor {} is missing", stem));
   if (tensor->shape != shape)
-    throw damaged(source_,
-                  fmt::format("the tensor {} has the shape [{}], not [{}]", tensor->name,
-                              fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+    throw damaged(source_, fmt::format("the tensor {} has the shape [{}], not [{}]", tensor->name,
+                                       fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
   if (tensor->type == ElementType::Bytes)
     throw unsupported(source_, fmt::format("the tensor {} holds bytes, not numbers", tensor->name));
   return *tensor;

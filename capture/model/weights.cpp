@@ -38,8 +38,8 @@ class Weights {
 
   void read_ends() {
     const Family& family = family_of(source_);
-    const std::string name = std::string(family.name_of(Role::TokenEmbedding, source_.format())) +
-                             ".weight";
+    const std::string name =
+        std::string(family.name_of(Role::TokenEmbedding, source_.format())) + ".weight";
     const StoredTensor* embedding = source_.find_tensor(name);
     if (embedding == nullptr || embedding->shape.empty())
       throw damaged(source_, fmt::format("the tensor {} is missing", name));
@@ -109,8 +109,8 @@ class Weights {
       const at::Tensor gate = reader_.expert_bias(of(Role::ExpertGate), size);
       const at::Tensor up = reader_.expert_bias(of(Role::ExpertUp), size);
       if (gate.defined() != up.defined())
-        throw damaged(source_, fmt::format("of the experts of layer {} gate or up lacks its bias",
-                                           layer));
+        throw damaged(source_,
+                      fmt::format("of the experts of layer {} gate or up lacks its bias", layer));
       if (gate.defined()) ffn.gate_up_bias = at::cat({gate, up});
     } else {
       ffn.gate_up_proj = unwoven(reader_.expert(of(Role::ExpertGateUp), 2 * size, hidden()));

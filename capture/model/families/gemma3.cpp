@@ -37,9 +37,9 @@ void configure(const ModelSource& source, ModelConfig& model) {
       if (!is_full(layer, pattern)) set_window(model, layer, window);
   }
   RopeForm local;
-  local.theta = positive_real(
-      source, {"rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta"},
-      positive_real(source, {"", "rope_local_base_freq"}, kLocalTheta));
+  local.theta =
+      positive_real(source, {"rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta"},
+                    positive_real(source, {"", "rope_local_base_freq"}, kLocalTheta));
   model.ropes.push_back(local);
   for (std::size_t layer = 0; layer < model.rope_of_layer.size(); ++layer)
     if (model.info.layer_types[layer] == trace::LayerType::Sliding) model.rope_of_layer[layer] = 1;

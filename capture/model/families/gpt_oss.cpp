@@ -21,7 +21,8 @@ Family family_gpt_oss() {
     model.sinks = true;
     model.query_bias = true;
     model.activation = Activation::ClampedSwish;
-    const std::int64_t window = required_size(source, {"attention.sliding_window", "sliding_window"});
+    const std::int64_t window =
+        required_size(source, {"attention.sliding_window", "sliding_window"});
     if (!windows_by_layer_types(source, model, window))
       for (int layer = 0; layer < model.info.num_layers; layer += 2)
         set_window(model, layer, window);

@@ -1,0 +1,155 @@
+// Every model family on a tiny random model against what transformers computes of the same folder
+// (tests/tools/make_tiny_models.py): queries, keys and values as they enter attention, its output, the
+// logits; at once, in chunks, and decoded.
+#include "capture/model/decoder.h"
+#include "capture/model/family.h"
+#include "capture/model/model.h"
+#include "core/base/safetensors.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kvloupe::capture {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModels = fs::path(KVLOUPE_TEST_SOURCE_DIR).parent_path() / "data/models";
+
+class Golden {
+ public:
+  explicit Golden(const fs::path& file) : file_(file, "make it anew"), path_(file) {}
+
+  at::Tensor tensor(const std::string& name) const {
+    const auto& entry = file_.entries().at(name);
+    return at::tensor(file_.read(name)).view(entry.shape);
+  }
+  std::vector<std::int32_t> ids(const std::string& name) const {
+    const auto& entry = file_.entries().at(name);
+    EXPECT_EQ(entry.dtype, "I32");
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(entry.count()));
+    std::ifstream stream(path_, std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(file_.data_begin() + entry.begin));
+    stream.read(reinterpret_cast<char*>(ids.data()),
+                static_cast<std::streamsize>(entry.end - entry.begin));
+    return ids;
+  }
+
+ private:
+  SafetensorsFile file_;
+  fs::path path_;
+};
+
+struct Seen {
+  at::Tensor q, k, v, output;
+};
+
+// Dense attention that remembers what it saw of a forward pass.
+class Watching final : public AttentionHook {
+ public:
+  at::Tensor attend(const AttentionCall& call) override {
+    at::Tensor output = DenseAttention().attend(call);
+    seen[call.layer] = {call.q.clone(), call.k.clone(), call.v.clone(), output.clone()};
+    return output;
+  }
+  std::map<int, Seen> seen;
+};
+
+double largest(const at::Tensor& tensor) { return tensor.abs().max().item<double>(); }
+
+void expect_near(const at::Tensor& ours, const at::Tensor& theirs, const std::string& what) {
+  ASSERT_EQ(ours.sizes(), theirs.sizes()) << what;
+  EXPECT_LE(largest(ours - theirs), 1e-4 * largest(theirs)) << what;
+}
+
+class EachFamily : public ::testing::TestWithParam<std::string> {
+ protected:
+  EachFamily()
+      : model(load_weights(*open_model(kModels / GetParam()))),
+        golden(kModels / GetParam() / "golden.safetensors"),
+        ids(golden.ids("input_ids")) {}
+
+  Decoder decoder() const { return Decoder(model, {static_cast<std::int64_t>(ids.size()) + 8}); }
+
+  std::shared_ptr<const LoadedModel> model;
+  Golden golden;
+  std::vector<std::int32_t> ids;
+};
+
+TEST_P(EachFamily, WholePrefillIsThatOfTransformers) {
+  Decoder decoder = this->decoder();
+  Watching watching;
+  at::Tensor earlier;
+  const at::Tensor last = decoder.forward(ids, watching, true, &earlier);
+  for (int layer = 0; layer < model->info.num_layers; ++layer) {
+    const Seen& seen = watching.seen.at(layer);
+    const std::string name = fmt::format("layers.{}.", layer);
+    expect_near(seen.q, golden.tensor(name + "q"), name + "q");
+    expect_near(seen.k, golden.tensor(name + "k"), name + "k");
+    expect_near(seen.v, golden.tensor(name + "v"), name + "v");
+    const at::Tensor attention = golden.tensor(name + "attention");
+    expect_near(seen.output.transpose(0, 1).reshape(attention.sizes()), attention, name);
+  }
+  expect_near(at::cat({decoder.logits_of(earlier), last.unsqueeze(0)}), golden.tensor("logits"),
+              "logits");
+}
+
+TEST_P(EachFamily, ChunksAndDecodedTokensAreThoseOfTransformers) {
+  Decoder decoder = this->decoder();
+  DenseAttention dense;
+  const at::Tensor chunked = golden.tensor("chunked_logits");
+  const std::span<const std::int32_t> all(ids);
+  at::Tensor logits;
+  for (std::size_t begin = 0; begin < ids.size(); begin += 16) {
+    const std::size_t count = std::min<std::size_t>(16, ids.size() - begin);
+    logits = decoder.forward(all.subspan(begin, count), dense);
+    expect_near(logits, chunked[static_cast<std::int64_t>(begin + count) - 1], "chunk");
+  }
+  const std::vector<std::int32_t> decoded = golden.ids("decode_ids");
+  const at::Tensor steps = golden.tensor("decode_logits");
+  for (std::size_t step = 0; step < decoded.size(); ++step) {
+    EXPECT_EQ(logits.argmax().item<std::int64_t>(), decoded[step]) << step;
+    logits = decoder.forward({&decoded[step], 1}, dense);
+    expect_near(logits, steps[static_cast<std::int64_t>(step)], "step");
+  }
+}
+
+TEST_P(EachFamily, ItsNameIsOneOfTheList) {
+  const auto& all = families();
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Family& family) {
+    return family.id == model->info.architecture;
+  }));
+}
+
+std::vector<std::string> folders() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kModels))
+    if (fs::exists(entry.path() / "golden.safetensors"))
+      names.push_back(entry.path().filename().string());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachFamily, ::testing::ValuesIn(folders()),
+                         [](const auto& name) { return name.param; });
+
+// Each family has a model here: a new one is not without a test.
+TEST(Families, AreAllTested) {
+  const std::vector<std::string> names = folders();
+  for (const Family& family : families()) {
+    const bool tested = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return std::find(family.hugging_face.begin(), family.hugging_face.end(), name) !=
+             family.hugging_face.end();
+    });
+    EXPECT_TRUE(tested) << family.id;
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe::capture
