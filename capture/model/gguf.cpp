@@ -25,21 +25,6 @@ Error unsupported(const std::filesystem::path& path, std::string why, std::strin
                      std::move(remedy));
 }
 
-std::optional<ElementType> known_type(std::uint32_t number) {
-  switch (static_cast<ElementType>(number)) {
-    case ElementType::F32:
-    case ElementType::F16:
-    case ElementType::Q4_0:
-    case ElementType::Q4_1:
-    case ElementType::Q8_0:
-    case ElementType::BF16:
-      return static_cast<ElementType>(number);
-    case ElementType::Bytes:
-      break;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 GgufFile::GgufFile(const std::filesystem::path& path)
@@ -156,8 +141,9 @@ void GgufFile::parse_tensor_entry(Cursor& cursor, std::uint64_t index) {
   const auto type_number = cursor.read<std::uint32_t>();
   const auto type = known_type(type_number);
   if (!type) {
-    throw unsupported(path_, fmt::format("{} has the element type number {}", name, type_number),
-                      "use a file in F32, F16, BF16, Q8_0, Q4_0 or Q4_1");
+    throw unsupported(
+        path_, fmt::format("{} has the element type number {}", name, type_number),
+        "use a file in a type of llama.cpp: F32, F16, BF16, Q2_K to Q8_0, IQ4_NL, MXFP4");
   }
   tensor.type = *type;
   tensor_offsets_.push_back(cursor.read<std::uint64_t>());

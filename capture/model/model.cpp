@@ -50,8 +50,9 @@ std::string bundled_model_hash() {
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path) {
   const std::unique_ptr<ModelSource> source = open_model(model_path(name_or_path));
   auto hash = std::async(std::launch::async, [&source] { return source->hash(); });
+  ModelConfig config = read_config(*source);
   Tokenizer tokenizer = read_tokenizer(*source);
-  std::shared_ptr<LoadedModel> model = load_weights(*source);
+  std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config));
   if (name_or_path == kBundledModel) model->info.name = kBundledTitle;
   if (tokenizer.vocab_size() > model->vocab_size)
     throw damaged(*source, fmt::format("its tokenizer has {} tokens, its embedding {}",

@@ -51,8 +51,8 @@ inline constexpr std::string_view kBundledModel = "smollm2";
 // checked.
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path);
 
-// All but the tokenizer.
-std::shared_ptr<LoadedModel> load_weights(const ModelSource& source);
+// All but the tokenizer; `config` is what read_config() gave.
+std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config);
 
 // SHA-256 of the bundled model's file; empty where the set-up has not fetched it.
 std::string bundled_model_hash();

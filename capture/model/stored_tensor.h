@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,8 @@
 
 namespace kvloupe::capture {
 
-// Element types that can be read, with the numbers of the GGUF format.
+// Element types, with the numbers of the GGUF format: all that ggml turns into numbers (known_type()),
+// of which those named are asked for by name.
 enum class ElementType : std::uint32_t {
   F32 = 0,
   F16 = 1,
@@ -21,6 +23,7 @@ enum class ElementType : std::uint32_t {
   // Not of GGUF: bytes that only a family knows how to read (GPT-OSS's MXFP4 blocks and scales).
   Bytes = 1U << 16
 };
+std::optional<ElementType> known_type(std::uint32_t number);
 
 // How a type packs its elements: `elements` values take `bytes` bytes.
 struct ElementBlock {

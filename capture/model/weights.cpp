@@ -160,10 +160,10 @@ void check_memory(const ModelSource& source) {
 
 }  // namespace
 
-std::shared_ptr<LoadedModel> load_weights(const ModelSource& source) {
+std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config) {
   const c10::InferenceMode no_gradients;
   auto model = std::make_shared<LoadedModel>();
-  static_cast<ModelConfig&>(*model) = read_config(source);
+  static_cast<ModelConfig&>(*model) = std::move(config);
   check_memory(source);
   Weights(source, *model).read();
   return model;

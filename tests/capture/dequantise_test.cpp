@@ -1,10 +1,19 @@
-// Each packed format against values worked out by hand.
+// Packed formats against values worked out by hand, and all of them against plain numpy
+// (tests/tools/make_quant_goldens.py).
 #include "capture/model/dequantise.h"
 
 #include "core/base/error.h"
+#include "core/base/safetensors.h"
 #include "tests/capture/gguf_builder.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
 
 namespace kvloupe::capture {
 namespace {
@@ -91,6 +100,32 @@ TEST(Dequantise, RangesOutsideTheDataAreOurOwnBug) {
   EXPECT_THROW(unpack(ElementType::Q8_0, std::string(34, '\0'), 0, 64), Error);
   EXPECT_THROW(unpack(ElementType::Q8_0, std::string(34, '\0'), 0, 16), Error);
   EXPECT_THROW(unpack(ElementType::Q8_0, std::string(34, '\0'), 16, 32), Error);
+}
+
+TEST(Dequantise, EveryTypeIsAsNumpyReadsIt) {
+  const std::string path =
+      std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../data/capture/quants.safetensors";
+  const SafetensorsFile golden(path, "make it anew");
+  std::ifstream stream(path, std::ios::binary);
+  int types = 0;
+  for (std::uint32_t number = 0; number < 64; ++number) {
+    const auto type = known_type(number);
+    if (!type) continue;
+    std::string name(name_of(*type));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
+    const auto bytes = golden.entries().find(name + ".bytes");
+    if (bytes == golden.entries().end()) continue;
+    ++types;
+    std::string blocks(static_cast<std::size_t>(bytes->second.count()), '\0');
+    stream.seekg(static_cast<std::streamoff>(golden.data_begin() + bytes->second.begin));
+    stream.read(blocks.data(), static_cast<std::streamsize>(blocks.size()));
+    const std::vector<float> want = golden.read(name + ".values");
+    const std::vector<float> values = unpack(*type, blocks, 0, want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(values[i], want[i], 2e-6F * std::abs(want[i]) + 1e-12F) << name << " " << i;
+  }
+  EXPECT_EQ(types, 13);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Every model family on a tiny random model against what transformers computes of the same folder
 // (tests/tools/make_tiny_models.py): queries, keys and values as they enter attention, its output, the
 // logits; at once, in chunks, and decoded.
-#include "capture/model/decoder.h"
 #include "capture/model/family.h"
+#include "capture/model/decoder.h"
 #include "capture/model/model.h"
 #include "core/base/safetensors.h"
 
@@ -72,10 +72,13 @@ void expect_near(const at::Tensor& ours, const at::Tensor& theirs, const std::st
 class EachFamily : public ::testing::TestWithParam<std::string> {
  protected:
   EachFamily()
-      : model(load_weights(*open_model(kModels / GetParam()))),
+      : model(load(*open_model(kModels / GetParam()))),
         golden(kModels / GetParam() / "golden.safetensors"),
         ids(golden.ids("input_ids")) {}
 
+  static std::shared_ptr<const LoadedModel> load(const ModelSource& source) {
+    return load_weights(source, read_config(source));
+  }
   Decoder decoder() const { return Decoder(model, {static_cast<std::int64_t>(ids.size()) + 8}); }
 
   std::shared_ptr<const LoadedModel> model;
