@@ -101,8 +101,9 @@ std::optional<double> GgufFile::real(std::string_view key) const {
   Cursor cursor = cursor_at(value->offset, key);
   if (value->type == kFloat32) return cursor.read<float>();
   if (value->type == kFloat64) return cursor.read<double>();
-  throw damaged(path_,
-                fmt::format("the metadata key {} is not a floating-point number", shown(key)));
+  if (value->type == kString || value->type == kArray || value->type == kBool)
+    throw damaged(path_, fmt::format("the metadata key {} is not a number", shown(key)));
+  return static_cast<double>(read_integer(cursor, value->type, key));
 }
 
 std::optional<std::string> GgufFile::text(std::string_view key) const {

@@ -28,6 +28,17 @@ void check_heads(const ModelSource& source, const trace::ModelInfo& info) {
     throw unsupported(source, "a rotary embedding of some channels alone is not implemented");
 }
 
+// Each family has one; a configuration that names another is not that family's.
+void check_activation(const ModelSource& source, Activation ours) {
+  const std::string wanted = ours == Activation::GeluTanh ? "gelu_pytorch_tanh" : "silu";
+  for (const Key& key : {Key{"", "hidden_activation"}, Key{"", "hidden_act"}})
+    if (const auto named = source.text(key); named && *named != wanted)
+      throw unsupported(source, fmt::format("its activation \"{}\" is not implemented", *named));
+  if (ours == Activation::ClampedSwish && (source.real({"", "swiglu_limit"}).value_or(7) != 7 ||
+                                           source.real({"", "swiglu_alpha"}).value_or(1.702) != 1.702))
+    throw unsupported(source, "its activation with another limit or slope is not implemented");
+}
+
 }  // namespace
 
 SoftmaxForm& shaped_softmax(ModelConfig& model, int layer) {
@@ -64,6 +75,7 @@ ModelConfig read_config(const ModelSource& source) {
   model.query_bias = flag(source, {"", "attention_bias"}, false);
   use_one_rope(model, usual_rope(source));
   if (family.configure != nullptr) family.configure(source, model);
+  check_activation(source, model.activation);
   for (const Key& experts : {Key{"expert_count", "num_local_experts"}, Key{"", "num_experts"}})
     if (model.experts.count == 0 && source.integer(experts).value_or(0) > 0)
       throw unsupported(source,

@@ -67,7 +67,7 @@ TEST(Gguf, ReadsMetadataAndTensors) {
 TEST(Gguf, WrongTypeOfAKeyIsNamed) {
   const GgufFile file(small_file().write("small.gguf"));
   EXPECT_THROW(file.integer("ratio"), Error);
-  EXPECT_THROW(file.real("count"), Error);
+  EXPECT_THROW(file.real("words"), Error);
   EXPECT_THROW(file.text("count"), Error);
   EXPECT_THROW(file.texts("numbers"), Error);
   EXPECT_THROW(file.integers("words"), Error);

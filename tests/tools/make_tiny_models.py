@@ -83,7 +83,7 @@ def qwen3_moe():
 
 def smollm3():
     settings = {**COMMON, "num_hidden_layers": 4, "tie_word_embeddings": True}
-    config = transformers.SmolLM3Config(**settings, no_rope_layers=[1, 1, 0, 1], no_rope_layer_interval=3,
+    config = transformers.SmolLM3Config(**settings, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4,
                                         use_sliding_window=False, rope_parameters=plain_rope(5000000.0))
     return config, as_version_4
 
