@@ -2,6 +2,7 @@
 #pragma once
 
 #include "capture/model/model_config.h"
+#include "capture/model/model_file.h"
 #include "capture/text/tokenizer.h"
 
 #include <ATen/core/Tensor.h>
@@ -44,11 +45,8 @@ struct LoadedModel : ModelConfig {
   Tokenizer tokenizer;
 };
 
-inline constexpr std::string_view kBundledModel = "smollm2";
-
-// `name_or_path`: kBundledModel, a .gguf file or a Hugging Face folder. Throws Error{Input} for
-// anything damaged or unsupported, naming the tensor or key; nothing is allocated before it was
-// checked.
+// `name_or_path` as path_of_model() takes it. Throws Error{Input} for anything damaged or unsupported,
+// naming the tensor or key; nothing is allocated before it was checked.
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path);
 
 // All but the tokenizer; `config` is what read_config() gave.

@@ -34,8 +34,9 @@ void check_activation(const ModelSource& source, Activation ours) {
   for (const Key& key : {Key{"", "hidden_activation"}, Key{"", "hidden_act"}})
     if (const auto named = source.text(key); named && *named != wanted)
       throw unsupported(source, fmt::format("its activation \"{}\" is not implemented", *named));
-  if (ours == Activation::ClampedSwish && (source.real({"", "swiglu_limit"}).value_or(7) != 7 ||
-                                           source.real({"", "swiglu_alpha"}).value_or(1.702) != 1.702))
+  if (ours == Activation::ClampedSwish &&
+      (source.real({"", "swiglu_limit"}).value_or(7) != 7 ||
+       source.real({"", "swiglu_alpha"}).value_or(1.702) != 1.702))
     throw unsupported(source, "its activation with another limit or slope is not implemented");
 }
 

@@ -240,7 +240,7 @@ std::vector<trace::Basis> calibrate(const std::shared_ptr<const LoadedModel>& mo
 
 std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
                                           const WorkContext& context) {
-  InputFiles inputs = {file_of_model(options.model)};
+  InputFiles inputs = files_of_model(options.model);
   if (options.text.corpus) inputs.push_back(*options.text.corpus);
   if (!options.output.empty())
     check_calibration_file(options.output, "a basis", inputs, options.force);

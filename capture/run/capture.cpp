@@ -80,7 +80,7 @@ void check_device(const std::string& device) {
 }
 
 InputFiles inputs_of(const CaptureOptions& options) {
-  InputFiles files = {file_of_model(options.model)};
+  InputFiles files = files_of_model(options.model);
   if (options.prompt_file) files.push_back(*options.prompt_file);
   if (options.messages_file) files.push_back(*options.messages_file);
   const auto add = [&](const selection::MethodSpec& spec) {

@@ -32,7 +32,8 @@ void configure(const ModelSource& source, ModelConfig& model) {
 
   const std::int64_t window = required_size(source, {"attention.sliding_window", "sliding_window"});
   if (!windows_by_layer_types(source, model, window)) {
-    const std::int64_t pattern = size_or(source, {"attention.sliding_window_pattern", "sliding_window_pattern"}, 6);
+    const std::int64_t pattern =
+        size_or(source, {"attention.sliding_window_pattern", "sliding_window_pattern"}, 6);
     for (int layer = 0; layer < model.info.num_layers; ++layer)
       if (!is_full(layer, pattern)) set_window(model, layer, window);
   }

@@ -1,0 +1,34 @@
+// Models that are on this machine already, where other programs keep them: without network.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::capture {
+
+struct FoundModel {
+  std::string name;   // as --model takes it
+  std::string place;  // "set-up", "Hugging Face", "llama.cpp" or "Ollama"
+  std::filesystem::path path;  // file or folder
+  std::uint64_t bytes = 0;     // of its weights
+  std::string family;          // "" where the files do not tell
+  std::string refusal;         // why it cannot be run; "": it can
+};
+
+// The folders, in the order in which a name is looked up. From the environment as those programs take
+// it: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME; LLAMA_CACHE; OLLAMA_MODELS.
+struct ModelFolders {
+  std::filesystem::path hugging_face, llama_cpp, ollama;
+};
+ModelFolders model_folders();
+
+// All of them, by place and name. Only headers are read; what is damaged is there with its refusal.
+std::vector<FoundModel> find_models(const ModelFolders& folders);
+// The file or folder of org/name, name:tag or the name of a GGUF file.
+std::optional<std::filesystem::path> find_model(const ModelFolders& folders,
+                                                const std::string& name);
+
+}  // namespace kvloupe::capture
