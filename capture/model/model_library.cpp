@@ -160,7 +160,7 @@ FoundModel look_at(const std::string& name, const char* place, const fs::path& p
     model.family = family_of(*source).id;
     read_config(*source);
   } catch (const Error& error) {
-    model.refusal = error.why();
+    model.refusal = fmt::format("{}; {}", error.what_failed(), error.why());
   }
   return model;
 }

@@ -1,7 +1,6 @@
 // The tokenizer of a model's files.
 #pragma once
 
-#include "capture/model/gguf.h"
 #include "capture/model/model_source.h"
 #include "capture/text/tokenizer.h"
 
@@ -9,6 +8,5 @@ namespace kvloupe::capture {
 
 // Throws Error{Input} for what is missing, damaged or not implemented.
 Tokenizer read_tokenizer(const ModelSource& source);
-Tokenizer read_tokenizer(const GgufFile& file);
 
 }  // namespace kvloupe::capture

@@ -1,7 +1,7 @@
 // A model file: what it says of the model, its tokenizer, and its tensors' bytes.
 #include "capture/model/gguf_source.h"
 #include "capture/model/model_config.h"
-#include "capture/model/model_tokenizer.h"
+#include "capture/text/gguf_tokenizer.h"
 #include "tests/fuzz/target.h"
 
 #include <cstddef>
