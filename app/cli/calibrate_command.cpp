@@ -83,7 +83,10 @@ void add_calibrate_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("kind", arguments->kinds, "loki, aqua, or both, which takes one pass")
       ->expected(1, 2)
       ->check(CLI::IsMember({"loki", "aqua"}));
-  command->add_option("--model", arguments->options.model, "smollm2 or a .gguf file")
+  command
+      ->add_option(
+          "--model", arguments->options.model,
+          "smollm2, a .gguf file, a Hugging Face folder, or a name that `kvloupe models` lists")
       ->capture_default_str();
   command->add_option("--corpus", arguments->corpus,
                       "text file to run over, its first 64 MiB (default: the novel Persuasion, "

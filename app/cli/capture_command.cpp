@@ -1,6 +1,7 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
+#include "capture/model/optional_model.h"
 #include "capture/run/capture.h"
 #include "capture/tasks/task.h"
 #include "core/base/error.h"
@@ -34,6 +35,7 @@ struct CaptureArguments {
   CaptureOptions options;
   std::string prompt, prompt_file, messages, task;
   std::vector<std::string> methods, spans;
+  bool accept_terms = false;
   std::string closed_loop, layers, dtype = "f16", store, output, resume;
 };
 
@@ -99,7 +101,9 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (given("--model")) options.model = arguments.options.model;
   if (options.model.empty())
     throw usage_error("a capture needs a model", "none was given",
-                      "give --model smollm2 or a .gguf file");
+                      "give --model smollm2, a .gguf file or a Hugging Face folder");
+  if (const auto* model = capture::find_optional_model(options.model))
+    capture::fetch(*model, arguments.accept_terms);
   if (given("--chunk-size")) options.chunk_size = arguments.options.chunk_size;
   if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
   options.raw = arguments.options.raw;
@@ -214,7 +218,11 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
   CaptureOptions& options = arguments->options;
   CLI::App* command =
       program.add_subcommand("capture", "run a model and record what it attends to");
-  command->add_option("--model", options.model, "smollm2 or a .gguf file");
+  command->add_option(
+      "--model", options.model,
+      "smollm2, a .gguf file, a Hugging Face folder, or a name that `kvloupe models` lists");
+  command->add_flag("--accept-terms", arguments->accept_terms,
+                    "the terms of a model that is fetched on demand: gemma3-270m");
   command->add_option("--prompt", arguments->prompt, "the user's text");
   command->add_option("--prompt-file", arguments->prompt_file,
                       "a file with it, - for standard input");

@@ -45,10 +45,10 @@ void print_table(const std::vector<capture::FoundModel>& models,
                model.family.empty() ? "?" : printable(model.family), format_bytes(model.bytes),
                model.refusal.empty() ? "yes" : "no: " + printable(model.refusal)});
   results::add_text(table.text());
-  results::print("\nLooked in {}, {} and {}. Any .gguf file or Hugging Face folder can be given by "
-                 "its path.\n",
-                 folders.hugging_face.string(), folders.llama_cpp.string(),
-                 folders.ollama.string());
+  results::print(
+      "\nLooked in {}, {} and {}. Any .gguf file or Hugging Face folder can be given by "
+      "its path.\n",
+      folders.hugging_face.string(), folders.llama_cpp.string(), folders.ollama.string());
 }
 
 }  // namespace
@@ -58,8 +58,9 @@ void add_models_command(CLI::App& program, const GlobalOptions& global) {
       "models", "list the models on this machine that capture --model takes by name");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "print JSON");
-  command->footer("Nothing is fetched: Hugging Face's cache and the folders of llama.cpp and Ollama are\n"
-                  "looked through, headers alone are read.");
+  command->footer(
+      "Nothing is fetched: Hugging Face's cache and the folders of llama.cpp and Ollama are\n"
+      "looked through, headers alone are read.");
   command->callback([json, &global] {
     use_engine(global);
     const capture::ModelFolders folders = capture::model_folders();

@@ -1,6 +1,7 @@
 #include "capture/model/model_file.h"
 
 #include "capture/model/model_library.h"
+#include "capture/model/optional_model.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 
@@ -12,9 +13,7 @@ namespace kvloupe::capture {
 
 namespace fs = std::filesystem;
 
-fs::path bundled_file() {
-  return paths::data_dir() / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf";
-}
+fs::path bundled_file() { return paths::data_dir() / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"; }
 
 fs::path path_of_model(const std::string& name_or_path) {
   std::error_code code;
@@ -24,6 +23,10 @@ fs::path path_of_model(const std::string& name_or_path) {
     throw input_error("cannot load the model smollm2",
                       fmt::format("the set-up has not put {} in place", path.string()),
                       "run ./kvloupe.sh once, which fetches it");
+  }
+  if (const OptionalModel* model = find_optional_model(name_or_path)) {
+    fetch(*model, false);  // says what to do where it is not there
+    return file_of(*model);
   }
   const auto status = fs::symlink_status(name_or_path, code);
   if (fs::exists(status)) return name_or_path;

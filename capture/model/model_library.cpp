@@ -109,8 +109,8 @@ std::optional<fs::path> blob_of(const fs::path& models, const fs::path& manifest
   if (!json.is_object() || !json.contains("layers") || !json["layers"].is_array())
     return std::nullopt;
   for (const auto& layer : json["layers"]) {
-    if (!layer.is_object() || layer.value("mediaType", nlohmann::json()) !=
-                                  "application/vnd.ollama.image.model")
+    if (!layer.is_object() ||
+        layer.value("mediaType", nlohmann::json()) != "application/vnd.ollama.image.model")
       continue;
     const auto digest = layer.value("digest", nlohmann::json());
     if (!digest.is_string()) continue;

@@ -10,8 +10,8 @@
 namespace kvloupe::capture {
 
 struct FoundModel {
-  std::string name;   // as --model takes it
-  std::string place;  // "set-up", "Hugging Face", "llama.cpp" or "Ollama"
+  std::string name;            // as --model takes it
+  std::string place;           // "set-up", "Hugging Face", "llama.cpp" or "Ollama"
   std::filesystem::path path;  // file or folder
   std::uint64_t bytes = 0;     // of its weights
   std::string family;          // "" where the files do not tell
