@@ -131,6 +131,11 @@ void check_merges(const TokenizerData& data, const Ids& ids) {
             fmt::format("merge {} names a token that is not in the vocabulary", rank));
       return found->second;
     };
+    // llama.cpp cuts a text at its line ends before it merges.
+    const auto ends = static_cast<std::size_t>(std::count(merge.begin(), merge.end(), '\n'));
+    if (ends != 0 && ends + 1 != merge.size())
+      throw contradiction(fmt::format(
+          "merge {} joins a line end with other characters, which is not implemented", rank));
     const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
     id_of(left);
     id_of(right);
