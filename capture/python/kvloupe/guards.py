@@ -4,7 +4,7 @@ import torch
 from .errors import KvloupeError
 from .layout import DTYPES
 from .model_info import window_of
-from .softmax import SoftmaxForm
+from .softmax_form import SoftmaxForm
 
 STORES = {"qkv", "lse", "mass"}
 # Rows of a mask that are compared with the softmax that is recorded.

@@ -1,4 +1,6 @@
 """One layer of a recording: rows as they are stored, and the sums of its softmax."""
+import dataclasses
+
 import numpy as np
 import torch
 
@@ -23,7 +25,9 @@ class LayerRecorder:
         self._waiting = []  # (begin, rows) of accepted forwards
         self._last_key = None
         self._heard = None
-        writer.begin_layer(layer, self._form)
+        sinks = self._form.sinks
+        in_file = self._form if sinks is None else dataclasses.replace(self._form, sinks=sinks.detach().float().cpu().numpy())
+        writer.begin_layer(layer, in_file)
 
     def take(self, call, batch_index, pieces):
         store, heads = self._writer.header.store, self._writer.header.heads

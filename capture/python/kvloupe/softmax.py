@@ -1,22 +1,11 @@
-"""The softmax of a layer: what enters it besides the keys that a query sees, and sums over its rows. Needs torch."""
+"""Sums over the rows of a layer's softmax. Needs torch."""
 import contextlib
-import dataclasses
-from typing import Optional
 
 import torch
 
 # Logits that are held at a time, and query rows: 256 MiB at 4 bytes.
 MOST_LOGITS = 1 << 26
 MOST_ROWS = 256
-
-
-@dataclasses.dataclass(frozen=True)
-class SoftmaxForm:
-    """As the attributes of /layers/{l} in FORMAT.md; 0 and None where the layer has none."""
-    scale: float
-    window: int = 0
-    softcap: float = 0.0
-    sinks: Optional[torch.Tensor] = None  # float32 [q heads]
 
 
 @contextlib.contextmanager

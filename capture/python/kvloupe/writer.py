@@ -94,16 +94,17 @@ class TraceWriter:
     # --- what is written -----------------------------------------------------------------------------------------
 
     def begin_layer(self, layer, form):
-        """Must come before the layer's rows; `form` is its softmax.SoftmaxForm."""
+        """Must come before the layer's rows; `form` is its SoftmaxForm."""
         group = self._layers.create_group(str(layer))
         if "default" not in self._layers.attrs:
             self._layers.attrs["default"] = str(layer)
+        self._name_layer_type(layer, form.window)
         if form.window:
             group.attrs["window"] = np.int64(form.window)
         if form.softcap:
             group.attrs["softcap"] = np.float64(form.softcap)
         if form.sinks is not None:
-            group.attrs["sink_logit"] = form.sinks.detach().float().cpu().numpy()
+            group.attrs["sink_logit"] = np.asarray(form.sinks, dtype=np.float32)
         heads, dim = self.header.heads, self.header.model.head_dim
         if "qkv" in self.header.store:
             size = np.dtype(self.header.dtype).itemsize
@@ -122,6 +123,14 @@ class TraceWriter:
             layout.describe_plot(group, "lse", [".", "."], f"Layer {layer}: log-sum-exp by head")
         if "mass" in self.header.store:
             self._vector(group, "key_mass", 0, "<f4", "cell", "probability", "attention mass of each key")
+
+    def _name_layer_type(self, layer, window):
+        """The call of a layer says for sure whether it has a window; its configuration may not."""
+        types = self.header.model.layer_types
+        named = "sliding" if window else "full" if types[layer] == "sliding" else types[layer]
+        if named != types[layer]:
+            types[layer] = named
+            self._file["model"].attrs["layer_types"] = layout.text_array(types)
 
     def reserve(self, num_tokens):
         """Room for so many tokens in all; grows by a quarter at least, so that the structure seldom changes."""
@@ -191,9 +200,7 @@ class TraceWriter:
     def close(self, complete, generated=(), file_hash=None):
         """Cuts everything to the chunks done and gives the file its name; without a chunk there is no file."""
         if self.num_chunks == 0:
-            self._file.close()
-            self._output.drop()
-            return
+            return self.drop()
         last_begin, last_length = (int(dataset[self.num_chunks - 1]) for dataset in self._chunk_sets[:2])
         tokens = last_begin + last_length
         self._ids.resize(tokens, 0)
@@ -218,3 +225,7 @@ class TraceWriter:
         self._file.attrs.modify("complete", np.int64(complete))
         self._file.close()
         self._output.keep()
+
+    def drop(self):
+        self._file.close()
+        self._output.drop()
