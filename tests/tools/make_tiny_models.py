@@ -4,7 +4,8 @@
     python make_tiny_models.py tests/data/models [FAMILY...]
 
 A folder is what Hugging Face calls a model: config.json, generation_config.json, model.safetensors (olmoe: two shards and
-an index; llama: a tokenizer, too). Beside it golden.safetensors, all of it by eager attention in fp32:
+an index) and a byte-level tokenizer with a chat template; all but llama's know the printable ASCII characters alone, each
+a token. Beside it golden.safetensors, all of it by eager attention in fp32:
     input_ids [T]           the prompt, longer than every window
     logits [T, vocab]       of the whole prompt in one pass
     chunked_logits [T, vocab]   of the prompt in chunks of 16
@@ -23,10 +24,11 @@ import sys
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-NUM_TOKENS, CHUNK, STEPS = 36, 16, 3
-VOCAB = 96
+NUM_TOKENS, CHUNK, STEPS = 34, 16, 3
+VOCAB = 100
 COMMON = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0,
               attn_implementation="eager", tie_word_embeddings=False)
@@ -52,7 +54,9 @@ def llama():
     # Bases and lengths are such that the scaling leaves one frequency, blends one and divides the others.
     rope = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                 original_max_position_embeddings=40)
-    return transformers.LlamaConfig(**{**COMMON, "vocab_size": 272, "head_dim": 8, "rope_parameters": rope}), as_version_4
+    return transformers.LlamaConfig(**{
+        **COMMON, "vocab_size": 272, "bos_token_id": 270, "eos_token_id": 271, "pad_token_id": None, "head_dim": 8,
+        "rope_parameters": rope}), as_version_4
 
 
 def mistral():
@@ -219,30 +223,39 @@ def goldens(model, generator):
 
 # --- folders ---------------------------------------------------------------------------------------------------------
 
-def write_tokenizer(folder):
-    """Byte-level BPE with the pre-tokenizer of Llama 3, a few merges, and a chat template."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+# The pre-tokenizer of Llama 3.
+WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEMPLATE = ("{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}"
+            "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}")
+
+
+def write_tokenizer(folder, config):
+    special = {config.bos_token_id: "<|begin_of_text|>", config.eos_token_id: "<|end_of_text|>"}
+    if config.pad_token_id is not None:
+        special[config.pad_token_id] = "<|pad|>"
+    first = [special[id] for id in sorted(special) if id < 3]
+    last = [special[id] for id in sorted(special) if id >= 3]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    if first:
+        letters = "".join(map(chr, range(33, 127)))
+        alphabet = [*letters, "\u0120", "\u010a", "\u0109"]  # Blank, line feed and tab as byte-level BPE writes them.
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
-    words = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-             r"|\s+(?!\S)|\s+")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(words), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(WORDS), "isolated"), byte_level])
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=268, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
-    tokenizer.train_from_iterator(["the cat and the dog sat on the mat in the rain, and then they ran to the house"], trainer)
-    special = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"]
-    tokenizer.add_special_tokens(special)
-    assert tokenizer.get_vocab_size() == 272
-    template = ("{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>' "
-                "+ message['content'] + eos_token }}{% endfor %}{% if add_generation_prompt %}"
-                "{{ '<|start_header_id|>assistant<|end_header_id|>' }}{% endif %}")
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=special[0], eos_token=special[1],
-                                         chat_template=template, clean_up_tokenization_spaces=False).save_pretrained(folder)
-    # In tokenizer_config.json, where published folders have it.
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    settings["chat_template"] = template
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    text = [] if first else ["the cat and the dog sat on the mat in the rain, and then they ran to the house"]
+    trainer = trainers.BpeTrainer(vocab_size=config.vocab_size - len(last), initial_alphabet=alphabet,
+                                  special_tokens=first, show_progress=False)
+    tokenizer.train_from_iterator(text, trainer)
+    tokenizer.add_special_tokens(last)
+    assert tokenizer.get_vocab_size() == config.vocab_size
+    assert all(tokenizer.token_to_id(word) == id for id, word in special.items())
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token=special[config.bos_token_id], eos_token=special[config.eos_token_id],
+        pad_token=special.get(config.pad_token_id), clean_up_tokenization_spaces=False).save_pretrained(folder)
+    # Published folders have the template here.
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": TEMPLATE}, indent=2) + "\n")
 
 
 def write_weights(model, folder, packed):
@@ -282,8 +295,7 @@ def write_family(family, root, number):
         saved["torch_dtype"] = saved.pop("dtype")  # The same key's name in transformers 4.
     path.write_text(json.dumps(saved, indent=2) + "\n")
 
-    if name == "llama":
-        write_tokenizer(folder)
+    write_tokenizer(folder, config)
     golden = goldens(model, generator)
     save_file(golden, folder / "golden.safetensors")
     for path in folder.iterdir():

@@ -1,0 +1,89 @@
+"""python -m kvloupe record MODEL_FOLDER ... | merge PART..."""
+import argparse
+import json
+import sys
+
+from .errors import KvloupeError
+
+
+def main(arguments=None):
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except KvloupeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def parser():
+    top = argparse.ArgumentParser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    record = commands.add_parser("record", help="run a model on a prompt and record it")
+    record.add_argument("model", metavar="MODEL_FOLDER", help="a Hugging Face folder, or a name in the local cache")
+    prompt = record.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--prompt-file", metavar="F", help="text, wrapped in the chat template as one user message; - is standard input")
+    prompt.add_argument("--messages", metavar="F.json", help="messages for the chat template")
+    record.add_argument("--raw", action="store_true", help="the text as it stands, without the chat template")
+    record.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 or auto")
+    record.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="type of the weights; auto: as stored")
+    record.add_argument("--attention", metavar="NAME", help="attn_implementation of transformers")
+    record.add_argument("--chunk-size", type=positive, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
+    record.add_argument("--layers", metavar="A-B", help="layers to record, inclusive")
+    record.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="type of the stored q, k and v")
+    record.add_argument("--max-new-tokens", type=int, default=0, metavar="N", help="tokens to decode greedily (default 0)")
+    record.add_argument("--force", action="store_true", help="replace an existing trace")
+    record.add_argument("-o", dest="output", required=True, metavar="T.h5")
+    record.set_defaults(run=run_record)
+    merge = commands.add_parser("merge", help="join the parts that the ranks of a model wrote")
+    merge.add_argument("parts", nargs="+", metavar="PART")
+    merge.add_argument("--force", action="store_true", help="replace an existing trace")
+    merge.add_argument("-o", dest="output", required=True, metavar="T.h5")
+    merge.set_defaults(run=run_merge)
+    return top
+
+
+def positive(text):
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def run_merge(options):
+    from .merge import merge_parts
+    merge_parts(options.parts, options.output, force=options.force)
+
+
+def run_record(options):
+    from .record_folder import record_folder
+    record_folder(options, read_prompt(options), layers_of(options.layers))
+
+
+def read_prompt(options):
+    """A text, or a list of messages."""
+    path = options.prompt_file or options.messages
+    try:
+        if path == "-":
+            text = sys.stdin.buffer.read().decode("utf-8")
+        else:
+            with open(path, encoding="utf-8", newline="") as file:
+                text = file.read()
+        return text if options.prompt_file else json.loads(text)
+    except (OSError, ValueError) as error:
+        raise KvloupeError(f"cannot read {path}", str(error), "check the file") from None
+
+
+def layers_of(text):
+    if text is None:
+        return None
+    first, _, last = text.partition("-")
+    try:
+        return range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise KvloupeError(f"--layers {text} cannot be used", "it is no range of numbers", "give it as in 0-3") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

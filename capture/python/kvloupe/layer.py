@@ -1,0 +1,134 @@
+"""One captured layer of a trace: lazy arrays, and the attention that they imply."""
+import math
+
+import numpy as np
+
+from .errors import KvloupeError
+from .stored import Defect, attribute, float_attribute, int_attribute, member, open_dataset, read
+
+STORED = ("float16", "float32")
+
+
+class HeadArray:
+    """q, k or v, [heads, T, head_dim]: indexed like an array, read from the file where it is."""
+
+    def __init__(self, dataset, num_tokens):
+        self._dataset = dataset
+        self.shape = (dataset.shape[0], num_tokens, dataset.shape[2])
+        self.dtype = dataset.dtype.newbyteorder("=")
+        self.ndim = 3
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, key):
+        """Room beyond the tokens is no part of it."""
+        key = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis in [item if item is Ellipsis else None for item in key]:
+            at = next(i for i, item in enumerate(key) if item is Ellipsis)
+            key[at : at + 1] = [slice(None)] * (4 - len(key))
+        key += [slice(None)] * (3 - len(key))
+        if isinstance(key[1], slice):
+            begin, end, step = key[1].indices(self.shape[1])
+            if step < 1:
+                return read(self._dataset, (key[0], slice(0, self.shape[1]), key[2]))[..., key[1], :]
+            key[1] = slice(begin, max(begin, end), step)
+        elif np.max(key[1]) >= self.shape[1] or np.min(key[1]) < -self.shape[1]:
+            raise IndexError(f"token {key[1]} of {self.shape[1]}")
+        else:
+            key[1] = np.where(np.asarray(key[1]) < 0, np.asarray(key[1]) + self.shape[1], key[1])[()]
+        return read(self._dataset, tuple(key))
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self[:, :, :], dtype=dtype)
+
+
+class Layer:
+    """softmax_scale, window (0: none), softcap (0: none), sinks (None or [q heads]) say what its softmax is."""
+
+    def __init__(self, file, number, model, num_tokens):
+        group = member(file, f"/layers/{number}")
+        self.number = number
+        self.scale = model["softmax_scale"]
+        self.group_size = model["num_q_heads"] // model["num_kv_heads"]
+        self.num_q_heads, self.num_tokens = model["num_q_heads"], num_tokens
+        self.window = int_attribute(group, "window") or 0
+        self.softcap = float_attribute(group, "softcap") or 0.0
+        self.sinks = attribute(group, "sink_logit")
+        self._check_softmax(group)
+        shapes = dict(q=model["num_q_heads"], k=model["num_kv_heads"], v=model["num_kv_heads"])
+        self.arrays = {}
+        for name, heads in shapes.items():
+            if member(group, name) is None:
+                continue
+            dataset = open_dataset(group, name, "float", 3)
+            if dataset.shape[0] != heads or dataset.shape[2] != model["head_dim"] or dataset.shape[1] < num_tokens:
+                raise Defect(f"{dataset.name} has shape {dataset.shape} where {(heads, num_tokens, model['head_dim'])} is needed")
+            if dataset.dtype.newbyteorder("=").name not in STORED:
+                raise Defect(f"{dataset.name} is neither float16 nor float32")
+            self.arrays[name] = HeadArray(dataset, num_tokens)
+        self._lse = None
+        if member(group, "lse") is not None:
+            dataset = open_dataset(group, "lse", "float", 2)
+            if dataset.shape[0] == self.num_q_heads and dataset.shape[1] >= num_tokens:
+                self._lse = dataset
+
+    def _check_softmax(self, group):
+        where = f"of {group.name}; the layer is left out"
+        if self.window < 0 or (self.window == 0 and "window" in group.attrs):
+            raise Defect(f"{self.window} is no window {where}")
+        if not math.isfinite(self.softcap) or self.softcap < 0 or (self.softcap == 0 and "softcap" in group.attrs):
+            raise Defect(f"{self.softcap} is no softcap {where}")
+        if self.sinks is not None:
+            self.sinks = np.atleast_1d(np.asarray(self.sinks, dtype=np.float64))
+            if self.sinks.shape != (self.num_q_heads,) or not np.isfinite(self.sinks).all():
+                raise Defect(f"sink_logit does not hold a finite number for each query head {where}")
+
+    def array(self, name):
+        if name not in self.arrays:
+            raise KvloupeError(f"layer {self.number} has no {name}", "it was recorded without qkv", "record again with store qkv")
+        return self.arrays[name]
+
+    def first_visible(self, position):
+        return max(0, position - self.window + 1) if self.window else 0
+
+    def lse(self, q_head=None):
+        """[q heads, T] or of one head [T]; computed where the trace has none."""
+        if self._lse is not None:
+            return read(self._lse, (slice(None) if q_head is None else q_head, slice(0, self.num_tokens))).astype(np.float32)
+        heads = range(self.num_q_heads) if q_head is None else [q_head]
+        rows = np.stack([self._computed_lse(head) for head in heads])
+        return rows if q_head is None else rows[0]
+
+    def _computed_lse(self, q_head):
+        pieces = []
+        for begin in range(0, self.num_tokens, 256):
+            logits = self._logits(q_head, begin, min(begin + 256, self.num_tokens))
+            pieces.append(self._log_sum(logits, q_head))
+        return np.concatenate(pieces).astype(np.float32) if pieces else np.zeros(0, np.float32)
+
+    def _log_sum(self, logits, q_head):
+        largest = logits.max(axis=1, initial=-np.inf if self.sinks is None else self.sinks[q_head])
+        total = np.exp(logits - largest[:, None]).sum(axis=1)
+        if self.sinks is not None:
+            total += np.exp(self.sinks[q_head] - largest)
+        return largest + np.log(total)
+
+    def _logits(self, q_head, begin, end):
+        """[end - begin, end] in fp64, minus infinity where a query does not see the key."""
+        q = self.array("q")[q_head, begin:end].astype(np.float64)
+        k = self.array("k")[q_head // self.group_size, :end].astype(np.float64)
+        logits = self.scale * (q @ k.T)
+        if self.softcap:
+            logits = self.softcap * np.tanh(logits / self.softcap)
+        rows, keys = np.arange(begin, end)[:, None], np.arange(end)[None, :]
+        hidden = keys > rows
+        if self.window:
+            hidden |= keys <= rows - self.window
+        logits[hidden] = -np.inf
+        return logits
+
+    def attention(self, q_head, begin, end):
+        """Probabilities [end - begin, end] of the rows begin to end, over the keys from 0: float32. A sink's share is missing."""
+        logits = self._logits(q_head, begin, end)
+        return np.exp(logits - self._log_sum(logits, q_head)[:, None]).astype(np.float32)

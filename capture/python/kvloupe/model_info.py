@@ -1,0 +1,149 @@
+"""What a trace says of a transformers model, read from its configuration and its modules."""
+import dataclasses
+import json
+import os
+import sys
+import typing
+
+from .errors import KvloupeError
+
+_UNSUITED = "record the decoder of a language model whose attention runs through transformers' attention interface"
+
+
+@dataclasses.dataclass
+class ModelInfo:
+    """As the attributes of /model in FORMAT.md."""
+    name: str
+    architecture: str
+    num_layers: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    softmax_scale: float
+    rope_theta: float
+    rope_scaling: str
+    layer_types: typing.List[str]
+    rope_pairing: str = "half_split"
+    file_hash: str = ""
+
+
+def text_config(model):
+    config = model.config
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+
+
+def attention_modules(model):
+    """The modules that compute the decoder's softmax attention: module -> layer."""
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "get_text_config"):
+        raise KvloupeError("this model cannot be recorded", f"{type(model).__name__} is no model of transformers", _UNSUITED)
+    if config.is_encoder_decoder:
+        raise KvloupeError("this model cannot be recorded", f"{type(model).__name__} has an encoder", _UNSUITED)
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    found = {}
+    for name, module in decoder.named_modules():
+        layer = getattr(module, "layer_idx", None)
+        is_attention = isinstance(layer, int) and "attention" in type(module).__name__.lower() and "cross" not in name
+        if is_attention and hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS"):
+            found[module] = layer
+    return found
+
+
+def require_layers(model, modules, layers, is_part):
+    """The layers to record; each must have one attention module, but of a part each that is there."""
+    count = text_config(model).num_hidden_layers
+    by_layer = sorted(modules.values())
+    if len(set(by_layer)) != len(by_layer):
+        raise KvloupeError("this model cannot be recorded", "a layer has more than one softmax attention", _UNSUITED)
+    wanted = range(count) if layers is None else sorted(set(layers))
+    outside = [layer for layer in wanted if not 0 <= layer < count]
+    if outside or not wanted:
+        raise KvloupeError(f"layers={layers} cannot be recorded", f"the model has the layers 0 to {count - 1}",
+                           "name layers of the model")
+    missing = [layer for layer in wanted if layer not in by_layer]
+    if is_part and len(missing) < len(wanted):
+        return [layer for layer in wanted if layer in by_layer]
+    if missing:
+        raise KvloupeError("this model cannot be recorded",
+                           f"layer {missing[0]} of {type(model).__name__} has no attention that is known: "
+                           f"{_class_in_layer(model, missing[0])} does not use transformers' attention interface",
+                           "name the layers that have one by layers=" if len(missing) < len(wanted) else _UNSUITED)
+    return list(wanted)
+
+
+def _class_in_layer(model, layer):
+    for module in model.modules():
+        if getattr(module, "layer_idx", None) == layer:
+            return type(module).__name__
+    return type(model).__name__
+
+
+# Models whose windowed layers alone have RoPE.
+_NOPE_UNLESS_SLIDING = {"cohere2", "exaone4"}
+
+
+def describe_model(model, modules, softmax_scale):
+    """softmax_scale is what the attention was called with. Layer types are filled in as layers are seen."""
+    config = text_config(model)
+    num_q_heads = config.num_attention_heads
+    theta, scaling = rope_of(config)
+    name = os.path.basename(os.path.normpath(getattr(model.config, "_name_or_path", "") or type(model).__name__))
+    return ModelInfo(
+        name=name, architecture=config.model_type, num_layers=config.num_hidden_layers, num_q_heads=num_q_heads,
+        num_kv_heads=getattr(config, "num_key_value_heads", None) or num_q_heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_q_heads, hidden_size=config.hidden_size,
+        softmax_scale=softmax_scale, rope_theta=theta, rope_scaling=scaling,
+        layer_types=layer_types(config, modules))
+
+
+def layer_types(config, modules):
+    """full, sliding or nope of each layer."""
+    declared = getattr(config, "layer_types", None) or []
+    types = []
+    for layer in range(config.num_hidden_layers):
+        module = next((module for module, at in modules.items() if at == layer), None)
+        sliding = window_of(module, {}) > 0 if module is not None else declared[layer : layer + 1] == ["sliding_attention"]
+        turned = getattr(module, "use_rope", True) and has_rope(config)
+        if config.model_type in _NOPE_UNLESS_SLIDING and not sliding:
+            turned = False
+        types.append("sliding" if sliding else "full" if turned else "nope")
+    return types
+
+
+def window_of(module, arguments):
+    """Keys that a query sees, its own included; 0: all before it. `arguments` are those of the attention's call."""
+    window = arguments.get("sliding_window", getattr(module, "sliding_window", None))
+    return int(window) if window else 0
+
+
+def has_rope(config):
+    return bool(getattr(config, "rope_parameters", None)) or getattr(config, "rope_theta", None) is not None
+
+
+def rope_of(config):
+    """(theta, scaling): scaling is `none`, or JSON with the keys of config.json: one object, or, where kinds of layers
+    turn by different bases, one of each kind beside those of the full layers."""
+    rope = getattr(config, "rope_parameters", None)
+    if not rope:  # transformers 4
+        rope = dict(getattr(config, "rope_scaling", None) or {}, rope_theta=getattr(config, "rope_theta", None) or 0.0)
+        local = getattr(config, "rope_local_base_freq", None)
+        if local is not None:
+            rope = {"full_attention": rope, "sliding_attention": {"rope_theta": local}}
+    kinds = {kind: dict(value) for kind, value in rope.items() if isinstance(value, dict)}
+    main = kinds.pop("full_attention", None) or (kinds.pop(sorted(kinds)[0]) if kinds else dict(rope))
+    theta = float(main.pop("rope_theta", 0.0) or 0.0)
+    scaling = _without_defaults(main)
+    for kind, value in kinds.items():
+        if value.get("rope_theta") != theta or _without_defaults(value) != scaling:
+            scaling[kind] = value
+    return theta, json.dumps(scaling, sort_keys=True) if scaling else "none"
+
+
+def _without_defaults(rope):
+    kept = {key: value for key, value in rope.items() if value is not None and key not in ("rope_theta", "type")}
+    if kept.get("rope_type", "default") == "default":
+        kept.pop("rope_type", None)
+    if kept.get("partial_rotary_factor") == 1.0:
+        kept.pop("partial_rotary_factor")
+    return kept

@@ -1,0 +1,146 @@
+"""kvloupe.open: a trace and the runs beside it, read as the program reads them."""
+import os
+
+import h5py
+
+from . import header
+from .errors import KvloupeError
+from .layer import Layer
+from .layout import SIDECAR_FORMAT, TRACE_FORMAT
+from .runs import Run, hash_of_trace
+from .stored import Defect, int_attribute, member, numbered_members, text_attribute
+
+
+def open_trace(path):
+    return Trace(path)
+
+
+class Trace:
+    """info: what the file says of itself, as `kvloupe info --json` has it; warnings: what could not be read.
+    tokens: ids [T]; chunks; spans; layers: the numbers of those captured; runs: the trace's own, then those saved beside it."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        self.warnings = []
+        self._files = []
+        try:
+            self._load(self._open(self.path))
+        except Defect as defect:
+            self.close()
+            raise KvloupeError(f"cannot read {self.path}", str(defect), "the file is damaged; record it again") from None
+        except KvloupeError:
+            self.close()
+            raise
+        except (OSError, RuntimeError, ValueError, KeyError) as error:  # h5py's own, of structures that are broken
+            self.close()
+            raise KvloupeError(f"cannot read {self.path}", f"its structure is damaged: {error}", "record it again") from None
+
+    def _open(self, path):
+        if not os.path.isfile(path):
+            raise KvloupeError(f"cannot open {path}", "there is no such file", "check the path")
+        try:
+            file = h5py.File(path, "r", locking=False)
+        except OSError as error:
+            raise KvloupeError(f"cannot read {path}", f"it is no HDF5 file or it is damaged: {error}", "record it again") from None
+        self._files.append(file)
+        return file
+
+    def _load(self, file):
+        self.schema_version = header.check_format(file, self.path, TRACE_FORMAT, "a KVLoupe trace")
+        self.mode = header.tolerate(self.warnings, lambda: text_attribute(file, "mode")) or "open_loop"
+        self.complete = bool(header.tolerate(self.warnings, lambda: int_attribute(file, "complete")))
+        self.model = header.load_model(file, self.warnings)
+        self.chunks = header.load_chunks(file)
+        self.num_tokens = self.chunks[-1].end if self.chunks else 0
+        self.tokens = header.load_ids(file, self.num_tokens)
+        self._text = header.tolerate(self.warnings, lambda: header.load_text(file, self.num_tokens))
+        self.spans = header.tolerate(self.warnings, lambda: header.load_spans(file), [])
+        self._layers = {}
+        for number in numbered_members(member(file, "/layers")):
+            if number < self.model["num_layers"]:
+                layer = header.tolerate(self.warnings, lambda: Layer(file, number, self.model, self.num_tokens))
+                if layer is not None:
+                    self._layers[number] = layer
+        self.layers = sorted(self._layers)
+        types = {array.dtype.name for layer in self._layers.values() for array in layer.arrays.values()}
+        if len(types) > 1:
+            self.warnings.append("q, k and v are not all of one type")
+        self.dtype = "f32" if types == {"float32"} else "f16"
+        self.runs = self._load_runs(file, 0)
+        self._load_sidecar()
+
+    def _load_runs(self, file, first_id):
+        runs = []
+        for number in numbered_members(member(file, "/runs")):
+            try:
+                runs.append(Run(member(file, f"/runs/{number}"), first_id + number, self))
+            except Defect as defect:
+                self.warnings.append(f"run {first_id + number} cannot be read: {defect}")
+        return runs
+
+    def _load_sidecar(self):
+        path = self.path + ".runs.h5"
+        if not os.path.exists(path):
+            return
+        try:
+            file = self._open(path)
+            header.check_format(file, path, SIDECAR_FORMAT, "a sidecar of runs")
+            if text_attribute(file, "trace_hash") != hash_of_trace(self):
+                raise Defect("it holds the runs of another trace")
+            first = max((run.id + 1 for run in self.runs), default=0)
+            self.runs += self._load_runs(file, first)
+        except (Defect, KvloupeError) as problem:
+            self.warnings.append(f"{path} is left out: {problem}")
+
+    def close(self):
+        for file in self._files:
+            file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def info(self):
+        return {"path": self.path, "schema_version": self.schema_version, "complete": self.complete, "mode": self.mode,
+                "model": dict(self.model), "tokens": self.num_tokens, "chunks_done": len(self.chunks), "layers": list(self.layers),
+                "dtype": self.dtype, "runs": [{"id": run.id, "method": run.method, "mode": run.mode} for run in self.runs],
+                "bytes": os.path.getsize(self.path)}
+
+    def text(self, begin=0, end=None):
+        """Of the tokens [begin, end); characters that they hold only a part of are replaced."""
+        if self._text is None:
+            raise KvloupeError(f"{self.path} has no text", "it was recorded without a tokenizer", "record with tokenizer=")
+        raw, offsets = self._text
+        begin, end, _ = slice(begin, end).indices(self.num_tokens)
+        return raw[offsets[begin] : offsets[max(begin, end)]].decode("utf-8", "replace")
+
+    def layer(self, number):
+        if number not in self._layers:
+            raise KvloupeError(f"layer {number} is not in {self.path}", f"it has the layers {self.layers}", "name one of them")
+        return self._layers[number]
+
+    def q(self, layer):
+        """[q heads, T, head_dim], read where it is indexed."""
+        return self.layer(layer).array("q")
+
+    def k(self, layer):
+        """[kv heads, T, head_dim], read where it is indexed."""
+        return self.layer(layer).array("k")
+
+    def v(self, layer):
+        """[kv heads, T, head_dim], read where it is indexed."""
+        return self.layer(layer).array("v")
+
+    def lse(self, layer):
+        """Row log-sum-exp [q heads, T]."""
+        return self.layer(layer).lse()
+
+    def attention(self, layer, q_head, begin, end):
+        """Exact probabilities [end - begin, end] of rows begin to end, computed from what is stored."""
+        if not (0 <= q_head < self.model["num_q_heads"] and 0 <= begin <= end <= self.num_tokens):
+            raise KvloupeError(f"there are no rows [{begin}, {end}) of query head {q_head}",
+                               f"the trace has {self.num_tokens} tokens and {self.model['num_q_heads']} query heads", "name rows inside it")
+        return self.layer(layer).attention(q_head, begin, end)

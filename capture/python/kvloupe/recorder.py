@@ -1,0 +1,185 @@
+"""kvloupe.record: what a transformers model computes inside a `with`, streamed to a trace. Needs torch and transformers."""
+import threading
+import time
+
+import torch
+
+from . import guards
+from .chunks import ChunkTable
+from .errors import KvloupeError
+from .layer_record import LayerRecorder
+from .layout import DTYPES, PREFILL
+from .model_info import attention_modules, describe_model, require_layers, text_config
+from .ranks import heads_of_rank, rank_of_process, rank_path
+from .tap import AttentionTap
+from .token_text import TokenText
+from .weights_hash import hash_of_model
+from .writer import Header, TraceWriter
+
+# Decoded tokens are written together, at the latest after so long.
+MOST_PENDING_TOKENS = 64
+MOST_PENDING_SECONDS = 1.0
+
+
+class Recorder:
+    """A context manager that records every model(...) and model.generate(...) of one sequence inside it.
+
+    tokenizer: gives the tokens their text. chunk_size: prefill is cut at its multiples. layers: numbers, default all.
+    dtype: "float16" or "float32", as q, k and v are stored. store: of "qkv", "lse", "mass". spans: {name: (begin, end)}
+    in tokens. batch_index: which row of a batch. force: replaces a trace of that name.
+    An exception inside leaves a valid incomplete trace of the chunks done.
+    """
+
+    def __init__(self, model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16",
+                 store=("qkv", "lse", "mass"), spans=None, batch_index=0, force=False):
+        guards.check_options(chunk_size, dtype, store, batch_index)
+        self._model, self._path, self._force = model, path, force
+        self._dtype, self._store, self._batch_index = dtype, frozenset(store), batch_index
+        self._spans = guards.checked_spans(spans)
+        self._text = TokenText(tokenizer) if tokenizer is not None else None
+        self._rank = rank_of_process()
+        self._modules = attention_modules(model)
+        self._layers = require_layers(model, self._modules, layers, is_part=bool(self._rank))
+        self._chunks = ChunkTable(chunk_size)
+        self._writer = None
+        self._recorders = {}  # layer -> LayerRecorder
+        self._forward = None
+        self._ids = []  # of the decode chunks
+        self._unfed = []  # sampled last, and not fed
+        self._expected_tokens = 0
+        self._pending = []  # chunks whose rows wait to be written
+        self._written_at = time.monotonic()
+
+    # --- the with statement ------------------------------------------------------------------------------------------
+
+    def __enter__(self):
+        wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
+        self._tap = AttentionTap(wanted, self._heard)
+        self._hash = ""
+        self._hashing = threading.Thread(target=self._find_hash, daemon=True)
+        self._hashing.start()
+        self._tap.install()
+        self._hooks = [self._model.register_forward_pre_hook(self._before_forward, with_kwargs=True),
+                       self._model.register_forward_hook(self._after_forward)]
+        if hasattr(self._model, "generate"):
+            self._generate = self._model.generate
+            self._model.generate = self._generate_and_note
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self._tap.remove()
+        for hook in self._hooks:
+            hook.remove()
+        self._model.__dict__.pop("generate", None)
+        self._hashing.join()
+        if self._writer is None:
+            if kind is None:
+                raise KvloupeError("nothing was recorded", "the model did not run inside the with statement",
+                                   "call model(...) or model.generate(...) inside it")
+            return
+        # A forward that failed has left its tokens uncounted, and what it wrote lies beyond what is done.
+        self._close_open_chunk()
+        self._write_pending()
+        self._writer.close(complete=kind is None and self._forward is None, generated=self._ids + self._unfed,
+                           file_hash=self._hash)
+        if kind is None:
+            guards.check_spans_inside(self._spans, self._chunks.num_tokens)
+
+    def _find_hash(self):
+        try:
+            self._hash = hash_of_model(self._model)
+        except OSError:
+            pass  # The folder is gone: the hash is not known.
+
+    # --- a forward ---------------------------------------------------------------------------------------------------
+
+    def _generate_and_note(self, *arguments, **options):
+        settings = options.get("generation_config") or getattr(self._model, "generation_config", None)
+        self._expected_tokens = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 0
+        before = self._chunks.num_tokens
+        result = self._generate(*arguments, **options)
+        sequences = getattr(result, "sequences", result)
+        if self._chunks.num_tokens > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
+            if self._batch_index < sequences.shape[0]:
+                self._unfed = sequences[self._batch_index, self._chunks.num_tokens :].tolist()
+        return result
+
+    def _before_forward(self, model, arguments, options):
+        ids = guards.ids_of_forward(model, arguments, options, self._batch_index)
+        past = guards.past_of_forward(options)
+        guards.check_continues(past, self._chunks.num_tokens)
+        pieces = self._chunks.cut(len(ids))
+        if pieces[0].phase != PREFILL:
+            self._close_open_chunk()
+        if self._writer is not None:
+            self._writer.reserve(self._chunks.num_tokens + len(ids))
+        self._forward = Forward(ids, pieces, options.get("past_key_values"))
+
+    def _heard(self, layer, call):
+        if self._forward is None:
+            raise KvloupeError("the recording was stopped", "attention ran outside of a forward of the recorded model",
+                               "call the model that was given to kvloupe.record")
+        guards.check_call(layer, call, self._batch_index, self._forward, self._chunks.num_tokens)
+        if self._writer is None:
+            self._begin(call)
+        if layer not in self._recorders:
+            self._recorders[layer] = LayerRecorder(layer, self._writer, self._chunks, call)
+        self._recorders[layer].take(call, self._batch_index, self._forward.pieces)
+        self._forward.layers.add(layer)
+
+    def _begin(self, call):
+        model = describe_model(self._model, self._modules, guards.scale_of(call))
+        heads = heads_of_rank(self._model, model, call, self._rank)
+        header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank)
+        capacity = len(self._forward.ids) + max(self._expected_tokens, MOST_PENDING_TOKENS)
+        self._writer = TraceWriter(rank_path(self._path, self._rank), header, capacity, self._force)
+
+    def _after_forward(self, model, arguments, output):
+        forward = self._forward
+        missing = [layer for layer in self._layers if layer not in forward.layers]
+        if missing:
+            raise KvloupeError("the recording was stopped",
+                               f"the attention of layer {missing[0]} did not pass through transformers' attention interface",
+                               "use an implementation of transformers (attn_implementation=\"sdpa\" or \"eager\") and no "
+                               "torch.compile")
+        for recorder in self._recorders.values():
+            recorder.accept()
+        self._writer.write_tokens(forward.ids, [self._text.bytes_of(id) for id in forward.ids] if self._text else ())
+        chunks = self._chunks.advance(forward.pieces)
+        if forward.pieces[0].phase != PREFILL:
+            self._ids += forward.ids
+        self._unfed = []
+        self._pending += chunks
+        self._forward = None
+        waited = time.monotonic() - self._written_at
+        if len(forward.ids) >= MOST_PENDING_TOKENS or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
+            self._write_pending()
+
+    def _close_open_chunk(self):
+        chunk = self._chunks.close_open()
+        if chunk is not None:
+            for recorder in self._recorders.values():
+                recorder.close_chunk()
+            self._pending.append(chunk)
+
+    def _write_pending(self):
+        for recorder in self._recorders.values():
+            recorder.write()
+        if self._pending:
+            self._writer.finish_chunks(self._pending)
+        self._pending = []
+        self._written_at = time.monotonic()
+
+
+class Forward:
+    """One call of the model, until all its layers have been heard."""
+
+    def __init__(self, ids, pieces, cache):
+        self.ids = ids
+        self.pieces = pieces
+        self.cache = cache
+        self.layers = set()
+        self.checked_masks = {}  # id -> the mask itself, so that no other takes its id meanwhile
+
+
+__all__ = ["Recorder", "DTYPES", "text_config"]

@@ -1,0 +1,71 @@
+"""Where recording listens: the functions that transformers' attention modules hand their queries, keys and values to."""
+import sys
+
+
+class AttentionTap:
+    """Between `install` and `remove` each call of a listed module goes on to the function that it would have reached, and is
+    told to `heard(layer, call)`. What the model computes stays what it was."""
+
+    def __init__(self, modules, heard):
+        self._modules = modules  # module -> layer
+        self._heard = heard
+        self._undo = []
+
+    def install(self):
+        done = set()
+        for module in self._modules:
+            source = sys.modules[type(module).__module__]
+            implementation = module.config._attn_implementation
+            # A file of models may have an interface of its own, most share one.
+            place = source if implementation in (None, "eager") else source.ALL_ATTENTION_FUNCTIONS
+            if (id(place), implementation) in done:
+                continue
+            done.add((id(place), implementation))
+            if place is source:
+                self._replace_eager(source)
+            else:
+                self._replace_registered(place, implementation)
+
+    def _replace_eager(self, source):
+        # Not in the interface: the attention modules of a file call its function of this name.
+        original = source.eager_attention_forward
+        source.eager_attention_forward = self._listener(original, "eager")
+        self._undo.append(lambda: setattr(source, "eager_attention_forward", original))
+
+    def _replace_registered(self, interface, implementation):
+        own = interface._local_mapping.get(implementation)
+        interface[implementation] = self._listener(interface[implementation], implementation)
+        if own is None:
+            self._undo.append(lambda: interface.__delitem__(implementation))
+        else:
+            self._undo.append(lambda: interface.__setitem__(implementation, own))
+
+    def remove(self):
+        while self._undo:
+            self._undo.pop()()
+
+    def _listener(self, original, implementation):
+        def attention(module, query, key, value, attention_mask=None, *more, **arguments):
+            result = original(module, query, key, value, attention_mask, *more, **arguments)
+            layer = self._modules.get(module)
+            if layer is not None:
+                call = AttentionCall(module, query, key, value, attention_mask, arguments, implementation)
+                self._heard(layer, call)
+            return result
+        return attention
+
+
+class AttentionCall:
+    """Of one layer in one forward; query [batch, q heads, new tokens, dim], key and value [batch, kv heads, keys, dim]."""
+
+    def __init__(self, module, query, key, value, mask, arguments, implementation):
+        self.module = module
+        self.query, self.key, self.value = (_local(tensor).detach() for tensor in (query, key, value))
+        self.mask = mask
+        self.arguments = arguments
+        self.implementation = implementation
+
+
+def _local(tensor):
+    """This rank's share of a distributed tensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor

@@ -1,0 +1,68 @@
+"""SHA-256 of the weights: of the model's files where they are known, as the program computes it for the same folder."""
+import hashlib
+import json
+import pathlib
+
+PIECE = 1 << 24
+
+
+def hash_of_folder(folder):
+    """Of the safetensors files one after the other, by name; "" where there are none."""
+    files = weight_files(pathlib.Path(folder))
+    if not files:
+        return ""
+    digest = hashlib.sha256()
+    for path in files:
+        with open(path, "rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+    return digest.hexdigest()
+
+
+def weight_files(folder):
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        return [folder / name for name in names]
+    single = folder / "model.safetensors"
+    return [single] if single.is_file() else []
+
+
+def folder_of(model):
+    """Where the model was loaded from, as far as that is on this machine; else None."""
+    name = getattr(model.config, "_name_or_path", "")
+    if not name:
+        return None
+    if pathlib.Path(name).is_dir():
+        return pathlib.Path(name)
+    from transformers.utils import cached_file
+    try:
+        config = cached_file(name, "config.json", revision=getattr(model.config, "_commit_hash", None), local_files_only=True)
+    except OSError:
+        return None
+    return pathlib.Path(config).parent if config else None
+
+
+def hash_of_tensors(model):
+    """For a model that came from no file: names and bytes of its parameters, by name."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(parameter.detach().cpu().contiguous().flatten().view(dtype=_bytes()).numpy())
+    return digest.hexdigest()
+
+
+def _bytes():
+    import torch
+    return torch.uint8
+
+
+def hash_of_model(model):
+    """"" where it is not known: what a rank has of a distributed model that came from no file."""
+    folder = folder_of(model)
+    known = hash_of_folder(folder) if folder else ""
+    if known:
+        return known
+    if any(hasattr(parameter, "to_local") or parameter.is_meta for parameter in model.parameters()):
+        return ""
+    return hash_of_tensors(model)
