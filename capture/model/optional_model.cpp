@@ -29,8 +29,7 @@ int run_set_up(const std::string& model) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   pid_t child = 0;
-  const int failed =
-      ::posix_spawnp(&child, "bash", &actions, nullptr, arguments.data(), environ);
+  const int failed = ::posix_spawnp(&child, "bash", &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return -1;
   int status = 0;
@@ -53,12 +52,11 @@ void fetch(const OptionalModel& model, bool terms_accepted) {
   std::error_code code;
   if (std::filesystem::exists(file_of(model), code)) return;
   if (!terms_accepted)
-    throw input_error(fmt::format("the model {} is not on this machine", model.name),
-                      fmt::format("{} is used under {}", model.title, model.terms),
-                      fmt::format("read them, then add --accept-terms, which fetches {} MB",
-                                  model.megabytes));
-  if (run_set_up(std::string(model.name)) != 0 ||
-      !std::filesystem::exists(file_of(model), code))
+    throw input_error(
+        fmt::format("the model {} is not on this machine", model.name),
+        fmt::format("{} is used under {}", model.title, model.terms),
+        fmt::format("read them, then add --accept-terms, which fetches {} MB", model.megabytes));
+  if (run_set_up(std::string(model.name)) != 0 || !std::filesystem::exists(file_of(model), code))
     throw input_error(fmt::format("cannot fetch the model {}", model.name),
                       "the set-up did not finish, as it says above",
                       "mend that and run the same command again");

@@ -10,7 +10,7 @@
 namespace kvloupe::capture {
 
 struct OptionalModel {
-  std::string_view name;   // as --model takes it
+  std::string_view name;  // as --model takes it
   std::string_view title;
   std::string_view terms;  // what they are called, and where they can be read
   std::string_view file;   // in the cache folder's models/

@@ -1,0 +1,226 @@
+// Hugging Face folders that are incomplete, contradict themselves or were made to do harm: each gets its
+// sentence, and nothing of what it claims is allocated.
+#include "capture/model/model.h"
+#include "core/base/error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+
+namespace kvloupe::capture {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const fs::path kModels = fs::path(KVLOUPE_TEST_SOURCE_DIR).parent_path() / "data/models";
+
+class HostileFolder : public ::testing::Test {
+ protected:
+  // A copy of a tiny model in the test's own folder.
+  void take(const std::string& family) {
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+    for (const auto& entry : fs::directory_iterator(kModels / family))
+      if (entry.path().extension() != ".gguf")
+        fs::copy_file(entry.path(), folder / entry.path().filename());
+  }
+  std::string text(const std::string& file) const {
+    std::ifstream stream(folder / file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  void write(const std::string& file, const std::string& content) const {
+    std::ofstream(folder / file, std::ios::binary) << content;
+  }
+  void change_json(const std::string& file, const std::function<void(json&)>& change) const {
+    json content = json::parse(text(file));
+    change(content);
+    write(file, content.dump());
+  }
+  // The header of a safetensors file, its bytes as they were.
+  void change_header(const std::string& file, const std::function<void(json&)>& change) const {
+    const std::string bytes = text(file);
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    json header = json::parse(bytes.substr(8, length));
+    change(header);
+    const std::string changed = header.dump();
+    length = changed.size();
+    std::string out(reinterpret_cast<const char*>(&length), sizeof length);
+    std::uint64_t old = 0;
+    std::memcpy(&old, bytes.data(), sizeof old);
+    write(file, out + changed + bytes.substr(8 + old));
+  }
+  std::string refusal() const {
+    try {
+      load_model(folder.string());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
+      EXPECT_FALSE(error.remedy().empty());
+      return error.what();
+    }
+    return "loaded";
+  }
+  std::string with_config(const std::function<void(json&)>& change) {
+    take("qwen3");
+    change_json("config.json", change);
+    return refusal();
+  }
+
+  const fs::path folder = "model";
+};
+
+TEST_F(HostileFolder, WithoutHarmItLoads) {
+  take("qwen3");
+  EXPECT_EQ(refusal(), "loaded");
+  take("olmoe");
+  EXPECT_EQ(refusal(), "loaded");
+}
+
+TEST_F(HostileFolder, FilesThatAreMissingOrNoFiles) {
+  take("qwen3");
+  fs::remove(folder / "config.json");
+  EXPECT_THAT(refusal(), HasSubstr("config.json"));
+  take("qwen3");
+  fs::remove(folder / "model.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("model.safetensors"));
+  take("qwen3");
+  fs::remove(folder / "tokenizer.json");
+  EXPECT_THAT(refusal(), HasSubstr("tokenizer.json"));
+  take("olmoe");
+  fs::remove(folder / "model-00002-of-00002.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("model-00002-of-00002.safetensors"));
+  take("qwen3");
+  fs::remove(folder / "config.json");
+  fs::create_symlink("config.json", folder / "config.json");
+  EXPECT_THAT(refusal(), HasSubstr("config.json"));
+  take("qwen3");
+  fs::remove(folder / "config.json");
+  ASSERT_EQ(::mkfifo((folder / "config.json").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(), HasSubstr("not a regular file"));
+  fs::remove_all("circle");
+  fs::create_directory_symlink("circle", "circle");
+  EXPECT_THROW(load_model("circle"), Error);
+}
+
+TEST_F(HostileFolder, AnIndexThatLeadsElsewhere) {
+  for (const std::string name : {"../model.safetensors", "/etc/passwd", ".hidden", ""}) {
+    take("olmoe");
+    change_json("model.safetensors.index.json",
+                [&](json& index) { index["weight_map"]["lm_head.weight"] = name; });
+    EXPECT_THAT(refusal(), HasSubstr("no file of the folder")) << name;
+  }
+  take("olmoe");
+  change_json("model.safetensors.index.json", [](json& index) {
+    index["weight_map"]["model.layers.9.mlp.gate.weight"] = "model-00001-of-00002.safetensors";
+  });
+  EXPECT_THAT(refusal(), HasSubstr("model.layers.9.mlp.gate.weight"));
+  take("olmoe");
+  write("model.safetensors.index.json", "[]");
+  EXPECT_THAT(refusal(), HasSubstr("not a JSON object"));
+}
+
+TEST_F(HostileFolder, WeightsThatAreNotWhatTheyClaim) {
+  take("qwen3");
+  write("model.safetensors", text("model.safetensors").substr(0, 5000));
+  EXPECT_THAT(refusal(), HasSubstr("not"));
+  take("qwen3");
+  write("model.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
+  EXPECT_THAT(refusal(), HasSubstr("longer than the file"));
+  take("qwen3");
+  change_header("model.safetensors", [](json& header) {
+    header["model.norm.weight"]["dtype"] = "I32";
+  });
+  EXPECT_THAT(refusal(), HasSubstr("I32"));
+  take("qwen3");
+  change_header("model.safetensors", [](json& header) {
+    header["model.layers.1.self_attn.q_norm.weight"]["shape"] = {4, 4};
+  });
+  EXPECT_THAT(refusal(), HasSubstr("has the shape [4, 4]"));
+  take("qwen3");
+  change_header("model.safetensors", [](json& header) { header.erase("model.norm.weight"); });
+  EXPECT_THAT(refusal(), HasSubstr("model.norm is missing"));
+  take("qwen3");
+  change_header("model.safetensors", [](json& header) {
+    header["model.layers.0.mlp.shared.weight"] = header["model.norm.weight"];
+  });
+  EXPECT_THAT(refusal(), HasSubstr("model.layers.0.mlp.shared.weight"));
+}
+
+TEST_F(HostileFolder, ConfigurationsThatMakeNoSense) {
+  take("qwen3");
+  write("config.json", "{");
+  EXPECT_THAT(refusal(), HasSubstr("config.json"));
+  EXPECT_THAT(with_config([](json& c) { c.erase("num_hidden_layers"); }),
+              HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = -1; }),
+              HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = 1e300; }),
+              HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = 1 << 23; }), HasSubstr("missing"));
+  EXPECT_THAT(with_config([](json& c) { c["hidden_size"] = "many"; }), HasSubstr("hidden_size"));
+  EXPECT_THAT(with_config([](json& c) { c["hidden_size"] = 1 << 24; }), HasSubstr("shape"));
+  EXPECT_THAT(with_config([](json& c) { c["num_key_value_heads"] = 3; }), HasSubstr("evenly"));
+  EXPECT_THAT(with_config([](json& c) { c["head_dim"] = 7; }), HasSubstr("not even"));
+  EXPECT_THAT(with_config([](json& c) { c["rms_norm_eps"] = -1; }), HasSubstr("rms_norm_eps"));
+  EXPECT_THAT(with_config([](json& c) { c["model_type"] = "mamba"; }), HasSubstr("mamba"));
+  EXPECT_THAT(with_config([](json& c) { c["hidden_act"] = "relu"; }), HasSubstr("relu"));
+  EXPECT_THAT(with_config([](json& c) {
+                c["rope_parameters"] = {{"rope_type", "dynamic"}, {"rope_theta", 1e4}};
+              }),
+              HasSubstr("dynamic"));
+  EXPECT_THAT(with_config([](json& c) {
+                c["rope_parameters"] = {{"rope_type", "linear"}, {"rope_theta", 1e4}, {"factor", 0}};
+              }),
+              HasSubstr("factor"));
+  EXPECT_THAT(with_config([](json& c) {
+                c["use_sliding_window"] = true;
+                c["sliding_window"] = -4;
+              }),
+              HasSubstr("sliding_window"));
+  EXPECT_THAT(with_config([](json& c) {
+                c["use_sliding_window"] = true;
+                c["sliding_window"] = 4;
+                c["layer_types"] = {"sliding_attention"};
+              }),
+              HasSubstr("layer_types"));
+  take("olmoe");
+  change_json("config.json", [](json& c) { c["num_experts_per_tok"] = 99; });
+  EXPECT_THAT(refusal(), HasSubstr("experts"));
+}
+
+TEST_F(HostileFolder, FilesThatAreFarTooLarge) {
+  for (const char* file : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    take("qwen3");
+    fs::resize_file(folder / file, std::uintmax_t{1} << 30);  // a hole
+    EXPECT_THAT(refusal(), HasSubstr(file));
+  }
+}
+
+TEST_F(HostileFolder, ATokenizerOfAnotherModel) {
+  take("qwen3");
+  change_header("model.safetensors", [](json& header) {
+    json& embedding = header["model.embed_tokens.weight"];
+    const auto columns = embedding["shape"][1].get<std::uint64_t>();
+    const auto begin = embedding["data_offsets"][0].get<std::uint64_t>();
+    embedding["shape"] = {3, columns};
+    embedding["data_offsets"] = {begin, begin + 3 * columns * 4};
+    json& output = header["lm_head.weight"];
+    const auto at = output["data_offsets"][0].get<std::uint64_t>();
+    output["shape"] = {3, columns};
+    output["data_offsets"] = {at, at + 3 * columns * 4};
+  });
+  EXPECT_THAT(refusal(), HasSubstr("tokens"));
+}
+
+}  // namespace
+}  // namespace kvloupe::capture
