@@ -5,8 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <nlohmann/json.hpp>
 
 #include <cstring>
 #include <filesystem>
@@ -137,9 +137,8 @@ TEST_F(HostileFolder, WeightsThatAreNotWhatTheyClaim) {
   write("model.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
   EXPECT_THAT(refusal(), HasSubstr("longer than the file"));
   take("qwen3");
-  change_header("model.safetensors", [](json& header) {
-    header["model.norm.weight"]["dtype"] = "I32";
-  });
+  change_header("model.safetensors",
+                [](json& header) { header["model.norm.weight"]["dtype"] = "I32"; });
   EXPECT_THAT(refusal(), HasSubstr("I32"));
   take("qwen3");
   change_header("model.safetensors", [](json& header) {
@@ -178,10 +177,11 @@ TEST_F(HostileFolder, ConfigurationsThatMakeNoSense) {
                 c["rope_parameters"] = {{"rope_type", "dynamic"}, {"rope_theta", 1e4}};
               }),
               HasSubstr("dynamic"));
-  EXPECT_THAT(with_config([](json& c) {
-                c["rope_parameters"] = {{"rope_type", "linear"}, {"rope_theta", 1e4}, {"factor", 0}};
-              }),
-              HasSubstr("factor"));
+  EXPECT_THAT(
+      with_config([](json& c) {
+        c["rope_parameters"] = {{"rope_type", "linear"}, {"rope_theta", 1e4}, {"factor", 0}};
+      }),
+      HasSubstr("factor"));
   EXPECT_THAT(with_config([](json& c) {
                 c["use_sliding_window"] = true;
                 c["sliding_window"] = -4;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tiny models of tests/data/models as GGUF files, tests/data/models/<family>/model.gguf, weights alone.
+"""Writes the tiny models of tests/data/models as GGUF files, tests/data/models/<family>/model.gguf: weights, and of the
+byte-level tokenizers those of llama.
 
     pip install gguf==0.19.0 numpy && python make_tiny_ggufs.py tests/data/models
 
@@ -112,12 +113,31 @@ def add_keys(writer, family, config):
         writer.add_sliding_window_pattern(config["sliding_window_pattern"])
 
 
+def add_tokenizer(writer, folder):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    more = json.loads((folder / "tokenizer_config.json").read_text())
+    ids = dict(tokenizer["model"]["vocab"])
+    special = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    tokens = sorted({**ids, **special}.items(), key=lambda entry: entry[1])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe")
+    writer.add_token_list([token for token, _ in tokens])
+    writer.add_token_types([gguf.TokenType.CONTROL if token in special else gguf.TokenType.NORMAL for token, _ in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in tokenizer["model"]["merges"]])
+    writer.add_bos_token_id(special[more["bos_token"]])
+    writer.add_eos_token_id(special[more["eos_token"]])
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(more["chat_template"])
+
+
 def write(folder):
     family, config = folder.name, json.loads((folder / "config.json").read_text())
     arch = gguf.MODEL_ARCH[ARCHITECTURES[family]]
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
     writer = gguf.GGUFWriter(folder / "model.gguf", gguf.MODEL_ARCH_NAMES[arch])
     add_keys(writer, family, config)
+    if family == "llama":
+        add_tokenizer(writer, folder)
     weights = weights_of(folder)
     if family == "gpt_oss":
         gpt_oss_experts(weights)
