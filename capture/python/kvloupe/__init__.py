@@ -22,5 +22,5 @@ def record(model, path, **options):
 
 def merge(parts, path, *, force=False):
     """Joins the parts that the ranks of one model wrote to one trace."""
-    from .merge import merge_parts
+    from .join import merge_parts
     merge_parts(parts, path, force=force)

@@ -52,7 +52,7 @@ def positive(text):
 
 
 def run_merge(options):
-    from .merge import merge_parts
+    from .join import merge_parts
     merge_parts(options.parts, options.output, force=options.force)
 
 

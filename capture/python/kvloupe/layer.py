@@ -9,6 +9,13 @@ from .stored import Defect, attribute, float_attribute, int_attribute, member, o
 STORED = ("float16", "float32")
 
 
+def _sound(dataset, box):
+    try:
+        return read(dataset, box)
+    except Defect as defect:
+        raise KvloupeError("a layer cannot be read", str(defect), "the file is damaged; record it again") from None
+
+
 class HeadArray:
     """q, k or v, [heads, T, head_dim]: indexed like an array, read from the file where it is."""
 
@@ -31,13 +38,16 @@ class HeadArray:
         if isinstance(key[1], slice):
             begin, end, step = key[1].indices(self.shape[1])
             if step < 1:
-                return read(self._dataset, (key[0], slice(0, self.shape[1]), key[2]))[..., key[1], :]
+                return self._read((key[0], slice(0, self.shape[1]), key[2]))[..., key[1], :]
             key[1] = slice(begin, max(begin, end), step)
         elif np.max(key[1]) >= self.shape[1] or np.min(key[1]) < -self.shape[1]:
             raise IndexError(f"token {key[1]} of {self.shape[1]}")
         else:
             key[1] = np.where(np.asarray(key[1]) < 0, np.asarray(key[1]) + self.shape[1], key[1])[()]
-        return read(self._dataset, tuple(key))
+        return self._read(tuple(key))
+
+    def _read(self, box):
+        return _sound(self._dataset, box)
 
     def __array__(self, dtype=None, copy=None):
         return np.asarray(self[:, :, :], dtype=dtype)
@@ -95,7 +105,8 @@ class Layer:
     def lse(self, q_head=None):
         """[q heads, T] or of one head [T]; computed where the trace has none."""
         if self._lse is not None:
-            return read(self._lse, (slice(None) if q_head is None else q_head, slice(0, self.num_tokens))).astype(np.float32)
+            head = slice(None) if q_head is None else q_head
+            return _sound(self._lse, (head, slice(0, self.num_tokens))).astype(np.float32)
         heads = range(self.num_q_heads) if q_head is None else [q_head]
         rows = np.stack([self._computed_lse(head) for head in heads])
         return rows if q_head is None else rows[0]

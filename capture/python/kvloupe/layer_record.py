@@ -70,7 +70,8 @@ class LayerRecorder:
     def accept(self):
         heard, self._heard = self._heard, None
         if heard.rows:
-            self._waiting.append((heard.begin, heard.rows))
+            # They may lie in the memory of a cache, which the next forward writes to.
+            self._waiting.append((heard.begin, {name: rows.copy() for name, rows in heard.rows.items()}))
         self._open_mass, self._mass_end, self._last_key = heard.mass, heard.mass_end, heard.last_key
 
     def close_chunk(self):

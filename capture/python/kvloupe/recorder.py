@@ -8,8 +8,9 @@ from . import guards
 from .chunks import ChunkTable
 from .errors import KvloupeError
 from .layer_record import LayerRecorder
-from .layout import DTYPES, PREFILL
-from .model_info import attention_modules, describe_model, require_layers, text_config
+from .layout import PREFILL
+from .model_info import attention_modules, describe_model, require_layers
+from .part_file import PartFile
 from .ranks import heads_of_rank, rank_of_process, rank_path
 from .tap import AttentionTap
 from .token_text import TokenText
@@ -53,6 +54,7 @@ class Recorder:
     # --- the with statement ------------------------------------------------------------------------------------------
 
     def __enter__(self):
+        self._output = PartFile(rank_path(self._path, self._rank), self._force)
         wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
         self._tap = AttentionTap(wanted, self._heard)
         self._hash = ""
@@ -73,6 +75,7 @@ class Recorder:
         self._model.__dict__.pop("generate", None)
         self._hashing.join()
         if self._writer is None:
+            self._output.drop()
             if kind is None:
                 raise KvloupeError("nothing was recorded", "the model did not run inside the with statement",
                                    "call model(...) or model.generate(...) inside it")
@@ -132,7 +135,7 @@ class Recorder:
         heads = heads_of_rank(self._model, model, call, self._rank)
         header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank)
         capacity = len(self._forward.ids) + max(self._expected_tokens, MOST_PENDING_TOKENS)
-        self._writer = TraceWriter(rank_path(self._path, self._rank), header, capacity, self._force)
+        self._writer = TraceWriter(self._output, header, capacity)
 
     def _after_forward(self, model, arguments, output):
         forward = self._forward
@@ -146,13 +149,14 @@ class Recorder:
             recorder.accept()
         self._writer.write_tokens(forward.ids, [self._text.bytes_of(id) for id in forward.ids] if self._text else ())
         chunks = self._chunks.advance(forward.pieces)
-        if forward.pieces[0].phase != PREFILL:
+        decoded = forward.pieces[0].phase != PREFILL
+        if decoded:
             self._ids += forward.ids
         self._unfed = []
         self._pending += chunks
         self._forward = None
         waited = time.monotonic() - self._written_at
-        if len(forward.ids) >= MOST_PENDING_TOKENS or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
+        if not decoded or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
             self._write_pending()
 
     def _close_open_chunk(self):
@@ -165,8 +169,7 @@ class Recorder:
     def _write_pending(self):
         for recorder in self._recorders.values():
             recorder.write()
-        if self._pending:
-            self._writer.finish_chunks(self._pending)
+        self._writer.finish_chunks(self._pending)
         self._pending = []
         self._written_at = time.monotonic()
 
@@ -180,6 +183,3 @@ class Forward:
         self.cache = cache
         self.layers = set()
         self.checked_masks = {}  # id -> the mask itself, so that no other takes its id meanwhile
-
-
-__all__ = ["Recorder", "DTYPES", "text_config"]

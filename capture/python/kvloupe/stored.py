@@ -46,10 +46,13 @@ def open_dataset(file, path, kind, rank):
 
 def read(dataset, box=...):
     """Values in this machine's byte order; a claim far beyond what the file holds is refused before room is made for it."""
-    limit = FREE_BYTES + BYTES_PER_STORED_BYTE * dataset.id.get_storage_size()
-    if dataset.size * dataset.dtype.itemsize > limit and _size_of(dataset, box) > limit:
-        raise Defect(f"{dataset.name} claims more than the file holds")
-    values = dataset[box]
+    try:
+        limit = FREE_BYTES + BYTES_PER_STORED_BYTE * dataset.id.get_storage_size()
+        if dataset.size * dataset.dtype.itemsize > limit and _size_of(dataset, box) > limit:
+            raise Defect(f"{dataset.name} claims more than the file holds")
+        values = dataset[box]
+    except (OSError, RuntimeError) as error:  # h5py's own, of structures that are broken
+        raise Defect(f"{dataset.name} cannot be read: {error}") from None
     return values.astype(values.dtype.newbyteorder("="), copy=False) if values.dtype.kind in "iuf" else values
 
 

@@ -5,7 +5,6 @@ import h5py
 import numpy as np
 
 from . import layout
-from .part_file import PartFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +39,13 @@ class TraceWriter:
     """The file has room for `capacity` tokens at first and grows. Until `close` what is beyond the chunks done is
     nothing to a reader, so rows are written whenever they are there."""
 
-    def __init__(self, path, header, capacity, force=False):
+    def __init__(self, output, header, capacity):
+        """output: a PartFile, which this takes over."""
         self.header = header
-        self._output = PartFile(path, force)
-        try:
-            # The lock is ours already. No cache: pieces of a storage chunk are written where they belong at once.
-            self._file = h5py.File(self._output.part, "w", locking=False, rdcc_nbytes=0, track_order=False)
-            self._begin(capacity)
-        except BaseException:
-            self._output.drop()
-            raise
+        self._output = output
+        # The lock is ours already. No cache: pieces of a storage chunk are written where they belong at once.
+        self._file = h5py.File(output.part, "w", locking=False, rdcc_nbytes=0, track_order=False)
+        self._begin(capacity)
 
     def _begin(self, capacity):
         header, file = self.header, self._file
@@ -174,7 +170,9 @@ class TraceWriter:
         self.num_tokens = end
 
     def finish_chunks(self, chunks):
-        """chunks: (begin, length, phase), all of whose rows have been written."""
+        """chunks: (begin, length, phase), all of whose rows have been written; then the file can be killed and read."""
+        if not chunks:
+            return self._file.flush()
         first, end = self.num_chunks, self.num_chunks + len(chunks)
         if end > self._chunk_capacity:
             self._chunk_capacity = 2 * end

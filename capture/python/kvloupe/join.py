@@ -5,6 +5,7 @@ from .errors import KvloupeError
 from .layout import DECODE, PREFILL
 from .model_info import ModelInfo
 from .part import Part
+from .part_file import PartFile
 from .softmax_form import SoftmaxForm
 from .stored import Defect
 from .writer import Header, Heads, TraceWriter
@@ -21,7 +22,7 @@ def merge_parts(paths, path, force=False):
         if num_chunks == 0:
             raise _refuse("one of them has no chunk that was done", "record again")
         owners = {layer: _owners(parts, layer) for layer in sorted({layer for part in parts for layer in part.layers})}
-        writer = TraceWriter(path, _joint_header(parts, owners), max(1, parts[0].num_tokens), force)
+        writer = TraceWriter(PartFile(path, force), _joint_header(parts, owners), parts[0].num_tokens)
         try:
             _copy(parts[0], owners, num_chunks, writer)
         except BaseException:

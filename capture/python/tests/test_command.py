@@ -1,0 +1,193 @@
+"""The command line, the README's lines, and the text of tokens."""
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+import unittest
+from unittest import mock
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+
+import kvloupe
+from kvloupe.__main__ import main
+from kvloupe.token_text import TokenText, byte_table
+from kvloupe.weights_hash import hash_of_folder, hash_of_model
+
+from .support import FAMILIES, MODELS, ROOT, load_model, load_tokenizer, program, prompt, scratch
+
+FOLDER = ROOT / "capture" / "python"
+
+
+def run(*arguments, given=""):
+    """(exit code, standard error) of the command, in this process."""
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode()))):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+    return code, errors.getvalue()
+
+
+class Command(unittest.TestCase):
+    def record(self, *arguments, expect=0, given=""):
+        path = scratch("command.h5")
+        code, errors = run("record", *arguments, "--force", "-o", path, given=given)
+        self.assertEqual(code, expect, errors)
+        return path if expect == 0 else errors.strip().splitlines()[-1]
+
+    def test_a_folder_and_a_prompt(self):
+        question, tokenizer = scratch("question.txt"), load_tokenizer("gemma3_text")
+        question.write_text("the cat sat on the mat")
+        path = self.record(MODELS / "gemma3_text", "--prompt-file", question, "--chunk-size", 16, "--max-new-tokens", 3,
+                           "--dtype", "float32", "--layers", "1-2")
+        wrapped = "<|begin_of_text|><|user|>the cat sat on the mat<|end_of_text|><|assistant|>"
+        ids = tokenizer(wrapped, add_special_tokens=False)["input_ids"]
+        with torch.no_grad():
+            expected = load_model("gemma3_text", "sdpa").generate(
+                torch.tensor([ids]), max_new_tokens=3, do_sample=False, use_cache=True)[0].tolist()
+        with kvloupe.open(path) as trace:
+            self.assertEqual(trace.layers, [1, 2])
+            self.assertEqual(trace.tokens.tolist(), expected[:-1])
+            self.assertTrue(trace.text().startswith(wrapped))
+            self.assertEqual([chunk.phase for chunk in trace.chunks][-2:], ["decode"] * 2)
+        self.assertIn("sound", program("validate", path))
+
+    def test_messages_and_raw_text(self):
+        messages = scratch("messages.json")
+        messages.write_text(json.dumps([{"role": "system", "content": "short"}, {"role": "user", "content": "hi"}]))
+        with kvloupe.open(self.record(MODELS / "llama", "--messages", messages)) as trace:
+            self.assertEqual(trace.text(), "<|begin_of_text|><|system|>short<|end_of_text|><|user|>hi<|end_of_text|><|assistant|>")
+        # A last chunk of one token is prefill all the same.
+        text = "a" * 17
+        with kvloupe.open(self.record(MODELS / "qwen3", "--prompt-file", "-", "--raw", "--chunk-size", 8, given=text)) as trace:
+            self.assertEqual(trace.text(), text)
+            self.assertEqual([tuple(chunk) for chunk in trace.chunks], [(0, 8, "prefill"), (8, 8, "prefill"), (16, 1, "prefill")])
+
+    def test_what_goes_wrong(self):
+        self.assertRegex(self.record(scratch("absent"), "--prompt-file", "-", expect=1, given="x"), "error: cannot load .*absent; ")
+        self.assertRegex(self.record(MODELS / "llama", "--prompt-file", scratch("absent.txt"), expect=1), "error: cannot read .*; ")
+        self.assertRegex(self.record(MODELS / "llama", "--prompt-file", "-", "--raw", expect=1, given=""), "the prompt has no tokens")
+        self.assertRegex(self.record(MODELS / "llama", "--prompt-file", "-", "--layers", "2-9", expect=1, given="x"),
+                         "the model has the layers 0 to 2")
+        self.record(MODELS / "llama", "--prompt-file", "-", "--chunk-size", 0, expect=2, given="x")
+        self.assertEqual(run("record")[0], 2)
+
+    def test_the_lines_of_the_readme(self):
+        blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
+        self.assertEqual(len(blocks), 2)
+        names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
+                 "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt")}
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                for block in blocks:
+                    exec(block, names)  # What a user would paste.
+                self.assertIn("sound", program("validate", "t.h5"))
+            finally:
+                os.chdir(before)
+        names["trace"].close()
+
+    def test_the_versions_are_one(self):
+        project = re.search(r"project\(kvloupe VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertEqual(kvloupe.version.__version__, project)
+        schema = re.search(r'kSchemaVersion = "([0-9.]+)"', (ROOT / "core" / "trace" / "trace_names.h").read_text())[1]
+        self.assertEqual(kvloupe.layout.SCHEMA_VERSION, schema)
+
+
+class Text(unittest.TestCase):
+    def test_byte_level_tokens_are_their_bytes(self):
+        text = "the cat \u00e9\u4e16\u754c \U0001f600\n\t42"
+        tokenizer = load_tokenizer("llama")
+        ids = tokenizer(text)["input_ids"]
+        pieces = [TokenText(tokenizer).bytes_of(id) for id in ids]
+        self.assertEqual(b"".join(pieces), text.encode())
+        self.assertIn(b"the", [piece.strip() for piece in pieces])
+        self.assertEqual(sorted(byte_table().values()), list(range(256)))
+        special = tokenizer.convert_tokens_to_ids("<|end_of_text|>")
+        self.assertEqual(TokenText(tokenizer).bytes_of(special), b"<|end_of_text|>")
+        self.assertEqual(TokenText(tokenizer).bytes_of(9999), b"")
+
+    def test_pieces_with_byte_fallback(self):
+        """As Gemma's and Llama 2's: blanks are U+2581, and bytes without a piece of their own are spelled."""
+        words = ["<unk>", "\u2581", "the", "\u2581cat", "\u00e9"] + [f"<0x{byte:02X}>" for byte in range(256)]
+        model = tokenizers.models.BPE(vocab={word: id for id, word in enumerate(words)}, merges=[], unk_token="<unk>", byte_fallback=True)
+        backend = tokenizers.Tokenizer(model)
+        backend.decoder = tokenizers.decoders.Sequence([
+            tokenizers.decoders.Replace("\u2581", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])
+        texts = TokenText(transformers.PreTrainedTokenizerFast(tokenizer_object=backend))
+        self.assertEqual([texts.bytes_of(id) for id in (1, 2, 3, 4, 5 + 0xE4, 5 + 10)],
+                         [b" ", b"the", b" cat", "\u00e9".encode(), b"\xe4", b"\n"])
+
+
+class Weights(unittest.TestCase):
+    def test_the_hash_is_that_of_the_files(self):
+        for family in FAMILIES:
+            files = sorted((MODELS / family).glob("model*.safetensors"))
+            expected = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+            self.assertEqual(hash_of_folder(MODELS / family), expected)
+            self.assertEqual(hash_of_model(load_model(family)), expected)
+        self.assertEqual(len(sorted((MODELS / "olmoe").glob("model*.safetensors"))), 2)
+
+    def test_a_model_without_files(self):
+        config = load_model("llama").config
+        models = [transformers.LlamaForCausalLM(config) for _ in range(2)]
+        for model in models:
+            model.config._name_or_path = ""
+        hashes = [hash_of_model(model) for model in models]
+        self.assertNotEqual(*hashes)
+        self.assertEqual(hashes[0], hash_of_model(models[0]))
+        load_model("llama").config._name_or_path = str(MODELS / "llama")
+
+
+class Architectures(unittest.TestCase):
+    """Models that no family covers, on the same interface."""
+
+    def check(self, config, **expected):
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        path = scratch("architecture.h5")
+        outputs = []
+        with kvloupe.record(model, path, chunk_size=8, dtype="float32", force=True), torch.no_grad():
+            handles = [layer.self_attn.o_proj.register_forward_pre_hook(lambda _, given: outputs.append(given[0][0].numpy()))
+                       for layer in model.model.layers]
+            model(prompt("llama") % 50)
+            [handle.remove() for handle in handles]
+        self.assertIn("sound", program("validate", path))
+        with kvloupe.open(path) as trace:
+            for layer in trace.layers:
+                heads = [trace.attention(layer, head, 0, trace.num_tokens) @ trace.v(layer)[head // trace.layer(layer).group_size]
+                         for head in range(trace.model["num_q_heads"])]
+                np.testing.assert_allclose(np.stack(heads, 1).reshape(trace.num_tokens, -1), outputs[layer], atol=1e-5)
+            for name, value in expected.items():
+                self.assertEqual([getattr(trace.layer(layer), name) for layer in trace.layers], value)
+            return trace.model
+
+    def test_gemma2_has_a_softcap(self):
+        model = self.check(transformers.Gemma2Config(
+            vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=8, sliding_window=12, attn_logit_softcapping=0.5, query_pre_attn_scalar=8), softcap=[0.5, 0.5], window=[12, 0])
+        self.assertEqual(model["layer_types"], ["sliding", "full"])
+
+    def test_cohere2_turns_its_windows_alone(self):
+        model = self.check(transformers.Cohere2Config(
+            vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+            sliding_window=9, layer_types=["sliding_attention"] * 3 + ["full_attention"]), window=[9, 9, 9, 0])
+        self.assertEqual(model["layer_types"], ["sliding"] * 3 + ["nope"])
+
+    def test_phi3_turns_a_part_of_its_channels(self):
+        model = self.check(transformers.Phi3Config(
+            vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            partial_rotary_factor=0.5, pad_token_id=0))
+        self.assertEqual(json.loads(model["rope_scaling"]), {"partial_rotary_factor": 0.5})
+
+
+if __name__ == "__main__":
+    unittest.main()
