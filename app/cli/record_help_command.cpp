@@ -38,7 +38,8 @@ void add_record_help_command(CLI::App& program, const GlobalOptions&) {
         "    with kvloupe.record(model, \"trace.h5\", tokenizer=tokenizer):\n"
         "        model.generate(**inputs, max_new_tokens=64)\n\n"
         "The output of the model stays as it is, bit for bit. Then: kvloupe trace.h5\n"
-        "A model's folder without a script: python -m kvloupe record FOLDER --prompt-file F -o trace.h5\n",
+        "A model's folder without a script: python -m kvloupe record FOLDER --prompt-file F -o "
+        "trace.h5\n",
         package());
   });
 }

@@ -30,6 +30,7 @@ class GgufFile {
   // believed then.
   void require_whole() const { file_.require_whole(); }
   void release_pages() const { file_.release_pages(); }
+  void add_to(Sha256& sum) const { file_.add_to(sum); }
   std::span<const std::byte> bytes() const { return bytes_; }  // the whole file
 
   bool has(std::string_view key) const;

@@ -44,7 +44,9 @@ std::vector<const StoredTensor*> GgufSource::tensors() const {
 }
 
 std::string GgufSource::hash() const {
-  return Sha256().update(file_.bytes().data(), file_.bytes().size()).hex_digest();
+  Sha256 sum;
+  file_.add_to(sum);
+  return sum.hex_digest();
 }
 
 }  // namespace kvloupe::capture

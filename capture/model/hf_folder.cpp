@@ -227,7 +227,7 @@ std::vector<const StoredTensor*> HfFolder::tensors() const {
 
 std::string HfFolder::hash() const {
   Sha256 sum;
-  for (const auto& [name, file] : files_) sum.update(file->bytes().data(), file->bytes().size());
+  for (const auto& [name, file] : files_) file->add_to(sum);
   return sum.hex_digest();
 }
 

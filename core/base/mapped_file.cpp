@@ -1,6 +1,7 @@
 #include "core/base/mapped_file.h"
 
 #include "core/base/error.h"
+#include "core/base/sha256.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -101,6 +103,17 @@ std::span<const std::byte> MappedFile::bytes() const {
 
 void MappedFile::release_pages() const {
   ::madvise(region_->begin.load(), region_->size.load(), MADV_DONTNEED);
+}
+
+void MappedFile::add_to(Sha256& sum) const {
+  constexpr std::size_t kPiece = 64 << 20;
+  std::byte* const begin = region_->begin.load();
+  const std::size_t size = region_->size.load();
+  for (std::size_t at = 0; at < size; at += kPiece) {
+    const std::size_t length = std::min(kPiece, size - at);
+    sum.update(begin + at, length);
+    ::madvise(begin + at, length, MADV_DONTNEED);
+  }
 }
 
 void MappedFile::require_whole() const {

@@ -9,6 +9,7 @@
 
 namespace kvloupe {
 
+class Sha256;
 struct MappedRegion;  // an entry of the table that the signal handler reads
 
 class MappedFile {
@@ -26,6 +27,8 @@ class MappedFile {
   void require_whole() const;
   // What was read need not stay in memory; it comes from the file again when it is read again.
   void release_pages() const;
+  // SHA-256 of all of it goes into `sum`, without the pages that were read staying in memory.
+  void add_to(Sha256& sum) const;
 
  private:
   MappedRegion* region_ = nullptr;
