@@ -112,9 +112,10 @@ build_target() {
   fi
 }
 
-# set_up TARGET: packages, dependency cache, build. Prints nothing when nothing is missing.
+# set_up TARGET [PART...]: packages, dependency cache (of the parts that not everyone needs, these), build. Prints nothing
+# when nothing is missing.
 set_up() {
-  if [[ -n $(missing_packages) || -n $("$root/cmake/deps.sh" missing) ]]; then
+  if [[ -n $(missing_packages) || -n $("$root/cmake/deps.sh" missing "${@:2}") ]]; then
     [[ -e /etc/debian_version ]] ||
       fail "this system is not Debian; the set-up needs the packages of Debian 12; run it there or in a container of it"
     { mkdir -p "$cache" 2>/dev/null && [[ -w $cache ]]; } ||
@@ -125,7 +126,7 @@ set_up() {
       flock 7
     fi
     install_packages
-    "$root/cmake/deps.sh" fetch
+    "$root/cmake/deps.sh" fetch "${@:2}"
     exec 7>&-
   fi
   build_target "$1"
@@ -134,7 +135,7 @@ set_up() {
 # --- commands --------------------------------------------------------------------------------------------------------
 
 run_tests() {
-  set_up all
+  set_up all python
   exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 }
 
@@ -197,7 +198,7 @@ clean() {
   flock 7 && flock 8
   keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
   shopt -s nullglob
-  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda}-* "$cache"/.filling-*)
+  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,gemma3}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
     if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi

