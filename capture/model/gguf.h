@@ -56,6 +56,7 @@ class GgufFile {
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<std::string>> texts(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
+  std::optional<std::vector<double>> reals(std::string_view key) const;
 
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in the file's order
   const GgufTensor* find_tensor(std::string_view name) const;

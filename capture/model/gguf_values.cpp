@@ -146,4 +146,22 @@ std::optional<std::vector<std::int64_t>> GgufFile::integers(std::string_view key
   return numbers;
 }
 
+std::optional<std::vector<double>> GgufFile::reals(std::string_view key) const {
+  const Value* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  Cursor cursor = cursor_at(value->offset, key);
+  const auto element_type = value->type == kArray ? cursor.read<std::uint32_t>() : kString;
+  if (element_type != kFloat32 && element_type != kFloat64) {
+    throw damaged(path_, fmt::format("the metadata key {} is not a list of floating-point numbers",
+                                     shown(key)));
+  }
+  const auto count = cursor.read<std::uint64_t>();
+  std::vector<double> numbers;
+  numbers.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    numbers.push_back(element_type == kFloat32 ? cursor.read<float>() : cursor.read<double>());
+  }
+  return numbers;
+}
+
 }  // namespace kvloupe::capture

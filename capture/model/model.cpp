@@ -8,6 +8,7 @@
 #include "capture/model/gguf.h"
 #include "capture/model/linear.h"
 #include "capture/model/model_config.h"
+#include "capture/text/gguf_tokenizer.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "core/base/sha256.h"

@@ -105,31 +105,4 @@ ModelConfig read_config(const GgufFile& file) {
   return model;
 }
 
-Tokenizer read_tokenizer(const GgufFile& file) {
-  const auto kind = file.text("tokenizer.ggml.model").value_or("");
-  if (kind != "gpt2") {
-    throw unsupported(file, fmt::format("its tokenizer \"{}\" is not implemented", kind));
-  }
-  if (file.integer("tokenizer.ggml.add_bos_token").value_or(0) != 0 ||
-      file.integer("tokenizer.ggml.add_space_prefix").value_or(0) != 0) {
-    throw unsupported(file, "its tokenizer adds tokens of its own, which is not implemented");
-  }
-  TokenizerData data;
-  data.pre_tokenizer = file.text("tokenizer.ggml.pre").value_or("");
-  data.tokens = file.texts("tokenizer.ggml.tokens").value_or(std::vector<std::string>{});
-  data.merges = file.texts("tokenizer.ggml.merges").value_or(std::vector<std::string>{});
-  for (const auto type :
-       file.integers("tokenizer.ggml.token_type").value_or(std::vector<std::int64_t>{})) {
-    data.types.push_back(static_cast<std::int32_t>(type));
-  }
-  const auto token_id = [&](std::string_view key) {
-    const auto id = file.integer(key).value_or(-1);
-    if (id < -1 || id > kMaxSize) throw damaged(file, fmt::format("{} is {}", key, id));
-    return static_cast<std::int32_t>(id);
-  };
-  data.bos = token_id("tokenizer.ggml.bos_token_id");
-  data.eos = token_id("tokenizer.ggml.eos_token_id");
-  return Tokenizer(std::move(data));
-}
-
 }  // namespace kvloupe::capture

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "capture/model/gguf.h"
-#include "capture/text/tokenizer.h"
 #include "core/base/error.h"
 #include "core/trace/trace_types.h"
 
@@ -18,9 +17,8 @@ struct ModelConfig {
   double rms_norm_eps = 0;
 };
 
-// Throw Error{Input} for what is missing, damaged or not implemented, naming the key.
+// Throws Error{Input} for what is missing, damaged or not implemented, naming the key.
 ModelConfig read_config(const GgufFile& file);
-Tokenizer read_tokenizer(const GgufFile& file);
 
 // Sentences for what a file holds: nothing that the decoder knows; nothing that makes sense.
 Error unsupported(const GgufFile& file, std::string why);

@@ -51,7 +51,7 @@ std::optional<double> CaptureRun::Mean::value() const {
 }
 
 std::string text_of_answer(const Tokenizer& tokenizer, std::vector<std::int32_t> ids) {
-  if (!ids.empty() && ids.back() == tokenizer.eos()) ids.pop_back();
+  if (!ids.empty() && tokenizer.ends_answer(ids.back())) ids.pop_back();
   return tokenizer.decode(ids);
 }
 
@@ -122,7 +122,7 @@ std::optional<trace::CaptureSpeed> CaptureRun::speed() const {
 std::string CaptureRun::answer() const { return text_of_answer(model_->tokenizer, generated_); }
 
 std::vector<std::int32_t> CaptureRun::dense_answer(const CancelToken& cancel) {
-  return twin_ ? twin_->answer(max_new_tokens_, model_->tokenizer.eos(), cancel)
+  return twin_ ? twin_->answer(max_new_tokens_, model_->tokenizer, cancel)
                : std::vector<std::int32_t>{};
 }
 
@@ -206,7 +206,7 @@ std::int64_t CaptureRun::cache_size() const {
 void CaptureRun::sample(const at::Tensor& logits) {
   const std::int32_t token = greedy_token(logits);
   generated_.push_back(token);
-  if (token != model_->tokenizer.eos()) ids_.push_back(token);
+  if (!model_->tokenizer.ends_answer(token)) ids_.push_back(token);
 }
 
 }  // namespace kvloupe::capture

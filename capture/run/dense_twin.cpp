@@ -69,7 +69,7 @@ trace::DriftChunk DenseTwin::drift(const Decoder& decoder, const Forecast& close
   return drift;
 }
 
-std::vector<std::int32_t> DenseTwin::answer(int max_new_tokens, std::int32_t eos,
+std::vector<std::int32_t> DenseTwin::answer(int max_new_tokens, const Tokenizer& tokenizer,
                                             const CancelToken& cancel) {
   std::vector<std::int32_t> answer;
   if (!after_prompt_.defined()) return answer;
@@ -80,7 +80,7 @@ std::vector<std::int32_t> DenseTwin::answer(int max_new_tokens, std::int32_t eos
     if (cancel.cancelled()) return {};
     const std::int32_t token = greedy_token(logits);
     answer.push_back(token);
-    if (token == eos || static_cast<int>(answer.size()) == max_new_tokens) break;
+    if (tokenizer.ends_answer(token) || static_cast<int>(answer.size()) == max_new_tokens) break;
     logits = decoder_.forward(std::span(&token, 1), dense);
   }
   return answer;

@@ -3,6 +3,7 @@
 
 #include "capture/model/decoder.h"
 #include "capture/run/forecast.h"
+#include "capture/text/tokenizer.h"
 #include "core/base/cancel.h"
 #include "core/trace/foretold.h"
 
@@ -29,9 +30,10 @@ class DenseTwin {
   trace::DriftChunk drift(const Decoder& decoder, const Forecast& closed_loop,
                           std::span<const std::int32_t> tokens);
 
-  // What the dense model samples greedily after the prompt, until `eos` or `max_new_tokens`; nothing
+  // What the dense model samples greedily after the prompt, until it ends its answer or `max_new_tokens`; nothing
   // where that was cancelled. The twin compares no more.
-  std::vector<std::int32_t> answer(int max_new_tokens, std::int32_t eos, const CancelToken& cancel);
+  std::vector<std::int32_t> answer(int max_new_tokens, const Tokenizer& tokenizer,
+                                   const CancelToken& cancel);
 
  private:
   // Dense attention that keeps the chunk's own queries and keys of the layers compared.

@@ -1,120 +1,171 @@
-// A scanner by hand: standard regular expressions know neither Unicode classes nor this speed.
+// PCRE2, since these expressions need Unicode's classes and look ahead. llama.cpp's own splitting is left aside: it writes
+// several of them anew for std::regex, which knows no classes beyond ASCII (other tokens for Hindi or Russian with the
+// vocabulary of GPT-OSS) and overflows the stack on a long word.
 #include "capture/text/pre_tokenizer.h"
 
+#include "core/base/error.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
+#include <pcre2.h>
 #include <utf8proc.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
+#include <utility>
 
 namespace kvloupe::capture {
 namespace {
 
-enum class CharClass : std::uint8_t { Letter, Number, Space, Symbol };
+constexpr std::size_t kMaxPatternBytes = 1 << 16;
 
-struct Character {
-  CharClass char_class = CharClass::Symbol;
-  std::size_t bytes = 1;
-};
-
-// The Unicode property White_Space, which \s means; it is not a general category.
-bool is_space(utf8proc_int32_t code) {
-  return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202f || code == 0x205f || code == 0x3000;
+Error refused(std::string why) {
+  return input_error("cannot use the pre-tokenizer of this model", std::move(why),
+                     "choose a model whose tokenizer is known");
 }
 
-CharClass class_of(utf8proc_int32_t code) {
-  if (is_space(code)) return CharClass::Space;
-  switch (utf8proc_category(code)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return CharClass::Letter;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return CharClass::Number;
-    default:
-      return CharClass::Symbol;
-  }
-}
-
-Character character_at(std::string_view text, std::size_t pos) {
-  static const std::array<CharClass, 128> ascii_classes = [] {
-    std::array<CharClass, 128> classes{};
-    for (std::size_t code = 0; code < classes.size(); ++code) {
-      classes[code] = class_of(static_cast<utf8proc_int32_t>(code));
+// The file's expression in PCRE2's words. \s is Unicode's White_Space there; an escape that the two libraries read
+// differently is refused.
+std::string in_pcre(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes)
+    throw refused(fmt::format("its regular expression has {} bytes", pattern.size()));
+  if (pattern.find("&&") != pattern.npos)
+    throw refused("its regular expression intersects classes (&&), which is not implemented");
+  std::string result;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
+      result += pattern[i];
+      continue;
     }
-    return classes;
-  }();
-  const auto first = static_cast<unsigned char>(text[pos]);
-  if (first < ascii_classes.size()) return {ascii_classes[first], 1};
-  utf8proc_int32_t code = 0;
-  const auto available = static_cast<utf8proc_ssize_t>(std::min<std::size_t>(text.size() - pos, 4));
-  const auto bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + pos),
-                                      available, &code);
-  if (bytes <= 0) return {CharClass::Symbol, 1};
-  return {class_of(code), static_cast<std::size_t>(bytes)};
-}
-
-std::size_t contraction_bytes(std::string_view rest) {
-  for (const std::string_view suffix : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
-    if (rest.substr(0, suffix.size()) == suffix) return suffix.size();
+    const char escaped = pattern[++i];
+    const bool letter = (escaped | 0x20) >= 'a' && (escaped | 0x20) <= 'z';
+    if (escaped == 's') {
+      result += "\\p{White_Space}";
+    } else if (escaped == 'S') {
+      result += "\\P{White_Space}";
+    } else if (!letter ||
+               std::string_view("pPrntvfdDwWbxu").find(escaped) != std::string_view::npos) {
+      result += {'\\', escaped};
+    } else {
+      throw refused(
+          fmt::format("its regular expression holds \\{}, which is not implemented", escaped));
+    }
   }
-  return 0;
+  return result;
 }
 
-// End of the run of `char_class` that holds the character at `pos`.
-std::size_t run_end(std::string_view text, std::size_t pos, CharClass char_class) {
-  while (pos < text.size()) {
-    const Character c = character_at(text, pos);
-    if (c.char_class != char_class) break;
-    pos += c.bytes;
-  }
-  return pos;
-}
-
-// A run of white space gives its last character to a word or symbol that follows.
-std::size_t space_end(std::string_view text, std::size_t begin) {
-  std::size_t end = begin;
-  std::size_t last = begin;
+// The length of the leading part that is UTF-8 (`valid`) or is not.
+std::size_t run_length(std::string_view text, bool valid) {
+  std::size_t end = 0;
   while (end < text.size()) {
-    const Character c = character_at(text, end);
-    if (c.char_class != CharClass::Space) {
-      return c.char_class == CharClass::Number || last == begin ? end : last;
+    if (static_cast<unsigned char>(text[end]) < 0x80) {
+      if (!valid) break;
+      ++end;
+      continue;
     }
-    last = end;
-    end += c.bytes;
+    utf8proc_int32_t code = 0;
+    const auto bytes =
+        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + end),
+                         static_cast<utf8proc_ssize_t>(text.size() - end), &code);
+    if ((bytes > 0) != valid) break;
+    end += valid ? static_cast<std::size_t>(bytes) : 1;
   }
   return end;
 }
 
-std::size_t piece_end(std::string_view text, std::size_t pos) {
-  const Character first = character_at(text, pos);
-  if (first.char_class == CharClass::Number) return pos + first.bytes;
-  if (text[pos] == '\'') {
-    if (const auto bytes = contraction_bytes(text.substr(pos)); bytes != 0) return pos + bytes;
-  }
-  if (text[pos] == ' ' && pos + 1 < text.size()) {
-    const auto next = character_at(text, pos + 1).char_class;
-    if (next == CharClass::Letter || next == CharClass::Symbol) return run_end(text, pos + 1, next);
-  }
-  if (first.char_class == CharClass::Space) return space_end(text, pos);
-  return run_end(text, pos, first.char_class);
-}
+template <typename T, void (*Free)(T*)>
+struct FreeWith {
+  void operator()(T* pointer) const { Free(pointer); }
+};
+using Code = std::unique_ptr<pcre2_code, FreeWith<pcre2_code, pcre2_code_free>>;
+using MatchData =
+    std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data, pcre2_match_data_free>>;
 
 }  // namespace
 
-std::vector<std::string_view> pre_tokenise_smollm(std::string_view text) {
-  std::vector<std::string_view> pieces;
-  for (std::size_t pos = 0; pos < text.size();) {
-    const std::size_t end = piece_end(text, pos);
-    pieces.push_back(text.substr(pos, end - pos));
-    pos = end;
+class PreTokenizer::Rule {
+ public:
+  explicit Rule(const SplitRule& rule) : keeps_rest_(rule.keeps_rest) {
+    const std::string pattern = in_pcre(rule.pattern);
+    int code = 0;
+    PCRE2_SIZE offset = 0;
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                              PCRE2_UTF | PCRE2_UCP, &code, &offset, nullptr));
+    if (!code_) {
+      std::array<PCRE2_UCHAR, 256> message{};
+      pcre2_get_error_message(code, message.data(), message.size());
+      throw refused(fmt::format("its regular expression cannot be read ({})",
+                                reinterpret_cast<const char*>(message.data())));
+    }
+    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // slower without
+  }
+
+  // Appends the pieces of `text`, which is UTF-8.
+  void split(std::string_view text, std::vector<std::string_view>& pieces) const {
+    const MatchData match(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+    std::size_t done = 0;
+    for (std::size_t from = 0; from < text.size();) {
+      if (!find(text, from, match.get())) break;
+      const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
+      const std::size_t begin = range[0], end = range[1];
+      if (end <= begin) {  // nothing was taken: on with the next character
+        from = begin + 1;
+        while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80)
+          ++from;
+        continue;
+      }
+      if (begin > done && keeps_rest_) pieces.push_back(text.substr(done, begin - done));
+      pieces.push_back(text.substr(begin, end - begin));
+      from = done = end;
+    }
+    if (done < text.size() && keeps_rest_) pieces.push_back(text.substr(done));
+  }
+
+ private:
+  bool find(std::string_view text, std::size_t from, pcre2_match_data* match) const {
+    const auto run = [&](std::uint32_t options) {
+      return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                         PCRE2_NO_UTF_CHECK | options, match, nullptr);
+    };
+    int found = run(0);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = run(PCRE2_NO_JIT);
+    if (found == PCRE2_ERROR_NOMATCH) return false;
+    if (found < 0)
+      throw input_error("cannot cut the text into pieces for the tokenizer",
+                        fmt::format("its regular expression gives up at byte {}", from),
+                        "choose a model whose tokenizer is known");
+    return true;
+  }
+
+  Code code_;
+  bool keeps_rest_;
+};
+
+PreTokenizer::PreTokenizer(const std::vector<SplitRule>& rules) {
+  for (const SplitRule& rule : rules) rules_.emplace_back(rule);
+}
+PreTokenizer::~PreTokenizer() = default;
+PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
+PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
+
+std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
+  std::vector<std::string_view> pieces, finer;
+  bool valid = true;
+  for (std::size_t done = 0; done < text.size(); valid = !valid) {
+    const std::string_view run = text.substr(done, run_length(text.substr(done), valid));
+    done += run.size();
+    if (run.empty()) continue;
+    if (!valid) {
+      pieces.push_back(run);
+      continue;
+    }
+    std::vector<std::string_view> parts = {run};
+    for (const Rule& rule : rules_) {
+      finer.clear();
+      for (const std::string_view part : parts) rule.split(part, finer);
+      parts.swap(finer);
+    }
+    pieces.insert(pieces.end(), parts.begin(), parts.end());
   }
   return pieces;
 }

@@ -93,13 +93,15 @@ void check_role(const std::string& role) {
 
 Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans) {
-  Encoding encoding = tokenizer.encode_with_offsets(text, SpecialTokens::Literal);
+  const Encoding encoding = tokenizer.encode_with_offsets(text, SpecialTokens::Literal);
   Prompt prompt;
+  if (tokenizer.adds_bos()) prompt.ids.push_back(tokenizer.bos());
+  const auto first = static_cast<std::int32_t>(prompt.ids.size());
   for (const TextSpan& span : spans) {
     KVLOUPE_CHECK(span.end <= text.size());
-    prompt.spans.push_back(token_span(span, 0, encoding, 0));
+    prompt.spans.push_back(token_span(span, 0, encoding, first));
   }
-  prompt.ids = std::move(encoding.ids);
+  prompt.ids.insert(prompt.ids.end(), encoding.ids.begin(), encoding.ids.end());
   return prompt;
 }
 

@@ -28,7 +28,7 @@ struct Prompt {
   std::vector<trace::TokenSpan> spans;  // "role:user", "needle", "question", "prefix", ...
 };
 
-// Text as it stands (--raw): no template, no special tokens.
+// Text as it stands (--raw): no template, no special tokens but the begin token of models that want one.
 Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans = {});
 // ChatML as SmolLM2 was trained on it: a default system message when the first role is not

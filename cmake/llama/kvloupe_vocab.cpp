@@ -8,8 +8,9 @@
 
 llama_vocab* kvloupe_vocab_new(gguf_context* metadata) {
   std::vector<std::string> no_splits;
-  llama_model_loader loader(metadata, nullptr, nullptr, "", no_splits, nullptr, LLAMA_LOAD_MODE_NONE,
-                            /*check_tensors=*/false, /*no_alloc=*/true, /*load_mtp=*/false, nullptr, nullptr);
+  llama_model_loader loader(
+      metadata, nullptr, nullptr, "", no_splits, nullptr, LLAMA_LOAD_MODE_NONE,
+      /*check_tensors=*/false, /*no_alloc=*/true, /*load_mtp=*/false, nullptr, nullptr);
   auto vocab = std::make_unique<llama_vocab>();
   vocab->load(loader, LLM_KV(loader.get_arch()));
   return vocab.release();

@@ -1,6 +1,7 @@
 // A model file: what it says of the model, its tokenizer, and its tensors' bytes.
 #include "capture/model/gguf.h"
 #include "capture/model/model_config.h"
+#include "capture/text/gguf_tokenizer.h"
 #include "tests/fuzz/target.h"
 
 #include <cstddef>
