@@ -49,8 +49,7 @@ Tokenizer read_tokenizer(const GgufFile& file) {
   TokenizerData data;
   data.kind = kind_of(file);
   data.tokens = file.texts(key_of("tokens")).value_or(std::vector<std::string>{});
-  for (const auto type :
-       file.integers(key_of("token_type")).value_or(std::vector<std::int64_t>{}))
+  for (const auto type : file.integers(key_of("token_type")).value_or(std::vector<std::int64_t>{}))
     data.types.push_back(type < 0 || type > 99 ? 0 : static_cast<std::int32_t>(type));
   bool adds_bos = data.kind != TokenizerKind::ByteLevel;
   bool adds_space = data.kind == TokenizerKind::Scores;

@@ -79,9 +79,10 @@ void LlamaVocabulary::encode(std::string_view text, std::vector<std::int32_t>& i
   const std::size_t most = 3 * text.size();
   KVLOUPE_CHECK(most <= std::numeric_limits<std::int32_t>::max());
   ids.resize(begin + most);
-  const int count = llama_tokenize(vocab_.get(), text.data(), static_cast<std::int32_t>(text.size()),
-                                   ids.data() + begin, static_cast<std::int32_t>(most),
-                                   /*add_special=*/false, /*parse_special=*/false);
+  const int count =
+      llama_tokenize(vocab_.get(), text.data(), static_cast<std::int32_t>(text.size()),
+                     ids.data() + begin, static_cast<std::int32_t>(most),
+                     /*add_special=*/false, /*parse_special=*/false);
   KVLOUPE_CHECK(count >= 0);
   ids.resize(begin + static_cast<std::size_t>(count));
 }

@@ -48,8 +48,8 @@ std::optional<NamedPreTokenizer> named_pre_tokenizer(std::string_view name) {
     result.splits = {{kGpt2}};
   } else if (one_of(name, {"smollm", "starcoder", "refact", "command-r", "exaone", "minerva-7b"})) {
     result.splits = {{R"(\p{N})"}, {kGpt2}};
-  } else if (one_of(name, {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2", "dbrx",
-                           "smaug-bpe", "glm4", "chatglm-bpe"})) {
+  } else if (one_of(name, {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2",
+                           "dbrx", "smaug-bpe", "glm4", "chatglm-bpe"})) {
     result.splits = {{kLlama3}};
   } else if (one_of(name, {"qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan"})) {
     result.splits = {{kQwen2}};

@@ -50,6 +50,14 @@ std::string composed(std::string_view cluster) {
   return {reinterpret_cast<const char*>(result), static_cast<std::size_t>(size)};
 }
 
+// Of UTF-8.
+std::vector<std::string_view> characters_of(std::string_view text) {
+  std::vector<std::string_view> characters;
+  for (std::size_t pos = 0; pos < text.size(); pos += characters.back().size())
+    characters.push_back(text.substr(pos, character_at(text, pos).bytes));
+  return characters;
+}
+
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
@@ -68,6 +76,26 @@ class NormalisedText::Writer {
   void put(std::string_view text, std::size_t source_byte) {
     text_ += text;
     sources_.resize(text_.size(), from_->source(source_byte));
+  }
+  // Characters that are the same at both ends belong together, those between from left to right.
+  void align(std::string_view before, std::size_t begin, std::string_view after) {
+    const auto from = characters_of(before), to = characters_of(after);
+    const std::size_t most = std::min(from.size(), to.size());
+    std::size_t same = 0, same_at_end = 0;
+    while (same < most && from[same] == to[same]) ++same;
+    while (same_at_end < most - same &&
+           from[from.size() - 1 - same_at_end] == to[to.size() - 1 - same_at_end])
+      ++same_at_end;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      std::size_t source = std::min(i, from.size() - 1);
+      if (i >= to.size() - same_at_end) {
+        source = i + from.size() - to.size();
+      } else if (i >= same) {
+        const std::size_t changed = from.size() - same - same_at_end;
+        source = same + std::min(i - same, changed == 0 ? 0 : changed - 1);
+      }
+      put(to[i], begin + static_cast<std::size_t>(from[source].data() - before.data()));
+    }
   }
   void give(NormalisedText& to) {
     to.text_ = std::move(text_);
@@ -96,7 +124,7 @@ void NormalisedText::compose() {
     if (result == cluster) {
       writer.copy(begin, cluster.size());
     } else {
-      writer.put(result, begin);
+      writer.align(cluster, begin, result);
     }
     begin = end;
   }

@@ -147,15 +147,18 @@ void Tokenizer::Impl::encode_bytes(const NormalisedText& text, std::size_t begin
 void Tokenizer::Impl::encode_characters(const NormalisedText& text, std::size_t begin,
                                         Encoding& out) const {
   std::vector<std::int32_t> ids;
-  vocabulary.encode(text.text(), ids);
-  std::size_t done = 0;
-  for (const std::int32_t id : ids) {
-    KVLOUPE_CHECK(done < text.text().size());
-    out.ids.push_back(id);
-    out.begins.push_back(begin + text.source(done));
-    const bool byte =
-        type_of(data, id) == TokenType::Byte && bytes_from_id[id].front() == text.text()[done];
-    done += byte ? 1 : bytes_taken(std::string_view(text.text()).substr(done), data.tokens[id]);
+  for (const std::string_view piece : pre_tokenizer.split(text.text())) {
+    ids.clear();
+    vocabulary.encode(piece, ids);
+    auto done = static_cast<std::size_t>(piece.data() - text.text().data());
+    for (const std::int32_t id : ids) {
+      KVLOUPE_CHECK(done < text.text().size());
+      out.ids.push_back(id);
+      out.begins.push_back(begin + text.source(done));
+      const bool byte =
+          type_of(data, id) == TokenType::Byte && bytes_from_id[id].front() == text.text()[done];
+      done += byte ? 1 : bytes_taken(std::string_view(text.text()).substr(done), data.tokens[id]);
+    }
   }
 }
 
@@ -170,8 +173,9 @@ void Tokenizer::Impl::encode_text(std::string_view text, std::size_t begin, Cach
   const SpacePrefix& prefix = data.space_prefix;
   const bool wanted = prefix.when == SpacePrefix::When::Every ||
                       (prefix.when == SpacePrefix::When::First && begin == 0);
-  if (wanted && (prefix.even_before_space || normalised.text().front() != ' '))
-    normalised.prefix_space();
+  const bool has_space =
+      normalised.text().front() == ' ' || (!bytes && normalised.text().starts_with("\u2581"));
+  if (wanted && (prefix.even_before_space || !has_space)) normalised.prefix_space();
   if (bytes) {
     encode_bytes(normalised, begin, cache, out);
   } else {

@@ -35,7 +35,8 @@ const std::array<std::string, 256>& byte_alphabet() {
       if (code < 0x80) {
         result[byte] = {static_cast<char>(code)};
       } else {
-        result[byte] = {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
+        result[byte] = {static_cast<char>(0xc0 | code >> 6),
+                        static_cast<char>(0x80 | (code & 0x3f))};
       }
     }
     return result;
@@ -130,6 +131,11 @@ void check_merges(const TokenizerData& data, const Ids& ids) {
             fmt::format("merge {} names a token that is not in the vocabulary", rank));
       return found->second;
     };
+    // llama.cpp cuts a text at its line ends before it merges.
+    const auto ends = static_cast<std::size_t>(std::count(merge.begin(), merge.end(), '\n'));
+    if (ends != 0 && ends + 1 != merge.size())
+      throw contradiction(fmt::format(
+          "merge {} joins a line end with other characters, which is not implemented", rank));
     const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
     id_of(left);
     id_of(right);
@@ -140,8 +146,8 @@ void check_merges(const TokenizerData& data, const Ids& ids) {
 
 void check_scores(const TokenizerData& data) {
   if (data.scores.size() != data.tokens.size())
-    throw contradiction(fmt::format("it has {} tokens but {} scores", data.tokens.size(),
-                                    data.scores.size()));
+    throw contradiction(
+        fmt::format("it has {} tokens but {} scores", data.tokens.size(), data.scores.size()));
   for (std::size_t id = 0; id < data.scores.size(); ++id)
     if (!std::isfinite(data.scores[id]))
       throw contradiction(fmt::format("the score of token {} is no number", id));
@@ -159,9 +165,9 @@ void check_bytes(const Ids& ids) {
 
 std::vector<std::int32_t> ends_by_name(const TokenizerData& data) {
   constexpr std::array<std::string_view, 14> kNames = {
-      "<|eot_id|>",      "<|eom_id|>",  "<|im_end|>", "<|end|>",     "<|return|>",
-      "<|call|>",        "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<turn|>",
-      "<eos>",           "</s>",        "[EOS]",      "<｜end▁of▁sentence｜>"};
+      "<|eot_id|>",    "<|eom_id|>",           "<|im_end|>",    "<|end|>", "<|return|>", "<|call|>",
+      "<|endoftext|>", "<|end_of_text|>",      "<end_of_turn>", "<turn|>", "<eos>",      "</s>",
+      "[EOS]",         "<｜end▁of▁sentence｜>"};
   std::vector<std::int32_t> ends;
   const auto count = static_cast<std::int32_t>(data.tokens.size());
   bool harmony = false;
@@ -215,7 +221,8 @@ std::string bytes_of_token(const TokenizerData& data, std::int32_t id) {
   if (type != TokenType::Normal && type != TokenType::Unused) return token;
   if (data.kind == TokenizerKind::ByteLevel) return from_byte_alphabet(token).value_or(token);
   std::string bytes = token;
-  for (std::size_t at = bytes.find(kSpaceSign); at != bytes.npos; at = bytes.find(kSpaceSign, at + 1))
+  for (std::size_t at = bytes.find(kSpaceSign); at != bytes.npos;
+       at = bytes.find(kSpaceSign, at + 1))
     bytes.replace(at, kSpaceSign.size(), " ");
   return bytes;
 }

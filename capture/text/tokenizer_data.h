@@ -12,8 +12,8 @@ namespace kvloupe::capture {
 
 enum class TokenizerKind {
   ByteLevel,  // merges over bytes, written in GPT-2's printable alphabet
-  Merges,     // merges over characters, spaces written as U+2581, bytes where a character has no token
-  Scores,     // SentencePiece: as Merges, but the adjacent pair whose token scores highest merges first
+  Merges,  // merges over characters, spaces written as U+2581, bytes where a character has no token
+  Scores,  // SentencePiece: as Merges, but the adjacent pair whose token scores highest merges first
 };
 
 // The kinds of tokens, with the numbers of the GGUF format.
@@ -28,21 +28,25 @@ enum class TokenType : std::int32_t {
 
 // Where a text gets a space before its first character (a begin of a word, to SentencePiece).
 struct SpacePrefix {
-  enum class When { Never, First, Every };  // First: at the begin alone; Every: after special tokens too
+  enum class When {
+    Never,
+    First,
+    Every
+  };  // First: at the begin alone; Every: after special tokens too
   When when = When::Never;
   bool even_before_space = true;
 };
 
 struct TokenizerData {
   TokenizerKind kind = TokenizerKind::ByteLevel;
-  std::vector<std::string> tokens;   // by id
-  std::vector<std::int32_t> types;   // TokenType by id; empty: all normal
-  std::vector<float> scores;         // by id, for Scores
-  std::vector<std::string> merges;   // "left right", by rank
-  std::string pre_tokenizer;         // a name of llama.cpp ("smollm"): instead of `splits`
-  std::vector<SplitRule> splits;     // for ByteLevel
-  bool ignores_merges = false;       // a piece that is a token is not merged from its parts
-  bool composes = false;             // Unicode's NFC first
+  std::vector<std::string> tokens;  // by id
+  std::vector<std::int32_t> types;  // TokenType by id; empty: all normal
+  std::vector<float> scores;        // by id, for Scores
+  std::vector<std::string> merges;  // "left right", by rank
+  std::string pre_tokenizer;        // a name of llama.cpp ("smollm"): instead of `splits`
+  std::vector<SplitRule> splits;    // for ByteLevel
+  bool ignores_merges = false;      // a piece that is a token is not merged from its parts
+  bool composes = false;            // Unicode's NFC first
   SpacePrefix space_prefix;
   std::int32_t bos = -1, eos = -1;
   std::vector<std::int32_t> more_ends;  // further tokens that end an answer
