@@ -34,8 +34,9 @@ std::optional<std::string> read_file(const fs::path& path, std::uintmax_t most) 
   if (!fs::is_regular_file(path, code)) throw refused(path, "it is no file, or a link to none");
   const auto size = fs::file_size(path, code);
   if (code || size > most)
-    throw refused(path, fmt::format("it has {}, more than {}", format_bytes(static_cast<std::int64_t>(size)),
-                                    format_bytes(static_cast<std::int64_t>(most))));
+    throw refused(
+        path, fmt::format("it has {}, more than {}", format_bytes(static_cast<std::int64_t>(size)),
+                          format_bytes(static_cast<std::int64_t>(most))));
   std::string content(static_cast<std::size_t>(size), '\0');
   std::ifstream stream(path, std::ios::binary);
   stream.read(content.data(), static_cast<std::streamsize>(size));
@@ -56,7 +57,8 @@ std::string token_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end()) return "";
   if (found->is_string()) return found->get<std::string>();
-  const bool has_content = found->is_object() && found->contains("content") && (*found)["content"].is_string();
+  const bool has_content =
+      found->is_object() && found->contains("content") && (*found)["content"].is_string();
   return has_content ? (*found)["content"].get<std::string>() : "";
 }
 
@@ -98,9 +100,10 @@ Tokenizer read_hf_tokenizer(const fs::path& folder) {
   const fs::path path = folder / "tokenizer.json";
   const auto content = read_file(path, kMaxVocabularyBytes);
   if (!content)
-    throw input_error(fmt::format("cannot find the tokenizer of {}", printable(folder.string())),
-                      "the folder has no tokenizer.json",
-                      "save one there by transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)");
+    throw input_error(
+        fmt::format("cannot find the tokenizer of {}", printable(folder.string())),
+        "the folder has no tokenizer.json",
+        "save one there by transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)");
   TokenizerData data = parse_tokenizer_json(*content);
   const json config = read_object(folder / "tokenizer_config.json");
   const json map = read_object(folder / "special_tokens_map.json");
@@ -115,7 +118,8 @@ Tokenizer read_hf_tokenizer(const fs::path& folder) {
     data.adds_bos = adds->get<bool>() && data.bos >= 0;
   add_ends(read_object(folder / "generation_config.json"), data);
   if (data.more_ends.empty()) data.more_ends = ends_by_name(data);
-  data.chat_template = read_file(folder / "chat_template.jinja", kMaxSmallBytes).value_or(template_of(config));
+  data.chat_template =
+      read_file(folder / "chat_template.jinja", kMaxSmallBytes).value_or(template_of(config));
   return Tokenizer(std::move(data));
 }
 

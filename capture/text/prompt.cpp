@@ -1,19 +1,16 @@
-// ChatML by hand: the markers are control tokens, so the text between them is encoded on its own
-// and gives the same tokens as the rendered prompt as a whole.
 #include "capture/text/prompt.h"
 
+#include "capture/text/rendered_chat.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace kvloupe::capture {
 namespace {
-
-constexpr std::string_view kDefaultSystemMessage =
-    "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 
 // The tokens that hold at least one byte of the span, whose bytes count from `offset` of the
 // encoded text; `first_token` is the position of the encoding's first token. An empty piece has no
@@ -31,62 +28,24 @@ trace::TokenSpan token_span(const TextSpan& span, std::size_t offset, const Enco
   return {span.name, first_token + begin, first_token + (empty ? begin : std::max(begin, end))};
 }
 
-class ChatBuilder {
- public:
-  explicit ChatBuilder(const Tokenizer& tokenizer)
-      : tokenizer_(&tokenizer),
-        start_(tokenizer.special_id("<|im_start|>")),
-        end_(tokenizer.special_id("<|im_end|>")) {
-    if (start_ < 0 || end_ < 0) {
-      throw input_error("cannot wrap the prompt in a chat template",
-                        "this model's vocabulary lacks <|im_start|> and <|im_end|>",
-                        "give the prompt as it stands, with --raw");
-    }
-  }
-
-  // The header and text of one message: "<|im_start|>role\ntext". Spans are bytes of `text`.
-  void open(const std::string& role, std::string_view text, const std::vector<TextSpan>& spans) {
-    role_begin_ = position();
-    role_ = role;
-    prompt_.ids.push_back(start_);
-    const std::string header = role + "\n";
-    const Encoding encoding =
-        tokenizer_->encode_with_offsets(header + std::string(text), SpecialTokens::Literal);
-    for (const TextSpan& span : spans) {
-      KVLOUPE_CHECK(span.end <= text.size());
-      prompt_.spans.push_back(token_span(span, header.size(), encoding, position()));
-    }
-    prompt_.ids.insert(prompt_.ids.end(), encoding.ids.begin(), encoding.ids.end());
-  }
-
-  // "<|im_end|>\n"
-  void close() {
-    prompt_.ids.push_back(end_);
-    const auto newline = tokenizer_->encode("\n", SpecialTokens::Literal);
-    prompt_.ids.insert(prompt_.ids.end(), newline.begin(), newline.end());
-    end_role();
-  }
-
-  void end_role() { prompt_.spans.push_back({"role:" + role_, role_begin_, position()}); }
-
-  Prompt take() { return std::move(prompt_); }
-
- private:
-  std::int32_t position() const { return static_cast<std::int32_t>(prompt_.ids.size()); }
-
-  const Tokenizer* tokenizer_;
-  std::int32_t start_;
-  std::int32_t end_;
-  std::int32_t role_begin_ = 0;
-  std::string role_;
-  Prompt prompt_;
-};
-
 void check_role(const std::string& role) {
   if (role == "system" || role == "user" || role == "assistant") return;
   throw input_error("cannot build the prompt from the messages",
                     fmt::format("the role \"{}\" is unknown", role),
                     "use the roles system, user and assistant");
+}
+
+// The span as bytes of the rendered whole. What the template trims away has no tokens.
+TextSpan in_whole(const TextSpan& span, const std::optional<PlacedContent>& content) {
+  if (!content)
+    throw input_error("cannot mark the pieces of the prompt",
+                      "the model's chat template changes or leaves out the message",
+                      "give the prompt as it stands, with --raw");
+  const auto moved = [&](std::size_t byte) {
+    const std::size_t begin = content->content_begin;
+    return content->begin + std::clamp(byte, begin, begin + content->length) - begin;
+  };
+  return {span.name, moved(span.begin), moved(span.end)};
 }
 
 }  // namespace
@@ -113,23 +72,44 @@ Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messa
                       "give at least one message with role and content");
   }
   for (const Message& message : messages) check_role(message.role);
+  if (tokenizer.chat_template().empty()) {
+    throw input_error("cannot wrap the prompt in a chat template",
+                      "this model's files have none: it is not made for conversations",
+                      "give the prompt as it stands, with --raw");
+  }
+  const RenderedChat chat = render_chat(tokenizer, messages);
+  std::vector<TextPart> parts;
+  for (const RenderedChat::Piece& piece : chat.pieces) parts.push_back({piece.text, piece.special});
+  parts.push_back({answer_prefix, SpecialTokens::Literal});
+  Encoding encoding = tokenizer.encode_parts(parts);
 
-  ChatBuilder builder(tokenizer);
-  if (messages.front().role != "system") {
-    builder.open("system", kDefaultSystemMessage, {});
-    builder.close();
+  Prompt prompt;
+  const auto add_span = [&](const TextSpan& span) {
+    prompt.spans.push_back(token_span(span, 0, encoding, 0));
+  };
+  // The answer's header is the last stretch, the last message's the one before.
+  for (std::size_t i = 0; i < chat.roles.size(); ++i) {
+    const Stretch& stretch = chat.roles[i];
+    const bool answer = i + 1 == chat.roles.size();
+    if (i + 2 == chat.roles.size())
+      for (const TextSpan& span : spans_of_last_message)
+        add_span(in_whole(span, chat.contents.back()));
+    if (answer && !answer_prefix.empty())
+      add_span({"prefix", chat.size, chat.size + answer_prefix.size()});
+    const std::size_t end = answer ? chat.size + answer_prefix.size() : stretch.end;
+    const auto tokens = [&](std::size_t byte) {
+      return static_cast<std::int32_t>(
+          std::lower_bound(encoding.begins.begin(), encoding.begins.end(), byte) -
+          encoding.begins.begin());
+    };
+    const bool last = end == chat.size + answer_prefix.size();
+    const trace::TokenSpan role{
+        "role:" + stretch.role, tokens(stretch.begin),
+        last ? static_cast<std::int32_t>(encoding.ids.size()) : tokens(end)};
+    if (role.begin < role.end) prompt.spans.push_back(role);
   }
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const bool last = i + 1 == messages.size();
-    builder.open(messages[i].role, messages[i].content,
-                 last ? spans_of_last_message : std::vector<TextSpan>{});
-    builder.close();
-  }
-  std::vector<TextSpan> prefix_span;
-  if (!answer_prefix.empty()) prefix_span.push_back({"prefix", 0, answer_prefix.size()});
-  builder.open("assistant", answer_prefix, prefix_span);
-  builder.end_role();
-  return builder.take();
+  prompt.ids = std::move(encoding.ids);
+  return prompt;
 }
 
 }  // namespace kvloupe::capture

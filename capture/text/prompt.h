@@ -1,6 +1,7 @@
 // From text, messages or a task to the tokens that a model is fed, with spans for their parts.
 #pragma once
 
+#include "capture/text/chat_template.h"
 #include "capture/text/tokenizer.h"
 #include "core/trace/trace_types.h"
 
@@ -11,11 +12,6 @@
 #include <vector>
 
 namespace kvloupe::capture {
-
-struct Message {
-  std::string role;  // system, user, assistant
-  std::string content;
-};
 
 // A named piece of the user text whose token span is wanted (a needle, the question).
 struct TextSpan {
@@ -31,11 +27,11 @@ struct Prompt {
 // Text as it stands (--raw): no template, no special tokens but the begin token of models that want one.
 Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans = {});
-// ChatML as SmolLM2 was trained on it: a default system message when the first role is not
-// "system"; text is never parsed for special tokens. `answer_prefix` follows the assistant header.
-// The spans "role:<role>" tile the prompt, one a message with its header and end marker; those of
-// the last message's pieces and "prefix" cover every token that holds one of their bytes. Throws
-// Error{Input} for an unknown role or a model without the markers of ChatML.
+// By the model's own chat template; text is never parsed for special tokens. `answer_prefix` follows
+// the assistant header. The spans "role:<role>" tile the prompt, one a message with its header and
+// end marker; those of the last message's pieces and "prefix" cover every token that holds one of
+// their bytes. Throws Error{Input} for an unknown role, a model without a template, one that fails,
+// and one that changes the message whose pieces are wanted.
 Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
                    const std::vector<TextSpan>& spans_of_last_message,
                    std::string_view answer_prefix);

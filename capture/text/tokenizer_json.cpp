@@ -20,8 +20,9 @@ constexpr int kMaxDepth = 64;
 constexpr std::string_view kSpaceSign = "\u2581";
 
 Error refused(std::string why) {
-  return input_error("cannot use this tokenizer.json", std::move(why),
-                     "choose a model with a byte-level or SentencePiece-style BPE tokenizer, or its GGUF file");
+  return input_error(
+      "cannot use this tokenizer.json", std::move(why),
+      "choose a model with a byte-level or SentencePiece-style BPE tokenizer, or its GGUF file");
 }
 
 const json& member(const json& object, const char* name) {
@@ -62,7 +63,8 @@ class Reader {
     const json& model = member(*root_, "model");
     // Files of some age name no type.
     const std::string type = text_of(model, "type");
-    if (!model.is_object() || (type != "BPE" && !(type.empty() && member(model, "merges").is_array())))
+    if (!model.is_object() ||
+        (type != "BPE" && !(type.empty() && member(model, "merges").is_array())))
       throw refused(type.empty() ? "it describes no model"
                                  : fmt::format("its model \"{}\" is not BPE", printable(type)));
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -106,10 +108,12 @@ class Reader {
       byte_level_ = true;
       if (flag(part, "add_prefix_space", true)) {
         if (!data_.splits.empty())
-          throw refused("its pre-tokenizer puts a space before every piece, which is not implemented");
+          throw refused(
+              "its pre-tokenizer puts a space before every piece, which is not implemented");
         data_.space_prefix = {SpacePrefix::When::Every, false};
       }
-      if (flag(part, "use_regex", true)) data_.splits.push_back(named_pre_tokenizer("gpt-2")->splits.front());
+      if (flag(part, "use_regex", true))
+        data_.splits.push_back(named_pre_tokenizer("gpt-2")->splits.front());
     } else if (type == "Split") {
       read_split(part);
     } else if (type == "Digits") {
@@ -131,8 +135,8 @@ class Reader {
     if (expression.empty() && !literal.empty()) {
       // \Q...\E would end at an \E in the text.
       for (const char c : literal) {
-        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                           static_cast<unsigned char>(c) >= 0x80;
+        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                           (c >= 'a' && c <= 'z') || static_cast<unsigned char>(c) >= 0x80;
         expression += plain ? std::string{c} : std::string{'\\', c};
       }
     }
@@ -142,8 +146,9 @@ class Reader {
     } else if (behavior == "Removed" && invert) {
       data_.splits.push_back({expression, false});
     } else {
-      throw refused(fmt::format("the behavior \"{}\" of its pre-tokenizer \"Split\" is not implemented",
-                                printable(behavior)));
+      throw refused(
+          fmt::format("the behavior \"{}\" of its pre-tokenizer \"Split\" is not implemented",
+                      printable(behavior)));
     }
   }
 
@@ -190,7 +195,8 @@ class Reader {
     if (!vocabulary.is_object()) throw refused("its model has no vocabulary");
     for (const auto& [text, id] : vocabulary.items()) {
       if (!id.is_number_integer()) throw refused("a token of its vocabulary has no id");
-      const bool byte = data_.kind == TokenizerKind::Merges && text.size() == 6 && text.starts_with("<0x");
+      const bool byte =
+          data_.kind == TokenizerKind::Merges && text.size() == 6 && text.starts_with("<0x");
       set_token(id.get<std::int64_t>(), text, byte ? TokenType::Byte : TokenType::Normal);
     }
   }
@@ -204,8 +210,9 @@ class Reader {
         throw refused("an added token of it has no text or no id");
       for (const char* rule : {"single_word", "lstrip", "rstrip"})
         if (flag(token, rule))
-          throw refused(fmt::format("its added token \"{}\" is found by {}, which is not implemented",
-                                    printable(text), rule));
+          throw refused(
+              fmt::format("its added token \"{}\" is found by {}, which is not implemented",
+                          printable(text), rule));
       set_token(member(token, "id").get<std::int64_t>(), text,
                 flag(token, "special") ? TokenType::Control : TokenType::UserDefined);
     }
@@ -224,7 +231,8 @@ class Reader {
       std::string pair;
       if (merge.is_string()) {
         pair = merge.get<std::string>();
-      } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+                 merge[1].is_string()) {
         pair = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
       } else {
         throw refused(fmt::format("merge {} of it is no pair", data_.merges.size()));

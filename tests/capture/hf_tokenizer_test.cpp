@@ -35,7 +35,8 @@ json read_json(const fs::path& path) {
 // Where the characters begin that hold these bytes: what the reference tells.
 std::vector<std::size_t> at_characters(const std::string& text, std::vector<std::size_t> begins) {
   for (std::size_t& begin : begins)
-    while (begin > 0 && begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80)
+    while (begin > 0 && begin < text.size() &&
+           (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80)
       --begin;
   return begins;
 }
@@ -70,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SmallVocabulary,
 fs::path vocabularies() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
-  return (cache ? fs::path(cache) : fs::path(home ? home : "/") / ".cache") / "kvloupe/vocabularies";
+  return (cache ? fs::path(cache) : fs::path(home ? home : "/") / ".cache") /
+         "kvloupe/vocabularies";
 }
 
 class RealVocabulary : public testing::TestWithParam<std::string> {};
@@ -121,11 +123,14 @@ TEST(TokenizerJson, WhatCannotBeMappedIsNamed) {
   EXPECT_THAT(refusal_of(R"({"pre_tokenizer": null})"), HasSubstr("neither byte-level"));
   EXPECT_THAT(refusal_of(R"({"post_processor": {"type": "BertProcessing"}})"),
               HasSubstr("post-processor \"BertProcessing\""));
-  EXPECT_THAT(refusal_of(R"({"added_tokens": [{"id": 0, "content": "<|endoftext|>", "lstrip": true}]})"),
-              HasSubstr("lstrip"));
+  EXPECT_THAT(
+      refusal_of(R"({"added_tokens": [{"id": 0, "content": "<|endoftext|>", "lstrip": true}]})"),
+      HasSubstr("lstrip"));
   EXPECT_THAT(refusal_of(R"({"added_tokens": [{"id": -4, "content": "x"}]})"), HasSubstr("id -4"));
-  EXPECT_THAT(refusal_of(R"({"added_tokens": [{"id": 7, "content": "other"}]})"), HasSubstr("id 7"));
-  EXPECT_THAT(refusal_of(R"({"model": {"vocab": {"huge": 99999999999}}})"), HasSubstr("99999999999"));
+  EXPECT_THAT(refusal_of(R"({"added_tokens": [{"id": 7, "content": "other"}]})"),
+              HasSubstr("id 7"));
+  EXPECT_THAT(refusal_of(R"({"model": {"vocab": {"huge": 99999999999}}})"),
+              HasSubstr("99999999999"));
   EXPECT_THAT(refusal_of(R"({"model": {"merges": [["a", "b", "c"]]}})"), HasSubstr("merge 0"));
   EXPECT_THAT(refusal_of(R"({"model": {"merges": ["Q Q"]}})"), HasSubstr("merge 0"));
   for (const char* pattern : {"(", "[a&&b]", "\\\\h+"}) {
@@ -144,11 +149,14 @@ TEST(TokenizerJson, WhatCannotBeMappedIsNamed) {
 TEST(HfFolder, TheFilesBesideItNameTheSpecialTokens) {
   const TemporaryFolder folder;
   fs::copy_file(kData / "llama3/tokenizer.json", folder / "tokenizer.json");
-  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  const auto write = [&](const char* name, const char* text) {
+    std::ofstream(folder / name) << text;
+  };
   EXPECT_TRUE(read_hf_tokenizer(folder.path()).adds_bos());  // by its post-processor
-  write("tokenizer_config.json",
-        R"({"add_bos_token": false, "eos_token": {"content": "<|im_end|>"}, "bos_token": "<|im_start|>",)"
-        R"( "chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]})");
+  write(
+      "tokenizer_config.json",
+      R"({"add_bos_token": false, "eos_token": {"content": "<|im_end|>"}, "bos_token": "<|im_start|>",)"
+      R"( "chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]})");
   write("generation_config.json", R"({"eos_token_id": [2, 0, -1, 999999, "x"]})");
   const Tokenizer tokenizer = read_hf_tokenizer(folder.path());
   EXPECT_FALSE(tokenizer.adds_bos());

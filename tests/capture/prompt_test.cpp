@@ -101,7 +101,7 @@ TEST(Prompt, RefusesWhatItCannotRender) {
   EXPECT_THROW(chat_prompt(tokenizer, {}, {}, ""), Error);
   EXPECT_THROW(chat_prompt(tokenizer, {{"tool", "x"}}, {}, ""), Error);
   TokenizerData plain = tiny_vocabulary();
-  plain.tokens[1] = "<other>";
+  plain.chat_template.clear();
   EXPECT_THROW(chat_prompt(Tokenizer(plain), {{"user", "x"}}, {}, ""), Error);
 }
 

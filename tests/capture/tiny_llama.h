@@ -54,6 +54,7 @@ struct TinyLlama {
     builder.add_u32("tokenizer.ggml.bos_token_id", vocabulary.bos);
     builder.add_u32("tokenizer.ggml.eos_token_id", vocabulary.eos);
     builder.add_bool("tokenizer.ggml.add_bos_token", false);
+    builder.add_text("tokenizer.chat_template", vocabulary.chat_template);
 
     const int vocab_size = static_cast<int>(vocabulary.tokens.size());
     add(builder, "token_embd.weight", vocab_size, hidden_size);

@@ -37,6 +37,7 @@ inline Tokenizer byte_tokenizer() {
   }
   data.bos = 1;
   data.eos = 2;
+  data.chat_template = kChatMl;
   return Tokenizer(std::move(data));
 }
 

@@ -24,6 +24,15 @@ inline std::string byte_character(int byte) {
 
 inline constexpr int kByteWithoutToken = 0x04;
 
+// ChatML with a system message of its own where the messages have none.
+inline constexpr const char* kChatMl =
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+    "Face<|im_end|>\n' }}{% endif %}{{ '<|im_start|>' + message['role'] + '\n' + "
+    "message['content'] "
+    "+ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
 inline TokenizerData tiny_vocabulary(const std::vector<std::string>& merges = {
                                          "h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or",
                                          "l d", "Ġwor ld"}) {
@@ -31,6 +40,7 @@ inline TokenizerData tiny_vocabulary(const std::vector<std::string>& merges = {
   data.pre_tokenizer = "smollm";
   data.bos = 1;
   data.eos = 2;
+  data.chat_template = kChatMl;
   const auto add = [&](const std::string& token, int type) {
     data.tokens.push_back(token);
     data.types.push_back(type);
