@@ -30,7 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxSourceBytes = 1 << 20;
 constexpr std::size_t kMaxRenderedBytes = std::size_t{256} << 20;
-constexpr std::chrono::seconds kMaxTime{15};  // more than the processor time that the renderer allows itself
+constexpr std::chrono::seconds kMaxTime{
+    15};  // more than the processor time that the renderer allows itself
 constexpr std::size_t kMaxShown = 200;
 
 Error refused(const std::string& why) {

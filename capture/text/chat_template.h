@@ -25,6 +25,7 @@ struct RenderedPart {
 
 // Throws Error{Input}, with --raw as the way out, for a template that fails, loops for ever, grows without bound or ends
 // the engine: it runs in a process of its own, within limits.
-std::vector<RenderedPart> render_chat_template(const std::string& source, const TemplateInput& input);
+std::vector<RenderedPart> render_chat_template(const std::string& source,
+                                               const TemplateInput& input);
 
 }  // namespace kvloupe::capture

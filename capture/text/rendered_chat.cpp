@@ -65,10 +65,9 @@ class Renderer {
 
  private:
   std::vector<RenderedPart> render_parts(const std::vector<Message>& messages, bool answer) const {
-    return render_chat_template(
-        tokenizer_->chat_template(),
-        {messages, text_of_token(*tokenizer_, tokenizer_->bos()),
-         text_of_token(*tokenizer_, tokenizer_->eos()), answer});
+    return render_chat_template(tokenizer_->chat_template(),
+                                {messages, text_of_token(*tokenizer_, tokenizer_->bos()),
+                                 text_of_token(*tokenizer_, tokenizer_->eos()), answer});
   }
 
   // nullopt for messages that the template refuses.
@@ -176,14 +175,16 @@ class Renderer {
 
   void tile() {
     std::vector<std::pair<std::string, std::size_t>> begins;  // role, byte
-    const std::size_t first = chat_.contents[0] ? last_marker(0, content_begin(0)) : std::string::npos;
+    const std::size_t first =
+        chat_.contents[0] ? last_marker(0, content_begin(0)) : std::string::npos;
     const bool adds_system = plain_[0].role != "system" && first != std::string::npos &&
                              last_marker(0, first) != std::string::npos;
     if (adds_system) begins.emplace_back("system", 0);
     begins.emplace_back(plain_[0].role, adds_system ? first : 0);
     for (std::size_t i = 1; i < plain_.size(); ++i) {
       std::size_t least = begins.back().second;
-      if (const auto& before = chat_.contents[i - 1]) least = std::max(least, before->begin + before->length);
+      if (const auto& before = chat_.contents[i - 1])
+        least = std::max(least, before->begin + before->length);
       begins.emplace_back(plain_[i].role, begin_of(i, least));
     }
     begins.emplace_back("assistant", answer_begin_);

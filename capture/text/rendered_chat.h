@@ -31,7 +31,8 @@ struct RenderedChat {
   };
   std::vector<Piece> pieces;
   std::size_t size = 0;  // bytes of the whole
-  std::vector<std::optional<PlacedContent>> contents;  // by message; nullopt: empty, left out or changed
+  std::vector<std::optional<PlacedContent>>
+      contents;  // by message; nullopt: empty, left out or changed
   // Tile the whole, one a message and one for the answer's header where there is one; a system message that the
   // template adds comes first.
   std::vector<Stretch> roles;

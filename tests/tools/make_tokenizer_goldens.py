@@ -7,7 +7,9 @@
     VENV/bin/python tests/tools/make_tokenizer_goldens.py --real      goldens of the real vocabularies too
 
 tests/data/tokenizers/KIND/ gets a folder as Hugging Face's, with a vocabulary of a few hundred tokens trained on the texts
-below. goldens.json holds, for every kind and text, ids and the byte at which the character of each token begins.
+below. goldens.json holds, for every kind and text, ids and the byte at which the character of each token begins;
+templates.json, for the structure of every family's chat template, what transformers' apply_chat_template makes of some
+conversations with the vocabulary of chat/.
 
 --real downloads (pip, --no-deps) llama-models 0.3.0, dashscope 2.0.2, litellm 1.109.1 and mistral-common 1.13.1, brings
 their vocabularies into folders of the cache (~/.cache/kvloupe/vocabularies/NAME), and writes real.json: ids and offsets
@@ -190,6 +192,175 @@ def write_json(path, value):
     path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 
+# --- chat templates: the structures of the families, in short --------------------------------------------------------
+
+CHATML = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}\
+{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}\
+{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}\
+{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+LLAMA3_CHAT = """{{- bos_token }}
+{%- if not date_string is defined %}
+    {%- set date_string = "26 Jul 2024" %}
+{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{{- "Today Date: " + date_string + "\\n\\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}
+"""
+
+QWEN3 = """{%- if messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- set ns = namespace(last_query_index=messages|length - 1, searching=true) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages|length - 1) - loop.index0 %}
+    {%- if ns.searching and message.role == "user" and message.content is string %}
+        {%- set ns.searching = false %}
+        {%- set ns.last_query_index = index %}
+    {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+    {%- set content = message.content %}
+    {%- if message.role == "user" or (message.role == "system" and not loop.first) %}
+        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {%- if '</think>' in content %}
+            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+        {%- endif %}
+        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}"""
+
+GEMMA = """{{ bos_token }}
+{%- if messages[0]['role'] == 'system' -%}
+    {%- set first_user_prefix = messages[0]['content'] + '\\n\\n' -%}
+    {%- set loop_messages = messages[1:] -%}
+{%- else -%}
+    {%- set first_user_prefix = "" -%}
+    {%- set loop_messages = messages -%}
+{%- endif -%}
+{%- for message in loop_messages -%}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}
+        {{ raise_exception("Conversation roles must alternate user/assistant/user/assistant/...") }}
+    {%- endif -%}
+    {%- if (message['role'] == 'assistant') -%}
+        {%- set role = "model" -%}
+    {%- else -%}
+        {%- set role = message['role'] -%}
+    {%- endif -%}
+    {{ '<start_of_turn>' + role + '\\n' + (first_user_prefix if loop.first else "") }}
+    {%- if message['content'] is string -%}
+        {{ message['content'] | trim }}
+    {%- else -%}
+        {{ raise_exception("Invalid content type") }}
+    {%- endif -%}
+    {{ '<end_of_turn>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{'<start_of_turn>model\\n'}}
+{%- endif -%}
+"""
+
+MISTRAL = """{%- if messages[0]["role"] == "system" %}
+    {%- set system_message = messages[0]["content"] %}
+    {%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set loop_messages = messages %}
+{%- endif %}
+{{- bos_token }}
+{%- for message in loop_messages %}
+    {%- if message["role"] == "user" %}
+        {%- if loop.last and system_message is defined %}
+            {{- "[INST] " + system_message + "\\n\\n" + message["content"] + "[/INST]" }}
+        {%- else %}
+            {{- "[INST] " + message["content"] + "[/INST]" }}
+        {%- endif %}
+    {%- else %}
+        {{- " " + message["content"] + eos_token }}
+    {%- endif %}
+{%- endfor %}
+"""
+
+GPT_OSS = """{%- macro build_system_message() -%}
+    {{- "You are a model.\\n" }}
+    {{- "Reasoning: " + (reasoning_effort if reasoning_effort is defined else "medium") + "\\n\\n" }}
+    {{- "# Valid channels: analysis, commentary, final." }}
+{%- endmacro -%}
+{{- "<|start|>system<|message|>" }}
+{{- build_system_message() }}
+{{- "<|end|>" }}
+{%- if messages[0].role == "developer" or messages[0].role == "system" %}
+    {%- set developer_message = messages[0].content %}
+    {%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set developer_message = "" %}
+    {%- set loop_messages = messages %}
+{%- endif %}
+{%- if developer_message %}
+    {{- "<|start|>developer<|message|># Instructions\\n\\n" + developer_message + "\\n\\n<|end|>" }}
+{%- endif %}
+{%- for message in loop_messages -%}
+    {%- if message.role == 'assistant' -%}
+        {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}
+    {%- elif message.role == 'user' -%}
+        {{- "<|start|>user<|message|>" + message.content + "<|end|>" }}
+    {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+<|start|>assistant
+{%- endif -%}
+"""
+
+TEMPLATES = {"chatml": CHATML, "llama3": LLAMA3_CHAT, "qwen3": QWEN3, "gemma": GEMMA, "mistral": MISTRAL, "gpt_oss": GPT_OSS}
+MARKERS = ["<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>",
+           "<end_of_turn>", "[INST]", "[/INST]", "<|start|>", "<|message|>", "<|end|>", "<|channel|>", "<bos>", "<eos>"]
+CHATS = [[("user", "Hello world")], [("system", "Be brief."), ("user", "नमस्ते, naïve 日本語 🙂?")],
+         [("user", "One"), ("assistant", "Two"), ("user", "Three\n\nfour ")],
+         [("system", "  S  "), ("user", "\n padded \t\n"), ("assistant", "<think>\nhm\n</think>\n\nYes."), ("user", "No?")],
+         [("user", "user"), ("assistant", "assistant"), ("user", "user"), ("assistant", "user"), ("user", "user")],
+         [("user", "{{ bos_token }} {% raw %} }} 'quote\" \\n back\\slash")]]
+
+
+def write_templates():
+    from transformers import PreTrainedTokenizerFast
+    base = byte_bpe(pre_tokenizers.Sequence([split(O200K), byte_level()]))
+    base.add_special_tokens([AddedToken(m, special=True, normalized=False) for m in MARKERS])
+    base.add_tokens([AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=False)])
+    folder = OUT / "chat"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(base.to_str(pretty=False) + "\n")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=base, bos_token="<bos>", eos_token="<eos>")
+    result = {}
+    for name, template in TEMPLATES.items():
+        chats = []
+        for chat in CHATS:
+            messages = [{"role": role, "content": content} for role, content in chat]
+            text, ids = (tokenizer.apply_chat_template(messages, chat_template=template, add_generation_prompt=True,
+                                                       tokenize=tokenize) for tokenize in (False, True))
+            chats.append({"messages": messages, "text": text, "ids": ids})
+        result[name] = {"template": template, "chats": chats}
+    write_json(OUT / "templates.json", result)
+
+
 # --- real vocabularies -----------------------------------------------------------------------------------------------
 
 PACKAGES = ["llama-models==0.3.0", "dashscope==2.0.2", "litellm==1.109.1", "mistral-common==1.13.1"]
@@ -321,6 +492,7 @@ def main():
         (OUT / kind / "tokenizer.json").write_text(tokenizer.to_str(pretty=False) + "\n")
         goldens["kinds"][kind] = goldens_of(without_trimming(tokenizer))
     write_json(OUT / "goldens.json", goldens)
+    write_templates()
     if arguments.real:
         write_real()
 
