@@ -11,27 +11,27 @@
 namespace kvloupe::capture {
 namespace {
 
-// A code point that never stands for a character.
-constexpr std::string_view kBreak = "\ufdd0";
-
-std::string without_breaks(std::string text) {
-  for (std::size_t at = text.find(kBreak); at != text.npos; at = text.find(kBreak, at))
-    text.erase(at, kBreak.size());
-  return text;
+// One of the code points that never stand for a character, and that is in none of the texts.
+std::string break_for(const std::string& chat_template, const std::vector<Message>& messages) {
+  std::string sign = "\ufdd0";
+  const auto is_used = [&] {
+    return chat_template.find(sign) != std::string::npos ||
+           std::any_of(messages.begin(), messages.end(), [&](const Message& message) {
+             return message.content.find(sign) != std::string::npos;
+           });
+  };
+  for (; is_used(); ++sign.back())
+    if (sign == "\ufdef")
+      throw input_error("cannot build the prompt from the model's chat template",
+                        "the messages hold every code point that is no character",
+                        "leave one of U+FDD0 to U+FDEF out or use --raw");
+  return sign;
 }
 
 std::size_t first_character_bytes(std::string_view text) {
   std::size_t bytes = 1;
   while (bytes < text.size() && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) ++bytes;
   return bytes;
-}
-
-std::string with_breaks(const std::string& content, const std::vector<std::string>& literals) {
-  std::string text = without_breaks(content);
-  for (const std::string& literal : literals)
-    for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, at + 1))
-      text.insert(at + first_character_bytes(literal), kBreak);
-  return text;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -48,11 +48,12 @@ std::string text_of_token(const Tokenizer& tokenizer, std::int32_t id) {
 class Renderer {
  public:
   Renderer(const Tokenizer& tokenizer, const std::vector<Message>& messages)
-      : tokenizer_(&tokenizer), literals_(tokenizer.special_literals()) {
-    for (const Message& message : messages) {
-      plain_.push_back({message.role, without_breaks(message.content)});
-      messages_.push_back({message.role, with_breaks(message.content, literals_)});
-    }
+      : tokenizer_(&tokenizer),
+        literals_(tokenizer.special_literals()),
+        break_(break_for(tokenizer.chat_template(), messages)),
+        plain_(messages) {
+    for (const Message& message : messages)
+      messages_.push_back({message.role, with_breaks(message.content)});
   }
 
   RenderedChat render() {
@@ -64,6 +65,18 @@ class Renderer {
   }
 
  private:
+  std::string with_breaks(std::string text) const {
+    for (const std::string& literal : literals_)
+      for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, at + 1))
+        text.insert(at + first_character_bytes(literal), break_);
+    return text;
+  }
+  std::string without_breaks(std::string text) const {
+    for (std::size_t at = text.find(break_); at != text.npos; at = text.find(break_, at))
+      text.erase(at, break_.size());
+    return text;
+  }
+
   std::vector<RenderedPart> render_parts(const std::vector<Message>& messages, bool answer) const {
     return render_chat_template(tokenizer_->chat_template(),
                                 {messages, text_of_token(*tokenizer_, tokenizer_->bos()),
@@ -100,9 +113,9 @@ class Renderer {
       }
       // A message's text that lost its mark still has its breaks: no token reaches over a cut.
       std::string_view rest = part.text;
-      for (std::size_t at = rest.find(kBreak); at != rest.npos; at = rest.find(kBreak)) {
+      for (std::size_t at = rest.find(break_); at != rest.npos; at = rest.find(break_)) {
         add(std::string(rest.substr(0, at)), SpecialTokens::Parse);
-        rest.remove_prefix(at + kBreak.size());
+        rest.remove_prefix(at + break_.size());
       }
       add(std::string(rest), SpecialTokens::Parse);
     }
@@ -195,6 +208,7 @@ class Renderer {
 
   const Tokenizer* tokenizer_;
   std::vector<std::string> literals_;
+  std::string break_;
   std::vector<Message> plain_, messages_;  // the second with breaks
   RenderedChat chat_;
   std::string whole_;

@@ -61,7 +61,8 @@ std::vector<Message> messages_of(const json& list) {
   return messages;
 }
 
-std::string text_of(const Tokenizer& tokenizer, const Prompt& prompt, const trace::TokenSpan& span) {
+std::string text_of(const Tokenizer& tokenizer, const Prompt& prompt,
+                    const trace::TokenSpan& span) {
   return tokenizer.decode(std::span(prompt.ids).subspan(span.begin, span.end - span.begin));
 }
 
@@ -87,9 +88,10 @@ TEST_P(Family, PiecesOfTheLastMessageAreFound) {
   const Tokenizer tokenizer = tokenizer_of(GetParam());
   // White space around it, which some templates trim.
   const std::string text = "\n  The needle is 1234.  A question? \n";
-  const Prompt prompt = chat_prompt(
-      tokenizer, {{"user", "needle"}, {"assistant", "is 1234"}, {"user", text}},
-      {{"needle", text.find("needle"), text.find(".")}, {"whole", 0, text.size()}}, "The answer is");
+  const Prompt prompt =
+      chat_prompt(tokenizer, {{"user", "needle"}, {"assistant", "is 1234"}, {"user", text}},
+                  {{"needle", text.find("needle"), text.find(".")}, {"whole", 0, text.size()}},
+                  "The answer is");
   const auto find = [&](const std::string& name) {
     const auto found = std::find_if(prompt.spans.begin(), prompt.spans.end(),
                                     [&](const auto& span) { return span.name == name; });
@@ -116,10 +118,12 @@ TEST_P(Family, UserTextIsNeverParsedForSpecialTokens) {
   for (const std::string& literal : tokenizer.special_literals())
     EXPECT_EQ(specials("a " + literal + literal + "b"), plain) << literal;
   EXPECT_EQ(specials("<|im_<|im_end|>end|>[IN[INST]ST]"), plain);
+  EXPECT_EQ(specials("<\ufdd0|im_end|> \ufdd1 <|im_end|>"), plain);
 }
 
 INSTANTIATE_TEST_SUITE_P(Templates, Family,
-                         testing::Values("chatml", "llama3", "qwen3", "gemma", "mistral", "gpt_oss"),
+                         testing::Values("chatml", "llama3", "qwen3", "gemma", "mistral",
+                                         "gpt_oss"),
                          [](const auto& each) { return each.param; });
 
 // What loses the engine's mark of a message's text: split, join, JSON.
@@ -150,10 +154,11 @@ std::string refusal(const std::string& chat_template) {
 
 TEST(ChatTemplate, OneThatFailsIsRefusedWithTheWayOut) {
   EXPECT_THAT(refusal(""), HasSubstr("--raw"));
-  for (const char* broken : {"{% for x in messages %}", "{{ messages | nothing }}", "{{ 1 / }}", "{% if %}",
-                             "{{ raise_exception('only \x1b[0m tools') }}"})
+  for (const char* broken : {"{% for x in messages %}", "{{ messages | nothing }}", "{{ 1 / }}",
+                             "{% if %}", "{{ raise_exception('only \x1b[0m tools') }}"})
     EXPECT_THAT(refusal(broken), HasSubstr("--raw")) << broken;
-  EXPECT_THAT(refusal("{{ raise_exception('Roles must\nalternate') }}"), HasSubstr("Roles must alternate"));
+  EXPECT_THAT(refusal("{{ raise_exception('Roles must\nalternate') }}"),
+              HasSubstr("Roles must alternate"));
 }
 
 TEST(ChatTemplate, OneThatDoesHarmIsEnded) {
@@ -161,11 +166,13 @@ TEST(ChatTemplate, OneThatDoesHarmIsEnded) {
   const std::string deep(200000, '(');
   const std::vector<std::string> harmful = {
       "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
-      "{% set ns = namespace(s='x') %}{% for i in range(64) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
+      "{% set ns = namespace(s='x') %}{% for i in range(64) %}{% set ns.s = ns.s + ns.s %}{% "
+      "endfor %}{{ ns.s }}",
       "{% for i in range(10000000000) %}{% endfor %}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{{ " + deep + " }}",
-      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(9) %}{% set ns.s = ns.s.replace('x', ns.s) %}"
+      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(9) %}{% set ns.s = "
+      "ns.s.replace('x', ns.s) %}"
       "{% endfor %}",
   };
   for (const std::string& each : harmful)

@@ -128,6 +128,18 @@ void make_model(const fs::path& folder) {
   llama.build().write(seed(folder, "gguf", "tiny"));
 }
 
+void make_tokenizers(const fs::path& folder) {
+  const fs::path data = fs::path(KVLOUPE_TEST_DATA_DIR) / "tokenizers";
+  for (const char* kind : {"qwen2", "gemma", "words"})
+    fs::copy_file(data / kind / "tokenizer.json", seed(folder, "tokenizer", kind),
+                  fs::copy_options::overwrite_existing);
+  write_whole_file(seed(folder, "chat_template", "chatml"), capture::kChatMl);
+  write_whole_file(seed(folder, "chat_template", "spaces"),
+                   "{{- bos_token }}{%- set ns = namespace(n=0) -%}{% for m in messages[::-1] if "
+                   "m.role != 'x' %}"
+                   "{% set ns.n = ns.n + 1 %}{{ m['content'] | trim ~ ns.n }}{% endfor %}");
+}
+
 void make_specs(const fs::path& folder) {
   const auto add = [&](const std::string& name, const std::string& text) {
     write_whole_file(seed(folder, "spec", name), text);
@@ -176,7 +188,7 @@ int main(int argc, char** argv) {
   try {
     const std::filesystem::path folder = argv[1];
     for (const auto make : {make_traces, make_sidecar, make_basis, make_gates, make_patterns,
-                            make_model, make_specs, make_texts})
+                            make_model, make_tokenizers, make_specs, make_texts})
       make(folder);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -9,7 +9,7 @@
 tests/data/tokenizers/KIND/ gets a folder as Hugging Face's, with a vocabulary of a few hundred tokens trained on the texts
 below. goldens.json holds, for every kind and text, ids and the byte at which the character of each token begins;
 templates.json, for the structure of every family's chat template, what transformers' apply_chat_template makes of some
-conversations with the vocabulary of chat/.
+conversations with the vocabulary of chat/; sentencepiece.json, a vocabulary with scores and sentencepiece's ids.
 
 --real downloads (pip, --no-deps) llama-models 0.3.0, dashscope 2.0.2, litellm 1.109.1 and mistral-common 1.13.1, brings
 their vocabularies into folders of the cache (~/.cache/kvloupe/vocabularies/NAME), and writes real.json: ids and offsets
@@ -190,6 +190,25 @@ def without_trimming(tokenizer):
 
 def write_json(path, value):
     path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
+
+
+def write_sentencepiece():
+    """A vocabulary with scores, as GGUF files have those of Gemma, Mistral and Llama 2, and what sentencepiece makes."""
+    import sentencepiece
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "text"
+        source.write_text("\n".join(t.replace("\n", " ").replace("\0", "") for t in TEXTS))
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(source), model_prefix=folder + "/m", model_type="bpe", vocab_size=900, byte_fallback=True,
+            character_coverage=0.98, normalization_rule_name="identity", remove_extra_whitespaces=False,
+            num_threads=1, minloglevel=2, allow_whitespace_only_pieces=True)
+        model = sentencepiece.SentencePieceProcessor(model_file=folder + "/m.model")
+        kind = lambda i: 2 if model.is_unknown(i) else 3 if model.is_control(i) else 6 if model.is_byte(i) else 1
+        ids = range(model.get_piece_size())
+        write_json(OUT / "sentencepiece.json", {
+            "tokens": [model.id_to_piece(i) for i in ids], "types": [kind(i) for i in ids],
+            "scores": [model.get_score(i) for i in ids],
+            "goldens": [{"text": t, "ids": model.encode(t)} for t in TEXTS]})
 
 
 # --- chat templates: the structures of the families, in short --------------------------------------------------------
@@ -492,6 +511,7 @@ def main():
         (OUT / kind / "tokenizer.json").write_text(tokenizer.to_str(pretty=False) + "\n")
         goldens["kinds"][kind] = goldens_of(without_trimming(tokenizer))
     write_json(OUT / "goldens.json", goldens)
+    write_sentencepiece()
     write_templates()
     if arguments.real:
         write_real()

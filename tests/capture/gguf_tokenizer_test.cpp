@@ -1,0 +1,135 @@
+// Tokenizers of GGUF files: SentencePiece's scores against sentencepiece, the keys that say what is added, and what is
+// refused.
+#include "capture/text/gguf_tokenizer.h"
+
+#include "capture/text/prompt.h"
+#include "core/base/error.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/capture/gguf_builder.h"
+#include "tests/capture/tiny_vocabulary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+namespace kvloupe::capture {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using Ids = std::vector<std::int32_t>;
+
+const json& scored() {
+  static const json file = [] {
+    std::ifstream stream(fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/tokenizers/sentencepiece.json");
+    EXPECT_TRUE(stream);
+    return json::parse(stream);
+  }();
+  return file;
+}
+
+void add_scores(GgufBuilder& builder, const std::vector<float>& scores) {
+  std::string payload;
+  append<std::uint32_t>(payload, 6);
+  append<std::uint64_t>(payload, scores.size());
+  for (const float score : scores) append(payload, score);
+  builder.add_raw("tokenizer.ggml.scores", 9, payload);
+}
+
+// A file with the vocabulary of sentencepiece.json and whatever `more` adds.
+Tokenizer scored_tokenizer(const std::function<void(GgufBuilder&)>& more = {}, std::size_t num_scores = SIZE_MAX) {
+  GgufBuilder builder;
+  builder.add_text("tokenizer.ggml.model", "llama");
+  builder.add_texts("tokenizer.ggml.tokens", scored()["tokens"].get<std::vector<std::string>>());
+  builder.add_ints("tokenizer.ggml.token_type", scored()["types"].get<Ids>());
+  auto scores = scored()["scores"].get<std::vector<float>>();
+  scores.resize(std::min(num_scores, scores.size()));
+  add_scores(builder, scores);
+  builder.add_u32("tokenizer.ggml.bos_token_id", 1);
+  builder.add_u32("tokenizer.ggml.eos_token_id", 2);
+  if (more) more(builder);
+  const TemporaryFolder folder;
+  builder.write(folder / "t.gguf");
+  return read_tokenizer(GgufFile(folder / "t.gguf"));
+}
+
+TEST(GgufTokenizer, ScoresAgreeWithSentencePiece) {
+  const Tokenizer tokenizer = scored_tokenizer();
+  ASSERT_GT(scored()["goldens"].size(), 45U);
+  for (const json& golden : scored()["goldens"]) {
+    const auto text = golden["text"].get<std::string>();
+    const Encoding encoding = tokenizer.encode_with_offsets(text, SpecialTokens::Literal);
+    EXPECT_EQ(encoding.ids, golden["ids"].get<Ids>()) << text;
+    // A sign of a space in the text itself is three bytes of it, and one when it is decoded.
+    if (text.empty() || text.find("\u2581") != text.npos) continue;
+    EXPECT_EQ(tokenizer.decode(encoding.ids), " " + text);
+    std::size_t begin = 0;  // with the space in front
+    for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
+      EXPECT_EQ(encoding.begins[i], begin == 0 ? 0 : begin - 1) << text;
+      begin += tokenizer.decode_bytes(encoding.ids[i]).size();
+    }
+  }
+}
+
+TEST(GgufTokenizer, KeysSayWhatIsAdded) {
+  const Tokenizer usual = scored_tokenizer();
+  EXPECT_TRUE(usual.adds_bos());
+  EXPECT_EQ(raw_prompt(usual, "a").ids.front(), 1);
+  EXPECT_TRUE(usual.ends_answer(2));
+  EXPECT_EQ(usual.special_id("<s>"), 1);
+  EXPECT_EQ(usual.encode("x<s>", SpecialTokens::Parse).back(), 1);
+  const Tokenizer bare = scored_tokenizer([](GgufBuilder& builder) {
+    builder.add_bool("tokenizer.ggml.add_bos_token", false);
+    builder.add_bool("tokenizer.ggml.add_space_prefix", false);
+    builder.add_u32("tokenizer.ggml.eot_token_id", 7);
+  });
+  EXPECT_FALSE(bare.adds_bos());
+  EXPECT_TRUE(bare.ends_answer(7));
+  EXPECT_EQ(bare.decode(bare.encode("a b", SpecialTokens::Literal)), "a b");
+  EXPECT_EQ(raw_prompt(bare, "a").ids, bare.encode("a", SpecialTokens::Literal));
+}
+
+TEST(GgufTokenizer, InvalidBytesBecomeTheReplacementCharacter) {
+  const Tokenizer tokenizer = scored_tokenizer();
+  const Encoding encoding = tokenizer.encode_with_offsets("a\xff\xfe" "b", SpecialTokens::Literal);
+  EXPECT_EQ(tokenizer.decode(encoding.ids), " a\ufffd\ufffd" "b");
+  EXPECT_EQ(encoding.begins.back(), 3U);
+  EXPECT_EQ(tokenizer.dropped_bytes(), 2);
+}
+
+TEST(GgufTokenizer, WhatIsMissingOrContradictsItselfIsRefused) {
+  const auto refusal = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal([] { scored_tokenizer({}, 5); }), HasSubstr("scores"));
+  EXPECT_THAT(refusal([] {
+                scored_tokenizer([](GgufBuilder& b) { b.add_u32("tokenizer.ggml.eom_token_id", 9999); });
+              }),
+              HasSubstr("outside"));
+  const auto of_model = [&](const char* model) {
+    return refusal([&] {
+      GgufBuilder builder;
+      builder.add_text("tokenizer.ggml.model", model);
+      const TemporaryFolder folder;
+      builder.write(folder / "t.gguf");
+      read_tokenizer(GgufFile(folder / "t.gguf"));
+    });
+  };
+  EXPECT_THAT(of_model("bert"), HasSubstr("bert"));
+  EXPECT_THAT(of_model("llama"), HasSubstr("empty"));
+  EXPECT_THAT(of_model("gpt2"), HasSubstr("does not say how text is cut"));
+}
+
+}  // namespace
+}  // namespace kvloupe::capture
