@@ -26,7 +26,8 @@ using Ids = std::vector<std::int32_t>;
 
 const json& scored() {
   static const json file = [] {
-    std::ifstream stream(fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/tokenizers/sentencepiece.json");
+    std::ifstream stream(fs::path(KVLOUPE_TEST_SOURCE_DIR) /
+                         "../data/tokenizers/sentencepiece.json");
     EXPECT_TRUE(stream);
     return json::parse(stream);
   }();
@@ -42,7 +43,8 @@ void add_scores(GgufBuilder& builder, const std::vector<float>& scores) {
 }
 
 // A file with the vocabulary of sentencepiece.json and whatever `more` adds.
-Tokenizer scored_tokenizer(const std::function<void(GgufBuilder&)>& more = {}, std::size_t num_scores = SIZE_MAX) {
+Tokenizer scored_tokenizer(const std::function<void(GgufBuilder&)>& more = {},
+                           std::size_t num_scores = SIZE_MAX) {
   GgufBuilder builder;
   builder.add_text("tokenizer.ggml.model", "llama");
   builder.add_texts("tokenizer.ggml.tokens", scored()["tokens"].get<std::vector<std::string>>());
@@ -96,8 +98,13 @@ TEST(GgufTokenizer, KeysSayWhatIsAdded) {
 
 TEST(GgufTokenizer, InvalidBytesBecomeTheReplacementCharacter) {
   const Tokenizer tokenizer = scored_tokenizer();
-  const Encoding encoding = tokenizer.encode_with_offsets("a\xff\xfe" "b", SpecialTokens::Literal);
-  EXPECT_EQ(tokenizer.decode(encoding.ids), " a\ufffd\ufffd" "b");
+  const Encoding encoding = tokenizer.encode_with_offsets(
+      "a\xff\xfe"
+      "b",
+      SpecialTokens::Literal);
+  EXPECT_EQ(tokenizer.decode(encoding.ids),
+            " a\ufffd\ufffd"
+            "b");
   EXPECT_EQ(encoding.begins.back(), 3U);
   EXPECT_EQ(tokenizer.dropped_bytes(), 2);
 }
@@ -113,10 +120,11 @@ TEST(GgufTokenizer, WhatIsMissingOrContradictsItselfIsRefused) {
     return std::string("no error");
   };
   EXPECT_THAT(refusal([] { scored_tokenizer({}, 5); }), HasSubstr("scores"));
-  EXPECT_THAT(refusal([] {
-                scored_tokenizer([](GgufBuilder& b) { b.add_u32("tokenizer.ggml.eom_token_id", 9999); });
-              }),
-              HasSubstr("outside"));
+  EXPECT_THAT(
+      refusal([] {
+        scored_tokenizer([](GgufBuilder& b) { b.add_u32("tokenizer.ggml.eom_token_id", 9999); });
+      }),
+      HasSubstr("outside"));
   const auto of_model = [&](const char* model) {
     return refusal([&] {
       GgufBuilder builder;

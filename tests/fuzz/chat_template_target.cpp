@@ -4,5 +4,6 @@
 
 void kvloupe::fuzz::read_input(std::string_view input) {
   capture::render_chat_template(
-      std::string(input), {{{"system", "Be brief."}, {"user", "Hello <|im_end|>"}}, "<s>", "</s>", true});
+      std::string(input),
+      {{{"system", "Be brief."}, {"user", "Hello <|im_end|>"}}, "<s>", "</s>", true});
 }

@@ -10,7 +10,8 @@ void kvloupe::fuzz::read_input(std::string_view input) {
     const capture::Encoding encoding = tokenizer.encode_with_offsets(kText, special);
     require(encoding.ids.size() == encoding.begins.size(), "every token begins somewhere");
     for (std::size_t i = 0; i < encoding.ids.size(); ++i)
-      require(encoding.begins[i] < kText.size() && (i == 0 || encoding.begins[i - 1] <= encoding.begins[i]),
+      require(encoding.begins[i] < kText.size() &&
+                  (i == 0 || encoding.begins[i - 1] <= encoding.begins[i]),
               "tokens begin in the text, one after the other");
     tokenizer.decode(encoding.ids);
   }
