@@ -2,7 +2,8 @@
 // from the model's files by its family (family.h), checked, without Torch.
 #pragma once
 
-#include "capture/model/model_source.h"
+#include "capture/model/gguf.h"
+#include "core/base/error.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -62,8 +63,8 @@ struct ModelConfig {
   std::vector<int> rope_of_layer;  // [num_layers] index in `ropes`; -1: no embedding
 };
 
-// The softmax of a layer without what is read with the weights (sinks).
-SoftmaxForm& shaped_softmax(ModelConfig& model, int layer);
+// Throws Error{Input} for what is missing, damaged or not implemented, naming the key.
+ModelConfig read_config(const GgufFile& file);
 
 // Throws Error{Input} for what is missing, damaged or not implemented, naming the key.
 ModelConfig read_config(const ModelSource& source);
