@@ -2,12 +2,7 @@
 #include "capture/model/model.h"
 
 #include "capture/model/model_file.h"
-
-#include "capture/model/dequantise.h"
-#include "capture/model/gguf.h"
-#include "capture/model/linear.h"
-#include "capture/model/model_config.h"
-#include "capture/text/gguf_tokenizer.h"
+#include "capture/model/model_tokenizer.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>

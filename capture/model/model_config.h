@@ -2,8 +2,7 @@
 // from the model's files by its family (family.h), checked, without Torch.
 #pragma once
 
-#include "capture/model/gguf.h"
-#include "core/base/error.h"
+#include "capture/model/model_source.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -63,8 +62,8 @@ struct ModelConfig {
   std::vector<int> rope_of_layer;  // [num_layers] index in `ropes`; -1: no embedding
 };
 
-// Throws Error{Input} for what is missing, damaged or not implemented, naming the key.
-ModelConfig read_config(const GgufFile& file);
+// The softmax of a layer without what is read with the weights (sinks).
+SoftmaxForm& shaped_softmax(ModelConfig& model, int layer);
 
 // Throws Error{Input} for what is missing, damaged or not implemented, naming the key.
 ModelConfig read_config(const ModelSource& source);
