@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# own_model_test.sh KVLOUPE SOURCE [PYTHON]: README's part "Your own model" as it stands there, with tiny models in the
-# place of the user's. Lines that open a window are given a display without a screen and closed after some seconds. With
-# PYTHON, one that has torch and transformers, its three lines of Python too; without, they and their window are left out.
+# own_model_test.sh KVLOUPE SOURCE: README's part "Your own model" as it stands there, with tiny models in the place of the
+# user's. Lines that open a window are given a display without a screen and closed after some seconds. Where the dependency
+# cache lacks the part python, which `./kvloupe.sh test` fetches, the lines of Python and their window are left out.
 set -euo pipefail
-program="$1" source="$2" python="${3:-}"
+program="$1" source="$2" python=""
+packages="$("$source/cmake/deps.sh" folder python)"
+if [[ -d $packages ]]; then
+  python="$("$source/cmake/deps.sh" python)"
+  export PYTHONPATH="$packages" HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=""
+fi
 models="$source/tests/data/models"
 rm -rf work && mkdir work && cd work
 ln -s "$models/llama/model.gguf" my-model.gguf
