@@ -90,7 +90,7 @@ def describe_model(model, modules, softmax_scale):
     theta, scaling = rope_of(config)
     name = os.path.basename(os.path.normpath(getattr(model.config, "_name_or_path", "") or type(model).__name__))
     return ModelInfo(
-        name=name, architecture=config.model_type, num_layers=config.num_hidden_layers, num_q_heads=num_q_heads,
+        name=name, architecture=config.model_type.removesuffix("_text"), num_layers=config.num_hidden_layers, num_q_heads=num_q_heads,
         num_kv_heads=getattr(config, "num_key_value_heads", None) or num_q_heads,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_q_heads, hidden_size=config.hidden_size,
         softmax_scale=softmax_scale, rope_theta=theta, rope_scaling=scaling,

@@ -64,7 +64,7 @@ class Families(unittest.TestCase):
             for layer in trace.layers:
                 window = WINDOWS.get(family, {}).get(layer, 0)
                 sinks = weights.get(f"model.layers.{layer}.self_attn.sinks")
-                kind = "sliding" if window else "nope" if (family, layer) == ("smollm3", 2) else "full"
+                kind = "sliding" if window else "nope" if (family, layer) == ("smollm3", 3) else "full"
                 self.assertEqual(trace.layer(layer).window, window)
                 self.assertEqual(trace.model["layer_types"][layer], kind)
                 sinks = None if sinks is None else sinks.detach().numpy()
