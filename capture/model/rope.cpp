@@ -124,9 +124,12 @@ std::string rope_scaling_text(const ModelConfig& model) {
     return only.scaling == RopeScaling::None && only.divisors.empty() ? "none"
                                                                       : json_of(only).dump();
   }
-  return nlohmann::ordered_json{{"full_attention", json_of(model.ropes[0])},
-                                {"sliding_attention", json_of(model.ropes[1])}}
-      .dump();
+  const RopeForm& full = model.ropes[0];
+  nlohmann::ordered_json json = full.scaling == RopeScaling::None && full.divisors.empty()
+                                    ? nlohmann::ordered_json::object()
+                                    : json_of(full);
+  json["sliding_attention"] = json_of(model.ropes[1]);
+  return json.dump();
 }
 
 }  // namespace kvloupe::capture

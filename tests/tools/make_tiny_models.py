@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a tiny random model of every family, with what transformers computes of it, to tests/data/models/<family>/.
 
-    python make_tiny_models.py tests/data/models [FAMILY...]
+    PYTHONPATH="$(cmake/deps.sh folder python)" python3.11 tests/tools/make_tiny_models.py tests/data/models [FAMILY...]
 
 A folder is what Hugging Face calls a model: config.json, generation_config.json, model.safetensors (olmoe: two shards and
 an index) and a byte-level tokenizer with a chat template; all but llama's know the printable ASCII characters alone, each
@@ -14,7 +14,7 @@ a token. Beside it golden.safetensors, all of it by eager attention in fp32:
     layers.{l}.q [q_heads, T, head_dim], layers.{l}.k and .v [kv_heads, T, head_dim]
                             after QK-norm and RoPE, as they enter the dot product of the one pass
     layers.{l}.attention [T, q_heads * head_dim]    the attention's output before o_proj
-Everything follows from the seed. What it needs is pinned in tiny_models_requirements.txt.
+Everything follows from the seed and the versions that requirements.txt pins (cmake/deps.sh fetch python).
 """
 import json
 import pathlib
@@ -82,7 +82,11 @@ def qwen3_moe():
     config = transformers.Qwen3MoeConfig(**COMMON, head_dim=8, num_experts=4, num_experts_per_tok=2,
                                          moe_intermediate_size=16, norm_topk_prob=True, decoder_sparse_step=1,
                                          mlp_only_layers=[], rope_parameters=plain_rope(1000000.0))
-    return config, as_version_4
+
+    def publish(saved):
+        saved.pop("num_local_experts", None)
+        as_version_4(saved, num_experts=4)
+    return config, publish
 
 
 def smollm3():
@@ -253,9 +257,11 @@ def write_tokenizer(folder, config):
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=special[config.bos_token_id], eos_token=special[config.eos_token_id],
         pad_token=special.get(config.pad_token_id), clean_up_tokenization_spaces=False).save_pretrained(folder)
-    # Published folders have the template here.
+    # As published folders have it: the template here, and the class that both versions of transformers know.
     path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": TEMPLATE}, indent=2) + "\n")
+    settings = {**json.loads(path.read_text()), "chat_template": TEMPLATE, "tokenizer_class": "PreTrainedTokenizerFast"}
+    settings.pop("backend", None)
+    path.write_text(json.dumps(settings, indent=2) + "\n")
 
 
 def write_weights(model, folder, packed):

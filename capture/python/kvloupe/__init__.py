@@ -13,11 +13,28 @@ from .reader import open_trace as open
 __all__ = ["KvloupeError", "Trace", "merge", "open", "record"]
 
 
-# Only these two need more than numpy and h5py to be imported, or are not needed by most.
-def record(model, path, **options):
-    """See kvloupe.recorder.Recorder, whose options these are."""
-    from .recorder import Recorder
-    return Recorder(model, path, **options)
+def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=("qkv", "lse", "mass"), spans=None,
+           batch_index=0, force=False):
+    """A context manager that records every model(...) and model.generate(...) of one sequence inside it to a trace.
+
+    tokenizer    gives the tokens their text
+    chunk_size   prefill is cut at its multiples; each later forward of one token is a chunk of its own
+    layers       numbers of the layers to record; all by default
+    dtype        "float16" or "float32": how q, k and v are stored
+    store        what is stored of "qkv", "lse" (row log-sum-exp) and "mass" (the attention that each key receives)
+    spans        names of token ranges, {name: (begin, end)}
+    batch_index  which row of a batch
+    force        replaces a trace of that name
+
+    An exception inside leaves a valid incomplete trace of the chunks done. Raises KvloupeError for what cannot be recorded.
+    """
+    try:
+        from .recorder import Recorder
+    except ImportError as error:
+        raise KvloupeError("recording is not possible here", f"{error.name} is not installed",
+                           "pip install torch transformers") from None
+    return Recorder(model, path, tokenizer=tokenizer, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, spans=spans,
+                    batch_index=batch_index, force=force)
 
 
 def merge(parts, path, *, force=False):

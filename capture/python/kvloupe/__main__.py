@@ -57,7 +57,10 @@ def run_merge(options):
 
 
 def run_record(options):
-    from .record_folder import record_folder
+    try:
+        from .record_folder import record_folder
+    except ImportError as error:
+        raise KvloupeError("recording is not possible here", f"{error.name} is not installed", "pip install torch transformers") from None
     record_folder(options, read_prompt(options), layers_of(options.layers))
 
 

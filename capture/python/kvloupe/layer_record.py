@@ -16,9 +16,9 @@ MOST_WAITING_ROWS = 64
 class LayerRecorder:
     """`take` hears a forward; `accept` says that the whole forward went well, before which nothing of it counts."""
 
-    def __init__(self, layer, writer, chunks, first_call):
+    def __init__(self, layer, writer, first_call):
         self.layer = layer
-        self._writer, self._chunks = writer, chunks
+        self._writer = writer
         self._form = guards.softmax_of(first_call, writer.header.model.softmax_scale)
         self._mass_end = 0  # where the next chunk begins in key_mass
         self._open_mass = None  # [kv heads, keys] of the prefill chunk that is open

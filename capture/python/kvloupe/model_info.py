@@ -127,6 +127,7 @@ def rope_of(config):
     rope = getattr(config, "rope_parameters", None)
     if not rope:  # transformers 4
         rope = dict(getattr(config, "rope_scaling", None) or {}, rope_theta=getattr(config, "rope_theta", None) or 0.0)
+        rope.setdefault("partial_rotary_factor", getattr(config, "partial_rotary_factor", None))
         local = getattr(config, "rope_local_base_freq", None)
         if local is not None:
             rope = {"full_attention": rope, "sliding_attention": {"rope_theta": local}}

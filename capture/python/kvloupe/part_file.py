@@ -50,8 +50,12 @@ class PartFile:
         """Gives the file its name."""
         self._refuse_existing()
         os.replace(self.part, self.path)
-        os.close(self._descriptor)
+        self.release()
 
     def drop(self):
         os.unlink(self.part)
+        self.release()
+
+    def release(self):
+        """Leaves it under the other name."""
         os.close(self._descriptor)

@@ -2,17 +2,17 @@
 import torch
 import transformers
 
+from . import record
 from .errors import KvloupeError
-from .recorder import Recorder
 
 
 def record_folder(options, prompt, layers):
     """options as of python -m kvloupe record; prompt is a text or a list of messages."""
     tokenizer, model = load(options)
     ids = token_ids(tokenizer, prompt, options.raw)
-    recorder = Recorder(model, options.output, tokenizer=tokenizer, chunk_size=options.chunk_size, layers=layers,
-                        dtype=options.dtype, force=options.force)
-    with torch.inference_mode(), recorder:
+    recording = record(model, options.output, tokenizer=tokenizer, chunk_size=options.chunk_size, layers=layers, dtype=options.dtype,
+                       force=options.force)
+    with torch.inference_mode(), recording:
         run(model, ids.to(model.device), options.chunk_size, options.max_new_tokens)
 
 

@@ -20,19 +20,14 @@ from .writer import Header, TraceWriter
 # Decoded tokens are written together, at the latest after so long.
 MOST_PENDING_TOKENS = 64
 MOST_PENDING_SECONDS = 1.0
+# For the hash of the weights after an exception.
+LONGEST_WAIT_SECONDS = 5.0
 
 
 class Recorder:
-    """A context manager that records every model(...) and model.generate(...) of one sequence inside it.
+    """What kvloupe.record returns; its options are described there."""
 
-    tokenizer: gives the tokens their text. chunk_size: prefill is cut at its multiples. layers: numbers, default all.
-    dtype: "float16" or "float32", as q, k and v are stored. store: of "qkv", "lse", "mass". spans: {name: (begin, end)}
-    in tokens. batch_index: which row of a batch. force: replaces a trace of that name.
-    An exception inside leaves a valid incomplete trace of the chunks done.
-    """
-
-    def __init__(self, model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16",
-                 store=("qkv", "lse", "mass"), spans=None, batch_index=0, force=False):
+    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force):
         guards.check_options(chunk_size, dtype, store, batch_index)
         self._model, self._path, self._force = model, path, force
         self._dtype, self._store, self._batch_index = dtype, frozenset(store), batch_index
@@ -55,11 +50,11 @@ class Recorder:
 
     def __enter__(self):
         self._output = PartFile(rank_path(self._path, self._rank), self._force)
-        wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
-        self._tap = AttentionTap(wanted, self._heard)
         self._hash = ""
         self._hashing = threading.Thread(target=self._find_hash, daemon=True)
         self._hashing.start()
+        wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
+        self._tap = AttentionTap(wanted, self._heard)
         self._tap.install()
         self._hooks = [self._model.register_forward_pre_hook(self._before_forward, with_kwargs=True),
                        self._model.register_forward_hook(self._after_forward)]
@@ -73,7 +68,7 @@ class Recorder:
         for hook in self._hooks:
             hook.remove()
         self._model.__dict__.pop("generate", None)
-        self._hashing.join()
+        self._hashing.join(None if kind is None else LONGEST_WAIT_SECONDS)
         if self._writer is None:
             self._output.drop()
             if kind is None:
@@ -81,10 +76,14 @@ class Recorder:
                                    "call model(...) or model.generate(...) inside it")
             return
         # A forward that failed has left its tokens uncounted, and what it wrote lies beyond what is done.
-        self._close_open_chunk()
-        self._write_pending()
-        self._writer.close(complete=kind is None and self._forward is None, generated=self._ids + self._unfed,
-                           file_hash=self._hash)
+        try:
+            self._close_open_chunk()
+            self._write_pending()
+            self._writer.close(complete=kind is None and self._forward is None, generated=self._ids + self._unfed,
+                               file_hash=self._hash)
+        except KvloupeError:
+            self._writer.abandon()
+            raise
         if kind is None:
             guards.check_spans_inside(self._spans, self._chunks.num_tokens)
 
@@ -114,8 +113,11 @@ class Recorder:
         pieces = self._chunks.cut(len(ids))
         if pieces[0].phase != PREFILL:
             self._close_open_chunk()
-        if self._writer is not None:
-            self._writer.reserve(self._chunks.num_tokens + len(ids))
+        total = self._chunks.num_tokens + len(ids)
+        if self._writer is not None and not self._writer.has_room(total):
+            # The structure changes now: what is done is safe before.
+            self._write_pending()
+            self._writer.reserve(total)
         self._forward = Forward(ids, pieces, options.get("past_key_values"))
 
     def _heard(self, layer, call):
@@ -126,7 +128,7 @@ class Recorder:
         if self._writer is None:
             self._begin(call)
         if layer not in self._recorders:
-            self._recorders[layer] = LayerRecorder(layer, self._writer, self._chunks, call)
+            self._recorders[layer] = LayerRecorder(layer, self._writer, call)
         self._recorders[layer].take(call, self._batch_index, self._forward.pieces)
         self._forward.layers.add(layer)
 

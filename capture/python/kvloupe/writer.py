@@ -1,10 +1,12 @@
 """Writes a trace as it comes: rows of each layer, then the chunks that they complete (FORMAT.md, section 8)."""
 import dataclasses
+import functools
 
 import h5py
 import numpy as np
 
 from . import layout
+from .errors import KvloupeError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +37,23 @@ class Header:
     rank: tuple = ()  # (rank, ranks) of a part
 
 
+def _writing(method):
+    """h5py's own exceptions say little of what to do."""
+    @functools.wraps(method)
+    def guarded(self, *arguments, **options):
+        try:
+            return method(self, *arguments, **options)
+        except (OSError, RuntimeError) as error:
+            raise KvloupeError(f"cannot write {self._output.part}", " ".join(str(error).split()),
+                               "check the free space; the chunks done before are in that file") from error
+    return guarded
+
+
 class TraceWriter:
     """The file has room for `capacity` tokens at first and grows. Until `close` what is beyond the chunks done is
     nothing to a reader, so rows are written whenever they are there."""
 
+    @_writing
     def __init__(self, output, header, capacity):
         """output: a PartFile, which this takes over."""
         self.header = header
@@ -89,6 +104,7 @@ class TraceWriter:
 
     # --- what is written -----------------------------------------------------------------------------------------
 
+    @_writing
     def begin_layer(self, layer, form):
         """Must come before the layer's rows; `form` is its SoftmaxForm."""
         group = self._layers.create_group(str(layer))
@@ -128,9 +144,13 @@ class TraceWriter:
             types[layer] = named
             self._file["model"].attrs["layer_types"] = layout.text_array(types)
 
+    def has_room(self, num_tokens):
+        return num_tokens <= self._capacity
+
+    @_writing
     def reserve(self, num_tokens):
         """Room for so many tokens in all; grows by a quarter at least, so that the structure seldom changes."""
-        if num_tokens <= self._capacity:
+        if self.has_room(num_tokens):
             return
         self._capacity = max(num_tokens, self._capacity + max(self._capacity // 4, 256))
         self._ids.resize(self._capacity, 0)
@@ -140,12 +160,14 @@ class TraceWriter:
             dataset.resize(self._capacity, axis)
         self._file.flush()
 
+    @_writing
     def write_rows(self, layer, begin, rows):
         """rows: name -> array [heads, tokens(, head_dim)] of the tokens from begin on."""
         group = self._layers[str(layer)]
         for name, values in rows.items():
             group[name][:, begin : begin + values.shape[1]] = values
 
+    @_writing
     def write_mass(self, layer, mass_begin, mass):
         """mass [kv heads, keys] of a prefill chunk, at its place in key_mass."""
         dataset = self._layers[str(layer)]["key_mass"]
@@ -154,6 +176,7 @@ class TraceWriter:
             dataset.resize(end + end // 4, 0)
         dataset[mass_begin:end] = mass.reshape(-1)
 
+    @_writing
     def write_tokens(self, ids, texts):
         """The next tokens, and their bytes where the header promised them. They count once they are in a chunk."""
         begin, end = self.num_tokens, self.num_tokens + len(ids)
@@ -169,6 +192,7 @@ class TraceWriter:
             self._text_end = int(ends[-1])
         self.num_tokens = end
 
+    @_writing
     def finish_chunks(self, chunks):
         """chunks: (begin, length, phase), all of whose rows have been written; then the file can be killed and read."""
         if not chunks:
@@ -195,6 +219,7 @@ class TraceWriter:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
+    @_writing
     def close(self, complete, generated=(), file_hash=None):
         """Cuts everything to the chunks done and gives the file its name; without a chunk there is no file."""
         if self.num_chunks == 0:
@@ -223,6 +248,14 @@ class TraceWriter:
         self._file.attrs.modify("complete", np.int64(complete))
         self._file.close()
         self._output.keep()
+
+    def abandon(self):
+        """When nothing can be written any more: what is on disk stays there."""
+        try:
+            self._file.close()
+        except (OSError, RuntimeError):
+            pass
+        self._output.release()
 
     def drop(self):
         self._file.close()

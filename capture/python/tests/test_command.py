@@ -83,7 +83,7 @@ class Command(unittest.TestCase):
         blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
         self.assertEqual(len(blocks), 2)
         names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
-                 "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt")}
+                 "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False)}
         before = os.getcwd()
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)

@@ -154,8 +154,8 @@ class Families(unittest.TestCase):
     @for_each_family
     def test_the_program_draws_each(self, family):
         path = recorded(family)
-        for view in ("kv_map", "attention_map", "layer_head_overview"):
-            program("export", path, "--view", view, "--method", METHODS[1], "--png", path.with_suffix(".png"))
+        program("export", path, "--view", "kv_map", "--method", METHODS[1], "--png", path.with_suffix(".png"))
+        self.assertGreater(path.with_suffix(".png").stat().st_size, 1000)
 
 
 class Views(unittest.TestCase):

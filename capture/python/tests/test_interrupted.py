@@ -1,4 +1,5 @@
 """Recordings that end early leave what was done, and long ones grow."""
+import resource
 import signal
 import subprocess
 import sys
@@ -83,6 +84,32 @@ class Interrupted(unittest.TestCase):
                 self.assertEqual(trace.warnings, [])
                 np.testing.assert_allclose(trace.k(1)[:, :32], expected["layers.1.k"][:, :32], atol=5e-3)
                 self.assertEqual(program_json("info", part)["tokens"], trace.num_tokens)
+
+
+    def test_a_full_disk(self):
+        """As far as files may grow; the chunks done before stay, and the model serves on."""
+        path, model, ids = scratch("full.h5"), load_model("llama"), prompt("llama")
+        cache = transformers.DynamicCache(config=model.config)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with torch.no_grad(), self.assertRaisesRegex(kvloupe.KvloupeError, "cannot write .*full.h5.part; .*; check the free space"):
+            with kvloupe.record(model, path, chunk_size=16):
+                model(ids, past_key_values=cache)
+                for _ in range(100):
+                    model(ids[:, :1], past_key_values=cache)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name("full.h5.part").stat().st_size, before[1]))
+                try:
+                    for step in range(2000):
+                        model(ids[:, :1], past_key_values=cache)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        self.assertLess(step, 1999)
+        with torch.no_grad():
+            self.assertTrue(torch.equal(model(ids).logits, model(ids).logits))
+        part = path.with_name("full.h5.part")
+        kept = path if path.exists() else part
+        self.assertIn("incomplete", program("validate", kept))
+        with kvloupe.open(kept) as trace:
+            self.assertGreaterEqual(trace.num_tokens, 34 + 64)
 
 
 class Growing(unittest.TestCase):
