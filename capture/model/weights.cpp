@@ -147,8 +147,11 @@ class Weights {
 
 void check_memory(const ModelSource& source) {
   double needed = 0;
-  for (const StoredTensor* tensor : source.tensors())
-    needed += static_cast<double>(tensor->num_elements) * sizeof(float);
+  for (const StoredTensor* tensor : source.tensors()) {
+    // A byte of MXFP4 is two numbers.
+    const int numbers = tensor->type == ElementType::Bytes ? 2 : 1;
+    needed += numbers * static_cast<double>(tensor->num_elements) * sizeof(float);
+  }
   const double present =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (needed > present)
