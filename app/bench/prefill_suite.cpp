@@ -1,6 +1,6 @@
 // The suite `prefill`: tokens a second of the default model's prefill, and what its linear layers, and
-// those of a model of a thousand million parameters, reach of a plain fp32 matrix product of Torch
-// (device.h); ours are packed, which can be more.
+// those of a model of a thousand million parameters, reach of a plain matrix product of Torch in
+// their type (device.h); ours are packed, which can be more.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
 #include "capture/run/linear_bench.h"
@@ -42,22 +42,22 @@ struct LinearCase {
   const char* id;
   const char* what;
   capture::LinearShape shape;
+  ComputeType type;
 };
 // The default model whole; of the other, the shape of Llama 3.2 1B, two layers of 16.
-constexpr std::array<LinearCase, 2> kLinear = {{
-    {"linear_smollm2",
-     "smollm2",
-     {.layers = 30, .hidden = 576, .ffn = 1536, .q_heads = 9, .kv_heads = 3, .head_dim = 64}},
-    {"linear_1b",
-     "a llama of 1B",
-     {.layers = 2, .hidden = 2048, .ffn = 8192, .q_heads = 32, .kv_heads = 8, .head_dim = 64}},
+constexpr capture::LinearShape kSmollm2 = {
+    .layers = 30, .hidden = 576, .ffn = 1536, .q_heads = 9, .kv_heads = 3, .head_dim = 64};
+constexpr capture::LinearShape kLlama1B = {
+    .layers = 2, .hidden = 2048, .ffn = 8192, .q_heads = 32, .kv_heads = 8, .head_dim = 64};
+constexpr std::array<LinearCase, 4> kLinear = {{
+    {"linear_smollm2", "smollm2", kSmollm2, ComputeType::Fp32},
+    {"linear_1b", "a llama of 1B", kLlama1B, ComputeType::Fp32},
+    {"linear_smollm2_bf16", "smollm2 in bf16", kSmollm2, ComputeType::Bf16},
+    {"linear_1b_bf16", "a llama of 1B in bf16", kLlama1B, ComputeType::Bf16},
 }};
 constexpr std::int64_t kLinearTokens = 4096;
 
 Row linear_row(const LinearCase& what, const WorkContext& context) {
-  const double peak = device::measure_peak_flops();
-  const capture::LinearBench bench =
-      capture::bench_linear(what.shape, kLinearTokens, kRepetitions, context);
   Row row{
       .id = what.id,
       .meaning = fmt::format("linear layers of {} over {} tokens, of Torch's plain matrix product",
@@ -65,6 +65,13 @@ Row linear_row(const LinearCase& what, const WorkContext& context) {
       .unit = "%",
       .threshold = 60,
       .goal = Goal::AtLeast};
+  if (!device::multiplies(what.type)) {
+    row.reason = "this processor does not multiply matrices of bf16";
+    return row;
+  }
+  const double peak = device::measure_peak_flops(what.type);
+  const capture::LinearBench bench =
+      capture::bench_linear(what.shape, what.type, kLinearTokens, kRepetitions, context);
   row.time = measure::stats_of(bench.ms);
   const double flops = 1000 * bench.flops / row.time.median_ms;
   row.value = 100 * flops / peak;

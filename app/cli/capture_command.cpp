@@ -9,6 +9,7 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,7 +37,7 @@ struct CaptureArguments {
   std::string prompt, prompt_file, messages, task;
   std::vector<std::string> methods, spans;
   bool accept_terms = false;
-  std::string closed_loop, layers, dtype = "f16", store, output, resume;
+  std::string closed_loop, layers, dtype = "f16", compute = "fp32", store, output, resume;
 };
 
 std::string task_help() {
@@ -130,6 +131,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   }
   if (given("--dtype"))
     options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
+  if (given("--compute")) options.compute = *trace::from_text<ComputeType>(arguments.compute);
   options.spans = capture::parse_named_texts(arguments.spans);
   if (!options.spans.empty() && options.resume)
     throw usage_error("--span does not go with --resume",
@@ -249,6 +251,12 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
                       "layers to record, such as 0-11 (default all)");
   command->add_option("--dtype", arguments->dtype, "type of the stored q, k and v")
       ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  command
+      ->add_option("--compute", arguments->compute,
+                   "type of the weights and of the inputs of matrix products; norms, RoPE and "
+                   "attention are fp32")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
   command
       ->add_option("--span", arguments->spans,

@@ -38,6 +38,8 @@ ordered_json model_json(const trace::ModelInfo& model) {
           {"rope_pairing", to_text(model.rope_pairing)},
           {"rope_scaling", model.rope_scaling},
           {"file_hash", model.file_hash},
+          {"compute",
+           model.compute ? ordered_json(trace::to_text(*model.compute)) : ordered_json(nullptr)},
           {"layer_types", layer_types}};
 }
 

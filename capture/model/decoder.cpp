@@ -84,15 +84,14 @@ void Decoder::restore(
 at::Tensor Decoder::Impl::embed(std::span<const std::int32_t> tokens) const {
   const std::int64_t hidden = model->info.hidden_size;
   at::Tensor x = at::empty({static_cast<std::int64_t>(tokens.size()), hidden}, at::kFloat);
-  const float* const rows = model->token_embedding.const_data_ptr<float>();
-  float* out = x.data_ptr<float>();
-  for (const std::int32_t token : tokens) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::int32_t token = tokens[i];
     if (token < 0 || token >= model->vocab_size) {
       throw input_error(fmt::format("cannot run the token {}", token),
                         fmt::format("the vocabulary has {} tokens", model->vocab_size),
                         "use the tokenizer of this model");
     }
-    out = std::copy_n(rows + token * hidden, hidden, out);
+    x[static_cast<std::int64_t>(i)].copy_(model->token_embedding[token]);
   }
   if (model->embedding_scale != 1) x.mul_(model->embedding_scale);
   return x;
@@ -167,7 +166,7 @@ at::Tensor Decoder::Impl::after_attention(const LayerWeights& weights, const at:
 
 at::Tensor Decoder::logits_of(const at::Tensor& rows) const {
   const c10::InferenceMode no_gradients;
-  return at::mm(rows, impl_->model->output.t());
+  return project_unrounded(rows, impl_->model->output);
 }
 
 at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook& hook,
@@ -209,7 +208,9 @@ at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook&
   }
   if (!want_logits) return {};
   x = impl_->after_attention(last, x.narrow(0, count - 1, 1), attended.narrow(0, count - 1, 1));
-  return at::mv(model.output, rms_norm(x, model.output_norm, model.rms_norm_eps).squeeze(0));
+  const at::Tensor normed = rms_norm(x, model.output_norm, model.rms_norm_eps);
+  if (model.output.scalar_type() == at::kFloat) return at::mv(model.output, normed.squeeze(0));
+  return project_unrounded(normed, model.output).squeeze(0);
 }
 
 }  // namespace kvloupe::capture

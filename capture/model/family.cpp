@@ -146,6 +146,13 @@ RopeForm usual_rope(const ModelSource& source) {
   read("rope.scaling.yarn_beta_fast", "beta_fast", rope.beta_fast);
   read("rope.scaling.yarn_beta_slow", "beta_slow", rope.beta_slow);
   read("", "attention_factor", rope.attention_factor);
+  // llama.cpp multiplies its own factor for YaRN by this one.
+  const double times = positive_real(source, {"rope.scaling.attn_factor", ""}, 1);
+  if (times != 1 && rope.scaling != RopeScaling::Yarn)
+    throw unsupported(
+        source,
+        fmt::format("its RoPE scaling by attn_factor {} without YaRN is not implemented", times));
+  if (times != 1) rope.attention_factor = times * (0.1 * std::log(rope.factor) + 1);
   if (const auto truncate = source.integer({"", "rope_parameters.truncate"}))
     rope.truncate = *truncate != 0;
   if (const auto truncate = source.integer({"", "rope_scaling.truncate"}))

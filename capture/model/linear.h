@@ -1,16 +1,25 @@
-// Projections y = x W^T, with weights packed once for the matrix product.
+// Projections y = x W^T, with weights in the model's compute type, packed once for the matrix product.
+// In bf16 and fp16 the rows x are rounded to the type like the weights, products are summed in fp32
+// and a sum is rounded to the type; biases and all else of the decoder stay fp32.
 #pragma once
+
+#include "core/base/compute_type.h"
 
 #include <ATen/core/Tensor.h>
 
 namespace kvloupe::capture {
 
+at::ScalarType scalar_type(ComputeType type);
+
 // An opaque tensor of the same sizes for project(); only this copy need be kept. `weight` fp32
 // contiguous [out_features, in_features].
-at::Tensor pack_projection(const at::Tensor& weight);
+at::Tensor pack_projection(const at::Tensor& weight, ComputeType type = ComputeType::Fp32);
 
-// x fp32 contiguous [rows, in_features], weight packed or plain, bias [out_features] or undefined;
-// returns [rows, out_features].
+// x fp32 contiguous [rows, in_features], weight packed, or plain fp32, bias [out_features] fp32 or
+// undefined; returns fp32 [rows, out_features].
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
+// The same of a plain weight of any compute type, the sums not rounded: logits.
+at::Tensor project_unrounded(const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace kvloupe::capture

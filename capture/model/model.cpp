@@ -22,12 +22,13 @@ std::string bundled_model_hash() {
   return std::filesystem::exists(path, ignored) ? open_model(path)->hash() : std::string();
 }
 
-std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path) {
+std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path,
+                                              ComputeType compute) {
   const std::unique_ptr<ModelSource> source = open_model(path_of_model(name_or_path));
   auto hash = std::async(std::launch::async, [&source] { return source->hash(); });
   ModelConfig config = read_config(*source);
   Tokenizer tokenizer = read_tokenizer(*source);
-  std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config));
+  std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config), compute);
   if (name_or_path == kBundledModel) model->info.name = kBundledTitle;
   if (tokenizer.vocab_size() > model->vocab_size)
     throw damaged(*source, fmt::format("its tokenizer has {} tokens, its embedding {}",

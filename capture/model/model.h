@@ -16,8 +16,9 @@
 
 namespace kvloupe::capture {
 
-// Undefined tensors are of parts that the model does not have. fp32. Projections are
-// [out_features, in_features], plain or packed (linear.h), biases [out_features].
+// Undefined tensors are of parts that the model does not have. fp32, but for projections,
+// [out_features, in_features] packed (linear.h), and the ends of the model, which are of its compute
+// type. Biases are [out_features].
 struct FeedForward {
   at::Tensor gate_up_proj, gate_up_bias;  // [2 * ffn_size, hidden_size]: gate, up
   at::Tensor down_proj, down_bias;        // [hidden_size, ffn_size]
@@ -47,10 +48,12 @@ struct LoadedModel : ModelConfig {
 
 // `name_or_path` as path_of_model() takes it. Throws Error{Input} for anything damaged or unsupported,
 // naming the tensor or key; nothing is allocated before it was checked.
-std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path);
+std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path,
+                                              ComputeType compute = ComputeType::Fp32);
 
 // All but the tokenizer; `config` is what read_config() gave.
-std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config);
+std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
+                                          ComputeType compute = ComputeType::Fp32);
 
 // SHA-256 of the bundled model's file; empty where the set-up has not fetched it.
 std::string bundled_model_hash();

@@ -33,7 +33,6 @@ struct RopeForm {
   double attention_factor = 0;  // 0: 0.1 ln(factor) + 1
   // Llama 3 in GGUF files: what each frequency is divided by; else empty.
   std::vector<float> divisors;
-  bool operator==(const RopeForm&) const = default;
 };
 
 struct ExpertForm {

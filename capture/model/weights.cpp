@@ -3,6 +3,7 @@
 #include "capture/model/linear.h"
 #include "capture/model/model.h"
 #include "capture/model/weight_reader.h"
+#include "core/trace/trace_names.h"
 
 #include <ATen/Functions.h>
 #include <c10/core/InferenceMode.h>
@@ -30,6 +31,9 @@ class Weights {
 
  private:
   std::int64_t hidden() const { return model_.info.hidden_size; }
+  ComputeType compute() const { return *model_.info.compute; }
+  at::Tensor packed(const at::Tensor& weight) const { return pack_projection(weight, compute()); }
+  at::Tensor rounded(const at::Tensor& weight) const { return weight.to(scalar_type(compute())); }
 
   at::Tensor norm(Role role, std::int64_t size, int layer) {
     at::Tensor weight = reader_.read(role, {size}, layer);
@@ -44,10 +48,11 @@ class Weights {
     if (embedding == nullptr || embedding->shape.empty())
       throw damaged(source_, fmt::format("the tensor {} is missing", name));
     model_.vocab_size = embedding->shape.front();
-    model_.token_embedding = reader_.read(Role::TokenEmbedding, {model_.vocab_size, hidden()});
+    model_.token_embedding =
+        rounded(reader_.read(Role::TokenEmbedding, {model_.vocab_size, hidden()}));
     model_.output_norm = norm(Role::OutputNorm, hidden(), 0);
     model_.output = reader_.has(Role::Output)
-                        ? reader_.read(Role::Output, {model_.vocab_size, hidden()})
+                        ? rounded(reader_.read(Role::Output, {model_.vocab_size, hidden()}))
                         : model_.token_embedding;
   }
 
@@ -57,13 +62,13 @@ class Weights {
     const std::vector<WeightReader::Part> qkv = {
         {Role::Query, q}, {Role::Key, kv}, {Role::Value, kv}};
     weights.attn_norm = norm(Role::AttentionNorm, hidden(), layer);
-    weights.qkv_proj = pack_projection(reader_.stacked(qkv, hidden(), layer));
+    weights.qkv_proj = packed(reader_.stacked(qkv, hidden(), layer));
     weights.qkv_bias = reader_.stacked_bias(qkv, layer);
     if (model_.query_bias && !weights.qkv_bias.defined())
       throw damaged(source_, fmt::format("the biases of queries, keys and values of layer {} are "
                                          "missing",
                                          layer));
-    weights.o_proj = pack_projection(reader_.read(Role::AttentionOutput, {hidden(), q}, layer));
+    weights.o_proj = packed(reader_.read(Role::AttentionOutput, {hidden(), q}, layer));
     weights.o_bias = reader_.bias(Role::AttentionOutput, hidden(), layer);
     if (model_.qk_norm != QkNorm::None) {
       const bool all = model_.qk_norm == QkNorm::AllHeads;
@@ -83,9 +88,9 @@ class Weights {
     const std::int64_t size = model_.ffn_size;
     const std::vector<WeightReader::Part> gate_up = {{Role::Gate, size}, {Role::Up, size}};
     FeedForward ffn;
-    ffn.gate_up_proj = pack_projection(reader_.stacked(gate_up, hidden(), layer));
+    ffn.gate_up_proj = packed(reader_.stacked(gate_up, hidden(), layer));
     ffn.gate_up_bias = reader_.stacked_bias(gate_up, layer);
-    ffn.down_proj = pack_projection(reader_.read(Role::Down, {hidden(), size}, layer));
+    ffn.down_proj = packed(reader_.read(Role::Down, {hidden(), size}, layer));
     ffn.down_bias = reader_.bias(Role::Down, hidden(), layer);
     return ffn;
   }
@@ -116,9 +121,8 @@ class Weights {
       ffn.gate_up_proj = unwoven(reader_.expert(of(Role::ExpertGateUp), 2 * size, hidden()));
       ffn.gate_up_bias = unwoven(reader_.expert_bias(of(Role::ExpertGateUp), 2 * size));
     }
-    ffn.gate_up_proj = pack_projection(ffn.gate_up_proj);
-    ffn.down_proj =
-        pack_projection(reader_.expert(of(Role::ExpertDown), hidden(), size).contiguous());
+    ffn.gate_up_proj = packed(ffn.gate_up_proj);
+    ffn.down_proj = packed(reader_.expert(of(Role::ExpertDown), hidden(), size).contiguous());
     ffn.down_bias = reader_.expert_bias(of(Role::ExpertDown), hidden());
     return ffn;
   }
@@ -145,29 +149,33 @@ class Weights {
   WeightReader reader_;
 };
 
-void check_memory(const ModelSource& source) {
+void check_memory(const ModelSource& source, ComputeType compute) {
+  const std::size_t bytes = compute == ComputeType::Fp32 ? 4 : 2;
   double needed = 0;
   for (const StoredTensor* tensor : source.tensors()) {
     // A byte of MXFP4 is two numbers.
     const int numbers = tensor->type == ElementType::Bytes ? 2 : 1;
-    needed += numbers * static_cast<double>(tensor->num_elements) * sizeof(float);
+    needed += numbers * static_cast<double>(tensor->num_elements * bytes);
   }
   const double present =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (needed > present)
     throw input_error(fmt::format("cannot load the model {}", source.path().string()),
-                      fmt::format("its weights take {:.1f} GB in fp32, this machine has {:.1f} GB",
-                                  needed / 1e9, present / 1e9),
-                      "choose a smaller model");
+                      fmt::format("its weights take {:.1f} GB in {}, this machine has {:.1f} GB",
+                                  needed / 1e9, trace::to_text(compute), present / 1e9),
+                      compute == ComputeType::Fp32 ? "choose --compute bf16 or a smaller model"
+                                                   : "choose a smaller model");
 }
 
 }  // namespace
 
-std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config) {
+std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
+                                          ComputeType compute) {
   const c10::InferenceMode no_gradients;
   auto model = std::make_shared<LoadedModel>();
   static_cast<ModelConfig&>(*model) = std::move(config);
-  check_memory(source);
+  model->info.compute = compute;
+  check_memory(source, compute);
   Weights(source, *model).read();
   return model;
 }

@@ -340,7 +340,7 @@ CaptureReport run_capture(const CaptureOptions& options,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context) {
   const PromptSource source = check_before_loading(options);
-  const std::shared_ptr<const LoadedModel> model = load_model(options.model);
+  const std::shared_ptr<const LoadedModel> model = load_model(options.model, options.compute);
   context.cancel.throw_if_cancelled();
   return unless_stopped(context,
                         [&] { return capture_with(options, source, model, on_estimate, context); });

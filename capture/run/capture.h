@@ -32,6 +32,7 @@ struct CaptureOptions {
   std::vector<selection::MethodSpec> methods;  // open loop
   std::optional<selection::MethodSpec> closed_loop;
   std::optional<std::pair<int, int>> layers;  // inclusive
+  ComputeType compute = ComputeType::Fp32;
   trace::DType dtype = trace::DType::F16;
   bool store_qkv = true, store_lse = true;
   std::optional<bool> store_mass;  // empty: when at most a quarter of q, k, v
@@ -87,7 +88,7 @@ struct CaptureReport {
 CaptureReport run_capture(const CaptureOptions& options,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context);
-// The same with a model that is in memory already; options.model is not read.
+// The same with a model that is in memory already; options.model and options.compute are not read.
 CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context);

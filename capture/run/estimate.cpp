@@ -129,7 +129,7 @@ std::uint64_t forecast_bytes(const RecorderOptions& options,
 // The logits of all positions.
 double loss_seconds(const LoadedModel& model, const std::vector<trace::ChunkInfo>& chunks) {
   const at::Tensor hidden = at::ones({64, model.output.size(1)}, at::kFloat);
-  const double logits = warm_seconds_of([&] { at::mm(hidden, model.output.t()); }) / 64;
+  const double logits = warm_seconds_of([&] { project_unrounded(hidden, model.output); }) / 64;
   return logits * chunks.back().end();
 }
 

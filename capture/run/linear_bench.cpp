@@ -31,13 +31,13 @@ std::array<Projection, 4> projections_of(const LinearShape& shape) {
 
 }  // namespace
 
-LinearBench bench_linear(const LinearShape& shape, std::int64_t tokens, int repetitions,
-                         const WorkContext& context) {
+LinearBench bench_linear(const LinearShape& shape, ComputeType type, std::int64_t tokens,
+                         int repetitions, const WorkContext& context) {
   const auto projections = projections_of(shape);
   std::vector<at::Tensor> weights;
   for (int layer = 0; layer < shape.layers; ++layer)
     for (const Projection& projection : projections)
-      weights.push_back(pack_projection(at::randn({projection.out, projection.in})));
+      weights.push_back(pack_projection(at::randn({projection.out, projection.in}), type));
   std::array<at::Tensor, 4> inputs;
   for (std::size_t i = 0; i < projections.size(); ++i)
     inputs[i] = at::randn({std::min(kChunk, tokens), projections[i].in});

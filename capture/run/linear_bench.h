@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/base/compute_type.h"
 
 #include <cstdint>
 #include <vector>
@@ -20,7 +21,7 @@ struct LinearBench {
 
 // Chunk by chunk, layer by layer, as a capture does: q, k and v in one product, output, gate and up in
 // one, down; packed as the decoder's. The inputs of a product are random, not the last one's results.
-LinearBench bench_linear(const LinearShape& shape, std::int64_t tokens, int repetitions,
-                         const WorkContext& context);
+LinearBench bench_linear(const LinearShape& shape, ComputeType type, std::int64_t tokens,
+                         int repetitions, const WorkContext& context);
 
 }  // namespace kvloupe::capture

@@ -109,6 +109,10 @@ void require_same_request(const trace::TraceHeader& asked, const trace::TraceRea
                std::to_string(request.max_new_tokens));
   require_same(left, "--dtype", std::string(trace::to_text(info.dtype)),
                std::string(trace::to_text(asked.dtype)));
+  const auto compute = [](const trace::ModelInfo& model) {
+    return std::string(trace::to_text(model.compute.value_or(ComputeType::Fp32)));
+  };
+  require_same(left, "--compute", compute(info.model), compute(asked.model));
   require_same(left, "--layers", fmt::format("{}", fmt::join(info.layers, ",")),
                fmt::format("{}", fmt::join(asked.layers, ",")));
   require_same(left, "--store", begun.store, request.store);
@@ -149,6 +153,7 @@ CaptureOptions options_left(const fs::path& output) {
   options.chunk_size = request.chunk_size;
   options.max_new_tokens = request.max_new_tokens;
   options.dtype = info.dtype;
+  options.compute = info.model.compute.value_or(ComputeType::Fp32);
   const auto stores = [&](const char* word) {
     return request.store.find(word) != std::string::npos;
   };

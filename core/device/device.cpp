@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +28,11 @@ std::string cpu_name() {
     if (colon != std::string::npos && colon + 2 < line.size()) return line.substr(colon + 2);
   }
   return "unknown processor";
+}
+
+// What oneDNN says of this processor, through Torch's dispatcher.
+bool answers_yes(const char* question) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(question, "").typed<bool()>().call();
 }
 
 // Sums the words so that no read can be left out; the compiler vectorises it.
@@ -78,11 +84,30 @@ double measure_read_bandwidth() {
   return best;
 }
 
-double measure_peak_flops() {
+bool multiplies(ComputeType type) {
+  switch (type) {
+    case ComputeType::Fp32:
+      return true;
+    case ComputeType::Bf16: {
+      static const bool bf16 = answers_yes("mkldnn::_is_mkldnn_bf16_supported");
+      return bf16;
+    }
+    case ComputeType::Fp16: {
+      static const bool fp16 = answers_yes("mkldnn::_is_mkldnn_fp16_supported");
+      return fp16;
+    }
+  }
+  return false;
+}
+
+double measure_peak_flops(ComputeType type) {
   constexpr std::int64_t kSize = 2048;
   constexpr int kProducts = 8;
-  const at::Tensor a = at::ones({kSize, kSize}), b = at::ones({kSize, kSize});
-  at::Tensor product = at::empty({kSize, kSize});
+  const at::ScalarType scalar = type == ComputeType::Bf16   ? at::kBFloat16
+                                : type == ComputeType::Fp16 ? at::kHalf
+                                                            : at::kFloat;
+  const at::Tensor a = at::ones({kSize, kSize}, scalar), b = at::ones({kSize, kSize}, scalar);
+  at::Tensor product = at::empty({kSize, kSize}, scalar);
   double best = 0;
   for (int i = 0; i < kProducts; ++i) {
     const auto begin = std::chrono::steady_clock::now();

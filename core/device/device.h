@@ -2,6 +2,8 @@
 // fast they read memory.
 #pragma once
 
+#include "core/base/compute_type.h"
+
 #include <string>
 
 namespace kvloupe::device {
@@ -28,9 +30,12 @@ DeviceInfo open_device(const std::string& text);
 // far larger than the caches. Takes about a quarter of a second; CPU.
 double measure_read_bandwidth();
 
-// Floating-point operations a second of an fp32 matrix product with all threads, the best of a few.
+// Floating-point operations a second of a plain matrix product with all threads, the best of a few.
 // Takes about a second; CPU.
-double measure_peak_flops();
+double measure_peak_flops(ComputeType type = ComputeType::Fp32);
+
+// Whether this processor multiplies matrices of the type; all do of fp32.
+bool multiplies(ComputeType type);
 
 // Bytes of memory that can be had without swapping.
 double available_memory();

@@ -141,6 +141,7 @@ void write_model(hid_t file, const ModelInfo& model) {
   h5::write_attribute(id, "rope_pairing", std::string(to_text(model.rope_pairing)));
   h5::write_attribute(id, "rope_scaling", model.rope_scaling);
   h5::write_attribute(id, "file_hash", model.file_hash);
+  if (model.compute) h5::write_attribute(id, "compute", std::string(to_text(*model.compute)));
   std::vector<std::string> types;
   for (const auto type : model.layer_types) types.emplace_back(to_text(type));
   h5::write_attribute(id, "layer_types", types);

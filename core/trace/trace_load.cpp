@@ -95,6 +95,13 @@ ModelInfo load_model(hid_t file, std::vector<std::string>& warnings) {
   model.rope_scaling = optional_text(id, "rope_scaling", warnings);
   if (model.rope_scaling.empty()) model.rope_scaling = "none";
   model.rope_pairing = optional_word(id, "rope_pairing", RopePairing::HalfSplit, warnings);
+  tolerate(warnings, [&] {
+    const auto word = h5::string_attribute(id, "compute");
+    if (!word) return;
+    model.compute = from_text<ComputeType>(*word);
+    if (!model.compute)
+      throw h5::Defect(fmt::format("compute of /model is \"{}\", an unknown word", *word));
+  });
   model.softmax_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
   tolerate(warnings, [&] {
     const auto scale = h5::double_attribute(id, "softmax_scale");

@@ -10,7 +10,7 @@ namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
-constexpr std::string_view kSchemaVersion = "1.6";
+constexpr std::string_view kSchemaVersion = "1.7";
 constexpr int kSchemaMajor = 1;
 // Far more than a sentence or two: what a reader believes.
 constexpr int kMaxProbeTokens = 4096;
@@ -18,6 +18,7 @@ constexpr int kMaxBlockSize = 1 << 20;
 
 std::string_view to_text(LoopMode value);
 std::string_view to_text(DType value);
+std::string_view to_text(ComputeType value);
 std::string_view to_text(RopePairing value);
 std::string_view to_text(LayerType value);
 std::string_view to_text(RowAxis value);
@@ -30,6 +31,8 @@ template <>
 std::optional<LoopMode> from_text(std::string_view text);
 template <>
 std::optional<DType> from_text(std::string_view text);
+template <>
+std::optional<ComputeType> from_text(std::string_view text);
 template <>
 std::optional<RopePairing> from_text(std::string_view text);
 template <>

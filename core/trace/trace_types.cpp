@@ -12,6 +12,7 @@ namespace {
 // In the order of the enumerators.
 constexpr std::array<std::string_view, 2> kLoopModes = {"open_loop", "closed_loop"};
 constexpr std::array<std::string_view, 2> kDTypes = {"f16", "f32"};
+constexpr std::array<std::string_view, 3> kComputeTypes = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 2> kRopePairings = {"interleaved", "half_split"};
 constexpr std::array<std::string_view, 3> kLayerTypes = {"full", "sliding", "nope"};
 constexpr std::array<std::string_view, 3> kRowAxes = {"kv_head", "q_head", "subgroup"};
@@ -35,6 +36,7 @@ std::optional<Enum> find_name(const Names& names, std::string_view text) {
 
 std::string_view to_text(LoopMode value) { return name_of(kLoopModes, value); }
 std::string_view to_text(DType value) { return name_of(kDTypes, value); }
+std::string_view to_text(ComputeType value) { return name_of(kComputeTypes, value); }
 std::string_view to_text(RopePairing value) { return name_of(kRopePairings, value); }
 std::string_view to_text(LayerType value) { return name_of(kLayerTypes, value); }
 std::string_view to_text(RowAxis value) { return name_of(kRowAxes, value); }
@@ -48,6 +50,10 @@ std::optional<LoopMode> from_text(std::string_view text) {
 template <>
 std::optional<DType> from_text(std::string_view text) {
   return find_name<DType>(kDTypes, text);
+}
+template <>
+std::optional<ComputeType> from_text(std::string_view text) {
+  return find_name<ComputeType>(kComputeTypes, text);
 }
 template <>
 std::optional<RopePairing> from_text(std::string_view text) {

@@ -1,6 +1,7 @@
 // What a trace holds, as plain values. The file layout is in FORMAT.md beside this header.
 #pragma once
 
+#include "core/base/compute_type.h"
 #include "core/base/softmax_form.h"
 #include "core/trace/capture_speed.h"
 
@@ -14,6 +15,7 @@ namespace kvloupe::trace {
 
 enum class Phase : std::uint8_t { Prefill = 0, Decode = 1 };
 enum class DType { F16, F32 };
+using kvloupe::ComputeType;
 // How the model ran (a trace), or how a selection was made (a run).
 enum class LoopMode { OpenLoop, ClosedLoop };
 enum class RopePairing { Interleaved, HalfSplit };
@@ -35,6 +37,7 @@ struct ModelInfo {
   RopePairing rope_pairing = RopePairing::HalfSplit;
   std::string rope_scaling = "none";   // "none" or JSON
   std::string file_hash;               // sha256 of the model file, lower-case hex
+  std::optional<ComputeType> compute;  // of weights and matrix products, where it is told
   std::vector<LayerType> layer_types;  // [num_layers]
   // Layers whose softmax has a window, a softcap or a learned sink.
   std::map<int, SoftmaxForm> shaped_softmax = {};

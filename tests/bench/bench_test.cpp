@@ -77,9 +77,11 @@ TEST(BenchLinear, CountsTheProductsOfALayer) {
   // 24, down 24 -> 16.
   const capture::LinearShape shape = {
       .layers = 2, .hidden = 16, .ffn = 24, .q_heads = 4, .kv_heads = 1, .head_dim = 8};
-  const capture::LinearBench bench = capture::bench_linear(shape, 200, 2, {});
-  EXPECT_EQ(bench.flops, 2.0 * 200 * 2 * (16 * 48 + 32 * 16 + 16 * 48 + 24 * 16));
-  EXPECT_EQ(bench.ms.size(), 2U);
+  for (const ComputeType type : {ComputeType::Fp32, ComputeType::Bf16}) {
+    const capture::LinearBench bench = capture::bench_linear(shape, type, 200, 2, {});
+    EXPECT_EQ(bench.flops, 2.0 * 200 * 2 * (16 * 48 + 32 * 16 + 16 * 48 + 24 * 16));
+    EXPECT_EQ(bench.ms.size(), 2U);
+  }
 }
 
 TEST(BenchPrefill, RunsBothSidesAndLeavesNothingButTheIds) {

@@ -267,6 +267,18 @@ TEST(Decoder, HalfSplitRotationIsInterleavedRotationOfReorderedPairs) {
   EXPECT_FALSE(at::allclose(halves[0], x.view({5, 3, head_dim}).select(1, 0)));
 }
 
+// ggml: mscale = attn_factor, and with YaRN times 1 + 0.1 ln(factor).
+TEST(Decoder, YarnInGgufFilesScalesByBothFactors) {
+  TinyLlama tiny;
+  GgufBuilder builder = tiny.build();
+  builder.add_text("llama.rope.scaling.type", "yarn");
+  builder.add_f32("llama.rope.scaling.factor", 4);
+  builder.add_f32("llama.rope.scaling.attn_factor", 0.5F);
+  const auto model = load_model(builder.write("yarn.gguf"));
+  EXPECT_NEAR(rope_frequencies(model->ropes.front(), tiny.head_dim).magnitude,
+              0.5 * (1 + 0.1 * std::log(4.0)), 1e-6);
+}
+
 TEST(Decoder, RefusesWhatDoesNotFit) {
   TinyLlama tiny;
   const auto model = load_model(tiny.build().write("tiny.gguf"));
@@ -301,6 +313,8 @@ TEST(LoadModel, NamesWhatIsDamagedOrNotSupported) {
   EXPECT_EQ(with([](auto&) {}), "no error");
   EXPECT_THAT(with([](auto& b) { b.add_text("llama.rope.scaling.type", "longrope"); }),
               HasSubstr("longrope"));
+  EXPECT_THAT(with([](auto& b) { b.add_f32("llama.rope.scaling.attn_factor", 2); }),
+              HasSubstr("attn_factor 2 without YaRN"));
   EXPECT_THAT(with([](auto& b) { b.add_u32("llama.expert_count", 8); }), HasSubstr("expert_count"));
   EXPECT_THAT(with([](auto& b) {
                 b.add_f32_tensor("blk.0.attn_q.bias", {2}, {0, 0});

@@ -24,6 +24,7 @@ struct TinyShape {
   int ffn_size = 64;
   std::int64_t context_length = 1024;
   std::uint64_t seed = 1;
+  ComputeType compute = ComputeType::Fp32;  // what the model says; its weights stay fp32
 };
 
 // Ids 0 to 2 are control tokens (2 ends an answer), 3 + b is byte b.
@@ -56,6 +57,7 @@ inline std::shared_ptr<const LoadedModel> make_tiny_model(const TinyShape& shape
   info.rope_theta = 10000;
   info.rope_pairing = trace::RopePairing::Interleaved;
   info.file_hash = std::string(64, '0');
+  info.compute = shape.compute;
   info.layer_types.assign(static_cast<std::size_t>(shape.num_layers), trace::LayerType::Full);
 
   at::Generator random = at::detail::createCPUGenerator(shape.seed);

@@ -15,8 +15,8 @@
 namespace kvloupe {
 namespace {
 
-using nlohmann::json;
 using test::answer_of;
+using nlohmann::json;
 using test::ProgramResult;
 using test::run_program;
 
@@ -76,6 +76,7 @@ TEST(UsageErrors, ExitWithTwo) {
       {"capture", "--model", "smollm2", "--prompt", "a", "--task", "niah:length=512", "-o",
        "never.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "--chunk-size", "0", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--compute", "int8", "-o", "never.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "--store", "qkv,nonesuch", "-o",
        "never.h5"},
   };
@@ -145,6 +146,19 @@ TEST(Info, HasTheKeysOfTheContract) {
   EXPECT_TRUE(info["probe"]["text"].is_string());
   EXPECT_GT(info["probe"]["num_tokens"], 0);
   EXPECT_EQ(info["bytes"], std::filesystem::file_size(kTrace));
+}
+
+TEST(Capture, ComputesInTheTypeThatIsAskedForAndSaysSo) {
+  const std::string model =
+      (std::filesystem::path(kGoldens).parent_path().parent_path() / "models/llama").string();
+  for (const char* compute : {"fp32", "bf16", "fp16"}) {
+    const ProgramResult result =
+        run_program({"capture", "--model", model, "--raw", "--prompt", "the cat sat on the mat",
+                     "--compute", compute, "--force", "-o", "computed.h5"});
+    ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+    EXPECT_EQ(answer_of({"info", "computed.h5", "--json"})["model"]["compute"], compute);
+  }
+  EXPECT_EQ(answer_of({"info", kTrace, "--json"})["model"]["compute"], nullptr);
 }
 
 TEST(Validate, FindsTheGoldenTracesSound) {

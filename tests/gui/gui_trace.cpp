@@ -127,6 +127,7 @@ class TraceMaker {
                     .softmax_scale = scale(),
                     .rope_theta = 10000,
                     .file_hash = std::string(64, 'a'),
+                    .compute = ComputeType::Fp32,
                     .layer_types = std::vector(static_cast<std::size_t>(options_.num_layers),
                                                trace::LayerType::Full)};
     header.dtype = trace::DType::F32;

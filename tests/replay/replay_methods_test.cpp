@@ -22,6 +22,7 @@ namespace {
 using selection::MethodSpec;
 using testing::SmallTrace;
 using testing::SmallTraceShape;
+using testing::write_plain_basis;
 using Ints = std::vector<std::int32_t>;
 
 ReplayRequest request_of(const SmallTrace& trace, const std::string& spec) {
@@ -47,32 +48,6 @@ SmallTraceShape with_probe() {
   shape.decoded = 2;
   shape.probe_len = 3;
   return shape;
-}
-
-// A basis file whose directions are the lanes themselves: q^ = q, so the lanes that a row keeps can
-// be told from the row.
-std::string write_plain_basis(const SmallTrace& trace, const std::string& source) {
-  const int dim = trace.shape().head_dim, heads = trace.shape().num_kv_heads;
-  trace::Basis basis;
-  basis.kind = trace::BasisKind::Aqua;
-  basis.model_name = trace.session().info().model.name;
-  basis.model_hash = trace.session().info().model.file_hash;
-  basis.num_kv_heads = heads;
-  basis.head_dim = dim;
-  basis.source = source;
-  basis.source_hash = std::string(64, source.front() == 'a' ? 'a' : 'b');
-  basis.num_tokens = 100;
-  for (const int layer : trace.session().info().layers) {
-    trace::LayerBasis& of_layer = basis.layers[layer];
-    of_layer.vectors.assign(static_cast<std::size_t>(heads) * dim * dim, 0.0F);
-    of_layer.values.assign(static_cast<std::size_t>(heads) * dim, 1.0);
-    for (int i = 0; i < heads * dim; ++i)
-      of_layer.vectors[static_cast<std::size_t>(i / dim * dim * dim + i % dim * (dim + 1))] = 1.0F;
-  }
-  const auto path =
-      std::filesystem::path(trace.session().info().path).parent_path() / (source + ".h5");
-  trace::write_basis(path, basis);
-  return path.string();
 }
 
 // Lanes of a query row: the `kept` of largest magnitude, or the leading ones.
@@ -207,6 +182,9 @@ TEST(Lanes, ComparedWithoutRecallAndWithTheBytesOfWhatIsKept) {
   EXPECT_EQ(bytes_per_key(whole, trace.session().info()), (8 + 8) * 4);
   EXPECT_EQ(bytes_per_key(std::nullopt, trace.session().info()), (8 + 8) * 4);
   EXPECT_EQ(bytes_per_key(sliced, trace.session().info()), (1 + 8) * 4);  // floor(7.92) are gone
+  // The same leading floor(0.4 * 8) = 3 lanes for all queries: no others are read.
+  const MethodSpec leading = MethodSpec::parse("static_slicing:dim_ratio=0.4");
+  EXPECT_EQ(bytes_per_key(leading, trace.session().info()), (3 + 8) * 4);
   const CompareRow sinks = row_of("streaming_llm:budget_tokens=10");
   EXPECT_DOUBLE_EQ(*sinks.kv_bytes, 10.0 * 2 * 8 * 4);
   EXPECT_DOUBLE_EQ(*sinks.forced, 10);

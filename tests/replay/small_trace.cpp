@@ -1,5 +1,6 @@
 #include "tests/replay/small_trace.h"
 
+#include "core/trace/basis_file.h"
 #include "core/trace/trace_writer.h"
 
 #include <algorithm>
@@ -155,6 +156,7 @@ void SmallTrace::write() {
       .softmax_scale = 1 / std::sqrt(static_cast<double>(shape_.head_dim)),
       .rope_theta = 10000,
       .file_hash = std::string(64, 'a'),
+      .compute = ComputeType::Fp32,
       .layer_types = std::vector(shape_.num_layers, shape_.window > 0 ? trace::LayerType::Sliding
                                                                       : trace::LayerType::Full)};
   const SoftmaxForm softmax(header.model.softmax_scale, shape_.window, shape_.softcap,
@@ -205,6 +207,30 @@ void SmallTrace::write() {
     begin += length;
   }
   writer.finish({}, true);
+}
+
+std::string write_plain_basis(const SmallTrace& trace, const std::string& source) {
+  const int dim = trace.shape().head_dim, heads = trace.shape().num_kv_heads;
+  trace::Basis basis;
+  basis.kind = trace::BasisKind::Aqua;
+  basis.model_name = trace.session().info().model.name;
+  basis.model_hash = trace.session().info().model.file_hash;
+  basis.num_kv_heads = heads;
+  basis.head_dim = dim;
+  basis.source = source;
+  basis.source_hash = std::string(64, source.front() == 'a' ? 'a' : 'b');
+  basis.num_tokens = 100;
+  for (const int layer : trace.session().info().layers) {
+    trace::LayerBasis& of_layer = basis.layers[layer];
+    of_layer.vectors.assign(static_cast<std::size_t>(heads) * dim * dim, 0.0F);
+    of_layer.values.assign(static_cast<std::size_t>(heads) * dim, 1.0);
+    for (int i = 0; i < heads * dim; ++i)
+      of_layer.vectors[static_cast<std::size_t>(i / dim * dim * dim + i % dim * (dim + 1))] = 1.0F;
+  }
+  const auto path =
+      std::filesystem::path(trace.session().info().path).parent_path() / (source + ".h5");
+  trace::write_basis(path, basis);
+  return path.string();
 }
 
 }  // namespace kvloupe::replay::testing

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace kvloupe::replay::testing {
@@ -62,5 +63,9 @@ class SmallTrace {
   std::filesystem::path folder_;
   session::SessionPtr session_;
 };
+
+// A basis file whose directions are the lanes themselves: q^ = q, so the lanes that a row keeps can
+// be told from the row. Its path, beside the trace.
+std::string write_plain_basis(const SmallTrace& trace, const std::string& source);
 
 }  // namespace kvloupe::replay::testing

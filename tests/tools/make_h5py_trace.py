@@ -93,7 +93,7 @@ def main(path):
     texts = texts[:tokens]
     with h5py.File(path, "w", libver=("v110", "v110")) as f:
         f.attrs["format"] = np.bytes_("kvloupe-trace")
-        f.attrs["schema_version"] = np.bytes_("1.7")
+        f.attrs["schema_version"] = np.bytes_("1.99")
         f.attrs["producer"] = "h5py"
         f.attrs["created"] = "2025-01-01T00:00:00Z"
         f.attrs["complete"] = np.bool_(True)

@@ -34,7 +34,7 @@ class H5pyTest : public ::testing::Test {
 TEST_F(H5pyTest, DescribesItself) {
   const TraceInfo& info = reader_.info();
   EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
-  EXPECT_EQ(info.schema_version, "1.7");
+  EXPECT_EQ(info.schema_version, "1.99");
   EXPECT_EQ(info.producer, "h5py");
   EXPECT_TRUE(info.complete);
   EXPECT_EQ(info.mode, LoopMode::ClosedLoop);

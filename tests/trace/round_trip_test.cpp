@@ -97,7 +97,7 @@ TEST_P(RoundTripTest, EverythingIsReadBack) {
   const TraceReader reader(folder / "t.h5");
   const TraceInfo& info = reader.info();
   EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
-  EXPECT_EQ(info.schema_version, "1.6");
+  EXPECT_EQ(info.schema_version, "1.7");
   EXPECT_TRUE(info.complete);
   EXPECT_EQ(info.mode, LoopMode::OpenLoop);
   EXPECT_EQ(info.dtype, GetParam());
@@ -107,6 +107,7 @@ TEST_P(RoundTripTest, EverythingIsReadBack) {
   EXPECT_EQ(info.model.name, "tiny");
   EXPECT_EQ(info.model.rope_pairing, RopePairing::Interleaved);
   EXPECT_EQ(info.model.softmax_scale, 0.35);
+  EXPECT_EQ(info.model.compute, ComputeType::Bf16);
   EXPECT_EQ(info.model.layer_types.size(), 3u);
   ASSERT_EQ(info.chunks.size(), 6u);
   EXPECT_EQ(info.chunks[3].begin, 48);

@@ -289,6 +289,7 @@ ReferenceTrace make_reference(DType dtype) {
   model.rope_theta = 10000;
   model.rope_pairing = RopePairing::Interleaved;
   model.file_hash = std::string(64, 'a');
+  model.compute = ComputeType::Bf16;
   model.layer_types.assign(3, LayerType::Full);
   header.dtype = dtype;
   header.layers = {0, 2};

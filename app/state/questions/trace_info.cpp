@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/units.h"
+#include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
 
@@ -48,6 +49,7 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
       {"complete", info.complete ? "yes" : "no: the capture ended early"},
       {"file", fmt::format("{}, schema {}, written by {} at {}", format_bytes(info.bytes),
                            info.schema_version, info.producer, info.created)}};
+  if (m.compute) facts.emplace_back("computed in", trace::to_text(*m.compute));
   if (info.speed) facts.emplace_back("speed", text_of(info.speed->model) + ", recording included");
   if (info.speed && info.speed->dense)
     facts.emplace_back("speed, dense", text_of(*info.speed->dense));

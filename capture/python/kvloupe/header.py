@@ -11,7 +11,7 @@ MAJOR = 1
 MOST = {"num_layers": 4096, "num_q_heads": 65536, "num_kv_heads": 65536, "head_dim": 65536}
 MOST_SPANS = 65536
 LAYER_TYPES = ("full", "sliding", "nope")
-TEXTS = ("name", "architecture", "file_hash", "rope_scaling", "rope_pairing")
+TEXTS = ("name", "architecture", "file_hash", "rope_scaling", "rope_pairing", "compute")
 
 
 class Chunk(typing.NamedTuple):

@@ -10,7 +10,7 @@ TRACE_FORMAT = "kvloupe-trace"
 SIDECAR_FORMAT = "kvloupe-runs"
 # What one rank of a distributed model saw: a trace of some heads or layers alone, which kvloupe.merge joins.
 PART_FORMAT = "kvloupe-part"
-SCHEMA_VERSION = "1.6"
+SCHEMA_VERSION = "1.7"
 PRODUCER = f"kvloupe for Python {__version__}"
 
 PREFILL, DECODE = 0, 1
@@ -76,6 +76,8 @@ def write_model(file, model):
     group = file.create_group("model")
     for name in ("name", "architecture", "rope_pairing", "rope_scaling", "file_hash"):
         group.attrs[name] = getattr(model, name)
+    if model.compute:
+        group.attrs["compute"] = model.compute
     for name in ("num_layers", "num_q_heads", "num_kv_heads", "head_dim", "hidden_size"):
         group.attrs[name] = np.int64(getattr(model, name))
     group.attrs["softmax_scale"] = np.float64(model.softmax_scale)

@@ -26,6 +26,7 @@ class ModelInfo:
     layer_types: typing.List[str]
     rope_pairing: str = "half_split"
     file_hash: str = ""
+    compute: str = ""  # fp32, bf16 or fp16; empty where the weights are of another type
 
 
 def text_config(model):
@@ -79,6 +80,7 @@ def _class_in_layer(model, layer):
     return type(model).__name__
 
 
+_COMPUTE = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 # Models whose windowed layers alone have RoPE.
 _NOPE_UNLESS_SLIDING = {"cohere2", "exaone4"}
 
@@ -94,7 +96,7 @@ def describe_model(model, modules, softmax_scale):
         num_kv_heads=getattr(config, "num_key_value_heads", None) or num_q_heads,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_q_heads, hidden_size=config.hidden_size,
         softmax_scale=softmax_scale, rope_theta=theta, rope_scaling=scaling,
-        layer_types=layer_types(config, modules))
+        layer_types=layer_types(config, modules), compute=_COMPUTE.get(str(getattr(model, "dtype", "")), ""))
 
 
 def layer_types(config, modules):

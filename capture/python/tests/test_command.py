@@ -175,6 +175,17 @@ class Architectures(unittest.TestCase):
             vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
             head_dim=8, sliding_window=12, attn_logit_softcapping=0.5, query_pre_attn_scalar=8), softcap=[0.5, 0.5], window=[12, 0])
         self.assertEqual(model["layer_types"], ["sliding", "full"])
+        self.assertEqual(model["compute"], "fp32")
+
+    def test_weights_of_another_type(self):
+        for dtype, compute in ((torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float64, "")):
+            model = transformers.AutoModelForCausalLM.from_pretrained(MODELS / "llama", dtype=dtype).eval()
+            path = scratch("type.h5")
+            with kvloupe.record(model, path, chunk_size=8, force=True), torch.no_grad():
+                model(prompt("llama"))
+            self.assertIn("sound", program("validate", path))
+            with kvloupe.open(path) as trace:
+                self.assertEqual(trace.model["compute"], compute)
 
     def test_cohere2_turns_its_windows_alone(self):
         model = self.check(transformers.Cohere2Config(
