@@ -17,7 +17,7 @@ namespace kvloupe::bench {
 namespace {
 
 constexpr std::array<std::int64_t, 4> kLengths = {1 << 10, 1 << 12, 1 << 14, 1 << 16};
-constexpr std::int64_t kTraceTokens = 4096;
+constexpr std::int64_t kTraceTokens = 8192;
 constexpr int kRepetitions = 3;
 
 Row empty_row(const std::string& method, std::int64_t past_len) {

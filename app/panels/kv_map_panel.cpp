@@ -22,9 +22,9 @@ using state::Slot;
 using Map = state::Result<KvMapQuestion>;
 using Recall = state::Result<RecallQuestion>;
 
-constexpr std::array<KeyState, 7> kLegendOrder{
-    KeyState::Kept,    KeyState::Sink,    KeyState::Recent, KeyState::Dense,
-    KeyState::Current, KeyState::Dropped, KeyState::Evicted};
+constexpr std::array<KeyState, 8> kLegendOrder{
+    KeyState::Kept,    KeyState::Sink,    KeyState::Recent,  KeyState::Dense,
+    KeyState::Current, KeyState::Dropped, KeyState::Evicted, KeyState::Hidden};
 
 // One pixel of several keys: the most telling state, over the most common quiet one. A single kept
 // key keeps at least half of its colour; the share says how dense the pixel is.
@@ -45,8 +45,8 @@ class PixelMix {
       if (best < 0 ||
           widgets::prominence_of(state) > widgets::prominence_of(static_cast<KeyState>(best)))
         best = s;
-      const bool is_quiet =
-          state == KeyState::Dropped || state == KeyState::Evicted || state == KeyState::Future;
+      const bool is_quiet = state == KeyState::Dropped || state == KeyState::Evicted ||
+                            state == KeyState::Hidden || state == KeyState::Future;
       if (is_quiet && (quiet < 0 || count > counts_[static_cast<std::size_t>(quiet)])) quiet = s;
     }
     if (best < 0) return palette_.future;

@@ -1,6 +1,7 @@
 // See view_parts.h.
 #include "app/panels/view_parts.h"
 
+#include "app/state/labels.h"
 #include "app/state/token_text.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -188,6 +189,25 @@ std::string place_caption(const state::Place& place) {
       place.kv_head(), chunk_name(place.info(), place.chunk), tokens);
 }
 
+namespace {
+
+// Where the attention of the place's layer is not plain and full.
+void add_layer_chip(const state::Place& place, std::vector<widgets::Chip>& chips) {
+  const trace::ModelInfo& model = place.info().model;
+  const std::string label = state::label_of_layer(model, place.layer);
+  if (label.empty()) return;
+  const std::int64_t window = model.softmax_of(place.layer).window;
+  chips.push_back(
+      {label, 0,
+       window > 0
+           ? fmt::format("In layer {} a query sees {} keys, its own included: older ones are "
+                         "no candidates, and budgets count without them.",
+                         place.layer, format_count(window))
+           : fmt::format("How layer {} attends.", place.layer)});
+}
+
+}  // namespace
+
 std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place& place) {
   if (place.empty()) return {};
   const trace::TraceInfo& info = place.info();
@@ -199,6 +219,7 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place&
   chips.push_back({info.dtype == trace::DType::F16 ? "stored f16, computed fp32" : "stored fp32", 0,
                    "Precision of the stored Q and K and of what is computed from them.",
                    info.dtype == trace::DType::F16 ? "f16" : "fp32"});
+  add_layer_chip(place, chips);
   if (!info.complete)
     chips.push_back({"incomplete trace", context.palette.warning,
                      "The capture ended early; the chunks done are shown."});
@@ -248,6 +269,7 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   chips.push_back({place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
                    "Precision of the stored Q and K and of the scores.",
                    place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
+  add_layer_chip(place, chips);
   const state::MethodFacts::Chunk here = facts.at(place.chunk);
   if (here.ties > 0)
     chips.push_back(

@@ -1,5 +1,6 @@
 #include "app/shell/transport.h"
 
+#include "app/state/labels.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>
@@ -147,7 +148,7 @@ void Transport::place_ui(state::Workspace& workspace, const widgets::Palette& pa
   ImGui::SetNextItemWidth(widgets::em(4.2F));
   if (ImGui::BeginCombo("##layer", std::to_string(place.layer).c_str())) {
     for (const int layer : info.layers)
-      if (ImGui::Selectable(std::to_string(layer).c_str(), layer == place.layer))
+      if (ImGui::Selectable(state::layer_name(info.model, layer).c_str(), layer == place.layer))
         cursor.set_layer(layer);
     ImGui::EndCombo();
   }

@@ -1,5 +1,12 @@
 #include "app/state/labels.h"
 
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
 namespace kvloupe::state {
 
 const char* label_of(replay::BlockState state) {
@@ -55,6 +62,8 @@ const char* label_of(analysis::KeyState state) {
       return "current chunk";
     case KeyState::Dense:
       return "all kept (dense)";
+    case KeyState::Hidden:
+      return "beyond the window";
   }
   return "";
 }
@@ -72,6 +81,24 @@ const char* label_of(analysis::KeyVerdict verdict) {
       return "neither";
   }
   return "";
+}
+
+std::string label_of_layer(const trace::ModelInfo& model, int layer) {
+  const SoftmaxForm softmax = model.softmax_of(layer);
+  std::vector<std::string> parts;
+  if (softmax.window > 0) parts.push_back(fmt::format("window {}", format_count(softmax.window)));
+  if (model.lacks_window(layer)) parts.emplace_back("a window of unknown size");
+  if (softmax.softcap > 0) parts.push_back(fmt::format("softcap {:g}", softmax.softcap));
+  if (!softmax.sink_logits.empty()) parts.emplace_back("learned sinks");
+  const auto index = static_cast<std::size_t>(layer);
+  if (index < model.layer_types.size() && model.layer_types[index] == trace::LayerType::Nope)
+    parts.emplace_back("no RoPE");
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string layer_name(const trace::ModelInfo& model, int layer) {
+  const std::string label = label_of_layer(model, layer);
+  return label.empty() ? std::to_string(layer) : fmt::format("{} ({})", layer, label);
 }
 
 }  // namespace kvloupe::state

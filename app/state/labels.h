@@ -5,6 +5,9 @@
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
 #include "core/replay/block_report.h"
+#include "core/trace/trace_types.h"
+
+#include <string>
 
 namespace kvloupe::state {
 
@@ -12,5 +15,10 @@ const char* label_of(analysis::KeyState state);
 const char* label_of(analysis::KeyVerdict verdict);
 const char* label_of(replay::BlockState state);
 const char* label_of(analysis::KeyKind kind);
+
+// What makes the attention of a layer other than plain and full: "window 512", "sinks"; none: empty.
+std::string label_of_layer(const trace::ModelInfo& model, int layer);
+// "12", "13 (window 512)".
+std::string layer_name(const trace::ModelInfo& model, int layer);
 
 }  // namespace kvloupe::state

@@ -25,6 +25,7 @@ Palette make_dark() {
   p.evicted = rgb(0x3A2F33);
   p.died = rgb(0xF3F5F8);
   p.future = rgb(0x14181E);
+  p.hidden = rgb(0x1F1B16);
   p.window = rgb(0x0F1216);
   p.panel = rgb(0x161A20);
   p.raised = rgb(0x222831);
@@ -56,6 +57,7 @@ Palette make_light() {
   p.evicted = rgb(0xDDD3D0);
   p.died = rgb(0x17202C);
   p.future = rgb(0xFFFFFF);
+  p.hidden = rgb(0xF8F3E6);
   p.window = rgb(0xEDF0F4);
   p.panel = rgb(0xFFFFFF);
   p.raised = rgb(0xF1F4F8);
@@ -138,6 +140,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state) {
       return palette.current;
     case KeyState::Dense:
       return palette.dense;
+    case KeyState::Hidden:
+      return palette.hidden;
   }
   return palette.future;
 }
@@ -218,18 +222,20 @@ int prominence_of(analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
     case KeyState::Sink:
-      return 7;
+      return 8;
     case KeyState::Recent:
-      return 6;
+      return 7;
     case KeyState::Kept:
-      return 5;
+      return 6;
     case KeyState::Current:
-      return 4;
+      return 5;
     case KeyState::Dense:
-      return 3;
+      return 4;
     case KeyState::Evicted:
-      return 2;
+      return 3;
     case KeyState::Dropped:
+      return 2;
+    case KeyState::Hidden:
       return 1;
     case KeyState::Future:
       return 0;

@@ -19,7 +19,7 @@ struct Palette {
   ThemeKind kind = ThemeKind::Dark;
   // What happens to a key.
   ImU32 hit = 0, miss = 0, waste = 0, sink = 0, recent = 0, current = 0, dense = 0;
-  ImU32 dropped = 0, evicted = 0, died = 0, future = 0;
+  ImU32 dropped = 0, evicted = 0, died = 0, future = 0, hidden = 0;
   // Surfaces and text.
   ImU32 window = 0, panel = 0, raised = 0, line = 0, grid = 0;
   ImU32 text = 0, muted = 0, faint = 0, accent = 0, on_accent = 0;

@@ -67,7 +67,7 @@ KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row,
     map.chunks.push_back(cell.span);
     map.states.resize(first + static_cast<std::size_t>(num_tokens), KeyState::Future);
     KeyState* states = map.states.data() + first;
-    std::fill(states, states + cell.first_candidate, missing);
+    std::fill(states, states + cell.first_candidate, KeyState::Hidden);
     std::fill(states + cell.first_candidate, states + cell.span.begin,
               cell.dense_reason ? KeyState::Dense : missing);
     std::fill(states + cell.span.begin, states + cell.span.end(), KeyState::Current);

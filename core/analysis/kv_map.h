@@ -19,8 +19,9 @@ enum class KeyState : std::uint8_t {
   Recent,   // kept by rule at the end of the past
   Current,  // of the chunk itself
   Dense,    // kept because the whole past fits or the method does not select here
+  Hidden,   // in the past, beyond the window of the layer: no candidate
 };
-inline constexpr int kNumKeyStates = 8;
+inline constexpr int kNumKeyStates = 9;
 
 struct KvMap {
   std::vector<trace::ChunkInfo> chunks;

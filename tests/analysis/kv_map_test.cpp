@@ -25,7 +25,7 @@ replay::ReplayCell cell(int chunk, int begin, int length, Ints positions, Ints f
 }
 
 std::string drawn(const KvMap& map, std::size_t chunk) {
-  const std::string letters = ".dekSRCA";  // in the order of KeyState
+  const std::string letters = ".dekSRCAh";  // in the order of KeyState
   std::string text;
   for (std::int32_t token = 0; token < map.num_tokens; ++token)
     text += letters[static_cast<std::size_t>(map.at(chunk, token))];
@@ -43,6 +43,19 @@ TEST(KvMap, ShowsVisibility) {
   EXPECT_EQ(drawn(map, 1), "AAACC.....");
   EXPECT_EQ(drawn(map, 2), "dkddkCCC..");
   EXPECT_EQ(map.kept, (std::vector<std::int32_t>{0, 3, 2}));
+}
+
+// What a window hides from all of a chunk's queries was no candidate, whatever the method.
+TEST(KvMap, KeysBeyondTheWindowWereNotDropped) {
+  replay::ReplayResult result;
+  result.cells = {cell(2, 6, 2, {3, 5})};
+  result.cells[0].first_candidate = 2;
+  EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "hhdkdkCC..");
+  result.cells[0].dense_reason = trace::DenseReason::FitsBudget;
+  EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "hhAAAACC..");
+  result.cells[0].dense_reason.reset();
+  result.evict_chunk = {{{}}};
+  EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "hhekekCC..");
 }
 
 TEST(KvMap, TellsSinksRecentsAndTheDeadApart) {

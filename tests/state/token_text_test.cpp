@@ -1,5 +1,6 @@
 // Tokens as people read them, and tables and arrays as files hold them.
 #include "app/state/token_text.h"
+#include "app/state/labels.h"
 #include "app/state/table.h"
 
 #include <gmock/gmock.h>
@@ -64,6 +65,17 @@ TEST(TokenText, NamesOfAFileFitALineAndALabel) {
     EXPECT_EQ(readable_name(name).find("##"), std::string::npos) << name;
   EXPECT_LT(readable_name(std::string(100'000, 'W')).size(), 500U);
   EXPECT_EQ(readable_name(std::string(100'000, 'W')).substr(400), "\u2026");
+}
+
+TEST(Labels, SayHowALayerAttends) {
+  trace::ModelInfo model;
+  model.layer_types = {trace::LayerType::Full, trace::LayerType::Sliding, trace::LayerType::Nope,
+                       trace::LayerType::Sliding};
+  model.shaped_softmax[1] = SoftmaxForm(1, 1024, 50, {0.5F});
+  EXPECT_EQ(state::layer_name(model, 0), "0");
+  EXPECT_EQ(state::layer_name(model, 1), "1 (window 1,024, softcap 50, learned sinks)");
+  EXPECT_EQ(state::layer_name(model, 2), "2 (no RoPE)");
+  EXPECT_EQ(state::label_of_layer(model, 3), "a window of unknown size");
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ TokenLook look_of(const KvMapQuestion::Answer* map, const SelectedVsTrueQuestion
     case KeyState::Evicted:
       return TokenLook::Evicted;
     case KeyState::Future:
+    case KeyState::Hidden:
       return TokenLook::Future;
     case KeyState::Dropped:
       break;
