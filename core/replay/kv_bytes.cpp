@@ -7,9 +7,12 @@ namespace kvloupe::replay {
 std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
                            const trace::TraceInfo& info) {
   const std::int64_t dim = info.model.head_dim;
-  const bool slices = spec && spec->traits().lanes;
-  const std::int64_t key_lanes =
-      slices ? selection::lanes_stored(spec->traits().lanes->sliced, dim) : dim;
+  std::int64_t key_lanes = dim;
+  if (spec && spec->traits().lanes) {
+    const selection::LaneTrait& lanes = *spec->traits().lanes;
+    key_lanes = selection::lanes_stored(lanes.sliced, dim);
+    if (lanes.leading) key_lanes = selection::lanes_kept(lanes.kept, key_lanes);
+  }
   return (info.dtype == trace::DType::F16 ? 2 : 4) * (key_lanes + dim);
 }
 

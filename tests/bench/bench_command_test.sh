@@ -23,15 +23,24 @@ expect 2 "is not a device" --device gpu
 expect 1 "--device cpu" --device cuda:0
 expect 1 "--device cpu" --suite paged --device cuda:0
 
-# Ctrl+C after the first row: the rows so far are the result.
-"$program" bench --suite prefill --json >rows.json 2>said.txt &
-bench=$!
-until grep -q "prefill of 4,096 tokens" said.txt || ! kill -0 $bench 2>/dev/null; do sleep 0.1; done
-kill -INT $bench
-wait $bench
-status=$?
-if [[ $status != 130 ]] || ! python3 -c 'import json; [row] = json.load(open("rows.json"))["rows"]; assert row["id"] == "prefill_1k" and row["value"] > 0'; then
-  echo "an interrupted bench: exit $status, $(cat rows.json)" >&2
-  failures=$((failures + 1))
-fi
+# interrupted SUITE NEXT ROW: Ctrl+C while the second row is measured, when standard error says NEXT. The
+# rows so far are the result.
+interrupted() {
+  local suite="$1" next="$2" row="$3" bench status
+  "$program" bench --suite "$suite" --json >rows.json 2>said.txt &
+  bench=$!
+  until grep -q "$next" said.txt || ! kill -0 $bench 2>/dev/null; do sleep 0.1; done
+  kill -INT $bench
+  wait $bench
+  status=$?
+  if [[ $status != 130 ]] || ! python3 -c '
+import json, sys
+first = json.load(open("rows.json"))["rows"][0]
+assert first["id"] == sys.argv[1] and first["value"] > 0, first' "$row"; then
+    echo "bench --suite $suite, interrupted: exit $status, $(cat rows.json), $(tail -n 1 said.txt)" >&2
+    failures=$((failures + 1))
+  fi
+}
+interrupted prefill "prefill of 4,096 tokens" prefill_1k
+interrupted lengths "dense after 4,096 keys" dense_1k
 [[ $failures == 0 ]]

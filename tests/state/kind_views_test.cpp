@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -38,11 +39,12 @@ class KindViewsTest : public ::testing::Test {
       : trace_(shape()),
         workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
                                                              const MemoryAccountPtr&) {
+          const SmallTrace& trace = path.ends_with("short.h5") ? short_trace_ : trace_;
           auto opened = std::make_shared<OpenTrace>();
           opened->id = ++last_id_;
           opened->path = opened->name = path;
-          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
-          opened->token_label.assign(static_cast<std::size_t>(trace_.num_tokens()), "token");
+          opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
+          opened->token_label.assign(static_cast<std::size_t>(trace.num_tokens()), "token");
           return TracePtr(opened);
         }) {}
 
@@ -63,6 +65,7 @@ class KindViewsTest : public ::testing::Test {
   void go_to(const std::string& place) { workspace_.cursor.go_to(parse_goto(place)); }
 
   SmallTrace trace_;
+  SmallTrace short_trace_{{.chunk_lengths = {16, 7}, .decoded = 2}};
   int last_id_ = 0;
   Workspace workspace_;
 };
@@ -121,6 +124,39 @@ TEST_F(KindViewsTest, AnotherOpenTraceIsDrawnBesideOnRequest) {
   EXPECT_EQ(result->name_beside, first->name);
   ASSERT_EQ(result->losses_beside.size(), result->report.bases.size());
   EXPECT_TRUE(result->losses_beside.front().of_keys.empty());
+}
+
+// L = (|v| - |v[I]|) / |v| with I the leading lanes, mean over all keys of the other trace's prompt.
+TEST_F(KindViewsTest, WhatAnotherTraceLosesIsThatOfItsOwnKeys) {
+  const std::string basis = replay::testing::write_plain_basis(trace_, "a book");
+  open("short.h5");
+  open();
+  go_to("layer=1,q_head=3,chunk=2");
+  choose("aqua:dim_ratio=0.5,basis=" + basis);
+  workspace_.cursor.set_option("aqua_lanes.beside", "other");
+  const Table table = table_of("aqua_lanes");
+  int rows = 0;
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    if (!text_in(table, row, "quantity").starts_with("loss_in_")) continue;
+    EXPECT_THAT(text_in(table, row, "quantity"), ::testing::EndsWith("short.h5"));
+    EXPECT_EQ(text_in(table, row, "basis"), "a book");
+    if (text_in(table, row, "vectors") != "k" || text_in(table, row, "choice") != "leading")
+      continue;
+    double loss = 0;
+    for (int position = 0; position < 23; ++position) {
+      const float* key = short_trace_.key(1, 1, position);
+      double whole = 0, kept = 0;
+      for (int lane = 0; lane < 8; ++lane) {
+        const double square = static_cast<double>(key[lane]) * key[lane];
+        whole += square;
+        if (lane < number_in(table, row, "lanes")) kept += square;
+      }
+      loss += (std::sqrt(whole) - std::sqrt(kept)) / std::sqrt(whole) / 23;
+    }
+    EXPECT_NEAR(number_in(table, row, "value"), loss, 1e-5);
+    ++rows;
+  }
+  EXPECT_GE(rows, 4);
 }
 
 TEST_F(KindViewsTest, AnotherMethodHasAStandInThatIsSaid) {

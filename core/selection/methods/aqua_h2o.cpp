@@ -6,6 +6,7 @@
 #include "core/selection/methods/lane_method.h"
 
 #ifdef KVLOUPE_SELECTORS
+#include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/selection/eviction_selector.h"
 #include "core/selection/heavy_hitters.h"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace kvloupe::selection {
 namespace {
@@ -28,11 +30,17 @@ class AquaH2o final : public EvictionSelector {
 
  protected:
   std::optional<PrunedLanes> lanes(const Cell& cell) override {
-    return prune_lanes(cell, basis_, pruning_);
+    PrunedLanes pruned = prune_lanes(cell, basis_, pruning_);
+    of_chunk_[cell.layer] = pruned.scores;
+    return pruned;
   }
 
   void observe(const Cell& cell, const Pools& pools) override {
-    const LaneScores lanes = prune_lanes(cell, basis_, pruning_).scores;
+    // The lanes that the chunk was attended by.
+    const auto found = of_chunk_.find(cell.layer);
+    KVLOUPE_CHECK(found != of_chunk_.end());
+    const LaneScores lanes = std::move(found->second);
+    of_chunk_.erase(found);
     Pools past = pools;
     for (auto& pool : past) pool.resize(pool.size() - static_cast<std::size_t>(cell.chunk_len));
     const auto keys = attention::gather_lanes(lanes.keys, cell.v, cell.chunk_len, past);
@@ -53,6 +61,7 @@ class AquaH2o final : public EvictionSelector {
   BasisPtr basis_;
   LanePruning pruning_;
   HeavyHitters hitters_;
+  std::map<int, LaneScores> of_chunk_;  // of a layer's chunk, from its selection to its eviction
 };
 
 }  // namespace
