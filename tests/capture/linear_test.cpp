@@ -44,7 +44,8 @@ class Linear : public ::testing::TestWithParam<ComputeType> {
     const int digits = digits_of(GetParam());
     double sum = 0;
     for (std::int64_t i = 0; i < x.size(1); ++i)
-      sum += rounded(x[row][i].item<float>(), digits) * rounded(weight[out][i].item<float>(), digits);
+      sum +=
+          rounded(x[row][i].item<float>(), digits) * rounded(weight[out][i].item<float>(), digits);
     return sum;
   }
   // Sums in fp32 may fall on either side of the middle between two numbers of the type.
@@ -98,7 +99,8 @@ TEST_P(Linear, LongWeightsAreWidenedInSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Linear,
-                         ::testing::Values(ComputeType::Fp32, ComputeType::Bf16, ComputeType::Fp16));
+                         ::testing::Values(ComputeType::Fp32, ComputeType::Bf16,
+                                           ComputeType::Fp16));
 
 }  // namespace
 }  // namespace kvloupe::capture

@@ -15,8 +15,8 @@
 namespace kvloupe {
 namespace {
 
-using test::answer_of;
 using nlohmann::json;
+using test::answer_of;
 using test::ProgramResult;
 using test::run_program;
 
