@@ -242,9 +242,14 @@ class OverviewPanel final : public Panel {
     if (layer == layers.end() || head >= grid.num_heads) return;
     const int l = static_cast<int>(layer - layers.begin());
     const ImVec2 from = grid.from(l, head), to = grid.to(l, head);
-    ImGui::GetWindowDrawList()->AddRect({from.x - 1.5F, from.y - 1.5F}, {to.x + 1.5F, to.y + 1.5F},
-                                        context.palette.text, 3, 0,
-                                        std::max(2.0F, widgets::em(0.16F)));
+    // Two lines, so that it stands out from dark cells and light ones.
+    const float line = std::max(2.0F, widgets::em(0.16F));
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    const float out = 1.5F + line;
+    draw->AddRect({from.x - out, from.y - out}, {to.x + out, to.y + out}, context.palette.panel, 4,
+                  0, line);
+    draw->AddRect({from.x - 1.5F, from.y - 1.5F}, {to.x + 1.5F, to.y + 1.5F}, context.palette.text,
+                  3, 0, line);
   }
 
   static void go(state::Workspace& workspace, const OverviewQuestion::Answer& answer, int layer,

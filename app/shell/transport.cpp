@@ -67,6 +67,13 @@ void label_ui(const widgets::Palette& palette, const char* text) {
   ImGui::SameLine(0, widgets::em(0.4F));
 }
 
+// A line of a list, which opens where the chosen one is in sight.
+bool choice_ui(const std::string& name, bool chosen) {
+  const bool pressed = ImGui::Selectable(name.c_str(), chosen);
+  if (chosen) ImGui::SetItemDefaultFocus();
+  return pressed;
+}
+
 // Below this the bar takes two lines: nothing may be cut off.
 float width_of_one_line() { return widgets::em(96); }
 
@@ -148,7 +155,7 @@ void Transport::place_ui(state::Workspace& workspace, const widgets::Palette& pa
   ImGui::SetNextItemWidth(widgets::em(4.2F));
   if (ImGui::BeginCombo("##layer", std::to_string(place.layer).c_str())) {
     for (const int layer : info.layers)
-      if (ImGui::Selectable(state::layer_name(info.model, layer).c_str(), layer == place.layer))
+      if (choice_ui(state::layer_name(info.model, layer), layer == place.layer))
         cursor.set_layer(layer);
     ImGui::EndCombo();
   }
@@ -159,7 +166,7 @@ void Transport::place_ui(state::Workspace& workspace, const widgets::Palette& pa
   };
   if (ImGui::BeginCombo("##head", head_name(place.q_head).c_str())) {
     for (int head = 0; head < info.model.num_q_heads; ++head)
-      if (ImGui::Selectable(head_name(head).c_str(), head == place.q_head)) cursor.set_q_head(head);
+      if (choice_ui(head_name(head), head == place.q_head)) cursor.set_q_head(head);
     ImGui::EndCombo();
   }
 }
