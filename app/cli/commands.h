@@ -24,6 +24,7 @@ void add_calibrate_command(CLI::App& program, const GlobalOptions& global);
 // `calibrate seer` and `calibrate minference` (calibrate_on_traces.cpp).
 void add_calibrations_on_traces(CLI::App& calibrate, const GlobalOptions& global);
 void add_capture_command(CLI::App& program, const GlobalOptions& global);
+void add_devices_command(CLI::App& program, const GlobalOptions& global);
 void add_models_command(CLI::App& program, const GlobalOptions& global);
 void add_record_help_command(CLI::App& program, const GlobalOptions& global);
 void add_info_command(CLI::App& program, const GlobalOptions& global);

@@ -1,4 +1,5 @@
 #include "core/cuda/chunk_attention.cuh"
+#include "core/cuda/shared_memory.cuh"
 
 #include <cmath>
 #include <cstddef>
@@ -86,8 +87,7 @@ __device__ float softmax_tile(AttendMemory<kDim>& memory, int row, int lane, Row
 // Output and log-sum-exp of kRows rows of one KV head. Grid: (row tiles, KV heads).
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) attend_kernel(ChunkAttention p) {
-  extern __shared__ float shared[];
-  auto& memory = *reinterpret_cast<AttendMemory<kDim>*>(shared);
+  auto& memory = block_memory<AttendMemory<kDim>>();
   const int head = blockIdx.y, first = blockIdx.x * kRows;
   const int row = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const std::int64_t base = static_cast<std::int64_t>(head) * p.rows;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(ChunkAttention p) {
           key0 + key < visible ? p.scale * dot<kDim>(memory.q.values[row], memory.k.values[key])
                                : -INFINITY;
     }
-    __syncthreads();
+    // No barrier yet: softmax_tile begins with the scores that a thread wrote itself.
     const float factor = softmax_tile(memory, row, lane, state);
     for (int i = 0; i < kDim / kLanes; ++i) {
       float sum = accumulated[i] * factor;
@@ -135,8 +135,7 @@ struct MassMemory {
 // threads share a key.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) mass_kernel(ChunkAttention p) {
-  extern __shared__ float shared[];
-  auto& memory = *reinterpret_cast<MassMemory<kDim>*>(shared);
+  auto& memory = block_memory<MassMemory<kDim>>();
   const int head = blockIdx.y, key0 = blockIdx.x * kKeys;
   const int key = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const std::int64_t base = static_cast<std::int64_t>(head) * p.rows;
@@ -167,8 +166,12 @@ cudaError_t launch(Kernel kernel, int tiles, std::size_t bytes, const ChunkAtten
   const cudaError_t status = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) return status;
-  kernel<<<dim3(tiles, p.num_kv_heads), kThreads, bytes, stream>>>(p);
-  return cudaGetLastError();
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(tiles, p.num_kv_heads);
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, p);
 }
 
 template <int kDim>

@@ -67,17 +67,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
 
 TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) { m.impl("chunk_attention", kvloupe::cuda::chunk_attention); }
 
-extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device(
-    int index, char* text, std::size_t size) {
-  int count = 0;
+extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_2(
+    int index, kvloupe::cuda::DeviceFacts* facts) {
+  *facts = {};
   cudaDeviceProp properties{};
-  cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess && index >= count) {
-    std::snprintf(text, size, "this machine has %d CUDA device%s", count, count == 1 ? "" : "s");
+  cudaError_t status = cudaGetDeviceCount(&facts->count);
+  if (status == cudaSuccess && index >= facts->count) {
+    std::snprintf(facts->text, sizeof(facts->text), "this machine has %d CUDA device%s",
+                  facts->count, facts->count == 1 ? "" : "s");
     return 1;
   }
   if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, index);
-  std::snprintf(text, size, "%s",
+  std::snprintf(facts->text, sizeof(facts->text), "%s",
                 status == cudaSuccess ? properties.name : cudaGetErrorString(status));
-  return status == cudaSuccess ? 0 : 1;
+  if (status != cudaSuccess) return 1;
+  facts->memory_bytes = properties.totalGlobalMem;
+  return 0;
 }

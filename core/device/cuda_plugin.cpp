@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -72,17 +71,17 @@ cuda::DescribeDevice load_plugin() {
 
 }  // namespace
 
-std::string open_cuda_device(int index) {
+CudaDevice open_cuda_device(int index) {
   static std::mutex mutex;
   static cuda::DescribeDevice describe = nullptr;
   const std::lock_guard lock(mutex);
   if (describe == nullptr) describe = load_plugin();
-  std::array<char, 256> text{};
-  if (describe(index, text.data(), text.size()) != 0) {
-    throw input_error(fmt::format("cuda:{} cannot be used", index), text.data(),
+  cuda::DeviceFacts facts{};
+  if (describe(index, &facts) != 0) {
+    throw input_error(fmt::format("cuda:{} cannot be used", index), facts.text,
                       fmt::format("choose a device that nvidia-smi lists {}", kUseCpu));
   }
-  return text.data();
+  return {facts.text, facts.memory_bytes, facts.count};
 }
 
 }  // namespace kvloupe::device

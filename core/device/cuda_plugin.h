@@ -2,12 +2,19 @@
 // with the CUDA kernels of the kvloupe operators.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace kvloupe::device {
 
-// Returns the device's name. Throws Error{Input} with a sentence that says which piece is missing:
+struct CudaDevice {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+  int count = 0;  // devices that the driver lists
+};
+
+// Makes the device ready. Throws Error{Input} with a sentence that says which piece is missing:
 // the driver, a library that Torch's CUDA part needs, the plug-in, or the device.
-std::string open_cuda_device(int index);
+CudaDevice open_cuda_device(int index);
 
 }  // namespace kvloupe::device

@@ -2,12 +2,18 @@
 // Torch's dispatcher.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 
 namespace kvloupe::cuda {
 
-// Writes the device's name to `text` and returns 0; or why it cannot be used, and returns 1.
-using DescribeDevice = int (*)(int index, char* text, std::size_t size);
-inline constexpr const char* kDescribeDeviceName = "kvloupe_describe_cuda_device";
+struct DeviceFacts {
+  char text[256];              // its name; or why it cannot be used
+  std::uint64_t memory_bytes;  // 0 where it cannot be used
+  int count;                   // devices that the driver lists
+};
+
+// Returns 0 where the device can be used, else 1.
+using DescribeDevice = int (*)(int index, DeviceFacts* facts);
+inline constexpr const char* kDescribeDeviceName = "kvloupe_describe_cuda_device_2";
 
 }  // namespace kvloupe::cuda

@@ -17,6 +17,8 @@
 #include <fstream>
 #include <vector>
 
+#include <unistd.h>
+
 namespace kvloupe::device {
 namespace {
 
@@ -63,7 +65,30 @@ std::string DeviceInfo::label() const {
 DeviceInfo open_device(const std::string& text) {
   const DeviceId device = parse_device(text);
   if (!device.is_cuda) return {"cpu", cpu_name(), num_threads()};
-  return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index), 0};
+  return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index).name, 0};
+}
+
+std::vector<ListedDevice> list_devices() {
+  const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<ListedDevice> devices;
+  devices.push_back({open_device("cpu"), "", memory});
+  devices.push_back({{"sim", "the operators of a GPU in host memory", 0},
+                     "this version does not have it yet",
+                     memory});
+  int count = 1;
+  for (int i = 0; i < count; ++i) {
+    try {
+      const CudaDevice device = open_cuda_device(i);
+      count = device.count;
+      devices.push_back({{fmt::format("cuda:{}", i), device.name, 0}, "", device.memory_bytes});
+    } catch (const Error& error) {
+      // Without a first one nothing tells how many there are.
+      devices.push_back(
+          {{count == 1 ? "cuda" : fmt::format("cuda:{}", i), "NVIDIA CUDA", 0}, error.why(), 0});
+    }
+  }
+  return devices;
 }
 
 double measure_read_bandwidth() {

@@ -4,7 +4,9 @@
 
 #include "core/base/compute_type.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kvloupe::device {
 
@@ -25,6 +27,16 @@ struct DeviceInfo {
 // Makes the device ready; for a CUDA device this loads Torch's CUDA libraries and our plug-in.
 // Throws Error{Input} when the device, the driver, a library or the plug-in is missing.
 DeviceInfo open_device(const std::string& text);
+
+// What can be computed on here, and what cannot and why: the CPU, `sim`, each CUDA device that the
+// driver lists; where there is none, one row `cuda`. Loads Torch's CUDA part where that is possible.
+struct ListedDevice {
+  DeviceInfo info;
+  std::string reason;              // why it cannot be used; empty: it can
+  std::uint64_t memory_bytes = 0;  // of the whole device; 0: not known
+  bool available() const { return reason.empty(); }
+};
+std::vector<ListedDevice> list_devices();
 
 // Bytes a second that all threads together read from memory, the best of a few sweeps over a block
 // far larger than the caches. Takes about a quarter of a second; CPU.

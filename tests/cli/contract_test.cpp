@@ -161,6 +161,19 @@ TEST(Capture, ComputesInTheTypeThatIsAskedForAndSaysSo) {
   EXPECT_EQ(answer_of({"info", kTrace, "--json"})["model"]["compute"], nullptr);
 }
 
+TEST(Devices, HasTheKeysOfTheContract) {
+  const json devices = answer_of({"devices", "--json"})["devices"];
+  ASSERT_GE(devices.size(), 3U);
+  EXPECT_EQ(devices[0]["id"], "cpu");
+  EXPECT_EQ(devices[0]["available"], true);
+  EXPECT_EQ(devices[0]["reason"], nullptr);
+  EXPECT_GT(devices[0]["threads"], 0);
+  EXPECT_GT(devices[0]["memory_bytes"], 1 << 28);
+  for (const json& device : devices)
+    EXPECT_EQ(device["available"] == true, device["reason"].is_null()) << device.dump();
+  EXPECT_EQ(run_program({"devices"}).exit_code, 0);
+}
+
 TEST(Validate, FindsTheGoldenTracesSound) {
   EXPECT_EQ(run_program({"validate", kTrace}).exit_code, 0);
   EXPECT_EQ(run_program({"validate", kGoldens + "group1_f32.h5"}).exit_code, 0);

@@ -55,6 +55,24 @@ TEST(OpenDevice, WithoutADriverTheSentenceNamesIt) {
   }
 }
 
+TEST(ListDevices, NamesEachOnceWithAReasonWhereItCannotBeUsed) {
+  const std::vector<ListedDevice> devices = list_devices();
+  ASSERT_GE(devices.size(), 3U);
+  EXPECT_EQ(devices[0].info.id, "cpu");
+  EXPECT_TRUE(devices[0].available());
+  EXPECT_EQ(devices[0].info.threads, num_threads());
+  EXPECT_GT(devices[0].memory_bytes, 1U << 28);
+  EXPECT_EQ(devices[1].info.id, "sim");
+  for (std::size_t i = 2; i < devices.size(); ++i) {
+    EXPECT_THAT(devices[i].info.id, testing::StartsWith("cuda"));
+    EXPECT_EQ(devices[i].available(), devices[i].memory_bytes > 0);
+  }
+  if (::dlopen("libcuda.so.1", RTLD_NOW) != nullptr) return;
+  ASSERT_EQ(devices.size(), 3U);
+  EXPECT_EQ(devices[2].info.id, "cuda");
+  EXPECT_THAT(devices[2].reason, testing::HasSubstr("libcuda.so.1"));
+}
+
 TEST(ReadBandwidth, IsThatOfAComputer) {
   const double bytes_per_second = measure_read_bandwidth();
   EXPECT_GT(bytes_per_second, 1e8);

@@ -1,0 +1,61 @@
+// `kvloupe devices`: what --device takes on this machine, and why not what it does not take.
+#include "app/cli/commands.h"
+#include "app/cli/json_text.h"
+#include "app/cli/options.h"
+#include "app/cli/text_table.h"
+#include "core/base/results.h"
+#include "core/base/units.h"
+#include "core/device/device.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void print_json(const std::vector<device::ListedDevice>& devices) {
+  ordered_json json;
+  json["devices"] = ordered_json::array();
+  for (const device::ListedDevice& device : devices)
+    json["devices"].push_back(
+        {{"id", device.info.id},
+         {"name", device.info.name},
+         {"available", device.available()},
+         {"reason", device.available() ? ordered_json(nullptr) : ordered_json(device.reason)},
+         {"memory_bytes",
+          device.memory_bytes > 0 ? ordered_json(device.memory_bytes) : ordered_json(nullptr)},
+         {"threads",
+          device.info.threads > 0 ? ordered_json(device.info.threads) : ordered_json(nullptr)}});
+  results::add_data(json_text(json, 2));
+}
+
+void print_table(const std::vector<device::ListedDevice>& devices) {
+  TextTable table({"device", "name", "memory", "usable"});
+  for (const device::ListedDevice& device : devices)
+    table.add({device.info.id, device.info.name,
+               device.memory_bytes > 0 ? format_bytes(device.memory_bytes) : "?",
+               device.available() ? "yes" : "no: " + device.reason});
+  results::add_text(table.text());
+}
+
+}  // namespace
+
+void add_devices_command(CLI::App& program, const GlobalOptions& global) {
+  CLI::App* command = program.add_subcommand(
+      "devices", "list the devices of this machine that --device takes, and why not the others");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print JSON");
+  command->callback([json, &global] {
+    use_engine(global);
+    const std::vector<device::ListedDevice> devices = device::list_devices();
+    *json ? print_json(devices) : print_table(devices);
+  });
+}
+
+}  // namespace kvloupe::cli
