@@ -297,8 +297,8 @@ class KvMapPanel final : public Panel {
                       ImPlotAxisFlags_NoDecorations | ImPlotAxisFlags_Invert);
     ImPlot::SetupAxisLimits(ImAxis_X1, 0, 1.0, ImPlotCond_Always);
     static const double kTicks[] = {0, 0.5, 1};
-    // In the window the 0 would run into the last number of the keys' axis.
-    const char* const labels[] = {context.figure ? "0" : "", "0.5", "1"};
+    // The 0 would run into the last number of the keys' axis.
+    const char* const labels[] = {"", "0.5", "1"};
     ImPlot::SetupAxisTicks(ImAxis_X1, kTicks, 3, labels);
     ImPlot::SetupAxisLinks(ImAxis_Y1, &y_range.Min, &y_range.Max);
     ImPlot::SetupFinish();

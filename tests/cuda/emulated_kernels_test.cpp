@@ -30,8 +30,7 @@ class DeviceNumbers {
     whole_ = inside_ + page;
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal;
-    for (std::size_t i = 0; i < count; ++i)
-      data()[i] = seed == 0 ? std::nanf("") : normal(random);
+    for (std::size_t i = 0; i < count; ++i) data()[i] = seed == 0 ? std::nanf("") : normal(random);
   }
   ~DeviceNumbers() { ::munmap(all_, whole_); }
   DeviceNumbers(const DeviceNumbers&) = delete;
@@ -150,10 +149,11 @@ class EmulatedKernels : public ::testing::Test {
 
 // Rows and keys that fill tiles and that do not, one query, no past, each size of head.
 TEST_F(EmulatedKernels, ChunkAttentionIsThatOfPlainLoops) {
-  for (const Shape& shape : {Shape{2, 3, 40, 170, 64}, Shape{1, 1, 32, 0, 16}, Shape{1, 8, 1, 77, 128},
-                             Shape{1, 2, 9, 30, 200}, Shape{1, 1, 33, 95, 256}}) {
-    SCOPED_TRACE(::testing::Message() << shape.rows() << " rows of " << shape.dim << " after "
-                                      << shape.past);
+  for (const Shape& shape :
+       {Shape{2, 3, 40, 170, 64}, Shape{1, 1, 32, 0, 16}, Shape{1, 8, 1, 77, 128},
+        Shape{1, 2, 9, 30, 200}, Shape{1, 1, 33, 95, 256}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << shape.rows() << " rows of " << shape.dim << " after " << shape.past);
     const ChunkCase one(shape);
     const Results first = one.run();
     one.expect_right(first);
@@ -195,9 +195,10 @@ using EmulatedKernelsDeath = EmulatedKernels;
 
 TEST_F(EmulatedKernelsDeath, TouchingSharedMemoryBeyondItsEndFaults) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(emulator::launch({1, 1, 1}, {1, 1, 1}, 64,
-                                [] { static_cast<volatile char*>(emulator::shared_memory(64))[64] = 1; }),
-               "");
+  EXPECT_DEATH(
+      emulator::launch({1, 1, 1}, {1, 1, 1}, 64,
+                       [] { static_cast<volatile char*>(emulator::shared_memory(64))[64] = 1; }),
+      "");
 }
 
 }  // namespace
