@@ -2,10 +2,10 @@
 // shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). There is a
 // kernel for chunk_attention; chunk_mass, gathered_attention, paged_attention and
 // block_sparse_attention have none: with CUDA tensors Torch throws an error that names the operator.
-#include "core/cuda/chunk_attention.cuh"
+#include "core/cuda/bindings.h"
 #include "core/device/cuda_plugin_api.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
@@ -18,54 +18,20 @@
 namespace kvloupe::cuda {
 namespace {
 
-at::Tensor contiguous_per_head(const at::Tensor& tensor) {
-  const bool as_is = tensor.stride(2) == 1 && tensor.stride(1) == tensor.size(2);
-  return as_is ? tensor : tensor.contiguous();
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q_in,
-                                                               const at::Tensor& k_in,
-                                                               const at::Tensor& v_in,
-                                                               at::ArrayRef<double> softmax,
-                                                               bool want_mass) {
-  // Scale, window, softcap, sinks: see core/attention/operators.h.
-  TORCH_CHECK(softmax.size() == 3 && softmax[1] == 0 && softmax[2] == 0,
-              "a window, a softcap or a sink is not known on CUDA");
-  TORCH_CHECK(q_in.device() == k_in.device() && q_in.device() == v_in.device(),
-              "q, k and v lie on different devices");
-  TORCH_CHECK(q_in.size(2) <= kMaxHeadDim, "head_dim is at most ", kMaxHeadDim, " on CUDA");
-  const c10::cuda::CUDAGuard guard(q_in.device());
-  const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
-                   v = contiguous_per_head(v_in);
-  const at::Tensor output = at::empty(q.sizes(), q.options());
-  const at::Tensor lse = at::empty({q.size(0), q.size(1)}, q.options());
-  const at::Tensor key_mass =
-      want_mass ? at::empty({k.size(0), k.size(1)}, q.options()) : at::empty({0}, q.options());
-  ChunkAttention problem;
-  problem.q = q.const_data_ptr<float>();
-  problem.k = k.const_data_ptr<float>();
-  problem.v = v.const_data_ptr<float>();
-  problem.k_head_stride = k.stride(0);
-  problem.v_head_stride = v.stride(0);
-  problem.num_kv_heads = static_cast<int>(k.size(0));
-  problem.rows = static_cast<int>(q.size(0) / k.size(0) * q.size(1));
-  problem.chunk_len = static_cast<int>(q.size(1));
-  problem.kv_len = static_cast<int>(k.size(1));
-  problem.head_dim = static_cast<int>(q.size(2));
-  problem.scale = static_cast<float>(softmax[0]);
-  problem.output = output.mutable_data_ptr<float>();
-  problem.lse = lse.mutable_data_ptr<float>();
-  problem.key_mass = want_mass ? key_mass.mutable_data_ptr<float>() : nullptr;
-  const cudaError_t status =
-      launch_chunk_attention(problem, c10::cuda::getCurrentCUDAStream(q.device().index()).stream());
-  TORCH_CHECK(status == cudaSuccess, "chunk_attention: ", cudaGetErrorString(status));
-  return {output, lse, key_mass};
+std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention_on_stream(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::ArrayRef<double> softmax,
+    bool want_mass) {
+  const c10::cuda::CUDAGuard guard(q.device());
+  return chunk_attention(q, k, v, softmax, want_mass,
+                         c10::cuda::getCurrentCUDAStream(q.device().index()).stream());
 }
 
 }  // namespace
 }  // namespace kvloupe::cuda
 
-TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) { m.impl("chunk_attention", kvloupe::cuda::chunk_attention); }
+TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) {
+  m.impl("chunk_attention", kvloupe::cuda::chunk_attention_on_stream);
+}
 
 extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_2(
     int index, kvloupe::cuda::DeviceFacts* facts) {

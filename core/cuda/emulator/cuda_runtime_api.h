@@ -15,6 +15,18 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidC
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 using cudaStream_t = void*;
 
+inline const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+  }
+  return "unknown error";
+}
+
 struct dim3 : kvloupe::cuda::emulator::Extent {
   dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : Extent{x_, y_, z_} {}
 };

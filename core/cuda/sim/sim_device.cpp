@@ -1,0 +1,147 @@
+// What Torch asks of a device (PrivateUse1), and the operators that cannot go by way of the CPU: those
+// that make, view and copy tensors.
+#include "core/cuda/sim/sim_device.h"
+
+#include "core/cuda/bindings.h"
+#include "core/cuda/sim/sim_memory.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <mutex>
+#include <optional>
+
+namespace kvloupe::sim {
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+c10::Device the_device() { return {c10::DeviceType::PrivateUse1, 0}; }
+
+// One device, one stream; what is asked for is done when the call returns.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  c10::Device exchangeDevice(c10::Device) const override { return the_device(); }
+  c10::Device getDevice() const override { return the_device(); }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+};
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+};
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+                 std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(size, &allocator(), kKeys, c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                         std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(size, stride, &allocator(), kKeys,
+                                           c10::dtype_or_default(dtype));
+}
+
+// The same numbers as a tensor of the CPU; only while an Access lives.
+at::Tensor on_host(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  return at::from_blob(tensor.mutable_data_ptr(), tensor.sizes(), tensor.strides(),
+                       at::dtype(tensor.scalar_type()));
+}
+
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  const Access access;
+  on_host(to).copy_(on_host(from));
+  return to;
+}
+
+const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size,
+                         std::optional<at::MemoryFormat>) {
+  const at::Tensor other = at::empty(size, tensor.options());
+  const std::int64_t kept = std::min(tensor.numel(), other.numel());
+  if (kept > 0) {
+    const Access access;
+    on_host(other).view({-1}).narrow(0, 0, kept).copy_(
+        on_host(tensor).reshape({-1}).narrow(0, 0, kept));
+  }
+  tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(other.storage());
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(other.sizes(), other.strides(), 0);
+  return tensor;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  resize_in_place(to, from.sizes(), std::nullopt);
+  return copy_from(from, to, false);
+}
+
+at::Scalar local_scalar(const at::Tensor& tensor) {
+  const Access access;
+  return on_host(tensor).item();
+}
+
+at::Tensor reshape_alias(const at::Tensor& tensor, at::IntArrayRef size, at::IntArrayRef stride) {
+  return at::native::as_strided_tensorimpl(tensor, size, stride, std::nullopt);
+}
+
+void by_way_of_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const Access access;
+  at::native::cpu_fallback(op, stack);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q,
+                                                               const at::Tensor& k,
+                                                               const at::Tensor& v,
+                                                               at::ArrayRef<double> softmax,
+                                                               bool want_mass) {
+  const Access access;
+  return cuda::chunk_attention(q, k, v, softmax, want_mass, nullptr);
+}
+
+}  // namespace
+
+void register_device() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::register_privateuse1_backend("sim");
+    c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
+    static Guard guard;
+    static c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, &guard);
+    static Hooks hooks;
+    at::RegisterPrivateUse1HooksInterface(&hooks);
+    static torch::Library everything(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1,
+                                     __FILE__, __LINE__);
+    everything.fallback(torch::CppFunction::makeFromBoxedFunction<&by_way_of_the_cpu>());
+    static torch::Library tensors(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1,
+                                  __FILE__, __LINE__);
+    tensors.impl("empty.memory_format", empty);
+    tensors.impl("empty_strided", empty_strided);
+    tensors.impl("_copy_from", copy_from);
+    tensors.impl("_copy_from_and_resize", copy_from_and_resize);
+    tensors.impl("resize_", resize_in_place);
+    tensors.impl("_local_scalar_dense", local_scalar);
+    tensors.impl("as_strided", at::native::as_strided_tensorimpl);
+    tensors.impl("view", at::native::view);
+    tensors.impl("_reshape_alias", reshape_alias);
+    static torch::Library ours(torch::Library::IMPL, "kvloupe", c10::DispatchKey::PrivateUse1,
+                               __FILE__, __LINE__);
+    ours.impl("chunk_attention", chunk_attention);
+  });
+}
+
+}  // namespace kvloupe::sim

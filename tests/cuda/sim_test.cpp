@@ -1,0 +1,123 @@
+// The device `sim` against the CPU: Torch's operators, ours, and what must end the program.
+#include "core/attention/attention.h"
+#include "core/cuda/emulator/emulator.h"
+#include "core/cuda/sim/sim_device.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+class Sim : public ::testing::Test {
+ protected:
+  Sim() {
+    sim::register_device();
+    at::manual_seed(11);
+  }
+  static at::Tensor on_sim(const at::Tensor& tensor) { return tensor.to(at::Device("sim:0")); }
+};
+
+TEST_F(Sim, TensorsGoThereAndComeBack) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kBool}) {
+    const at::Tensor tensor = (at::randn({7, 5}) * 3).to(type);
+    const at::Tensor there = on_sim(tensor);
+    EXPECT_EQ(there.device().str(), "sim:0");
+    EXPECT_TRUE(at::equal(there.cpu(), tensor));
+    EXPECT_TRUE(at::equal(on_sim(tensor.t()).cpu(), tensor.t()));
+    EXPECT_TRUE(at::equal(there.select(1, 2).contiguous().cpu(), tensor.select(1, 2)));
+  }
+  EXPECT_EQ(on_sim(at::empty({0, 4})).cpu().sizes(), at::IntArrayRef({0, 4}));
+  EXPECT_EQ(on_sim(at::scalar_tensor(2.5)).item<double>(), 2.5);
+}
+
+TEST_F(Sim, MemoryIsGivenBack) {
+  const std::size_t before = sim::allocated_bytes();
+  {
+    const at::Tensor there = on_sim(at::zeros({100, 10}));
+    EXPECT_EQ(sim::allocated_bytes(), before + 4000);
+  }
+  EXPECT_EQ(sim::allocated_bytes(), before);
+}
+
+TEST_F(Sim, OperatorsOfTorchGiveTheCpusNumbers) {
+  const at::Tensor a = at::randn({3, 40, 16}), b = at::randn({3, 16, 50});
+  using Operator = std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>;
+  const std::vector<std::pair<std::string, Operator>> operators = {
+      {"matmul", [](const auto& x, const auto& y) { return at::matmul(x, y); }},
+      {"norm", [](const auto& x, const auto&) { return x.norm(2, -1); }},
+      {"amax", [](const auto& x, const auto&) { return x.amax(1); }},
+      {"topk", [](const auto& x, const auto&) { return std::get<1>(at::topk(x, 5, 1)); }},
+      {"sort", [](const auto& x, const auto&) { return std::get<1>(x.sort(true, 1, false)); }},
+      {"softmax", [](const auto& x, const auto&) { return at::softmax(x, -1); }},
+      {"cat", [](const auto& x, const auto& y) { return at::cat({x, y.transpose(1, 2)}, 1); }},
+      {"in place", [](const auto& x, const auto&) { return x.clone().mul_(2).add_(1); }},
+      {"view", [](const auto& x, const auto&) { return x.reshape({3, 10, 64}).narrow(1, 2, 3); }},
+      {"masked", [](const auto& x, const auto&) { return x.masked_fill(x > 0, -1); }},
+      {"gather",
+       [](const auto& x, const auto&) { return x.index_select(1, x.select(0, 0).argmax(0)); }},
+      {"attention",
+       [](const auto& x, const auto&) { return at::scaled_dot_product_attention(x, x, x); }}};
+  for (const auto& [name, run] : operators) {
+    const at::Tensor there = run(on_sim(a), on_sim(b));
+    EXPECT_EQ(there.device().str(), "sim:0") << name;
+    EXPECT_TRUE(at::allclose(there.cpu(), run(a, b), 1e-6, 1e-6)) << name;
+  }
+}
+
+TEST_F(Sim, ChunkAttentionRunsOurKernel) {
+  const at::Tensor q = at::randn({6, 20, 64});
+  const at::Tensor k = at::randn({2, 90, 64}).narrow(1, 0, 70),
+                   v = at::randn({2, 90, 64}).narrow(1, 0, 70);
+  const double scale = 1 / std::sqrt(64.0);
+  const auto want = attention::dense_chunk_attention(q, k, v, scale, true);
+  const std::size_t barriers = cuda::emulator::barrier_lines().size();
+  const auto got = attention::dense_chunk_attention(on_sim(q), on_sim(k), on_sim(v), scale, true);
+  EXPECT_GT(cuda::emulator::barrier_lines().size(), barriers);
+  EXPECT_TRUE(at::allclose(got.output.cpu(), want.output, 1e-5, 2e-5));
+  EXPECT_TRUE(at::allclose(got.lse.cpu(), want.lse, 1e-5, 2e-5));
+  EXPECT_TRUE(at::allclose(got.key_mass.cpu(), want.key_mass, 1e-4, 1e-4));
+}
+
+// Those without a kernel go by way of the CPU, to the same bits.
+TEST_F(Sim, OperatorsWithoutAKernelAreTheCpus) {
+  const at::Tensor q = at::randn({6, 20, 64}), k = at::randn({2, 70, 64}), v = at::randn({2, 70, 64});
+  const double scale = 1 / std::sqrt(64.0);
+  const std::vector<std::vector<std::int32_t>> selected = {{0, 3, 17, 40}, {1, 2, 49}};
+  const auto gathered = [&](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+    return attention::gathered_chunk_attention(a, b, c, scale, selected,
+                                               attention::ChunkVisibility::OpenChunk);
+  };
+  EXPECT_TRUE(at::equal(gathered(on_sim(q), on_sim(k), on_sim(v)).cpu(), gathered(q, k, v)));
+  const auto want = attention::chunk_mass(q, k, scale);
+  const auto got = attention::chunk_mass(on_sim(q), on_sim(k), scale);
+  EXPECT_EQ(got.key_mass.device().str(), "sim:0");
+  EXPECT_TRUE(at::equal(got.key_mass.cpu(), want.key_mass));
+}
+
+using SimDeath = Sim;
+
+TEST_F(SimDeath, HostCodeThatReadsOrWritesDeviceMemoryDies) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const at::Tensor there = on_sim(at::ones({4}));
+  auto* numbers = static_cast<volatile float*>(there.mutable_data_ptr());
+  EXPECT_DEATH({ [[maybe_unused]] const float read = numbers[0]; }, "");
+  EXPECT_DEATH(numbers[0] = 2, "");
+}
+
+TEST_F(SimDeath, ReadingBeyondATensorDiesInsideAnOperatorToo) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const at::Tensor there = on_sim(at::ones({16}));
+  const sim::Access access;
+  auto* numbers = static_cast<volatile float*>(there.mutable_data_ptr());
+  EXPECT_EQ(numbers[15], 1);
+  EXPECT_DEATH({ [[maybe_unused]] const float read = numbers[16]; }, "");
+}
+
+}  // namespace
+}  // namespace kvloupe
