@@ -13,8 +13,10 @@ namespace kvloupe::cuda {
 
 // The operator kvloupe::chunk_attention (core/attention/operators.h): output, log-sum-exp, key mass.
 // Throws c10::Error for what the kernel does not do.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::ArrayRef<double> softmax,
-    bool want_mass, cudaStream_t stream);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q,
+                                                               const at::Tensor& k,
+                                                               const at::Tensor& v,
+                                                               at::ArrayRef<double> softmax,
+                                                               bool want_mass, cudaStream_t stream);
 
 }  // namespace kvloupe::cuda

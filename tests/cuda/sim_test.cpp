@@ -55,9 +55,15 @@ TEST_F(Sim, OperatorsOfTorchGiveTheCpusNumbers) {
       {"topk", [](const auto& x, const auto&) { return std::get<1>(at::topk(x, 5, 1)); }},
       {"sort", [](const auto& x, const auto&) { return std::get<1>(x.sort(true, 1, false)); }},
       {"softmax", [](const auto& x, const auto&) { return at::softmax(x, -1); }},
-      {"cat", [](const auto& x, const auto& y) { return at::cat({x, y.transpose(1, 2)}, 1); }},
+      {"cat",
+       [](const auto& x, const auto& y) {
+         return at::cat({x, y.transpose(1, 2)}, 1);
+       }},
       {"in place", [](const auto& x, const auto&) { return x.clone().mul_(2).add_(1); }},
-      {"view", [](const auto& x, const auto&) { return x.reshape({3, 10, 64}).narrow(1, 2, 3); }},
+      {"view",
+       [](const auto& x, const auto&) {
+         return x.reshape({3, 10, 64}).narrow(1, 2, 3);
+       }},
       {"masked", [](const auto& x, const auto&) { return x.masked_fill(x > 0, -1); }},
       {"gather",
        [](const auto& x, const auto&) { return x.index_select(1, x.select(0, 0).argmax(0)); }},
@@ -86,7 +92,8 @@ TEST_F(Sim, ChunkAttentionRunsOurKernel) {
 
 // Those without a kernel go by way of the CPU, to the same bits.
 TEST_F(Sim, OperatorsWithoutAKernelAreTheCpus) {
-  const at::Tensor q = at::randn({6, 20, 64}), k = at::randn({2, 70, 64}), v = at::randn({2, 70, 64});
+  const at::Tensor q = at::randn({6, 20, 64}), k = at::randn({2, 70, 64}),
+                   v = at::randn({2, 70, 64});
   const double scale = 1 / std::sqrt(64.0);
   const std::vector<std::vector<std::int32_t>> selected = {{0, 3, 17, 40}, {1, 2, 49}};
   const auto gathered = [&](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {

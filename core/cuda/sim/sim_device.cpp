@@ -72,13 +72,15 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 }
 
 const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size,
-                         std::optional<at::MemoryFormat>) {
+                                  std::optional<at::MemoryFormat>) {
   const at::Tensor other = at::empty(size, tensor.options());
   const std::int64_t kept = std::min(tensor.numel(), other.numel());
   if (kept > 0) {
     const Access access;
-    on_host(other).view({-1}).narrow(0, 0, kept).copy_(
-        on_host(tensor).reshape({-1}).narrow(0, 0, kept));
+    on_host(other)
+        .view({-1})
+        .narrow(0, 0, kept)
+        .copy_(on_host(tensor).reshape({-1}).narrow(0, 0, kept));
   }
   tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(other.storage());
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(other.sizes(), other.strides(), 0);

@@ -53,11 +53,13 @@ void release(void* address) {
 void* take(std::size_t bytes) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
-  const std::size_t room = (std::max<std::size_t>(1, bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t room =
+      (std::max<std::size_t>(1, bytes) + kAlignment - 1) / kAlignment * kAlignment;
   Block block;
   block.asked = bytes;
   block.inside = (room + page() - 1) / page() * page();
-  void* pages = ::mmap(nullptr, block.inside + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* pages =
+      ::mmap(nullptr, block.inside + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TORCH_CHECK_WITH(OutOfMemoryError, pages != MAP_FAILED, "sim: no memory for ", bytes, " bytes");
   block.pages = static_cast<char*>(pages);
   open(block, all.accesses > 0);

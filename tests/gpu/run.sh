@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# run.sh             builds the CUDA kernels and their checks on a machine with nvcc and a GPU, without a network or any library of
+#                    ours; writes kernels.json, the sanitizer's words and page.md to $OUT (default: out/gpu). Takes some minutes.
+# run.sh --dry P     the same with P, the checks compiled against the emulator: all but the GPU.
+# Exits 1 where a result is wrong.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+out="${OUT:-out/gpu}"
+mkdir -p "$out"
+
+if [ "${1:-}" = --dry ]; then
+  checks=("$2")
+else
+  nvcc="${NVCC:-nvcc}"
+  command -v "$nvcc" > /dev/null || nvcc=/usr/local/cuda/bin/nvcc
+  "$nvcc" -std=c++20 -O3 -arch=native --expt-relaxed-constexpr -I. -x cu core/cuda/chunk_attention.cu tests/gpu/kernels.cpp \
+    -o "$out/kernels"
+  checks=("$out/kernels")
+fi
+
+status=0
+"${checks[@]}" > "$out/kernels.json" || status=$?
+[ -s "$out/kernels.json" ] || exit "$status"
+cat "$out/kernels.json"
+if [ "${1:-}" != --dry ] && command -v compute-sanitizer > /dev/null; then
+  # A small card of the machine's own may refuse it: then its words say so.
+  for tool in memcheck racecheck initcheck synccheck; do
+    compute-sanitizer --tool "$tool" --error-exitcode 1 "${checks[@]}" > "$out/$tool.txt" 2>&1 || echo "$tool: exit $?"
+    tail -n 1 "$out/$tool.txt"
+  done
+fi
+
+python3 - "$out" << 'PAGE'
+import json, pathlib, sys
+out = pathlib.Path(sys.argv[1])
+facts = json.loads((out / "kernels.json").read_text())
+lines = [f"# CUDA kernels on {facts['device']}", "", "| KV heads | group | chunk | past | dim | output | lse | key mass | same bits | right |",
+         "|---|---|---|---|---|---|---|---|---|---|"]
+lines += ["| {kv_heads} | {group} | {chunk_len} | {past} | {dim} | {output:.2g} | {lse:.2g} | {key_mass:.2g} | {same_bits} | {right} |".format(**row)
+          for row in facts["parity"]]
+if "attend_ms" in facts:
+    lines += ["", "128 queries after 30,720 keys, 32 query and 8 KV heads of 128, fp32: {attend_ms} ms ({attend_tflops} TFLOP/s), with key mass "
+              "{attend_and_mass_ms} ms. Medians of 20, L2 overwritten between.".format(**facts)]
+lines += [f"\n{tool}: {(out / f'{tool}.txt').read_text().strip().splitlines()[-1]}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
+          if (out / f"{tool}.txt").exists()]
+(out / "page.md").write_text("\n".join(lines) + "\n")
+PAGE
+exit "$status"
