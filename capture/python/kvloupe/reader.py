@@ -8,7 +8,7 @@ from .errors import KvloupeError
 from .layer import Layer
 from .layout import SIDECAR_FORMAT, TRACE_FORMAT
 from .runs import Run, hash_of_trace
-from .stored import Defect, int_attribute, member, numbered_members, text_attribute
+from .stored import BROKEN, Defect, int_attribute, member, numbered_members, text_attribute
 
 
 def open_trace(path):
@@ -31,7 +31,7 @@ class Trace:
         except KvloupeError:
             self.close()
             raise
-        except (OSError, RuntimeError, ValueError, KeyError) as error:  # h5py's own, of structures that are broken
+        except BROKEN as error:
             self.close()
             raise KvloupeError(f"cannot read {self.path}", f"its structure is damaged: {error}", "record it again") from None
 

@@ -10,6 +10,10 @@ FILTERS = {"1": "deflate", "2": "shuffle", "3": "fletcher32"}
 KINDS = {"integer": "iub", "float": "f", "compound": "V"}
 
 
+# What h5py raises of structures that are broken.
+BROKEN = (OSError, RuntimeError, ValueError, KeyError, TypeError)
+
+
 class Defect(Exception):
     """What is wrong with a part of a file."""
 
@@ -51,7 +55,7 @@ def read(dataset, box=...):
         if dataset.size * dataset.dtype.itemsize > limit and _size_of(dataset, box) > limit:
             raise Defect(f"{dataset.name} claims more than the file holds")
         values = dataset[box]
-    except (OSError, RuntimeError) as error:  # h5py's own, of structures that are broken
+    except BROKEN as error:
         raise Defect(f"{dataset.name} cannot be read: {error}") from None
     return values.astype(values.dtype.newbyteorder("="), copy=False) if values.dtype.kind in "iuf" else values
 
@@ -73,10 +77,13 @@ def attribute(group, name):
     """None where it is missing; a one-element array counts as its element."""
     if name not in group.attrs:
         return None
-    info = group.attrs.get_id(name)
-    if np.prod(info.shape, dtype=np.int64) * info.dtype.itemsize > MOST_TEXT:
-        raise Defect(f"the attribute {name} of {group.name} is too large")
-    value = group.attrs[name]
+    try:
+        info = group.attrs.get_id(name)
+        if np.prod(info.shape, dtype=np.int64) * info.dtype.itemsize > MOST_TEXT:
+            raise Defect(f"the attribute {name} of {group.name} is too large")
+        value = group.attrs[name]
+    except BROKEN as error:
+        raise Defect(f"the attribute {name} of {group.name} cannot be read: {error}") from None
     return value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size == 1 else value
 
 

@@ -266,7 +266,7 @@ class Damage(unittest.TestCase):
         kvloupe.open(path).close()
         whole, generator = bytearray(path.read_bytes()), np.random.default_rng(5)
         outcomes = set()
-        for _ in range(300):
+        for _ in range(600):
             damaged = bytearray(whole)
             for at in generator.integers(0, len(whole), 20):
                 damaged[at] = generator.integers(0, 256)
