@@ -108,9 +108,10 @@ inline Errors errors_of(const Shape& shape, const Inputs& in, const Results& got
       for (int c = 0; c < shape.dim; ++c) {
         double value = 0;
         for (std::size_t key = 0; key < p.size(); ++key)
-          value += p[key] *
-                   static_cast<double>(
-                       in.v[(static_cast<std::size_t>(head) * shape.kv_len() + key) * shape.dim + c]);
+          value +=
+              p[key] *
+              static_cast<double>(
+                  in.v[(static_cast<std::size_t>(head) * shape.kv_len() + key) * shape.dim + c]);
         detail::note(got.output[at * shape.dim + c], value, errors.output);
       }
     }

@@ -100,6 +100,7 @@ class Block {
 
  private:
   static void enter();
+  static void prepare(Fiber& fiber, char* stack);
   // Each fiber that is ready, to its next barrier or its end.
   void run_to_barrier(std::vector<std::size_t>& order);
 
@@ -127,6 +128,15 @@ void Block::enter() {
   block.pause(State::Ended);
 }
 
+void Block::prepare(Fiber& fiber, char* stack) {
+  fiber.state = State::Ready;
+  ::getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = stack;
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  ::makecontext(&fiber.context, &Block::enter, 0);
+}
+
 void Block::run_to_barrier(std::vector<std::size_t>& order) {
   if (schedule().shuffled) std::shuffle(order.begin(), order.end(), schedule().random);
   for (const std::size_t i : order) {
@@ -141,15 +151,8 @@ void Block::run(Extent index) {
   index_ = index;
   // NaN in every type of floating point.
   std::memset(shared_.begin(), 0xFF, shared_.size());
-  for (std::size_t i = 0; i < fibers_.size(); ++i) {
-    Fiber& fiber = fibers_[i];
-    fiber.state = State::Ready;
-    ::getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = stacks_.begin() + i * kStackBytes;
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = nullptr;
-    ::makecontext(&fiber.context, &Block::enter, 0);
-  }
+  for (std::size_t i = 0; i < fibers_.size(); ++i)
+    prepare(fibers_[i], stacks_.begin() + i * kStackBytes);
   std::vector<std::size_t> order(fibers_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto is_waiting = [](const Fiber& fiber) { return fiber.state == State::AtBarrier; };
