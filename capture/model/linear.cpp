@@ -36,18 +36,6 @@ at::Tensor packed_product(const at::Tensor& x, const at::Tensor& weight, const a
 
 }  // namespace
 
-at::ScalarType scalar_type(ComputeType type) {
-  switch (type) {
-    case ComputeType::Fp32:
-      return at::kFloat;
-    case ComputeType::Bf16:
-      return at::kBFloat16;
-    case ComputeType::Fp16:
-      return at::kHalf;
-  }
-  return at::kFloat;
-}
-
 at::Tensor pack_projection(const at::Tensor& weight, ComputeType type) {
   const at::Tensor rounded = weight.to(scalar_type(type));
   if (!device::multiplies(type)) return rounded;

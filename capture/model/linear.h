@@ -3,13 +3,11 @@
 // and a sum is rounded to the type; biases and all else of the decoder stay fp32.
 #pragma once
 
-#include "core/base/compute_type.h"
+#include "core/device/scalar_type.h"
 
 #include <ATen/core/Tensor.h>
 
 namespace kvloupe::capture {
-
-at::ScalarType scalar_type(ComputeType type);
 
 // An opaque tensor of the same sizes for project(); only this copy need be kept. `weight` fp32
 // contiguous [out_features, in_features].

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/device/cuda_plugin.h"
+#include "core/device/scalar_type.h"
 #include "core/device/threads.h"
 
 #include <ATen/ATen.h>
@@ -128,9 +129,7 @@ bool multiplies(ComputeType type) {
 double measure_peak_flops(ComputeType type) {
   constexpr std::int64_t kSize = 2048;
   constexpr int kProducts = 8;
-  const at::ScalarType scalar = type == ComputeType::Bf16   ? at::kBFloat16
-                                : type == ComputeType::Fp16 ? at::kHalf
-                                                            : at::kFloat;
+  const at::ScalarType scalar = scalar_type(type);
   const at::Tensor a = at::ones({kSize, kSize}, scalar), b = at::ones({kSize, kSize}, scalar);
   at::Tensor product = at::empty({kSize, kSize}, scalar);
   double best = 0;
