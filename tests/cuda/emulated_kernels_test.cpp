@@ -2,6 +2,7 @@
 // memory that faults beyond its ends, and with each barrier left out in turn, which must show.
 #include "core/cuda/chunk_attention.cuh"
 #include "core/cuda/emulator/emulator.h"
+#include "core/cuda/emulator/guarded_pages.h"
 #include "tests/cuda/chunk_attention_case.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <vector>
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace kvloupe::cuda {
 namespace {
@@ -27,25 +25,18 @@ class DeviceNumbers {
   explicit DeviceNumbers(const std::vector<float>& numbers) : DeviceNumbers(numbers.size()) {
     std::copy(numbers.begin(), numbers.end(), data());
   }
-  explicit DeviceNumbers(std::size_t count) : count_(count) {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    inside_ = (count * sizeof(float) + page - 1) / page * page;
-    whole_ = inside_ + page;
-    all_ = static_cast<char*>(
-        ::mmap(nullptr, whole_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    ::mprotect(all_ + inside_, page, PROT_NONE);
+  explicit DeviceNumbers(std::size_t count) : count_(count), pages_(count * sizeof(float)) {
     std::fill_n(data(), count, std::nanf(""));
   }
-  ~DeviceNumbers() { ::munmap(all_, whole_); }
-  DeviceNumbers(const DeviceNumbers&) = delete;
-  DeviceNumbers& operator=(const DeviceNumbers&) = delete;
 
-  float* data() const { return reinterpret_cast<float*>(all_ + inside_) - count_; }
+  float* data() const {
+    return reinterpret_cast<float*>(pages_.last(count_ * sizeof(float), sizeof(float)));
+  }
   std::vector<float> copy() const { return {data(), data() + count_}; }
 
  private:
-  std::size_t count_, inside_ = 0, whole_ = 0;
-  char* all_ = nullptr;
+  std::size_t count_;
+  emulator::GuardedPages pages_;
 };
 
 bool same_bits(const Results& a, const Results& b) {

@@ -1,6 +1,7 @@
 #include "core/cuda/emulator/emulator.h"
 
 #include "core/base/error.h"
+#include "core/cuda/emulator/guarded_pages.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,46 +10,14 @@
 #include <random>
 #include <vector>
 
-#include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 namespace kvloupe::cuda::emulator {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr unsigned kMostThreads = 1024;
-
-std::size_t whole_pages(std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
-}
-
-// Pages between two that nobody may touch. What is asked for ends where they end, but for its
-// alignment.
-class GuardedPages {
- public:
-  explicit GuardedPages(std::size_t bytes)
-      : page_(whole_pages(1)), inside_(whole_pages(std::max<std::size_t>(1, bytes))) {
-    all_ = ::mmap(nullptr, inside_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    KVLOUPE_CHECK(all_ != MAP_FAILED);
-    KVLOUPE_CHECK(::mprotect(begin(), inside_, PROT_READ | PROT_WRITE) == 0);
-  }
-  ~GuardedPages() { ::munmap(all_, inside_ + 2 * page_); }
-  GuardedPages(const GuardedPages&) = delete;
-  GuardedPages& operator=(const GuardedPages&) = delete;
-
-  char* begin() const { return static_cast<char*>(all_) + page_; }
-  std::size_t size() const { return inside_; }
-  char* last(std::size_t bytes) const {
-    constexpr std::size_t kAlignment = 16;
-    return begin() + inside_ - (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
-
- private:
-  std::size_t page_, inside_;
-  void* all_ = nullptr;
-};
+constexpr std::size_t kAlignment = 16;  // of shared memory
 
 struct Schedule {
   std::mt19937_64 random;
@@ -90,7 +59,7 @@ class Block {
   Fiber& current() const { return *current_; }
   void* shared(std::size_t size) const {
     KVLOUPE_CHECK(size <= shared_bytes_);
-    return shared_.last(shared_bytes_);
+    return shared_.last(shared_bytes_, kAlignment);
   }
   // Back to the scheduler, until it is this fiber's turn again.
   void pause(State state) {

@@ -1,15 +1,13 @@
 #include "core/cuda/sim/sim_memory.h"
 
-#include "core/base/error.h"
+#include "core/cuda/emulator/guarded_pages.h"
 #include "core/cuda/sim/sim_device.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
-
-#include <sys/mman.h>
-#include <unistd.h>
+#include <utility>
 
 namespace kvloupe::sim {
 namespace {
@@ -17,8 +15,8 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 
 struct Block {
-  char* pages = nullptr;
-  std::size_t inside = 0, asked = 0;  // the page after `inside` is never opened
+  std::unique_ptr<cuda::emulator::GuardedPages> pages;
+  std::size_t asked = 0;
 };
 
 // By the address that Torch knows.
@@ -33,38 +31,19 @@ Memory& memory() {
   return *one;
 }
 
-std::size_t page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
-
-void open(const Block& block, bool wide) {
-  KVLOUPE_CHECK(::mprotect(block.pages, block.inside, wide ? PROT_READ | PROT_WRITE : PROT_NONE) ==
-                0);
-}
-
 void release(void* address) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.blocks.find(address);
-  if (found == all.blocks.end()) return;
-  ::munmap(found->second.pages, found->second.inside + page());
-  all.blocks.erase(found);
+  all.blocks.erase(address);
 }
 
-// The end of what is asked for lies at the end of the pages, but for its alignment.
 void* take(std::size_t bytes) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
-  const std::size_t room =
-      (std::max<std::size_t>(1, bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  Block block;
-  block.asked = bytes;
-  block.inside = (room + page() - 1) / page() * page();
-  void* pages =
-      ::mmap(nullptr, block.inside + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  TORCH_CHECK_WITH(OutOfMemoryError, pages != MAP_FAILED, "sim: no memory for ", bytes, " bytes");
-  block.pages = static_cast<char*>(pages);
-  open(block, all.accesses > 0);
-  void* address = block.pages + block.inside - room;
-  all.blocks[address] = block;
+  Block block{std::make_unique<cuda::emulator::GuardedPages>(bytes), bytes};
+  block.pages->open(all.accesses > 0);
+  void* address = block.pages->last(bytes, kAlignment);
+  all.blocks[address] = std::move(block);
   return address;
 }
 
@@ -92,14 +71,14 @@ Access::Access() {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   if (all.accesses++ > 0) return;
-  for (const auto& [address, block] : all.blocks) open(block, true);
+  for (const auto& [address, block] : all.blocks) block.pages->open(true);
 }
 
 Access::~Access() {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   if (--all.accesses > 0) return;
-  for (const auto& [address, block] : all.blocks) open(block, false);
+  for (const auto& [address, block] : all.blocks) block.pages->open(false);
 }
 
 std::size_t allocated_bytes() {
