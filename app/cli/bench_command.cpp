@@ -98,7 +98,7 @@ const bench::Suite& find_suite(const std::string& name) {
 }
 
 void refuse_other_device(const BenchArguments& arguments) {
-  if (!device::parse_device(arguments.device).is_cuda) return;
+  if (device::parse_device(arguments.device).kind == device::DeviceKind::Cpu) return;
   const device::DeviceInfo info = device::open_device(arguments.device);
   throw input_error(fmt::format("the suite {} cannot run on {}", arguments.suite, info.label()),
                     "its rows are defined for the processor", "use --device cpu");

@@ -264,7 +264,7 @@ void check_picture(const LatencyArguments& arguments) {
 }
 
 void refuse_other_device(const std::string& name) {
-  if (!device::parse_device(name).is_cuda) return;
+  if (device::parse_device(name).kind == device::DeviceKind::Cpu) return;
   device::open_device(name);
   throw input_error("latency cannot be measured on " + name,
                     "selection runs on the CPU alone in this version", "leave out --device");

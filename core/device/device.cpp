@@ -2,9 +2,11 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/cuda/sim/sim_device.h"
 #include "core/device/cuda_plugin.h"
 #include "core/device/scalar_type.h"
 #include "core/device/threads.h"
+#include "core/device/torch_device.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -49,12 +51,13 @@ std::uint64_t sum_of(const std::uint64_t* words, std::int64_t count) {
 
 DeviceId parse_device(const std::string& text) {
   if (text == "cpu") return {};
-  if (text == "cuda") return {true, 0};
+  if (text == "sim") return {DeviceKind::Sim, 0};
+  if (text == "cuda") return {DeviceKind::Cuda, 0};
   if (text.starts_with("cuda:")) {
     const auto index = parse_int(text.substr(5));
-    if (index && *index >= 0 && *index < 1024) return {true, static_cast<int>(*index)};
+    if (index && *index >= 0 && *index < 1024) return {DeviceKind::Cuda, static_cast<int>(*index)};
   }
-  throw usage_error(fmt::format("'{}' is not a device", text), "devices are cpu, cuda and cuda:N",
+  throw usage_error(fmt::format("'{}' is not a device", text), "devices are cpu, cuda:N and sim",
                     "use --device cpu");
 }
 
@@ -65,8 +68,31 @@ std::string DeviceInfo::label() const {
 
 DeviceInfo open_device(const std::string& text) {
   const DeviceId device = parse_device(text);
-  if (!device.is_cuda) return {"cpu", cpu_name(), num_threads()};
-  return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index).name, 0};
+  switch (device.kind) {
+    case DeviceKind::Cpu:
+      break;
+    case DeviceKind::Cuda:
+      return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index).name, 0,
+              DeviceKind::Cuda};
+    case DeviceKind::Sim:
+      sim::register_device();
+      return {"sim", "the operators of a GPU in host memory", num_threads(), DeviceKind::Sim};
+  }
+  return {"cpu", cpu_name(), num_threads()};
+}
+
+c10::Device torch_device(const std::string& text) {
+  const DeviceId device = parse_device(text);
+  open_device(text);
+  switch (device.kind) {
+    case DeviceKind::Cpu:
+      break;
+    case DeviceKind::Cuda:
+      return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.index)};
+    case DeviceKind::Sim:
+      return {c10::DeviceType::PrivateUse1, 0};
+  }
+  return {c10::DeviceType::CPU};
 }
 
 std::vector<ListedDevice> list_devices() {
@@ -74,9 +100,7 @@ std::vector<ListedDevice> list_devices() {
                       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   std::vector<ListedDevice> devices;
   devices.push_back({open_device("cpu"), "", memory});
-  devices.push_back({{"sim", "the operators of a GPU in host memory", 0},
-                     "this version does not have it yet",
-                     memory});
+  devices.push_back({open_device("sim"), "", memory});
   int count = 1;
   for (int i = 0; i < count; ++i) {
     try {

@@ -10,21 +10,28 @@
 
 namespace kvloupe::device {
 
+enum class DeviceKind {
+  Cpu,
+  Cuda,
+  Sim,  // a GPU's operators in host memory (core/cuda/sim): its times mean nothing
+};
 struct DeviceId {
-  bool is_cuda = false;
+  DeviceKind kind = DeviceKind::Cpu;
   int index = 0;
 };
-// "cpu", "cuda" or "cuda:N". Throws Error{Usage} for anything else.
+// "cpu", "cuda", "cuda:N" or "sim". Throws Error{Usage} for anything else.
 DeviceId parse_device(const std::string& text);
 
 struct DeviceInfo {
-  std::string id;    // "cpu", "cuda:0"
+  std::string id;    // "cpu", "cuda:0", "sim"
   std::string name;  // "AMD EPYC", "NVIDIA H200"
   int threads = 0;   // CPU threads that tensor work uses; 0 for a CUDA device
+  DeviceKind kind = DeviceKind::Cpu;
 
   std::string label() const;  // "cpu, 2 threads (AMD EPYC)"
 };
-// Makes the device ready; for a CUDA device this loads Torch's CUDA libraries and our plug-in.
+// Makes the device ready (torch_device.h names it to Torch); for a CUDA device this loads Torch's
+// CUDA libraries and our plug-in.
 // Throws Error{Input} when the device, the driver, a library or the plug-in is missing.
 DeviceInfo open_device(const std::string& text);
 

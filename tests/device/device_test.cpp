@@ -19,8 +19,9 @@ namespace kvloupe::device {
 namespace {
 
 TEST(ParseDevice, NamesOfTheCommandLine) {
-  EXPECT_FALSE(parse_device("cpu").is_cuda);
-  EXPECT_TRUE(parse_device("cuda").is_cuda);
+  EXPECT_EQ(parse_device("cpu").kind, DeviceKind::Cpu);
+  EXPECT_EQ(parse_device("sim").kind, DeviceKind::Sim);
+  EXPECT_EQ(parse_device("cuda").kind, DeviceKind::Cuda);
   EXPECT_EQ(parse_device("cuda").index, 0);
   EXPECT_EQ(parse_device("cuda:3").index, 3);
   for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cpu:0", "CPU"}) {
