@@ -6,6 +6,7 @@
 #include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
+#include "core/device/device.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
@@ -33,6 +34,7 @@ struct CompareArguments {
   std::string trace;
   std::vector<std::string> methods;
   std::string layers;
+  std::string device = "cpu";
   std::string csv, png;
   ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
@@ -160,6 +162,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
+  request.device = arguments.device;
+  device::open_device(request.device);
   const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
   for (const selection::MethodSpec& spec : specs)
@@ -203,6 +207,7 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--layers", arguments->layers, "a layer or a range such as 3-5");
+  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
   command->add_option("--png", arguments->png,
                       "also draw a number of the rows, one curve a method, to this file");

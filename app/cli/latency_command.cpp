@@ -126,10 +126,11 @@ ordered_json json_of(const LatencyReport& r) {
 }
 
 std::string answer_json(const std::vector<LatencyReport>& reports,
-                        const std::vector<replay::UnavailableMethod>& unavailable) {
-  ordered_json json{{"device", "cpu"},
-                    {"device_name", device::open_device("cpu").name},
-                    {"threads", device::num_threads()},
+                        const std::vector<replay::UnavailableMethod>& unavailable,
+                        const device::DeviceInfo& device) {
+  ordered_json json{{"device", device.id},
+                    {"device_name", device.name},
+                    {"threads", device.threads},
                     {"dtype", "fp32"},
                     {"rows", ordered_json::array()},
                     {"unavailable", ordered_json::array()}};
@@ -263,13 +264,6 @@ void check_picture(const LatencyArguments& arguments) {
   check_result_file(arguments.png, trace::files_of_trace(arguments.trace), arguments.force);
 }
 
-void refuse_other_device(const std::string& name) {
-  if (device::parse_device(name).kind == device::DeviceKind::Cpu) return;
-  device::open_device(name);
-  throw input_error("latency cannot be measured on " + name,
-                    "selection runs on the CPU alone in this version", "leave out --device");
-}
-
 std::vector<int> layers_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
   if (arguments.layer.empty()) return {info.layers[info.layers.size() / 2]};
   if (const auto layer = parse_index_or_all("--layer", arguments.layer)) return {*layer};
@@ -291,7 +285,7 @@ std::map<std::string, std::string> names_of(const LatencyArguments& arguments,
 void run_latency(const LatencyArguments& arguments, const GlobalOptions& global) {
   auto [specs, unavailable] = replay::parse_methods(arguments.methods);
   const auto lengths = parse_lengths(arguments.lengths);
-  refuse_other_device(arguments.device);
+  const device::DeviceInfo device = device::open_device(arguments.device);
   check_picture(arguments);
   const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
@@ -305,7 +299,9 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
         for (const auto& length : lengths)
           reports.push_back(
               measure::measure_latency(session, spec, layer, chunk,
-                                       {.repetitions = arguments.repetitions, .past_len = length},
+                                       {.repetitions = arguments.repetitions,
+                                        .past_len = length,
+                                        .device = arguments.device},
                                        reporting_context("rounds of " + spec.id()), {}));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input || specs.size() == 1) throw;
@@ -321,7 +317,7 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
         latency_chart(reports, arguments.y, names_of(arguments, specs, session), arguments.trace),
         arguments.png);
   if (arguments.json)
-    results::add_data(answer_json(reports, unavailable));
+    results::add_data(answer_json(reports, unavailable, device));
   else
     results::add_text(table_text(reports) + notes_text(reports, !arguments.lengths.empty()));
 }
@@ -348,7 +344,7 @@ void add_latency_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--lengths", arguments->lengths,
                       "after so many past keys each, for example 1k,4k,16k: the cell's own past, "
                       "cut or repeated");
-  command->add_option("--device", arguments->device, "cpu");
+  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_option("--repetitions", arguments->repetitions, "rounds that count, of each cell")
       ->check(CLI::Range(1, 10000));
   command->add_option("--png", arguments->png,

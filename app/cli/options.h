@@ -22,6 +22,10 @@ std::vector<int> parse_index_range(const std::string& option, const std::string&
 // A finite number from `least` to `most`: CLI::Range lets NaN pass.
 CLI::Validator finite_range(double least, double most);
 
+// What --device takes.
+inline constexpr const char* kDeviceHelp =
+    "where it is computed: cpu, cuda:N, or sim, a slow stand-in for a GPU (kvloupe devices)";
+
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);
 

@@ -6,6 +6,7 @@
 #include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
+#include "core/device/device.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
@@ -34,6 +35,7 @@ struct SelectArguments {
   std::string layer = "all";
   std::string chunk = "all";
   std::optional<int> chunk_size;
+  std::string device = "cpu";
   bool json = false;
   bool save = false;
 };
@@ -270,6 +272,8 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
     throw usage_error("--save cannot be combined with --chunk or --chunk-size",
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
+  request.device = arguments.device;
+  device::open_device(request.device);
   const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
@@ -293,6 +297,7 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--chunk", arguments->chunk, "a chunk, or all");
   command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
       ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON, with every position");
   command->add_flag("--save", arguments->save, "add the run to the sidecar TRACE.runs.h5");
   command->callback([arguments, &global] {

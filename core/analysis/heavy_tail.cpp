@@ -1,7 +1,7 @@
 #include "core/analysis/heavy_tail.h"
 
 #include "core/base/error.h"
-#include "core/selection/cosine_scoring.h"
+#include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
 
 #include <algorithm>
@@ -15,8 +15,9 @@ HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk,
   const trace::ChunkInfo& span = session.info().chunks.at(static_cast<std::size_t>(chunk));
   KVLOUPE_CHECK(rows.rows == span.length && rows.cols == span.end());
   HeavyTail result;
-  result.relevance =
-      selection::query_relevance(session::load_cell(session, layer, chunk, span), q_head);
+  const selection::Cell cell = session::load_cell(session, layer, chunk, span);
+  result.relevance = selection::on_host<double>(
+      selection::query_relevance(cell.q.narrow(0, q_head, 1)));
   result.query_mass.assign(static_cast<std::size_t>(span.length), 0);
   result.key_mass.assign(static_cast<std::size_t>(span.begin), 0);
   for (std::int64_t r = 0; r < rows.rows; ++r) {

@@ -2,11 +2,11 @@
 
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
 #include "core/selection/pages.h"
 #include "core/selection/ranking.h"
 #include "core/session/session_tensors.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,26 +17,18 @@ namespace {
 
 using selection::PageGrid;
 
-// Largest logit of each key over the rows, unscaled.
-std::vector<float> best_logits(const std::vector<const float*>& rows, const float* keys,
-                               std::int64_t num_keys, std::int64_t head_dim) {
-  std::vector<float> best(static_cast<std::size_t>(num_keys));
-  selection::max_dot_products(selection::pack_rows(rows, head_dim), keys, num_keys, best.data());
-  return best;
-}
-
 // Pages that hold past keys, as the chunk's rows see them: in decode the new token is in its page.
 std::vector<PageScore> score_pages(const selection::Cell& cell, int q_head, int page_size) {
   const std::int64_t seen = cell.phase == trace::Phase::Decode ? cell.kv_len() : cell.past_len;
   const PageGrid past{page_size, cell.past_len};
-  const float* keys = selection::keys_of(cell, q_head / cell.gqa_group_size());
-  std::vector<const float*> rows;
-  for (std::int64_t row = 0; row < cell.chunk_len; ++row)
-    rows.push_back(selection::query_row(cell, q_head, row));
-  selection::PageBounds bounds(page_size, cell.q.size(2));
+  const at::Tensor keys = cell.k.narrow(0, q_head / cell.gqa_group_size(), 1).narrow(1, 0, seen);
+  const at::Tensor rows = cell.q.narrow(0, q_head, 1);
+  selection::PageBounds bounds(page_size);
   bounds.extend(keys, seen);
-  const std::vector<float> scores = bounds.scores(rows);
-  const std::vector<float> logits = best_logits(rows, keys, seen, cell.q.size(2));
+  const auto scores = selection::on_host<float>(selection::page_scores(rows, bounds.values()));
+  // Largest product of each key over the rows.
+  const auto logits =
+      selection::on_host<float>(selection::key_products(rows.squeeze(0), keys).amax(0));
   std::vector<PageScore> pages;
   for (std::int64_t page = 0; page < past.num_pages(); ++page) {
     PageScore score;

@@ -2,7 +2,7 @@
 
 #include "core/analysis/query_geometry.h"
 #include "core/attention/attention.h"
-#include "core/selection/cosine_scoring.h"
+#include "core/selection/cell_rows.h"
 
 #include <ATen/ATen.h>
 
@@ -33,7 +33,8 @@ double theorem_bound(double alpha, double beta) {
 
 QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   QueryRelevance result;
-  for (const double value : selection::query_relevance(cell, q_head)) {
+  const at::Tensor relevance = selection::query_relevance(cell.q.narrow(0, q_head, 1));
+  for (const double value : selection::on_host<double>(relevance)) {
     result.relevance.push_back(static_cast<float>(value));
   }
   const at::Tensor q = cell.q.narrow(0, q_head, 1);

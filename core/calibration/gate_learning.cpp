@@ -15,10 +15,6 @@
 namespace kvloupe::calibration {
 namespace {
 
-at::Tensor tensor_of(const std::vector<float>& values, at::IntArrayRef shape) {
-  return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat).clone();
-}
-
 // The attention of one query block of one head by key blocks, [N].
 at::Tensor pooled_row(const at::Tensor& probabilities, std::int64_t num_blocks,
                       std::int64_t block_size, GateTarget target) {
@@ -107,10 +103,9 @@ std::vector<GateExample> scaled(const std::vector<GateExample>& examples, const 
 GateExample gate_example(const selection::Cell& cell, const selection::GatePools& pools,
                          std::int64_t block_size, GateTarget target) {
   const std::int64_t blocks = (cell.chunk_len + block_size - 1) / block_size;
-  const std::int64_t dim = cell.q.size(2);
   GateExample example;
-  example.queries = tensor_of(pools.queries(cell), {cell.num_q_heads(), blocks, dim});
-  example.keys = tensor_of(pools.keys(cell, 0, blocks), {cell.num_kv_heads(), blocks, 3 * dim});
+  example.queries = pools.queries(cell);
+  example.keys = pools.keys(cell, 0, blocks);
   example.target = pooled_attention(cell, block_size, target);
   example.last_row = blocks;
   return example;

@@ -59,13 +59,13 @@ std::vector<double> past_mass(const Cell& cell, std::int64_t head) {
 // Past keys that the head attends to, marked.
 std::vector<std::uint8_t> past_keys(const Cell& cell, const HeadPattern& pattern,
                                     const selection::ObservedAttention& observed,
-                                    const float* key_means, std::int64_t head) {
+                                    const std::vector<std::vector<float>>& products) {
   const BlockGrid grid = grid_of(cell, selection::kBlockSizeOfPatterns);
   if (pattern.type != PatternType::BlockSparse)
     return covered_keys(lines_of(pattern, observed), grid, 0, grid.chunk_len);
   std::vector<std::uint8_t> keys(static_cast<std::size_t>(grid.kv_len()), 0);
   for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
-    for (const std::int32_t j : best_blocks(cell, grid, key_means, head, i))
+    for (const std::int32_t j : selection::best_blocks(products, grid, cell.softmax, i))
       std::fill(keys.begin() + grid.key_begin(j), keys.begin() + grid.key_end(j), std::uint8_t{1});
   return keys;
 }
@@ -96,19 +96,18 @@ Qualities measure_layer(const session::TraceSession& session, int layer,
     if (chunks[i].phase != trace::Phase::Prefill || chunks[i].begin == 0) continue;
     ++count;
     const Cell cell = session::load_cell(session, layer, static_cast<int>(i), chunks[i]);
-    const selection::BlockMeans::Heads& key_means = means.of(cell);
+    const at::Tensor key_means = means.of(cell);
+    const BlockGrid grid = grid_of(cell, selection::kBlockSizeOfPatterns);
+    const std::vector<selection::ObservedAttention> observed = observe_attention(cell);
     const std::int64_t operations =
         cell.chunk_len * cell.kv_len() * cell.q.size(2) +
         static_cast<std::int64_t>(candidates.size()) * cell.kv_len() * 16;
     selection::for_each_item(cell.num_q_heads(), operations, [&](std::int64_t head) {
       const std::vector<double> mass = past_mass(cell, head);
-      const auto observed = observe_attention(cell, head);
+      const auto products = selection::block_products(cell, grid, key_means, head);
       for (std::size_t c = 0; c < candidates.size(); ++c) {
-        const PatternQuality quality = quality_of(
-            past_keys(cell, candidates[c], observed,
-                      key_means[static_cast<std::size_t>(head / cell.gqa_group_size())].data(),
-                      head),
-            mass);
+        const PatternQuality quality =
+            quality_of(past_keys(cell, candidates[c], observed[head], products), mass);
         sums[head][c].recall += quality.recall;
         sums[head][c].density += quality.density;
       }

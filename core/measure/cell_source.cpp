@@ -24,38 +24,44 @@ void check_chunk(const session::TraceSession& session, int chunk) {
                     "choose a chunk inside the trace");
 }
 
-Cell recorded_cell(const session::TraceSession& session, bool needs_probe, int layer, int chunk) {
-  Cell cell = session::load_cell(session, layer, chunk, session.info().chunks[chunk]);
-  if (needs_probe) session::add_probe(session, cell);
-  return cell;
-}
-
-class TraceCells final : public CellSource {
+// Cells of the trace, with their probes where a method needs them.
+class RecordedCells {
  public:
-  TraceCells(const session::TraceSession& session, bool needs_probe, int chunk)
-      : session_(session), needs_probe_(needs_probe), chunk_(chunk) {}
-  int chunk() const override { return chunk_; }
-  int trace_chunk() const override { return chunk_; }
-  Cell load(int layer, int chunk) const override {
-    return recorded_cell(session_, needs_probe_, layer, chunk);
+  RecordedCells(const session::TraceSession& session, bool needs_probe, c10::Device device)
+      : session_(session), loader_(session, device), needs_probe_(needs_probe) {}
+  Cell load(int layer, int chunk) {
+    Cell cell = loader_.load(layer, chunk, session_.info().chunks[chunk]);
+    if (needs_probe_) session::add_probe(session_, cell);
+    return cell;
   }
 
  private:
   const session::TraceSession& session_;
+  session::CellLoader loader_;
   bool needs_probe_;
+};
+
+class TraceCells final : public CellSource {
+ public:
+  TraceCells(RecordedCells recorded, int chunk) : recorded_(std::move(recorded)), chunk_(chunk) {}
+  int chunk() const override { return chunk_; }
+  int trace_chunk() const override { return chunk_; }
+  Cell load(int layer, int chunk) override { return recorded_.load(layer, chunk); }
+
+ private:
+  RecordedCells recorded_;
   int chunk_;
 };
 
 class LengthenedCells final : public CellSource {
  public:
-  LengthenedCells(const session::TraceSession& session, bool needs_probe, int chunk,
+  LengthenedCells(RecordedCells recorded, const trace::TraceInfo& info, int chunk,
                   std::int64_t past_len)
-      : session_(session),
-        needs_probe_(needs_probe),
+      : recorded_(std::move(recorded)),
         trace_chunk_(chunk),
-        asking_chunk_(last_full_chunk(session.info())),
+        asking_chunk_(last_full_chunk(info)),
         past_len_(past_len) {
-    const std::int64_t length = session.info().chunks[asking_chunk_].length;
+    const std::int64_t length = info.chunks[asking_chunk_].length;
     num_earlier_ = static_cast<int>((past_len + length - 1) / length);
     first_length_ = past_len - (num_earlier_ - 1) * length;
   }
@@ -63,7 +69,7 @@ class LengthenedCells final : public CellSource {
   int chunk() const override { return num_earlier_; }
   int trace_chunk() const override { return trace_chunk_; }
 
-  Cell load(int layer, int chunk) const override {
+  Cell load(int layer, int chunk) override {
     const Keys& keys = lengthened(layer);
     if (chunk == num_earlier_) {
       Cell cell = keys.timed;
@@ -101,15 +107,16 @@ class LengthenedCells final : public CellSource {
     return at::cat({past, at::arange(timed.past_len, timed.kv_len(), at::kLong)});
   }
 
-  const Keys& lengthened(int layer) const {
+  const Keys& lengthened(int layer) {
     const auto [found, fresh] = layers_.try_emplace(layer);
     Keys& keys = found->second;
     if (!fresh) return keys;
-    keys.timed = recorded_cell(session_, needs_probe_, layer, trace_chunk_);
-    keys.asking = recorded_cell(session_, needs_probe_, layer, asking_chunk_);
+    keys.timed = recorded_.load(layer, trace_chunk_);
+    keys.asking = recorded_.load(layer, asking_chunk_);
     const at::Tensor rows = rows_of(keys.timed);
-    keys.k = keys.timed.k.index_select(1, rows);
-    keys.v = keys.timed.v.index_select(1, rows);
+    const at::Tensor there = rows.to(keys.timed.k.device());
+    keys.k = keys.timed.k.index_select(1, there);
+    keys.v = keys.timed.v.index_select(1, there);
     if (keys.timed.novelty.defined()) {
       keys.novelty = keys.timed.novelty.index_select(0, rows);
       keys.novelty[0] = std::numeric_limits<float>::infinity();
@@ -117,30 +124,32 @@ class LengthenedCells final : public CellSource {
     return keys;
   }
 
-  const session::TraceSession& session_;
-  bool needs_probe_;
+  RecordedCells recorded_;
   int trace_chunk_, asking_chunk_;
   std::int64_t past_len_, first_length_ = 0;
   int num_earlier_ = 0;
-  mutable std::map<int, Keys> layers_;
+  std::map<int, Keys> layers_;
 };
 
 }  // namespace
 
 std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
-                                        const selection::MethodSpec& spec, int chunk) {
+                                        const selection::MethodSpec& spec, int chunk,
+                                        c10::Device device) {
   check_chunk(session, chunk);
-  return std::make_unique<TraceCells>(session, spec.traits().needs_probe, chunk);
+  return std::make_unique<TraceCells>(
+      RecordedCells(session, spec.traits().needs_probe, device), chunk);
 }
 
 std::unique_ptr<CellSource> lengthened_cells(const session::TraceSession& session,
                                              const selection::MethodSpec& spec, int chunk,
-                                             std::int64_t past_len) {
+                                             std::int64_t past_len, c10::Device device) {
   check_chunk(session, chunk);
   if (session.info().chunks[chunk].begin == 0)
     throw input_error(fmt::format("chunk {} cannot be timed at other lengths", chunk),
                       "it has no past keys to repeat", "choose a later chunk");
-  return std::make_unique<LengthenedCells>(session, spec.traits().needs_probe, chunk, past_len);
+  return std::make_unique<LengthenedCells>(
+      RecordedCells(session, spec.traits().needs_probe, device), session.info(), chunk, past_len);
 }
 
 }  // namespace kvloupe::measure

@@ -5,6 +5,8 @@
 #include "core/selection/selector.h"
 #include "core/session/session.h"
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 
@@ -18,18 +20,20 @@ class CellSource {
   // The chunk of the trace whose queries are timed.
   virtual int trace_chunk() const = 0;
   // Throws Error{Input} as session::load_cell() and add_probe().
-  virtual selection::Cell load(int layer, int chunk) const = 0;
+  virtual selection::Cell load(int layer, int chunk) = 0;
 };
 
-// The cells as recorded. `session` is borrowed. Throws Error{Input}: no such chunk.
+// The cells as recorded, on a device. `session` is borrowed. Throws Error{Input}: no such chunk.
 std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
-                                        const selection::MethodSpec& spec, int chunk);
+                                        const selection::MethodSpec& spec, int chunk,
+                                        c10::Device device = c10::DeviceType::CPU);
 
 // The same queries after another number of past keys: the chunk's own past, cut to its newest keys
 // or repeated backwards until it has `past_len`. The chunks before it are as long as the prompt's
 // and ask with its last full chunk's queries. Throws Error{Input}: no such chunk, one without past.
 std::unique_ptr<CellSource> lengthened_cells(const session::TraceSession& session,
                                              const selection::MethodSpec& spec, int chunk,
-                                             std::int64_t past_len);
+                                             std::int64_t past_len,
+                                             c10::Device device = c10::DeviceType::CPU);
 
 }  // namespace kvloupe::measure

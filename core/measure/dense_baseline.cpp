@@ -36,6 +36,7 @@ DenseBaseline::DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at:
   expanded_v_ = group == 1 ? v_ : v_.repeat_interleave(group, 1);
   folded_q_ = q_.reshape({1, k.size(0), group * chunk_len_, head_dim_});
   mask_ = visibility_mask(chunk_len_, kv_len, softmax.window);
+  mask_ = mask_.to(q.device());
   folded_mask_ = mask_.repeat({group, 1});
 }
 

@@ -2,11 +2,17 @@
 
 #include "core/base/error.h"
 #include "core/device/device.h"
+#include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
 #include <utility>
 
 namespace kvloupe::measure {
@@ -30,13 +36,37 @@ void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyR
   report->dense_variant = parts[dense].name;
 }
 
-// Measured once in a process, with nothing else running: about a second.
+// What the device reads and multiplies in a second. Measured once in a process, with nothing else
+// running: about a second.
 struct Peaks {
-  double bytes_per_s = device::measure_read_bandwidth();
-  double flops_per_s = device::measure_peak_flops();
+  double bytes_per_s = 0, flops_per_s = 0;
 };
-double floor_ms(const Work& work) {
-  static const Peaks peaks;
+Peaks measured_peaks(c10::Device device) {
+  // `sim` runs on the processor.
+  if (!device.is_cuda())
+    return {device::measure_read_bandwidth(), device::measure_peak_flops()};
+  constexpr std::int64_t kNumbers = 1 << 28, kSize = 4096;
+  const at::Tensor numbers = at::ones({kNumbers}, at::dtype(at::kFloat).device(device));
+  const at::Tensor matrix = numbers.narrow(0, 0, kSize * kSize).view({kSize, kSize});
+  const RoundTimes times = time_rounds(
+      {{"read", [&] { numbers.sum(); }}, {"multiply", [&] { at::mm(matrix, matrix); }}},
+      {.repetitions = 7, .device = device.str()}, {});
+  const auto rate = [&](std::size_t part, double work) {
+    return 1000 * work / *std::ranges::min_element(times.samples_ms[part]);
+  };
+  return {rate(0, sizeof(float) * static_cast<double>(kNumbers)),
+          rate(1, 2.0 * kSize * kSize * kSize)};
+}
+const Peaks& peaks_of(c10::Device device) {
+  static std::mutex mutex;
+  static std::map<std::string, Peaks> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(device.str());
+  return found != known.end() ? found->second
+                              : known.emplace(device.str(), measured_peaks(device)).first->second;
+}
+
+double floor_ms(const Work& work, const Peaks& peaks) {
   return 1000 * std::max(work.bytes / peaks.bytes_per_s, work.flops / peaks.flops_per_s);
 }
 
@@ -72,8 +102,10 @@ LatencyReport measure_latency(const session::TraceSession& session,
                               const selection::MethodSpec& spec, int layer, int chunk,
                               const LatencyOptions& options, const WorkContext& context,
                               const std::function<void(const LatencyReport&)>& on_sample) {
-  const auto cells = options.past_len ? lengthened_cells(session, spec, chunk, *options.past_len)
-                                      : trace_cells(session, spec, chunk);
+  const device::DeviceInfo device = device::open_device(options.device);
+  const c10::Device torch = device::torch_device(options.device);
+  const auto cells = options.past_len ? lengthened_cells(session, spec, chunk, *options.past_len, torch)
+                                      : trace_cells(session, spec, chunk, torch);
   MethodRun run(session, spec, *cells, layer, context);
   const selection::Cell& cell = run.cell();
   const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax);
@@ -84,7 +116,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
 
   LatencyReport report;
   report.method = run.spec().canonical();
-  report.device = device::open_device("cpu").label();
+  report.device = device.label();
   report.dtype = "fp32";
   report.layer = layer;
   report.chunk = chunk;
@@ -92,17 +124,19 @@ LatencyReport measure_latency(const session::TraceSession& session,
   report.past_len = cell.past_len;
   report.chunk_len = cell.chunk_len;
   report.lengthened = options.past_len.has_value();
-  report.executed = run.spec().traits().executed;
-  floor_ms({});  // before anything is timed
+  report.executed =
+      run.spec().traits().executed && device.kind != device::DeviceKind::Sim;
+  const Peaks& peaks = peaks_of(torch);  // before anything is timed
   RoundOptions rounds;
   rounds.repetitions = options.repetitions;
   rounds.warm_up = options.warm_up;
+  rounds.device = options.device;
   rounds.prepare = [&] { run.prepare(context); };
   const auto update = [&](const RoundTimes& times) {
     fill(times, parts, &report);
     report.reads = run.reads();
     report.dense_reason = run.selected().dense_reason;
-    report.floor_ms = floor_ms(run.attention_work());
+    report.floor_ms = floor_ms(run.attention_work(), peaks);
   };
   const RoundTimes times = time_rounds(parts, rounds, context, [&](const RoundTimes& so_far) {
     update(so_far);

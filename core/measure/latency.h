@@ -30,7 +30,7 @@ const char* gather_name(KvReads reads);
 
 struct LatencyReport {
   std::string method;  // canonical
-  std::string device;  // "cpu, 2 threads", with its name
+  std::string device;  // "cpu, 2 threads (AMD EPYC)", "cuda:0 (NVIDIA H200)"
   std::string dtype;   // "fp32"
   int layer = 0, chunk = 0;
   trace::Phase phase = trace::Phase::Prefill;
@@ -43,8 +43,8 @@ struct LatencyReport {
   std::string dense_variant;  // which of the dense baselines was fastest
   // Set where the method attends to all keys in this cell: it ran dense attention itself.
   std::optional<trace::DenseReason> dense_reason;
-  // What ran does only the work that the method claims (Traits::executed). Else it is simulated, and
-  // its time says nothing of the method's speed.
+  // What ran does only the work that the method claims (Traits::executed), on a device whose times mean
+  // something. Else it is simulated, and its time says nothing of the method's speed.
   bool executed = true;
   // Attention over what was kept can take no less on this machine: its bytes at the measured
   // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
@@ -61,6 +61,7 @@ struct LatencyOptions {
   int warm_up = 2;
   // The cell's queries after so many past keys: its own past, cut or repeated (cell_source.h).
   std::optional<std::int64_t> past_len = {};
+  std::string device = "cpu";  // as device::open_device() takes it
 };
 
 // Alternates method and dense. `on_sample` sees the report after every round. Throws Error{Input}:

@@ -61,7 +61,7 @@ std::vector<MethodRun::Piece> MethodRun::pieces_of(const Cell& cell,
 }
 
 MethodRun::MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
-                     const CellSource& cells, int layer, const WorkContext& context)
+                     CellSource& cells, int layer, const WorkContext& context)
     : session_(session),
       spec_(spec.resolved(session.shape())),
       layer_(layer),

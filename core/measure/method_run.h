@@ -32,7 +32,7 @@ class MethodRun {
  public:
   // `cells` is borrowed. Throws Error{Input} where the trace cannot serve the method.
   MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
-            const CellSource& cells, int layer, const WorkContext& context);
+            CellSource& cells, int layer, const WorkContext& context);
 
   const selection::Cell& cell() const { return cell_; }
   const selection::MethodSpec& spec() const { return spec_; }

@@ -3,6 +3,11 @@
 #include "core/base/quantile.h"
 #include "core/device/thread_usage.h"
 #include "core/device/threads.h"
+#include "core/device/torch_device.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,15 +26,34 @@ struct Round {
   bool disturbed = false;
 };
 
-Round run_round(const std::vector<TimedPart>& parts, int threads, const WorkContext& context) {
+double ms_of(const std::function<void()>& run, c10::Device device) {
+  if (!device.is_cuda()) {
+    const auto begin = Clock::now();
+    run();
+    return ms_between(begin, Clock::now());
+  }
+  // More than the second-level cache of any device.
+  constexpr std::int64_t kFlushed = 256LL << 20;
+  at::empty({kFlushed}, at::dtype(at::kByte).device(device)).zero_();
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Stream stream = guard.getStream(device);
+  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+      end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  begin.record(stream);
+  run();
+  end.record(stream);
+  end.synchronize();
+  return begin.elapsedTime(end);
+}
+
+Round run_round(const std::vector<TimedPart>& parts, c10::Device place, int threads,
+                const WorkContext& context) {
   Round round;
   const device::ThreadUsage before = device::ThreadUsage::now();
   const auto begin = Clock::now();
   for (const TimedPart& part : parts) {
     context.cancel.throw_if_cancelled();
-    const auto part_begin = Clock::now();
-    part.run();
-    round.ms.push_back(ms_between(part_begin, Clock::now()));
+    round.ms.push_back(ms_of(part.run, place));
   }
   const double seconds = ms_between(begin, Clock::now()) / 1000;
   round.disturbed = device::ThreadUsage::now().busy_since(before, seconds) > threads;
@@ -53,12 +77,13 @@ RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& 
                        const WorkContext& context,
                        const std::function<void(const RoundTimes&)>& on_round) {
   const int threads = options.threads > 0 ? options.threads : device::num_threads();
+  const c10::Device place = device::torch_device(options.device);
   RoundTimes times;
   times.samples_ms.resize(parts.size());
   const int most = options.warm_up + 3 * options.repetitions;
   for (int i = 0, counted = 0; i < most && counted < options.repetitions; ++i) {
     if (options.prepare) options.prepare();
-    const Round round = run_round(parts, threads, context);
+    const Round round = run_round(parts, place, threads, context);
     if (i < options.warm_up) continue;
     if (round.disturbed) {
       ++times.discarded;

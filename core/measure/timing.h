@@ -23,6 +23,9 @@ struct RoundOptions {
   int repetitions = 15;
   int warm_up = 2;
   int threads = 0;  // that the parts may use; 0: those of tensor work
+  // Of the parts' tensors. On CUDA a part is timed by events of its stream, after its second-level cache
+  // was filled with other numbers.
+  std::string device = "cpu";
   // Untimed, before each round.
   std::function<void()> prepare = {};
 };

@@ -135,8 +135,8 @@ const at::Tensor& CellTruth::dense_output() {
   const bool with_mass = wanted_.mass && !mass.defined();
   auto dense =
       attention::dense_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax, with_mass);
-  if (with_mass) mass = std::move(dense.key_mass);
-  output_ = dense.output.contiguous();
+  if (with_mass) mass = dense.key_mass.cpu();
+  output_ = dense.output.cpu().contiguous();
   return output_;
 }
 
@@ -144,7 +144,7 @@ const at::Tensor& CellTruth::mass(const selection::RowLayout& layout) {
   const bool per_kv_head = layout.axis == trace::RowAxis::KvHead;
   if (per_kv_head && wanted_.output_error) dense_output();
   at::Tensor& mass = mass_[{layout.axis, layout.q_heads_per_row}];
-  if (!mass.defined()) mass = row_mass(cell_, layout);
+  if (!mass.defined()) mass = row_mass(cell_, layout).cpu();
   return mass;
 }
 
@@ -171,8 +171,7 @@ RowTruth& CellTruth::row(const selection::RowLayout& layout, std::size_t row,
 const at::Tensor& CellTruth::mass_by_query_block(const trace::BlockGrid& grid) {
   at::Tensor& mass = block_mass_[grid.block_size];
   if (mass.defined()) return mass;
-  mass =
-      at::empty({cell_.num_q_heads(), grid.num_query_blocks(), grid.past_len}, cell_.q.options());
+  mass = at::empty({cell_.num_q_heads(), grid.num_query_blocks(), grid.past_len}, at::kFloat);
   for (std::int64_t head = 0; head < cell_.num_q_heads(); ++head)
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
       const std::int64_t begin = grid.row_begin(i), end = grid.row_end(i);
@@ -224,7 +223,7 @@ RowMetrics CellTruth::metrics(const selection::RowLayout& layout, const trace::C
 
 std::vector<double> CellTruth::output_errors(const at::Tensor& sparse) {
   const at::Tensor& dense = dense_output();
-  const at::Tensor other = sparse.contiguous();
+  const at::Tensor other = sparse.cpu().contiguous();
   KVLOUPE_CHECK(other.sizes() == dense.sizes());
   const std::int64_t per_head = dense.size(1) * dense.size(2);
   std::vector<double> errors;
@@ -243,7 +242,7 @@ std::vector<double> CellTruth::score_energy(const at::Tensor& queries) {
   const std::int64_t past = cell_.past_len, dim = cell_.k.size(2), tile = 4096;
   if (past_moments_.empty()) {
     for (std::int64_t g = 0; g < cell_.num_kv_heads(); ++g) {
-      at::Tensor moments = at::zeros({dim, dim}, at::kDouble);
+      at::Tensor moments = at::zeros({dim, dim}, cell_.k.options().dtype(at::kDouble));
       for (std::int64_t begin = 0; begin < past; begin += tile) {
         const at::Tensor keys =
             cell_.k.select(0, g).narrow(0, begin, std::min(tile, past - begin)).to(at::kDouble);
@@ -274,12 +273,13 @@ double CellTruth::shaped_score_error(const at::Tensor& pruned, std::int64_t head
     return softmax.softcap > 0 ? (s / softmax.softcap).tanh() * softmax.softcap : s;
   };
   const at::Tensor keys = cell_.k.select(0, head / cell_.gqa_group_size());
-  const at::Tensor last = at::arange(cell_.past_len, cell_.kv_len(), at::kLong).unsqueeze(1);
+  const auto positions = cell_.k.options().dtype(at::kLong);
+  const at::Tensor last = at::arange(cell_.past_len, cell_.kv_len(), positions).unsqueeze(1);
   double lost = 0, whole = 0;
   for (std::int64_t begin = cell_.first_candidate(); begin < cell_.kv_len(); begin += 4096) {
     const std::int64_t count = std::min<std::int64_t>(4096, cell_.kv_len() - begin);
     const at::Tensor tile = keys.narrow(0, begin, count).to(at::kDouble);
-    const at::Tensor position = at::arange(begin, begin + count, at::kLong).unsqueeze(0);
+    const at::Tensor position = at::arange(begin, begin + count, positions).unsqueeze(0);
     at::Tensor hidden = position > last;
     if (softmax.window > 0) hidden = hidden.logical_or(position <= last - softmax.window);
     const at::Tensor s = scores_of(cell_.q.select(0, head), tile).masked_fill(hidden, 0);

@@ -52,8 +52,8 @@ class RowTruth {
   std::map<std::int64_t, Best> best_;  // by count: most methods keep equally many
 };
 
-// What depends on a cell alone and not on the method: computed when first asked for, then shared by
-// all methods that are measured on it. `cell` is borrowed.
+// What depends on a cell alone and not on the method: computed on its device when first asked for, then
+// on the host, and shared by all methods that are measured on it. `cell` is borrowed.
 class CellTruth {
  public:
   CellTruth(const selection::Cell& cell, const Wanted& wanted) : cell_(cell), wanted_(wanted) {}

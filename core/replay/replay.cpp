@@ -2,6 +2,7 @@
 #include "core/replay/replay.h"
 
 #include "core/base/error.h"
+#include "core/device/torch_device.h"
 #include "core/replay/replay_parts.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/key_copies.h"
@@ -189,6 +190,7 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
   }
   const int end = request.chunk ? *request.chunk + 1 : static_cast<int>(chunks.size());
 
+  session::CellLoader cells(session, device::torch_device(request.device));
   // Layer by layer, so that each is read once. Sets that pass between layers wait with the method.
   std::int64_t done = 0;
   const auto total = static_cast<std::int64_t>(layers.size()) * (end - first);
@@ -203,7 +205,7 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
         if (!method.runs(layer, chunk)) continue;
         context.cancel.throw_if_cancelled();
         if (!cell) {
-          cell = session::load_cell(session, layer, chunk, chunks[static_cast<std::size_t>(chunk)]);
+          cell = cells.load(layer, chunk, chunks[static_cast<std::size_t>(chunk)]);
           cell->copies = copies;
           cell->memo = memo;
           truth.emplace(*cell, Wanted{request.want_mass, request.want_output_error});

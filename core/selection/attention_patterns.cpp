@@ -1,11 +1,11 @@
 #include "core/selection/attention_patterns.h"
 
 #include "core/base/error.h"
-#include "core/selection/block_means.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <span>
@@ -37,19 +37,15 @@ std::vector<std::int32_t> observed_rows(const Cell& cell) {
   return latest_rows(kObservedRows, cell.chunk_len);
 }
 
-ObservedAttention observe_attention(const Cell& cell, std::int64_t q_head) {
-  const std::int64_t total = cell.kv_len();
-  ObservedAttention observed;
+std::vector<ObservedAttention> observe_attention(const Cell& cell) {
   const std::vector<std::int32_t> latest = observed_rows(cell);
-  observed.num_rows = static_cast<std::int64_t>(latest.size());
-  observed.columns.assign(static_cast<std::size_t>(total), 0.0F);
-  observed.slashes.assign(static_cast<std::size_t>(total), 0.0F);
-  const ChunkRows rows = chunk_rows(cell, q_head, latest);
-  sum_columns_and_slashes(pack_rows(rows.pointers, cell.q.size(2)), rows.visible,
-                          keys_of(cell, q_head / cell.gqa_group_size()), total,
-                          rows.softmax(cell.softmax), observed.columns.data(),
-                          observed.slashes.data());
-  return observed;
+  const ColumnsAndSlashes sums =
+      columns_and_slashes(sets_over_cell(cell, cell.q, latest), cell.k);
+  std::vector<ObservedAttention> heads;
+  for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+    heads.push_back({static_cast<std::int64_t>(latest.size()),
+                     on_host<float>(sums.columns[head]), on_host<float>(sums.slashes[head])});
+  return heads;
 }
 
 PatternLines lines_of(const HeadPattern& pattern, const ObservedAttention& observed) {
@@ -89,18 +85,12 @@ std::vector<std::uint8_t> covered_keys(const PatternLines& lines, const BlockGri
   return keys;
 }
 
-std::vector<std::int32_t> best_blocks(const Cell& cell, const BlockGrid& grid,
-                                      const float* key_means, std::int64_t q_head,
+std::vector<std::int32_t> best_blocks(const std::vector<std::vector<float>>& products,
+                                      const BlockGrid& grid, const SoftmaxForm& softmax,
                                       std::int64_t query_block) {
-  const std::int64_t dim = cell.q.size(2);
-  std::vector<float> mean(static_cast<std::size_t>(dim));
-  mean_of_rows(query_row(cell, q_head, 0), grid.row_begin(query_block), grid.row_end(query_block),
-               dim, mean.data());
-  const std::int64_t first = first_block(grid, cell.softmax, query_block);
-  const std::int64_t count = grid.block_of_query_block(query_block) + 1 - first;
-  std::vector<float> dots(static_cast<std::size_t>(count));
-  dot_products(mean.data(), key_means + first * dim, count, dim, dots.data());
-  std::vector<std::int32_t> blocks = keep_best(dots, kTopBlocks).indices;
+  const std::int64_t first = first_block(grid, softmax, query_block);
+  const std::span dots(products[static_cast<std::size_t>(query_block)]);
+  std::vector<std::int32_t> blocks = keep_best(dots.subspan(first), kTopBlocks).indices;
   for (std::int32_t& block : blocks) block += static_cast<std::int32_t>(first);
   return blocks;
 }

@@ -13,13 +13,13 @@ namespace kvloupe::selection {
 
 // The chunk's last min(64, m) rows.
 std::vector<std::int32_t> observed_rows(const Cell& cell);
-// The attention of these rows in one query head, summed by key and by distance.
+// The attention of these rows in a query head, summed by key and by distance.
 struct ObservedAttention {
   std::int64_t num_rows = 0;
   std::vector<float> columns;  // [T] sum of p[i,j]
   std::vector<float> slashes;  // [T] sum of p[i,i-o]
 };
-ObservedAttention observe_attention(const Cell& cell, std::int64_t q_head);
+std::vector<ObservedAttention> observe_attention(const Cell& cell);  // [num_q_heads]
 
 // Columns j and distances o of one query head: row i attends to key j <= i if the column or the
 // distance i-j is marked; 2: by rule.
@@ -32,10 +32,10 @@ PatternLines lines_of(const HeadPattern& pattern, const ObservedAttention& obser
 std::vector<std::uint8_t> covered_keys(const PatternLines& lines, const BlockGrid& grid,
                                        std::int64_t row_begin, std::int64_t row_end);
 
-// Of BlockSparse: the blocks that a query block attends to, ascending. key_means [N_b, head_dim] of
-// the head's KV head.
-std::vector<std::int32_t> best_blocks(const Cell& cell, const BlockGrid& grid,
-                                      const float* key_means, std::int64_t q_head,
+// Of BlockSparse: the blocks that a query block attends to, ascending. `products` are
+// those of block_products() for the head.
+std::vector<std::int32_t> best_blocks(const std::vector<std::vector<float>>& products,
+                                      const BlockGrid& grid, const SoftmaxForm& softmax,
                                       std::int64_t query_block);
 
 }  // namespace kvloupe::selection

@@ -4,7 +4,6 @@
 #include "core/selection/cell_rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 
 namespace kvloupe::selection {
@@ -51,7 +50,7 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   // As for methods whose chunk's last queries vote.
   const std::int64_t operations =
       32 * cell.gqa_group_size() * static_cast<std::int64_t>(pools.front().size()) * cell.k.size(2);
-  for_each_item(heads, operations, [&](std::int64_t head) {
+  for_each_item_on(cell.k.device(), heads, operations, [&](std::int64_t head) {
     SelectedRow& row = state.rows[head];
     // What leaves the window is never seen again.
     const auto hidden = num_hidden(pools[head], cell.softmax, cell.kv_len());
@@ -88,16 +87,6 @@ std::vector<std::int32_t> members_at(std::span<const std::int32_t> pool,
   members.reserve(indices.size());
   for (const std::int32_t index : indices) members.push_back(pool[index]);
   return members;
-}
-
-std::vector<float> gather_keys(const Cell& cell, std::int64_t kv_head,
-                               std::span<const std::int32_t> positions) {
-  const std::int64_t dim = cell.k.size(2);
-  const float* keys = cell.k.const_data_ptr<float>() + kv_head * cell.k.stride(0);
-  std::vector<float> gathered(positions.size() * static_cast<std::size_t>(dim));
-  for (std::size_t i = 0; i < positions.size(); ++i)
-    std::memcpy(gathered.data() + i * dim, keys + positions[i] * dim, dim * sizeof(float));
-  return gathered;
 }
 
 }  // namespace kvloupe::selection

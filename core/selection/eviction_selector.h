@@ -60,8 +60,4 @@ class EvictionSelector : public Selector {
 std::vector<std::int32_t> members_at(std::span<const std::int32_t> pool,
                                      const std::vector<std::int32_t>& indices);
 
-// Rows `positions` of one head of a cell's K, copied together: [positions.size(), head_dim].
-std::vector<float> gather_keys(const Cell& cell, std::int64_t kv_head,
-                               std::span<const std::int32_t> positions);
-
 }  // namespace kvloupe::selection

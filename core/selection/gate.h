@@ -5,9 +5,10 @@
 #include "core/selection/rotary.h"
 #include "core/selection/selector.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace kvloupe::selection {
 
@@ -18,12 +19,15 @@ class GatePools {
   GatePools(const ModelShape& shape, std::int64_t block_size, const std::string& what_failed);
 
   // Mean of each query block of the chunk, [num_q_heads, Q_b, head_dim].
-  std::vector<float> queries(const Cell& cell) const;
+  at::Tensor queries(const Cell& cell) const;
   // Largest, smallest and mean value of each channel in the key blocks [first, last),
   // [num_kv_heads, last - first, 3 * head_dim].
-  std::vector<float> keys(const Cell& cell, std::int64_t first, std::int64_t last) const;
+  at::Tensor keys(const Cell& cell, std::int64_t first, std::int64_t last) const;
 
  private:
+  // As they were before the embedding; the first row stands at `position`.
+  at::Tensor undone(const Cell& cell, const at::Tensor& rows, std::int64_t position) const;
+
   ModelShape shape_;
   std::int64_t block_size_;
   RotaryUndo undo_;

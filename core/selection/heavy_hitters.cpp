@@ -4,8 +4,9 @@
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
-#include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,40 +18,34 @@ namespace {
 // Rows whose probabilities are summed in fp32 before they join the tally.
 constexpr std::int64_t kRowsAtOnce = 128;
 
-// mass[j] += sum over the rows of one query head of p[t,j], over the keys of the pool.
-void add_column_sums(const Cell& cell, std::int64_t q_head, const std::vector<std::int32_t>& pool,
-                     const float* keys, std::vector<double>& mass) {
+// The sum over the chunk's rows and the heads of the group of p, for each key of the pool.
+std::vector<double> masses_of(const Cell& cell, std::int64_t kv_head,
+                              const std::vector<std::int32_t>& pool) {
   const auto num_keys = static_cast<std::int64_t>(pool.size());
-  std::vector<float> sums;
+  const at::Tensor keys = gather_keys(cell, kv_head, pool);
+  at::Tensor masses = at::zeros({num_keys}, keys.options().dtype(at::kDouble));
   for (std::int64_t first = 0; first < cell.chunk_len; first += kRowsAtOnce) {
     const std::int64_t end = std::min(first + kRowsAtOnce, cell.chunk_len);
-    ChunkRows rows;
-    for (std::int64_t row = first; row < end; ++row)
-      rows.add(query_row(cell, q_head, row), cell.softmax, q_head,
-               num_hidden(pool, cell.softmax, cell.past_len + row),
-               num_keys - cell.chunk_len + row + 1);
-    const std::int64_t seen = rows.visible.back();  // no row of the block sees more
-    sums.assign(static_cast<std::size_t>(seen), 0.0F);
-    reduce_probabilities(pack_rows(rows.pointers, cell.k.size(2)), rows.visible, keys, seen,
-                         rows.softmax(cell.softmax), ColumnReduce::Sum, sums.data());
-    for (std::int64_t key = 0; key < seen; ++key) mass[key] += static_cast<double>(sums[key]);
+    const RowSets sets = sets_over_pool(cell, kv_head, range(first, end), pool);
+    const std::int64_t seen = sets.visible.back();  // no row of the block sees more
+    masses.narrow(0, 0, seen)
+        .add_(reduce_probabilities(sets, keys.narrow(1, 0, seen), ColumnReduce::Sum)
+                  .sum({0}, false, at::kDouble));
   }
+  return on_host<double>(masses);
 }
 
 }  // namespace
 
 void HeavyHitters::observe(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools) {
   std::vector<std::vector<double>> masses(pools.size());
-  const std::int64_t group = cell.gqa_group_size();
   const std::int64_t operations = cell.gqa_group_size() * cell.chunk_len *
                                   static_cast<std::int64_t>(pools.front().size()) *
                                   (cell.k.size(2) + 16);
-  for_each_item(static_cast<std::int64_t>(pools.size()), operations, [&](std::int64_t kv_head) {
-    const std::vector<float> keys = gather_keys(cell, kv_head, pools[kv_head]);
-    masses[kv_head].assign(pools[kv_head].size(), 0.0);
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      add_column_sums(cell, head, pools[kv_head], keys.data(), masses[kv_head]);
-  });
+  for_each_item_on(cell.k.device(), static_cast<std::int64_t>(pools.size()), operations,
+                   [&](std::int64_t kv_head) {
+                     masses[kv_head] = masses_of(cell, kv_head, pools[kv_head]);
+                   });
   add(cell, pools, std::move(masses));
 }
 

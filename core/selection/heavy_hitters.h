@@ -11,9 +11,9 @@
 namespace kvloupe::selection {
 
 // acc[g,j] += sum over the chunk's rows t of the mean over the group's heads of p[h,t,j], where p is
-// the causal softmax over the keys at hand. One chunk's sums are fp32, per block of rows; across
-// blocks, heads and chunks they are added in fp64, in this order: at 1e5 queries an fp32 sum would
-// no longer see what one query adds.
+// the causal softmax over the keys at hand. The sums of a head's block of rows are fp32; across heads,
+// blocks and chunks they are added in fp64: at 1e5 queries an fp32 sum would no longer see what one
+// query adds.
 class HeavyHitters {
  public:
   // Recents are the newest floor(B * recent_ratio) keys; by_age divides acc by the number of

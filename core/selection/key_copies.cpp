@@ -3,13 +3,11 @@
 #include "core/attention/lane_products.h"
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/lane_kernels.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 namespace kvloupe::selection {
 namespace {
@@ -18,10 +16,11 @@ using attention::kLaneTileKeys;
 
 // For `num_keys` keys of each KV head.
 at::Tensor room_for(const Cell& cell, const KeyCopyForm& form, std::int64_t num_keys) {
-  if (!form.by_lane) return at::empty({cell.num_kv_heads(), num_keys, form.width}, at::kFloat);
+  if (!form.by_lane)
+    return at::empty({cell.num_kv_heads(), num_keys, form.width}, cell.k.options());
   return at::zeros(
       {cell.num_kv_heads(), attention::num_lane_tiles(num_keys), form.width, kLaneTileKeys},
-      at::kFloat);
+      cell.k.options());
 }
 
 // Along dimension 1, which is of keys or of tiles of them.
@@ -29,44 +28,37 @@ std::int64_t room_of(const at::Tensor& numbers, const KeyCopyForm& form) {
   return numbers.size(1) * (form.by_lane ? kLaneTileKeys : 1);
 }
 
-// Of `count` keys from cell position `begin` on to the places from `place` on.
+// Of `count` keys from cell position `begin` on to the places from `place` on. In pieces, so that what
+// is rotated stays small beside the keys.
 void copy_keys(const Cell& cell, const KeyCopyForm& form, std::int64_t begin, std::int64_t count,
-               std::int64_t place, at::Tensor& numbers) {
-  const std::int64_t dim = cell.k.size(2), width = form.width, stride = numbers.stride(0);
-  float* out = numbers.mutable_data_ptr<float>();
-  constexpr std::int64_t kPiece = 256;
-  const std::int64_t pieces = (count + kPiece - 1) / kPiece;
-  for_each_item(cell.num_kv_heads() * pieces, kPiece * dim * width, [&](std::int64_t item) {
-    const std::int64_t head = item / pieces, skipped = item % pieces * kPiece;
-    const std::int64_t rows = std::min(kPiece, count - skipped);
-    const float* keys = keys_of(cell, head) + (begin + skipped) * dim;
-    float* of_head = out + head * stride;
-    std::vector<float> lanes;
-    if (form.basis || width < dim) {
-      lanes.resize(static_cast<std::size_t>(rows * width));
-      if (form.basis)
-        rotate_rows(keys, rows, directions_of(cell, *form.basis, head), dim, width, lanes.data());
-      else
-        for (std::int64_t row = 0; row < rows; ++row)
-          std::copy_n(keys + row * dim, width, lanes.data() + row * width);
-      keys = lanes.data();
-    }
+               std::int64_t place, const at::Tensor& numbers) {
+  constexpr std::int64_t kPiece = 4096;
+  const at::Tensor directions =
+      form.basis ? directions_of(cell, *form.basis) : at::Tensor();
+  for (std::int64_t done = 0; done < count; done += kPiece) {
+    const std::int64_t rows = std::min(kPiece, count - done);
+    const at::Tensor keys = cell.k.narrow(1, begin + done, rows);
+    const at::Tensor lanes =
+        form.basis ? rotate_rows(keys, directions, form.width) : keys.narrow(2, 0, form.width);
     if (form.by_lane)
-      attention::store_lanes(keys, rows, width, place + skipped, of_head);
+      store_lanes(numbers, lanes, place + done);
     else
-      std::copy_n(keys, rows * width, of_head + (place + skipped) * width);
-  });
+      numbers.narrow(1, place + done, rows).copy_(lanes);
+  }
 }
 
 }  // namespace
 
-const float* directions_of(const Cell& cell, const trace::Basis& basis, std::int64_t kv_head) {
+at::Tensor directions_of(const Cell& cell, const trace::Basis& basis) {
   const auto found = basis.layers.find(cell.layer);
   if (found == basis.layers.end())
     throw input_error(fmt::format("layer {} cannot be rotated", cell.layer),
                       fmt::format("the basis from {} does not hold it", basis.source),
                       "name other layers, or make the basis again by kvloupe calibrate");
-  return found->second.vectors.data() + kv_head * basis.head_dim * basis.head_dim;
+  const std::int64_t dim = basis.head_dim;
+  return at::from_blob(const_cast<float*>(found->second.vectors.data()),
+                       {basis.num_kv_heads, dim, dim}, at::kFloat)
+      .to(cell.k.device());
 }
 
 // Methods that name the same directions may have read them each for itself.
@@ -88,10 +80,11 @@ attention::LaneKeys KeyCopies::get(const Cell& cell, const KeyCopyForm& form) {
   KVLOUPE_CHECK(!form.basis || (form.basis->head_dim == cell.k.size(2) &&
                                 form.basis->num_kv_heads == cell.num_kv_heads()));
   const std::int64_t end = cell.first_key + cell.kv_len();
-  if (form.basis) directions_of(cell, *form.basis, 0);  // refuses a layer that it does not hold
+  if (form.basis) directions_of(cell, *form.basis);  // refuses a layer that it does not hold
   Copy& copy = copy_of(cell.layer, form);
   // Keys that a window hid from the first cell were not there to copy.
-  if (!copy.numbers.defined() || cell.first_key < copy.first || copy.end < cell.first_key)
+  if (!copy.numbers.defined() || cell.first_key < copy.first || copy.end < cell.first_key ||
+      copy.numbers.device() != cell.k.device())
     copy = {form, cell.first_key, cell.first_key, at::Tensor()};
   if (copy.end < end) {
     const std::int64_t num_keys = end - copy.first, held = copy.end - copy.first;
@@ -123,26 +116,6 @@ std::int64_t KeyCopies::bytes() const {
 
 at::Tensor rows_of_copy(const Cell& cell, const attention::LaneKeys& rows) {
   return rows.numbers.narrow(1, cell.first_key - rows.first_position, cell.kv_len());
-}
-
-at::Tensor rows_of_lanes(const Cell& cell, const attention::LaneKeys& by_lane,
-                         const std::vector<std::vector<std::int32_t>>& lanes) {
-  const at::Tensor& numbers = by_lane.numbers;
-  const auto width = static_cast<std::int64_t>(lanes.front().size());
-  const std::int64_t keys = cell.kv_len(), skipped = cell.first_key - by_lane.first_position;
-  at::Tensor rows = at::empty({cell.num_kv_heads(), keys, width}, at::kFloat);
-  float* out = rows.mutable_data_ptr<float>();
-  for_each_item(cell.num_kv_heads(), keys * width, [&](std::int64_t head) {
-    const float* tiles = numbers.const_data_ptr<float>() + head * numbers.stride(0);
-    for (std::int64_t key = 0; key < keys; ++key) {
-      const std::int64_t place = skipped + key;
-      const float* tile = tiles + place / kLaneTileKeys * numbers.stride(1);
-      for (std::int64_t i = 0; i < width; ++i)
-        out[(head * keys + key) * width + i] =
-            tile[lanes[head][i] * kLaneTileKeys + place % kLaneTileKeys];
-    }
-  });
-  return rows;
 }
 
 attention::LaneKeys copied_keys(const Cell& cell, const KeyCopyForm& form) {

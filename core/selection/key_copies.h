@@ -43,13 +43,11 @@ class KeyCopies {
 // get() of the cell's copies; where it has none, of a copy that nobody else sees.
 attention::LaneKeys copied_keys(const Cell& cell, const KeyCopyForm& form);
 
-// The keys of the cell from such a copy: of one of rows the rows themselves; of one by lane new rows
-// of the lanes that are named for each KV head, as many for each. [num_kv_heads, kv_len, lanes].
+// The keys of the cell from such a copy of rows, [num_kv_heads, kv_len, width].
 at::Tensor rows_of_copy(const Cell& cell, const attention::LaneKeys& rows);
-at::Tensor rows_of_lanes(const Cell& cell, const attention::LaneKeys& by_lane,
-                         const std::vector<std::vector<std::int32_t>>& lanes);
 
-// The directions of a KV head, [head_dim, head_dim] with direction i in column i. Throws as get().
-const float* directions_of(const Cell& cell, const trace::Basis& basis, std::int64_t kv_head);
+// The directions of the layer, [num_kv_heads, head_dim, head_dim] with direction i in column i, on the
+// cell's device; on the CPU in the memory of `basis`. Throws as get().
+at::Tensor directions_of(const Cell& cell, const trace::Basis& basis);
 
 }  // namespace kvloupe::selection

@@ -5,11 +5,11 @@
 // so the bound is one dot product of twice the length.
 #pragma once
 
-#include "core/selection/cell_rows.h"
+#include "core/selection/growing_rows.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace kvloupe::selection {
 
@@ -31,27 +31,23 @@ struct PageGrid {
   }
 };
 
-// Bounds of the pages of one KV head, kept as keys come in. Largest and smallest values do not
-// depend on the order or the portions in which keys are added.
+// Bounds of the pages of all KV heads of a layer, kept as keys come in. Largest and smallest values do
+// not depend on the order or the portions in which keys are added.
 class PageBounds {
  public:
   // `cut` as in PageGrid.
-  PageBounds(std::int64_t page_size, std::int64_t head_dim, std::int64_t cut = 0);
+  explicit PageBounds(std::int64_t page_size, std::int64_t cut = 0) : grid_{page_size, 0, cut} {}
 
-  // Makes the pages hold the first `num_tokens` of `keys` ([>= num_tokens, head_dim], contiguous):
-  // reads only those that are new. Fewer than before: starts again.
-  void extend(const float* keys, std::int64_t num_tokens);
+  // Makes the pages hold the first `num_tokens` of `keys` ([num_kv_heads, >= num_tokens, head_dim]):
+  // reads only the pages that have new ones. Fewer than before: starts again.
+  void extend(const at::Tensor& keys, std::int64_t num_tokens);
   const PageGrid& grid() const { return grid_; }
-  const float* largest(std::int64_t page) const { return values_.data() + page * 2 * head_dim_; }
-  const float* smallest(std::int64_t page) const { return largest(page) + head_dim_; }
-
-  // One value per page: the largest of the bounds over `rows`, summed in fp32.
-  std::vector<float> scores(std::span<const float* const> rows) const;
+  // [num_kv_heads, num_pages, 2, head_dim]: kmax, kmin.
+  at::Tensor values() const { return values_.rows(); }
 
  private:
   PageGrid grid_;
-  std::int64_t head_dim_;
-  std::vector<float> values_;  // [num_pages, 2, head_dim]: kmax, kmin
+  GrowingRows values_;
 };
 
 }  // namespace kvloupe::selection

@@ -1,26 +1,19 @@
 #include "core/selection/pooling.h"
 
-#include <algorithm>
+#include <ATen/ATen.h>
 
 namespace kvloupe::selection {
 
-std::vector<float> pool_same(std::span<const float> values, std::int64_t kernel, PoolKind kind) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  const std::int64_t reach = kernel / 2;
-  std::vector<float> pooled(values.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float* first = values.data() + std::max<std::int64_t>(0, i - reach);
-    const float* last = values.data() + std::min(count, i + reach + 1);
-    if (kind == PoolKind::Max) {
-      pooled[i] = *std::max_element(first, last);
-      continue;
-    }
-    // Summed anew for every output: a running sum would tell equal windows apart.
-    double sum = 0;
-    for (const float* value = first; value != last; ++value) sum += static_cast<double>(*value);
-    pooled[i] = static_cast<float>(sum / static_cast<double>(kernel));
-  }
-  return pooled;
+at::Tensor pool_same(const at::Tensor& values, std::int64_t kernel, PoolKind kind) {
+  if (values.size(1) == 0) return values;
+  const at::Tensor rows = values.unsqueeze(1);
+  if (kind == PoolKind::Max)
+    return at::max_pool1d(rows, kernel, /*stride=*/1, /*padding=*/kernel / 2).squeeze(1);
+  // Summed anew for every output, in fp64: a running sum would tell equal windows apart.
+  return at::avg_pool1d(rows.to(at::kDouble), kernel, /*stride=*/1, /*padding=*/kernel / 2,
+                        /*ceil_mode=*/false, /*count_include_pad=*/true)
+      .squeeze(1)
+      .to(at::kFloat);
 }
 
 }  // namespace kvloupe::selection

@@ -1,9 +1,9 @@
 // One-dimensional pooling of scores along the keys, with as many outputs as inputs.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace kvloupe::selection {
 
@@ -12,7 +12,7 @@ enum class PoolKind {
   Average,  // beyond the ends: zeros that count, so the ends are damped
 };
 
-// out[i] over the `kernel` (odd) inputs centred at i.
-std::vector<float> pool_same(std::span<const float> values, std::int64_t kernel, PoolKind kind);
+// out[r, i] over the `kernel` (odd) inputs of row r centred at i; values fp32 [R, n], on any device.
+at::Tensor pool_same(const at::Tensor& values, std::int64_t kernel, PoolKind kind);
 
 }  // namespace kvloupe::selection

@@ -1,10 +1,13 @@
 #include "core/selection/reassigned_keys.h"
 
 #include "core/base/error.h"
+#include "core/selection/cell_rows.h"
 #include "core/selection/rotary.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvloupe::selection {
 
@@ -20,17 +23,18 @@ at::Tensor attended_keys(const MethodSpec& spec, const trace::ModelInfo& model, 
   const Rotary rotary(model.rope_theta, model.head_dim, model.rope_pairing);
   at::Tensor rotated;
   for (std::size_t head = 0; head < selected.size(); ++head) {
-    const auto kept = static_cast<std::int64_t>(selected[head].size());
-    for (std::int64_t slot = 0; slot < kept; ++slot) {
-      const std::int64_t position = selected[head][static_cast<std::size_t>(slot)];
-      const std::int64_t shift = past_len - kept + slot - position;
-      if (shift == 0) continue;
-      if (!rotated.defined()) rotated = k.clone();
-      float* key = rotated.mutable_data_ptr<float>() +
-                   static_cast<std::int64_t>(head) * rotated.stride(0) +
-                   position * rotated.stride(1);
-      rotary.apply(rotary.turn(static_cast<double>(shift)), key);
-    }
+    const std::vector<std::int32_t>& kept = selected[head];
+    const auto count = static_cast<std::int64_t>(kept.size());
+    std::vector<double> shifts;
+    for (std::int64_t slot = 0; slot < count; ++slot)
+      shifts.push_back(
+          static_cast<double>(past_len - count + slot - kept[static_cast<std::size_t>(slot)]));
+    if (std::ranges::all_of(shifts, [](double shift) { return shift == 0; })) continue;
+    if (!rotated.defined()) rotated = k.clone();
+    at::Tensor keys = rotated.select(0, static_cast<std::int64_t>(head));
+    const at::Tensor places = on_device(kept, k.device()).to(at::kLong);
+    keys.index_copy_(0, places,
+                     rotary.turned(keys.index_select(0, places).unsqueeze(0), shifts).squeeze(0));
   }
   return rotated.defined() ? rotated : k;
 }

@@ -2,7 +2,8 @@
 
 #include "core/base/error.h"
 
-#include <algorithm>
+#include <ATen/ATen.h>
+
 #include <cmath>
 
 namespace kvloupe::selection {
@@ -23,16 +24,29 @@ Rotary::Turn Rotary::turn(double positions) const {
   return turn;
 }
 
-void Rotary::apply(const Turn& turn, float* row) const {
-  const std::size_t half = frequencies_.size();
-  for (std::size_t i = 0; i < half; ++i) {
-    float& a = row[interleaved_ ? 2 * i : i];
-    float& b = row[interleaved_ ? 2 * i + 1 : i + half];
-    const double x = static_cast<double>(a);
-    const double y = static_cast<double>(b);
-    a = static_cast<float>(x * turn.cos[i] - y * turn.sin[i]);
-    b = static_cast<float>(x * turn.sin[i] + y * turn.cos[i]);
+at::Tensor Rotary::turned(const at::Tensor& rows, std::span<const double> positions) const {
+  const auto half = static_cast<std::int64_t>(frequencies_.size());
+  const std::int64_t heads = rows.size(0), count = rows.size(1);
+  KVLOUPE_CHECK(rows.size(2) == 2 * half && static_cast<std::int64_t>(positions.size()) == count);
+  std::vector<double> cos_values, sin_values;
+  for (const double position : positions) {
+    const Turn by = turn(position);
+    cos_values.insert(cos_values.end(), by.cos.begin(), by.cos.end());
+    sin_values.insert(sin_values.end(), by.sin.begin(), by.sin.end());
   }
+  const auto table = [&](const std::vector<double>& values) {
+    return at::tensor(values, at::kDouble).view({count, half}).to(rows.device());
+  };
+  const at::Tensor cos = table(cos_values), sin = table(sin_values);
+  // The pairs of a row side by side.
+  const at::Tensor pairs =
+      (interleaved_ ? rows.reshape({heads, count, half, 2}).transpose(2, 3)
+                    : rows.reshape({heads, count, 2, half}))
+          .to(at::kDouble);
+  const at::Tensor x = pairs.select(2, 0), y = pairs.select(2, 1);
+  return at::stack({x * cos - y * sin, x * sin + y * cos}, interleaved_ ? 3 : 2)
+      .to(at::kFloat)
+      .view({heads, count, 2 * half});
 }
 
 bool has_rotary(const ModelShape& shape, int layer) {
@@ -61,20 +75,17 @@ RotaryUndo::RotaryUndo(const ModelShape& shape, const std::string& what_failed)
                       "capture the trace anew");
 }
 
-Rotary::Turn RotaryUndo::turn_back(std::int64_t position) const {
-  return rotary_.turn(-static_cast<double>(position));
-}
-
-void RotaryUndo::undo(const Rotary::Turn* turn, const float* row, float* out) const {
-  if (interleaved_) {
-    for (std::int64_t i = 0; i < dim_ / 2; ++i) {
-      out[i] = row[2 * i];
-      out[i + dim_ / 2] = row[2 * i + 1];
-    }
-  } else {
-    std::copy_n(row, dim_, out);
-  }
-  if (turn != nullptr) rotary_.apply(*turn, out);
+at::Tensor RotaryUndo::undo(const at::Tensor& rows, std::optional<std::int64_t> first) const {
+  const std::int64_t heads = rows.size(0), count = rows.size(1);
+  const at::Tensor split =
+      interleaved_
+          ? rows.reshape({heads, count, dim_ / 2, 2}).transpose(2, 3).reshape(rows.sizes())
+          : rows.contiguous();
+  if (!first) return split;
+  std::vector<double> back;
+  for (std::int64_t row = 0; row < count; ++row)
+    back.push_back(-static_cast<double>(*first + row));
+  return rotary_.turned(split, back);
 }
 
 }  // namespace kvloupe::selection

@@ -4,7 +4,11 @@
 
 #include "core/selection/method_spec.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,12 +19,14 @@ class Rotary {
   // `dim` is even.
   Rotary(double theta, std::int64_t dim, trace::RopePairing pairing);
 
-  // What turns rows on by so many positions; negative: back.
+  // rows fp32 [N, n, dim] on any device, row i turned on by positions[i]; negative: back.
+  at::Tensor turned(const at::Tensor& rows, std::span<const double> positions) const;
+
+  // Of every channel pair, at so many positions.
   struct Turn {
     std::vector<double> cos, sin;  // [dim / 2]
   };
   Turn turn(double positions) const;
-  void apply(const Turn& turn, float* row) const;
 
  private:
   bool interleaved_;
@@ -38,10 +44,9 @@ class RotaryUndo {
   // the sentence.
   RotaryUndo(const ModelShape& shape, const std::string& what_failed);
 
-  // Of the layers with an embedding: what undoes it at `position`.
-  Rotary::Turn turn_back(std::int64_t position) const;
-  // row, out [head_dim]; `turn` is null in layers without an embedding.
-  void undo(const Rotary::Turn* turn, const float* row, float* out) const;
+  // rows fp32 [N, n, head_dim] at consecutive positions from `first` on; none in layers without an
+  // embedding, whose channels alone are brought in order.
+  at::Tensor undo(const at::Tensor& rows, std::optional<std::int64_t> first) const;
 
  private:
   std::int64_t dim_;

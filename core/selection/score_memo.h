@@ -2,16 +2,17 @@
 // budgets finds them once.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 namespace kvloupe::selection {
 
 class ScoreMemo {
  public:
-  using Scores = std::vector<float>;
+  using Scores = at::Tensor;
   // What `find` finds, or found for this chunk and method before. Chunks come one after the other;
   // those of the one before are forgotten. `method` is all that the scores depend on beside the cell.
   const Scores& get(int chunk, const std::string& method, const std::function<Scores()>& find) {

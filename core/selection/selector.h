@@ -27,7 +27,8 @@ using BasisPtr = std::shared_ptr<const trace::Basis>;
 class KeyCopies;
 class ScoreMemo;
 
-// One (chunk, layer). Tensors are fp32 and contiguous per head, values exactly as stored.
+// One (chunk, layer). Tensors are fp32 and contiguous per head, values exactly as stored, all on one
+// device: methods compute there and bring positions back, or small tables that they decide by.
 struct Cell {
   int layer = 0;
   int chunk = 0;
@@ -41,7 +42,8 @@ struct Cell {
   at::Tensor v;  // [num_kv_heads, T, head_dim]
   // Only where Traits::needs_probe; what capture recorded for it (FORMAT.md, section 5).
   at::Tensor probe_q;  // [num_q_heads, n, head_dim] queries of the probe text after this chunk
-  at::Tensor novelty;  // [T] -log P of each token given those before it; position 0: infinity
+  // [T] -log P of each token given those before it, on the host; position 0: infinity.
+  at::Tensor novelty;
   // Of the keys of this layer, of the same KV cache (key_copies.h): for all methods and chunks that
   // are given them. Null: each selection makes its own.
   std::shared_ptr<KeyCopies> copies;

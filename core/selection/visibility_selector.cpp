@@ -2,11 +2,11 @@
 
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/ranking.h"
 #include "core/selection/score_memo.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
-#include <span>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -62,23 +62,20 @@ ScoringSelector::ScoringSelector(MethodSpec spec)
 std::vector<SelectedRow> ScoringSelector::choose(const Cell& cell, std::int64_t num_candidates,
                                                  std::int64_t budget) {
   const auto find = [&] { return scores(cell, num_candidates); };
-  const std::vector<float> own = cell.memo ? std::vector<float>() : find();
-  const std::vector<float>& all =
-      cell.memo ? cell.memo->get(cell.chunk, whatever_budget_, find) : own;
-  const std::int64_t heads = cell.num_kv_heads();
-  KVLOUPE_CHECK(static_cast<std::int64_t>(all.size()) == heads * num_candidates);
-  std::vector<SelectedRow> rows(static_cast<std::size_t>(heads));
-  for_each_item(heads, 128 * num_candidates, [&](std::int64_t head) {
-    const auto row = std::span(all).subspan(head * num_candidates, num_candidates);
-    Kept kept = keep_best(row, num_kept(row, budget));
-    rows[head].positions = std::move(kept.indices);
-    rows[head].ties_at_cut = kept.ties_at_cut;
-  });
+  const at::Tensor all = cell.memo ? cell.memo->get(cell.chunk, whatever_budget_, find) : find();
+  KVLOUPE_CHECK(all.size(0) == cell.num_kv_heads() && all.size(1) == num_candidates);
+  const std::vector<std::int64_t> counts = num_kept(all, budget);
+  if (counts.empty()) return rows_of(keep_best_rows(all, budget));
+  std::vector<SelectedRow> rows;
+  for (std::size_t row = 0; row < counts.size(); ++row)
+    rows.push_back(std::move(
+        rows_of(keep_best_rows(all.narrow(0, static_cast<std::int64_t>(row), 1), counts[row]))
+            .front()));
   return rows;
 }
 
-std::int64_t ScoringSelector::num_kept(std::span<const float>, std::int64_t budget) const {
-  return budget;
+std::vector<std::int64_t> ScoringSelector::num_kept(const at::Tensor&, std::int64_t) const {
+  return {};
 }
 
 }  // namespace kvloupe::selection

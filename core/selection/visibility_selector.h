@@ -5,7 +5,6 @@
 #include "core/selection/lanes.h"
 #include "core/selection/selector.h"
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -47,11 +46,11 @@ class ScoringSelector : public VisibilitySelector {
  protected:
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) final;
-  // Scores of the candidates [0, num_candidates), row-major [num_kv_heads, num_candidates], whatever
-  // the budget is. Higher is kept.
-  virtual std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) = 0;
-  // How many keys of one row of scores are kept, at most `budget`; the default is all of it.
-  virtual std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const;
+  // Scores of the candidates [0, num_candidates), [num_kv_heads, num_candidates] on the cell's device,
+  // whatever the budget is. Higher is kept.
+  virtual at::Tensor scores(const Cell& cell, std::int64_t num_candidates) = 0;
+  // How many keys of each row of scores are kept, at most `budget`. None: all of it, the default.
+  virtual std::vector<std::int64_t> num_kept(const at::Tensor& scores, std::int64_t budget) const;
 
  private:
   std::string whatever_budget_;  // the method, with one and the same budget

@@ -224,6 +224,20 @@ selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
   return cell;
 }
 
+selection::Cell CellLoader::load(int layer, int chunk_idx, const trace::ChunkInfo& chunk) {
+  selection::Cell cell = load_cell(session_, layer, chunk_idx, chunk);
+  if (device_.is_cpu()) return cell;
+  if (layer != layer_) {
+    k_ = layer_k(session_, layer).to(device_);
+    v_ = layer_v(session_, layer).to(device_);
+    layer_ = layer;
+  }
+  cell.q = cell.q.to(device_);
+  cell.k = k_.narrow(1, 0, cell.kv_len());
+  cell.v = v_.narrow(1, 0, cell.kv_len());
+  return cell;
+}
+
 void add_probe(const TraceSession& session, selection::Cell& cell) {
   const trace::TraceInfo& info = session.info();
   const auto probe = cell.phase == trace::Phase::Prefill
@@ -236,7 +250,8 @@ void add_probe(const TraceSession& session, selection::Cell& cell) {
                       "capture again with --store qkv,lse,probe");
   if (!probe->empty())
     cell.probe_q = at::tensor(*probe, at::kFloat)
-                       .view({info.model.num_q_heads, info.probe_len, info.model.head_dim});
+                       .view({info.model.num_q_heads, info.probe_len, info.model.head_dim})
+                       .to(cell.q.device());
   cell.novelty = at::tensor(novelty, at::kFloat).narrow(0, 0, cell.kv_len());
 }
 

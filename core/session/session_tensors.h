@@ -5,6 +5,7 @@
 #include "core/session/session.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 namespace kvloupe::session {
 
@@ -23,6 +24,23 @@ bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk);
 // position when q, k or v hold a NaN or Inf that the cell can see.
 selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
                           const trace::ChunkInfo& chunk);
+
+// Cells on a device, from any number of layers and chunks: K and V of a layer are brought there once
+// for all the cells that follow each other in it. On the CPU they are those of load_cell(). `session` is
+// borrowed.
+class CellLoader {
+ public:
+  CellLoader(const TraceSession& session, c10::Device device)
+      : session_(session), device_(device) {}
+  // Throws as load_cell().
+  selection::Cell load(int layer, int chunk_idx, const trace::ChunkInfo& chunk);
+
+ private:
+  const TraceSession& session_;
+  c10::Device device_;
+  int layer_ = -1;
+  at::Tensor k_, v_;  // of layer_, on the device
+};
 
 // Fills probe_q (prefill chunks) and novelty for the methods that need them. Throws Error{Input}
 // when they were not recorded.

@@ -301,7 +301,7 @@ TEST_F(CalibrationFiles, SearchedPatternsKeepWhatTheReportSays) {
     const trace::ChunkInfo& span = trace.session().info().chunks[static_cast<std::size_t>(chunk)];
     const selection::Cell cell = session::load_cell(trace.session(), 1, chunk, span);
     ASSERT_NE(pattern.type, selection::PatternType::BlockSparse);
-    const auto lines = lines_of(pattern, observe_attention(cell, 2));
+    const auto lines = lines_of(pattern, observe_attention(cell)[2]);
     double kept = 0, whole = 0;
     for (int key = 0; key < span.begin; ++key) {
       double mass = 0;

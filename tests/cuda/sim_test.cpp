@@ -36,6 +36,16 @@ TEST_F(Sim, TensorsGoThereAndComeBack) {
   EXPECT_EQ(on_sim(at::scalar_tensor(2.5)).item<double>(), 2.5);
 }
 
+TEST_F(Sim, WhatIsWrittenToAViewStandsInItsTensor) {
+  const at::Tensor there = on_sim(at::zeros({3, 4}));
+  there.narrow(1, 1, 2).fill_(2).add_(1);
+  there.select(0, 0).copy_(at::full({4}, 7.0));
+  at::Tensor expected = at::zeros({3, 4});
+  expected.narrow(1, 1, 2).fill_(3);
+  expected.select(0, 0).fill_(7);
+  EXPECT_TRUE(at::equal(there.cpu(), expected));
+}
+
 TEST_F(Sim, MemoryIsGivenBack) {
   const std::size_t before = sim::allocated_bytes();
   {

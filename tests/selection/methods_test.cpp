@@ -1,5 +1,6 @@
 // What is particular to one method: hand-computed examples and the corner rules of the
 // papers.
+#include "core/selection/cell_rows.h"
 #include "core/selection/kernels.h"
 #include "core/selection/pooling.h"
 #include "tests/selection/sequences.h"
@@ -163,17 +164,21 @@ TEST(Snapkv, DecodedKeysJoinTheSurvivors) {
   }
 }
 
+std::vector<float> pooled(const std::vector<float>& values, std::int64_t kernel, PoolKind kind) {
+  return on_host<float>(pool_same(at::tensor(values, at::kFloat).unsqueeze(0), kernel, kind));
+}
+
 TEST(Pooling, AverageCountsThePadding) {
   const std::vector<float> ends = {1, 0, 0, 0, 0, 0, 0, 1};
   const std::vector<float> expected = {.2F, .2F, .2F, 0, 0, .2F, .2F, .2F};
-  EXPECT_EQ(pool_same(ends, 5, PoolKind::Average), expected);
-  EXPECT_EQ(pool_same(ends, 1, PoolKind::Average), ends);
+  EXPECT_EQ(pooled(ends, 5, PoolKind::Average), expected);
+  EXPECT_EQ(pooled(ends, 1, PoolKind::Average), ends);
 }
 
 TEST(Pooling, MaximumIgnoresThePadding) {
-  EXPECT_EQ(pool_same(std::vector<float>{-3, -2, -5, -4}, 3, PoolKind::Max),
+  EXPECT_EQ(pooled({-3, -2, -5, -4}, 3, PoolKind::Max),
             (std::vector<float>{-2, -2, -2, -4}));
-  EXPECT_EQ(pool_same(std::vector<float>{1, 2}, 7, PoolKind::Max), (std::vector<float>{2, 2}));
+  EXPECT_EQ(pooled({1, 2}, 7, PoolKind::Max), (std::vector<float>{2, 2}));
 }
 
 // Philox 4x32-10 from its definition; the first number of the generator's published test vectors.

@@ -1,8 +1,10 @@
 // Page bounds: the golden of the paper's formula, the bound itself, and bounds kept token by token
 // against bounds of all keys at once.
 #include "core/selection/pages.h"
+#include "core/selection/cell_rows.h"
 #include "tests/selection/oracle_parts.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,23 +14,21 @@
 namespace kvloupe::selection::testing {
 namespace {
 
+// [1, rows, dim]
+at::Tensor one_head(const std::vector<float>& values, std::int64_t dim) {
+  return at::tensor(values, at::kFloat).view({1, -1, dim});
+}
+
 std::vector<float> scores_of(const std::vector<float>& keys, const std::vector<float>& query,
                              std::int64_t page_size) {
   const auto dim = static_cast<std::int64_t>(query.size());
-  PageBounds bounds(page_size, dim);
-  bounds.extend(keys.data(), static_cast<std::int64_t>(keys.size()) / dim);
-  const float* row = query.data();
-  return bounds.scores({&row, 1});
+  PageBounds bounds(page_size);
+  const at::Tensor rows = one_head(keys, dim);
+  bounds.extend(rows, rows.size(1));
+  return on_host<float>(page_scores(one_head(query, dim), bounds.values()));
 }
 
-std::vector<float> values_of(const PageBounds& bounds, int dim) {
-  std::vector<float> values;
-  for (std::int64_t page = 0; page < bounds.grid().num_pages(); ++page) {
-    values.insert(values.end(), bounds.largest(page), bounds.largest(page) + dim);
-    values.insert(values.end(), bounds.smallest(page), bounds.smallest(page) + dim);
-  }
-  return values;
-}
+std::vector<float> values_of(const PageBounds& bounds) { return on_host<float>(bounds.values()); }
 
 std::vector<float> random_values(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -97,15 +97,16 @@ TEST(Pages, LargerPagesHaveLargerBounds) {
 TEST(Pages, AppendingIsRebuilding) {
   const int dim = 5, tokens = 41, size = 4;
   const std::vector<float> keys = random_values(static_cast<std::size_t>(dim * tokens), 5);
-  PageBounds single(size, dim), portions(size, dim);
+  const at::Tensor rows = one_head(keys, dim);
+  PageBounds single(size), portions(size);
   for (int count = 1; count <= tokens; ++count) {
-    single.extend(keys.data(), count);
-    if (count % 7 == 0) portions.extend(keys.data(), count);
-    PageBounds whole(size, dim);
-    whole.extend(keys.data(), count);
-    EXPECT_EQ(values_of(single, dim), values_of(whole, dim));
+    single.extend(rows, count);
+    if (count % 7 == 0) portions.extend(rows, count);
+    PageBounds whole(size);
+    whole.extend(rows, count);
+    EXPECT_EQ(values_of(single), values_of(whole));
     if (count % 7 == 0) {
-      EXPECT_EQ(values_of(portions, dim), values_of(whole, dim));
+      EXPECT_EQ(values_of(portions), values_of(whole));
     }
   }
 }
@@ -113,29 +114,28 @@ TEST(Pages, AppendingIsRebuilding) {
 TEST(Pages, GoingBackStartsAgain) {
   const int dim = 3;
   const std::vector<float> keys = random_values(dim * 20, 6);
-  PageBounds bounds(4, dim), fresh(4, dim);
-  bounds.extend(keys.data(), 20);
-  bounds.extend(keys.data(), 9);
-  fresh.extend(keys.data(), 9);
+  const at::Tensor rows = one_head(keys, dim);
+  PageBounds bounds(4), fresh(4);
+  bounds.extend(rows, 20);
+  bounds.extend(rows, 9);
+  fresh.extend(rows, 9);
   EXPECT_EQ(bounds.grid().num_pages(), 3);
-  EXPECT_EQ(values_of(bounds, dim), values_of(fresh, dim));
+  EXPECT_EQ(values_of(bounds), values_of(fresh));
 }
 
 TEST(Pages, RowsTogetherScoreTheirLargestBound) {
   const int dim = 6;
   const std::vector<float> keys = random_values(dim * 30, 7);
-  const std::vector<float> queries = random_values(dim * 21, 8);
-  PageBounds bounds(4, dim);
-  bounds.extend(keys.data(), 30);
-  std::vector<const float*> rows;
+  const at::Tensor queries = one_head(random_values(dim * 21, 8), dim);
+  PageBounds bounds(4);
+  bounds.extend(one_head(keys, dim), 30);
   std::vector<float> largest(8, -1e30F);
   for (int row = 0; row < 21; ++row) {
-    rows.push_back(queries.data() + row * dim);
-    const std::vector<float> alone = bounds.scores({&rows.back(), 1});
+    const auto alone = on_host<float>(page_scores(queries.narrow(1, row, 1), bounds.values()));
     for (std::size_t page = 0; page < 8; ++page)
       largest[page] = std::max(largest[page], alone[page]);
   }
-  const std::vector<float> together = bounds.scores(rows);
+  const auto together = on_host<float>(page_scores(queries, bounds.values()));
   ASSERT_EQ(together.size(), largest.size());
   for (std::size_t page = 0; page < 8; ++page) EXPECT_NEAR(together[page], largest[page], 1e-4F);
 }

@@ -1,5 +1,5 @@
 // What QuoKA's theory and its trap of paired slots say.
-#include "core/selection/cosine_scoring.h"
+#include "core/selection/cell_rows.h"
 #include "tests/selection/oracle_parts.h"
 #include "tests/selection/sequences.h"
 
@@ -27,7 +27,7 @@ TEST(QuokaTheory, BoundsTheCosineOfAQueryToTheMean) {
     Row mean(static_cast<std::size_t>(dim), 0.0);
     for (int query = span.begin; query < span.end(); ++query)
       for (int i = 0; i < dim; ++i) mean[i] += static_cast<double>(sequence.query(head, query)[i]);
-    const std::vector<double> relevance = query_relevance(cell, head);
+    const auto relevance = on_host<double>(query_relevance(cell.q.narrow(0, head, 1)));
     for (int key = 0; key < span.end(); ++key) {
       const Row k = as_row(sequence.key(head / 2, key), dim);
       const double alpha = cosine(mean, k, 1e-6);
@@ -63,6 +63,12 @@ TEST(Quoka, AllRowsGiveTheLargestCosineOfAnyQuery) {
   }
 }
 
+std::vector<float> scores_of(const Cell& cell, const std::vector<std::vector<std::int32_t>>& chosen,
+                             std::int64_t num_candidates, const CosineScoring& options) {
+  return on_host<float>(
+      score_keys(cell.q, cell.k, on_device(chosen, cell.q.device()), num_candidates, options));
+}
+
 // Chosen rows are kept by rank because heads are averaged slot by slot: another pairing of the same
 // rows is another method. Reduced head by head there is no pairing.
 TEST(Quoka, ThePairingOfSlotsMattersOnlyWhereSlotsAreAveraged) {
@@ -76,8 +82,8 @@ TEST(Quoka, ThePairingOfSlotsMattersOnlyWhereSlotsAreAveraged) {
   for (std::size_t head = 1; head < shuffled.size(); ++head)
     std::shuffle(shuffled[head].begin(), shuffled[head].end(), random);
   const auto largest_change = [&](const CosineScoring& options) {
-    const auto a = score_keys(cell, chosen, 200, options);
-    const auto b = score_keys(cell, shuffled, 200, options);
+    const auto a = scores_of(cell, chosen, 200, options);
+    const auto b = scores_of(cell, shuffled, 200, options);
     double change = 0;
     for (std::size_t i = 0; i < a.size(); ++i)
       change = std::max(change, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
@@ -102,8 +108,8 @@ TEST(Quoka, SharedRowsMayBeAveragedBeforeOrAfterTheProduct) {
   before.query_reduce = QueryReduce::Mean;
   CosineScoring after = before;
   after.group_reduce = GroupReduce::ScoresFirst;
-  const auto a = score_keys(cell, chosen, 32, before);
-  const auto b = score_keys(cell, chosen, 32, after);
+  const auto a = scores_of(cell, chosen, 32, before);
+  const auto b = scores_of(cell, chosen, 32, after);
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
 }
 

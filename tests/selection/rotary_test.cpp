@@ -1,7 +1,9 @@
 // The rotary embedding and what undoes it.
 #include "core/selection/rotary.h"
 #include "core/base/error.h"
+#include "core/selection/cell_rows.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,18 +21,26 @@ ModelShape shape_of_pairing(trace::RopePairing pairing) {
   return shape;
 }
 
+// One row of one head.
+at::Tensor as_rows(const std::vector<float>& values) {
+  return at::tensor(values, at::kFloat).view({1, 1, -1});
+}
+
+std::vector<float> values_of(const at::Tensor& rows) { return on_host<float>(rows); }
+
+constexpr double kThree[] = {3};
+
 TEST(Rotary, TurnsPairsByPositionAndFrequency) {
   // theta 100, 4 channels: pair 0 turns by p, pair 1 by p/10.
   const Rotary half(100, 4, trace::RopePairing::HalfSplit);
-  float row[] = {1, 0, 0, 2};
-  half.apply(half.turn(3), row);
+  const std::vector<float> row = values_of(half.turned(as_rows({1, 0, 0, 2}), kThree));
   EXPECT_FLOAT_EQ(row[0], std::cos(3.0F));
   EXPECT_FLOAT_EQ(row[2], std::sin(3.0F));
   EXPECT_FLOAT_EQ(row[1], -2 * std::sin(0.3F));
   EXPECT_FLOAT_EQ(row[3], 2 * std::cos(0.3F));
   const Rotary interleaved(100, 4, trace::RopePairing::Interleaved);
-  float other[] = {1, 0, 0, 2};
-  interleaved.apply(interleaved.turn(3), other);
+  const std::vector<float> other =
+      values_of(interleaved.turned(as_rows({1, 0, 0, 2}), kThree));
   EXPECT_FLOAT_EQ(other[0], std::cos(3.0F));
   EXPECT_FLOAT_EQ(other[1], std::sin(3.0F));
   EXPECT_FLOAT_EQ(other[2], -2 * std::sin(0.3F));
@@ -45,7 +55,7 @@ TEST(RotaryUndo, GivesBackWhatWasBeforeTheEmbedding) {
     const ModelShape shape = shape_of_pairing(pairing);
     const RotaryUndo undo(shape, "test");
     for (const int position : {0, 1, 63, 5000, 131071}) {
-      std::vector<float> before(8), stored(8), back(8);
+      std::vector<float> before(8), stored(8);
       for (float& value : before) value = normal(random);
       for (int i = 0; i < 4; ++i) {
         const std::complex<double> pair(before[i], before[i + 4]);
@@ -54,8 +64,7 @@ TEST(RotaryUndo, GivesBackWhatWasBeforeTheEmbedding) {
         stored[split ? i : 2 * i] = static_cast<float>(turned.real());
         stored[split ? i + 4 : 2 * i + 1] = static_cast<float>(turned.imag());
       }
-      const Rotary::Turn turn = undo.turn_back(position);
-      undo.undo(&turn, stored.data(), back.data());
+      const std::vector<float> back = values_of(undo.undo(as_rows(stored), position));
       for (int i = 0; i < 8; ++i) EXPECT_NEAR(back[i], before[i], 1e-6) << position;
     }
   }
@@ -68,9 +77,7 @@ TEST(RotaryUndo, LeavesLayersWithoutAnEmbeddingAlone) {
   EXPECT_TRUE(has_rotary(shape, 2));
   const RotaryUndo undo(shape, "test");
   const std::vector<float> row = {1, 2, 3, 4, 5, 6, 7, 8};
-  std::vector<float> out(8);
-  undo.undo(nullptr, row.data(), out.data());
-  EXPECT_EQ(out, row);
+  EXPECT_EQ(values_of(undo.undo(as_rows(row), std::nullopt)), row);
 }
 
 TEST(RotaryUndo, RefusesScaledFrequenciesAndUnknownOnes) {

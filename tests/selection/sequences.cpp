@@ -146,6 +146,8 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
         std::ranges::copy(probe_query(sequence, chunk, head, row),
                           cell.probe_q[head][row].mutable_data_ptr<float>());
   }
+  for (at::Tensor* tensor : {&cell.q, &cell.k, &cell.v, &cell.probe_q})
+    if (tensor->defined()) *tensor = tensor->to(sequence.device);
   return cell;
 }
 

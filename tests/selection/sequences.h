@@ -4,6 +4,8 @@
 
 #include "core/selection/selector.h"
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,6 +30,7 @@ struct Sequence {
   std::vector<float> k;        // [num_kv_heads, T, head_dim]
   std::vector<float> novelty;  // [T], infinity first
   trace::Basis basis;          // orthonormal and otherwise random, another in each KV head
+  c10::Device device{c10::DeviceType::CPU};  // of the tensors of its cells
 
   int num_tokens() const { return chunks.empty() ? 0 : chunks.back().end(); }
   int gqa_group_size() const { return shape.num_q_heads / shape.num_kv_heads; }

@@ -73,6 +73,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 
 const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size,
                                   std::optional<at::MemoryFormat>) {
+  if (tensor.sizes() == size) return tensor;  // it may be a view
   const at::Tensor other = at::empty(size, tensor.options());
   const std::int64_t kept = std::min(tensor.numel(), other.numel());
   if (kept > 0) {
@@ -139,6 +140,7 @@ void register_device() {
     tensors.impl("_local_scalar_dense", local_scalar);
     tensors.impl("as_strided", at::native::as_strided_tensorimpl);
     tensors.impl("view", at::native::view);
+    tensors.impl("view.dtype", at::native::view_dtype);
     tensors.impl("_reshape_alias", reshape_alias);
     static torch::Library ours(torch::Library::IMPL, "kvloupe", c10::DispatchKey::PrivateUse1,
                                __FILE__, __LINE__);

@@ -14,7 +14,8 @@
 #include "core/selection/block_means.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <utility>
@@ -35,41 +36,42 @@ class FlashPrefill final : public BlockMasker {
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
-    const BlockMeans::Heads& means = means_.of(cell);
-    const std::int64_t query_blocks = grid.num_query_blocks();
-    const std::int64_t operations =
-        std::min(block_size_, grid.chunk_len) * grid.num_key_blocks() * (cell.q.size(2) + 16);
-    for_each_item(cell.num_q_heads() * query_blocks, operations, [&](std::int64_t item) {
-      const std::int64_t head = item / query_blocks;
-      const std::int64_t query_block = item % query_blocks;
-      float* scores = choice.scores.row(head, query_block);
-      score(cell, grid, means[head / cell.gqa_group_size()].data(), head, query_block, scores);
-      keep(first_block(grid, cell.softmax, query_block), grid.block_of_query_block(query_block),
-           scores, choice.mask.row(head, query_block), choice.forced.row(head, query_block));
-    });
+    const at::Tensor means = means_.of(cell);
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+      score(cell, means, i, choice);
+      for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+        keep(first_block(grid, cell.softmax, i), grid.block_of_query_block(i),
+             choice.scores.row(head, i), choice.mask.row(head, i), choice.forced.row(head, i));
+    }
     if (cell.ends_prefill) open_last(choice);
     return choice;
   }
 
  private:
-  // s[I, :] of one head; 0 for blocks that no row of I sees whole.
-  void score(const Cell& cell, const BlockGrid& grid, const float* means, std::int64_t head,
-             std::int64_t query_block, float* scores) const {
-    ChunkRows rows;
-    for (std::int64_t row = grid.row_begin(query_block); row < grid.row_end(query_block); ++row) {
-      const std::int64_t position = grid.past_len + row;
-      const std::int64_t begin = cell.softmax.first_visible(position);
-      rows.add(query_row(cell, head, row), cell.softmax, head,
-               (begin + block_size_ - 1) / block_size_, (position + 1) / block_size_);
+  // s[I, :] of every head; 0 for blocks that no row of I sees whole.
+  void score(const Cell& cell, const at::Tensor& means, std::int64_t query_block,
+             BlockChoice& choice) const {
+    const BlockGrid& grid = choice.grid;
+    const std::int64_t begin = grid.row_begin(query_block), end = grid.row_end(query_block);
+    const std::int64_t blocks = (grid.past_len + end) / block_size_;
+    if (blocks == 0) return;
+    RowSets sets = sets_of(cell.softmax, cell.q.narrow(1, begin, end - begin), 0);
+    for (std::int64_t position = grid.past_len + begin; position < grid.past_len + end;
+         ++position) {
+      sets.visible.push_back((position + 1) / block_size_);
+      if (cell.softmax.window > 0)
+        sets.first.push_back((cell.softmax.first_visible(position) + block_size_ - 1) /
+                             block_size_);
     }
-    const std::int64_t blocks = rows.visible.back();
-    std::vector<double> sums(static_cast<std::size_t>(blocks));
-    if (blocks > 0)
-      joint_softmax_sums(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, means, blocks,
-                         rows.softmax(cell.softmax), sums.data());
-    double total = 1e-9;
-    for (const double sum : sums) total += sum;
-    for (std::int64_t j = 0; j < blocks; ++j) scores[j] = static_cast<float>(sums[j] / total);
+    const std::vector<double> sums =
+        on_host<double>(joint_softmax_sums(sets, means.narrow(1, 0, blocks)));
+    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
+      const double* of_head = sums.data() + head * blocks;
+      double total = 1e-9;
+      for (std::int64_t j = 0; j < blocks; ++j) total += of_head[j];
+      for (std::int64_t j = 0; j < blocks; ++j)
+        choice.scores.row(head, query_block)[j] = static_cast<float>(of_head[j] / total);
+    }
   }
 
   void keep(std::int64_t first_block, std::int64_t own_block, const float* scores,

@@ -19,13 +19,15 @@
 #include "core/selection/block_means.h"
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -83,22 +85,38 @@ double divergence(std::span<const float> p, std::span<const float> q) {
   return std::sqrt(std::max(0.0, sum));
 }
 
+// What the cell's device computes, for all query heads.
+struct Observed {
+  Observed(const Cell& cell, const BlockGrid& grid, const at::Tensor& means)
+      : num_rows(std::min(grid.block_size, grid.chunk_len)),
+        num_blocks(grid.num_key_blocks()),
+        key_means(means) {
+    const ColumnsAndSlashes sums = columns_and_slashes(
+        sets_over_cell(cell, cell.q, latest_rows(grid.block_size, grid.chunk_len)), cell.k);
+    vertical = on_host<float>(sums.columns);
+    slash = on_host<float>(sums.slashes);
+    const at::Tensor latest = cell.q.narrow(1, grid.chunk_len - num_rows, num_rows);
+    pooled = on_host<float>(key_products(block_means(latest, num_rows).squeeze(1), key_means));
+  }
+
+  std::int64_t num_rows, num_blocks;
+  at::Tensor key_means;                // [G, N_b, D]
+  std::vector<float> vertical, slash;  // [H, T] sums over the rows, by key and by distance
+  std::vector<float> pooled;           // [H, N_b] <mean of the rows, mean key of j>
+};
+
 // One query head of one cell.
 class Head {
  public:
-  Head(const Cell& cell, const BlockGrid& grid, const MethodSpec& spec, const float* key_means,
+  Head(const Cell& cell, const BlockGrid& grid, const MethodSpec& spec, const Observed& observed,
        std::int64_t head)
-      : cell_(cell), grid_(grid), spec_(spec), key_means_(key_means), head_(head) {
+      : cell_(cell), grid_(grid), spec_(spec), observed_(observed), head_(head) {
     observe();
   }
 
   // All queries of the chunk choose pairs, then; else its last rows speak alone.
   bool is_query_aware() const {
     return divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
-  }
-
-  static std::vector<std::int32_t> observed_rows(const BlockGrid& grid) {
-    return latest_rows(grid.block_size, grid.chunk_len);
   }
 
   void choose(BlockChoice& choice) const {
@@ -119,14 +137,10 @@ class Head {
   // vertical and slash of the last rows.
   void observe() {
     const std::int64_t total = grid_.kv_len();
-    const std::vector<std::int32_t> latest = observed_rows(grid_);
-    const auto count = static_cast<float>(latest.size());
-    const ChunkRows rows = chunk_rows(cell_, head_, latest);
-    vertical_.assign(static_cast<std::size_t>(total), 0.0F);
-    slash_.assign(static_cast<std::size_t>(total), 0.0F);
-    sum_columns_and_slashes(pack_rows(rows.pointers, cell_.q.size(2)), rows.visible,
-                            keys_of(cell_, head_ / cell_.gqa_group_size()), total,
-                            rows.softmax(cell_.softmax), vertical_.data(), slash_.data());
+    const auto count = static_cast<float>(observed_.num_rows);
+    const auto first = static_cast<std::ptrdiff_t>(head_ * total);
+    vertical_.assign(observed_.vertical.begin() + first, observed_.vertical.begin() + first + total);
+    slash_.assign(observed_.slash.begin() + first, observed_.slash.begin() + first + total);
     for (float& value : vertical_) value /= count;
     for (float& value : slash_) value /= count;
     std::reverse(slash_.begin(), slash_.end());  // by distance until now; from the far end
@@ -134,14 +148,10 @@ class Head {
     slash_blocks_ = summed_by_blocks(slash_, grid_.block_size);
   }
 
-  // The logits of <mean of rows [begin, end), mean key j> of the blocks j < count; none of blocks that
-  // all these rows are too far from.
-  std::vector<float> pooled_logits(std::int64_t begin, std::int64_t end, std::int64_t count) const {
-    const std::int64_t dim = cell_.q.size(2);
-    std::vector<float> mean(static_cast<std::size_t>(dim));
-    mean_of_rows(query_row(cell_, head_, 0), begin, end, dim, mean.data());
-    std::vector<float> logits(static_cast<std::size_t>(count));
-    dot_products(mean.data(), key_means_, count, dim, logits.data());
+  // Logits of these products with mean keys; none of blocks that all rows from `begin` on are too far
+  // from.
+  std::vector<float> pooled_logits(std::span<const float> products, std::int64_t begin) const {
+    std::vector<float> logits(products.begin(), products.end());
     const auto& softmax = cell_.softmax;
     for (float& logit : logits)
       logit = softmax.softcap > 0 ? static_cast<float>(softmax.logit(static_cast<double>(logit)))
@@ -153,9 +163,10 @@ class Head {
 
   // abar
   std::vector<float> pooled_attention() const {
-    const std::int64_t count = std::min(grid_.block_size, grid_.chunk_len);
+    const std::int64_t blocks = observed_.num_blocks;
     std::vector<float> pooled =
-        pooled_logits(grid_.chunk_len - count, grid_.chunk_len, grid_.num_key_blocks());
+        pooled_logits(std::span(observed_.pooled).subspan(head_ * blocks, blocks),
+                      grid_.chunk_len - observed_.num_rows);
     softmax(pooled);
     return pooled;
   }
@@ -204,9 +215,10 @@ class Head {
   void keep_pairs(double gamma, BlockChoice& choice) const {
     const std::int64_t blocks = grid_.num_key_blocks();
     std::vector<float> pairs(static_cast<std::size_t>(grid_.num_query_blocks() * blocks), 0.0F);
+    const auto products = block_products(cell_, grid_, observed_.key_means, head_);
     for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i) {
       std::vector<float> row =
-          pooled_logits(grid_.row_begin(i), grid_.row_end(i), grid_.block_of_query_block(i) + 1);
+          pooled_logits(products[static_cast<std::size_t>(i)], grid_.row_begin(i));
       softmax(row);
       std::copy(row.begin(), row.end(), pairs.begin() + i * blocks);
     }
@@ -227,7 +239,7 @@ class Head {
   const Cell& cell_;
   const BlockGrid& grid_;
   const MethodSpec& spec_;
-  const float* key_means_;
+  const Observed& observed_;
   std::int64_t head_;
   std::vector<float> vertical_, slash_;                // [T]
   std::vector<float> vertical_blocks_, slash_blocks_;  // [N_b]
@@ -240,23 +252,20 @@ class FlexPrefill final : public BlockMasker {
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
     BlockChoice choice(grid, cell.num_q_heads());
-    const BlockMeans::Heads& means = means_.of(cell);
-    const std::int64_t operations =
-        std::min(grid.block_size, grid.chunk_len) * cell.kv_len() * (cell.q.size(2) + 16);
-    for_each_item(cell.num_q_heads(), operations, [&](std::int64_t head) {
-      Head(cell, grid, spec_, means[head / cell.gqa_group_size()].data(), head).choose(choice);
+    const Observed observed(cell, grid, means_.of(cell));
+    for_each_item_on(cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(), [&](std::int64_t head) {
+      Head(cell, grid, spec_, observed, head).choose(choice);
     });
     return choice;
   }
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
-    const BlockMeans::Heads& means = means_.of(cell);
+    const Observed observed(cell, grid, means_.of(cell));
     auto rows = in_every_head(cell, {});
     for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
-      if (!Head(cell, grid, spec_, means[head / cell.gqa_group_size()].data(), head)
-               .is_query_aware())
-        rows[static_cast<std::size_t>(head)] = Head::observed_rows(grid);
+      if (!Head(cell, grid, spec_, observed, head).is_query_aware())
+        rows[static_cast<std::size_t>(head)] = latest_rows(grid.block_size, grid.chunk_len);
     return rows;
   }
 

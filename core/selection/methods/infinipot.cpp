@@ -11,31 +11,30 @@
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
-#include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
+
+#include <ATen/ATen.h>
 
 #include <cmath>
 
 namespace kvloupe::selection {
 namespace {
 
-// u of every key of the pool.
-std::vector<float> probe_votes(const Cell& cell, std::int64_t kv_head,
-                               std::span<const std::int32_t> pool) {
-  const std::int64_t group = cell.gqa_group_size();
-  const at::Tensor& probe = cell.probe_q;
-  const auto num_keys = static_cast<std::int64_t>(pool.size());
-  ChunkRows rows;
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    for (std::int64_t row = 0; row < probe.size(1); ++row)  // at the positions after the chunk
-      rows.add(probe.const_data_ptr<float>() + head * probe.stride(0) + row * probe.stride(1),
-               cell.softmax, head, num_hidden(pool, cell.softmax, cell.kv_len() + row), num_keys);
-  const std::vector<float> keys = gather_keys(cell, kv_head, pool);
-  std::vector<float> votes(pool.size(), 0.0F);
-  reduce_probabilities(pack_rows(rows.pointers, probe.size(2)), rows.visible, keys.data(), num_keys,
-                       rows.softmax(cell.softmax), ColumnReduce::Sum, votes.data());
-  for (float& vote : votes) vote /= static_cast<float>(group);
-  return votes;
+// u of every key of the pool, [1, pool].
+at::Tensor probe_votes(const Cell& cell, std::int64_t kv_head,
+                       std::span<const std::int32_t> pool) {
+  const std::int64_t group = cell.gqa_group_size(), count = cell.probe_q.size(1);
+  // The probe's rows stand at the positions after the chunk, and see the pool alone.
+  RowSets sets = sets_of(cell.softmax, cell.probe_q.narrow(0, kv_head * group, group),
+                         kv_head * group);
+  for (std::int64_t row = 0; row < count; ++row) {
+    sets.visible.push_back(static_cast<std::int64_t>(pool.size()));
+    if (cell.softmax.window > 0)
+      sets.first.push_back(num_hidden(pool, cell.softmax, cell.kv_len() + row));
+  }
+  return reduce_probabilities(in_one_set(std::move(sets)), gather_keys(cell, kv_head, pool),
+                              ColumnReduce::Sum) /
+         static_cast<double>(group);
 }
 
 class Infinipot final : public EvictionSelector {
@@ -48,7 +47,7 @@ class Infinipot final : public EvictionSelector {
     KVLOUPE_CHECK(cell.probe_q.defined() && cell.probe_q.size(0) == cell.num_q_heads() &&
                   cell.probe_q.size(1) > 0 && cell.probe_q.stride(2) == 1);
     KVLOUPE_CHECK(cell.novelty.defined() && cell.novelty.size(0) == cell.kv_len() &&
-                  cell.novelty.is_contiguous());
+                  cell.novelty.is_contiguous() && cell.novelty.is_cpu());
   }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
@@ -62,11 +61,11 @@ class Infinipot final : public EvictionSelector {
       novelty.push_back(cell.novelty.const_data_ptr<float>()[position]);
     const Kept novel = keep_best(novelty, num_novel);
     if (num_novel == budget) return {members_at(pool, novel.indices), {}, novel.ties_at_cut};
-    std::vector<std::uint8_t> chosen(pool.size(), 0);
-    for (const std::int32_t index : novel.indices) chosen[index] = 1;
-    const Kept kept = keep_best(probe_votes(cell, kv_head, pool), budget, chosen);
+    at::Tensor chosen = at::zeros({static_cast<std::int64_t>(pool.size())}, at::kByte);
+    for (const std::int32_t index : novel.indices)
+      chosen.mutable_data_ptr<std::uint8_t>()[index] = 1;
     // Novelty is a score, not a rule of place: nothing counts as forced.
-    return {members_at(pool, kept.indices), {}, kept.ties_at_cut};
+    return row_of_pool(keep_best_rows(probe_votes(cell, kv_head, pool), budget, chosen), pool);
   }
 
  private:

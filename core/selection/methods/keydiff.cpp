@@ -8,62 +8,20 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
-#include "core/selection/kernels.h"
-#include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
-#include <algorithm>
-#include <cmath>
+#include <ATen/core/Tensor.h>
 
 namespace kvloupe::selection {
 namespace {
-
-constexpr double kNormaliseEpsilon = 1e-12;
-constexpr double kCosineEpsilon = 1e-8;
-
-// Scores of the first num_scored of num_keys keys; all of them enter the mean.
-std::vector<float> difference_scores(const float* keys, std::int64_t num_keys,
-                                     std::int64_t num_scored, std::int64_t dim) {
-  std::vector<float> lengths(static_cast<std::size_t>(num_keys));
-  norms(keys, num_keys, dim, lengths.data());
-
-  std::vector<double> mean(static_cast<std::size_t>(dim), 0.0);
-  for (std::int64_t key = 0; key < num_keys; ++key) {
-    const double length = std::max(static_cast<double>(lengths[key]), kNormaliseEpsilon);
-    for (std::int64_t i = 0; i < dim; ++i)
-      mean[i] += static_cast<double>(keys[key * dim + i]) / length;
-  }
-  double square = 0;
-  std::vector<float> mean_row;
-  for (const double sum : mean) {
-    const double value = sum / static_cast<double>(num_keys);
-    square += value * value;
-    mean_row.push_back(static_cast<float>(value));
-  }
-  const double mean_norm = std::max(std::sqrt(square), kCosineEpsilon);
-
-  std::vector<float> scores(static_cast<std::size_t>(num_scored));
-  dot_products(mean_row.data(), keys, num_scored, dim, scores.data());
-  for (std::int64_t key = 0; key < num_scored; ++key) {
-    const double length = std::max(static_cast<double>(lengths[key]), kCosineEpsilon);
-    scores[key] = static_cast<float>(-static_cast<double>(scores[key]) / (mean_norm * length));
-  }
-  return scores;
-}
 
 class KeydiffSelect final : public ScoringSelector {
  public:
   using ScoringSelector::ScoringSelector;
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    std::vector<float> all(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
-    for_each_item(cell.num_kv_heads(), 4 * cell.kv_len() * cell.k.size(2), [&](std::int64_t head) {
-      const auto head_scores =
-          difference_scores(keys_of(cell, head), cell.kv_len(), num_candidates, cell.k.size(2));
-      std::copy(head_scores.begin(), head_scores.end(), all.begin() + head * num_candidates);
-    });
-    return all;
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    return difference_scores(cell.k, num_candidates);
   }
 };
 
@@ -74,12 +32,9 @@ class KeydiffEvict final : public EvictionSelector {
  protected:
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
                         std::int64_t budget) const override {
-    const std::span<const std::int32_t> pool = at_hand.staying;
-    const auto num_keys = static_cast<std::int64_t>(pool.size());
-    const std::vector<float> keys = gather_keys(cell, kv_head, pool);
-    const Kept kept =
-        keep_best(difference_scores(keys.data(), num_keys, num_keys, cell.k.size(2)), budget);
-    return {members_at(pool, kept.indices), {}, kept.ties_at_cut};
+    const at::Tensor keys = gather_keys(cell, kv_head, at_hand.staying);
+    return row_of_pool(keep_best_rows(difference_scores(keys, keys.size(1)), budget),
+                       at_hand.staying);
   }
 };
 

@@ -14,11 +14,11 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
-#include "core/selection/ranking.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 namespace kvloupe::selection {
 namespace {
@@ -55,16 +55,9 @@ class LessIsMore final : public CrossLayerSelector {
   static std::vector<std::int32_t> union_of_heads(const Cell& cell, std::int64_t begin,
                                                   std::int64_t end, std::int64_t count) {
     const std::int64_t heads = cell.num_q_heads();
-    std::vector<double> means;
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::vector<double> mean = mean_query(cell, head);
-      means.insert(means.end(), mean.begin(), mean.end());
-    }
-    const std::vector<float> scores = logit_scores(cell, cell.k, means, end);
-    std::vector<std::vector<std::int32_t>> orders(static_cast<std::size_t>(heads));
-    for_each_item(heads, 64 * end, [&](std::int64_t head) {
-      orders[head] = ranked(std::span(scores).subspan(head * end + begin, end - begin), count);
-    });
+    const at::Tensor scores = logit_scores(cell, cell.k, mean_query_rows(cell), end);
+    const std::vector<std::vector<std::int32_t>> orders =
+        rows_on_host(ranked_rows(scores.narrow(1, begin, end - begin), count));
     std::vector<std::int32_t> shared;
     std::vector<bool> taken(static_cast<std::size_t>(end), false);
     for (std::int64_t item = 0; static_cast<std::int64_t>(shared.size()) < count; ++item) {

@@ -14,12 +14,9 @@
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
-#include <span>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -31,49 +28,27 @@ class Loki final : public ScoringSelector {
       : ScoringSelector(std::move(spec)), basis_(std::move(basis)) {}
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    const std::int64_t kept = spec().integer("num_channels"), dim = cell.q.size(2);
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    const std::int64_t heads = cell.num_kv_heads(), kept = spec().integer("num_channels"),
+                       dim = cell.q.size(2);
     const attention::LaneKeys copy = copied_keys(cell, {basis_, kept, /*by_lane=*/false});
     const at::Tensor keys = rows_of_copy(cell, copy);
+    // P_r of each KV head.
+    const at::Tensor directions =
+        directions_of(cell, *basis_).narrow(2, 0, kept).to(at::kDouble);
     if (spec().text("agg") == "logit_mean") {
       // The mean of projections is the projection of the mean.
-      const std::vector<double> means = mean_queries(cell);
-      std::vector<double> rows;
-      for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head)
-        std::ranges::copy(projected(cell, head, std::span(means).subspan(head * dim, dim)),
-                          std::back_inserter(rows));
-      return logit_scores(cell, keys, rows, num_candidates);
+      const at::Tensor mean = at::bmm(mean_queries(cell).unsqueeze(1), directions).squeeze(1);
+      return logit_scores(cell, keys, mean, num_candidates);
     }
-    return attention_scores(cell, projected_queries(cell), keys, all_rows(cell), num_candidates);
+    const at::Tensor queries =
+        at::bmm(cell.q.to(at::kDouble).reshape({heads, -1, dim}), directions)
+            .to(at::kFloat)
+            .view({cell.num_q_heads(), cell.chunk_len, kept});
+    return attention_scores(cell, queries, keys, all_rows(cell), num_candidates);
   }
 
  private:
-  // P_r^T row
-  std::vector<double> projected(const Cell& cell, std::int64_t kv_head,
-                                std::span<const double> row) const {
-    const auto dim = static_cast<std::int64_t>(row.size());
-    const std::int64_t kept = spec().integer("num_channels");
-    const float* vectors = directions_of(cell, *basis_, kv_head);
-    std::vector<double> lanes(static_cast<std::size_t>(kept), 0.0);
-    for (std::int64_t channel = 0; channel < dim; ++channel)
-      for (std::int64_t lane = 0; lane < kept; ++lane)
-        lanes[lane] += row[channel] * static_cast<double>(vectors[channel * dim + lane]);
-    return lanes;
-  }
-
-  at::Tensor projected_queries(const Cell& cell) const {
-    const std::int64_t dim = cell.q.size(2), kept = spec().integer("num_channels");
-    at::Tensor queries = at::empty({cell.num_q_heads(), cell.chunk_len, kept}, at::kFloat);
-    float* out = queries.mutable_data_ptr<float>();
-    for_each_item(cell.num_q_heads() * cell.chunk_len, 2 * dim * kept, [&](std::int64_t item) {
-      const float* q = query_row(cell, item / cell.chunk_len, item % cell.chunk_len);
-      const std::vector<double> row(q, q + dim);
-      const auto lanes = projected(cell, item / cell.chunk_len / cell.gqa_group_size(), row);
-      for (std::int64_t i = 0; i < kept; ++i) out[item * kept + i] = static_cast<float>(lanes[i]);
-    });
-    return queries;
-  }
-
   BasisPtr basis_;
 };
 

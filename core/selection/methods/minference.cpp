@@ -31,17 +31,17 @@ class MInference final : public BlockMasker {
     BlockChoice choice(grid, cell.num_q_heads());
     choice.past_keys.resize(static_cast<std::size_t>(cell.num_q_heads()));
     choice.forced_keys.resize(static_cast<std::size_t>(cell.num_q_heads()));
-    const BlockMeans::Heads& means = means_.of(cell);
-    for_each_item(cell.num_q_heads(), kBlockSizeOfPatterns * cell.kv_len() * (cell.q.size(2) + 16),
-                  [&](std::int64_t head) {
-                    const HeadPattern pattern = pattern_of(config_, cell.layer, head);
-                    const ObservedAttention observed = observe_attention(cell, head);
-                    score(observed, head, choice);
-                    if (pattern.type == PatternType::BlockSparse)
-                      keep_blocks(cell, means[head / cell.gqa_group_size()].data(), head, choice);
-                    else
-                      keep_lines(lines_of(pattern, observed), head, choice);
-                  });
+    const at::Tensor key_means = means_.of(cell);
+    const std::vector<ObservedAttention> observed = observe_attention(cell);
+    const auto decide = [&](std::int64_t head) {
+      const HeadPattern pattern = pattern_of(config_, cell.layer, head);
+      score(observed[head], head, choice);
+      if (pattern.type == PatternType::BlockSparse)
+        keep_blocks(block_products(cell, grid, key_means, head), cell.softmax, head, choice);
+      else
+        keep_lines(lines_of(pattern, observed[head]), head, choice);
+    };
+    for_each_item_on(cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(), decide);
     return choice;
   }
 
@@ -88,12 +88,12 @@ class MInference final : public BlockMasker {
     }
   }
 
-  static void keep_blocks(const Cell& cell, const float* key_means, std::int64_t head,
-                          BlockChoice& choice) {
+  static void keep_blocks(const std::vector<std::vector<float>>& products,
+                          const SoftmaxForm& softmax, std::int64_t head, BlockChoice& choice) {
     const BlockGrid& grid = choice.grid;
     std::vector<std::uint8_t> kept(static_cast<std::size_t>(grid.num_key_blocks()), 0);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
-      for (const std::int32_t j : best_blocks(cell, grid, key_means, head, i)) {
+      for (const std::int32_t j : best_blocks(products, grid, softmax, i)) {
         choice.mask.row(head, i)[j] = 1;
         kept[j] = 1;
       }

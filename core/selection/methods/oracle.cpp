@@ -9,10 +9,9 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/attention/attention.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
 #include "core/selection/visibility_selector.h"
 
-#include <algorithm>
+#include <ATen/ATen.h>
 
 namespace kvloupe::selection {
 namespace {
@@ -22,40 +21,22 @@ class Oracle final : public ScoringSelector {
   using ScoringSelector::ScoringSelector;
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    return spec().text("reduce") == "sum" ? mass(cell, num_candidates)
-                                          : largest(cell, num_candidates);
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    return (spec().text("reduce") == "sum" ? mass(cell) : largest(cell))
+        .narrow(1, 0, num_candidates);
   }
 
  private:
-  static std::vector<float> mass(const Cell& cell, std::int64_t num_candidates) {
-    const at::Tensor all = attention::chunk_mass(cell.q, cell.k, cell.softmax).key_mass;
-    std::vector<float> result;
-    for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head) {
-      const float* row = all.const_data_ptr<float>() + head * all.stride(0);
-      result.insert(result.end(), row, row + num_candidates);
-    }
-    return result;
+  // Both [num_kv_heads, T].
+  static at::Tensor mass(const Cell& cell) {
+    return attention::chunk_mass(cell.q, cell.k, cell.softmax).key_mass;
   }
 
-  static std::vector<float> largest(const Cell& cell, std::int64_t num_candidates) {
-    const std::int64_t total = cell.kv_len();
-    std::vector<float> result(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
-    const std::int64_t operations =
-        cell.gqa_group_size() * cell.chunk_len * total * (cell.q.size(2) + 16);
-    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
-      std::vector<float> best(static_cast<std::size_t>(total), 0.0F);
-      for (std::int64_t member = 0; member < cell.gqa_group_size(); ++member) {
-        const std::int64_t q_head = kv_head * cell.gqa_group_size() + member;
-        const ChunkRows rows =
-            chunk_rows(cell, q_head, latest_rows(cell.chunk_len, cell.chunk_len));
-        reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible,
-                             keys_of(cell, kv_head), total, rows.softmax(cell.softmax),
-                             ColumnReduce::Max, best.data());
-      }
-      std::copy_n(best.begin(), num_candidates, result.begin() + kv_head * num_candidates);
-    });
-    return result;
+  static at::Tensor largest(const Cell& cell) {
+    return reduce_probabilities(sets_over_cell(cell, cell.q, all_rows(cell)), cell.k,
+                                ColumnReduce::Max)
+        .view({cell.num_kv_heads(), cell.gqa_group_size(), cell.kv_len()})
+        .amax(1);
   }
 };
 

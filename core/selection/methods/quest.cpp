@@ -19,14 +19,14 @@ namespace kvloupe::selection {
 namespace {
 
 enum class Prefill { Chunk, PerQuery, Dense };
-enum class GroupReduce { PerQueryHead, Union, MaxScore, MeanScore };
+enum class HeadReduce { PerQueryHead, Union, MaxScore, MeanScore };
 
-GroupReduce group_reduce(const MethodSpec& spec) {
+HeadReduce group_reduce(const MethodSpec& spec) {
   const std::string& text = spec.text("gqa_reduce");
-  if (text == "union") return GroupReduce::Union;
-  if (text == "max_score") return GroupReduce::MaxScore;
-  if (text == "mean_score") return GroupReduce::MeanScore;
-  return GroupReduce::PerQueryHead;
+  if (text == "union") return HeadReduce::Union;
+  if (text == "max_score") return HeadReduce::MaxScore;
+  if (text == "mean_score") return HeadReduce::MeanScore;
+  return HeadReduce::PerQueryHead;
 }
 
 Prefill prefill(const MethodSpec& spec) {
@@ -47,8 +47,9 @@ bool forces_last_page(const MethodSpec& spec) {
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/pages.h"
-#include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <map>
@@ -64,11 +65,12 @@ struct PageSet {
   std::int64_t ties_at_cut = 0;
 
   // Of num_pages pages from first_page on.
-  void add(const Kept& kept, std::int64_t first_page, std::int64_t num_pages, bool last_is_forced) {
+  void add(const SelectedRow& kept, std::int64_t first_page, std::int64_t num_pages,
+           bool last_is_forced) {
     const std::int64_t end = first_page + num_pages;
     if (static_cast<std::int64_t>(taken.size()) < end)
       taken.resize(static_cast<std::size_t>(end), 0);
-    for (const std::int32_t page : kept.indices)
+    for (const std::int32_t page : kept.positions)
       taken[static_cast<std::size_t>(first_page + page)] = 1;
     ties_at_cut = kept.ties_at_cut;
     if (last_is_forced && forced_page < 0) forced_page = end - 1;
@@ -104,53 +106,45 @@ class Quest final : public VisibilitySelector {
   }
 
   std::int64_t num_rows(const Cell& cell) const override {
-    return reduce_ == GroupReduce::PerQueryHead ? cell.num_q_heads() : cell.num_kv_heads();
+    return reduce_ == HeadReduce::PerQueryHead ? cell.num_q_heads() : cell.num_kv_heads();
   }
 
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
     const std::int64_t count = std::max<std::int64_t>(kernel_rule_ ? 2 : 1, budget / page_size_);
-    std::vector<PageBounds>& bounds = bounds_[cell.layer];
     // Where a window has moved on, its first page is another one in every chunk.
-    if (bounds.empty() || cell.first_key > 0)
-      bounds.assign(static_cast<std::size_t>(cell.num_kv_heads()),
-                    PageBounds(page_size_, cell.q.size(2), cell.first_key % page_size_));
-    const std::int64_t rows_each = num_rows(cell) / cell.num_kv_heads();
-    std::vector<SelectedRow> rows(static_cast<std::size_t>(num_rows(cell)));
-    const std::int64_t operations = 2 * cell.gqa_group_size() * cell.chunk_len * cell.q.size(2) *
-                                    (cell.kv_len() / page_size_ + 1);
-    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
-      const auto sets = choose_pages(cell, kv_head, bounds[kv_head], count);
-      for (std::int64_t i = 0; i < rows_each; ++i)
-        rows[kv_head * rows_each + i] = sets[i].past_tokens(bounds[kv_head].grid(), cell.past_len);
-    });
+    const auto found = bounds_.find(cell.layer);
+    if (found == bounds_.end() || cell.first_key > 0)
+      bounds_.insert_or_assign(cell.layer, PageBounds(page_size_, cell.first_key % page_size_));
+    PageBounds& bounds = bounds_.at(cell.layer);
+    std::vector<SelectedRow> rows;
+    for (const PageSet& set : choose_pages(cell, bounds, count))
+      rows.push_back(set.past_tokens(bounds.grid(), cell.past_len));
     return rows;
   }
 
  private:
-  // One set per row of the selection that this KV head has.
-  std::vector<PageSet> choose_pages(const Cell& cell, std::int64_t kv_head, PageBounds& bounds,
+  // One set per row of the selection.
+  std::vector<PageSet> choose_pages(const Cell& cell, PageBounds& bounds,
                                     std::int64_t count) const {
-    const float* keys = keys_of(cell, kv_head);
-    std::vector<PageSet> sets(
-        reduce_ == GroupReduce::PerQueryHead ? static_cast<std::size_t>(cell.gqa_group_size()) : 1);
+    std::vector<PageSet> sets(static_cast<std::size_t>(num_rows(cell)));
     const bool decode = cell.phase == trace::Phase::Decode;
     if (!decode && prefill_ == Prefill::Chunk) {
-      bounds.extend(keys, cell.past_len);
-      take(cell, kv_head, bounds, 0, cell.chunk_len, count, sets);
+      bounds.extend(cell.k, cell.past_len);
+      take(cell.q, bounds, count, 0, sets);
       return sets;
     }
     for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
       const std::int64_t position = cell.past_len + row;
       const std::int64_t hidden = cell.softmax.first_visible(position);
+      const at::Tensor q = cell.q.narrow(1, row, 1);
       if (hidden == 0) {
-        bounds.extend(keys, position + 1);
-        take(cell, kv_head, bounds, row, 1, count, sets);
+        bounds.extend(cell.k, position + 1);
+        take(q, bounds, count, 0, sets);
       } else {
-        const std::int64_t begin = cell.first_key + hidden;
-        PageBounds own(page_size_, cell.q.size(2), begin % page_size_);
-        own.extend(keys + hidden * cell.q.size(2), position + 1 - hidden);
-        take(cell, kv_head, own, row, 1, count, sets,
-             begin / page_size_ - cell.first_key / page_size_);
+        const std::int64_t begin = cell.first_key + hidden, end = position + 1;
+        PageBounds own(page_size_, begin % page_size_);
+        own.extend(cell.k.narrow(1, hidden, end - hidden), end - hidden);
+        take(q, own, count, begin / page_size_ - cell.first_key / page_size_, sets);
       }
     }
     // A union of many rows has no cut.
@@ -159,51 +153,40 @@ class Quest final : public VisibilitySelector {
     return sets;
   }
 
-  // Adds the pages that the rows [first, first + num_rows) of the group's heads choose together. The
-  // pages of `bounds` begin at page first_page of the cell.
-  void take(const Cell& cell, std::int64_t kv_head, const PageBounds& bounds, std::int64_t first,
-            std::int64_t num_rows, std::int64_t count, std::vector<PageSet>& sets,
-            std::int64_t first_page = 0) const {
+  // Adds the pages that these rows of every query head choose together. The pages of `bounds` begin at
+  // page first_page of the cell.
+  void take(const at::Tensor& q, const PageBounds& bounds, std::int64_t count,
+            std::int64_t first_page, std::vector<PageSet>& sets) const {
     const std::int64_t num_pages = bounds.grid().num_pages();
-    std::vector<std::uint8_t> forced(static_cast<std::size_t>(num_pages), 0);
-    forced.back() = force_last_ ? 1 : 0;
-    std::vector<std::vector<float>> scores;
-    for (std::int64_t member = 0; member < cell.gqa_group_size(); ++member) {
-      std::vector<const float*> rows;
-      for (std::int64_t row = first; row < first + num_rows; ++row)
-        rows.push_back(query_row(cell, kv_head * cell.gqa_group_size() + member, row));
-      scores.push_back(bounds.scores(rows));
+    const at::Tensor values = bounds.values(), scores = reduced(page_scores(q, values),
+                                                                values.size(0));
+    at::Tensor forced;
+    if (force_last_) {
+      forced = at::zeros({num_pages}, scores.options().dtype(at::kByte));
+      forced.narrow(0, num_pages - 1, 1).fill_(1);
     }
-    if (reduce_ == GroupReduce::MaxScore || reduce_ == GroupReduce::MeanScore)
-      scores = {reduced(scores)};
-    for (std::size_t member = 0; member < scores.size(); ++member)
-      sets[sets.size() == 1 ? 0 : member].add(keep_best(scores[member], count, forced), first_page,
-                                              num_pages, force_last_);
-    if (reduce_ == GroupReduce::Union) sets.front().ties_at_cut = 0;
+    const std::vector<SelectedRow> kept = rows_of(keep_best_rows(scores, count, forced));
+    const std::size_t each = kept.size() / sets.size();
+    for (std::size_t row = 0; row < kept.size(); ++row)
+      sets[row / each].add(kept[row], first_page, num_pages, force_last_);
+    if (reduce_ == HeadReduce::Union)
+      for (PageSet& set : sets) set.ties_at_cut = 0;
   }
 
-  std::vector<float> reduced(const std::vector<std::vector<float>>& scores) const {
-    std::vector<float> result;
-    for (std::size_t page = 0; page < scores.front().size(); ++page) {
-      float largest = scores.front()[page];
-      double sum = 0;
-      for (const std::vector<float>& head : scores) {
-        largest = std::max(largest, head[page]);
-        sum += static_cast<double>(head[page]);
-      }
-      result.push_back(reduce_ == GroupReduce::MaxScore
-                           ? largest
-                           : static_cast<float>(sum / static_cast<double>(scores.size())));
-    }
-    return result;
+  // Scores of all query heads, those of a group brought together where they choose as one.
+  at::Tensor reduced(const at::Tensor& scores, std::int64_t num_kv_heads) const {
+    if (reduce_ != HeadReduce::MaxScore && reduce_ != HeadReduce::MeanScore) return scores;
+    const at::Tensor groups = scores.view({num_kv_heads, -1, scores.size(1)});
+    return reduce_ == HeadReduce::MaxScore ? groups.amax(1)
+                                            : groups.mean({1}, false, at::kDouble).to(at::kFloat);
   }
 
   std::int64_t page_size_;
   Prefill prefill_;
   bool kernel_rule_;
   bool force_last_;
-  GroupReduce reduce_;
-  std::map<int, std::vector<PageBounds>> bounds_;  // by layer, one per KV head
+  HeadReduce reduce_;
+  std::map<int, PageBounds> bounds_;  // by layer
 };
 
 }  // namespace
@@ -223,10 +206,10 @@ std::string title(const MethodSpec& spec) {
   std::string text = "Quest";
   if (prefill(spec) == Prefill::Chunk) text += ", chunk replay";
   if (prefill(spec) == Prefill::PerQuery) text += ", per-query replay";
-  const GroupReduce reduce = group_reduce(spec);
-  if (reduce == GroupReduce::Union) text += ", union over the group";
-  if (reduce == GroupReduce::MaxScore) text += ", largest score of the group";
-  if (reduce == GroupReduce::MeanScore) text += ", mean score of the group";
+  const HeadReduce reduce = group_reduce(spec);
+  if (reduce == HeadReduce::Union) text += ", union over the group";
+  if (reduce == HeadReduce::MaxScore) text += ", largest score of the group";
+  if (reduce == HeadReduce::MeanScore) text += ", mean score of the group";
   return text == "Quest" ? text : text + " (extension)";
 }
 
@@ -286,7 +269,7 @@ Method quest_method() {
   };
   method.title = title;
   method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {
-    if (group_reduce(spec) == GroupReduce::PerQueryHead) return {trace::RowAxis::QHead, 1};
+    if (group_reduce(spec) == HeadReduce::PerQueryHead) return {trace::RowAxis::QHead, 1};
     return {trace::RowAxis::KvHead, shape.num_q_heads / shape.num_kv_heads};
   };
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {

@@ -13,9 +13,9 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/cosine_scoring.h"
-#include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 
@@ -27,20 +27,20 @@ class Quoka final : public ScoringSelector {
   using ScoringSelector::ScoringSelector;
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
-    std::vector<std::vector<std::int32_t>> rows = choose_queries(cell);
+    std::vector<std::vector<std::int32_t>> rows = rows_on_host(choose_queries(cell));
     for (std::vector<std::int32_t>& head : rows) std::sort(head.begin(), head.end());
     return rows;
   }
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
     CosineScoring options;
     options.metric = spec().text("metric") == "dot" ? KeyMetric::Dot : KeyMetric::Cosine;
     options.query_reduce =
         spec().text("query_reduce") == "mean" ? QueryReduce::Mean : QueryReduce::Max;
     options.group_reduce = spec().text("group_query_mode") == "post_agg" ? GroupReduce::ScoresFirst
                                                                          : GroupReduce::RowsFirst;
-    return score_keys(cell, choose_queries(cell), num_candidates, options);
+    return score_keys(cell.q, cell.k, choose_queries(cell), num_candidates, options);
   }
 
  private:
@@ -51,36 +51,17 @@ class Quoka final : public ScoringSelector {
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
   }
 
-  // Per query head, slot by slot.
-  std::vector<std::vector<std::int32_t>> choose_queries(const Cell& cell) const {
+  // I, slot by slot: int32 [num_q_heads, slots].
+  at::Tensor choose_queries(const Cell& cell) const {
     const std::int64_t count = num_queries(cell.chunk_len);
     if (count >= cell.chunk_len)
-      return in_every_head(cell, latest_rows(cell.chunk_len, cell.chunk_len));
-    // Heads that rank together: the group, or each alone.
-    const bool shared = spec().text("group_query_mode") == "shared_tokens";
-    const std::int64_t together = shared ? cell.gqa_group_size() : 1;
-    std::vector<std::vector<std::int32_t>> chosen(static_cast<std::size_t>(cell.num_q_heads()));
+      return on_device(in_every_head(cell, all_rows(cell)), cell.q.device());
+    const at::Tensor relevance = query_relevance(cell.q);
+    if (spec().text("group_query_mode") != "shared_tokens")
+      return ranked_rows(relevance.to(at::kFloat), count);
     const std::int64_t group = cell.gqa_group_size();
-    const std::int64_t operations = 8 * group * cell.chunk_len * cell.q.size(2);
-    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t kv_head) {
-      for (std::int64_t first = kv_head * group; first < (kv_head + 1) * group; first += together)
-        std::fill_n(chosen.begin() + first, together,
-                    ranked(mean_relevance(cell, first, together), count));
-    });
-    return chosen;
-  }
-
-  static std::vector<float> mean_relevance(const Cell& cell, std::int64_t first_head,
-                                           std::int64_t num_heads) {
-    std::vector<double> sums(static_cast<std::size_t>(cell.chunk_len), 0.0);
-    for (std::int64_t head = first_head; head < first_head + num_heads; ++head) {
-      const std::vector<double> relevance = query_relevance(cell, head);
-      for (std::size_t row = 0; row < sums.size(); ++row) sums[row] += relevance[row];
-    }
-    std::vector<float> mean;
-    for (const double sum : sums)
-      mean.push_back(static_cast<float>(sum / static_cast<double>(num_heads)));
-    return mean;
+    const at::Tensor mean = relevance.view({-1, group, cell.chunk_len}).mean(1);
+    return ranked_rows(mean.to(at::kFloat), count).repeat_interleave(group, 0);
   }
 };
 

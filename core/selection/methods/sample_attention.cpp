@@ -10,8 +10,9 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
-#include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
+
+#include <ATen/ATen.h>
 
 namespace kvloupe::selection {
 namespace {
@@ -21,34 +22,28 @@ class SampleAttention final : public ScoringSelector {
   using ScoringSelector::ScoringSelector;
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
-    return in_every_head(cell, rows_of(cell));
+    return in_every_head(cell, rows_of_chunk(cell));
   }
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    return attention_scores(cell, cell.q, cell.k, rows_of(cell), num_candidates);
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    return attention_scores(cell, cell.q, cell.k, rows_of_chunk(cell), num_candidates);
   }
 
-  std::int64_t num_kept(std::span<const float> row_scores, std::int64_t budget) const override {
+  std::vector<std::int64_t> num_kept(const at::Tensor& scores, std::int64_t budget) const override {
     const double coverage = spec().real("coverage");
     // All of the mass is all keys, whatever sums in fp64 make of the smallest.
-    if (spec().text("mode") == "budget" || coverage >= 1) return budget;
-    const std::vector<std::int32_t> order =
-        ranked(row_scores, static_cast<std::int64_t>(row_scores.size()));
-    double total = 0;
-    for (const std::int32_t key : order) total += static_cast<double>(row_scores[key]);
+    if (spec().text("mode") == "budget" || coverage >= 1) return {};
+    const at::Tensor order = ranked_rows(scores, scores.size(1)).to(at::kLong);
+    const at::Tensor falling = scores.gather(1, order).to(at::kDouble);
     // Sums that would be equal but for rounding are.
-    const double goal = coverage * total * (1 - 1e-9);
-    double sum = 0;
-    std::int64_t kept = 0;
-    do {
-      sum += static_cast<double>(row_scores[order[kept++]]);
-    } while (kept < budget && !(sum >= goal));
-    return kept;
+    const at::Tensor goal = falling.sum({1}, true) * (coverage * (1 - 1e-9));
+    const at::Tensor short_of = falling.cumsum(1).ge(goal).logical_not();
+    return on_host<std::int64_t>((short_of.sum(1) + 1).clamp_max(budget));
   }
 
  private:
-  std::vector<std::int32_t> rows_of(const Cell& cell) const {
+  std::vector<std::int32_t> rows_of_chunk(const Cell& cell) const {
     return evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
   }
 };

@@ -13,9 +13,11 @@
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/gate.h"
-#include "core/selection/kernels.h"
+#include "core/selection/growing_rows.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -25,14 +27,6 @@ namespace kvloupe::selection {
 namespace {
 
 constexpr const char* kWhatFailed = "seer_attention cannot run on this model";
-
-// row W, fp32; W [rows, columns].
-void project(const float* row, const float* weight, std::int64_t rows, std::int64_t columns,
-             float* out) {
-  std::fill_n(out, columns, 0.0F);
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t o = 0; o < columns; ++o) out[o] += row[i] * weight[i * columns + o];
-}
 
 class SeerAttention final : public BlockMasker {
  public:
@@ -55,19 +49,15 @@ class SeerAttention final : public BlockMasker {
     const GateLayer& layer = layer_of(cell.layer);
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
-    const std::vector<float> queries = gate_queries(cell, layer, grid);
-    const std::vector<std::vector<float>> keys = gate_keys(cell, layer, grid);
-    const std::int64_t blocks = grid.num_query_blocks();
-    const std::int64_t q_heads_per_key = cell.num_q_heads() / layer.num_k_heads;
-    for_each_item(cell.num_q_heads() * blocks, grid.num_key_blocks() * (gate_.hidden + 16),
-                  [&](std::int64_t item) {
-                    const std::int64_t head = item / blocks;
-                    const std::int64_t i = item % blocks;
-                    score(queries.data() + item * gate_.hidden,
-                          keys[static_cast<std::size_t>(head / q_heads_per_key)].data(),
-                          first_block(grid, cell.softmax, i), grid.block_of_query_block(i) + 1,
-                          choice.scores.row(head, i), choice.mask.row(head, i));
-                  });
+    const at::Tensor queries = gate_queries(cell, layer, grid), keys = gate_keys(cell, layer, grid);
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+      const std::int64_t causal = grid.block_of_query_block(i) + 1;
+      const std::vector<float> products =
+          on_host<float>(key_products(queries.select(1, i), keys.narrow(1, 0, causal)));
+      for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+        score(products.data() + head * causal, first_block(grid, cell.softmax, i), causal,
+              choice.scores.row(head, i), choice.mask.row(head, i));
+    }
     return choice;
   }
 
@@ -81,83 +71,50 @@ class SeerAttention final : public BlockMasker {
     return found->second;
   }
 
-  // One row of the gate from one pooled row.
-  void embed(const float* pooled, const float* weight, std::int64_t width, const Rotary::Turn* turn,
-             float* out) const {
-    if (weight == nullptr)
-      std::copy_n(pooled, gate_.hidden, out);
-    else
-      project(pooled, weight, width, gate_.hidden, out);
-    if (turn != nullptr) rotary_.apply(*turn, out);
+  // `pooled` rows of blocks from `first` on times the gate's weights [num_heads, width, hidden], where
+  // there are any, at the positions of their blocks.
+  at::Tensor embedded(const Cell& cell, const at::Tensor& pooled, const std::vector<float>& weights,
+                      std::int64_t num_heads, std::int64_t first) const {
+    at::Tensor rows = pooled;
+    if (!weights.empty())
+      rows = gate_rows(pooled, at::from_blob(const_cast<float*>(weights.data()),
+                                             {num_heads, pooled.size(2), gate_.hidden}, at::kFloat)
+                                   .to(pooled.device()));
+    if (!has_rotary(shape_, cell.layer)) return rows;
+    std::vector<double> positions;
+    for (std::int64_t block = first; block < first + rows.size(1); ++block)
+      positions.push_back(static_cast<double>(block * block_size_));
+    return rotary_.turned(rows, positions);
   }
 
   // x [num_q_heads, Q_b, hidden]
-  std::vector<float> gate_queries(const Cell& cell, const GateLayer& layer,
-                                  const BlockGrid& grid) const {
-    const std::vector<float> pooled = pools_.queries(cell);
-    const std::int64_t blocks = grid.num_query_blocks();
-    const std::int64_t dim = shape_.head_dim;
-    std::vector<float> rows(static_cast<std::size_t>(cell.num_q_heads() * blocks * gate_.hidden));
-    for_each_item(blocks, cell.num_q_heads() * dim * gate_.hidden, [&](std::int64_t i) {
-      const Rotary::Turn turn = rotary_.turn(first_position(grid.block_of_query_block(i)));
-      for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
-        embed(pooled.data() + (head * blocks + i) * dim,
-              layer.q_weight.empty() ? nullptr : layer.q_weight.data() + head * dim * gate_.hidden,
-              dim, has_rotary(shape_, cell.layer) ? &turn : nullptr,
-              rows.data() + (head * blocks + i) * gate_.hidden);
-    });
-    return rows;
+  at::Tensor gate_queries(const Cell& cell, const GateLayer& layer, const BlockGrid& grid) const {
+    return embedded(cell, pools_.queries(cell), layer.q_weight, cell.num_q_heads(),
+                    grid.block_of_query_block(0));
   }
 
-  // y, per head of the gate's keys [N_b, hidden]. Blocks that are whole stay as they are.
-  std::vector<std::vector<float>> gate_keys(const Cell& cell, const GateLayer& layer,
-                                            const BlockGrid& grid) {
-    std::vector<std::vector<float>>& whole = whole_blocks_[cell.layer];
-    whole.resize(static_cast<std::size_t>(layer.num_k_heads));
-    const std::int64_t blocks = grid.num_key_blocks();
-    const std::int64_t num_whole = grid.kv_len() / block_size_;
-    const std::int64_t known =
-        std::min(static_cast<std::int64_t>(whole.front().size()) / gate_.hidden, num_whole);
-    std::vector<std::vector<float>> keys;
-    for (const std::vector<float>& head : whole)
-      keys.emplace_back(head.begin(), head.begin() + known * gate_.hidden);
-    append_keys(cell, layer, known, blocks, keys);
-    for (std::size_t head = 0; head < keys.size(); ++head)
-      whole[head].assign(keys[head].begin(), keys[head].begin() + num_whole * gate_.hidden);
-    return keys;
-  }
-
-  void append_keys(const Cell& cell, const GateLayer& layer, std::int64_t first, std::int64_t last,
-                   std::vector<std::vector<float>>& keys) const {
-    const std::vector<float> pooled = pools_.keys(cell, first, last);
-    const std::int64_t width = 3 * shape_.head_dim;
-    const std::int64_t k_heads_per_kv_head = layer.num_k_heads / cell.num_kv_heads();
-    for (std::vector<float>& head : keys)
-      head.resize(static_cast<std::size_t>(last * gate_.hidden));
-    for_each_item(last - first, layer.num_k_heads * width * gate_.hidden, [&](std::int64_t item) {
-      const Rotary::Turn turn = rotary_.turn(first_position(first + item));
-      for (std::int64_t head = 0; head < layer.num_k_heads; ++head)
-        embed(pooled.data() + (head / k_heads_per_kv_head * (last - first) + item) * width,
-              layer.k_weight.data() + head * width * gate_.hidden, width,
-              has_rotary(shape_, cell.layer) ? &turn : nullptr,
-              keys[static_cast<std::size_t>(head)].data() + (first + item) * gate_.hidden);
-    });
-  }
-
-  double first_position(std::int64_t block) const {
-    return static_cast<double>(block * block_size_);
+  // y [heads of the gate's keys, N_b, hidden]. Blocks that are whole stay as they are.
+  at::Tensor gate_keys(const Cell& cell, const GateLayer& layer, const BlockGrid& grid) {
+    Keys& keys = keys_[cell.layer];
+    const std::int64_t whole = grid.kv_len() / block_size_;
+    const std::int64_t known = std::min(keys.complete, whole), blocks = grid.num_key_blocks();
+    if (known < blocks)
+      keys.rows.put(known, embedded(cell, pools_.keys(cell, known, blocks), layer.k_weight,
+                                    layer.num_k_heads, known));
+    keys.complete = whole;
+    return keys.rows.rows().narrow(1, 0, blocks);
   }
 
   // Softmax over the blocks [first, causal).
-  void score(const float* query, const float* keys, std::int64_t first, std::int64_t causal,
-             float* scores, std::uint8_t* mask) const {
-    dot_products(query, keys, causal, gate_.hidden, scores);
+  void score(const float* products, std::int64_t first, std::int64_t causal, float* scores,
+             std::uint8_t* mask) const {
     const double scale = 1 / std::sqrt(static_cast<double>(gate_.hidden));
-    const double largest = static_cast<double>(*std::max_element(scores + first, scores + causal));
+    const auto largest =
+        static_cast<double>(*std::max_element(products + first, products + causal));
     std::vector<double> weights(static_cast<std::size_t>(causal));
     double total = 0;
     for (std::int64_t j = first; j < causal; ++j) {
-      weights[j] = std::exp(scale * (static_cast<double>(scores[j]) - largest));
+      weights[j] = std::exp(scale * (static_cast<double>(products[j]) - largest));
       total += weights[j];
     }
     for (std::int64_t j = first; j < causal; ++j) {
@@ -173,7 +130,11 @@ class SeerAttention final : public BlockMasker {
   Gate gate_;
   GatePools pools_;
   Rotary rotary_;
-  std::map<int, std::vector<std::vector<float>>> whole_blocks_;  // by layer and head
+  struct Keys {
+    GrowingRows rows;
+    std::int64_t complete = 0;  // blocks that were whole when they were pooled
+  };
+  std::map<int, Keys> keys_;  // by layer
 };
 
 }  // namespace

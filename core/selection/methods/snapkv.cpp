@@ -11,10 +11,10 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
-#include "core/selection/kernels.h"
 #include "core/selection/pooling.h"
-#include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 
@@ -36,33 +36,13 @@ struct SnapkvOptions {
   }
 };
 
-// Pooled votes for `num_scored` keys from first_scored on of those at `positions`, which end with the
-// chunk.
-std::vector<float> pooled_votes(const Cell& cell, std::int64_t kv_head, const float* keys,
-                                std::span<const std::int32_t> positions, std::int64_t first_scored,
-                                std::int64_t num_scored, const SnapkvOptions& options) {
-  const auto num_keys = static_cast<std::int64_t>(positions.size());
-  const std::int64_t group = cell.gqa_group_size();
-  std::vector<double> sums(static_cast<std::size_t>(num_scored), 0.0);
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    ChunkRows rows;
-    for (const std::int32_t row : options.voters(cell))
-      rows.add(query_row(cell, head, row), cell.softmax, head,
-               num_hidden(positions, cell.softmax, cell.past_len + row),
-               num_keys - cell.chunk_len + row + 1);
-    std::vector<float> votes(static_cast<std::size_t>(num_keys), 0.0F);
-    reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, keys, num_keys,
-                         rows.softmax(cell.softmax), ColumnReduce::Sum, votes.data());
-    votes.erase(votes.begin(), votes.begin() + first_scored);
-    votes.resize(static_cast<std::size_t>(num_scored));
-    const std::vector<float> pooled = pool_same(votes, options.kernel, options.pool);
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(pooled[i]);
-  }
-  std::vector<float> scores;
-  scores.reserve(sums.size());
-  for (const double sum : sums)
-    scores.push_back(static_cast<float>(sum / static_cast<double>(group)));
-  return scores;
+// Pooled votes of each KV head for `count` keys from `first` on: votes [q heads, keys].
+at::Tensor pooled_votes(const at::Tensor& votes, std::int64_t group, std::int64_t first,
+                        std::int64_t count, const SnapkvOptions& options) {
+  return pool_same(votes.narrow(1, first, count), options.kernel, options.pool)
+      .view({-1, group, count})
+      .mean({1}, false, at::kDouble)
+      .to(at::kFloat);
 }
 
 class SnapkvSelect final : public ScoringSelector {
@@ -74,17 +54,11 @@ class SnapkvSelect final : public ScoringSelector {
   }
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    std::vector<float> all(static_cast<std::size_t>(cell.num_kv_heads() * num_candidates));
-    const std::int64_t rows = cell.gqa_group_size() * std::min(options_.window, cell.chunk_len);
-    const std::int64_t operations = rows * cell.kv_len() * (cell.q.size(2) + 16);
-    const std::vector<std::int32_t> positions = range(0, cell.kv_len());
-    for_each_item(cell.num_kv_heads(), operations, [&](std::int64_t head) {
-      const auto head_scores =
-          pooled_votes(cell, head, keys_of(cell, head), positions, 0, num_candidates, options_);
-      std::copy(head_scores.begin(), head_scores.end(), all.begin() + head * num_candidates);
-    });
-    return all;
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    const at::Tensor votes =
+        reduce_probabilities(sets_over_cell(cell, cell.q, options_.voters(cell)), cell.k,
+                             ColumnReduce::Sum);
+    return pooled_votes(votes, cell.gqa_group_size(), 0, num_candidates, options_);
   }
 
  private:
@@ -109,12 +83,15 @@ class SnapkvEvict final : public EvictionSelector {
     if (budget > window) {
       const auto left = static_cast<std::int64_t>(at_hand.size() - pool.size());
       const auto num_scored = static_cast<std::int64_t>(pool.size()) - window;
-      const std::vector<float> keys = gather_keys(cell, kv_head, at_hand);
-      const Kept kept =
-          keep_best(pooled_votes(cell, kv_head, keys.data(), at_hand, left, num_scored, options_),
-                    budget - window);
-      row.positions = members_at(pool, kept.indices);
-      row.ties_at_cut = kept.ties_at_cut;
+      const at::Tensor votes =
+          reduce_probabilities(sets_over_pool(cell, kv_head, options_.voters(cell), at_hand),
+                               gather_keys(cell, kv_head, at_hand), ColumnReduce::Sum);
+      const SelectedRow voted = row_of_pool(
+          keep_best_rows(pooled_votes(votes, votes.size(0), left, num_scored, options_),
+                         budget - window),
+          pool);
+      row.positions = voted.positions;
+      row.ties_at_cut = voted.ties_at_cut;
     }
     row.positions.insert(row.positions.end(), row.forced.begin(), row.forced.end());
     return row;

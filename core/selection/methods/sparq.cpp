@@ -15,13 +15,11 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/logit_scoring.h"
-#include "core/selection/ranking.h"
 #include "core/selection/visibility_selector.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace kvloupe::selection {
@@ -32,66 +30,39 @@ class Sparq final : public ScoringSelector {
   using ScoringSelector::ScoringSelector;
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    const std::int64_t dim = cell.q.size(2), group = cell.gqa_group_size();
-    const std::int64_t num_channels = spec().integer("num_channels");
-    const bool logits = spec().text("agg") == "logit_mean";
-    ChannelRows means;
-    means.channels.resize(static_cast<std::size_t>(cell.num_kv_heads()));
-    means.values.assign(static_cast<std::size_t>(cell.num_kv_heads() * dim), 0.0);
-    at::Tensor queries;  // what each query has in the channels
-    if (!logits)
-      queries = at::empty({cell.num_q_heads(), cell.chunk_len, num_channels}, at::kFloat);
-    float* out = logits ? nullptr : queries.mutable_data_ptr<float>();
-    for_each_item(cell.num_kv_heads(), 4 * group * cell.chunk_len * dim, [&](std::int64_t kv_head) {
-      const std::vector<std::int32_t> by_size = largest_channels(cell, kv_head);
-      std::vector<std::int32_t>& channels = means.channels[kv_head];
-      channels = by_size;
-      std::sort(channels.begin(), channels.end());
-      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-        for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
-          const float* q = query_row(cell, head, row);
-          const double factor = stretch(q, dim, by_size);
-          float* narrow = logits ? nullptr : out + (head * cell.chunk_len + row) * num_channels;
-          for (const std::int32_t channel : channels) {
-            const double value = factor * static_cast<double>(q[channel]);
-            if (logits)
-              means.values[kv_head * dim + channel] +=
-                  value / static_cast<double>(group * cell.chunk_len);
-            else
-              *narrow++ = static_cast<float>(value);
-          }
-        }
-    });
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    const std::int64_t heads = cell.num_kv_heads(), group = cell.gqa_group_size(),
+                       dim = cell.q.size(2);
+    const at::Tensor sizes = cell.q.abs();
+    const at::Tensor channels = largest_channels(cell, sizes);
+    const at::Tensor of_queries =
+        channels.to(at::kLong).repeat_interleave(group, 0).unsqueeze(1).expand(
+            {-1, cell.chunk_len, -1});  // [H, m, r]
+    // 1 / (softmax_scale * tau): 1 over the root of the share of |q| that the channels hold.
+    const at::Tensor all = sizes.sum({2}, true, at::kDouble);
+    const at::Tensor chosen = sizes.gather(2, of_queries).sum({2}, true, at::kDouble);
+    const at::Tensor stretch = (all / chosen).sqrt().masked_fill(chosen == 0, 0);
+    const at::Tensor narrow = cell.q.gather(2, of_queries) * stretch;  // fp64
     const attention::LaneKeys by_channel = copied_keys(cell, {nullptr, dim, true});
-    if (logits) return channel_scores(cell, by_channel, means, num_candidates);
-    return attention_scores(cell, queries, rows_of_lanes(cell, by_channel, means.channels),
-                            all_rows(cell), num_candidates);
+    const std::int64_t skipped = cell.first_key - by_channel.first_position;
+    if (spec().text("agg") == "logit_mean") {
+      const at::Tensor mean =
+          narrow.view({heads, group * cell.chunk_len, -1}).mean(1) * cell.softmax.scale;
+      const at::Tensor rows = at::zeros({heads, dim}, cell.q.options())
+                                  .scatter_(1, channels.to(at::kLong), mean.to(at::kFloat));
+      return channel_products(rows, channels, by_channel.numbers, skipped, num_candidates);
+    }
+    const at::Tensor keys = load_lanes(by_channel.numbers, channels, skipped, cell.kv_len());
+    return attention_scores(cell, narrow.to(at::kFloat), keys, all_rows(cell), num_candidates);
   }
 
  private:
-  std::vector<std::int32_t> largest_channels(const Cell& cell, std::int64_t kv_head) const {
-    const std::int64_t group = cell.gqa_group_size();
-    std::vector<double> sums(static_cast<std::size_t>(cell.q.size(2)), 0.0);
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
-        const float* q = query_row(cell, head, row);
-        for (std::size_t channel = 0; channel < sums.size(); ++channel)
-          sums[channel] += std::abs(static_cast<double>(q[channel]));
-      }
-    std::vector<float> sizes;
-    for (const double sum : sums)
-      sizes.push_back(static_cast<float>(sum / static_cast<double>(group * cell.chunk_len)));
-    return ranked(sizes, spec().integer("num_channels"));
-  }
-
-  // 1 / (softmax_scale * tau): 1 over the root of the share of |q| that the channels hold.
-  static double stretch(const float* q, std::int64_t dim,
-                        const std::vector<std::int32_t>& channels) {
-    double all = 0, chosen = 0;
-    for (std::int64_t i = 0; i < dim; ++i) all += std::abs(static_cast<double>(q[i]));
-    for (const std::int32_t channel : channels) chosen += std::abs(static_cast<double>(q[channel]));
-    return chosen > 0 ? std::sqrt(all / chosen) : 0.0;
+  // C: int32 [num_kv_heads, r], ascending.
+  at::Tensor largest_channels(const Cell& cell, const at::Tensor& sizes) const {
+    const at::Tensor means = sizes.view({cell.num_kv_heads(), -1, cell.q.size(2)})
+                                 .mean({1}, false, at::kDouble)
+                                 .to(at::kFloat);
+    return keep_best_rows(means, spec().integer("num_channels")).indices;
   }
 };
 

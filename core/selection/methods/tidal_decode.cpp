@@ -10,9 +10,8 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
-#include "core/selection/ranking.h"
 
-#include <span>
+#include <ATen/core/Tensor.h>
 
 namespace kvloupe::selection {
 namespace {
@@ -24,16 +23,8 @@ class TidalDecode final : public CrossLayerSelector {
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) const override {
-    const std::vector<float> scores =
-        logit_scores(cell, cell.k, mean_queries(cell), num_candidates);
-    std::vector<SelectedRow> rows(static_cast<std::size_t>(cell.num_kv_heads()));
-    for_each_item(cell.num_kv_heads(), 128 * num_candidates, [&](std::int64_t head) {
-      Kept kept =
-          keep_best(std::span(scores).subspan(head * num_candidates, num_candidates), budget);
-      rows[head].positions = std::move(kept.indices);
-      rows[head].ties_at_cut = kept.ties_at_cut;
-    });
-    return rows;
+    return rows_of(keep_best_rows(logit_scores(cell, cell.k, mean_queries(cell), num_candidates),
+                                  budget));
   }
 };
 

@@ -7,8 +7,8 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction_selector.h"
-#include "core/selection/kernels.h"
-#include "core/selection/ranking.h"
+
+#include <ATen/ATen.h>
 
 namespace kvloupe::selection {
 namespace {
@@ -29,51 +29,45 @@ class Tova final : public EvictionSelector {
     if (per_kv_head_ || static_cast<std::int64_t>(pools.front().size()) <= budget_after(cell))
       return;
     // All heads of the layer have the same pool.
-    std::vector<double> sums(pools.front().size(), 0.0);
+    at::Tensor sum;
     for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head) {
-      const std::vector<float> votes = last_query_votes(cell, head, pools[head]);
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(votes[i]);
+      const at::Tensor votes = last_query_votes(cell, head, pools[head]).to(at::kDouble);
+      sum = sum.defined() ? sum + votes : votes;
     }
-    shared_.clear();
-    for (const double sum : sums)
-      shared_.push_back(static_cast<float>(sum / static_cast<double>(cell.num_q_heads())));
+    shared_ = (sum / static_cast<double>(cell.num_q_heads())).to(at::kFloat);
   }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget) const override {
-    std::vector<float> votes =
+    const at::Tensor votes =
         per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) : shared_;
-    votes.erase(votes.begin(), votes.end() - static_cast<std::ptrdiff_t>(pool.staying.size()));
-    std::vector<std::uint8_t> forced(votes.size(), 0);
-    forced.back() = force_last_ ? 1 : 0;
-    const Kept kept = keep_best(votes, budget, forced);
-    SelectedRow row{members_at(pool.staying, kept.indices), {}, kept.ties_at_cut};
-    if (kept.forced > 0) row.forced = {pool.staying.back()};
+    const auto staying = static_cast<std::int64_t>(pool.staying.size());
+    at::Tensor forced;
+    if (force_last_) {
+      forced = at::zeros({staying}, votes.options().dtype(at::kByte));
+      forced.narrow(0, staying - 1, 1).fill_(1);
+    }
+    const KeptRows kept =
+        keep_best_rows(votes.narrow(1, votes.size(1) - staying, staying), budget, forced);
+    SelectedRow row = row_of_pool(kept, pool.staying);
+    if (force_last_ && budget > 0) row.forced = {pool.staying.back()};
     return row;
   }
 
  private:
   static std::int32_t voter(const Cell& cell) { return latest_rows(1, cell.chunk_len).front(); }
 
-  // Sum over the group's heads of that row's p over the pool.
-  static std::vector<float> last_query_votes(const Cell& cell, std::int64_t kv_head,
-                                             std::span<const std::int32_t> pool) {
-    const std::int64_t group = cell.gqa_group_size();
-    const auto num_keys = static_cast<std::int64_t>(pool.size());
-    const std::int64_t hidden = num_hidden(pool, cell.softmax, cell.kv_len() - 1);
-    ChunkRows rows;
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      rows.add(query_row(cell, head, voter(cell)), cell.softmax, head, hidden, num_keys);
-    const std::vector<float> keys = gather_keys(cell, kv_head, pool);
-    std::vector<float> votes(pool.size(), 0.0F);
-    reduce_probabilities(pack_rows(rows.pointers, cell.q.size(2)), rows.visible, keys.data(),
-                         num_keys, rows.softmax(cell.softmax), ColumnReduce::Sum, votes.data());
-    return votes;
+  // Sum over the group's heads of that row's p over the pool, [1, pool].
+  static at::Tensor last_query_votes(const Cell& cell, std::int64_t kv_head,
+                                     std::span<const std::int32_t> pool) {
+    const std::int32_t row = voter(cell);
+    return reduce_probabilities(in_one_set(sets_over_pool(cell, kv_head, {&row, 1}, pool)),
+                                gather_keys(cell, kv_head, pool), ColumnReduce::Sum);
   }
 
   bool force_last_;
   bool per_kv_head_;
-  std::vector<float> shared_;  // w of the pool observed last
+  at::Tensor shared_;  // w of the pool observed last, [1, pool]
 };
 
 }  // namespace

@@ -6,8 +6,9 @@
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
-#include "core/selection/cosine_scoring.h"
 #include "core/selection/visibility_selector.h"
+
+#include <ATen/core/Tensor.h>
 
 namespace kvloupe::selection {
 namespace {
@@ -21,8 +22,9 @@ class UniformQueries final : public ScoringSelector {
   }
 
  protected:
-  std::vector<float> scores(const Cell& cell, std::int64_t num_candidates) override {
-    return score_keys(cell, sampled_rows(cell), num_candidates, CosineScoring{});
+  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
+    return score_keys(cell.q, cell.k, on_device(sampled_rows(cell), cell.q.device()),
+                      num_candidates, CosineScoring{});
   }
 };
 

@@ -12,8 +12,9 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/block_selector.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
 #include "core/selection/ranking.h"
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <limits>
@@ -32,83 +33,71 @@ class XAttention final : public BlockMasker {
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
-    const std::vector<std::vector<float>> padded = padded_keys(cell);
-    const std::int64_t query_blocks = grid.num_query_blocks();
-    const std::int64_t operations =
-        std::max(kRowBlock, block_size_ / stride_) * cell.kv_len() * cell.k.size(2);
-    for_each_item(cell.num_q_heads() * query_blocks, operations, [&](std::int64_t item) {
-      const std::int64_t head = item / query_blocks;
-      const std::int64_t query_block = item % query_blocks;
-      float* scores = choice.scores.row(head, query_block);
-      const std::int64_t kv_head = head / cell.gqa_group_size();
-      score(cell, grid, padded[kv_head].empty() ? keys_of(cell, kv_head) : padded[kv_head].data(),
-            head, query_block, scores);
-      const std::int64_t first = first_block(grid, cell.softmax, query_block);
-      const std::int64_t count = grid.block_of_query_block(query_block) + 1 - first;
-      keep({scores + first, static_cast<std::size_t>(count)},
-           choice.mask.row(head, query_block) + first, choice.forced.row(head, query_block) + first,
-           first == 0);
-    });
+    const at::Tensor keys = strided_keys(cell);
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+      score(cell, keys, i, choice);
+      const std::int64_t first = first_block(grid, cell.softmax, i);
+      const std::int64_t count = grid.block_of_query_block(i) + 1 - first;
+      for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+        keep({choice.scores.row(head, i) + first, static_cast<std::size_t>(count)},
+             choice.mask.row(head, i) + first, choice.forced.row(head, i) + first, first == 0);
+    }
     return choice;
   }
 
  private:
   std::int64_t strides(std::int64_t positions) const { return (positions + stride_ - 1) / stride_; }
 
-  // Per KV head the keys with zeros after them to a whole stride; nothing where none are missing.
-  std::vector<std::vector<float>> padded_keys(const Cell& cell) const {
-    std::vector<std::vector<float>> padded(static_cast<std::size_t>(cell.num_kv_heads()));
-    if (cell.kv_len() % stride_ == 0) return padded;
-    const std::int64_t dim = cell.k.size(2);
-    for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head) {
-      const float* keys = keys_of(cell, head);
-      padded[head].assign(keys, keys + cell.kv_len() * dim);
-      padded[head].resize(static_cast<std::size_t>(strides(cell.kv_len()) * stride_ * dim), 0.0F);
-    }
-    return padded;
+  // Kr: the keys with zeros after them to a whole stride, [num_kv_heads, strides, stride * head_dim].
+  at::Tensor strided_keys(const Cell& cell) const {
+    const std::int64_t dim = cell.k.size(2), count = strides(cell.kv_len());
+    at::Tensor keys = cell.k;
+    if (const std::int64_t missing = count * stride_ - cell.kv_len(); missing > 0)
+      keys = at::constant_pad_nd(keys, {0, 0, 0, missing});
+    return keys.view({cell.num_kv_heads(), count, stride_ * dim});
   }
 
-  // W[I, :] of one head.
-  void score(const Cell& cell, const BlockGrid& grid, const float* keys, std::int64_t head,
-             std::int64_t query_block, float* scores) const {
-    const std::int64_t width = stride_ * cell.q.size(2);
+  // W[I, :] of every head.
+  void score(const Cell& cell, const at::Tensor& keys, std::int64_t query_block,
+             BlockChoice& choice) const {
+    const BlockGrid& grid = choice.grid;
     const std::int64_t begin = (grid.past_len + grid.row_begin(query_block)) / stride_;
     const std::int64_t end = strides(grid.past_len + grid.row_end(query_block));
-    const std::vector<float> queries = strided_queries(cell, head, begin, end);
     // A product stands for the mean of stride_ logits. The learned sink of a head has no place among
     // such means.
     SoftmaxForm form = cell.softmax;
     form.scale /= static_cast<double>(stride_);
     form.sink_logits.clear();
-    ChunkRows rows;
+    RowSets sets = sets_of(form, strided_queries(cell, begin, end), 0);
     for (std::int64_t a = begin; a < end; ++a) {
-      const std::int64_t first_row = std::max(a * stride_, cell.past_len);
-      rows.add(queries.data() + (a - begin) * width, form, head,
-               form.first_visible(first_row) / stride_, a + 1);
+      sets.visible.push_back(a + 1);
+      if (form.window > 0)
+        sets.first.push_back(form.first_visible(std::max(a * stride_, cell.past_len)) / stride_);
     }
-    std::vector<float> mass(static_cast<std::size_t>(end), 0.0F);
-    reduce_probabilities(pack_rows(rows.pointers, width), rows.visible, keys, end,
-                         rows.softmax(form), ColumnReduce::Sum, mass.data());
+    const std::vector<float> mass =
+        on_host<float>(reduce_probabilities(sets, keys.narrow(1, 0, end), ColumnReduce::Sum));
     const std::int64_t strides_per_block = block_size_ / stride_;
-    std::vector<double> sums(static_cast<std::size_t>(grid.num_key_blocks()), 0.0);
-    for (std::int64_t n = 0; n < end; ++n)
-      sums[n / strides_per_block] += static_cast<double>(mass[n]);
-    for (std::size_t j = 0; j < sums.size(); ++j) scores[j] = static_cast<float>(sums[j]);
+    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
+      std::vector<double> sums(static_cast<std::size_t>(grid.num_key_blocks()), 0.0);
+      for (std::int64_t n = 0; n < end; ++n)
+        sums[n / strides_per_block] += static_cast<double>(mass[head * end + n]);
+      float* scores = choice.scores.row(head, query_block);
+      for (std::size_t j = 0; j < sums.size(); ++j) scores[j] = static_cast<float>(sums[j]);
+    }
   }
 
-  // Qr[a] for a of [begin, end).
-  std::vector<float> strided_queries(const Cell& cell, std::int64_t head, std::int64_t begin,
-                                     std::int64_t end) const {
-    const std::int64_t dim = cell.q.size(2);
-    std::vector<float> queries(static_cast<std::size_t>((end - begin) * stride_ * dim), 0.0F);
-    for (std::int64_t a = begin; a < end; ++a)
-      for (std::int64_t u = 0; u < stride_; ++u) {
-        const std::int64_t row = a * stride_ + stride_ - 1 - u - cell.past_len;
-        if (row < 0 || row >= cell.chunk_len) continue;
-        std::copy_n(query_row(cell, head, row), dim,
-                    queries.data() + ((a - begin) * stride_ + u) * dim);
-      }
-    return queries;
+  // Qr[a] for a of [begin, end), [num_q_heads, end - begin, stride * head_dim].
+  at::Tensor strided_queries(const Cell& cell, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t heads = cell.num_q_heads(), dim = cell.q.size(2);
+    // Rows of the chunk among the positions of the strides.
+    const std::int64_t first = std::max(begin * stride_, cell.past_len);
+    const std::int64_t last = std::min(end * stride_, cell.kv_len());
+    at::Tensor rows = at::zeros({heads, (end - begin) * stride_, dim}, cell.q.options());
+    rows.narrow(1, first - begin * stride_, last - first)
+        .copy_(cell.q.narrow(1, first - cell.past_len, last - first));
+    return rows.view({heads, end - begin, stride_, dim})
+        .flip(2)
+        .view({heads, end - begin, stride_ * dim});
   }
 
   // `scores` of the blocks seen; the last one is the query block's own. The text's first block is
