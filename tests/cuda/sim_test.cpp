@@ -76,6 +76,17 @@ TEST_F(Sim, OperatorsOfTorchGiveTheCpusNumbers) {
   }
 }
 
+TEST_F(Sim, WhatIsDoneInPlaceOnAViewIsDoneToTheWhole) {
+  const auto run = [](at::Tensor whole) {
+    whole.narrow(1, 2, 3).masked_fill_(whole.narrow(1, 2, 3) > 0, -1).mul_(2);
+    at::Tensor part = whole.narrow(0, 0, 1);
+    at::index_select_out(part, whole.clone(), 0, at::ones({1}, whole.options().dtype(at::kLong)));
+    return whole;
+  };
+  const at::Tensor numbers = at::randn({4, 6});
+  EXPECT_TRUE(at::equal(run(on_sim(numbers)).cpu(), run(numbers.clone())));
+}
+
 TEST_F(Sim, ChunkAttentionRunsOurKernel) {
   const at::Tensor q = at::randn({6, 20, 64});
   const at::Tensor k = at::randn({2, 90, 64}).narrow(1, 0, 70),

@@ -87,8 +87,9 @@ const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size
   return tensor;
 }
 
+// Of a size that fits, a view stays a view: operators that work in place come here.
 at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
-  resize_in_place(to, from.sizes(), std::nullopt);
+  if (to.sizes() != from.sizes()) resize_in_place(to, from.sizes(), std::nullopt);
   return copy_from(from, to, false);
 }
 
