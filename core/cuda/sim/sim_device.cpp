@@ -112,8 +112,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
                                                                const at::Tensor& v,
                                                                at::ArrayRef<double> softmax,
                                                                bool want_mass) {
-  const Access access;
-  return cuda::chunk_attention(q, k, v, softmax, want_mass, nullptr);
+  return cuda::chunk_attention(q, k, v, softmax, want_mass,
+                               [](const cuda::ChunkAttention& problem) {
+                                 const Access access;
+                                 return cuda::launch_chunk_attention(problem, nullptr);
+                               });
 }
 
 }  // namespace
