@@ -1,12 +1,12 @@
-// Chunk attention over a KV cache: dense in one pass, and over gathered KVs.
+// Chunk attention over a KV cache, on any device of Torch: dense in one pass, and over gathered KVs.
 // Shapes: q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim]; the m queries are the
 // last m positions, so query t sits at position P + t with P = T - m and sees keys 0 .. P + t.
-// Query head h reads KV head h / gqa_group_size. fp32, CPU, contiguous inside each head.
+// Query head h reads KV head h / gqa_group_size. fp32, contiguous inside each head.
 // `softmax` has the layer's scale and what else shapes its softmax (base/softmax_form.h); a number is
 // the scale of a plain one. A window narrows what is said here of visible keys.
-// The same functions are declared as operators (TORCH_LIBRARY kvloupe), which the CUDA plug-in
-// implements under the same names. Errors: Error{Internal} for shapes that contradict each other,
-// Error{Input} for a softmax that is not plain on a device other than the CPU.
+// Behind each is an operator (TORCH_LIBRARY kvloupe, operators.h): fused on the CPU, in calls of Torch
+// on any other device but where that has a kernel under the same name (core/cuda). Results lie on the
+// device of q. Errors: Error{Internal} for shapes that contradict each other.
 #pragma once
 
 #include "core/base/softmax_form.h"
@@ -50,7 +50,8 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
                                     const std::vector<std::vector<std::int32_t>>& selected,
                                     ChunkVisibility visibility);
 
-// The two halves of gathered_chunk_attention, to be timed apart (CPU only).
+// The two halves of gathered_chunk_attention, to be timed apart. The tensors lie on the device of the
+// cache, the tables on the host.
 struct GatheredKeys {
   at::Tensor k,
       v;  // [begin.back(), head_dim] per KV head: the selected past keys, then the chunk's

@@ -1,5 +1,6 @@
 #include "core/attention/cpu_attention.h"
 
+#include "core/attention/gemm.h"
 #include "core/attention/scratch.h"
 #include "core/attention/softmax.h"
 
@@ -67,6 +68,17 @@ void share_out(std::int64_t count, const std::function<void(const NextItem&)>& w
     const FixedCut cut;
     work(next);
   });
+}
+
+void shape_gathered_view(const SoftmaxForm& softmax, std::int64_t first_head,
+                         const std::int32_t* positions, std::int64_t count, std::int64_t chunk_len,
+                         KeyView* view) {
+  shape_view(
+      softmax, first_head, positions[count - chunk_len], chunk_len,
+      [&](std::int64_t position) {
+        return std::lower_bound(positions, positions + count, position) - positions;
+      },
+      view);
 }
 
 void attend_views(const Queries& q, double scale, const std::vector<KeyView>& views,
@@ -194,65 +206,70 @@ std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q_in, const at::
   return {results.lse, key_mass_of_spans(results.span_sums, spans, shape, cache.first_key)};
 }
 
-GatheredKeys gather(const at::Tensor& k_in, const at::Tensor& v_in, std::int64_t chunk_len,
-                    const std::int32_t* positions, const std::int64_t* offsets, bool self_only) {
-  const at::Tensor k = contiguous_per_head(k_in), v = contiguous_per_head(v_in);
-  const std::int64_t heads = k.size(0), past_len = k.size(1) - chunk_len, dim = k.size(2);
-  GatheredKeys keys;
-  keys.begin.assign(1, 0);
-  keys.shared.assign(self_only ? heads * chunk_len : 0, 0);
-  std::vector<std::int64_t> past_counts(heads);
-  for (std::int64_t g = 0; g < heads; ++g) {
-    const std::int32_t *first = positions + offsets[g], *last = positions + offsets[g + 1];
-    const std::int32_t* chunk_part = std::lower_bound(first, last, past_len);
-    past_counts[g] = chunk_part - first;
-    for (const std::int32_t* p = chunk_part; p != last; ++p) {
-      keys.shared[g * chunk_len + *p - past_len] = 1;
-    }
-    keys.begin.push_back(keys.begin.back() + past_counts[g] + chunk_len);
-    keys.positions.insert(keys.positions.end(), first, chunk_part);
-    for (std::int64_t t = 0; t < chunk_len; ++t)
-      keys.positions.push_back(static_cast<std::int32_t>(past_len + t));
-  }
-  keys.k = at::empty({keys.begin.back(), dim}, k.options());
-  keys.v = at::empty({keys.begin.back(), dim}, v.options());
-  float* k_out = keys.k.mutable_data_ptr<float>();
-  float* v_out = keys.v.mutable_data_ptr<float>();
-  // Twice as many pieces as KV heads: K and V of a head may go to two threads.
-  at::parallel_for(0, 2 * heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t piece = begin; piece < end; ++piece) {
-      const std::int64_t g = piece / 2;
-      const float* from = piece % 2 == 0 ? head_data(k, g) : head_data(v, g);
-      float* to = (piece % 2 == 0 ? k_out : v_out) + keys.begin[g] * dim;
-      copy_rows(from, positions + offsets[g], past_counts[g], dim, to);
-      std::memcpy(to + past_counts[g] * dim, from + past_len * dim,
-                  chunk_len * dim * sizeof(float));
+at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
+                          PackedSoftmax packed_softmax, std::int64_t first_position,
+                          const at::Tensor& lse_rows) {
+  const SoftmaxForm softmax = unpacked(packed_softmax);
+  const at::Tensor q = q_head.contiguous(), k = k_head.contiguous(), lse = lse_rows.contiguous();
+  const std::int64_t rows = q.size(0), keys = k.size(0), stride = padded(keys);
+  at::Tensor p = at::zeros({rows, stride}, q.options());
+  float* data = p.mutable_data_ptr<float>();
+  const float* shift = lse.const_data_ptr<float>();
+  multiply_qk(q.const_data_ptr<float>(), k.const_data_ptr<float>(), rows, keys, q.size(1),
+              static_cast<float>(softmax.scale), data, stride);
+  at::parallel_for(0, rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t visible = std::clamp<std::int64_t>(first_position + r + 1, 0, keys);
+      float* row = data + r * stride;
+      if (softmax.softcap > 0) cap_row(row, padded(visible), static_cast<float>(softmax.softcap));
+      exp_row(row, padded(visible), shift[r]);
+      std::fill_n(row, std::min(softmax.first_visible(first_position + r), visible), 0.0f);
+      std::fill(row + visible, row + stride, 0.0f);
     }
   });
-  return keys;
+  return stride == keys ? p : p.narrow(1, 0, keys).contiguous();
 }
 
-at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys,
-                           const SoftmaxForm& softmax) {
+std::tuple<at::Tensor, at::Tensor> gather_keys(const at::Tensor& k_in, const at::Tensor& v_in,
+                                               std::int64_t chunk_len, at::IntArrayRef begin,
+                                               const at::Tensor& positions) {
+  const at::Tensor k = contiguous_per_head(k_in), v = contiguous_per_head(v_in);
+  const std::int64_t heads = k.size(0), past_len = k.size(1) - chunk_len, dim = k.size(2);
+  at::Tensor k_rows = at::empty({begin.back(), dim}, k.options());
+  at::Tensor v_rows = at::empty({begin.back(), dim}, v.options());
+  float* k_out = k_rows.mutable_data_ptr<float>();
+  float* v_out = v_rows.mutable_data_ptr<float>();
+  const auto* position = positions.const_data_ptr<std::int32_t>();
+  // Twice as many pieces as KV heads: K and V of a head may go to two threads.
+  at::parallel_for(0, 2 * heads, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t piece = first; piece < last; ++piece) {
+      const std::int64_t g = piece / 2, past_count = begin[g + 1] - begin[g] - chunk_len;
+      const float* from = piece % 2 == 0 ? head_data(k, g) : head_data(v, g);
+      float* to = (piece % 2 == 0 ? k_out : v_out) + begin[g] * dim;
+      copy_rows(from, position + begin[g], past_count, dim, to);
+      std::memcpy(to + past_count * dim, from + past_len * dim, chunk_len * dim * sizeof(float));
+    }
+  });
+  return {k_rows, v_rows};
+}
+
+at::Tensor attend_gathered(const at::Tensor& q_in, const at::Tensor& k, const at::Tensor& v,
+                           PackedSoftmax packed_softmax, at::IntArrayRef begin,
+                           const at::Tensor& positions, const at::Tensor& shared) {
+  const SoftmaxForm softmax = unpacked(packed_softmax);
   const at::Tensor q = q_in.contiguous();
-  const auto heads = static_cast<std::int64_t>(keys.begin.size()) - 1;
+  const auto heads = static_cast<std::int64_t>(begin.size()) - 1;
   const Shape shape{q.size(0), heads, q.size(1), 0, q.size(2)};
+  const auto* position = positions.const_data_ptr<std::int32_t>();
+  const auto* is_shared = shared.numel() == 0 ? nullptr : shared.const_data_ptr<std::uint8_t>();
   std::vector<KeyView> views(heads);
   for (std::int64_t g = 0; g < heads; ++g) {
-    const std::int64_t first = keys.begin[g] * shape.head_dim;
-    const std::int64_t count = keys.begin[g + 1] - keys.begin[g];
-    views[g] = {
-        {{keys.k.const_data_ptr<float>() + first, keys.v.const_data_ptr<float>() + first, count}},
-        count - shape.chunk_len,
-        keys.shared.empty() ? nullptr : keys.shared.data() + g * shape.chunk_len};
-    const std::int32_t* positions = keys.positions.data() + keys.begin[g];
-    shape_view(
-        softmax, g * (shape.num_q_heads / heads), positions[count - shape.chunk_len],
-        shape.chunk_len,
-        [&](std::int64_t position) {
-          return std::lower_bound(positions, positions + count, position) - positions;
-        },
-        &views[g]);
+    const std::int64_t first = begin[g] * shape.head_dim, count = begin[g + 1] - begin[g];
+    views[g] = {{{k.const_data_ptr<float>() + first, v.const_data_ptr<float>() + first, count}},
+                count - shape.chunk_len,
+                is_shared == nullptr ? nullptr : is_shared + g * shape.chunk_len};
+    shape_gathered_view(softmax, g * (shape.num_q_heads / heads), position + begin[g], count,
+                        shape.chunk_len, &views[g]);
   }
   Results results;
   results.output = at::empty(q.sizes(), q.options());
@@ -261,11 +278,10 @@ at::Tensor attend_gathered(const at::Tensor& q_in, const GatheredKeys& keys,
 }
 
 at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              PackedSoftmax packed_softmax, const at::Tensor& positions,
-                              const at::Tensor& offsets, bool self_only) {
-  const GatheredKeys keys = gather(k, v, q.size(1), positions.const_data_ptr<std::int32_t>(),
-                                   offsets.const_data_ptr<std::int64_t>(), self_only);
-  return cpu::attend_gathered(q, keys, unpacked(packed_softmax));
+                              PackedSoftmax softmax, at::IntArrayRef begin,
+                              const at::Tensor& positions, const at::Tensor& shared) {
+  const auto [k_rows, v_rows] = cpu::gather_keys(k, v, q.size(1), begin, positions);
+  return cpu::attend_gathered(q, k_rows, v_rows, softmax, begin, positions, shared);
 }
 
 }  // namespace kvloupe::attention::cpu

@@ -1,7 +1,6 @@
-// The CPU implementations behind the operators of operators.cpp. Shapes were checked there.
+// The CPU implementations of the operators. Shapes were checked before.
 #pragma once
 
-#include "core/attention/attention.h"
 #include "core/attention/operators.h"
 #include "core/attention/row_block.h"
 
@@ -10,37 +9,23 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 namespace kvloupe::attention::cpu {
 
-// output, lse, key_mass; key_mass is empty when not wanted.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q,
-                                                               const at::Tensor& k,
-                                                               const at::Tensor& v,
-                                                               PackedSoftmax packed_softmax,
-                                                               bool want_mass);
-// lse, key_mass.
-std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q, const at::Tensor& k,
-                                              PackedSoftmax packed_softmax);
-// Selected positions as CSR over KV heads: positions int32, offsets int64 [num_kv_heads + 1].
-GatheredKeys gather(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
-                    const std::int32_t* positions, const std::int64_t* offsets, bool self_only);
-at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys,
-                           const SoftmaxForm& softmax);
-at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              PackedSoftmax packed_softmax, const at::Tensor& positions,
-                              const at::Tensor& offsets, bool self_only);
-
-// As CSR over rows of query heads: kv_indptr int32 [rows + 1], kv_indices int32.
-at::Tensor paged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           PackedSoftmax packed_softmax, std::int64_t page_size,
-                           std::int64_t q_heads_per_row, std::int64_t pages_per_head,
-                           const at::Tensor& kv_indptr, const at::Tensor& kv_indices);
-at::Tensor block_sparse_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  PackedSoftmax packed_softmax, std::int64_t block_size,
-                                  const at::Tensor& mask);
+op::ChunkAttention chunk_attention;
+op::ChunkMass chunk_mass;
+op::AttentionRows attention_rows;
+op::GatherKeys gather_keys;
+op::AttendGathered attend_gathered;
+op::GatheredAttention gathered_attention;
+op::PagedAttention paged_attention;
+op::BlockSparseAttention block_sparse_attention;
+op::LaneAttention lane_attention;
+// k: lane tiles, of which each KV head begins one of its own.
+op::GatherLanes gather_lanes;
+op::AttendGatheredLanes attend_gathered_lanes;
+op::GatheredLaneMass gathered_lane_mass;
 
 // What all of them are built from.
 
@@ -64,6 +49,11 @@ void shape_view(const SoftmaxForm& softmax, std::int64_t first_head, std::int64_
   for (std::int64_t t = 0; t < num_rows && softmax.window > 0; ++t)
     view->first_visible.push_back(keys_before(softmax.first_visible(first_row + t)));
 }
+
+// The same for the rows of a chunk over gathered keys, whose positions these are: the chunk's last.
+void shape_gathered_view(const SoftmaxForm& softmax, std::int64_t first_head,
+                         const std::int32_t* positions, std::int64_t count, std::int64_t chunk_len,
+                         KeyView* view);
 
 // Queries that multiply all of a key: values [num_q_heads, m, width of the keys]; or some lanes of
 // it: lanes int32 of the same shape. Contiguous.

@@ -1,30 +1,23 @@
 // The operators of namespace kvloupe, and the typed functions of attention.h that call them through
-// Torch's dispatcher: CPU tensors run the code of this folder, CUDA tensors the plug-in's. Those of
-// paged_attention.h are in paged_attention.cpp.
+// Torch's dispatcher: CPU tensors run the CPU's, others the kernels of their device where it has one
+// (core/cuda), else the generic form. Those of paged_attention.h are in paged_attention.cpp, those of
+// lane_attention.h in lane_attention.cpp.
 #include "core/attention/operators.h"
 #include "core/attention/attention.h"
 #include "core/attention/cpu_attention.h"
-#include "core/attention/gemm.h"
-#include "core/attention/softmax.h"
+#include "core/attention/generic_attention.h"
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <tuple>
 
 namespace kvloupe::attention {
 namespace {
-
-using ChunkAttention = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&,
-                                                                      const at::Tensor&,
-                                                                      const at::Tensor&,
-                                                                      PackedSoftmax, bool);
-using ChunkMass = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                     PackedSoftmax);
-using GatheredAttention = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                     PackedSoftmax, const at::Tensor&, const at::Tensor&, bool);
 
 void check_selection(const std::vector<std::int32_t>& positions, std::int64_t past_len,
                      std::int64_t kv_len, ChunkVisibility visibility) {
@@ -32,27 +25,6 @@ void check_selection(const std::vector<std::int32_t>& positions, std::int64_t pa
   KVLOUPE_CHECK(positions.empty() || (positions.front() >= 0 && positions.back() < limit));
   KVLOUPE_CHECK(std::adjacent_find(positions.begin(), positions.end(), std::greater_equal<>()) ==
                 positions.end());
-}
-
-struct Csr {
-  at::Tensor positions;  // int32
-  at::Tensor offsets;    // int64 [num_kv_heads + 1]
-};
-
-Csr csr_of(const std::vector<std::vector<std::int32_t>>& selected, const at::Tensor& k,
-           std::int64_t chunk_len, ChunkVisibility visibility) {
-  KVLOUPE_CHECK(static_cast<std::int64_t>(selected.size()) == k.size(0));
-  Csr csr;
-  csr.offsets = at::zeros({k.size(0) + 1}, at::kLong);
-  auto* offset = csr.offsets.mutable_data_ptr<std::int64_t>();
-  for (std::size_t g = 0; g < selected.size(); ++g) {
-    check_selection(selected[g], k.size(1) - chunk_len, k.size(1), visibility);
-    offset[g + 1] = offset[g] + static_cast<std::int64_t>(selected[g].size());
-  }
-  csr.positions = at::empty({offset[k.size(0)]}, at::kInt);
-  auto* position = csr.positions.mutable_data_ptr<std::int32_t>();
-  for (const auto& row : selected) position = std::copy(row.begin(), row.end(), position);
-  return csr;
 }
 
 }  // namespace
@@ -73,11 +45,41 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)
 void check_softmax(const SoftmaxForm& softmax, const at::Tensor& q) {
   KVLOUPE_CHECK(softmax.sink_logits.empty() ||
                 static_cast<std::int64_t>(softmax.sink_logits.size()) == q.size(0));
-  if (softmax.is_plain() || q.device().is_cpu()) return;
-  throw input_error("attention of this layer cannot run on this device",
-                    "its softmax has a window, a softcap or a learned sink, which only the CPU's "
-                    "kernels know",
-                    "use --device cpu");
+}
+
+GatheredKeys layout_of(std::int64_t num_kv_heads, std::int64_t kv_len, std::int64_t chunk_len,
+                       const std::vector<std::vector<std::int32_t>>& selected,
+                       ChunkVisibility visibility) {
+  KVLOUPE_CHECK(static_cast<std::int64_t>(selected.size()) == num_kv_heads);
+  const std::int64_t past_len = kv_len - chunk_len;
+  const bool self_only = visibility == ChunkVisibility::SelfOnly;
+  GatheredKeys keys;
+  keys.begin.assign(1, 0);
+  keys.shared.assign(self_only ? num_kv_heads * chunk_len : 0, 0);
+  for (std::int64_t g = 0; g < num_kv_heads; ++g) {
+    const std::vector<std::int32_t>& row = selected[g];
+    check_selection(row, past_len, kv_len, visibility);
+    const auto chunk_part = std::lower_bound(row.begin(), row.end(), past_len);
+    for (auto p = chunk_part; p != row.end(); ++p) keys.shared[g * chunk_len + *p - past_len] = 1;
+    keys.positions.insert(keys.positions.end(), row.begin(), chunk_part);
+    const auto own = static_cast<std::ptrdiff_t>(keys.positions.size());
+    keys.positions.resize(keys.positions.size() + static_cast<std::size_t>(chunk_len));
+    std::iota(keys.positions.begin() + own, keys.positions.end(),
+              static_cast<std::int32_t>(past_len));
+    keys.begin.push_back(static_cast<std::int64_t>(keys.positions.size()));
+  }
+  return keys;
+}
+
+// Operators only read their tables.
+at::Tensor on_host(const std::vector<std::int32_t>& table) {
+  return at::from_blob(const_cast<std::int32_t*>(table.data()),
+                       {static_cast<std::int64_t>(table.size())}, at::kInt);
+}
+
+at::Tensor on_host(const std::vector<std::uint8_t>& table) {
+  return at::from_blob(const_cast<std::uint8_t*>(table.data()),
+                       {static_cast<std::int64_t>(table.size())}, at::kByte);
 }
 
 std::vector<double> packed(const SoftmaxForm& softmax) {
@@ -99,16 +101,16 @@ DenseResult dense_chunk_attention(const at::Tensor& q, const at::Tensor& k, cons
                                   const SoftmaxForm& softmax, bool want_mass) {
   check_shapes(q, k, v);
   check_softmax(softmax, q);
-  static const auto op = find_operator<ChunkAttention>("kvloupe::chunk_attention");
-  auto [output, lse, key_mass] = op.call(q, k, v, packed(softmax), want_mass);
+  static const auto run = find_operator<op::ChunkAttention>("kvloupe::chunk_attention");
+  auto [output, lse, key_mass] = run.call(q, k, v, packed(softmax), want_mass);
   return {output, lse, want_mass ? key_mass : at::Tensor()};
 }
 
 MassResult chunk_mass(const at::Tensor& q, const at::Tensor& k, const SoftmaxForm& softmax) {
   check_shapes(q, k);
   check_softmax(softmax, q);
-  static const auto op = find_operator<ChunkMass>("kvloupe::chunk_mass");
-  auto [lse, key_mass] = op.call(q, k, packed(softmax));
+  static const auto run = find_operator<op::ChunkMass>("kvloupe::chunk_mass");
+  auto [lse, key_mass] = run.call(q, k, packed(softmax));
   return {lse, key_mass};
 }
 
@@ -118,10 +120,10 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
                                     ChunkVisibility visibility) {
   check_shapes(q, k, v);
   check_softmax(softmax, q);
-  const Csr csr = csr_of(selected, k, q.size(1), visibility);
-  static const auto op = find_operator<GatheredAttention>("kvloupe::gathered_attention");
-  return op.call(q, k, v, packed(softmax), csr.positions.to(q.device()), csr.offsets.to(q.device()),
-                 visibility == ChunkVisibility::SelfOnly);
+  const GatheredKeys layout = layout_of(k.size(0), k.size(1), q.size(1), selected, visibility);
+  static const auto run = find_operator<op::GatheredAttention>("kvloupe::gathered_attention");
+  return run.call(q, k, v, packed(softmax), layout.begin, on_host(layout.positions),
+                  on_host(layout.shared));
 }
 
 GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
@@ -129,10 +131,10 @@ GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t 
                          ChunkVisibility visibility) {
   KVLOUPE_CHECK(k.dim() == 3 && k.scalar_type() == at::kFloat && v.scalar_type() == at::kFloat);
   KVLOUPE_CHECK(v.sizes() == k.sizes() && chunk_len > 0 && chunk_len <= k.size(1));
-  const Csr csr = csr_of(selected, k, chunk_len, visibility);
-  return cpu::gather(k, v, chunk_len, csr.positions.const_data_ptr<std::int32_t>(),
-                     csr.offsets.const_data_ptr<std::int64_t>(),
-                     visibility == ChunkVisibility::SelfOnly);
+  GatheredKeys keys = layout_of(k.size(0), k.size(1), chunk_len, selected, visibility);
+  static const auto run = find_operator<op::GatherKeys>("kvloupe::gather_keys");
+  std::tie(keys.k, keys.v) = run.call(k, v, chunk_len, keys.begin, on_host(keys.positions));
+  return keys;
 }
 
 at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys,
@@ -140,7 +142,9 @@ at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys,
   KVLOUPE_CHECK(q.dim() == 3 && q.scalar_type() == at::kFloat && q.size(2) == keys.k.size(1));
   KVLOUPE_CHECK(q.size(0) % static_cast<std::int64_t>(keys.begin.size() - 1) == 0);
   check_softmax(softmax, q);
-  return cpu::attend_gathered(q, keys, softmax);
+  static const auto run = find_operator<op::AttendGathered>("kvloupe::attend_gathered");
+  return run.call(q, keys.k, keys.v, packed(softmax), keys.begin, on_host(keys.positions),
+                  on_host(keys.shared));
 }
 
 at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
@@ -148,49 +152,84 @@ at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
                           const at::Tensor& lse_rows) {
   KVLOUPE_CHECK(q_head.dim() == 2 && k_head.dim() == 2 && lse_rows.dim() == 1);
   KVLOUPE_CHECK(q_head.size(1) == k_head.size(1) && lse_rows.size(0) == q_head.size(0));
-  const at::Tensor q = q_head.contiguous(), k = k_head.contiguous(), lse = lse_rows.contiguous();
-  const std::int64_t rows = q.size(0), keys = k.size(0), stride = padded(keys);
-  at::Tensor p = at::zeros({rows, stride}, q.options());
-  float* data = p.mutable_data_ptr<float>();
-  const float* shift = lse.const_data_ptr<float>();
-  multiply_qk(q.const_data_ptr<float>(), k.const_data_ptr<float>(), rows, keys, q.size(1),
-              static_cast<float>(softmax.scale), data, stride);
-  at::parallel_for(0, rows, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t visible = std::clamp<std::int64_t>(first_position + r + 1, 0, keys);
-      float* row = data + r * stride;
-      if (softmax.softcap > 0) cap_row(row, padded(visible), static_cast<float>(softmax.softcap));
-      exp_row(row, padded(visible), shift[r]);
-      std::fill_n(row, std::min(softmax.first_visible(first_position + r), visible), 0.0f);
-      std::fill(row + visible, row + stride, 0.0f);
-    }
-  });
-  return stride == keys ? p : p.narrow(1, 0, keys).contiguous();
+  static const auto run = find_operator<op::AttentionRows>("kvloupe::attention_rows");
+  return run.call(q_head, k_head, packed(softmax), first_position, lse_rows);
 }
 
 }  // namespace kvloupe::attention
 
 TORCH_LIBRARY(kvloupe, m) {
-  // `softmax` is packed as operators.h says.
+  // As operators.h says.
   m.def(
       "chunk_attention(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
       "-> (Tensor output, Tensor lse, Tensor key_mass)");
+  // The generic form by a name of its own, for kernels that do not do all of the above.
+  m.def(
+      "chunk_attention_generic(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
+      "-> (Tensor output, Tensor lse, Tensor key_mass)");
   m.def("chunk_mass(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)");
   m.def(
-      "gathered_attention(Tensor q, Tensor k, Tensor v, float[] softmax, Tensor positions, "
-      "Tensor offsets, bool self_only) -> Tensor");
+      "attention_rows(Tensor q_head, Tensor k_head, float[] softmax, int first_position, "
+      "Tensor lse_rows) -> Tensor");
+  m.def(
+      "gather_keys(Tensor k, Tensor v, int chunk_len, int[] begin, Tensor positions) "
+      "-> (Tensor k_rows, Tensor v_rows)");
+  m.def(
+      "attend_gathered(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, "
+      "Tensor positions, Tensor shared) -> Tensor");
+  m.def(
+      "gathered_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, "
+      "Tensor positions, Tensor shared) -> Tensor");
   m.def(
       "paged_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, "
       "int q_heads_per_row, int pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor");
   m.def(
       "block_sparse_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, "
       "Tensor mask) -> Tensor");
+  m.def(
+      "lane_attention(Tensor values, Tensor? lanes, Tensor numbers, int first_position, Tensor v, "
+      "float[] softmax) -> Tensor");
+  m.def(
+      "gather_lanes(Tensor numbers, Tensor v, int[] begin, Tensor positions) "
+      "-> (Tensor k, Tensor v_rows)");
+  m.def(
+      "attend_gathered_lanes(Tensor values, Tensor lanes, Tensor k, Tensor v, float[] softmax, "
+      "int[] begin, Tensor positions) -> Tensor");
+  m.def(
+      "gathered_lane_mass(Tensor values, Tensor lanes, Tensor k, float[] softmax, int[] begin, "
+      "Tensor positions) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(kvloupe, CPU, m) {
-  m.impl("chunk_attention", kvloupe::attention::cpu::chunk_attention);
-  m.impl("chunk_mass", kvloupe::attention::cpu::chunk_mass);
-  m.impl("gathered_attention", kvloupe::attention::cpu::gathered_attention);
-  m.impl("paged_attention", kvloupe::attention::cpu::paged_attention);
-  m.impl("block_sparse_attention", kvloupe::attention::cpu::block_sparse_attention);
+  namespace cpu = kvloupe::attention::cpu;
+  m.impl("chunk_attention", cpu::chunk_attention);
+  m.impl("chunk_mass", cpu::chunk_mass);
+  m.impl("attention_rows", cpu::attention_rows);
+  m.impl("gather_keys", cpu::gather_keys);
+  m.impl("attend_gathered", cpu::attend_gathered);
+  m.impl("gathered_attention", cpu::gathered_attention);
+  m.impl("paged_attention", cpu::paged_attention);
+  m.impl("block_sparse_attention", cpu::block_sparse_attention);
+  m.impl("lane_attention", cpu::lane_attention);
+  m.impl("gather_lanes", cpu::gather_lanes);
+  m.impl("attend_gathered_lanes", cpu::attend_gathered_lanes);
+  m.impl("gathered_lane_mass", cpu::gathered_lane_mass);
+}
+
+// For the tensors of any device that has no kernel of its own.
+TORCH_LIBRARY_IMPL(kvloupe, CompositeExplicitAutograd, m) {
+  namespace generic = kvloupe::attention::generic;
+  m.impl("chunk_attention", generic::chunk_attention);
+  m.impl("chunk_mass", generic::chunk_mass);
+  m.impl("attention_rows", generic::attention_rows);
+  m.impl("gather_keys", generic::gather_keys);
+  m.impl("attend_gathered", generic::attend_gathered);
+  m.impl("gathered_attention", generic::gathered_attention);
+  m.impl("paged_attention", generic::paged_attention);
+  m.impl("block_sparse_attention", generic::block_sparse_attention);
+  m.impl("lane_attention", generic::lane_attention);
+  m.impl("gather_lanes", generic::gather_lanes);
+  m.impl("attend_gathered_lanes", generic::attend_gathered_lanes);
+  m.impl("gathered_lane_mass", generic::gathered_lane_mass);
+  m.impl("chunk_attention_generic", generic::chunk_attention);
 }

@@ -12,12 +12,6 @@
 namespace kvloupe::attention {
 namespace {
 
-using PagedAttention = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                  PackedSoftmax, std::int64_t, std::int64_t, std::int64_t,
-                                  const at::Tensor&, const at::Tensor&);
-using BlockSparseAttention = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                        PackedSoftmax, std::int64_t, const at::Tensor&);
-
 std::int64_t num_blocks(std::int64_t tokens, std::int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
@@ -65,10 +59,9 @@ at::Tensor paged_chunk_attention(const at::Tensor& q, const at::Tensor& k, const
   check_shapes(q, k, v);
   check_softmax(softmax, q);
   check_tables(tables, q.size(0), k.size(0), k.size(1));
-  static const auto op = find_operator<PagedAttention>("kvloupe::paged_attention");
-  return op.call(q, k, v, packed(softmax), tables.page_size, tables.q_heads_per_row,
-                 tables.pages_per_head, at::tensor(tables.kv_indptr, at::kInt),
-                 at::tensor(tables.kv_indices, at::kInt));
+  static const auto run = find_operator<op::PagedAttention>("kvloupe::paged_attention");
+  return run.call(q, k, v, packed(softmax), tables.page_size, tables.q_heads_per_row,
+                  tables.pages_per_head, on_host(tables.kv_indptr), on_host(tables.kv_indices));
 }
 
 at::Tensor block_sparse_chunk_attention(const at::Tensor& q, const at::Tensor& k,
@@ -77,8 +70,9 @@ at::Tensor block_sparse_chunk_attention(const at::Tensor& q, const at::Tensor& k
   check_shapes(q, k, v);
   check_softmax(softmax, q);
   check_mask(mask, q, k, block_size);
-  static const auto op = find_operator<BlockSparseAttention>("kvloupe::block_sparse_attention");
-  return op.call(q, k, v, packed(softmax), block_size, mask);
+  static const auto run =
+      find_operator<op::BlockSparseAttention>("kvloupe::block_sparse_attention");
+  return run.call(q, k, v, packed(softmax), block_size, mask);
 }
 
 }  // namespace kvloupe::attention

@@ -1,12 +1,13 @@
-// Chunk attention over whole blocks of a KV cache, read where they lie: no K or V is copied.
+// Chunk attention over whole blocks of a KV cache. The CPU reads them where they lie, without a copy of
+// K or V; the generic form gathers them, a row or a query block at a time.
 // Shapes as in attention.h: q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim], where
 // heads may lie further apart than T positions; the m queries are the last m positions, P = T - m.
 // Beside gathered_chunk_attention (a copy of the kept KVs, then attention) these are the two ways
 // to execute a block mask (CompactAttention, sections 3.3 and 4.4 of its paper):
 //   paged         what rows of query heads share, as tables: dense products over their blocks
 //   block-sparse  what each query head's query block attends to, as the mask says
-// Operators kvloupe::paged_attention and kvloupe::block_sparse_attention; implemented on the CPU.
-// `softmax` as in attention.h. Errors: as there; Error{Internal} for tables or masks that contradict
+// Operators kvloupe::paged_attention and kvloupe::block_sparse_attention.
+// `softmax` and devices as in attention.h; masks lie on the host. Errors: as there; Error{Internal} for tables or masks that contradict
 // each other.
 #pragma once
 

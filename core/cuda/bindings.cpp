@@ -1,8 +1,7 @@
 #include "core/cuda/bindings.h"
 
-#include "core/cuda/chunk_attention.cuh"
-
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 namespace kvloupe::cuda {
 namespace {
@@ -12,17 +11,35 @@ at::Tensor contiguous_per_head(const at::Tensor& tensor) {
   return as_is ? tensor : tensor.contiguous();
 }
 
+// Scale, window, softcap, sinks: see core/attention/operators.h.
+bool kernel_does(const at::Tensor& q, at::ArrayRef<double> softmax) {
+  const bool is_plain = softmax.size() == 3 && softmax[1] == 0 && softmax[2] == 0;
+  return is_plain && q.size(2) <= kMaxHeadDim;
+}
+
+// Found by its name: the plug-in is not linked to core/attention.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> generic_chunk_attention(const at::Tensor& q,
+                                                                       const at::Tensor& k,
+                                                                       const at::Tensor& v,
+                                                                       at::ArrayRef<double> softmax,
+                                                                       bool want_mass) {
+  static const auto generic = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("kvloupe::chunk_attention_generic", "")
+                                  .typed<std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                                      const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                      at::ArrayRef<double>, bool)>();
+  return generic.call(q, k, v, softmax, want_mass);
+}
+
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(
     const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-    at::ArrayRef<double> softmax, bool want_mass, cudaStream_t stream) {
-  // Scale, window, softcap, sinks: see core/attention/operators.h.
-  TORCH_CHECK(softmax.size() == 3 && softmax[1] == 0 && softmax[2] == 0,
-              "a window, a softcap or a sink has no kernel yet");
+    at::ArrayRef<double> softmax, bool want_mass, const LaunchChunkAttention& launch) {
   TORCH_CHECK(q_in.device() == k_in.device() && q_in.device() == v_in.device(),
               "q, k and v lie on different devices");
-  TORCH_CHECK(q_in.size(2) <= kMaxHeadDim, "head_dim is at most ", kMaxHeadDim, " in a kernel");
+  if (!kernel_does(q_in, softmax))
+    return generic_chunk_attention(q_in, k_in, v_in, softmax, want_mass);
   const at::Tensor q = q_in.contiguous(), k = contiguous_per_head(k_in),
                    v = contiguous_per_head(v_in);
   const at::Tensor output = at::empty(q.sizes(), q.options());
@@ -44,7 +61,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(
   problem.output = output.mutable_data_ptr<float>();
   problem.lse = lse.mutable_data_ptr<float>();
   problem.key_mass = want_mass ? key_mass.mutable_data_ptr<float>() : nullptr;
-  const cudaError_t status = launch_chunk_attention(problem, stream);
+  const cudaError_t status = launch(problem);
   TORCH_CHECK(status == cudaSuccess, "chunk_attention: ", cudaGetErrorString(status));
   return {output, lse, key_mass};
 }

@@ -1,7 +1,6 @@
 // The plug-in: binds the CUDA kernels to the operators that core/attention declares. Built as a
 // shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). There is a
-// kernel for chunk_attention; chunk_mass, gathered_attention, paged_attention and
-// block_sparse_attention have none: with CUDA tensors Torch throws an error that names the operator.
+// kernel for chunk_attention; the other operators run in their generic form, which the program has.
 #include "core/cuda/bindings.h"
 #include "core/device/cuda_plugin_api.h"
 
@@ -22,8 +21,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention_on_stream(
     const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::ArrayRef<double> softmax,
     bool want_mass) {
   const c10::cuda::CUDAGuard guard(q.device());
-  return chunk_attention(q, k, v, softmax, want_mass,
-                         c10::cuda::getCurrentCUDAStream(q.device().index()).stream());
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.device().index()).stream();
+  return chunk_attention(q, k, v, softmax, want_mass, [stream](const ChunkAttention& problem) {
+    return launch_chunk_attention(problem, stream);
+  });
 }
 
 }  // namespace

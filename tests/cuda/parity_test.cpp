@@ -2,6 +2,7 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/device/device.h"
+#include "tests/attention/operator_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ struct Shape {
   std::int64_t num_q_heads, num_kv_heads, m, past, dim;
 };
 
-class CudaParity : public testing::TestWithParam<Shape> {
+class OnCuda : public testing::Test {
  protected:
   void SetUp() override {
     try {
@@ -28,6 +29,8 @@ class CudaParity : public testing::TestWithParam<Shape> {
   }
   device::DeviceInfo device_;
 };
+
+class CudaParity : public OnCuda, public testing::WithParamInterface<Shape> {};
 
 TEST_P(CudaParity, OutputLseAndMassAgreeWithTheCpu) {
   const Shape& s = GetParam();
@@ -62,6 +65,23 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaParity,
                          [](const testing::TestParamInfo<Shape>& shape) {
                            return "dim" + std::to_string(shape.param.dim);
                          });
+
+class CudaOperators : public OnCuda,
+                      public testing::WithParamInterface<attention::testing::CallShape> {};
+
+TEST_P(CudaOperators, AreTheCpusInEveryFormOfSoftmax) {
+  const attention::testing::OperatorCalls calls(GetParam());
+  for (const SoftmaxForm& form : attention::testing::call_forms(GetParam().heads)) {
+    const auto want = calls.run(form, [](const at::Tensor& tensor) { return tensor; });
+    const auto got =
+        calls.run(form, [](const at::Tensor& tensor) { return tensor.to(at::Device("cuda:0")); });
+    attention::testing::expect_same(got, want);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaOperators,
+                         testing::ValuesIn(attention::testing::call_shapes()),
+                         [](const auto& shape) { return "dim" + std::to_string(shape.param.dim); });
 
 }  // namespace
 }  // namespace kvloupe

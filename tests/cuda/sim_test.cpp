@@ -1,7 +1,9 @@
 // The device `sim` against the CPU: Torch's operators, ours, and what must end the program.
 #include "core/attention/attention.h"
+#include "core/base/work_count.h"
 #include "core/cuda/emulator/emulator.h"
 #include "core/cuda/sim/sim_device.h"
+#include "tests/attention/operator_calls.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -86,6 +88,17 @@ TEST_F(Sim, OperatorsOfTorchGiveTheCpusNumbers) {
   }
 }
 
+TEST_F(Sim, WhatIsDoneInPlaceOnAViewIsDoneToTheWhole) {
+  const auto run = [](at::Tensor whole) {
+    whole.narrow(1, 2, 3).masked_fill_(whole.narrow(1, 2, 3) > 0, -1).mul_(2);
+    at::Tensor part = whole.narrow(0, 0, 1);
+    at::index_select_out(part, whole.clone(), 0, at::ones({1}, whole.options().dtype(at::kLong)));
+    return whole;
+  };
+  const at::Tensor numbers = at::randn({4, 6});
+  EXPECT_TRUE(at::equal(run(on_sim(numbers)).cpu(), run(numbers.clone())));
+}
+
 TEST_F(Sim, ChunkAttentionRunsOurKernel) {
   const at::Tensor q = at::randn({6, 20, 64});
   const at::Tensor k = at::randn({2, 90, 64}).narrow(1, 0, 70),
@@ -100,22 +113,35 @@ TEST_F(Sim, ChunkAttentionRunsOurKernel) {
   EXPECT_TRUE(at::allclose(got.key_mass.cpu(), want.key_mass, 1e-4, 1e-4));
 }
 
-// Those without a kernel go by way of the CPU, to the same bits.
-TEST_F(Sim, OperatorsWithoutAKernelAreTheCpus) {
-  const at::Tensor q = at::randn({6, 20, 64}), k = at::randn({2, 70, 64}),
-                   v = at::randn({2, 70, 64});
-  const double scale = 1 / std::sqrt(64.0);
-  const std::vector<std::vector<std::int32_t>> selected = {{0, 3, 17, 40}, {1, 2, 49}};
-  const auto gathered = [&](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-    return attention::gathered_chunk_attention(a, b, c, scale, selected,
-                                               attention::ChunkVisibility::OpenChunk);
-  };
-  EXPECT_TRUE(at::equal(gathered(on_sim(q), on_sim(k), on_sim(v)).cpu(), gathered(q, k, v)));
-  const auto want = attention::chunk_mass(q, k, scale);
-  const auto got = attention::chunk_mass(on_sim(q), on_sim(k), scale);
-  EXPECT_EQ(got.key_mass.device().str(), "sim:0");
-  EXPECT_TRUE(at::equal(got.key_mass.cpu(), want.key_mass));
+// Every operator: by our kernel where it does what is asked for, else by the generic form, which runs
+// outside of any Access, so that it dies where the host reads what lies on the device. The other forms
+// of softmax and further shapes are in tests/attention/generic_attention_test.cpp: they are slow here.
+class SimAttention : public Sim,
+                     public ::testing::WithParamInterface<attention::testing::CallShape> {};
+
+TEST_P(SimAttention, IsTheCpus) {
+  const attention::testing::OperatorCalls calls(GetParam());
+  const auto forms = attention::testing::call_forms(GetParam().heads);
+  for (const SoftmaxForm& form : {forms.front(), forms.back()}) {
+    SCOPED_TRACE(::testing::Message() << "window " << form.window << ", softcap " << form.softcap
+                                      << ", " << form.sink_logits.size() << " sinks");
+    const auto want = calls.run(form, [](const at::Tensor& tensor) { return tensor; });
+    const WorkCount work;
+    const auto got = calls.run(form, on_sim);
+    EXPECT_EQ(work.key_products(), 0) << "a kernel of the CPU ran";
+    for (const auto& result : got) EXPECT_EQ(result.tensor.device().str(), "sim:0") << result.name;
+    attention::testing::expect_same(got, want);
+  }
 }
+
+std::vector<attention::testing::CallShape> shapes_for_sim() {
+  auto shapes = attention::testing::call_shapes();
+  std::erase_if(shapes, [](const auto& shape) { return shape.dim == 32 || shape.dim == 33; });
+  return shapes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SimAttention, ::testing::ValuesIn(shapes_for_sim()),
+                         [](const auto& shape) { return "dim" + std::to_string(shape.param.dim); });
 
 using SimDeath = Sim;
 

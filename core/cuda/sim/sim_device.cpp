@@ -88,8 +88,9 @@ const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size
   return tensor;
 }
 
+// Of a size that fits, a view stays a view: operators that work in place come here.
 at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
-  resize_in_place(to, from.sizes(), std::nullopt);
+  if (to.sizes() != from.sizes()) resize_in_place(to, from.sizes(), std::nullopt);
   return copy_from(from, to, false);
 }
 
@@ -112,8 +113,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
                                                                const at::Tensor& v,
                                                                at::ArrayRef<double> softmax,
                                                                bool want_mass) {
-  const Access access;
-  return cuda::chunk_attention(q, k, v, softmax, want_mass, nullptr);
+  return cuda::chunk_attention(q, k, v, softmax, want_mass,
+                               [](const cuda::ChunkAttention& problem) {
+                                 const Access access;
+                                 return cuda::launch_chunk_attention(problem, nullptr);
+                               });
 }
 
 }  // namespace
