@@ -108,7 +108,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (given("--chunk-size")) options.chunk_size = arguments.options.chunk_size;
   if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
   options.raw = arguments.options.raw;
-  options.device = arguments.options.device;
+  if (given("--device")) options.device = arguments.options.device;
   options.seed = arguments.options.seed;
   options.force = arguments.options.force;
   if (given("--prompt")) options.prompt_text = arguments.prompt;
@@ -156,9 +156,13 @@ class ProgressLines {
 };
 
 void print_estimate(const CaptureEstimate& estimate, const CaptureOptions& options) {
-  log::info("expecting about {} and {} for {} tokens (an estimate from a short run)",
+  log::info("expecting about {} and {} for {} tokens on {} (an estimate from a short run)",
             format_bytes(estimate.bytes), format_duration(estimate.seconds),
-            format_count(estimate.tokens));
+            format_count(estimate.tokens), options.device);
+  const capture::MemoryPlan& memory = estimate.memory;
+  log::info("memory on {}: about {} (weights {}, KV cache {}, working set {})", options.device,
+            format_bytes(memory.total()), format_bytes(memory.weights), format_bytes(memory.caches),
+            format_bytes(memory.working));
   log::info("writing {}", options.output.string());
 }
 
@@ -272,7 +276,12 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--max-new-tokens", options.max_new_tokens, "tokens to generate, greedily")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  command->add_option("--device", options.device, "cpu or cuda:N")->capture_default_str();
+  command
+      ->add_option(
+          "--device", options.device,
+          "cpu, cuda:N or sim (`kvloupe devices` lists them): where the model runs and the "
+          "methods select")
+      ->capture_default_str();
   command->add_option("--seed", options.seed, "seed of a task that names none")
       ->check(CLI::Range(std::int64_t{0}, (std::int64_t{1} << 53) - 1))
       ->capture_default_str();

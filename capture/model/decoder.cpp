@@ -52,8 +52,8 @@ Decoder::Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions&
   const c10::InferenceMode no_gradients;
   for (int layer = 0; layer < info.num_layers; ++layer) {
     for (auto* cache : {&impl_->k_cache, &impl_->v_cache}) {
-      cache->push_back(
-          at::empty({info.num_kv_heads, options.max_tokens, info.head_dim}, at::kFloat));
+      cache->push_back(at::empty({info.num_kv_heads, options.max_tokens, info.head_dim},
+                                 at::dtype(at::kFloat).device(model->device())));
     }
   }
   for (const RopeForm& form : model->ropes)
@@ -82,17 +82,17 @@ void Decoder::restore(
 }
 
 at::Tensor Decoder::Impl::embed(std::span<const std::int32_t> tokens) const {
-  const std::int64_t hidden = model->info.hidden_size;
-  at::Tensor x = at::empty({static_cast<std::int64_t>(tokens.size()), hidden}, at::kFloat);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::int32_t token = tokens[i];
+  const at::Tensor ids = at::empty({static_cast<std::int64_t>(tokens.size())}, at::kInt);
+  std::int32_t* id = ids.data_ptr<std::int32_t>();
+  for (const std::int32_t token : tokens) {
     if (token < 0 || token >= model->vocab_size) {
       throw input_error(fmt::format("cannot run the token {}", token),
                         fmt::format("the vocabulary has {} tokens", model->vocab_size),
                         "use the tokenizer of this model");
     }
-    x[static_cast<std::int64_t>(i)].copy_(model->token_embedding[token]);
+    *id++ = token;
   }
+  at::Tensor x = model->token_embedding.index_select(0, ids.to(model->device())).to(at::kFloat);
   if (model->embedding_scale != 1) x.mul_(model->embedding_scale);
   return x;
 }
@@ -183,8 +183,10 @@ at::Tensor Decoder::forward(std::span<const std::int32_t> tokens, AttentionHook&
   }
   at::Tensor x = impl_->embed(tokens);
   std::vector<RopeTable> tables;
-  for (const RopeFrequencies& rope : impl_->ropes)
-    tables.push_back(rope_table(impl_->length, count, rope));
+  for (const RopeFrequencies& rope : impl_->ropes) {
+    const RopeTable table = rope_table(impl_->length, count, rope);
+    tables.push_back({table.cos.to(model.device()), table.sin.to(model.device())});
+  }
   at::Tensor attended;
   for (int layer = 0; layer < model.info.num_layers; ++layer) {
     const LayerWeights& weights = model.layers[layer];

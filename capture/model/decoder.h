@@ -21,7 +21,8 @@ struct LoadedModel;  // model.h: configuration, weights, tokenizer
 
 // One layer's attention of one chunk. q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T,
 // head_dim] views of the cache (contiguous inside a head), fp32, after QK-norm and RoPE; rounded to
-// half precision and widened again when the decoder was made with round_to_half.
+// half precision and widened again when the decoder was made with round_to_half. All tensors are on
+// the model's device.
 struct AttentionCall {
   int layer = 0;
   std::int64_t past_len = 0;  // P; T = P + m
@@ -51,6 +52,7 @@ struct DecoderOptions {
   bool round_to_half = false;   // q, k, v take the values that an f16 trace holds
 };
 
+// Runs on the device where the model's weights are; so are the logits.
 class Decoder {
  public:
   Decoder(std::shared_ptr<const LoadedModel> model, const DecoderOptions& options);

@@ -1,4 +1,4 @@
-// The decoder's small fused steps between matrix products, as plain loops over fp32 rows.
+// The decoder's small fused steps between matrix products, in fp32 on any device.
 #pragma once
 
 #include "capture/model/rope.h"
@@ -19,7 +19,7 @@ void rms_norm_columns(const at::Tensor& x, std::int64_t first, std::int64_t coun
                       const at::Tensor& weight, double eps);
 
 // Cosine and sine of every pair's angle at positions [begin, begin + count), [count, head_dim / 2],
-// times the embedding's magnitude.
+// times the embedding's magnitude. On the CPU.
 struct RopeTable {
   at::Tensor cos, sin;
 };

@@ -25,6 +25,8 @@ using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
 
 // Widened weights of one step: as many as stay in a core's cache.
 constexpr std::int64_t kWidened = 1 << 18;
+// On a device the step is there for memory's sake alone: 128 MiB.
+constexpr std::int64_t kWidenedOnDevice = 1 << 25;
 
 at::Tensor packed_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   static const auto product = c10::Dispatcher::singleton()
@@ -32,6 +34,14 @@ at::Tensor packed_product(const at::Tensor& x, const at::Tensor& weight, const a
                                   .typed<LinearPointwise>();
   return product.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, "none",
                       c10::List<std::optional<at::Scalar>>(), "");
+}
+
+// Rounded to the weight's type.
+at::Tensor rounded_product(const at::Tensor& x, const at::Tensor& weight) {
+  const at::ScalarType type = weight.scalar_type();
+  if (weight.is_mkldnn()) return packed_product(x.to(type), weight, {});
+  // A processor that was not given packed weights does not multiply the type.
+  return weight.is_cpu() ? project_unrounded(x, weight).to(type) : at::mm(x.to(type), weight.t());
 }
 
 }  // namespace
@@ -51,9 +61,7 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tens
     if (weight.is_mkldnn()) return packed_product(x, weight, bias);
     return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
   }
-  const at::Tensor sums = weight.is_mkldnn() ? packed_product(x.to(type), weight, {})
-                                             : project_unrounded(x, weight).to(type);
-  const at::Tensor result = sums.to(at::kFloat);
+  const at::Tensor result = rounded_product(x, weight).to(at::kFloat);
   return bias.defined() ? result.add_(bias) : result;
 }
 
@@ -62,15 +70,22 @@ at::Tensor project_unrounded(const at::Tensor& x, const at::Tensor& weight) {
   if (type == at::kFloat) return at::mm(x, weight.t());
   const at::Tensor rows = x.to(type).to(at::kFloat);
   const std::int64_t out = weight.size(0);
-  const std::int64_t step = std::max<std::int64_t>(16, kWidened / weight.size(1));
-  at::Tensor result = at::empty({x.size(0), out}, at::kFloat);
+  const std::int64_t widened = x.is_cpu() ? kWidened : kWidenedOnDevice;
+  const std::int64_t step = std::max<std::int64_t>(16, widened / weight.size(1));
+  at::Tensor result = at::empty({x.size(0), out}, rows.options());
+  const auto multiply = [&](std::int64_t begin) {
+    const std::int64_t count = std::min(step, out - begin);
+    result.narrow(1, begin, count)
+        .copy_(at::mm(rows, weight.narrow(0, begin, count).to(at::kFloat).t()));
+  };
+  if (!x.is_cpu()) {
+    for (std::int64_t begin = 0; begin < out; begin += step) multiply(begin);
+    return result;
+  }
   at::parallel_for(0, (out + step - 1) / step, 1, [&](std::int64_t first, std::int64_t last) {
     const c10::InferenceMode no_gradients;
-    for (std::int64_t begin = first * step; begin < std::min(out, last * step); begin += step) {
-      const std::int64_t count = std::min(step, out - begin);
-      result.narrow(1, begin, count)
-          .copy_(at::mm(rows, weight.narrow(0, begin, count).to(at::kFloat).t()));
-    }
+    for (std::int64_t begin = first * step; begin < std::min(out, last * step); begin += step)
+      multiply(begin);
   });
   return result;
 }

@@ -5,6 +5,7 @@
 #include "capture/model/model_tokenizer.h"
 #include "core/base/error.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <future>
@@ -14,7 +15,37 @@ namespace kvloupe::capture {
 namespace {
 
 constexpr std::string_view kBundledTitle = "SmolLM2-135M-Instruct";
+
+void move(at::Tensor& weight, c10::Device device) {
+  if (!weight.defined() || weight.device() == device) return;
+  weight = (weight.is_mkldnn() ? weight.to_dense() : weight).to(device);
+}
+
+void move(FeedForward& ffn, c10::Device device) {
+  for (at::Tensor* weight : {&ffn.gate_up_proj, &ffn.gate_up_bias, &ffn.down_proj, &ffn.down_bias})
+    move(*weight, device);
+}
+
 }  // namespace
+
+void move_to(LayerWeights& weights, c10::Device device) {
+  for (at::Tensor* weight :
+       {&weights.attn_norm, &weights.qkv_proj, &weights.qkv_bias, &weights.q_norm, &weights.k_norm,
+        &weights.o_proj, &weights.o_bias, &weights.after_attn_norm, &weights.ffn_norm,
+        &weights.router, &weights.router_bias, &weights.after_ffn_norm})
+    move(*weight, device);
+  move(weights.ffn, device);
+  for (FeedForward& expert : weights.experts) move(expert, device);
+}
+
+void move_to(LoadedModel& model, c10::Device device) {
+  const bool tied = model.output.is_same(model.token_embedding);
+  move(model.token_embedding, device);
+  if (tied) model.output = model.token_embedding;
+  move(model.output, device);
+  move(model.output_norm, device);
+  for (LayerWeights& layer : model.layers) move_to(layer, device);
+}
 
 std::string bundled_model_hash() {
   const std::filesystem::path path = bundled_file();
@@ -22,13 +53,13 @@ std::string bundled_model_hash() {
   return std::filesystem::exists(path, ignored) ? open_model(path)->hash() : std::string();
 }
 
-std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path,
-                                              ComputeType compute) {
+std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path, ComputeType compute,
+                                              c10::Device device) {
   const std::unique_ptr<ModelSource> source = open_model(path_of_model(name_or_path));
   auto hash = std::async(std::launch::async, [&source] { return source->hash(); });
   ModelConfig config = read_config(*source);
   Tokenizer tokenizer = read_tokenizer(*source);
-  std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config), compute);
+  std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config), compute, device);
   if (name_or_path == kBundledModel) model->info.name = kBundledTitle;
   if (tokenizer.vocab_size() > model->vocab_size)
     throw damaged(*source, fmt::format("its tokenizer has {} tokens, its embedding {}",

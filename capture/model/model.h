@@ -17,8 +17,8 @@
 namespace kvloupe::capture {
 
 // Undefined tensors are of parts that the model does not have. fp32, but for projections,
-// [out_features, in_features] packed (linear.h), and the ends of the model, which are of its compute
-// type. Biases are [out_features].
+// [out_features, in_features], and the ends of the model, which are of its compute type. On the CPU
+// projections are packed (linear.h), on another device plain. Biases are [out_features].
 struct FeedForward {
   at::Tensor gate_up_proj, gate_up_bias;  // [2 * ffn_size, hidden_size]: gate, up
   at::Tensor down_proj, down_bias;        // [hidden_size, ffn_size]
@@ -44,16 +44,25 @@ struct LoadedModel : ModelConfig {
   at::Tensor output;  // [vocab_size, hidden_size]; the embedding when tied
   std::vector<LayerWeights> layers;
   Tokenizer tokenizer;
+
+  c10::Device device() const { return token_embedding.device(); }  // all weights are there
 };
 
+// Takes the weights to a device, which may be where they are.
+void move_to(LayerWeights& weights, c10::Device device);
+void move_to(LoadedModel& model, c10::Device device);
+
 // `name_or_path` as path_of_model() takes it. Throws Error{Input} for anything damaged or unsupported,
-// naming the tensor or key; nothing is allocated before it was checked.
+// naming the tensor or key; nothing is allocated before it was checked. `device` is open
+// (torch_device.h).
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path,
-                                              ComputeType compute = ComputeType::Fp32);
+                                              ComputeType compute = ComputeType::Fp32,
+                                              c10::Device device = c10::kCPU);
 
 // All but the tokenizer; `config` is what read_config() gave.
 std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
-                                          ComputeType compute = ComputeType::Fp32);
+                                          ComputeType compute = ComputeType::Fp32,
+                                          c10::Device device = c10::kCPU);
 
 // SHA-256 of the bundled model's file; empty where the set-up has not fetched it.
 std::string bundled_model_hash();

@@ -3,12 +3,12 @@
 #include "capture/model/linear.h"
 #include "capture/model/model.h"
 #include "capture/model/weight_reader.h"
+#include "core/device/torch_device.h"
 #include "core/trace/trace_names.h"
 
 #include <ATen/Functions.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -17,13 +17,15 @@ namespace {
 
 class Weights {
  public:
-  Weights(const ModelSource& source, LoadedModel& model)
-      : source_(source), model_(model), reader_(source, family_of(source)) {}
+  Weights(const ModelSource& source, LoadedModel& model, c10::Device device)
+      : source_(source), model_(model), device_(device), reader_(source, family_of(source)) {}
 
   void read() {
     read_ends();
+    move_to(model_, device_);
     for (int layer = 0; layer < model_.info.num_layers; ++layer) {
       model_.layers.push_back(read_layer(layer));
+      move_to(model_.layers.back(), device_);
       source_.release_pages();
     }
     reader_.refuse_unread();
@@ -32,7 +34,9 @@ class Weights {
  private:
   std::int64_t hidden() const { return model_.info.hidden_size; }
   ComputeType compute() const { return *model_.info.compute; }
-  at::Tensor packed(const at::Tensor& weight) const { return pack_projection(weight, compute()); }
+  at::Tensor packed(const at::Tensor& weight) const {
+    return device_.is_cpu() ? pack_projection(weight, compute()) : rounded(weight);
+  }
   at::Tensor rounded(const at::Tensor& weight) const { return weight.to(scalar_type(compute())); }
 
   at::Tensor norm(Role role, std::int64_t size, int layer) {
@@ -146,10 +150,11 @@ class Weights {
 
   const ModelSource& source_;
   LoadedModel& model_;
+  c10::Device device_;
   WeightReader reader_;
 };
 
-void check_memory(const ModelSource& source, ComputeType compute) {
+void check_memory(const ModelSource& source, ComputeType compute, c10::Device device) {
   const std::size_t bytes = compute == ComputeType::Fp32 ? 4 : 2;
   double needed = 0;
   for (const StoredTensor* tensor : source.tensors()) {
@@ -157,26 +162,27 @@ void check_memory(const ModelSource& source, ComputeType compute) {
     const int numbers = tensor->type == ElementType::Bytes ? 2 : 1;
     needed += numbers * static_cast<double>(tensor->num_elements * bytes);
   }
-  const double present =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (needed > present)
-    throw input_error(fmt::format("cannot load the model {}", source.path().string()),
-                      fmt::format("its weights take {:.1f} GB in {}, this machine has {:.1f} GB",
-                                  needed / 1e9, trace::to_text(compute), present / 1e9),
-                      compute == ComputeType::Fp32 ? "choose --compute bf16 or a smaller model"
-                                                   : "choose a smaller model");
+  const auto present = static_cast<double>(device::memory_bytes(device));
+  if (needed <= present) return;
+  throw input_error(fmt::format("cannot load the model {}", source.path().string()),
+                    fmt::format("its weights take {:.1f} GB in {}, {} has {:.1f} GB", needed / 1e9,
+                                trace::to_text(compute),
+                                device.is_cuda() ? device.str() : "this machine", present / 1e9),
+                    fmt::format("choose {}a smaller model{}",
+                                compute == ComputeType::Fp32 ? "--compute bf16 or " : "",
+                                device.is_cpu() ? "" : ", or --device cpu"));
 }
 
 }  // namespace
 
 std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
-                                          ComputeType compute) {
+                                          ComputeType compute, c10::Device device) {
   const c10::InferenceMode no_gradients;
   auto model = std::make_shared<LoadedModel>();
   static_cast<ModelConfig&>(*model) = std::move(config);
   model->info.compute = compute;
-  check_memory(source, compute);
-  Weights(source, *model).read();
+  check_memory(source, compute, device);
+  Weights(source, *model, device).read();
   return model;
 }
 

@@ -109,8 +109,9 @@ class GatheringAttention final : public AttentionHook {
     for (const BasisKind kind : kinds) fits_.emplace_back(kind);
   }
   at::Tensor attend(const AttentionCall& call) override {
-    const at::Tensor fresh = call.k.slice(1, call.past_len);
-    for (selection::BasisFit& fit : fits_) fit.add(call.layer, call.q, fresh);
+    const at::Tensor q = call.q.to(at::kCPU);
+    const at::Tensor fresh = call.k.slice(1, call.past_len).to(at::kCPU);
+    for (selection::BasisFit& fit : fits_) fit.add(call.layer, q, fresh);
     return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax, false).output;
   }
   const std::vector<selection::BasisFit>& fits() const { return fits_; }

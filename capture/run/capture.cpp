@@ -6,6 +6,7 @@
 #include "capture/run/calibrate.h"
 #include "capture/run/capture_run.h"
 #include "capture/run/estimate.h"
+#include "capture/run/memory_plan.h"
 #include "capture/run/probe.h"
 #include "capture/run/prompt_source.h"
 #include "capture/run/recorder.h"
@@ -14,6 +15,8 @@
 #include "core/base/log.h"
 #include "core/base/output_file.h"
 #include "core/base/units.h"
+#include "core/device/device.h"
+#include "core/device/torch_device.h"
 #include "core/selection/basis.h"
 #include "core/selection/method_files.h"
 #include "core/selection/selector.h"
@@ -68,15 +71,13 @@ void check_drift(const CaptureOptions& options) {
                     "name a method by --closed-loop SPEC");
 }
 
-void check_device(const std::string& device) {
-  if (device == "cpu") return;
-  const bool cuda = device.starts_with("cuda:") && parse_int(device.substr(5)).value_or(-1) >= 0;
-  if (!cuda) {
-    throw usage_error(fmt::format("'{}' is not a device", device),
-                      "devices are cpu and cuda:N with N from 0 on", "use --device cpu");
-  }
-  throw input_error(fmt::format("cannot capture on {}", device),
-                    "this version runs models on the CPU only", "use --device cpu");
+// Opens it.
+c10::Device device_of(const CaptureOptions& options) {
+  if (options.device.find(',') != std::string::npos)
+    throw usage_error(fmt::format("'{}' names several devices", options.device),
+                      "the layers of a model are not spread over several GPUs",
+                      "name one that holds it all, as in --device cuda:0");
+  return device::torch_device(options.device);
 }
 
 InputFiles inputs_of(const CaptureOptions& options) {
@@ -182,6 +183,7 @@ trace::CaptureRequest request_of(const CaptureOptions& options, const RecorderOp
   if (options.model == kBundledModel) request.model = options.model;
   request.chunk_size = options.chunk_size;
   request.max_new_tokens = options.max_new_tokens;
+  request.device = device::open_device(options.device).id;
   std::vector<std::string> stored;
   if (recorder.store_qkv) stored.emplace_back("qkv");
   if (recorder.store_lse) stored.emplace_back("lse");
@@ -227,13 +229,18 @@ void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
                format_count(tokenizer.dropped_bytes()));
 }
 
+struct Checked {
+  c10::Device device;
+  PromptSource source;
+};
+
 // What the arguments and the file system say, before the seconds that a model takes to load.
-PromptSource check_before_loading(const CaptureOptions& options) {
+Checked check_before_loading(const CaptureOptions& options) {
   check_numbers(options);
   check_drift(options);
-  check_device(options.device);
+  const c10::Device device = device_of(options);
   check_output(options);
-  return read_prompt_source(options);
+  return {device, read_prompt_source(options)};
 }
 
 CaptureReport capture_with(const CaptureOptions& options, const PromptSource& source,
@@ -267,6 +274,10 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   }
   recording.store_mass = options.store_mass.value_or(4 * mass_bytes(model->info, recording, plan) <=
                                                      qkv_bytes(model->info, recording, plan));
+  // The CPU's memory may be swapped.
+  if (const c10::Device device = model->device(); device.is_cuda())
+    require_memory(plan_memory(*model, recording, plan), options.device,
+                   device::memory_bytes(device));
   const CaptureEstimate estimate = estimate_capture(*model, recording, plan);
   check_disk(estimate, options.output);
   if (on_estimate) on_estimate(estimate);
@@ -296,7 +307,8 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
     for (const std::int32_t id : dense_answer) texts.push_back(model->tokenizer.decode_bytes(id));
     writer.write_dense_answer(dense_answer, texts);
   }
-  if (report.complete) report.speed = run.speed();
+  const bool timed = device::parse_device(options.device).kind != device::DeviceKind::Sim;
+  if (report.complete && timed) report.speed = run.speed();
   if (report.speed) writer.write_speed(*report.speed);
   writer.finish(run.generated(), report.complete);
   report.total_seconds = seconds_since(begin);
@@ -339,19 +351,21 @@ CaptureReport unless_stopped(const WorkContext& context, const Body& body) {
 CaptureReport run_capture(const CaptureOptions& options,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context) {
-  const PromptSource source = check_before_loading(options);
-  const std::shared_ptr<const LoadedModel> model = load_model(options.model, options.compute);
+  const Checked checked = check_before_loading(options);
+  const std::shared_ptr<const LoadedModel> model =
+      load_model(options.model, options.compute, checked.device);
   context.cancel.throw_if_cancelled();
-  return unless_stopped(context,
-                        [&] { return capture_with(options, source, model, on_estimate, context); });
+  return unless_stopped(
+      context, [&] { return capture_with(options, checked.source, model, on_estimate, context); });
 }
 
 CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context) {
-  const PromptSource source = check_before_loading(options);
-  return unless_stopped(context,
-                        [&] { return capture_with(options, source, model, on_estimate, context); });
+  const Checked checked = check_before_loading(options);
+  KVLOUPE_CHECK(model->device() == checked.device);
+  return unless_stopped(
+      context, [&] { return capture_with(options, checked.source, model, on_estimate, context); });
 }
 
 }  // namespace kvloupe::capture

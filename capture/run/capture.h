@@ -40,7 +40,7 @@ struct CaptureOptions {
   bool store_loss = false;         // -log P of each token; also set by what needs it
   bool store_drift = false;  // closed loop only: the dense model runs beside it (dense_twin.h)
   int max_new_tokens = 0;
-  std::string device = "cpu";
+  std::string device = "cpu";  // as device::parse_device() takes it
   std::int64_t seed = 0;
   bool force = false;
   bool resume = false;  // go on with output.part; what is asked for must be what it was begun with
@@ -53,13 +53,21 @@ struct CaptureOptions {
 // a file. Throws Error{Input}.
 CaptureOptions options_left(const std::filesystem::path& output);
 
-struct CaptureEstimate {
-  std::int64_t tokens = 0;
-  std::uint64_t bytes = 0;
-  double seconds = 0;
+// Bytes of the device's memory.
+struct MemoryPlan {
+  std::uint64_t weights = 0, caches = 0, working = 0;
+  std::uint64_t total() const { return weights + caches + working; }
 };
 
-// Where a capture's time goes, besides the model's own products.
+struct CaptureEstimate {
+  std::int64_t tokens = 0;
+  std::uint64_t bytes = 0;  // of the trace
+  double seconds = 0;
+  MemoryPlan memory;
+};
+
+// Where a capture's time goes, besides the model's own products. On a GPU that computes while the
+// next step is asked for: the asking.
 struct RecorderTimes {
   double attention_seconds = 0;
   double selection_seconds = 0;
@@ -88,7 +96,8 @@ struct CaptureReport {
 CaptureReport run_capture(const CaptureOptions& options,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context);
-// The same with a model that is in memory already; options.model and options.compute are not read.
+// The same with a model that is on options.device already; options.model and options.compute are not
+// read.
 CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
                           const std::function<void(const CaptureEstimate&)>& on_estimate,
                           const WorkContext& context);

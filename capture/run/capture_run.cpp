@@ -2,6 +2,7 @@
 
 #include "capture/model/model.h"
 #include "capture/run/resume.h"
+#include "core/device/torch_device.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -159,6 +160,7 @@ at::Tensor CaptureRun::forward(const trace::ChunkInfo& chunk, std::span<const st
   if (twin_) {
     const auto begin = Clock::now();
     twin_->forward(ids);
+    device::wait_for(model_->device());
     twin_seconds_.of(chunk.phase) += seconds_since(begin);
   }
   ComparedAttention hook(recorder_, twin_);

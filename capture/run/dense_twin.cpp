@@ -10,14 +10,14 @@
 namespace kvloupe::capture {
 namespace {
 
-// ||other - rows||_F / ||rows||_F.
-float relative_distance(const at::Tensor& rows, const at::Tensor& other) {
+// ||other - rows||_F / ||rows||_F, where they lie: fp64, no dimensions.
+at::Tensor relative_distance(const at::Tensor& rows, const at::Tensor& other) {
   const c10::InferenceMode no_gradients;
-  const double norm =
-      at::linalg_vector_norm(rows, 2, std::nullopt, false, at::kDouble).item<double>();
-  const double distance =
-      at::linalg_vector_norm(other - rows, 2, std::nullopt, false, at::kDouble).item<double>();
-  return distance == 0 ? 0.0F : static_cast<float>(distance / norm);
+  const auto norm_of = [](const at::Tensor& values) {
+    return at::linalg_vector_norm(values, 2, std::nullopt, false, at::kDouble);
+  };
+  const at::Tensor distance = norm_of(other - rows);
+  return at::where(distance == 0, distance, distance / norm_of(rows));
 }
 
 at::Tensor own_keys(const AttentionCall& call) {
@@ -50,8 +50,8 @@ void DenseTwin::forward(std::span<const std::int32_t> tokens) {
 void DenseTwin::compare(const AttentionCall& call) {
   const auto kept = hook_.rows.find(call.layer);
   if (kept == hook_.rows.end()) return;
-  distance_[call.layer] = {relative_distance(kept->second.q, call.q),
-                           relative_distance(kept->second.k, own_keys(call))};
+  distance_[call.layer] = at::stack({relative_distance(kept->second.q, call.q),
+                                     relative_distance(kept->second.k, own_keys(call))});
 }
 
 trace::DriftChunk DenseTwin::drift(const Decoder& decoder, const Forecast& closed_loop,
@@ -61,9 +61,15 @@ trace::DriftChunk DenseTwin::drift(const Decoder& decoder, const Forecast& close
   Divergence next = divergence(decoder_, forecast_, decoder, closed_loop);
   drift.kl = std::move(next.kl);
   drift.agrees = std::move(next.agrees);
-  for (const auto& [layer, distances] : distance_) {
-    drift.q.push_back(distances.first);
-    drift.k.push_back(distances.second);
+  std::vector<at::Tensor> distances;
+  for (const auto& [layer, pair] : distance_) distances.push_back(pair);
+  if (!distances.empty()) {
+    const at::Tensor on_host = at::stack(distances).to(at::kCPU, at::kFloat);
+    const auto of_layer = on_host.accessor<float, 2>();
+    for (std::int64_t i = 0; i < on_host.size(0); ++i) {
+      drift.q.push_back(of_layer[i][0]);
+      drift.k.push_back(of_layer[i][1]);
+    }
   }
   drift.dense_top = top_tokens(forecast_.last);
   return drift;

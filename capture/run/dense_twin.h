@@ -56,7 +56,7 @@ class DenseTwin {
   Forecast forecast_;  // of the chunk under way
   at::Tensor before_,
       after_prompt_;  // [vocab_size] logits after the chunk before, after the prompt
-  std::map<int, std::pair<float, float>> distance_;  // of q and k, by layer
+  std::map<int, at::Tensor> distance_;  // [2] of q and k, by layer
 };
 
 }  // namespace kvloupe::capture

@@ -1,7 +1,9 @@
 // Counts bytes and extrapolates time from a short measurement.
 #include "capture/run/estimate.h"
 #include "capture/model/linear.h"
+#include "capture/run/memory_plan.h"
 #include "core/attention/attention.h"
+#include "core/device/torch_device.h"
 
 #include <ATen/ATen.h>
 
@@ -25,16 +27,21 @@ std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t piece) {
   return (bytes + piece - 1) / piece * piece;
 }
 
-double seconds_of(const std::function<void()>& work) {
+double seconds_of(c10::Device device, const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
+  device::wait_for(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // Seconds of the second run: the first one pays for threads and memory.
-double warm_seconds_of(const std::function<void()>& work) {
-  work();
-  return seconds_of(work);
+double warm_seconds_of(c10::Device device, const std::function<void()>& work) {
+  seconds_of(device, work);
+  return seconds_of(device, work);
+}
+
+at::Tensor ones(at::IntArrayRef sizes, c10::Device device) {
+  return at::ones(sizes, at::dtype(at::kFloat).device(device));
 }
 
 // That a token meets.
@@ -51,19 +58,19 @@ double product_seconds(const LoadedModel& model, std::int64_t rows) {
   const auto weights = static_cast<double>(layer.qkv_proj.numel() + layer.o_proj.numel() +
                                            feed_forward_weights(layer, model.experts));
   const at::Tensor& sample = layer.qkv_proj;
-  const at::Tensor hidden = at::ones({rows, sample.size(1)}, at::kFloat);
-  const double seconds = warm_seconds_of([&] { project(hidden, sample); });
+  const at::Tensor hidden = ones({rows, sample.size(1)}, model.device());
+  const double seconds = warm_seconds_of(model.device(), [&] { project(hidden, sample); });
   return seconds * weights / static_cast<double>(sample.numel()) *
          static_cast<double>(model.layers.size());
 }
 
 // Seconds of one layer's attention for one (query, key) pair of positions, all heads.
-double attention_seconds_per_pair(const trace::ModelInfo& model, std::int64_t rows,
-                                  std::int64_t keys) {
-  const at::Tensor q = at::ones({model.num_q_heads, rows, model.head_dim}, at::kFloat);
-  const at::Tensor k = at::ones({model.num_kv_heads, keys, model.head_dim}, at::kFloat);
+double attention_seconds_per_pair(const LoadedModel& model, std::int64_t rows, std::int64_t keys) {
+  const trace::ModelInfo& info = model.info;
+  const at::Tensor q = ones({info.num_q_heads, rows, info.head_dim}, model.device());
+  const at::Tensor k = ones({info.num_kv_heads, keys, info.head_dim}, model.device());
   const double sample = warm_seconds_of(
-      [&] { attention::dense_chunk_attention(q, k, k, model.softmax_scale, true); });
+      model.device(), [&] { attention::dense_chunk_attention(q, k, k, info.softmax_scale, true); });
   return sample / static_cast<double>(rows * keys);
 }
 
@@ -128,8 +135,9 @@ std::uint64_t forecast_bytes(const RecorderOptions& options,
 
 // The logits of all positions.
 double loss_seconds(const LoadedModel& model, const std::vector<trace::ChunkInfo>& chunks) {
-  const at::Tensor hidden = at::ones({64, model.output.size(1)}, at::kFloat);
-  const double logits = warm_seconds_of([&] { project_unrounded(hidden, model.output); }) / 64;
+  const at::Tensor hidden = ones({64, model.output.size(1)}, model.device());
+  const double logits =
+      warm_seconds_of(model.device(), [&] { project_unrounded(hidden, model.output); }) / 64;
   return logits * chunks.back().end();
 }
 
@@ -173,6 +181,7 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   CaptureEstimate estimate;
   if (chunks.empty()) return estimate;
   estimate.tokens = chunks.back().end();
+  estimate.memory = plan_memory(model, options, chunks);
   const std::uint64_t layers = options.layers.size();
   estimate.bytes = kFixedBytes + layers * kBytesPerLayer;
   const auto tokens = static_cast<std::uint64_t>(estimate.tokens);
@@ -194,7 +203,7 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
 
   const std::int64_t rows = chunks.front().length;
   const std::int64_t keys = std::max<std::int64_t>(rows, estimate.tokens / 2);
-  const double pair = attention_seconds_per_pair(model.info, rows, keys);
+  const double pair = attention_seconds_per_pair(model, rows, keys);
   const double prefill_products = product_seconds(model, rows);
   const double decode_products = chunks.back().length == 1 ? product_seconds(model, 1) : 0;
   double pairs = 0;

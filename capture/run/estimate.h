@@ -22,7 +22,7 @@ std::uint64_t mass_bytes(const trace::ModelInfo& model, const RecorderOptions& o
                          const std::vector<trace::ChunkInfo>& chunks);
 
 // Bytes are counted. The time comes from a run, of some 50 ms, of one layer's products and one
-// chunk's attention on this machine.
+// chunk's attention on the model's device.
 CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions& options,
                                  const std::vector<trace::ChunkInfo>& chunks);
 

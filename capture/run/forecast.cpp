@@ -31,7 +31,7 @@ at::Tensor losses_of_rows(const at::Tensor& logits, const at::Tensor& tokens) {
 
 template <typename T>
 void append(const at::Tensor& values, std::vector<T>& to) {
-  const at::Tensor flat = values.contiguous();
+  const at::Tensor flat = values.to(at::kCPU).contiguous();
   to.insert(to.end(), flat.const_data_ptr<T>(), flat.const_data_ptr<T>() + flat.numel());
 }
 
@@ -40,8 +40,7 @@ void append_divergence(const at::Tensor& p, const at::Tensor& q, Divergence& res
   const at::Tensor log_p = at::log_softmax(p, 1), log_q = at::log_softmax(q, 1);
   const at::Tensor kl = (log_p.exp() * (log_p - log_q)).sum(1, false, at::kDouble);
   append<float>(kl.clamp_min(0).to(at::kFloat), result.kl);
-  for (std::int64_t row = 0; row < p.size(0); ++row)
-    result.agrees.push_back(greedy_token(p[row]) == greedy_token(q[row]));
+  append<std::uint8_t>((p.argmax(1) == q.argmax(1)).to(at::kByte), result.agrees);
 }
 
 }  // namespace
@@ -50,8 +49,9 @@ std::vector<float> losses(const Decoder& decoder, const Forecast& forecast,
                           const at::Tensor& before, std::span<const std::int32_t> tokens) {
   const c10::InferenceMode no_gradients;
   const auto count = static_cast<std::int64_t>(tokens.size());
-  const at::Tensor ids = at::empty({count}, at::kLong);
-  std::copy(tokens.begin(), tokens.end(), ids.data_ptr<std::int64_t>());
+  const at::Tensor on_host = at::empty({count}, at::kLong);
+  std::copy(tokens.begin(), tokens.end(), on_host.data_ptr<std::int64_t>());
+  const at::Tensor ids = on_host.to(forecast.last.device());
   std::vector<float> result;
   if (before.defined()) {
     append<float>(losses_of_rows(before.unsqueeze(0), ids.narrow(0, 0, 1)), result);
@@ -73,7 +73,7 @@ trace::TopTokens top_tokens(const at::Tensor& logits) {
       std::vector<float>(trace::kTopTokens, -std::numeric_limits<float>::infinity())};
   if (!logits.defined()) return top;
   const c10::InferenceMode no_gradients;
-  const at::Tensor log_probs = at::log_softmax(logits, 0).contiguous();
+  const at::Tensor log_probs = at::log_softmax(logits, 0).to(at::kCPU).contiguous();
   const float* values = log_probs.const_data_ptr<float>();
   std::vector<std::int32_t> ids(static_cast<std::size_t>(log_probs.numel()));
   std::iota(ids.begin(), ids.end(), 0);
@@ -90,7 +90,7 @@ trace::TopTokens top_tokens(const at::Tensor& logits) {
 }
 
 std::int32_t greedy_token(const at::Tensor& logits) {
-  const at::Tensor row = logits.contiguous();
+  const at::Tensor row = logits.to(at::kCPU).contiguous();
   const float* values = row.const_data_ptr<float>();
   return static_cast<std::int32_t>(std::max_element(values, values + row.numel()) - values);
 }

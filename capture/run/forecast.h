@@ -1,5 +1,5 @@
 // What comes next by a model's logits: losses of a text, the most probable tokens, and the distance
-// of two models' distributions.
+// of two models' distributions. Logits may lie on a device, answers are the host's.
 #pragma once
 
 #include "capture/model/decoder.h"

@@ -34,16 +34,6 @@ class ScopedTimer {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// The trace's own copy of a tensor: contiguous, in the stored type. The writer holds it while the
-// decoder goes on. `half` is what the decoder has rounded already, if it has.
-at::Tensor stored_copy(const at::Tensor& tensor, const at::Tensor& half, trace::DType dtype) {
-  if (dtype == trace::DType::F16 && half.defined()) return half;
-  const auto type = dtype == trace::DType::F16 ? at::kHalf : at::kFloat;
-  at::Tensor copy = at::empty(tensor.sizes(), tensor.options().dtype(type));
-  copy.copy_(tensor);
-  return copy;
-}
-
 // A NaN or Inf has all exponent bits set. No early exit: the plain loop is vectorised.
 template <typename Bits>
 bool any_non_finite(const void* data, std::int64_t count, Bits exponent_mask) {
@@ -169,7 +159,8 @@ void Recorder::recall(int chunk_idx, const trace::ChunkInfo& chunk, const Attent
     if (run.needs_probe && chunk.phase == trace::Phase::Prefill) {
       cell.probe_q = probe_q;
       cell.novelty =
-          at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()));
+          at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()))
+              .to(call.q.device());
     }
     run.selector->evict(cell);
   };
@@ -290,6 +281,7 @@ at::Tensor Recorder::attend_probe(const AttentionCall& call) {
   for (Waiting& waiting : waiting_) {
     if (waiting.cell.layer != call.layer) continue;
     waiting.cell.probe_q = call.q;
+    novelty_tensor_ = novelty_tensor_.to(call.q.device());
     waiting.cell.novelty = novelty_tensor_;
     evict_and_store(*waiting.run, waiting.cell, std::move(waiting.selection));
   }
@@ -307,20 +299,35 @@ at::Tensor Recorder::probe_attention(const AttentionCall& call) {
                                     keys_at_hand(alive->second, chunk_));
 }
 
+// The writer holds it while the decoder goes on. `half` is what the decoder has rounded already, if it
+// has.
+at::Tensor Recorder::stored_copy(const at::Tensor& tensor, const at::Tensor& half) {
+  const bool f16 = options_.dtype == trace::DType::F16;
+  if (f16 && half.defined()) return copies_.of(half);
+  const auto type = f16 ? at::kHalf : at::kFloat;
+  if (!tensor.is_cpu()) return copies_.of(tensor.to(type));
+  at::Tensor copy = at::empty(tensor.sizes(), tensor.options().dtype(type));
+  copy.copy_(tensor);
+  return copy;
+}
+
 void Recorder::store_probe(const AttentionCall& call) {
   at::Tensor q;
   {
     const ScopedTimer timer(times_.copy_seconds);
-    q = stored_copy(call.q, call.q_half, options_.dtype).contiguous();
+    q = stored_copy(call.q, call.q_half);
   }
-  submit(bytes_of(q), [this, chunk = chunk_, layer = call.layer, q] {
-    writer_.write_probe(chunk, {layer, q.const_data_ptr()});
+  copies_.then([this, layer = call.layer, q] {
+    submit(bytes_of(q), [this, chunk = chunk_, layer, q] {
+      writer_.write_probe(chunk, {layer, q.const_data_ptr()});
+    });
   });
 }
 
 void Recorder::end_chunk(std::vector<std::int32_t> ids, std::vector<std::string> texts) {
   KVLOUPE_CHECK(waiting_.empty());
   probing_ = false;
+  copies_.finish();
   submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts)] {
     writer_.end_chunk(chunk, ids, texts);
   });
@@ -407,39 +414,45 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
 }
 
 void Recorder::store_layer(const AttentionCall& call, const Attended& attended) {
-  at::Tensor q, k, v, lse, key_mass;
+  StoredRows rows;
   {
     const ScopedTimer timer(times_.copy_seconds);
     const std::int64_t begin = call.past_len, end = begin + chunk_.length;
-    q = stored_copy(call.q, call.q_half, options_.dtype);
-    k = stored_copy(call.k.slice(1, begin, end), call.k_half, options_.dtype);
-    v = stored_copy(call.v.slice(1, begin, end), call.v_half, options_.dtype);
-    if (has_non_finite(q) || has_non_finite(k) || has_non_finite(v)) ++marked_cells_;
-    if (recorded_ != nullptr) {
-      require_recorded(trace::Stored::Q, call.layer, q);
-      require_recorded(trace::Stored::K, call.layer, k);
-      require_recorded(trace::Stored::V, call.layer, v);
-      return;
-    }
-    if (options_.store_lse) lse = attended.lse.contiguous();
-    if (options_.store_mass && chunk_.phase == trace::Phase::Prefill) {
-      key_mass = attended.key_mass.contiguous();
-    }
+    rows.q = stored_copy(call.q, call.q_half);
+    rows.k = stored_copy(call.k.slice(1, begin, end), call.k_half);
+    rows.v = stored_copy(call.v.slice(1, begin, end), call.v_half);
+    if (options_.store_lse) rows.lse = copies_.of(attended.lse);
+    if (options_.store_mass && chunk_.phase == trace::Phase::Prefill)
+      rows.key_mass = copies_.of(attended.key_mass);
   }
-  if (!options_.store_qkv) q = k = v = at::Tensor();
-  const std::size_t bytes =
-      bytes_of(q) + bytes_of(k) + bytes_of(v) + bytes_of(lse) + bytes_of(key_mass);
-  submit(bytes, [this, chunk = chunk_, layer = call.layer, q, k, v, lse, key_mass] {
+  copies_.then([this, layer = call.layer, rows] { check_and_submit(layer, rows); });
+}
+
+void Recorder::check_and_submit(int layer, StoredRows rows) {
+  {
+    const ScopedTimer timer(times_.copy_seconds);
+    if (has_non_finite(rows.q) || has_non_finite(rows.k) || has_non_finite(rows.v)) ++marked_cells_;
+  }
+  if (recorded_ != nullptr) {
+    require_recorded(trace::Stored::Q, layer, rows.q);
+    require_recorded(trace::Stored::K, layer, rows.k);
+    require_recorded(trace::Stored::V, layer, rows.v);
+    return;
+  }
+  if (!options_.store_qkv) rows.q = rows.k = rows.v = at::Tensor();
+  const std::size_t bytes = bytes_of(rows.q) + bytes_of(rows.k) + bytes_of(rows.v) +
+                            bytes_of(rows.lse) + bytes_of(rows.key_mass);
+  submit(bytes, [this, chunk = chunk_, layer, rows = std::move(rows)] {
     const auto data_of = [](const at::Tensor& tensor) {
       return tensor.defined() ? tensor.const_data_ptr() : nullptr;
     };
     trace::LayerChunk data;
     data.layer = layer;
-    data.q = data_of(q);
-    data.k = data_of(k);
-    data.v = data_of(v);
-    data.lse = floats_of(lse);
-    data.key_mass = floats_of(key_mass);
+    data.q = data_of(rows.q);
+    data.k = data_of(rows.k);
+    data.v = data_of(rows.v);
+    data.lse = floats_of(rows.lse);
+    data.key_mass = floats_of(rows.key_mass);
     writer_.write_layer(chunk, data);
   });
 }

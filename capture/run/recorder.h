@@ -1,9 +1,10 @@
 // What happens at the decoder's attention hook during a capture: attention is computed, the methods
-// select, and all that the trace stores goes to the writer's lane.
+// select, and all that the trace stores goes to the host and to the writer's lane.
 #pragma once
 
 #include "capture/model/decoder.h"
 #include "capture/run/capture.h"
+#include "capture/run/host_copies.h"
 #include "capture/run/writer_lane.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/selector.h"
@@ -104,6 +105,10 @@ class Recorder final : public AttentionHook {
   struct Attended {
     at::Tensor output, lse, key_mass;
   };
+  // What the trace stores of a layer's chunk, on the host; undefined where it does not.
+  struct StoredRows {
+    at::Tensor q, k, v, lse, key_mass;
+  };
 
   bool is_recorded(int layer) const;
   Attended attend_dense(const selection::Cell& cell, bool recorded);
@@ -120,7 +125,10 @@ class Recorder final : public AttentionHook {
   void store_selection(const Run& run, const selection::Cell& cell,
                        selection::CellSelection selection,
                        std::vector<std::vector<std::int32_t>> evicted);
+  // On the host once copies_ say so, contiguous, in the stored type: the trace's own.
+  at::Tensor stored_copy(const at::Tensor& tensor, const at::Tensor& half);
   void store_layer(const AttentionCall& call, const Attended& attended);
+  void check_and_submit(int layer, StoredRows rows);
   void require_recorded(trace::Stored what, int layer, const at::Tensor& rows) const;
   void require_recorded(const trace::RunChunk& data) const;
   // To the writer's lane, unless the chunk stands in the trace.
@@ -145,7 +153,8 @@ class Recorder final : public AttentionHook {
   at::Tensor novelty_tensor_;
   std::int64_t marked_cells_ = 0;
   RecorderTimes times_;
-  WriterLane lane_;  // last: its thread uses the writer until it is joined
+  HostCopies copies_;  // of the chunk under way
+  WriterLane lane_;    // last: its thread uses the writer until it is joined
 };
 
 }  // namespace kvloupe::capture

@@ -58,10 +58,13 @@ std::string text_of(const std::vector<std::int32_t>& prompt,
                      same < prompt.size() ? std::to_string(prompt[same]) : "nothing", same);
 }
 
+// `rows` may lie on a device.
 void fill(const trace::TraceReader& left, trace::Stored what, int layer, const at::Tensor& rows) {
-  for (std::int64_t head = 0; head < rows.size(0); ++head)
-    left.read_rows(what, layer, static_cast<int>(head), 0, static_cast<std::int32_t>(rows.size(1)),
-                   rows[head].data_ptr<float>());
+  const at::Tensor host = rows.is_cpu() ? rows : at::empty(rows.sizes(), at::kFloat);
+  for (std::int64_t head = 0; head < host.size(0); ++head)
+    left.read_rows(what, layer, static_cast<int>(head), 0, static_cast<std::int32_t>(host.size(1)),
+                   host[head].data_ptr<float>());
+  if (!rows.is_cpu()) rows.copy_(host);
 }
 
 bool has_all_keys(const trace::TraceReader& left) {
@@ -75,7 +78,7 @@ void recall_layer(const trace::TraceReader& left, int num_chunks, int layer, con
                   const at::Tensor& v, Recorder& recorder) {
   const trace::TraceInfo& info = left.info();
   const at::Tensor q =
-      at::empty({info.model.num_q_heads, k.size(1), info.model.head_dim}, at::kFloat);
+      at::empty({info.model.num_q_heads, k.size(1), info.model.head_dim}, k.options());
   fill(left, trace::Stored::Q, layer, q);
   for (int c = 0; c < num_chunks; ++c) {
     const trace::ChunkInfo& chunk = info.chunks[static_cast<std::size_t>(c)];
@@ -88,8 +91,9 @@ void recall_layer(const trace::TraceReader& left, int num_chunks, int layer, con
     call.v = v.slice(1, 0, chunk.end());
     at::Tensor probe_q;
     if (const auto values = left.read_probe(layer, c))
-      probe_q =
-          at::tensor(*values).view({info.model.num_q_heads, info.probe_len, info.model.head_dim});
+      probe_q = at::tensor(*values)
+                    .view({info.model.num_q_heads, info.probe_len, info.model.head_dim})
+                    .to(k.device());
     recorder.recall(c, chunk, call, probe_q);
   }
 }
@@ -113,6 +117,7 @@ void require_same_request(const trace::TraceHeader& asked, const trace::TraceRea
     return std::string(trace::to_text(model.compute.value_or(ComputeType::Fp32)));
   };
   require_same(left, "--compute", compute(info.model), compute(asked.model));
+  if (!begun.device.empty()) require_same(left, "--device", begun.device, request.device);
   require_same(left, "--layers", fmt::format("{}", fmt::join(info.layers, ",")),
                fmt::format("{}", fmt::join(asked.layers, ",")));
   require_same(left, "--store", begun.store, request.store);
@@ -152,6 +157,7 @@ CaptureOptions options_left(const fs::path& output) {
   options.model = request.model;
   options.chunk_size = request.chunk_size;
   options.max_new_tokens = request.max_new_tokens;
+  if (!request.device.empty()) options.device = request.device;
   options.dtype = info.dtype;
   options.compute = info.model.compute.value_or(ComputeType::Fp32);
   const auto stores = [&](const char* word) {

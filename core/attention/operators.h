@@ -5,10 +5,10 @@
 #pragma once
 
 #include "core/attention/attention.h"
+#include "core/attention/find_operator.h"
 #include "core/base/softmax_form.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
 #include <optional>
@@ -74,11 +74,6 @@ using GatheredLaneMass = Tensor(const Tensor& values, const Tensor& lanes, const
                                 const Tensor& positions);
 
 }  // namespace op
-
-template <typename Signature>
-c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
 
 // Throw Error{Internal} for shapes or types that contradict each other.
 void check_shapes(const at::Tensor& q, const at::Tensor& k);

@@ -11,6 +11,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,6 +47,17 @@ std::uint64_t sum_of(const std::uint64_t* words, std::int64_t count) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += words[i];
   return sum;
+}
+
+std::uint64_t memory_of_machine() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Partial sums of products of bf16 and fp16 too, which cuBLAS may round to the type unless told.
+void sum_in_fp32() {
+  at::globalContext().setAllowFP16ReductionCuBLAS(false);
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
 }
 
 }  // namespace
@@ -88,6 +101,7 @@ c10::Device torch_device(const std::string& text) {
     case DeviceKind::Cpu:
       break;
     case DeviceKind::Cuda:
+      sum_in_fp32();
       return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.index)};
     case DeviceKind::Sim:
       return {c10::DeviceType::PrivateUse1, 0};
@@ -95,9 +109,18 @@ c10::Device torch_device(const std::string& text) {
   return {c10::DeviceType::CPU};
 }
 
+void wait_for(c10::Device device) {
+  // The others are done when a call returns.
+  if (!device.is_cuda()) return;
+  c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
+std::uint64_t memory_bytes(c10::Device device) {
+  return device.is_cuda() ? open_cuda_device(device.index()).memory_bytes : memory_of_machine();
+}
+
 std::vector<ListedDevice> list_devices() {
-  const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t memory = memory_of_machine();
   std::vector<ListedDevice> devices;
   devices.push_back({open_device("cpu"), "", memory});
   devices.push_back({open_device("sim"), "", memory});

@@ -12,6 +12,7 @@ void write_request(hid_t file, const CaptureRequest& request) {
   h5::write_attribute(group.get(), "chunk_size", request.chunk_size);
   h5::write_attribute(group.get(), "max_new_tokens", request.max_new_tokens);
   h5::write_attribute(group.get(), "store", request.store);
+  if (!request.device.empty()) h5::write_attribute(group.get(), "device", request.device);
   if (!request.answers.empty()) h5::write_attribute(group.get(), "answers", request.answers);
   const h5::Handle prompt =
       create_vector(group.get(), "prompt", H5T_STD_I32LE, request.prompt.size(), "token", "1",
@@ -34,6 +35,7 @@ std::optional<CaptureRequest> load_request(hid_t file) {
   request.chunk_size = number("chunk_size");
   request.max_new_tokens = number("max_new_tokens");
   request.store = h5::string_attribute(group.get(), "store").value_or("");
+  request.device = h5::string_attribute(group.get(), "device").value_or("");
   request.answers =
       h5::strings_attribute(group.get(), "answers").value_or(std::vector<std::string>{});
   const auto prompt = h5::Dataset::open(file, "/capture/prompt", h5::ValueClass::Integer, 1);

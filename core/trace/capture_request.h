@@ -12,6 +12,7 @@ struct CaptureRequest {
   std::string model;  // its name where it is a bundled one; a file's path is nobody's business
   int chunk_size = 0;
   int max_new_tokens = 0;
+  std::string device;                // that the model ran on: "cpu", "cuda:0"; empty: not known
   std::string store;                 // "qkv,lse" and so on: what is stored
   std::vector<std::string> answers;  // that a task expects
   std::vector<std::int32_t> prompt;  // all of its tokens

@@ -7,9 +7,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace kvloupe::capture {
@@ -37,6 +41,24 @@ inline CaptureReport capture_tiny(const CaptureOptions& options, const WorkConte
   // The model is too small to share among threads.
   at::set_num_threads(1);
   return run_capture(options, std::move(model), {}, context);
+}
+
+// Leaves options.output.part with `tokens` tokens done, or a chunk more.
+inline void cut_short(const CaptureOptions& options, std::int64_t tokens,
+                      std::shared_ptr<const LoadedModel> model = make_tiny_model()) {
+  const std::string part = options.output.string() + ".part";
+  struct Cut : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  WorkContext context;
+  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
+    if (done < tokens) return;
+    // The writer's lane is behind the model.
+    while (trace::TraceReader(part).info().num_tokens < tokens) std::this_thread::yield();
+    throw Cut("cut short");
+  };
+  EXPECT_THROW(capture_tiny(options, context, std::move(model)), Cut);
+  EXPECT_TRUE(std::filesystem::exists(part));
 }
 
 inline at::Tensor read_heads(const trace::TraceReader& reader, trace::Stored what, int layer) {

@@ -202,11 +202,13 @@ TEST(Capture, WrongArgumentsAreToldApart) {
   options.layers = {0, 3};
   EXPECT_EQ(failure_of(options), ErrorKind::Input);
   options = good;
-  options.device = "cuda:0";
+  options.device = "cuda:1023";  // where there is a driver too
   EXPECT_EQ(failure_of(options), ErrorKind::Input);
   options = good;
-  options.device = "tpu";
-  EXPECT_EQ(failure_of(options), ErrorKind::Usage);
+  for (const char* device : {"tpu", "cuda:", "cuda:0,cuda:1"}) {
+    options.device = device;
+    EXPECT_EQ(failure_of(options), ErrorKind::Usage);
+  }
   options = good;
   options.output = "no/such/folder/t.h5";
   EXPECT_EQ(failure_of(options), ErrorKind::Input);

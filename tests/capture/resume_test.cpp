@@ -12,9 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace kvloupe::capture {
@@ -22,23 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using selection::MethodSpec;
-
-// Leaves options.output.part with `tokens` tokens done, or a chunk more.
-void cut_short(const CaptureOptions& options, std::int64_t tokens) {
-  const std::string part = options.output.string() + ".part";
-  struct Cut : std::runtime_error {
-    using std::runtime_error::runtime_error;
-  };
-  WorkContext context;
-  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
-    if (done < tokens) return;
-    // The writer's lane is behind the model.
-    while (trace::TraceReader(part).info().num_tokens < tokens) std::this_thread::yield();
-    throw Cut("cut short");
-  };
-  EXPECT_THROW(capture_tiny(options, context), Cut);
-  EXPECT_TRUE(fs::exists(part));
-}
 
 CaptureReport resume(const fs::path& output) {
   CaptureOptions options = options_left(output);

@@ -43,7 +43,7 @@ inline Tokenizer byte_tokenizer() {
   return Tokenizer(std::move(data));
 }
 
-inline std::shared_ptr<const LoadedModel> make_tiny_model(const TinyShape& shape = {}) {
+inline std::shared_ptr<LoadedModel> make_tiny_model(const TinyShape& shape = {}) {
   auto model = std::make_shared<LoadedModel>();
   trace::ModelInfo& info = model->info;
   info.name = "tiny";

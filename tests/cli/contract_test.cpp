@@ -115,7 +115,7 @@ TEST(InputErrors, ExitWithOne) {
       {"capture", "--model", "smollm2", "--prompt-file", "no_such_prompt.txt", "-o", "never.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "-o", "no_such_folder/never.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "-o", "empty.h5"},
-      {"capture", "--model", "smollm2", "--prompt", "a", "--device", "cuda:0", "-o", "never.h5"},
+      {"capture", "--model", "smollm2", "--prompt", "a", "--device", "cuda:1023", "-o", "never.h5"},
   };
   for (const auto& arguments : wrong) {
     std::string text;

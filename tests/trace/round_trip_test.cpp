@@ -97,7 +97,7 @@ TEST_P(RoundTripTest, EverythingIsReadBack) {
   const TraceReader reader(folder / "t.h5");
   const TraceInfo& info = reader.info();
   EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
-  EXPECT_EQ(info.schema_version, "1.7");
+  EXPECT_EQ(info.schema_version, "1.8");
   EXPECT_TRUE(info.complete);
   EXPECT_EQ(info.mode, LoopMode::OpenLoop);
   EXPECT_EQ(info.dtype, GetParam());
@@ -281,13 +281,14 @@ TEST(WriterTest, SpeedsAreReadBackAndWhatIsNoneIsLeftOut) {
   write_trace(folder / "without.h5", reference);
   EXPECT_FALSE(TraceReader(folder / "without.h5").info().speed);
 
-  reference.header.request = {"smollm2", 16, 2, "qkv", {}, {1, 2, 3}};
+  reference.header.request = {"smollm2", 16, 2, "cuda:0", "qkv", {}, {1, 2, 3}};
   {
     TraceWriter writer(folder / "t.h5", reference.header, false);
     write_chunks(writer, reference, static_cast<int>(reference.chunks.size()));
     writer.write_speed({{1250.5, 812.25, 40}, ModelSpeed{1000, 1024, 0}});
     writer.finish({}, true);
   }
+  EXPECT_EQ(TraceReader(folder / "t.h5").capture_request(), reference.header.request);
   const TraceInfo info = TraceReader(folder / "t.h5").info();
   EXPECT_EQ(info.warnings, std::vector<std::string>{});
   ASSERT_TRUE(info.speed && info.speed->dense);

@@ -73,7 +73,8 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 
 const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size,
                                   std::optional<at::MemoryFormat>) {
-  if (tensor.sizes() == size) return tensor;  // it may be a view
+  // Of a size that fits, a view stays a view: operators that work in place come here.
+  if (tensor.sizes() == size) return tensor;
   const at::Tensor other = at::empty(size, tensor.options());
   const std::int64_t kept = std::min(tensor.numel(), other.numel());
   if (kept > 0) {
@@ -88,9 +89,8 @@ const at::Tensor& resize_in_place(const at::Tensor& tensor, at::IntArrayRef size
   return tensor;
 }
 
-// Of a size that fits, a view stays a view: operators that work in place come here.
 at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
-  if (to.sizes() != from.sizes()) resize_in_place(to, from.sizes(), std::nullopt);
+  resize_in_place(to, from.sizes(), std::nullopt);
   return copy_from(from, to, false);
 }
 
