@@ -113,6 +113,7 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option(
       "--goto", request.what.go_to,
       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys");
+  command->add_option("--device", request.what.device, kDeviceHelp)->capture_default_str();
   command->add_option("--other-trace", request.what.other_trace,
                       "another trace, for views that draw one beside (option --beside other)");
   command->add_option("--png", given->png, "picture to write, or - for standard output");

@@ -128,12 +128,9 @@ ordered_json json_of(const LatencyReport& r) {
 std::string answer_json(const std::vector<LatencyReport>& reports,
                         const std::vector<replay::UnavailableMethod>& unavailable,
                         const device::DeviceInfo& device) {
-  ordered_json json{{"device", device.id},
-                    {"device_name", device.name},
-                    {"threads", device.threads},
-                    {"dtype", "fp32"},
-                    {"rows", ordered_json::array()},
-                    {"unavailable", ordered_json::array()}};
+  ordered_json json{{"device", device.id},           {"device_name", device.name},
+                    {"threads", device.threads},     {"dtype", "fp32"},
+                    {"rows", ordered_json::array()}, {"unavailable", ordered_json::array()}};
   for (const LatencyReport& report : reports) json["rows"].push_back(json_of(report));
   for (const auto& entry : unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
@@ -297,12 +294,12 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
     try {
       for (const int layer : layers)
         for (const auto& length : lengths)
-          reports.push_back(
-              measure::measure_latency(session, spec, layer, chunk,
-                                       {.repetitions = arguments.repetitions,
-                                        .past_len = length,
-                                        .device = arguments.device},
-                                       reporting_context("rounds of " + spec.id()), {}));
+          reports.push_back(measure::measure_latency(session, spec, layer, chunk,
+                                                     {.repetitions = arguments.repetitions,
+                                                      .past_len = length,
+                                                      .device = arguments.device},
+                                                     reporting_context("rounds of " + spec.id()),
+                                                     {}));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input || specs.size() == 1) throw;
       const std::string method = spec.resolved(session.shape()).canonical();

@@ -6,10 +6,10 @@
 #include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
-#include "core/device/device.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
+#include "core/device/device.h"
 #include "core/replay/replay.h"
 #include "core/trace/trace_writer.h"
 

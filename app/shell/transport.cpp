@@ -1,6 +1,7 @@
 #include "app/shell/transport.h"
 
 #include "app/state/labels.h"
+#include "app/state/questions/devices.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>
@@ -188,8 +189,34 @@ void Transport::methods_ui(state::Workspace& workspace, const widgets::Palette& 
     ImGui::PopStyleColor(2);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("Which method the views show (X flips)");
   }
+  device_ui(workspace, palette);
+}
+
+// What is shown is computed anew on another device.
+void Transport::device_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   label_ui(palette, "device");
-  widgets::text_colored(palette.text, "cpu");
+  const std::string here = workspace.place().device;
+  ImGui::SetNextItemWidth(widgets::em(5.4F));
+  if (!ImGui::BeginCombo("##device", here.c_str(), ImGuiComboFlags_HeightLarge)) return;
+  const auto devices = workspace.ask(state::DevicesQuestion{});
+  if (!devices) {
+    widgets::text_colored(palette.muted, devices.state == state::ResultState::Loading
+                                             ? "asking the driver ..."
+                                             : devices.note);
+  } else {
+    for (const device::ListedDevice& one : *devices.answer) {
+      ImGui::BeginDisabled(!one.available());
+      if (choice_ui(one.info.id + "  " + one.info.name, one.info.id == here))
+        workspace.cursor.set_device(one.info.id);
+      ImGui::EndDisabled();
+      if (!one.available() && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+        ImGui::SetTooltip("%s", one.reason.c_str());
+      if (one.info.kind == device::DeviceKind::Sim && ImGui::IsItemHovered())
+        ImGui::SetTooltip(
+            "Every operator as on a GPU, in host memory: slow, its times are no device's");
+    }
+  }
+  ImGui::EndCombo();
 }
 
 }  // namespace kvloupe::shell

@@ -20,6 +20,7 @@ class Transport {
   void buttons_ui(state::Workspace& workspace, const widgets::Palette& palette);
   void place_ui(state::Workspace& workspace, const widgets::Palette& palette);
   void methods_ui(state::Workspace& workspace, const widgets::Palette& palette);
+  void device_ui(state::Workspace& workspace, const widgets::Palette& palette);
 
   bool playing_ = false;
   bool loop_ = true;

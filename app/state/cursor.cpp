@@ -44,6 +44,10 @@ void Cursor::set_q_head(int q_head) {
   change("head", [&](Selection& s) { s.place.q_head = q_head; });
 }
 
+void Cursor::set_device(const std::string& id) {
+  change("device", [&](Selection& s) { s.place.device = id; });
+}
+
 void Cursor::set_keys(std::int32_t begin, std::int32_t end) {
   change("keys", [&](Selection& s) {
     s.place.key_begin = begin;

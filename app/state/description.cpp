@@ -3,6 +3,7 @@
 #include "app/state/other_trace.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "core/device/device.h"
 #include "core/selection/method_files.h"
 #include "core/trace/part_file.h"
 #include "core/trace/trace_reader.h"
@@ -93,6 +94,7 @@ void check(const Description& what) {
   for (const auto& [name, value] : what.options) checked_choice(view, name, value);
   for (const std::string& method : what.methods) check_method(method, what.trace);
   parse_goto(what.go_to);
+  if (what.device != "cpu") device::open_device(what.device);
   check_number_of_methods(view, what.methods.size());
 }
 
@@ -116,6 +118,7 @@ Description describe(const Workspace& workspace, const ViewInfo& view) {
   what.trace = workspace.place().trace->path;
   what.view = view.id;
   what.go_to = goto_text(workspace.place());
+  what.device = workspace.place().device;
   for (const MethodChoice& method : methods_shown(workspace, view))
     what.methods.push_back(method.text);
   for (const ViewOption& option : view.options) {
@@ -144,6 +147,7 @@ void show(Workspace& workspace, const Description& what) {
   for (const auto& [name, value] : what.options)
     workspace.cursor.set_option(what.view + "." + name,
                                 checked_choice(checked_view(what.view), name, value));
+  workspace.cursor.set_device(what.device);
   workspace.cursor.go_to(parse_goto(what.go_to));
 }
 

@@ -18,11 +18,12 @@ struct Description {
   std::vector<std::string> methods;            // SPECs: A, B, then any more; empty: recorded runs
   std::string go_to;                           // "layer=3,q_head=5,chunk=12"
   std::map<std::string, std::string> options;  // of the view, by name
+  std::string device = "cpu";                  // where it is computed
   std::string other_trace = {};                // file; drawn beside by the option `beside`
 };
 
-// Throws Error{Usage}: unknown view, option or value, a place or method that is not understood, more
-// methods than a view shows. Nothing is opened, but for a method of a run that this version does not
+// Throws Error{Usage}: unknown view, option, device or value, a place or method that is not understood,
+// more methods than a view shows; Error{Input}: a device that cannot be used. Nothing is opened, but for a method of a run that this version does not
 // know, which the trace may hold.
 void check(const Description& what);
 // The files that such a figure is made of, and those that belong to its trace.

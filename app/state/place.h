@@ -21,6 +21,7 @@ struct Place {
   int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
+  std::string device = "cpu";  // where it is computed, as device::open_device() takes it
 
   bool empty() const { return trace == nullptr; }
   const trace::TraceInfo& info() const { return trace->info(); }
@@ -35,8 +36,10 @@ struct Place {
     return {window == 0 ? here.begin : std::max(0, here.end() - window), here.end()};
   }
 
-  // Parts of keys, each with all before it: "t3|L11|h5|c12".
-  std::string trace_key() const { return trace->key(); }
+  // Parts of keys, each with all before it: "t3|L11|h5|c12", on another device "t3|@sim|L11|h5|c12".
+  std::string trace_key() const {
+    return device == "cpu" ? trace->key() : trace->key() + "|@" + device;
+  }
   std::string layer_key() const { return trace_key() + "|L" + std::to_string(layer); }
   std::string head_key() const { return layer_key() + "|h" + std::to_string(q_head); }
   std::string cell_key() const { return head_key() + "|c" + std::to_string(chunk); }

@@ -202,7 +202,8 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
 
 bool operator==(const Selection& a, const Selection& b) {
   const auto tied = [](const Place& p) {
-    return std::tie(p.trace, p.layer, p.q_head, p.chunk, p.query, p.window, p.key_begin, p.key_end);
+    return std::tie(p.trace, p.layer, p.q_head, p.chunk, p.query, p.window, p.key_begin, p.key_end,
+                    p.device);
   };
   return tied(a.place) == tied(b.place) && a.method == b.method && a.more == b.more &&
          a.shown == b.shown && a.options == b.options;

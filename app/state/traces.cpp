@@ -60,7 +60,7 @@ void Traces::load(TraceTab& tab, const std::optional<Selection>& like,
 
 void Traces::opened(TraceTab& tab, const TracePtr& trace, const std::optional<Selection>& like,
                     const std::optional<GotoTarget>& position) {
-  if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace_key());
+  if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace->key());
   tab.state = ResultState::Ready;
   tab.recorded.clear();
   for (const trace::RunInfo& run : trace->info().runs)
@@ -97,7 +97,7 @@ void Traces::close_active() {
   if (tab == nullptr) return;
   answers_.stop_measuring();
   answers_.jobs().cancel(fmt::format("open {}", tab->id));
-  if (tab->selection.place.trace) answers_.forget(tab->selection.place.trace_key());
+  if (tab->selection.place.trace) answers_.forget(tab->selection.place.trace->key());
   remove(*tab);
 }
 

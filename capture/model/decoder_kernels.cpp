@@ -1,6 +1,7 @@
 // Three operators of namespace kvloupe: plain loops on the CPU, Torch's operators on other devices.
 #include "capture/model/decoder_kernels.h"
 
+#include "core/attention/find_operator.h"
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>
@@ -20,11 +21,6 @@ using Norm = at::Tensor(const at::Tensor&, const at::Tensor&, double);
 using NormColumns = void(const at::Tensor&, std::int64_t, std::int64_t, const at::Tensor&, double);
 using SplitAndRotate = at::Tensor(const at::Tensor&, std::int64_t, std::int64_t,
                                   const MaybeTensor& cos, const MaybeTensor& sin, bool interleaved);
-
-template <typename Signature>
-c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
 
 // Pair i of a head: elements 2i and 2i + 1.
 void rotate_interleaved(const float* in, const float* cos, const float* sin, std::int64_t pairs,
@@ -163,14 +159,14 @@ at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   KVLOUPE_CHECK(x.is_contiguous() && weight.is_contiguous() && x.size(1) == weight.size(0));
-  static const auto op = find_operator<Norm>("kvloupe::rms_norm");
+  static const auto op = attention::find_operator<Norm>("kvloupe::rms_norm");
   return op.call(x, weight, eps);
 }
 
 void rms_norm_columns(const at::Tensor& x, std::int64_t first, std::int64_t count,
                       const at::Tensor& weight, double eps) {
   KVLOUPE_CHECK(x.is_contiguous() && first + count * weight.size(0) <= x.size(1));
-  static const auto op = find_operator<NormColumns>("kvloupe::rms_norm_columns_");
+  static const auto op = attention::find_operator<NormColumns>("kvloupe::rms_norm_columns_");
   op.call(x, first, count, weight, eps);
 }
 
@@ -196,7 +192,7 @@ at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
   const std::int64_t pairs = projected.size(1) / num_heads / 2;
   KVLOUPE_CHECK(num_rotated == 0 ||
                 (table.cos.size(0) == projected.size(0) && table.cos.size(1) == pairs));
-  static const auto op = find_operator<SplitAndRotate>("kvloupe::split_and_rotate");
+  static const auto op = attention::find_operator<SplitAndRotate>("kvloupe::split_and_rotate");
   const auto given = [&](const at::Tensor& values) {
     return num_rotated > 0 ? MaybeTensor(values) : std::nullopt;
   };

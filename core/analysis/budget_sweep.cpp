@@ -30,7 +30,7 @@ SweepPoint point_of(const CompareRow& row) {
 SweepPass sweep_pass(const session::TraceSession& session,
                      const std::vector<selection::MethodSpec>& specs, const SweepScope& scope,
                      const WorkContext& context) {
-  replay::ReplayRequest request{specs.front(), scope.layers, {}, {}, true, true};
+  replay::ReplayRequest request{specs.front(), scope.layers, {}, {}, true, true, scope.device};
   replay::Comparison comparison = replay::compare_methods(session, specs, request, {}, context);
   SweepPass pass;
   pass.unavailable = std::move(comparison.unavailable);

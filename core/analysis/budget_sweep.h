@@ -29,6 +29,7 @@ bool reaches(SweepMetric metric, double value, const SweepTarget& target);
 struct SweepScope {
   std::vector<int> layers;
   std::optional<int> kv_head;  // empty: all
+  std::string device = "cpu";
 };
 
 // A method with one budget.

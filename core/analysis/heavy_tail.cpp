@@ -16,8 +16,8 @@ HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk,
   KVLOUPE_CHECK(rows.rows == span.length && rows.cols == span.end());
   HeavyTail result;
   const selection::Cell cell = session::load_cell(session, layer, chunk, span);
-  result.relevance = selection::on_host<double>(
-      selection::query_relevance(cell.q.narrow(0, q_head, 1)));
+  result.relevance =
+      selection::on_host<double>(selection::query_relevance(cell.q.narrow(0, q_head, 1)));
   result.query_mass.assign(static_cast<std::size_t>(span.length), 0);
   result.key_mass.assign(static_cast<std::size_t>(span.begin), 0);
   for (std::int64_t r = 0; r < rows.rows; ++r) {

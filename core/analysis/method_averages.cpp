@@ -22,9 +22,10 @@ replay::CompareRow MethodAverages::means(trace::Phase phase, const replay::Place
 
 MethodAverages average_anew(const session::TraceSession& session, const selection::MethodSpec& spec,
                             const std::vector<int>& layers,
-                            const std::optional<replay::KeySpan>& span,
-                            const WorkContext& context) {
+                            const std::optional<replay::KeySpan>& span, const WorkContext& context,
+                            const std::string& device) {
   replay::ReplayRequest request;
+  request.device = device;
   request.layers = layers;
   request.want_output_error = true;
   const selection::RowLayout layout = selection::row_layout(spec, session.shape());

@@ -35,7 +35,8 @@ class MethodAverages {
 // what replay() throws.
 MethodAverages average_anew(const session::TraceSession& session, const selection::MethodSpec& spec,
                             const std::vector<int>& layers,
-                            const std::optional<replay::KeySpan>& span, const WorkContext& context);
+                            const std::optional<replay::KeySpan>& span, const WorkContext& context,
+                            const std::string& device = "cpu");
 // What a run of the trace recorded, also of a method that this version does not know. Keys kept by
 // rule are empty where the run names none: earlier versions did not record them.
 MethodAverages average_recorded(const session::TraceSession& session, int run,

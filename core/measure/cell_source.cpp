@@ -137,8 +137,8 @@ std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
                                         const selection::MethodSpec& spec, int chunk,
                                         c10::Device device) {
   check_chunk(session, chunk);
-  return std::make_unique<TraceCells>(
-      RecordedCells(session, spec.traits().needs_probe, device), chunk);
+  return std::make_unique<TraceCells>(RecordedCells(session, spec.traits().needs_probe, device),
+                                      chunk);
 }
 
 std::unique_ptr<CellSource> lengthened_cells(const session::TraceSession& session,

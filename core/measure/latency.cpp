@@ -43,14 +43,13 @@ struct Peaks {
 };
 Peaks measured_peaks(c10::Device device) {
   // `sim` runs on the processor.
-  if (!device.is_cuda())
-    return {device::measure_read_bandwidth(), device::measure_peak_flops()};
+  if (!device.is_cuda()) return {device::measure_read_bandwidth(), device::measure_peak_flops()};
   constexpr std::int64_t kNumbers = 1 << 28, kSize = 4096;
   const at::Tensor numbers = at::ones({kNumbers}, at::dtype(at::kFloat).device(device));
   const at::Tensor matrix = numbers.narrow(0, 0, kSize * kSize).view({kSize, kSize});
-  const RoundTimes times = time_rounds(
-      {{"read", [&] { numbers.sum(); }}, {"multiply", [&] { at::mm(matrix, matrix); }}},
-      {.repetitions = 7, .device = device.str()}, {});
+  const RoundTimes times =
+      time_rounds({{"read", [&] { numbers.sum(); }}, {"multiply", [&] { at::mm(matrix, matrix); }}},
+                  {.repetitions = 7, .device = device.str()}, {});
   const auto rate = [&](std::size_t part, double work) {
     return 1000 * work / *std::ranges::min_element(times.samples_ms[part]);
   };
@@ -104,8 +103,9 @@ LatencyReport measure_latency(const session::TraceSession& session,
                               const std::function<void(const LatencyReport&)>& on_sample) {
   const device::DeviceInfo device = device::open_device(options.device);
   const c10::Device torch = device::torch_device(options.device);
-  const auto cells = options.past_len ? lengthened_cells(session, spec, chunk, *options.past_len, torch)
-                                      : trace_cells(session, spec, chunk, torch);
+  const auto cells = options.past_len
+                         ? lengthened_cells(session, spec, chunk, *options.past_len, torch)
+                         : trace_cells(session, spec, chunk, torch);
   MethodRun run(session, spec, *cells, layer, context);
   const selection::Cell& cell = run.cell();
   const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax);
@@ -124,8 +124,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   report.past_len = cell.past_len;
   report.chunk_len = cell.chunk_len;
   report.lengthened = options.past_len.has_value();
-  report.executed =
-      run.spec().traits().executed && device.kind != device::DeviceKind::Sim;
+  report.executed = run.spec().traits().executed && device.kind != device::DeviceKind::Sim;
   const Peaks& peaks = peaks_of(torch);  // before anything is timed
   RoundOptions rounds;
   rounds.repetitions = options.repetitions;

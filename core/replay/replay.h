@@ -61,7 +61,8 @@ struct ReplayRequest {
   std::optional<int> chunk_size;  // re-chunks the trace (labelled open loop)
   bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
   bool want_output_error = false;
-  std::string device = "cpu";  // where it is selected and measured, as device::open_device() takes it
+  std::string device =
+      "cpu";  // where it is selected and measured, as device::open_device() takes it
 };
 
 struct ReplayResult {

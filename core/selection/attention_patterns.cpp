@@ -39,12 +39,11 @@ std::vector<std::int32_t> observed_rows(const Cell& cell) {
 
 std::vector<ObservedAttention> observe_attention(const Cell& cell) {
   const std::vector<std::int32_t> latest = observed_rows(cell);
-  const ColumnsAndSlashes sums =
-      columns_and_slashes(sets_over_cell(cell, cell.q, latest), cell.k);
+  const ColumnsAndSlashes sums = columns_and_slashes(sets_over_cell(cell, cell.q, latest), cell.k);
   std::vector<ObservedAttention> heads;
   for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
-    heads.push_back({static_cast<std::int64_t>(latest.size()),
-                     on_host<float>(sums.columns[head]), on_host<float>(sums.slashes[head])});
+    heads.push_back({static_cast<std::int64_t>(latest.size()), on_host<float>(sums.columns[head]),
+                     on_host<float>(sums.slashes[head])});
   return heads;
 }
 

@@ -1,8 +1,8 @@
 // Of cpu_forms.h: cosines, summed in fp64 where rows are averaged.
-#include "core/selection/parallel.h"
 #include "core/selection/cpu_forms.h"
 #include "core/selection/kernels.h"
 #include "core/selection/operators.h"
+#include "core/selection/parallel.h"
 
 #include <ATen/ATen.h>
 
@@ -59,7 +59,8 @@ PackedRows mean_rows(const Tensor& q, std::int64_t first, std::int64_t count, co
     for (std::int64_t slot = 0; slot < num_chosen; ++slot)
       add_query(row_of(q, head, rows_of[head * num_chosen + slot]), dim, cosine,
                 sums.data() + (one_slot ? 0 : slot * dim));
-  const double divisor = static_cast<double>(count) * static_cast<double>(one_slot ? num_chosen : 1);
+  const double divisor =
+      static_cast<double>(count) * static_cast<double>(one_slot ? num_chosen : 1);
   std::vector<float> rows(sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) rows[i] = static_cast<float>(sums[i] / divisor);
   std::vector<const float*> pointers;
@@ -100,7 +101,6 @@ void score_tile(const std::vector<PackedRows>& rows, const float* keys, std::int
   for (std::int64_t i = 0; i < num_keys; ++i)
     out[i] /= std::max(buffer[i], static_cast<float>(kCosineEpsilon));
 }
-
 
 constexpr double kNormaliseEpsilon = 1e-12;
 constexpr double kLeastLength = 1e-8;
@@ -167,9 +167,10 @@ Tensor query_relevance(const Tensor& q) {
   double* out = relevance.mutable_data_ptr<double>();
   for_each_item(q.size(0), 8 * rows * dim, [&](std::int64_t head) {
     std::vector<double> mean(static_cast<std::size_t>(dim), 0.0);
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < dim; ++i)
-        mean[i] += static_cast<double>(row_of(q, head, row)[i]);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float* values = row_of(q, head, row);
+      for (std::int64_t i = 0; i < dim; ++i) mean[i] += static_cast<double>(values[i]);
+    }
     double mean_norm = 0;
     for (double& value : mean) {
       value /= static_cast<double>(rows);

@@ -1,9 +1,9 @@
 #include "core/selection/cpu_forms.h"
 
 #include "core/attention/lane_products.h"
-#include "core/selection/parallel.h"
 #include "core/selection/kernels.h"
 #include "core/selection/lane_kernels.h"
+#include "core/selection/parallel.h"
 #include "core/selection/ranking.h"
 
 #include <ATen/ATen.h>
@@ -85,8 +85,8 @@ std::tuple<Tensor, Tensor, Tensor> keep_best_rows(const Tensor& scores_in, std::
                                                   const MaybeTensor& forced) {
   const Tensor scores = scores_in.contiguous();
   const std::int64_t rows = scores.size(0), count = scores.size(1), kept = std::min(budget, count);
-  const Tensor indices = at::empty({rows, kept}, at::kInt), num_forced = at::empty({rows}, at::kLong),
-               ties = at::empty({rows}, at::kLong);
+  const Tensor indices = at::empty({rows, kept}, at::kInt),
+               num_forced = at::empty({rows}, at::kLong), ties = at::empty({rows}, at::kLong);
   const std::span<const std::uint8_t> marks =
       forced ? span_of<std::uint8_t>(*forced) : std::span<const std::uint8_t>();
   auto* out = indices.mutable_data_ptr<std::int32_t>();
@@ -107,8 +107,16 @@ Tensor ranked_rows(const Tensor& scores_in, std::int64_t count) {
   Tensor indices = at::empty({scores.size(0), kept}, at::kInt);
   auto* out = indices.mutable_data_ptr<std::int32_t>();
   for_each_item(scores.size(0), 64 * width, [&](std::int64_t row) {
-    std::ranges::copy(ranked(span_of<float>(scores).subspan(row * width, width), count),
-                      out + row * kept);
+    std::vector<float> rounded;
+    std::span<const float> values;
+    if (scores.scalar_type() == at::kFloat) {
+      values = span_of<float>(scores).subspan(row * width, width);
+    } else {
+      const auto wide = span_of<double>(scores).subspan(row * width, width);
+      rounded.assign(wide.begin(), wide.end());
+      values = rounded;
+    }
+    std::ranges::copy(ranked(values, count), out + row * kept);
   });
   return indices;
 }
@@ -137,10 +145,9 @@ Tensor reduce_probabilities(const Tensor& queries_in, const Tensor& keys, const 
   float* out = reduced.mutable_data_ptr<float>();
   for_each_set(queries, keys, [&](std::int64_t index) {
     const Set set = set_of(queries, index, first, sinks, scale, softcap);
-    selection::reduce_probabilities(set.rows, span_of<std::int64_t>(visible),
-                                    head_of(keys, index / share), count, set.softmax,
-                                    largest ? ColumnReduce::Max : ColumnReduce::Sum,
-                                    out + index * count);
+    selection::reduce_probabilities(
+        set.rows, span_of<std::int64_t>(visible), head_of(keys, index / share), count, set.softmax,
+        largest ? ColumnReduce::Max : ColumnReduce::Sum, out + index * count);
   });
   return reduced;
 }
@@ -196,23 +203,29 @@ Tensor rotate_rows(const Tensor& rows_in, const Tensor& directions_in, std::int6
   return rotated;
 }
 
-std::tuple<Tensor, Tensor> largest_lanes(const Tensor& rotated_in, std::int64_t kept) {
+std::tuple<Tensor, Tensor, Tensor> largest_lanes(const Tensor& rotated_in, std::int64_t kept) {
   const Tensor rotated = rotated_in.contiguous();
   const std::int64_t rows = rotated.size(1), width = rotated.size(2);
   Tensor values = at::empty({rotated.size(0), rows, kept}, at::kFloat);
   Tensor lanes = at::empty({rotated.size(0), rows, kept}, at::kInt);
+  Tensor counts = at::zeros({rotated.size(0), width}, at::kInt);
   float* value_out = values.mutable_data_ptr<float>();
   auto* lane_out = lanes.mutable_data_ptr<std::int32_t>();
-  for_each_item(rotated.size(0), rows * width * 16, [&](std::int64_t head) {
+  auto* count_out = counts.mutable_data_ptr<std::int32_t>();
+  const std::span all = span_of<float>(rotated);
+  for_each_item(rotated.size(0), rows * width * 64, [&](std::int64_t head) {
     std::vector<float> scratch;
     for (std::int64_t row = head * rows; row < (head + 1) * rows; ++row) {
-      const auto of_row = span_of<float>(rotated).subspan(row * width, width);
+      const auto of_row = all.subspan(row * width, width);
       std::int32_t* chosen = lane_out + row * kept;
       choose_largest(of_row, kept, scratch, chosen);
-      for (std::int64_t i = 0; i < kept; ++i) value_out[row * kept + i] = of_row[chosen[i]];
+      for (std::int64_t i = 0; i < kept; ++i) {
+        value_out[row * kept + i] = of_row[chosen[i]];
+        ++count_out[head * width + chosen[i]];
+      }
     }
   });
-  return {values, lanes};
+  return {values, lanes, counts};
 }
 
 void store_lanes(const Tensor& tiles, const Tensor& rows_in, std::int64_t place) {
@@ -238,9 +251,11 @@ Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first,
   float* out = rows.mutable_data_ptr<float>();
   for_each_item(tiles.size(0), count * width, [&](std::int64_t head) {
     const auto chosen = span_of<std::int32_t>(lanes).subspan(head * width, width);
+    const float* of_head = head_of(tiles, head);
+    const std::int64_t tile_size = tiles.stride(1);
     for (std::int64_t key = 0; key < count; ++key) {
       const std::int64_t place = first + key;
-      const float* tile = head_of(tiles, head) + place / kLaneTileKeys * tiles.stride(1);
+      const float* tile = of_head + place / kLaneTileKeys * tile_size;
       for (std::int64_t i = 0; i < width; ++i)
         out[(head * count + key) * width + i] =
             tile[chosen[i] * kLaneTileKeys + place % kLaneTileKeys];

@@ -1,8 +1,8 @@
 // Of cpu_forms.h: what is computed for pages and blocks of rows.
-#include "core/selection/parallel.h"
 #include "core/selection/cpu_forms.h"
 #include "core/selection/kernels.h"
 #include "core/selection/pages.h"
+#include "core/selection/parallel.h"
 
 #include <ATen/ATen.h>
 

@@ -17,8 +17,7 @@ at::Tensor GatePools::undone(const Cell& cell, const at::Tensor& rows,
 }
 
 at::Tensor GatePools::queries(const Cell& cell) const {
-  return block_means(undone(cell, cell.q, cell.past_len), block_size_,
-                     cell.past_len % block_size_);
+  return block_means(undone(cell, cell.q, cell.past_len), block_size_, cell.past_len % block_size_);
 }
 
 at::Tensor GatePools::keys(const Cell& cell, std::int64_t first, std::int64_t last) const {

@@ -36,9 +36,7 @@ Tensor order_keys(const Tensor& values) {
   return values * kPositions + (kPositions - 1 - counting(values.size(1), values));
 }
 Tensor value_of(const Tensor& keys) { return keys.bitwise_right_shift(31); }
-Tensor position_of(const Tensor& keys) {
-  return kPositions - 1 - keys.bitwise_and(kPositions - 1);
-}
+Tensor position_of(const Tensor& keys) { return kPositions - 1 - keys.bitwise_and(kPositions - 1); }
 
 // The first `count` of the falling order.
 Tensor largest_keys(const Tensor& keys, std::int64_t count) {
@@ -118,7 +116,7 @@ std::tuple<Tensor, Tensor, Tensor> keep_best_rows(const Tensor& scores, std::int
 Tensor ranked_rows(const Tensor& scores, std::int64_t count) {
   const std::int64_t kept = std::min(count, scores.size(1));
   // Half of the range below 0: the order keys stay within int64.
-  const Tensor keys = order_keys(rank_values(scores) - kPositions);
+  const Tensor keys = order_keys(rank_values(scores.to(at::kFloat)) - kPositions);
   return position_of(largest_keys(keys, kept)).to(at::kInt);
 }
 
@@ -137,8 +135,7 @@ Tensor score_keys(const Tensor& q, const Tensor& k, const Tensor& chosen,
   const std::int64_t heads = k.size(0), dim = k.size(2), group = q.size(0) / heads;
   const Tensor slots = chosen.to(q.device(), at::kLong).unsqueeze(2);
   Tensor rows = q.gather(1, slots.expand({-1, -1, dim})).to(at::kDouble);
-  if (cosine)
-    rows = rows / at::linalg_vector_norm(rows, 2, {-1}, true).clamp_min(kCosineEpsilon);
+  if (cosine) rows = rows / at::linalg_vector_norm(rows, 2, {-1}, true).clamp_min(kCosineEpsilon);
   if (mean_of_queries) rows = rows.mean({1}, true);
   rows = rows.view({heads, group, rows.size(1), dim});
   if (!scores_first) rows = rows.mean({1}, true);
@@ -210,15 +207,14 @@ std::tuple<Tensor, Tensor> columns_and_slashes(const Tensor& queries, const Tens
                                    set, scale, softcap);
     columns.push_back(p.sum({1}, false, at::kDouble).to(at::kFloat));
     const Tensor turned = p.gather(2, key.clamp_min(0).unsqueeze(0).expand_as(p));
-    slashes.push_back(
-        turned.masked_fill(key < 0, 0).sum({1}, false, at::kDouble).to(at::kFloat));
+    slashes.push_back(turned.masked_fill(key < 0, 0).sum({1}, false, at::kDouble).to(at::kFloat));
   });
   return {at::cat(columns, 0), at::cat(slashes, 0)};
 }
 
 Tensor page_bounds(const Tensor& rows, std::int64_t page_size, std::int64_t cut) {
-  const Tensor pages = in_pages(rows, page_size, cut, rows.narrow(1, 0, 1),
-                                rows.narrow(1, rows.size(1) - 1, 1));
+  const Tensor pages =
+      in_pages(rows, page_size, cut, rows.narrow(1, 0, 1), rows.narrow(1, rows.size(1) - 1, 1));
   return at::stack({pages.amax(2), pages.amin(2)}, 2);
 }
 
@@ -246,12 +242,15 @@ Tensor rotate_rows(const Tensor& rows, const Tensor& directions, std::int64_t wi
       .view({rows.size(0), rows.size(1), width});
 }
 
-std::tuple<Tensor, Tensor> largest_lanes(const Tensor& rotated, std::int64_t kept) {
+std::tuple<Tensor, Tensor, Tensor> largest_lanes(const Tensor& rotated, std::int64_t kept) {
   const std::int64_t lanes = rotated.size(2);
   const Tensor chosen =
       std::get<0>(keep_best_rows(rotated.abs().view({-1, lanes}), kept, std::nullopt))
           .view({rotated.size(0), rotated.size(1), kept});
-  return {rotated.gather(2, chosen.to(at::kLong)), chosen};
+  const Tensor ones = at::ones_like(chosen).flatten(1);
+  const Tensor counts = at::zeros({rotated.size(0), lanes}, chosen.options())
+                            .scatter_add_(1, chosen.flatten(1).to(at::kLong), ones);
+  return {rotated.gather(2, chosen.to(at::kLong)), chosen, counts};
 }
 
 void store_lanes(const Tensor& tiles, const Tensor& rows, std::int64_t place) {
@@ -275,7 +274,9 @@ Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first,
                         .index_select(1, index[head])
                         .transpose(1, 2)
                         .reshape({-1, index.size(1)}));
-  return at::stack(heads, 0).narrow(1, first - begin * attention::kLaneTileKeys, count).contiguous();
+  return at::stack(heads, 0)
+      .narrow(1, first - begin * attention::kLaneTileKeys, count)
+      .contiguous();
 }
 
 Tensor channel_products(const Tensor& rows, const Tensor& channels, const Tensor& tiles,

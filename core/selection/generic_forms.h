@@ -35,7 +35,7 @@ Tensor page_bounds(const Tensor& rows, std::int64_t page_size, std::int64_t cut)
 Tensor page_scores(const Tensor& q, const Tensor& bounds);
 Tensor block_means(const Tensor& rows, std::int64_t block_size, std::int64_t cut);
 Tensor rotate_rows(const Tensor& rows, const Tensor& directions, std::int64_t width);
-std::tuple<Tensor, Tensor> largest_lanes(const Tensor& rotated, std::int64_t kept);
+std::tuple<Tensor, Tensor, Tensor> largest_lanes(const Tensor& rotated, std::int64_t kept);
 void store_lanes(const Tensor& tiles, const Tensor& rows, std::int64_t place);
 Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first, std::int64_t count);
 Tensor channel_products(const Tensor& rows, const Tensor& channels, const Tensor& tiles,

@@ -42,10 +42,9 @@ void HeavyHitters::observe(const Cell& cell, const std::vector<std::vector<std::
   const std::int64_t operations = cell.gqa_group_size() * cell.chunk_len *
                                   static_cast<std::int64_t>(pools.front().size()) *
                                   (cell.k.size(2) + 16);
-  for_each_item_on(cell.k.device(), static_cast<std::int64_t>(pools.size()), operations,
-                   [&](std::int64_t kv_head) {
-                     masses[kv_head] = masses_of(cell, kv_head, pools[kv_head]);
-                   });
+  for_each_item_on(
+      cell.k.device(), static_cast<std::int64_t>(pools.size()), operations,
+      [&](std::int64_t kv_head) { masses[kv_head] = masses_of(cell, kv_head, pools[kv_head]); });
   add(cell, pools, std::move(masses));
 }
 

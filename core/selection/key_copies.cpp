@@ -33,8 +33,7 @@ std::int64_t room_of(const at::Tensor& numbers, const KeyCopyForm& form) {
 void copy_keys(const Cell& cell, const KeyCopyForm& form, std::int64_t begin, std::int64_t count,
                std::int64_t place, const at::Tensor& numbers) {
   constexpr std::int64_t kPiece = 4096;
-  const at::Tensor directions =
-      form.basis ? directions_of(cell, *form.basis) : at::Tensor();
+  const at::Tensor directions = form.basis ? directions_of(cell, *form.basis) : at::Tensor();
   for (std::int64_t done = 0; done < count; done += kPiece) {
     const std::int64_t rows = std::min(kPiece, count - done);
     const at::Tensor keys = cell.k.narrow(1, begin + done, rows);

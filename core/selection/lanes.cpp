@@ -38,10 +38,10 @@ PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruni
   const LargestLanes largest = largest_lanes(lanes, kept);
   queries.values = largest.values;
   queries.lanes = largest.lanes;
-  const at::Tensor used = largest.lanes.view({heads, -1}).to(at::kLong);
-  result.counts = on_host<std::int32_t>(
-      at::zeros({heads, dim}, largest.lanes.options())
-          .scatter_add_(1, used, at::ones_like(largest.lanes).view({heads, -1})));
+  result.counts.assign(static_cast<std::size_t>(heads * dim), 0);
+  const std::vector<std::int32_t> counts = on_host<std::int32_t>(largest.counts);
+  for (std::int64_t head = 0; head < heads; ++head)
+    std::copy_n(counts.begin() + head * rotated, rotated, result.counts.begin() + head * dim);
   return result;
 }
 

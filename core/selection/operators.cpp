@@ -16,8 +16,8 @@
 namespace kvloupe::selection {
 namespace {
 
-using attention::find_operator;
 using at::Tensor;
+using attention::find_operator;
 using MaybeTensor = std::optional<at::Tensor>;
 
 MaybeTensor maybe(const Tensor& tensor) {
@@ -67,7 +67,7 @@ KeptRows keep_best_rows(const Tensor& scores, std::int64_t budget, const Tensor&
 }
 
 Tensor ranked_rows(const Tensor& scores, std::int64_t count) {
-  KVLOUPE_CHECK(scores.dim() == 2 && scores.scalar_type() == at::kFloat && count >= 0);
+  KVLOUPE_CHECK(scores.dim() == 2 && scores.is_floating_point() && count >= 0);
   static const auto op = find_operator<decltype(cpu::ranked_rows)>("kvloupe::ranked_rows");
   return op.call(scores, count);
 }
@@ -124,9 +124,9 @@ ColumnsAndSlashes columns_and_slashes(const RowSets& sets, const Tensor& keys) {
   check_sets(sets, keys);
   static const auto op =
       find_operator<decltype(cpu::columns_and_slashes)>("kvloupe::columns_and_slashes");
-  auto [columns, slashes] = op.call(
-      sets.queries, keys, *borrowed(sets.visible, at::kLong), borrowed(sets.first, at::kLong),
-      borrowed(sets.sinks, at::kFloat), sets.scale, sets.softcap);
+  auto [columns, slashes] = op.call(sets.queries, keys, *borrowed(sets.visible, at::kLong),
+                                    borrowed(sets.first, at::kLong),
+                                    borrowed(sets.sinks, at::kFloat), sets.scale, sets.softcap);
   return {columns, slashes};
 }
 
@@ -160,8 +160,8 @@ Tensor rotate_rows(const Tensor& rows, const Tensor& directions, std::int64_t wi
 
 LargestLanes largest_lanes(const Tensor& rotated, std::int64_t kept) {
   static const auto op = find_operator<decltype(cpu::largest_lanes)>("kvloupe::largest_lanes");
-  auto [values, lanes] = op.call(rotated, kept);
-  return {values, lanes};
+  auto [values, lanes, counts] = op.call(rotated, kept);
+  return {values, lanes, counts};
 }
 
 void store_lanes(const Tensor& tiles, const Tensor& rows, std::int64_t place) {
@@ -193,35 +193,35 @@ Tensor gate_rows(const Tensor& pooled, const Tensor& weights) {
 }  // namespace kvloupe::selection
 
 // Of fused and generic forms alike.
-#define KVLOUPE_SELECTION_OPERATORS(DO)                                                          \
-  DO(keep_best_rows,                                                                             \
-     "(Tensor scores, int budget, Tensor? forced) -> (Tensor indices, Tensor num_forced, "       \
-     "Tensor ties)")                                                                             \
-  DO(ranked_rows, "(Tensor scores, int count) -> Tensor")                                        \
-  DO(query_relevance, "(Tensor q) -> Tensor")                                                    \
-  DO(score_keys,                                                                                 \
-     "(Tensor q, Tensor k, Tensor chosen, int num_candidates, bool cosine, "                     \
-     "bool mean_of_queries, bool scores_first) -> Tensor")                                       \
-  DO(difference_scores, "(Tensor k, int num_scored) -> Tensor")                                  \
-  DO(key_products, "(Tensor rows, Tensor keys) -> Tensor")                                       \
-  DO(reduce_probabilities,                                                                       \
-     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, " \
-     "float softcap, bool largest) -> Tensor")                                                   \
-  DO(joint_softmax_sums,                                                                         \
-     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, float scale, "                \
-     "float softcap) -> Tensor")                                                                 \
-  DO(columns_and_slashes,                                                                        \
-     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, " \
-     "float softcap) -> (Tensor columns, Tensor slashes)")                                       \
-  DO(page_bounds, "(Tensor rows, int page_size, int cut) -> Tensor")                             \
-  DO(page_scores, "(Tensor q, Tensor bounds) -> Tensor")                                         \
-  DO(block_means, "(Tensor rows, int block_size, int cut) -> Tensor")                            \
-  DO(rotate_rows, "(Tensor rows, Tensor directions, int width) -> Tensor")                       \
-  DO(largest_lanes, "(Tensor rotated, int kept) -> (Tensor values, Tensor lanes)")               \
-  DO(store_lanes, "(Tensor(a!) tiles, Tensor rows, int place) -> ()")                            \
-  DO(load_lanes, "(Tensor tiles, Tensor lanes, int first, int count) -> Tensor")                 \
-  DO(channel_products,                                                                           \
-     "(Tensor rows, Tensor channels, Tensor tiles, int first, int count) -> Tensor")             \
+#define KVLOUPE_SELECTION_OPERATORS(DO)                                                           \
+  DO(keep_best_rows,                                                                              \
+     "(Tensor scores, int budget, Tensor? forced) -> (Tensor indices, Tensor num_forced, "        \
+     "Tensor ties)")                                                                              \
+  DO(ranked_rows, "(Tensor scores, int count) -> Tensor")                                         \
+  DO(query_relevance, "(Tensor q) -> Tensor")                                                     \
+  DO(score_keys,                                                                                  \
+     "(Tensor q, Tensor k, Tensor chosen, int num_candidates, bool cosine, "                      \
+     "bool mean_of_queries, bool scores_first) -> Tensor")                                        \
+  DO(difference_scores, "(Tensor k, int num_scored) -> Tensor")                                   \
+  DO(key_products, "(Tensor rows, Tensor keys) -> Tensor")                                        \
+  DO(reduce_probabilities,                                                                        \
+     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, "  \
+     "float softcap, bool largest) -> Tensor")                                                    \
+  DO(joint_softmax_sums,                                                                          \
+     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, float scale, "                 \
+     "float softcap) -> Tensor")                                                                  \
+  DO(columns_and_slashes,                                                                         \
+     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, "  \
+     "float softcap) -> (Tensor columns, Tensor slashes)")                                        \
+  DO(page_bounds, "(Tensor rows, int page_size, int cut) -> Tensor")                              \
+  DO(page_scores, "(Tensor q, Tensor bounds) -> Tensor")                                          \
+  DO(block_means, "(Tensor rows, int block_size, int cut) -> Tensor")                             \
+  DO(rotate_rows, "(Tensor rows, Tensor directions, int width) -> Tensor")                        \
+  DO(largest_lanes, "(Tensor rotated, int kept) -> (Tensor values, Tensor lanes, Tensor counts)") \
+  DO(store_lanes, "(Tensor(a!) tiles, Tensor rows, int place) -> ()")                             \
+  DO(load_lanes, "(Tensor tiles, Tensor lanes, int first, int count) -> Tensor")                  \
+  DO(channel_products,                                                                            \
+     "(Tensor rows, Tensor channels, Tensor tiles, int first, int count) -> Tensor")              \
   DO(gate_rows, "(Tensor pooled, Tensor weights) -> Tensor")
 
 TORCH_LIBRARY_FRAGMENT(kvloupe, m) {

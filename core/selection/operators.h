@@ -25,7 +25,7 @@ struct KeptRows {
 // `forced`: undefined, or uint8 [n], the same in all rows.
 KeptRows keep_best_rows(const at::Tensor& scores, std::int64_t budget,
                         const at::Tensor& forced = {});
-// int32 [R, min(count, n)], best first.
+// int32 [R, min(count, n)], best first. Scores may be fp64: rounded to fp32 they rank.
 at::Tensor ranked_rows(const at::Tensor& scores, std::int64_t count);
 
 // S_q (QuoKA, Algorithm 1): minus the cosine of each row of q [H, m, D] to the mean row of its head.
@@ -93,6 +93,7 @@ at::Tensor rotate_rows(const at::Tensor& rows, const at::Tensor& directions, std
 struct LargestLanes {
   at::Tensor values;  // [H, m, kept]
   at::Tensor lanes;   // int32 [H, m, kept], ascending
+  at::Tensor counts;  // int32 [H, L] rows that keep the lane
 };
 LargestLanes largest_lanes(const at::Tensor& rotated, std::int64_t kept);
 

@@ -39,10 +39,9 @@ at::Tensor Rotary::turned(const at::Tensor& rows, std::span<const double> positi
   };
   const at::Tensor cos = table(cos_values), sin = table(sin_values);
   // The pairs of a row side by side.
-  const at::Tensor pairs =
-      (interleaved_ ? rows.reshape({heads, count, half, 2}).transpose(2, 3)
-                    : rows.reshape({heads, count, 2, half}))
-          .to(at::kDouble);
+  const at::Tensor pairs = (interleaved_ ? rows.reshape({heads, count, half, 2}).transpose(2, 3)
+                                         : rows.reshape({heads, count, 2, half}))
+                               .to(at::kDouble);
   const at::Tensor x = pairs.select(2, 0), y = pairs.select(2, 1);
   return at::stack({x * cos - y * sin, x * sin + y * cos}, interleaved_ ? 3 : 2)
       .to(at::kFloat)
@@ -78,13 +77,11 @@ RotaryUndo::RotaryUndo(const ModelShape& shape, const std::string& what_failed)
 at::Tensor RotaryUndo::undo(const at::Tensor& rows, std::optional<std::int64_t> first) const {
   const std::int64_t heads = rows.size(0), count = rows.size(1);
   const at::Tensor split =
-      interleaved_
-          ? rows.reshape({heads, count, dim_ / 2, 2}).transpose(2, 3).reshape(rows.sizes())
-          : rows.contiguous();
+      interleaved_ ? rows.reshape({heads, count, dim_ / 2, 2}).transpose(2, 3).reshape(rows.sizes())
+                   : rows.contiguous();
   if (!first) return split;
   std::vector<double> back;
-  for (std::int64_t row = 0; row < count; ++row)
-    back.push_back(-static_cast<double>(*first + row));
+  for (std::int64_t row = 0; row < count; ++row) back.push_back(-static_cast<double>(*first + row));
   return rotary_.turned(split, back);
 }
 

@@ -266,8 +266,7 @@ TEST(Loki, ABasisWithoutTheLayerIsRefused) {
 TEST(LogitScores, TheMeanOfLogitsIsTheLogitOfTheMean) {
   const Sequence sequence = random_sequence({}, 47);
   const Cell cell = cell_of(sequence, 2);
-  const auto scores =
-      on_host<float>(logit_scores(cell, cell.k, mean_queries(cell), cell.kv_len()));
+  const auto scores = on_host<float>(logit_scores(cell, cell.k, mean_queries(cell), cell.kv_len()));
   const trace::ChunkInfo& span = sequence.chunks[2];
   for (int kv_head = 0; kv_head < 2; ++kv_head)
     for (int key = 0; key < span.end(); ++key) {

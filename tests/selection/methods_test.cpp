@@ -176,8 +176,7 @@ TEST(Pooling, AverageCountsThePadding) {
 }
 
 TEST(Pooling, MaximumIgnoresThePadding) {
-  EXPECT_EQ(pooled({-3, -2, -5, -4}, 3, PoolKind::Max),
-            (std::vector<float>{-2, -2, -2, -4}));
+  EXPECT_EQ(pooled({-3, -2, -5, -4}, 3, PoolKind::Max), (std::vector<float>{-2, -2, -2, -4}));
   EXPECT_EQ(pooled({1, 2}, 7, PoolKind::Max), (std::vector<float>{2, 2}));
 }
 

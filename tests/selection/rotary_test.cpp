@@ -39,8 +39,7 @@ TEST(Rotary, TurnsPairsByPositionAndFrequency) {
   EXPECT_FLOAT_EQ(row[1], -2 * std::sin(0.3F));
   EXPECT_FLOAT_EQ(row[3], 2 * std::cos(0.3F));
   const Rotary interleaved(100, 4, trace::RopePairing::Interleaved);
-  const std::vector<float> other =
-      values_of(interleaved.turned(as_rows({1, 0, 0, 2}), kThree));
+  const std::vector<float> other = values_of(interleaved.turned(as_rows({1, 0, 0, 2}), kThree));
   EXPECT_FLOAT_EQ(other[0], std::cos(3.0F));
   EXPECT_FLOAT_EQ(other[1], std::sin(3.0F));
   EXPECT_FLOAT_EQ(other[2], -2 * std::sin(0.3F));

@@ -148,6 +148,7 @@ class Sweep {
 
   void look_at(const std::vector<int>& layers) {
     scope_.layers = layers;
+    scope_.device = question_.place.device;
     if (question_.extent == SweepExtent::Head) scope_.kv_head = question_.place.kv_head();
     answer_.num_layers = static_cast<int>(layers.size());
     for (SweepCurve& curve : answer_.curves) curve.points.clear();

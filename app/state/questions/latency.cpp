@@ -91,7 +91,7 @@ std::string LatencyQuestion::obstacle() const {
 LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
   capture::ensure_basis(*method.spec, place.info().model, steps.context);
   return measure::measure_latency(*place.trace->session, *method.spec, place.layer, place.chunk,
-                                  measure::LatencyOptions{}, steps.context,
+                                  measure::LatencyOptions{.device = place.device}, steps.context,
                                   [&](const LatencyReport& report) { steps.show(report); });
 }
 

@@ -174,7 +174,7 @@ MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const 
     return analysis::average_recorded(session, method.run, layers, span, steps.context);
   KVLOUPE_CHECK(method.known());
   capture::ensure_basis(*method.spec, place.info().model, steps.context);
-  return analysis::average_anew(session, *method.spec, layers, span, steps.context);
+  return analysis::average_anew(session, *method.spec, layers, span, steps.context, place.device);
 }
 
 std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) { return answer.bytes(); }

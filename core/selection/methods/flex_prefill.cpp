@@ -139,7 +139,8 @@ class Head {
     const std::int64_t total = grid_.kv_len();
     const auto count = static_cast<float>(observed_.num_rows);
     const auto first = static_cast<std::ptrdiff_t>(head_ * total);
-    vertical_.assign(observed_.vertical.begin() + first, observed_.vertical.begin() + first + total);
+    vertical_.assign(observed_.vertical.begin() + first,
+                     observed_.vertical.begin() + first + total);
     slash_.assign(observed_.slash.begin() + first, observed_.slash.begin() + first + total);
     for (float& value : vertical_) value /= count;
     for (float& value : slash_) value /= count;
@@ -253,9 +254,9 @@ class FlexPrefill final : public BlockMasker {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
     BlockChoice choice(grid, cell.num_q_heads());
     const Observed observed(cell, grid, means_.of(cell));
-    for_each_item_on(cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(), [&](std::int64_t head) {
-      Head(cell, grid, spec_, observed, head).choose(choice);
-    });
+    for_each_item_on(
+        cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(),
+        [&](std::int64_t head) { Head(cell, grid, spec_, observed, head).choose(choice); });
     return choice;
   }
 

@@ -21,12 +21,11 @@ namespace kvloupe::selection {
 namespace {
 
 // u of every key of the pool, [1, pool].
-at::Tensor probe_votes(const Cell& cell, std::int64_t kv_head,
-                       std::span<const std::int32_t> pool) {
+at::Tensor probe_votes(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool) {
   const std::int64_t group = cell.gqa_group_size(), count = cell.probe_q.size(1);
   // The probe's rows stand at the positions after the chunk, and see the pool alone.
-  RowSets sets = sets_of(cell.softmax, cell.probe_q.narrow(0, kv_head * group, group),
-                         kv_head * group);
+  RowSets sets =
+      sets_of(cell.softmax, cell.probe_q.narrow(0, kv_head * group, group), kv_head * group);
   for (std::int64_t row = 0; row < count; ++row) {
     sets.visible.push_back(static_cast<std::int64_t>(pool.size()));
     if (cell.softmax.window > 0)

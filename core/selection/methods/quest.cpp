@@ -158,8 +158,8 @@ class Quest final : public VisibilitySelector {
   void take(const at::Tensor& q, const PageBounds& bounds, std::int64_t count,
             std::int64_t first_page, std::vector<PageSet>& sets) const {
     const std::int64_t num_pages = bounds.grid().num_pages();
-    const at::Tensor values = bounds.values(), scores = reduced(page_scores(q, values),
-                                                                values.size(0));
+    const at::Tensor values = bounds.values(),
+                     scores = reduced(page_scores(q, values), values.size(0));
     at::Tensor forced;
     if (force_last_) {
       forced = at::zeros({num_pages}, scores.options().dtype(at::kByte));
@@ -178,7 +178,7 @@ class Quest final : public VisibilitySelector {
     if (reduce_ != HeadReduce::MaxScore && reduce_ != HeadReduce::MeanScore) return scores;
     const at::Tensor groups = scores.view({num_kv_heads, -1, scores.size(1)});
     return reduce_ == HeadReduce::MaxScore ? groups.amax(1)
-                                            : groups.mean({1}, false, at::kDouble).to(at::kFloat);
+                                           : groups.mean({1}, false, at::kDouble).to(at::kFloat);
   }
 
   std::int64_t page_size_;

@@ -57,11 +57,10 @@ class Quoka final : public ScoringSelector {
     if (count >= cell.chunk_len)
       return on_device(in_every_head(cell, all_rows(cell)), cell.q.device());
     const at::Tensor relevance = query_relevance(cell.q);
-    if (spec().text("group_query_mode") != "shared_tokens")
-      return ranked_rows(relevance.to(at::kFloat), count);
+    if (spec().text("group_query_mode") != "shared_tokens") return ranked_rows(relevance, count);
     const std::int64_t group = cell.gqa_group_size();
     const at::Tensor mean = relevance.view({-1, group, cell.chunk_len}).mean(1);
-    return ranked_rows(mean.to(at::kFloat), count).repeat_interleave(group, 0);
+    return ranked_rows(mean, count).repeat_interleave(group, 0);
   }
 };
 

@@ -55,9 +55,8 @@ class SnapkvSelect final : public ScoringSelector {
 
  protected:
   at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
-    const at::Tensor votes =
-        reduce_probabilities(sets_over_cell(cell, cell.q, options_.voters(cell)), cell.k,
-                             ColumnReduce::Sum);
+    const at::Tensor votes = reduce_probabilities(
+        sets_over_cell(cell, cell.q, options_.voters(cell)), cell.k, ColumnReduce::Sum);
     return pooled_votes(votes, cell.gqa_group_size(), 0, num_candidates, options_);
   }
 
@@ -86,10 +85,10 @@ class SnapkvEvict final : public EvictionSelector {
       const at::Tensor votes =
           reduce_probabilities(sets_over_pool(cell, kv_head, options_.voters(cell), at_hand),
                                gather_keys(cell, kv_head, at_hand), ColumnReduce::Sum);
-      const SelectedRow voted = row_of_pool(
-          keep_best_rows(pooled_votes(votes, votes.size(0), left, num_scored, options_),
-                         budget - window),
-          pool);
+      const SelectedRow voted =
+          row_of_pool(keep_best_rows(pooled_votes(votes, votes.size(0), left, num_scored, options_),
+                                     budget - window),
+                      pool);
       row.positions = voted.positions;
       row.ties_at_cut = voted.ties_at_cut;
     }

@@ -23,8 +23,8 @@ class TidalDecode final : public CrossLayerSelector {
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) const override {
-    return rows_of(keep_best_rows(logit_scores(cell, cell.k, mean_queries(cell), num_candidates),
-                                  budget));
+    return rows_of(
+        keep_best_rows(logit_scores(cell, cell.k, mean_queries(cell), num_candidates), budget));
   }
 };
 

@@ -39,8 +39,7 @@ class Tova final : public EvictionSelector {
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget) const override {
-    const at::Tensor votes =
-        per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) : shared_;
+    const at::Tensor votes = per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) : shared_;
     const auto staying = static_cast<std::int64_t>(pool.staying.size());
     at::Tensor forced;
     if (force_last_) {
