@@ -36,6 +36,10 @@ void expect_failure(const ProgramResult& result, int exit_code) {
 TEST(UsageErrors, ExitWithTwo) {
   const std::vector<std::vector<std::string>> wrong = {
       {"frobnicate"},
+      {"select", kTrace, "--method", "dense", "--device", "tpu"},
+      {"compare", kTrace, "--method", "dense", "--device", "cuda:x"},
+      {"latency", kTrace, "--method", "dense", "--device", ""},
+      {"export", kTrace, "--view", "kv_map", "--device", "gpu", "--png", "never.png"},
       {"info"},
       {"info", kTrace, "--frobnicate"},
       {"--threads", "0", "info", kTrace},
@@ -104,6 +108,9 @@ TEST(InputErrors, ExitWithOne) {
       {"select", kTrace, "--method", "dense", "--chunk", "99"},
       {"compare", kTrace, "--method", "dense", "--layers", "0-3"},
       {"select", kTrace, "--method", "tidal_decode"},
+      {"select", kTrace, "--method", "dense", "--device", "cuda:1023"},
+      {"latency", kTrace, "--method", "dense", "--device", "cuda:1023"},
+      {"export", kTrace, "--view", "kv_map", "--device", "cuda:1023", "--png", "never.png"},
       {"select", kTrace, "--method", "loki"},
       {"select", kTrace, "--method", "aqua:basis=no_such_file.h5"},
       {"select", kTrace, "--method", "infinipot", "--chunk-size", "50"},
@@ -172,6 +179,20 @@ TEST(Devices, HasTheKeysOfTheContract) {
   for (const json& device : devices)
     EXPECT_EQ(device["available"] == true, device["reason"].is_null()) << device.dump();
   EXPECT_EQ(run_program({"devices"}).exit_code, 0);
+}
+
+TEST(Devices, SimSelectsWhatTheCpuDoes) {
+  const auto selected = [](const std::string& device) {
+    const ProgramResult run = run_program(
+        {"select", kTrace, "--method", "quoka:budget_tokens=16", "--device", device, "--json"});
+    EXPECT_EQ(run.exit_code, 0) << run.standard_error;
+    std::vector<nlohmann::json> sets;
+    for (const auto& layer : nlohmann::json::parse(run.standard_output)["layers"])
+      for (const auto& chunk : layer["chunks"])
+        for (const auto& head : chunk["kv_heads"]) sets.push_back(head["selected"]);
+    return sets;
+  };
+  EXPECT_EQ(selected("sim"), selected("cpu"));
 }
 
 TEST(Validate, FindsTheGoldenTracesSound) {

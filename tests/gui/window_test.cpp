@@ -1,6 +1,7 @@
 // Drives the window as a person would: opens traces, clicks, scrubs, changes the method, and holds
 // the state behind the window to what was done.
 #include "app/state/questions/budget_sweep.h"
+#include "app/state/questions/devices.h"
 #include "app/state/questions/kv_map.h"
 #include "tests/gui/window_fixture.h"
 
@@ -140,6 +141,47 @@ TEST_F(WindowTest, MethodAndBudgetChangeOnTheSpot) {
     ctx->PopupCloseAll();
   });
   EXPECT_THAT(selection().choice(Slot::A).text, HasSubstr("sliding_window:budget_tokens=100"));
+}
+
+// Another device computes what is shown anew; one that cannot be used is not chosen.
+TEST_F(WindowTest, TheDeviceIsChosenInTheBar) {
+  open_alone(trace());
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=60");
+  settle();
+  const auto on_cpu = workspace().ask(state::KvMapQuestion{place(), workspace().method(Slot::A)});
+  ASSERT_EQ(on_cpu.state, state::ResultState::Ready);
+  const std::string key = place().layer_key();
+  const auto choose = [](ImGuiTestContext* ctx, const char* id) {
+    ctx->ItemClick("//##transport/##device");
+    ctx->Yield(3);
+    ctx->SetRef("//$FOCUSED");
+    const auto devices = workspace().ask(state::DevicesQuestion{});
+    IM_CHECK(static_cast<bool>(devices));
+    for (const device::ListedDevice& one : *devices.answer)
+      if (one.info.id == id) {
+        const std::string line = one.info.id + "  " + one.info.name;
+        if (one.available())
+          ctx->ItemClick(line.c_str());
+        else
+          ctx->MouseMove(line.c_str());
+      }
+    ctx->Yield(3);
+    ctx->PopupCloseAll();
+  };
+  workspace().ask(state::DevicesQuestion{});
+  settle();
+  drive("sim", [&](ImGuiTestContext* ctx) { choose(ctx, "sim"); });
+  EXPECT_EQ(place().device, "sim");
+  EXPECT_NE(place().layer_key(), key);
+  settle();
+  const auto on_sim = workspace().ask(state::KvMapQuestion{place(), workspace().method(Slot::A)});
+  ASSERT_EQ(on_sim.state, state::ResultState::Ready) << on_sim.error;
+  EXPECT_EQ(on_sim->map.kept, on_cpu->map.kept);
+  // Where there is no GPU the row says why, and a click changes nothing.
+  drive("cuda", [&](ImGuiTestContext* ctx) { choose(ctx, "cuda"); });
+  EXPECT_EQ(place().device, "sim");
+  drive("cpu", [&](ImGuiTestContext* ctx) { choose(ctx, "cpu"); });
+  EXPECT_EQ(place().layer_key(), key);
 }
 
 TEST_F(WindowTest, ARunOfTheListBecomesAOrB) {

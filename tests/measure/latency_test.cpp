@@ -141,6 +141,23 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_GT(report.floor_ms, 0);
 }
 
+// Everything runs there, in host memory: what it takes is no device's time.
+TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
+  const SmallTrace trace;
+  for (const char* spec :
+       {"quoka:budget_tokens=8", "quest:budget_tokens=8,page_size=4,skip_layers=0",
+        "aqua:basis=self", "flash_prefill:block_size=8,lowering=native"})
+    for (const std::optional<std::int64_t> past : {std::optional<std::int64_t>(), {40}}) {
+      const LatencyReport report = measure_latency(
+          trace.session(), selection::MethodSpec::parse(spec), 1, 2,
+          {.repetitions = 2, .warm_up = 0, .past_len = past, .device = "sim"}, {}, {});
+      EXPECT_THAT(report.device, ::testing::StartsWith("sim, ")) << spec;
+      EXPECT_EQ(report.total.samples + report.discarded, 2 + report.discarded) << spec;
+      EXPECT_FALSE(report.executed) << spec;
+      EXPECT_FALSE(report.speedup()) << spec;
+    }
+}
+
 TEST(MeasureLatency, SaysWhereTheMethodItselfIsDense) {
   const SmallTrace trace;
   EXPECT_EQ(measure(trace, "dense", 2).dense_reason, trace::DenseReason::MethodRule);

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,11 @@ namespace {
 class OnSim : public ::testing::TestWithParam<std::string> {
  protected:
   // Layer 5 reuses the sets of another one, where the method does that.
-  static void expect_equal_sets(SequenceShape shape, unsigned seed) {
+  static void expect_equal_sets(SequenceShape shape, unsigned seed,
+                                const std::optional<SoftmaxForm>& softmax = {}) {
     shape.layer = 5;
     Sequence sequence = random_sequence(shape, seed);
+    sequence.softmax = softmax;
     const MethodRun expected = run_method(sequence, GetParam());
     sequence.device = device::torch_device("sim");
     const MethodRun run = run_method(sequence, GetParam());
@@ -51,6 +54,10 @@ TEST_P(OnSim, GivesTheSetsOfTheCpuInOtherShapes) {
   shape.head_dim = 8;
   shape.chunk_lengths = {1, 9, 30, 13};
   expect_equal_sets(shape, 92);
+}
+
+TEST_P(OnSim, GivesTheSetsOfTheCpuInALayerOfAnotherSoftmax) {
+  expect_equal_sets({}, 93, SoftmaxForm(0.3, 21, 4, {-0.5F, 0.75F, 2.25F, 1.0F}));
 }
 
 std::vector<std::string> all_variants() {

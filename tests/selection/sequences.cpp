@@ -127,7 +127,7 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
   cell.ends_prefill =
       span.phase == trace::Phase::Prefill &&
       (next == sequence.chunks.size() || sequence.chunks[next].phase == trace::Phase::Decode);
-  cell.softmax = sequence.scale();
+  cell.softmax = sequence.softmax.value_or(SoftmaxForm(sequence.scale()));
   cell.q = whole(sequence.q, shape.num_q_heads)
                .narrow(1, span.begin, span.length)
                .clone(at::MemoryFormat::Contiguous);

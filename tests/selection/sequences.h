@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Sequence {
   std::vector<float> novelty;  // [T], infinity first
   trace::Basis basis;          // orthonormal and otherwise random, another in each KV head
   c10::Device device{c10::DeviceType::CPU};  // of the tensors of its cells
+  std::optional<SoftmaxForm> softmax;        // of its layer; none: a plain one of scale()
 
   int num_tokens() const { return chunks.empty() ? 0 : chunks.back().end(); }
   int gqa_group_size() const { return shape.num_q_heads / shape.num_kv_heads; }
