@@ -159,8 +159,7 @@ void Recorder::recall(int chunk_idx, const trace::ChunkInfo& chunk, const Attent
     if (run.needs_probe && chunk.phase == trace::Phase::Prefill) {
       cell.probe_q = probe_q;
       cell.novelty =
-          at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()))
-              .to(call.q.device());
+          at::tensor(std::vector<float>(novelty_.begin(), novelty_.begin() + chunk.end()));
     }
     run.selector->evict(cell);
   };
@@ -281,7 +280,6 @@ at::Tensor Recorder::attend_probe(const AttentionCall& call) {
   for (Waiting& waiting : waiting_) {
     if (waiting.cell.layer != call.layer) continue;
     waiting.cell.probe_q = call.q;
-    novelty_tensor_ = novelty_tensor_.to(call.q.device());
     waiting.cell.novelty = novelty_tensor_;
     evict_and_store(*waiting.run, waiting.cell, std::move(waiting.selection));
   }

@@ -5,6 +5,7 @@
 #include "core/cuda/sim/sim_device.h"
 #include "core/device/torch_device.h"
 #include "tests/capture/capture_fixture.h"
+#include "tests/capture/method_specs.h"
 #include "tests/capture/tiny_llama.h"
 
 #include <gmock/gmock.h>
@@ -203,6 +204,34 @@ TEST(CaptureOnSim, ClosedLoopAndDrift) {
   expect_near(at::tensor(a.k), at::tensor(b.k), 1e-4);
   EXPECT_EQ(a.agrees, b.agrees);
   EXPECT_EQ(a.dense_answer, b.dense_answer);
+}
+
+// Every method on the recorder's tensors, which lie on the device.
+TEST(CaptureOnSim, RecordsWhatEveryMethodKeeps) {
+  CaptureOptions options = exact_options("cpu.h5");
+  options.store_probe = true;
+  for (const std::string& spec : all_method_specs(24))
+    options.methods.push_back(MethodSpec::parse(spec));
+  compare(options);
+  const trace::TraceReader sim("sim.h5"), cpu("cpu.h5");
+  ASSERT_EQ(sim.info().runs.size(), options.methods.size());
+  for (std::size_t run = 0; run < options.methods.size(); ++run)
+    for (const int layer : cpu.info().layers)
+      EXPECT_EQ(sim.read_run_layer(static_cast<int>(run), layer).positions,
+                cpu.read_run_layer(static_cast<int>(run), layer).positions)
+          << options.methods[run].canonical();
+}
+
+// And the model attends to it: lanes, pages, masks, reassigned positions, single keys.
+TEST(CaptureOnSim, ClosesTheLoopWithEveryMethod) {
+  for (const std::string& spec : all_method_specs(24)) {
+    SCOPED_TRACE(spec);
+    CaptureOptions options = exact_options("cpu.h5");
+    options.max_new_tokens = 2;
+    options.store_loss = false;
+    options.closed_loop = MethodSpec::parse(spec);
+    compare(options, 1e-4);
+  }
 }
 
 TEST(CaptureOnSim, GoesOnWhereItWasCutShort) {
