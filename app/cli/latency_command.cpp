@@ -192,11 +192,10 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) 
       first.device, first.dtype, first.total.samples);
   if (lengths)
     text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);
-  if (std::any_of(reports.begin(), reports.end(),
-                  [](const LatencyReport& r) { return !r.executed; }))
-    text +=
-        "simulated: what ran also multiplies the lanes or channels that the method would not "
-        "read, so that its time says nothing of its speed\n";
+  const auto simulated = std::find_if(reports.begin(), reports.end(),
+                                      [](const LatencyReport& r) { return !r.executed; });
+  if (simulated != reports.end())
+    text += fmt::format("simulated: {}, so that no speed is given\n", simulated->why_simulated());
   return text;
 }
 

@@ -92,6 +92,12 @@ int last_full_chunk(const trace::TraceInfo& info) {
   return last;
 }
 
+std::string LatencyReport::why_simulated() const {
+  if (executed) return {};
+  return device.starts_with("sim") ? "sim runs in host memory, its times are no device's"
+                                   : "lanes or channels that are left out are multiplied too";
+}
+
 std::optional<double> LatencyReport::speedup() const {
   if (!executed || total.samples == 0 || total.median_ms <= 0) return std::nullopt;
   return dense.median_ms / total.median_ms;

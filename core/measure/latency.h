@@ -52,6 +52,9 @@ struct LatencyReport {
   int discarded = 0;  // samples thrown away because the machine was busy with our own threads
   bool finished = false;
 
+  // Why no speed is given: "sim runs in host memory, its times are no device's". Empty where it was
+  // executed.
+  std::string why_simulated() const;
   // Dense attention's time over the method's; none for what is simulated or was not timed.
   std::optional<double> speedup() const;
 };

@@ -42,6 +42,7 @@ TEST_F(Sim, WhatIsWrittenToAViewStandsInItsTensor) {
   const at::Tensor there = on_sim(at::zeros({3, 4}));
   there.narrow(1, 1, 2).fill_(2).add_(1);
   there.select(0, 0).copy_(at::full({4}, 7.0));
+  EXPECT_TRUE(at::equal(on_sim(at::arange(6)).repeat({2}).cpu(), at::arange(6).repeat({2})));
   at::Tensor expected = at::zeros({3, 4});
   expected.narrow(1, 1, 2).fill_(3);
   expected.select(0, 0).fill_(7);

@@ -67,7 +67,7 @@ std::string verdict_of(const LatencyReport& report) {
     return "Dense here, " + why + ": nothing to compare";
   }
   const auto speedup = report.speedup();
-  if (!report.executed) return "Simulated: lanes left out are multiplied too, no speed to compare";
+  if (!report.executed) return "Simulated: " + report.why_simulated() + "; no speed to compare";
   if (!speedup) return "";
   return *speedup >= 1 ? fmt::format("{:.2f} x faster than dense attention", *speedup)
                        : fmt::format("{:.2f} x slower than dense attention", 1 / *speedup);

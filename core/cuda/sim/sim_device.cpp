@@ -145,6 +145,7 @@ void register_device() {
     tensors.impl("as_strided", at::native::as_strided_tensorimpl);
     tensors.impl("view", at::native::view);
     tensors.impl("view.dtype", at::native::view_dtype);
+    tensors.impl("unfold", at::native::unfold);
     tensors.impl("_reshape_alias", reshape_alias);
     static torch::Library ours(torch::Library::IMPL, "kvloupe", c10::DispatchKey::PrivateUse1,
                                __FILE__, __LINE__);
