@@ -23,8 +23,8 @@ struct Description {
 };
 
 // Throws Error{Usage}: unknown view, option, device or value, a place or method that is not understood,
-// more methods than a view shows; Error{Input}: a device that cannot be used. Nothing is opened, but for a method of a run that this version does not
-// know, which the trace may hold.
+// more methods than a view shows; Error{Input}: a device that cannot be used. No trace is opened, but
+// for a method of a run that this version does not know, which the trace may hold.
 void check(const Description& what);
 // The files that such a figure is made of, and those that belong to its trace.
 InputFiles files_read(const Description& what);

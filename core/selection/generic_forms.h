@@ -2,44 +2,31 @@
 // fused forms. Memory is bounded by the rows and keys of one KV head where both meet.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <optional>
-#include <tuple>
+#include "core/selection/cpu_forms.h"
 
 namespace kvloupe::selection::generic {
 
 using at::Tensor;
-using MaybeTensor = std::optional<at::Tensor>;
+using cpu::MaybeTensor;
 
-std::tuple<Tensor, Tensor, Tensor> keep_best_rows(const Tensor& scores, std::int64_t budget,
-                                                  const MaybeTensor& forced);
-Tensor ranked_rows(const Tensor& scores, std::int64_t count);
-Tensor query_relevance(const Tensor& q);
-Tensor score_keys(const Tensor& q, const Tensor& k, const Tensor& chosen,
-                  std::int64_t num_candidates, bool cosine, bool mean_of_queries,
-                  bool scores_first);
-Tensor difference_scores(const Tensor& k, std::int64_t num_scored);
-Tensor key_products(const Tensor& rows, const Tensor& keys);
-Tensor reduce_probabilities(const Tensor& queries, const Tensor& keys, const Tensor& visible,
-                            const MaybeTensor& first, const MaybeTensor& sinks, double scale,
-                            double softcap, bool largest);
-Tensor joint_softmax_sums(const Tensor& queries, const Tensor& keys, const Tensor& visible,
-                          const MaybeTensor& first, double scale, double softcap);
-std::tuple<Tensor, Tensor> columns_and_slashes(const Tensor& queries, const Tensor& keys,
-                                               const Tensor& visible, const MaybeTensor& first,
-                                               const MaybeTensor& sinks, double scale,
-                                               double softcap);
-Tensor page_bounds(const Tensor& rows, std::int64_t page_size, std::int64_t cut);
-Tensor page_scores(const Tensor& q, const Tensor& bounds);
-Tensor block_means(const Tensor& rows, std::int64_t block_size, std::int64_t cut);
-Tensor rotate_rows(const Tensor& rows, const Tensor& directions, std::int64_t width);
-std::tuple<Tensor, Tensor, Tensor> largest_lanes(const Tensor& rotated, std::int64_t kept);
-void store_lanes(const Tensor& tiles, const Tensor& rows, std::int64_t place);
-Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first, std::int64_t count);
-Tensor channel_products(const Tensor& rows, const Tensor& channels, const Tensor& tiles,
-                        std::int64_t first, std::int64_t count);
-Tensor gate_rows(const Tensor& pooled, const Tensor& weights);
+// Each takes and gives what the fused form of its name does.
+decltype(cpu::keep_best_rows) keep_best_rows;
+decltype(cpu::ranked_rows) ranked_rows;
+decltype(cpu::query_relevance) query_relevance;
+decltype(cpu::score_keys) score_keys;
+decltype(cpu::difference_scores) difference_scores;
+decltype(cpu::key_products) key_products;
+decltype(cpu::reduce_probabilities) reduce_probabilities;
+decltype(cpu::joint_softmax_sums) joint_softmax_sums;
+decltype(cpu::columns_and_slashes) columns_and_slashes;
+decltype(cpu::page_bounds) page_bounds;
+decltype(cpu::page_scores) page_scores;
+decltype(cpu::block_means) block_means;
+decltype(cpu::rotate_rows) rotate_rows;
+decltype(cpu::largest_lanes) largest_lanes;
+decltype(cpu::store_lanes) store_lanes;
+decltype(cpu::load_lanes) load_lanes;
+decltype(cpu::channel_products) channel_products;
+decltype(cpu::gate_rows) gate_rows;
 
 }  // namespace kvloupe::selection::generic
