@@ -202,7 +202,7 @@ void Transport::device_ui(state::Workspace& workspace, const widgets::Palette& p
   if (!devices) {
     widgets::text_colored(palette.muted, devices.state == state::ResultState::Loading
                                              ? "asking the driver ..."
-                                             : devices.note);
+                                             : state::problem_of(devices));
   } else {
     for (const device::ListedDevice& one : *devices.answer) {
       ImGui::BeginDisabled(!one.available());
