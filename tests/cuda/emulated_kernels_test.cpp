@@ -2,15 +2,12 @@
 // memory that faults beyond its ends, and with each barrier left out in turn, which must show.
 #include "core/cuda/chunk_attention.cuh"
 #include "core/cuda/emulator/emulator.h"
-#include "core/cuda/emulator/guarded_pages.h"
 #include "tests/cuda/chunk_attention_case.h"
+#include "tests/cuda/device_array.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <vector>
+#include <set>
 
 namespace kvloupe::cuda {
 namespace {
@@ -19,31 +16,11 @@ using testing::Inputs;
 using testing::Results;
 using testing::Shape;
 
-// Numbers whose end is the end of what may be touched.
-class DeviceNumbers {
- public:
-  explicit DeviceNumbers(const std::vector<float>& numbers) : DeviceNumbers(numbers.size()) {
-    std::copy(numbers.begin(), numbers.end(), data());
-  }
-  explicit DeviceNumbers(std::size_t count) : count_(count), pages_(count * sizeof(float)) {
-    std::fill_n(data(), count, std::nanf(""));
-  }
-
-  float* data() const {
-    return reinterpret_cast<float*>(pages_.last(count_ * sizeof(float), sizeof(float)));
-  }
-  std::vector<float> copy() const { return {data(), data() + count_}; }
-
- private:
-  std::size_t count_;
-  emulator::GuardedPages pages_;
-};
+using DeviceNumbers = testing::DeviceArray<float>;
 
 bool same_bits(const Results& a, const Results& b) {
-  const auto same = [](const std::vector<float>& x, const std::vector<float>& y) {
-    return x.size() == y.size() && std::memcmp(x.data(), y.data(), 4 * x.size()) == 0;
-  };
-  return same(a.output, b.output) && same(a.lse, b.lse) && same(a.key_mass, b.key_mass);
+  return testing::same_bits(a.output, b.output) && testing::same_bits(a.lse, b.lse) &&
+         testing::same_bits(a.key_mass, b.key_mass);
 }
 
 class ChunkCase {
@@ -77,7 +54,7 @@ class EmulatedKernels : public ::testing::Test {
  protected:
   void TearDown() override {
     emulator::set_schedule(0);
-    emulator::leave_out_barrier(0);
+    emulator::leave_out_barrier({});
   }
 };
 
@@ -102,16 +79,16 @@ TEST_F(EmulatedKernels, ChunkAttentionIsThatOfPlainLoops) {
 TEST_F(EmulatedKernels, EveryBarrierOfChunkAttentionIsNeeded) {
   const ChunkCase one({1, 2, 40, 100, 64});
   const Results right = one.run();
-  const auto lines = emulator::barrier_lines();
-  EXPECT_EQ(lines.size(), 8U);
-  for (const unsigned line : lines) {
-    emulator::leave_out_barrier(line);
+  const std::set<emulator::Site> sites = emulator::barrier_sites_in("chunk_attention.cu");
+  EXPECT_EQ(sites.size(), 8U);
+  for (const emulator::Site& site : sites) {
+    emulator::leave_out_barrier(site);
     int wrong = 0;
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       emulator::set_schedule(seed);
       wrong += same_bits(one.run(), right) ? 0 : 1;
     }
-    EXPECT_GT(wrong, 0) << "without the barrier of line " << line << " nothing changes";
+    EXPECT_GT(wrong, 0) << "without the barrier of line " << site.line << " nothing changes";
   }
 }
 

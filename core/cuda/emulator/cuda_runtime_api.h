@@ -2,12 +2,16 @@
 // this name by the targets that emulate.
 #pragma once
 
+#include "core/base/error.h"
 #include "core/cuda/emulator/emulator.h"
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #define __device__
 #define __global__ static
+#define __forceinline__ inline
 #define __launch_bounds__(threads)
 
 // NOLINTBEGIN: the names are CUDA's.
@@ -40,9 +44,32 @@ struct cudaLaunchConfig_t {
 #define threadIdx (::kvloupe::cuda::emulator::thread_index())
 #define blockIdx (::kvloupe::cuda::emulator::block_index())
 
-inline void __syncthreads(unsigned line = __builtin_LINE()) {
-  kvloupe::cuda::emulator::barrier(line);
+// No macros: members of the launch's configuration have these names.
+template <auto kExtent>
+struct EmulatedExtent {
+  template <auto kMember>
+  struct Member {
+    operator unsigned() const { return kExtent().*kMember; }
+  };
+  Member<&kvloupe::cuda::emulator::Extent::x> x{};
+  Member<&kvloupe::cuda::emulator::Extent::y> y{};
+  Member<&kvloupe::cuda::emulator::Extent::z> z{};
+};
+inline constexpr EmulatedExtent<&kvloupe::cuda::emulator::block_extent> blockDim;
+inline constexpr EmulatedExtent<&kvloupe::cuda::emulator::grid_extent> gridDim;
+
+inline void __syncthreads(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+  kvloupe::cuda::emulator::barrier(kvloupe::cuda::emulator::site_of(file, line));
 }
+
+struct __attribute__((may_alias, aligned(16))) float4 {
+  float x, y, z, w;
+};
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
+
+#include "core/cuda/emulator/atomics.h"
+#include "core/cuda/emulator/warp.h"
 
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
