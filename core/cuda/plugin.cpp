@@ -1,7 +1,7 @@
 // The plug-in: binds the CUDA kernels to the operators that core/attention declares. Built as a
-// shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). There is a
-// kernel for chunk_attention; the other operators run in their generic form, which the program has.
-#include "core/cuda/bindings.h"
+// shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). Operators without
+// a kernel run in their generic form, which the program has.
+#include "core/cuda/register_attention.h"
 #include "core/device/cuda_plugin_api.h"
 
 #include <ATen/core/Tensor.h>
@@ -10,28 +10,22 @@
 #include <torch/library.h>
 
 #include <cstdio>
-#include <tuple>
 
 #include <cuda_runtime_api.h>
 
 namespace kvloupe::cuda {
 namespace {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention_on_stream(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::ArrayRef<double> softmax,
-    bool want_mass) {
-  const c10::cuda::CUDAGuard guard(q.device());
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.device().index()).stream();
-  return chunk_attention(q, k, v, softmax, want_mass, [stream](const ChunkAttention& problem) {
-    return launch_chunk_attention(problem, stream);
-  });
+cudaError_t run_on_stream(const at::Tensor& like, const Launches& launches) {
+  const c10::cuda::CUDAGuard guard(like.device());
+  return launches(c10::cuda::getCurrentCUDAStream(like.device().index()).stream());
 }
 
 }  // namespace
 }  // namespace kvloupe::cuda
 
 TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) {
-  m.impl("chunk_attention", kvloupe::cuda::chunk_attention_on_stream);
+  kvloupe::cuda::register_attention<kvloupe::cuda::run_on_stream>(m);
 }
 
 extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_2(

@@ -14,7 +14,7 @@ TEST(Operators, EachRunsOnTheCpuAndOnAnyOtherDevice) {
         << name.name;
     // What a kernel falls back to has no other form.
     EXPECT_TRUE(op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-                name.name == "kvloupe::chunk_attention_generic")
+                name.name.ends_with("_generic"))
         << name.name;
     ++count;
   }

@@ -18,7 +18,7 @@ class DeviceArray {
   }
   // All bits 1: NaN in floating point.
   explicit DeviceArray(std::size_t count) : count_(count), pages_(count * sizeof(T)) {
-    std::memset(data(), 0xFF, count * sizeof(T));
+    std::memset(static_cast<void*>(data()), 0xFF, count * sizeof(T));
   }
 
   T* data() const { return reinterpret_cast<T*>(pages_.last(count_ * sizeof(T), alignof(T))); }

@@ -12,7 +12,7 @@
 #define __device__
 #define __global__ static
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 // NOLINTBEGIN: the names are CUDA's.
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
