@@ -54,7 +54,7 @@ __device__ void load_tile(Row<kDim> (&tile)[kCount], const float* matrix, int he
   const int thread = static_cast<int>(threadIdx.x);
   if (aligned) {
     constexpr int kQuads = kDim / 4;
-#pragma unroll 4
+#pragma unroll 2
     for (int n = 0; n < kCount * kQuads / kThreads; ++n) {
       const int i = n * kThreads + thread, column = i % kQuads * 4;
       const int from = source(i / kQuads);
