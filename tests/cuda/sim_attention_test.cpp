@@ -7,7 +7,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -39,15 +41,15 @@ class SimKernels : public ::testing::Test {
     const OperatorCalls calls(shape);
     emulator::leave_out_barrier({});
     const auto right = run(calls);
+    // The second one: before the keys that other threads copy are read.
+    const auto sites = emulator::barrier_sites_in("row_attention.cu");
+    if (sites.size() < 2) throw std::logic_error("no kernel of ours has run");
+    emulator::leave_out_barrier(*std::next(sites.begin()));
+    emulator::set_schedule(1);
+    const auto got = run(calls);
     std::set<std::string> names;
-    EXPECT_FALSE(emulator::barrier_sites_in("row_attention.cu").empty());
-    for (const emulator::Site& site : emulator::barrier_sites_in("row_attention.cu")) {
-      emulator::leave_out_barrier(site);
-      emulator::set_schedule(1);
-      const auto got = run(calls);
-      for (std::size_t i = 0; i < right.size(); ++i)
-        if (!at::equal(got[i].tensor.cpu(), right[i].tensor.cpu())) names.insert(right[i].name);
-    }
+    for (std::size_t i = 0; i < right.size(); ++i)
+      if (!at::equal(got[i].tensor.cpu(), right[i].tensor.cpu())) names.insert(right[i].name);
     return names;
   }
 
