@@ -104,13 +104,13 @@ void AttentionProblem::want_key_mass() {
 }
 
 void AttentionProblem::launch(const char* name, const Run& run) {
-  const auto floats = static_cast<std::int64_t>(scratch_floats(problem_));
-  if (floats > 0) {
-    scratch_ = at::empty({floats}, q_.options());
-    problem_.scratch = scratch_.mutable_data_ptr<float>();
-  }
   float* mass = key_mass.defined() ? key_mass.mutable_data_ptr<float>() : nullptr;
   const cudaError_t status = run([&](cudaStream_t stream) {
+    const auto floats = static_cast<std::int64_t>(scratch_floats(problem_));
+    if (floats > 0) {
+      scratch_ = at::empty({floats}, q_.options());
+      problem_.scratch = scratch_.mutable_data_ptr<float>();
+    }
     const cudaError_t attended = launch_row_attention(problem_, stream);
     if (attended != cudaSuccess || mass == nullptr) return attended;
     return launch_key_mass(problem_, mass, stream);

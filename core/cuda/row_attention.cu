@@ -10,9 +10,7 @@
 namespace kvloupe::cuda {
 namespace {
 
-// Parts of the keys are made as long as there are fewer blocks than this, which two at a time fill the
-// largest of our targets, and no part shorter than that. The same on any device, as the bits shall be.
-constexpr int kWantedBlocks = 264;
+// No part of the keys is made shorter than this.
 constexpr int kKeysOfPart = 256;
 
 struct Launch {
@@ -335,30 +333,48 @@ int ceil_of(std::int64_t count, std::int64_t size) {
   return static_cast<int>((count + size - 1) / size);
 }
 
-// The fewest rows of a tile that are worth a kernel of their own: a decoding step has no more.
-bool are_few(const RowAttention& p) { return p.most_rows <= kGroups; }
-
-int row_tiles(const RowAttention& p) {
-  const int most = p.head_dim > 128 ? kMostRowsOfThread<kMaxHeadDim> : kMostRowsOfThread<128>;
-  return ceil_of(p.most_rows, are_few(p) ? kGroups : kGroups * most);
-}
-
-int num_parts(const RowAttention& p) {
-  const std::int64_t blocks = std::int64_t{p.num_views} * row_tiles(p);
-  return std::min(ceil_of(kWantedBlocks, blocks), ceil_of(p.most_keys, kKeysOfPart));
-}
-
 template <int kDim, int kRowsOfThread>
-cudaError_t attend(const Launch& launch, cudaStream_t stream) {
-  const RowAttention& p = launch.problem;
-  return start(attend_kernel<kDim, kRowsOfThread>, dim3(p.num_views, row_tiles(p), launch.parts),
-               sizeof(AttendMemory<kDim, kRowsOfThread>), launch, stream);
+struct Kernel {
+  static constexpr int kRows = AttendMemory<kDim, kRowsOfThread>::kRows;
+  static constexpr int kBlocksAtATime = kBlocks<kDim, kRowsOfThread>;
+
+  static cudaError_t launch(const Launch& launch, int row_tiles, cudaStream_t stream) {
+    return start(attend_kernel<kDim, kRowsOfThread>,
+                 dim3(launch.problem.num_views, row_tiles, launch.parts),
+                 sizeof(AttendMemory<kDim, kRowsOfThread>), launch, stream);
+  }
+};
+
+// use(kernel) of the kernel for this size of heads, and for so many rows: a decoding step has few.
+template <typename Use>
+auto with_kernel(const RowAttention& p, const Use& use) {
+  const bool are_few = p.most_rows <= kGroups;
+  if (p.head_dim <= 64)
+    return are_few ? use(Kernel<64, 1>()) : use(Kernel<64, kMostRowsOfThread<64>>());
+  if (p.head_dim <= 128)
+    return are_few ? use(Kernel<128, 1>()) : use(Kernel<128, kMostRowsOfThread<128>>());
+  return are_few ? use(Kernel<kMaxHeadDim, 1>())
+                 : use(Kernel<kMaxHeadDim, kMostRowsOfThread<kMaxHeadDim>>());
 }
 
-template <int kDim>
-cudaError_t attend(const Launch& launch, cudaStream_t stream) {
-  return are_few(launch.problem) ? attend<kDim, 1>(launch, stream)
-                                 : attend<kDim, kMostRowsOfThread<kDim>>(launch, stream);
+template <typename Kernel>
+int row_tiles(const RowAttention& p, Kernel) {
+  return ceil_of(p.most_rows, Kernel::kRows);
+}
+
+// As many as the device has room for at a time.
+int num_parts(const RowAttention& p) {
+  int device = 0, multiprocessors = 1;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) !=
+          cudaSuccess)
+    return 1;
+  return with_kernel(p, [&](auto kernel) {
+    const std::int64_t blocks = std::int64_t{p.num_views} * row_tiles(p, kernel);
+    const auto room = std::int64_t{multiprocessors} * kernel.kBlocksAtATime / blocks;
+    const std::int64_t most = ceil_of(p.most_keys, kKeysOfPart);
+    return static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
+  });
 }
 
 }  // namespace
@@ -379,6 +395,7 @@ std::size_t scratch_floats(const RowAttention& p) {
 }
 
 cudaError_t launch_row_attention(const RowAttention& p, cudaStream_t stream) {
+  if (p.head_dim > kMaxHeadDim) return cudaErrorInvalidValue;
   Launch launch;
   launch.problem = p;
   launch.parts = num_parts(p);
@@ -386,13 +403,8 @@ cudaError_t launch_row_attention(const RowAttention& p, cudaStream_t stream) {
   launch.part_lses = p.scratch + static_cast<std::int64_t>(launch.parts) * p.num_rows * p.head_dim;
   launch.aligned = is_aligned(p.q, 0, p.head_dim) && is_aligned(p.k, p.k_head_stride, p.head_dim) &&
                    is_aligned(p.v, p.v_head_stride, p.head_dim);
-  cudaError_t status = cudaErrorInvalidValue;
-  if (p.head_dim <= 64)
-    status = attend<64>(launch, stream);
-  else if (p.head_dim <= 128)
-    status = attend<128>(launch, stream);
-  else if (p.head_dim <= kMaxHeadDim)
-    status = attend<kMaxHeadDim>(launch, stream);
+  const cudaError_t status = with_kernel(
+      p, [&](auto kernel) { return kernel.launch(launch, row_tiles(p, kernel), stream); });
   if (status != cudaSuccess || launch.parts == 1) return status;
   const std::int64_t columns = p.v != nullptr ? p.head_dim : 1;
   return start(combine_kernel, dim3(ceil_of(p.num_rows * columns, kThreads)), 0, launch, stream);

@@ -1,7 +1,7 @@
 // Attention of rows of queries over lists of keys on the GPU, dense, gathered, paged and block-sparse
 // alike: what differs is the list. Output and row log-sum-exp in one pass over the keys that are listed,
-// where they lie. fp32 throughout, no atomics: the same input gives the same bits, on any device. No
-// Torch header here. What a softmax is: core/base/softmax_form.h.
+// where they lie. fp32 throughout, no atomics: the same input gives the same bits on the same model of
+// device. No Torch header here. What a softmax is: core/base/softmax_form.h.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,8 @@ void make_dense(RowAttention* problem, int num_kv_heads, int kv_len);
 
 inline constexpr int kMaxHeadDim = 256;
 
-// Where few rows meet many keys, the keys are cut into parts and what they give is put together.
+// Where few rows meet many keys, the keys are cut into parts that fill the device, and what they give is
+// put together. For the current device, as the launch must be.
 std::size_t scratch_floats(const RowAttention& problem);
 
 cudaError_t launch_row_attention(const RowAttention& problem, cudaStream_t stream);

@@ -17,6 +17,7 @@
 // NOLINTBEGIN: the names are CUDA's.
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 using cudaStream_t = void*;
 
 inline const char* cudaGetErrorString(cudaError_t error) {
@@ -29,6 +30,16 @@ inline const char* cudaGetErrorString(cudaError_t error) {
       return "invalid configuration argument";
   }
   return "unknown error";
+}
+
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+// Those of an A100.
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 108;
+  return cudaSuccess;
 }
 
 struct dim3 : kvloupe::cuda::emulator::Extent {
