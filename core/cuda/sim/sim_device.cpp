@@ -3,6 +3,7 @@
 #include "core/cuda/sim/sim_device.h"
 
 #include "core/cuda/bindings.h"
+#include "core/cuda/selection_bindings.h"
 #include "core/cuda/sim/sim_memory.h"
 
 #include <ATen/ATen.h>
@@ -120,6 +121,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
                                });
 }
 
+// What cuda::implement_selection() asks for.
+struct OnSim {
+  explicit OnSim(c10::Device) {}
+  cudaError_t run(const cuda::Launch& launch) const {
+    const Access access;
+    return launch(nullptr);
+  }
+};
+
 }  // namespace
 
 void register_device() {
@@ -150,6 +160,7 @@ void register_device() {
     static torch::Library ours(torch::Library::IMPL, "kvloupe", c10::DispatchKey::PrivateUse1,
                                __FILE__, __LINE__);
     ours.impl("chunk_attention", chunk_attention);
+    cuda::implement_selection<OnSim>(ours);
   });
 }
 

@@ -1,0 +1,92 @@
+#include "core/cuda/selection_bindings.h"
+
+#include "core/cuda/row_products.cuh"
+#include "core/cuda/score_keys.cuh"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <limits>
+
+namespace kvloupe::cuda {
+namespace {
+
+void check(cudaError_t status, const char* name) {
+  TORCH_CHECK(status == cudaSuccess, name, ": ", cudaGetErrorString(status));
+}
+
+// The form that runs on any device. Torch's dispatcher keeps it under no key at all, so that it needs
+// no name of its own.
+template <auto kBinding>
+struct GenericForm;
+template <typename Result, typename... Arguments, Result (*kBinding)(const Launcher&, Arguments...)>
+struct GenericForm<kBinding> {
+  static Result call(const char* name, Arguments... arguments) {
+    return c10::Dispatcher::singleton()
+        .findSchemaOrThrow(name, "")
+        .typed<Result(Arguments...)>()
+        .redispatch(c10::DispatchKeySet(), std::forward<Arguments>(arguments)...);
+  }
+};
+
+// Kernels count in int.
+bool is_countable(const at::Tensor& tensor) {
+  for (const std::int64_t size : tensor.sizes())
+    if (size > std::numeric_limits<std::int32_t>::max() / 2) return false;
+  return true;
+}
+
+// Channels together; rows and heads may lie apart.
+at::Tensor with_channels_together(const at::Tensor& rows) {
+  return rows.stride(2) == 1 || rows.size(2) == 1 ? rows : rows.contiguous();
+}
+
+// Keys in one piece inside a head, as core/selection/operators.cpp checks them.
+at::Tensor contiguous_per_head(const at::Tensor& keys) {
+  const bool as_is = (keys.size(1) <= 1 || keys.stride(1) == keys.size(2)) &&
+                     (keys.size(2) <= 1 || keys.stride(2) == 1);
+  return as_is ? keys : keys.contiguous();
+}
+
+}  // namespace
+
+at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const at::Tensor& k_in,
+                      const at::Tensor& chosen_in, std::int64_t num_candidates, bool cosine,
+                      bool mean_of_queries, bool scores_first) {
+  TORCH_CHECK(q_in.device() == k_in.device(), "q and k lie on different devices");
+  TORCH_CHECK(0 <= num_candidates && num_candidates <= k_in.size(1), "too many candidates");
+  const bool does = k_in.size(2) >= 1 && k_in.size(2) <= kMostChannels && chosen_in.size(1) >= 1 &&
+                    k_in.scalar_type() == at::kFloat && q_in.scalar_type() == at::kFloat &&
+                    is_countable(q_in) && is_countable(k_in);
+  if (!does)
+    return GenericForm<score_keys>::call("kvloupe::score_keys", q_in, k_in, chosen_in,
+                                         num_candidates, cosine, mean_of_queries, scores_first);
+  const at::Tensor q = with_channels_together(q_in), k = contiguous_per_head(k_in);
+  const at::Tensor chosen = chosen_in.to(q.device()).contiguous();
+  const at::Tensor scores = at::empty({k.size(0), num_candidates}, k.options());
+  if (num_candidates == 0) return scores;
+  ScoreKeys problem;
+  problem.q = q.const_data_ptr<float>();
+  problem.q_head_stride = q.stride(0);
+  problem.q_row_stride = q.stride(1);
+  problem.k = k.const_data_ptr<float>();
+  problem.k_head_stride = k.stride(0);
+  problem.chosen = chosen.const_data_ptr<std::int32_t>();
+  problem.num_q_heads = static_cast<int>(q.size(0));
+  problem.num_kv_heads = static_cast<int>(k.size(0));
+  problem.slots = static_cast<int>(chosen.size(1));
+  problem.num_keys = static_cast<int>(num_candidates);
+  problem.head_dim = static_cast<int>(k.size(2));
+  problem.cosine = cosine;
+  problem.mean_of_queries = mean_of_queries;
+  problem.scores_first = scores_first;
+  const at::Tensor rows =
+      at::empty({static_cast<std::int64_t>(problem.room_for_rows())}, k.options());
+  problem.rows = rows.mutable_data_ptr<float>();
+  problem.scores = scores.mutable_data_ptr<float>();
+  check(on_device([&](cudaStream_t stream) { return launch_score_keys(problem, stream); }),
+        "score_keys");
+  return scores;
+}
+
+}  // namespace kvloupe::cuda

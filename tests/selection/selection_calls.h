@@ -1,0 +1,93 @@
+// The operators of core/selection that have a CUDA kernel, on the same inputs, with tensors wherever a
+// test places them: to hold one set of implementations against another.
+#pragma once
+
+#include "core/selection/operators.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::selection::testing {
+
+using Place = std::function<at::Tensor(const at::Tensor&)>;
+
+struct SelectionResult {
+  std::string name;
+  at::Tensor tensor;
+  bool to_the_bit = false;  // else to what fp32 sums may be off
+};
+
+struct SelectionShape {
+  std::int64_t heads, kv_heads, m, keys, dim;
+};
+
+// Groups and none, a decoding step, an odd head, rows beyond sixteen, a head too wide for our kernels.
+inline std::vector<SelectionShape> selection_shapes() {
+  return {{6, 2, 20, 190, 64},
+          {4, 4, 1, 133, 128},
+          {8, 2, 37, 96, 33},
+          {2, 1, 5, 70, 256},
+          {2, 1, 5, 64, 260}};
+}
+
+// On the CPU until they are placed.
+class SelectionCalls {
+ public:
+  explicit SelectionCalls(const SelectionShape& shape) : s_(shape) {
+    at::manual_seed(6);
+    q_ = at::randn({s_.heads, s_.m, s_.dim});
+    // A view of a cache with room to grow, as in a running model.
+    k_ = at::randn({s_.kv_heads, s_.keys + 7, s_.dim});
+  }
+
+  std::vector<SelectionResult> run(const Place& place) const {
+    std::vector<SelectionResult> results;
+    scores(place, results);
+    return results;
+  }
+
+ private:
+  at::Tensor k(const Place& place) const { return place(k_).narrow(1, 0, s_.keys); }
+
+  void scores(const Place& place, std::vector<SelectionResult>& to) const {
+    for (const std::int64_t slots : {std::int64_t{1}, std::int64_t{19}}) {
+      const at::Tensor chosen =
+          (at::arange(s_.heads * slots, at::kInt) * 5).remainder(s_.m).view({s_.heads, slots});
+      for (const KeyMetric metric : {KeyMetric::Cosine, KeyMetric::Dot})
+        for (const QueryReduce query : {QueryReduce::Max, QueryReduce::Mean})
+          for (const GroupReduce group : {GroupReduce::RowsFirst, GroupReduce::ScoresFirst})
+            to.push_back({"scores by " + std::to_string(slots) + " queries, options " +
+                              std::to_string(static_cast<int>(metric)) +
+                              std::to_string(static_cast<int>(query)) +
+                              std::to_string(static_cast<int>(group)),
+                          score_keys(place(q_), k(place), place(chosen), s_.keys - 3,
+                                     {metric, query, group})});
+    }
+  }
+
+  SelectionShape s_;
+  at::Tensor q_, k_;
+};
+
+inline void expect_same(const std::vector<SelectionResult>& got,
+                        const std::vector<SelectionResult>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const at::Tensor a = got[i].tensor.cpu(), b = want[i].tensor.cpu();
+    EXPECT_EQ(got[i].name, want[i].name);
+    ASSERT_EQ(a.sizes(), b.sizes()) << got[i].name;
+    ASSERT_EQ(a.scalar_type(), b.scalar_type()) << got[i].name;
+    if (want[i].to_the_bit)
+      EXPECT_TRUE(at::equal(a, b)) << got[i].name;
+    else
+      EXPECT_TRUE(at::allclose(a, b, 1e-5, 1e-5))
+          << got[i].name << ": off by " << (a - b).abs().max().item<double>();
+  }
+}
+
+}  // namespace kvloupe::selection::testing
