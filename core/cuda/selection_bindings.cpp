@@ -1,11 +1,13 @@
 #include "core/cuda/selection_bindings.h"
 
+#include "core/cuda/keep_best.cuh"
 #include "core/cuda/row_products.cuh"
 #include "core/cuda/score_keys.cuh"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace kvloupe::cuda {
@@ -49,6 +51,36 @@ at::Tensor contiguous_per_head(const at::Tensor& keys) {
 }
 
 }  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
+    const Launcher& on_device, const at::Tensor& scores_in, std::int64_t budget,
+    const std::optional<at::Tensor>& forced_in) {
+  if (!is_countable(scores_in))
+    return GenericForm<keep_best_rows>::call("kvloupe::keep_best_rows", scores_in, budget,
+                                             forced_in);
+  const at::Tensor scores =
+      scores_in.stride(1) == 1 || scores_in.size(1) == 1 ? scores_in : scores_in.contiguous();
+  const std::int64_t rows = scores.size(0), kept = std::min(budget, scores.size(1));
+  const auto options = [&](at::ScalarType type) { return scores.options().dtype(type); };
+  const at::Tensor indices = at::empty({rows, kept}, options(at::kInt)),
+                   num_forced = at::zeros({rows}, options(at::kLong)),
+                   ties = at::zeros({rows}, options(at::kLong));
+  if (rows == 0 || kept == 0) return {indices, num_forced, ties};
+  const at::Tensor forced = forced_in ? forced_in->to(scores.device()).contiguous() : at::Tensor();
+  KeepBest problem;
+  problem.scores = scores.const_data_ptr<float>();
+  problem.row_stride = scores.stride(0);
+  problem.forced = forced_in ? forced.const_data_ptr<std::uint8_t>() : nullptr;
+  problem.rows = static_cast<int>(rows);
+  problem.count = static_cast<int>(scores.size(1));
+  problem.kept = static_cast<int>(kept);
+  problem.indices = indices.mutable_data_ptr<std::int32_t>();
+  problem.num_forced = num_forced.mutable_data_ptr<std::int64_t>();
+  problem.ties_at_cut = ties.mutable_data_ptr<std::int64_t>();
+  check(on_device([&](cudaStream_t stream) { return launch_keep_best(problem, stream); }),
+        "keep_best_rows");
+  return {indices, num_forced, ties};
+}
 
 at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const at::Tensor& k_in,
                       const at::Tensor& chosen_in, std::int64_t num_candidates, bool cosine,

@@ -21,6 +21,9 @@ using Launch = std::function<cudaError_t(cudaStream_t)>;
 using Launcher = std::function<cudaError_t(const Launch&)>;
 
 // The operators of core/selection/operators.h by their names.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
+    const Launcher& on_device, const at::Tensor& scores, std::int64_t budget,
+    const std::optional<at::Tensor>& forced);
 at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q, const at::Tensor& k,
                       const at::Tensor& chosen, std::int64_t num_candidates, bool cosine,
                       bool mean_of_queries, bool scores_first);
@@ -45,6 +48,7 @@ struct Bound<Device, kBinding> {
 // its run(launch) does what Launcher says.
 template <typename Device>
 void implement_selection(torch::Library& operators) {
+  operators.impl("keep_best_rows", detail::Bound<Device, keep_best_rows>::call);
   operators.impl("score_keys", detail::Bound<Device, score_keys>::call);
 }
 

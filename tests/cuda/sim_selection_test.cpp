@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 namespace kvloupe::selection {
@@ -60,6 +61,22 @@ TEST(GenericSelection, ScoresAreThoseOfTheCpusOwnForm) {
                                  cpu::score_keys(q, k, chosen, 60, cosine, mean, scores_first),
                                  1e-5, 1e-5))
             << cosine << mean << scores_first;
+}
+
+TEST(GenericSelection, KeepsTheRowsOfTheCpusOwnForm) {
+  at::manual_seed(9);
+  at::Tensor scores = (at::randn({3, 90}) * 4).round();
+  scores.narrow(1, 20, 3).fill_(std::nan(""));
+  scores.narrow(1, 40, 9).fill_(-0.0);
+  for (const std::int64_t budget : {0, 5, 30, 95})
+    for (const cpu::MaybeTensor& forced :
+         {cpu::MaybeTensor(), cpu::MaybeTensor((at::arange(90) % 9 == 0).to(at::kByte))}) {
+      const auto [rows, num_forced, ties] = generic::keep_best_rows(scores, budget, forced);
+      const auto [want, want_forced, want_ties] = cpu::keep_best_rows(scores, budget, forced);
+      EXPECT_TRUE(at::equal(rows, want)) << budget;
+      EXPECT_TRUE(at::equal(num_forced, want_forced)) << budget;
+      EXPECT_TRUE(at::equal(ties, want_ties)) << budget;
+    }
 }
 
 }  // namespace

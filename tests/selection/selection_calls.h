@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -43,11 +44,16 @@ class SelectionCalls {
     q_ = at::randn({s_.heads, s_.m, s_.dim});
     // A view of a cache with room to grow, as in a running model.
     k_ = at::randn({s_.kv_heads, s_.keys + 7, s_.dim});
+    scores_ = (at::randn({s_.heads, s_.keys}) * 16).round() / 4;
+    scores_.narrow(1, 3, 1).fill_(-0.0);
+    scores_.narrow(1, s_.keys / 2, 2).fill_(std::numeric_limits<double>::quiet_NaN());
+    scores_.narrow(1, s_.keys / 3, 1).fill_(-std::numeric_limits<double>::infinity());
   }
 
   std::vector<SelectionResult> run(const Place& place) const {
     std::vector<SelectionResult> results;
     scores(place, results);
+    best(place, results);
     return results;
   }
 
@@ -70,8 +76,25 @@ class SelectionCalls {
     }
   }
 
+  // Ties, both zeros, infinities and numbers that are none; forced ones here or there.
+  void best(const Place& place, std::vector<SelectionResult>& to) const {
+    const std::int64_t n = s_.keys;
+    at::Tensor marks = at::zeros({n - 1}, at::kByte);
+    marks.narrow(0, n / 2 - 5, 9).fill_(1);
+    for (const std::int64_t budget : {std::int64_t{0}, std::int64_t{4}, n / 3, n + 5})
+      for (const at::Tensor& forced : {at::Tensor(), marks}) {
+        const KeptRows kept = keep_best_rows(place(scores_).narrow(1, 1, n - 1), budget,
+                                             forced.defined() ? place(forced) : forced);
+        const std::string name =
+            "best " + std::to_string(budget) + (forced.defined() ? " with forced" : "");
+        to.push_back({name, kept.indices, true});
+        to.push_back({name + ", forced", kept.forced, true});
+        to.push_back({name + ", ties", kept.ties, true});
+      }
+  }
+
   SelectionShape s_;
-  at::Tensor q_, k_;
+  at::Tensor q_, k_, scores_;
 };
 
 inline void expect_same(const std::vector<SelectionResult>& got,
