@@ -182,7 +182,8 @@ cudaError_t launch(const KeepBest& p, cudaStream_t stream) {
 
 cudaError_t launch_keep_best(const KeepBest& p, cudaStream_t stream) {
   if (p.rows < 1 || p.kept < 1 || p.kept > p.count) return cudaErrorInvalidValue;
-  return p.count > 4096 ? launch<1024>(p, stream) : launch<256>(p, stream);
+  if (p.count <= 512) return launch<64>(p, stream);
+  return p.count <= 4096 ? launch<256>(p, stream) : launch<1024>(p, stream);
 }
 
 }  // namespace kvloupe::cuda

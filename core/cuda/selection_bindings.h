@@ -27,6 +27,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
 at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q, const at::Tensor& k,
                       const at::Tensor& chosen, std::int64_t num_candidates, bool cosine,
                       bool mean_of_queries, bool scores_first);
+at::Tensor key_products(const Launcher& on_device, const at::Tensor& rows, const at::Tensor& keys);
+at::Tensor page_bounds(const Launcher& on_device, const at::Tensor& rows, std::int64_t page_size,
+                       std::int64_t cut);
+at::Tensor page_scores(const Launcher& on_device, const at::Tensor& q, const at::Tensor& bounds);
+at::Tensor block_means(const Launcher& on_device, const at::Tensor& rows, std::int64_t block_size,
+                       std::int64_t cut);
 
 namespace detail {
 
@@ -50,6 +56,10 @@ template <typename Device>
 void implement_selection(torch::Library& operators) {
   operators.impl("keep_best_rows", detail::Bound<Device, keep_best_rows>::call);
   operators.impl("score_keys", detail::Bound<Device, score_keys>::call);
+  operators.impl("key_products", detail::Bound<Device, key_products>::call);
+  operators.impl("page_bounds", detail::Bound<Device, page_bounds>::call);
+  operators.impl("page_scores", detail::Bound<Device, page_scores>::call);
+  operators.impl("block_means", detail::Bound<Device, block_means>::call);
 }
 
 }  // namespace kvloupe::cuda

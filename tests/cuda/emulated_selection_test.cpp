@@ -4,6 +4,7 @@
 #include "core/cuda/emulator/emulator.h"
 #include "tests/cuda/device_array.h"
 #include "tests/cuda/keep_best_case.h"
+#include "tests/cuda/pages_case.h"
 #include "tests/cuda/score_keys_case.h"
 
 #include <gtest/gtest.h>
@@ -206,12 +207,62 @@ TEST_F(EmulatedSelection, EveryBarrierOfKeepBestIsNeeded) {
   expect_all_barriers_needed("keep_best.cu", 5, [&] { return one.run(); });
 }
 
+TEST_F(EmulatedSelection, PagesAreThoseOfPlainLoops) {
+  for (const testing::PageShape& shape : testing::page_shapes()) {
+    SCOPED_TRACE(::testing::Message() << shape.count << " rows of " << shape.dim);
+    const std::vector<float> rows = testing::page_rows(shape);
+    const DeviceArray<float> there(rows);
+    const testing::PageResults want = testing::pages_of(shape, rows);
+    const auto run = [&](auto launch, std::size_t count) {
+      PagesOfRows problem = testing::problem_of(shape);
+      const DeviceArray<float> results(count);
+      problem.rows = there.data();
+      problem.results = results.data();
+      EXPECT_EQ(launch(problem, nullptr), cudaSuccess);
+      return results.copy();
+    };
+    const auto bounds = [&] { return run(launch_page_bounds, want.bounds.size()); };
+    const auto means = [&] { return run(launch_block_means, want.means.size()); };
+    EXPECT_EQ(bounds(), want.bounds);
+    EXPECT_EQ(means(), want.means);
+    expect_the_same_in_all_orders(bounds);
+    expect_the_same_in_all_orders(means);
+  }
+}
+
+TEST_F(EmulatedSelection, ProductsAreThoseOfPlainLoops) {
+  for (const testing::ProductShape& shape : testing::product_shapes()) {
+    SCOPED_TRACE(::testing::Message() << shape.rows << " rows of " << shape.dim);
+    const testing::ProductInputs in(shape);
+    const DeviceArray<float> rows(in.rows), keys(in.keys);
+    const auto run = [&] {
+      PackRows pack = testing::pack_of(shape);
+      RowProducts products = testing::products_of(shape);
+      const DeviceArray<float> packed(
+          packed_floats(shape.kv_heads, shape.sets, shape.rows, shape.width()));
+      const DeviceArray<float> results(testing::num_products(shape));
+      pack.from = rows.data();
+      pack.to = packed.data();
+      products.rows = packed.data();
+      products.keys = keys.data();
+      products.results = results.data();
+      EXPECT_EQ(launch_pack_rows(pack, nullptr), cudaSuccess);
+      EXPECT_EQ(launch_row_products(products, nullptr), cudaSuccess);
+      return results.copy();
+    };
+    EXPECT_LT(testing::error_of(shape, in, run()), testing::kProductTolerance);
+    expect_the_same_in_all_orders(run);
+  }
+}
+
 TEST_F(EmulatedSelection, ProblemsThatCannotBeAreRefused) {
   const testing::ScoreShape shape = {1, 1, 1, 1, 1, kMostChannels + 1};
   const ScoreKeys wide = testing::problem_of(shape);
   EXPECT_EQ(launch_score_keys(wide, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_row_products({}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_keep_best({}, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(launch_page_bounds({}, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(launch_pack_rows({}, nullptr), cudaErrorInvalidValue);
 }
 
 }  // namespace

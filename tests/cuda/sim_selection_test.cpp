@@ -79,5 +79,19 @@ TEST(GenericSelection, KeepsTheRowsOfTheCpusOwnForm) {
     }
 }
 
+TEST(GenericSelection, PagesAreThoseOfTheCpusOwnForm) {
+  at::manual_seed(10);
+  const at::Tensor rows = at::randn({2, 61, 24});
+  for (const std::int64_t cut : {0, 7}) {
+    EXPECT_TRUE(at::equal(generic::page_bounds(rows, 16, cut), cpu::page_bounds(rows, 16, cut)));
+    EXPECT_TRUE(at::equal(generic::block_means(rows, 16, cut), cpu::block_means(rows, 16, cut)));
+  }
+  const at::Tensor q = at::randn({4, 3, 24}), bounds = cpu::page_bounds(rows, 16, 0);
+  EXPECT_TRUE(
+      at::allclose(generic::page_scores(q, bounds), cpu::page_scores(q, bounds), 1e-5, 1e-5));
+  EXPECT_TRUE(at::allclose(generic::key_products(q.select(1, 0), rows),
+                           cpu::key_products(q.select(1, 0), rows), 1e-5, 1e-5));
+}
+
 }  // namespace
 }  // namespace kvloupe::selection

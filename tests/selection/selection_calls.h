@@ -54,6 +54,8 @@ class SelectionCalls {
     std::vector<SelectionResult> results;
     scores(place, results);
     best(place, results);
+    products(place, results);
+    pages(place, results);
     return results;
   }
 
@@ -91,6 +93,22 @@ class SelectionCalls {
         to.push_back({name + ", forced", kept.forced, true});
         to.push_back({name + ", ties", kept.ties, true});
       }
+  }
+
+  void products(const Place& place, std::vector<SelectionResult>& to) const {
+    to.push_back({"products", key_products(place(q_.select(1, 0)), k(place))});
+    to.push_back({"products of rows apart", key_products(place(q_).select(1, s_.m / 2), k(place))});
+  }
+
+  void pages(const Place& place, std::vector<SelectionResult>& to) const {
+    for (const std::int64_t cut : {0, 5}) {
+      const at::Tensor bounds = page_bounds(k(place), 16, cut);
+      to.push_back({"page bounds", bounds, true});
+      to.push_back({"page scores", page_scores(place(q_), bounds)});
+      to.push_back(
+          {"page scores of one row", page_scores(place(q_).narrow(1, s_.m / 2, 1), bounds)});
+      to.push_back({"block means", block_means(k(place), 32, cut), true});
+    }
   }
 
   SelectionShape s_;
