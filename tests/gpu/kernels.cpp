@@ -3,12 +3,11 @@
 // rehearsal, without times. Prints JSON; exits 1 where a result is wrong.
 #include "core/cuda/chunk_attention.cuh"
 #include "tests/cuda/chunk_attention_case.h"
+#include "tests/gpu/device_memory.h"
+#include "tests/gpu/selection_kernels.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <string>
-#include <vector>
 
 namespace {
 
@@ -18,60 +17,7 @@ using kvloupe::cuda::testing::Inputs;
 using kvloupe::cuda::testing::Results;
 using kvloupe::cuda::testing::Shape;
 
-#ifdef __CUDACC__
-
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "error: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-
-class Numbers {
- public:
-  explicit Numbers(std::size_t count) : count_(count) {
-    check(cudaMalloc(&data_, count * sizeof(float)), "cudaMalloc");
-    check(cudaMemset(data_, 0xFF, count * sizeof(float)), "cudaMemset");
-  }
-  explicit Numbers(const std::vector<float>& host) : Numbers(host.size()) {
-    check(cudaMemcpy(data_, host.data(), 4 * count_, cudaMemcpyHostToDevice), "cudaMemcpy");
-  }
-  ~Numbers() { cudaFree(data_); }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-  float* data() const { return data_; }
-  std::vector<float> copy() const {
-    std::vector<float> host(count_);
-    check(cudaMemcpy(host.data(), data_, 4 * count_, cudaMemcpyDeviceToHost), "cudaMemcpy");
-    return host;
-  }
-
- private:
-  std::size_t count_;
-  float* data_ = nullptr;
-};
-
-std::string device_name() {
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  return properties.name;
-}
-
-#else
-
-class Numbers {
- public:
-  explicit Numbers(std::size_t count) : numbers_(count, std::nanf("")) {}
-  explicit Numbers(std::vector<float> host) : numbers_(std::move(host)) {}
-  float* data() const { return const_cast<float*>(numbers_.data()); }
-  std::vector<float> copy() const { return numbers_; }
-
- private:
-  std::vector<float> numbers_;
-};
-
-std::string device_name() { return "emulator"; }
-
-#endif
+using Numbers = kvloupe::gpu::DeviceNumbers<float>;
 
 class Case {
  public:
@@ -127,33 +73,13 @@ bool print_parity(const Shape& shape, bool last) {
 
 #ifdef __CUDACC__
 
-// Median of the times of `rounds` launches, each after what the L2 cache held was overwritten.
-double median_ms(const Case& one, bool with_mass, int rounds) {
-  const Numbers flush(64U << 20);
-  cudaEvent_t begin{}, end{};
-  check(cudaEventCreate(&begin), "cudaEventCreate");
-  check(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<float> times;
-  for (int round = 0; round <= rounds; ++round) {
-    check(cudaMemset(flush.data(), round, std::size_t{256} << 20), "cudaMemset");
-    check(cudaEventRecord(begin), "cudaEventRecord");
-    check(one.launch(with_mass), "launch");
-    check(cudaEventRecord(end), "cudaEventRecord");
-    check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-    if (round > 0) times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
 // The case of docs/cuda.md: 32 query and 8 KV heads of 128, a chunk of 128 after 30,720 keys.
 void print_times() {
   const Shape shape = {8, 4, 128, 30720, 128};
   const Case one(shape);
   const double flop = 4.0 * 32 * 128 * shape.kv_len() * 128;
-  const double attend = median_ms(one, false, 20), both = median_ms(one, true, 20);
+  const double attend = kvloupe::gpu::median_ms([&] { return one.launch(false); }, 20);
+  const double both = kvloupe::gpu::median_ms([&] { return one.launch(true); }, 20);
   std::printf(",\n  \"attend_ms\": %.4f, \"attend_and_mass_ms\": %.4f, \"attend_tflops\": %.3f",
               attend, both, flop / attend / 1e9);
 }
@@ -167,13 +93,14 @@ void print_times() {}
 }  // namespace
 
 int main() {
-  std::printf("{\"device\": \"%s\",\n  \"parity\": [\n", device_name().c_str());
+  std::printf("{\"device\": \"%s\",\n  \"parity\": [\n", kvloupe::gpu::device_name().c_str());
   bool right = true;
   const auto& shapes = kvloupe::cuda::testing::shapes();
   for (std::size_t i = 0; i < shapes.size(); ++i)
     right = print_parity(shapes[i], i + 1 == shapes.size()) && right;
   std::printf("  ]");
   print_times();
+  right = kvloupe::gpu::print_selection() && right;
   std::printf("}\n");
   return right ? 0 : 1;
 }
