@@ -21,7 +21,8 @@ static_assert(kRowsOfWarp == 4, "a lane reads its rows as one float4");
 
 template <int kWidth>
 struct Memory {
-  static constexpr int kKeys = 8192 / kWidth;
+  // So many that two blocks fit on a multiprocessor with 164 KiB, but for the widest.
+  static constexpr int kKeys = kWidth == 64 ? 96 : 8192 / kWidth;
   // Four floats of padding: lanes that read the same channels of neighbouring keys meet all banks.
   float keys[2][kKeys][kWidth + 4];
   float rows[kWidth][kRowsOfBlock];

@@ -18,8 +18,8 @@ namespace kvloupe::cuda::testing {
 
 struct BestShape {
   int rows, count, kept, gap = 0;
-  double forced = -1;    // share of forced positions; less than 0: no marks
-  int steps = 0;         // scores are so many steps of one value; 0: all differ
+  double forced = -1;  // share of forced positions; less than 0: no marks
+  int steps = 0;  // scores are so many steps of one value; 0: all differ; -1: zeros of both signs
   bool strange = false;  // zeros of both signs, infinities, numbers that are none among them
 
   std::int64_t row_stride() const { return count + gap; }
@@ -33,6 +33,8 @@ struct BestInputs {
     std::mt19937_64 random(7);
     for (float& score : scores)
       if (s.steps > 0) score = std::floor(score * static_cast<float>(s.steps)) / 8;
+    if (s.steps < 0)
+      for (float& score : scores) score = score > 0 ? 0.0F : -0.0F;
     if (s.strange) {
       constexpr float kInfinity = std::numeric_limits<float>::infinity();
       const float odd[] = {0.0F,           -0.0F,     std::nanf(""),
@@ -100,6 +102,7 @@ inline std::vector<BestShape> best_shapes() {
           {1, 700, 700, 0, 0.3, 2},
           {2, 515, 77, 3, 0.5, 4, true},
           {2, 300, 40, 0, 0.0, 1, true},
+          {2, 200, 90, 0, -1, -1},
           {1, 256, 255, 0, 1.0, 0, true},
           {2, 5003, 1200, 1, 0.05, 3},
           {1, 9000, 1024, 0, -1, 0, true},
