@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <string>
 #include <tuple>
 
 namespace kvloupe::attention {
@@ -159,42 +158,30 @@ at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
 
 }  // namespace kvloupe::attention
 
-namespace {
-
-// The generic form also has a name of its own, for kernels that do not do all of what is asked for.
-void define_with_generic(torch::Library& library, const std::string& name,
-                         const std::string& signature) {
-  library.def((name + signature).c_str());
-  library.def((name + "_generic" + signature).c_str());
-}
-
-}  // namespace
-
 TORCH_LIBRARY(kvloupe, m) {
   // As operators.h says.
-  define_with_generic(m, "chunk_attention",
-                      "(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
-                      "-> (Tensor output, Tensor lse, Tensor key_mass)");
-  define_with_generic(m, "chunk_mass",
-                      "(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)");
+  m.def(
+      "chunk_attention(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
+      "-> (Tensor output, Tensor lse, Tensor key_mass)");
+  m.def("chunk_mass(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)");
   m.def(
       "attention_rows(Tensor q_head, Tensor k_head, float[] softmax, int first_position, "
       "Tensor lse_rows) -> Tensor");
   m.def(
       "gather_keys(Tensor k, Tensor v, int chunk_len, int[] begin, Tensor positions) "
       "-> (Tensor k_rows, Tensor v_rows)");
-  const std::string gathered =
-      "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, "
-      "Tensor shared) -> Tensor";
-  define_with_generic(m, "attend_gathered", gathered);
-  define_with_generic(m, "gathered_attention", gathered);
-  define_with_generic(
-      m, "paged_attention",
-      "(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, int q_heads_per_row, "
-      "int pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor");
-  define_with_generic(
-      m, "block_sparse_attention",
-      "(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, Tensor mask) -> Tensor");
+  m.def(
+      "attend_gathered(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, "
+      "Tensor positions, Tensor shared) -> Tensor");
+  m.def(
+      "gathered_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, "
+      "Tensor positions, Tensor shared) -> Tensor");
+  m.def(
+      "paged_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, "
+      "int q_heads_per_row, int pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor");
+  m.def(
+      "block_sparse_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, "
+      "Tensor mask) -> Tensor");
   m.def(
       "lane_attention(Tensor values, Tensor? lanes, Tensor numbers, int first_position, Tensor v, "
       "float[] softmax) -> Tensor");
@@ -240,10 +227,4 @@ TORCH_LIBRARY_IMPL(kvloupe, CompositeExplicitAutograd, m) {
   m.impl("gather_lanes", generic::gather_lanes);
   m.impl("attend_gathered_lanes", generic::attend_gathered_lanes);
   m.impl("gathered_lane_mass", generic::gathered_lane_mass);
-  m.impl("chunk_attention_generic", generic::chunk_attention);
-  m.impl("chunk_mass_generic", generic::chunk_mass);
-  m.impl("attend_gathered_generic", generic::attend_gathered);
-  m.impl("gathered_attention_generic", generic::gathered_attention);
-  m.impl("paged_attention_generic", generic::paged_attention);
-  m.impl("block_sparse_attention_generic", generic::block_sparse_attention);
 }

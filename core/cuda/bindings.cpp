@@ -3,6 +3,7 @@
 
 #include "core/attention/operators.h"
 #include "core/cuda/attention_problem.h"
+#include "core/cuda/generic_form.h"
 
 #include <ATen/ATen.h>
 
@@ -13,12 +14,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const Run& run, c
                                                                const at::Tensor& v,
                                                                at::ArrayRef<double> softmax,
                                                                bool want_mass) {
-  if (!kernel_does(q)) {
-    // By its name, as all of them: the plug-in is not linked to core/attention.
-    static const auto generic =
-        attention::find_operator<attention::op::ChunkAttention>("kvloupe::chunk_attention_generic");
-    return generic.call(q, k, v, softmax, want_mass);
-  }
+  if (!kernel_does(q))
+    return run_generic<attention::op::ChunkAttention>("kvloupe::chunk_attention", q, k, v, softmax,
+                                                      want_mass);
   AttentionProblem problem(q, k, v, softmax);
   problem.set_dense();
   problem.want_lse();
@@ -29,11 +27,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const Run& run, c
 
 std::tuple<at::Tensor, at::Tensor> chunk_mass(const Run& run, const at::Tensor& q,
                                               const at::Tensor& k, at::ArrayRef<double> softmax) {
-  if (!kernel_does(q)) {
-    static const auto generic =
-        attention::find_operator<attention::op::ChunkMass>("kvloupe::chunk_mass_generic");
-    return generic.call(q, k, softmax);
-  }
+  if (!kernel_does(q))
+    return run_generic<attention::op::ChunkMass>("kvloupe::chunk_mass", q, k, softmax);
   AttentionProblem problem(q, k, at::Tensor(), softmax);
   problem.set_dense();
   problem.want_lse();

@@ -1,7 +1,8 @@
-// The plug-in: binds the CUDA kernels to the operators that core/attention declares. Built as a
-// shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). Operators without
-// a kernel run in their generic form, which the program has.
+// The plug-in: binds the CUDA kernels to the operators that core/attention and core/selection declare.
+// Built as a shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp).
+// Operators without a kernel here run in their generic form, which the program has.
 #include "core/cuda/register_attention.h"
+#include "core/cuda/selection_bindings.h"
 #include "core/device/cuda_plugin_api.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,9 +17,21 @@
 namespace kvloupe::cuda {
 namespace {
 
+// What implement_selection() asks for.
+class OnStream {
+ public:
+  explicit OnStream(c10::Device device) : guard_(device), index_(device.index()) {}
+  cudaError_t run(const Launch& launch) const {
+    return launch(c10::cuda::getCurrentCUDAStream(index_).stream());
+  }
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+  c10::DeviceIndex index_;
+};
+
 cudaError_t run_on_stream(const at::Tensor& like, const Launches& launches) {
-  const c10::cuda::CUDAGuard guard(like.device());
-  return launches(c10::cuda::getCurrentCUDAStream(like.device().index()).stream());
+  return OnStream(like.device()).run(launches);
 }
 
 }  // namespace
@@ -26,6 +39,7 @@ cudaError_t run_on_stream(const at::Tensor& like, const Launches& launches) {
 
 TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) {
   kvloupe::cuda::register_attention<kvloupe::cuda::run_on_stream>(m);
+  kvloupe::cuda::implement_selection<kvloupe::cuda::OnStream>(m);
 }
 
 extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_2(

@@ -2,6 +2,7 @@
 #include "core/attention/operators.h"
 #include "core/cuda/attention_problem.h"
 #include "core/cuda/bindings.h"
+#include "core/cuda/generic_form.h"
 
 #include <ATen/ATen.h>
 
@@ -56,11 +57,9 @@ at::Tensor attend_positions(const char* name, AttentionProblem problem, const Ru
 at::Tensor attend_gathered(const Run& run, const at::Tensor& q, const at::Tensor& k,
                            const at::Tensor& v, at::ArrayRef<double> softmax, at::IntArrayRef begin,
                            const at::Tensor& positions, const at::Tensor& shared) {
-  if (!kernel_does(q)) {
-    static const auto generic =
-        attention::find_operator<attention::op::AttendGathered>("kvloupe::attend_gathered_generic");
-    return generic.call(q, k, v, softmax, begin, positions, shared);
-  }
+  if (!kernel_does(q))
+    return run_generic<attention::op::AttendGathered>("kvloupe::attend_gathered", q, k, v, softmax,
+                                                      begin, positions, shared);
   return attend_positions("attend_gathered", {q, k, v, softmax}, run, q, begin, positions, shared,
                           /*packed=*/true);
 }
@@ -69,11 +68,9 @@ at::Tensor gathered_attention(const Run& run, const at::Tensor& q, const at::Ten
                               const at::Tensor& v, at::ArrayRef<double> softmax,
                               at::IntArrayRef begin, const at::Tensor& positions,
                               const at::Tensor& shared) {
-  if (!kernel_does(q)) {
-    static const auto generic = attention::find_operator<attention::op::GatheredAttention>(
-        "kvloupe::gathered_attention_generic");
-    return generic.call(q, k, v, softmax, begin, positions, shared);
-  }
+  if (!kernel_does(q))
+    return run_generic<attention::op::GatheredAttention>("kvloupe::gathered_attention", q, k, v,
+                                                         softmax, begin, positions, shared);
   return attend_positions("gathered_attention", {q, k, v, softmax}, run, q, begin, positions,
                           shared, /*packed=*/false);
 }
@@ -83,12 +80,10 @@ at::Tensor paged_attention(const Run& run, const at::Tensor& q, const at::Tensor
                            std::int64_t page_size, std::int64_t q_heads_per_row,
                            std::int64_t pages_per_head, const at::Tensor& kv_indptr,
                            const at::Tensor& kv_indices) {
-  if (!kernel_does(q)) {
-    static const auto generic =
-        attention::find_operator<attention::op::PagedAttention>("kvloupe::paged_attention_generic");
-    return generic.call(q, k, v, softmax, page_size, q_heads_per_row, pages_per_head, kv_indptr,
-                        kv_indices);
-  }
+  if (!kernel_does(q))
+    return run_generic<attention::op::PagedAttention>("kvloupe::paged_attention", q, k, v, softmax,
+                                                      page_size, q_heads_per_row, pages_per_head,
+                                                      kv_indptr, kv_indices);
   AttentionProblem problem(q, k, v, softmax);
   const std::int64_t chunk_len = q.size(1), past_len = k.size(1) - chunk_len;
   const std::int64_t rows = q.size(0) / q_heads_per_row;
@@ -121,11 +116,9 @@ at::Tensor paged_attention(const Run& run, const at::Tensor& q, const at::Tensor
 at::Tensor block_sparse_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
                                   const at::Tensor& v, at::ArrayRef<double> softmax,
                                   std::int64_t block_size, const at::Tensor& mask) {
-  if (!kernel_does(q)) {
-    static const auto generic = attention::find_operator<attention::op::BlockSparseAttention>(
-        "kvloupe::block_sparse_attention_generic");
-    return generic.call(q, k, v, softmax, block_size, mask);
-  }
+  if (!kernel_does(q))
+    return run_generic<attention::op::BlockSparseAttention>("kvloupe::block_sparse_attention", q, k,
+                                                            v, softmax, block_size, mask);
   AttentionProblem problem(q, k, v, softmax);
   const std::int64_t chunk_len = q.size(1), kv_len = k.size(1), past_len = kv_len - chunk_len;
   const std::int64_t group = q.size(0) / k.size(0), first_block = past_len / block_size;

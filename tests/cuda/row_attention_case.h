@@ -5,6 +5,7 @@
 
 #include "core/cuda/key_mass.cuh"
 #include "core/cuda/row_attention.cuh"
+#include "tests/cuda/case_numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,14 +71,6 @@ struct Case {
     return false;
   }
 };
-
-inline std::vector<float> random_numbers(std::size_t count, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> numbers(count);
-  for (float& number : numbers) number = normal(random);
-  return numbers;
-}
 
 inline std::size_t product(int a, int b, int c = 1) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c);
@@ -261,11 +254,6 @@ inline bool are_small(const Errors& errors) {
 }
 
 namespace detail {
-
-inline void note(float got, double want, double& largest) {
-  const double error = std::abs(static_cast<double>(got) - want);
-  largest = std::isfinite(error) ? std::max(largest, error) : INFINITY;
-}
 
 // The row's probabilities, of all positions; its log-sum-exp through `lse`.
 inline std::vector<double> probabilities(const Case& c, const Inputs& in, int head, int query,

@@ -13,7 +13,7 @@ if [ "${1:-}" = --dry ]; then
 else
   nvcc="${NVCC:-nvcc}"
   command -v "$nvcc" > /dev/null || nvcc=/usr/local/cuda/bin/nvcc
-  "$nvcc" -std=c++20 -O3 -arch=native --expt-relaxed-constexpr -I. -x cu core/cuda/*.cu tests/gpu/kernels.cpp \
+  "$nvcc" -std=c++20 -O3 -arch=native --expt-relaxed-constexpr -I. -x cu core/cuda/*.cu tests/gpu/*.cpp \
     -o "$out/kernels"
   checks=("$out/kernels")
 fi
@@ -42,6 +42,12 @@ if "attention_times" in facts:
     lines += ["", "32 query and 8 KV heads of 128 after 30,720 keys, fp32. Medians of 20, L2 overwritten between. The floor is by the clocks that the "
               "device names.", "", "| case | ms | floor, ms | GFLOP | MB |", "|---|---|---|---|---|"]
     lines += ["| {case} | {ms} | {floor_ms} | {gflop} | {megabytes} |".format(**row) for row in facts["attention_times"]]
+lines += ["", "| kernel | shape | error, in parts of what is tolerated | same bits | right |", "|---|---|---|---|---|"]
+lines += ["| {kernel} | {shape} | {error:.2g} | {same_bits} | {right} |".format(**row) for row in facts["selection"]]
+if "selection_times" in facts:
+    lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4, fp32. Medians of 20, L2 overwritten between. The floor is the time "
+              "of a copy on this GPU that moves as many bytes.", "", "| kernel | ms | floor, ms | MB |", "|---|---|---|---|"]
+    lines += ["| {kernel} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]]
 lines += [f"\n{tool}: {(out / f'{tool}.txt').read_text().strip().splitlines()[-1]}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
           if (out / f"{tool}.txt").exists()]
 (out / "page.md").write_text("\n".join(lines) + "\n")

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/cuda/emulator/emulator.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -77,6 +78,8 @@ struct __attribute__((may_alias, aligned(16))) float4 {
   float x, y, z, w;
 };
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+using std::max;
+using std::min;
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 #include "core/cuda/emulator/atomics.h"

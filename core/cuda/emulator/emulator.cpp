@@ -136,6 +136,7 @@ class Block {
 };
 
 Block* running = nullptr;
+std::uint64_t launches = 0;
 
 void Block::enter() {
   Block& block = *running;
@@ -241,6 +242,7 @@ bool launch(Extent grid, Extent block, std::size_t shared_bytes,
   if (blocks == 0 || threads == 0 || threads > kMostThreads || shared_bytes > kMostSharedMemory)
     return false;
   KVLOUPE_CHECK(running == nullptr);
+  ++launches;
   Block one(grid, block, shared_bytes, body);
   running = &one;
   struct Stop {
@@ -251,6 +253,8 @@ bool launch(Extent grid, Extent block, std::size_t shared_bytes,
       for (unsigned x = 0; x < grid.x; ++x) one.run({x, y, z});
   return true;
 }
+
+std::uint64_t num_launches() { return launches; }
 
 Extent thread_index() { return running->current().index; }
 Extent block_index() { return running->index(); }

@@ -49,6 +49,9 @@ inline constexpr std::size_t kMostSharedMemory = 163 << 10;
 // Error{Internal} where lanes of a warp wait for each other in vain.
 bool launch(Extent grid, Extent block, std::size_t shared_bytes, const std::function<void()>& body);
 
+// Launches since the program began.
+std::uint64_t num_launches();
+
 // For the thread that runs: the coordinates, the shared memory of its block (which must have `size`
 // bytes), the barrier of its block.
 Extent thread_index();

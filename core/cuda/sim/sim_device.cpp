@@ -3,6 +3,7 @@
 #include "core/cuda/sim/sim_device.h"
 
 #include "core/cuda/register_attention.h"
+#include "core/cuda/selection_bindings.h"
 #include "core/cuda/sim/sim_memory.h"
 
 #include <ATen/ATen.h>
@@ -108,9 +109,17 @@ void by_way_of_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   at::native::cpu_fallback(op, stack);
 }
 
-cudaError_t run_in_emulator(const at::Tensor&, const cuda::Launches& launches) {
-  const Access access;
-  return launches(nullptr);
+// What cuda::implement_selection() asks for.
+struct OnSim {
+  explicit OnSim(c10::Device) {}
+  cudaError_t run(const cuda::Launch& launch) const {
+    const Access access;
+    return launch(nullptr);
+  }
+};
+
+cudaError_t run_in_emulator(const at::Tensor& like, const cuda::Launches& launches) {
+  return OnSim(like.device()).run(launches);
 }
 
 }  // namespace
@@ -143,6 +152,7 @@ void register_device() {
     static torch::Library ours(torch::Library::IMPL, "kvloupe", c10::DispatchKey::PrivateUse1,
                                __FILE__, __LINE__);
     cuda::register_attention<run_in_emulator>(ours);
+    cuda::implement_selection<OnSim>(ours);
   });
 }
 

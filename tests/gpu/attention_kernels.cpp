@@ -1,52 +1,60 @@
-// Parity and times of the kernels of attention, as JSON.
-#pragma once
+#include "tests/gpu/attention_kernels.h"
 
 #include "tests/cuda/row_attention_case.h"
-#include "tests/gpu/device_numbers.h"
+#include "tests/gpu/device_memory.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
-namespace kvloupe::cuda::testing {
+namespace kvloupe::gpu {
+namespace {
 
-using PlacedAttention = PlacedCase<DeviceNumbers>;
+using cuda::KeyView;
+using cuda::testing::Case;
+using cuda::testing::Kind;
+using cuda::testing::product;
+using Placed = cuda::testing::PlacedCase<DeviceNumbers>;
 
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// An array of objects, one a case. True where all is right.
-inline bool print_attention_parity() {
+bool print_parity() {
   bool all_right = true;
-  for (const Case& c : cases()) {
-    const PlacedAttention placed(c);
+  std::printf(",\n  \"attention\": [\n");
+  for (const Case& c : cuda::testing::cases()) {
+    const Placed placed(c);
     const auto run = [&] {
       return placed.attend() == cudaSuccess &&
              (c.kind != Kind::Dense || placed.add_mass() == cudaSuccess);
     };
     const bool started = run();
-    const Results first = placed.results();
+    const cuda::testing::Results first = placed.results();
     const bool again = run();
-    const Results second = placed.results();
+    const cuda::testing::Results second = placed.results();
     const bool same = same_bits(first.output, second.output) && same_bits(first.lse, second.lse) &&
                       same_bits(first.key_mass, second.key_mass);
-    const Errors errors = errors_of(c, placed.inputs(), first);
-    const bool right = started && again && same && are_small(errors);
+    const cuda::testing::Errors errors = cuda::testing::errors_of(c, placed.inputs(), first);
+    const bool right = started && again && same && cuda::testing::are_small(errors);
     std::printf(
         "    %s{\"case\": \"%s\", \"q_heads\": %d, \"kv_heads\": %d, \"chunk_len\": %d, "
         "\"past\": %d, \"dim\": %d, \"output\": %.3g, \"lse\": %.3g, \"key_mass\": %.3g, "
         "\"same_bits\": %s, \"right\": %s}\n",
-        &c == cases().data() ? "" : ",", c.name, c.heads(), c.kv_heads, c.chunk_len, c.past, c.dim,
-        errors.output, errors.lse, errors.key_mass, same ? "true" : "false",
+        &c == cuda::testing::cases().data() ? "" : ",", c.name, c.heads(), c.kv_heads, c.chunk_len,
+        c.past, c.dim, errors.output, errors.lse, errors.key_mass, same ? "true" : "false",
         right ? "true" : "false");
     all_right = all_right && right;
   }
+  std::printf("  ]");
   return all_right;
 }
 
+#ifdef __CUDACC__
+
 // The cases of docs/cuda.md: 32 query and 8 KV heads of 128 after 30,720 keys.
-inline std::vector<Case> timed_cases() {
+std::vector<Case> timed_cases() {
   const Case dense = {.name = "dense, chunk of 128",
                       .kind = Kind::Dense,
                       .kv_heads = 8,
@@ -79,7 +87,7 @@ inline std::vector<Case> timed_cases() {
 struct Work {
   double flop = 0, bytes = 0;
 };
-inline Work work_of(const Case& c, const Views& views) {
+Work work_of(const Case& c, const cuda::testing::Views& views) {
   if (c.kind == Kind::Dense) {
     const double pairs = c.past + (c.chunk_len + 1) / 2.0;
     return {4 * pairs * c.rows() * c.dim,
@@ -103,9 +111,26 @@ inline Work work_of(const Case& c, const Views& views) {
   return work;
 }
 
-// ", " and the times where there are any.
-inline void print_attention_times() {
-#ifdef __CUDACC__
+// What the device can do at the most, by its own account of its clocks.
+struct Peak {
+  double flop_per_s = 0, bytes_per_s = 0;
+};
+Peak peak() {
+  const auto attribute = [](cudaDeviceAttr which) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, 0), "cudaDeviceGetAttribute");
+    return static_cast<double>(value);
+  };
+  // fp32 multiply-adds a clock: 64 a multiprocessor of sm_80, 128 of all that came after.
+  const bool is_sm_80 = attribute(cudaDevAttrComputeCapabilityMajor) == 8 &&
+                        attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+  return {attribute(cudaDevAttrMultiProcessorCount) * attribute(cudaDevAttrClockRate) * 1e3 * 2 *
+              (is_sm_80 ? 64 : 128),
+          attribute(cudaDevAttrMemoryClockRate) * 1e3 * 2 *
+              attribute(cudaDevAttrGlobalMemoryBusWidth) / 8};
+}
+
+void print_times() {
   const Peak most = peak();
   const char* separator = "";
   const auto print = [&](const char* name, double ms, const Work& work) {
@@ -119,7 +144,7 @@ inline void print_attention_times() {
   };
   std::printf(",\n  \"attention_times\": [\n");
   for (const Case& c : timed_cases()) {
-    const PlacedAttention placed(c);
+    const Placed placed(c);
     const Work work = work_of(c, placed.views());
     print(c.name, median_ms([&] { return placed.attend(); }, 20), work);
     if (c.kind == Kind::Dense && c.chunk_len > 1)
@@ -127,7 +152,20 @@ inline void print_attention_times() {
             {work.flop / 2, work.bytes / 2});
   }
   std::printf("  ]");
-#endif
 }
 
-}  // namespace kvloupe::cuda::testing
+#else
+
+void print_times() {}
+
+#endif
+
+}  // namespace
+
+bool print_attention() {
+  const bool right = print_parity();
+  print_times();
+  return right;
+}
+
+}  // namespace kvloupe::gpu

@@ -1,19 +1,17 @@
-// Numbers where kernels reach them, and times: on a GPU where nvcc compiles, else in the emulator, which
-// has no times.
+// Memory and times of a GPU for the kit; by the host's compiler memory of the host, and no times.
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
-namespace kvloupe::cuda::testing {
+namespace kvloupe::gpu {
 
 #ifdef __CUDACC__
 
@@ -23,16 +21,16 @@ inline void check(cudaError_t error, const char* what) {
   std::exit(1);
 }
 
+// Begin as bits that are all 1: no numbers, in floating point.
 template <typename T>
 class DeviceNumbers {
  public:
-  // All bits 1: NaN in floating point.
   explicit DeviceNumbers(std::size_t count) : count_(count) {
     check(cudaMalloc(&data_, std::max<std::size_t>(count, 1) * sizeof(T)), "cudaMalloc");
     check(cudaMemset(data_, 0xFF, count * sizeof(T)), "cudaMemset");
   }
   explicit DeviceNumbers(const std::vector<T>& host) : DeviceNumbers(host.size()) {
-    check(cudaMemcpy(data_, host.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    check(cudaMemcpy(data_, host.data(), sizeof(T) * count_, cudaMemcpyHostToDevice), "cudaMemcpy");
   }
   ~DeviceNumbers() { cudaFree(data_); }
   DeviceNumbers(const DeviceNumbers&) = delete;
@@ -40,7 +38,7 @@ class DeviceNumbers {
   T* data() const { return data_; }
   std::vector<T> copy() const {
     std::vector<T> host(count_);
-    check(cudaMemcpy(host.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    check(cudaMemcpy(host.data(), data_, sizeof(T) * count_, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return host;
   }
 
@@ -55,27 +53,9 @@ inline std::string device_name() {
   return properties.name;
 }
 
-// What the device can do at the most, by its own account of its clocks.
-struct Peak {
-  double flop_per_s = 0, bytes_per_s = 0;
-};
-inline Peak peak() {
-  const auto attribute = [](cudaDeviceAttr which) {
-    int value = 0;
-    check(cudaDeviceGetAttribute(&value, which, 0), "cudaDeviceGetAttribute");
-    return static_cast<double>(value);
-  };
-  // fp32 multiply-adds a clock: 64 a multiprocessor of sm_80, 128 of all that came after.
-  const bool is_sm_80 = attribute(cudaDevAttrComputeCapabilityMajor) == 8 &&
-                        attribute(cudaDevAttrComputeCapabilityMinor) == 0;
-  return {attribute(cudaDevAttrMultiProcessorCount) * attribute(cudaDevAttrClockRate) * 1e3 * 2 *
-              (is_sm_80 ? 64 : 128),
-          attribute(cudaDevAttrMemoryClockRate) * 1e3 * 2 *
-              attribute(cudaDevAttrGlobalMemoryBusWidth) / 8};
-}
-
 // Median of the times of `rounds` launches, each after what the L2 cache held was overwritten.
-inline double median_ms(const std::function<cudaError_t()>& launch, int rounds) {
+template <typename Launch>
+double median_ms(const Launch& launch, int rounds) {
   const DeviceNumbers<float> flush(64U << 20);
   cudaEvent_t begin{}, end{};
   check(cudaEventCreate(&begin), "cudaEventCreate");
@@ -93,6 +73,14 @@ inline double median_ms(const std::function<cudaError_t()>& launch, int rounds) 
   }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
+}
+
+// What moving so many bytes takes at the least here: a copy that reads half of them and writes half.
+inline double floor_ms(std::size_t bytes) {
+  const DeviceNumbers<char> from(bytes / 2), to(bytes / 2);
+  return median_ms(
+      [&] { return cudaMemcpyAsync(to.data(), from.data(), bytes / 2, cudaMemcpyDeviceToDevice); },
+      20);
 }
 
 #else
@@ -115,4 +103,4 @@ inline std::string device_name() { return "emulator"; }
 
 #endif
 
-}  // namespace kvloupe::cuda::testing
+}  // namespace kvloupe::gpu
