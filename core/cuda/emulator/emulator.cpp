@@ -9,10 +9,12 @@
 #include <exception>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 namespace kvloupe::cuda::emulator {
@@ -50,12 +52,42 @@ struct Meeting {
   bool is_with(const Meeting& other) const { return site == other.site && mask == other.mask; }
 };
 
+// Where a stack goes on. A switch by ucontext asks the system for the signal mask each time, a jump does
+// not; but sanitizers follow only the former.
+class Context {
+ public:
+  Context() = default;
+  Context(char* stack, void (*entry)()) : is_new_(true) {
+    ::getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_link = nullptr;
+    ::makecontext(&context_, entry, 0);
+  }
+  // Returns when another switches back.
+  void switch_to(Context& other) {
+#ifdef KVLOUPE_SANITIZED
+    ::swapcontext(&context_, &other.context_);
+#else
+    if (_setjmp(jump_) != 0) return;
+    if (!other.is_new_) _longjmp(other.jump_, 1);
+    other.is_new_ = false;
+    ::setcontext(&other.context_);
+#endif
+  }
+
+ private:
+  bool is_new_ = false;
+  ucontext_t context_{};
+  jmp_buf jump_{};
+};
+
 struct Fiber {
   Extent index;
   State state = State::Ready;
   Meeting meeting;
   AsyncCopies copies;
-  ucontext_t context{};
+  std::optional<Context> context;
 };
 
 [[noreturn]] void fail_meeting(const Meeting& meeting, std::size_t lane) {
@@ -99,7 +131,7 @@ class Block {
   // Back to the scheduler, until it is this fiber's turn again.
   void pause(State state) {
     current_->state = state;
-    ::swapcontext(&current_->context, &scheduler_);
+    current_->context->switch_to(scheduler_);
   }
   // Returns what all lanes of the mask brought.
   const WarpValues& meet(const Meeting& meeting) {
@@ -131,7 +163,7 @@ class Block {
   std::size_t shared_bytes_;
   Extent index_;
   Fiber* current_ = nullptr;
-  ucontext_t scheduler_{};
+  Context scheduler_;
   std::exception_ptr thrown_;
 };
 
@@ -151,11 +183,7 @@ void Block::enter() {
 
 void Block::prepare(Fiber& fiber, char* stack) {
   fiber.state = State::Ready;
-  ::getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = stack;
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  ::makecontext(&fiber.context, &Block::enter, 0);
+  fiber.context.emplace(stack, &Block::enter);
 }
 
 void Block::run_ready(std::vector<std::size_t>& order) {
@@ -163,7 +191,7 @@ void Block::run_ready(std::vector<std::size_t>& order) {
   for (const std::size_t i : order) {
     if (fibers_[i].state != State::Ready) continue;
     current_ = &fibers_[i];
-    ::swapcontext(&scheduler_, &current_->context);
+    scheduler_.switch_to(*current_->context);
     if (thrown_) std::rethrow_exception(thrown_);
   }
 }
