@@ -163,10 +163,6 @@ TORCH_LIBRARY(kvloupe, m) {
   m.def(
       "chunk_attention(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
       "-> (Tensor output, Tensor lse, Tensor key_mass)");
-  // The generic form by a name of its own, for kernels that do not do all of the above.
-  m.def(
-      "chunk_attention_generic(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
-      "-> (Tensor output, Tensor lse, Tensor key_mass)");
   m.def("chunk_mass(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)");
   m.def(
       "attention_rows(Tensor q_head, Tensor k_head, float[] softmax, int first_position, "
@@ -231,5 +227,4 @@ TORCH_LIBRARY_IMPL(kvloupe, CompositeExplicitAutograd, m) {
   m.impl("gather_lanes", generic::gather_lanes);
   m.impl("attend_gathered_lanes", generic::attend_gathered_lanes);
   m.impl("gathered_lane_mass", generic::gathered_lane_mass);
-  m.impl("chunk_attention_generic", generic::chunk_attention);
 }

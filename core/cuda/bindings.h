@@ -1,12 +1,13 @@
-// From tensors to the kernels: shapes checked, results made on the device of the queries. The same for
-// CUDA and for the device `sim`, whose kernels run in the emulator.
+// From tensors to the kernels of attention: shapes checked, tables brought to the device of the queries,
+// results made there. The same for CUDA and for the device `sim`, whose kernels run in the emulator.
+// The operators are those of core/attention/operators.h; what a kernel does not do (a head_dim above
+// kMaxHeadDim) is left to the generic form.
 #pragma once
-
-#include "core/cuda/chunk_attention.cuh"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include <cstdint>
 #include <functional>
 #include <tuple>
 
@@ -14,14 +15,36 @@
 
 namespace kvloupe::cuda {
 
-// The kernel on the device's stream: launch_chunk_attention and what the device needs around it.
-using LaunchChunkAttention = std::function<cudaError_t(const ChunkAttention&)>;
+// Calls what launches kernels, with the stream of the device and what else the device needs around it.
+using Launches = std::function<cudaError_t(cudaStream_t)>;
+using Run = std::function<cudaError_t(const Launches&)>;
 
-// The operator kvloupe::chunk_attention (core/attention/operators.h): output, log-sum-exp, key mass.
-// What the kernel does not do (a softmax that is not plain, a head_dim above kMaxHeadDim) is left to
-// the generic form.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::ArrayRef<double> softmax,
-    bool want_mass, const LaunchChunkAttention& launch);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const Run& run, const at::Tensor& q,
+                                                               const at::Tensor& k,
+                                                               const at::Tensor& v,
+                                                               at::ArrayRef<double> softmax,
+                                                               bool want_mass);
+
+std::tuple<at::Tensor, at::Tensor> chunk_mass(const Run& run, const at::Tensor& q,
+                                              const at::Tensor& k, at::ArrayRef<double> softmax);
+
+at::Tensor attend_gathered(const Run& run, const at::Tensor& q, const at::Tensor& k,
+                           const at::Tensor& v, at::ArrayRef<double> softmax, at::IntArrayRef begin,
+                           const at::Tensor& positions, const at::Tensor& shared);
+
+at::Tensor gathered_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
+                              const at::Tensor& v, at::ArrayRef<double> softmax,
+                              at::IntArrayRef begin, const at::Tensor& positions,
+                              const at::Tensor& shared);
+
+at::Tensor paged_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
+                           const at::Tensor& v, at::ArrayRef<double> softmax,
+                           std::int64_t page_size, std::int64_t q_heads_per_row,
+                           std::int64_t pages_per_head, const at::Tensor& kv_indptr,
+                           const at::Tensor& kv_indices);
+
+at::Tensor block_sparse_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
+                                  const at::Tensor& v, at::ArrayRef<double> softmax,
+                                  std::int64_t block_size, const at::Tensor& mask);
 
 }  // namespace kvloupe::cuda

@@ -1,7 +1,8 @@
-// The plug-in: binds the CUDA kernels to the operators that core/attention declares. Built as a
-// shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp). There is a
-// kernel for chunk_attention; the other operators run in their generic form, which the program has.
-#include "core/cuda/bindings.h"
+// The plug-in: binds the CUDA kernels to the operators that core/attention and core/selection declare.
+// Built as a shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp).
+// Operators without a kernel here run in their generic form, which the program has.
+#include "core/cuda/register_attention.h"
+#include "core/cuda/selection_bindings.h"
 #include "core/device/cuda_plugin_api.h"
 
 #include <ATen/core/Tensor.h>
@@ -10,28 +11,35 @@
 #include <torch/library.h>
 
 #include <cstdio>
-#include <tuple>
 
 #include <cuda_runtime_api.h>
 
 namespace kvloupe::cuda {
 namespace {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention_on_stream(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::ArrayRef<double> softmax,
-    bool want_mass) {
-  const c10::cuda::CUDAGuard guard(q.device());
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.device().index()).stream();
-  return chunk_attention(q, k, v, softmax, want_mass, [stream](const ChunkAttention& problem) {
-    return launch_chunk_attention(problem, stream);
-  });
+// What implement_selection() asks for.
+class OnStream {
+ public:
+  explicit OnStream(c10::Device device) : guard_(device), index_(device.index()) {}
+  cudaError_t run(const Launch& launch) const {
+    return launch(c10::cuda::getCurrentCUDAStream(index_).stream());
+  }
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+  c10::DeviceIndex index_;
+};
+
+cudaError_t run_on_stream(const at::Tensor& like, const Launches& launches) {
+  return OnStream(like.device()).run(launches);
 }
 
 }  // namespace
 }  // namespace kvloupe::cuda
 
 TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) {
-  m.impl("chunk_attention", kvloupe::cuda::chunk_attention_on_stream);
+  kvloupe::cuda::register_attention<kvloupe::cuda::run_on_stream>(m);
+  kvloupe::cuda::implement_selection<kvloupe::cuda::OnStream>(m);
 }
 
 extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_2(

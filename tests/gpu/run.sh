@@ -13,7 +13,7 @@ if [ "${1:-}" = --dry ]; then
 else
   nvcc="${NVCC:-nvcc}"
   command -v "$nvcc" > /dev/null || nvcc=/usr/local/cuda/bin/nvcc
-  "$nvcc" -std=c++20 -O3 -arch=native --expt-relaxed-constexpr -I. -x cu core/cuda/chunk_attention.cu tests/gpu/kernels.cpp \
+  "$nvcc" -std=c++20 -O3 -arch=native --expt-relaxed-constexpr -I. -x cu core/cuda/*.cu tests/gpu/*.cpp \
     -o "$out/kernels"
   checks=("$out/kernels")
 fi
@@ -34,13 +34,20 @@ python3 - "$out" << 'PAGE'
 import json, pathlib, sys
 out = pathlib.Path(sys.argv[1])
 facts = json.loads((out / "kernels.json").read_text())
-lines = [f"# CUDA kernels on {facts['device']}", "", "| KV heads | group | chunk | past | dim | output | lse | key mass | same bits | right |",
-         "|---|---|---|---|---|---|---|---|---|---|"]
-lines += ["| {kv_heads} | {group} | {chunk_len} | {past} | {dim} | {output:.2g} | {lse:.2g} | {key_mass:.2g} | {same_bits} | {right} |".format(**row)
-          for row in facts["parity"]]
-if "attend_ms" in facts:
-    lines += ["", "128 queries after 30,720 keys, 32 query and 8 KV heads of 128, fp32: {attend_ms} ms ({attend_tflops} TFLOP/s), with key mass "
-              "{attend_and_mass_ms} ms. Medians of 20, L2 overwritten between.".format(**facts)]
+lines = [f"# CUDA kernels on {facts['device']}", "",
+         "| case | query heads | KV heads | chunk | past | dim | output | lse | key mass | same bits | right |", "|---|---|---|---|---|---|---|---|---|---|---|"]
+lines += ["| {case} | {q_heads} | {kv_heads} | {chunk_len} | {past} | {dim} | {output:.2g} | {lse:.2g} | {key_mass:.2g} | {same_bits} | {right} |".format(**row)
+          for row in facts["attention"]]
+if "attention_times" in facts:
+    lines += ["", "32 query and 8 KV heads of 128 after 30,720 keys, fp32. Medians of 20, L2 overwritten between. The floor is by the clocks that the "
+              "device names.", "", "| case | ms | floor, ms | GFLOP | MB |", "|---|---|---|---|---|"]
+    lines += ["| {case} | {ms} | {floor_ms} | {gflop} | {megabytes} |".format(**row) for row in facts["attention_times"]]
+lines += ["", "| kernel | shape | error, in parts of what is tolerated | same bits | right |", "|---|---|---|---|---|"]
+lines += ["| {kernel} | {shape} | {error:.2g} | {same_bits} | {right} |".format(**row) for row in facts["selection"]]
+if "selection_times" in facts:
+    lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4, fp32. Medians of 20, L2 overwritten between. The floor is the time "
+              "of a copy on this GPU that moves as many bytes.", "", "| kernel | ms | floor, ms | MB |", "|---|---|---|---|"]
+    lines += ["| {kernel} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]]
 lines += [f"\n{tool}: {(out / f'{tool}.txt').read_text().strip().splitlines()[-1]}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
           if (out / f"{tool}.txt").exists()]
 (out / "page.md").write_text("\n".join(lines) + "\n")

@@ -1,6 +1,6 @@
-// Every method with every choice of its parameters on the device `sim`, where the generic forms of the
-// operators run: the sets of the CPU, whose fused forms share no code with them. A host pointer to
-// device memory would end the program.
+// Every method with every choice of its parameters on the device `sim`, where the CUDA kernels and
+// the generic forms of the operators run: the sets of the CPU, whose fused forms share no code with
+// them. A host pointer to device memory would end the program.
 #include "core/device/torch_device.h"
 #include "tests/selection/sequences.h"
 #include "tests/selection/variants.h"

@@ -35,7 +35,8 @@ def compiled(source, target):
 
 def kernels_in(text, target):
     for part in text.split("Compiling entry function '")[1:]:
-        name = re.match(r"(?:void )?(?:\w+::|\(anonymous namespace\)::)*(\w+(?:<[^>]*>)?)", part).group(1).replace("(int)", "")
+        name = re.match(r"(?:void )?(?:\w+::|\(anonymous namespace\)::)*(\w+(?:<[^>]*>)?)", part).group(1)
+        name = re.sub(r"\(int\)|\w+::|\(anonymous namespace\)::", "", name).replace(", ", " ")
         number = lambda pattern: int((re.search(pattern, part) or [0, 0])[1])
         yield {"kernel": name, "target": target, "registers": number(r"Used (\d+) registers"),
                "spilled_bytes": number(r"(\d+) bytes spill stores"), "static_shared_bytes": number(r"(\d+) bytes smem"),

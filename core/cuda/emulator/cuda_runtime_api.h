@@ -2,17 +2,23 @@
 // this name by the targets that emulate.
 #pragma once
 
+#include "core/base/error.h"
 #include "core/cuda/emulator/emulator.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #define __device__
 #define __global__ static
-#define __launch_bounds__(threads)
+#define __forceinline__ inline
+#define __launch_bounds__(...)
 
 // NOLINTBEGIN: the names are CUDA's.
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 using cudaStream_t = void*;
 
 inline const char* cudaGetErrorString(cudaError_t error) {
@@ -25,6 +31,16 @@ inline const char* cudaGetErrorString(cudaError_t error) {
       return "invalid configuration argument";
   }
   return "unknown error";
+}
+
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+// Those of an A100.
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 108;
+  return cudaSuccess;
 }
 
 struct dim3 : kvloupe::cuda::emulator::Extent {
@@ -40,9 +56,34 @@ struct cudaLaunchConfig_t {
 #define threadIdx (::kvloupe::cuda::emulator::thread_index())
 #define blockIdx (::kvloupe::cuda::emulator::block_index())
 
-inline void __syncthreads(unsigned line = __builtin_LINE()) {
-  kvloupe::cuda::emulator::barrier(line);
+// No macros: members of the launch's configuration have these names.
+template <auto kExtent>
+struct EmulatedExtent {
+  template <auto kMember>
+  struct Member {
+    operator unsigned() const { return kExtent().*kMember; }
+  };
+  Member<&kvloupe::cuda::emulator::Extent::x> x{};
+  Member<&kvloupe::cuda::emulator::Extent::y> y{};
+  Member<&kvloupe::cuda::emulator::Extent::z> z{};
+};
+inline constexpr EmulatedExtent<&kvloupe::cuda::emulator::block_extent> blockDim;
+inline constexpr EmulatedExtent<&kvloupe::cuda::emulator::grid_extent> gridDim;
+
+inline void __syncthreads(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+  kvloupe::cuda::emulator::barrier(kvloupe::cuda::emulator::site_of(file, line));
 }
+
+struct __attribute__((may_alias, aligned(16))) float4 {
+  float x, y, z, w;
+};
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+using std::max;
+using std::min;
+inline int __popc(unsigned bits) { return std::popcount(bits); }
+
+#include "core/cuda/emulator/atomics.h"
+#include "core/cuda/emulator/warp.h"
 
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {

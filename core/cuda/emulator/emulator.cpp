@@ -1,15 +1,20 @@
 #include "core/cuda/emulator/emulator.h"
 
 #include "core/base/error.h"
+#include "core/cuda/emulator/async_copies.h"
 #include "core/cuda/emulator/guarded_pages.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 namespace kvloupe::cuda::emulator {
@@ -22,28 +27,87 @@ constexpr std::size_t kAlignment = 16;  // of shared memory
 struct Schedule {
   std::mt19937_64 random;
   bool shuffled = false;
-  unsigned left_out = 0;
+  Site left_out;  // without a file: the line in all files
+  std::set<Site> sites;
   std::set<unsigned> lines;
+
+  bool leaves_out(const Site& site) const {
+    return site.line == left_out.line && (left_out.file.empty() || site.file == left_out.file);
+  }
+  bool one_time_in(unsigned times) { return shuffled && random() % times == 0; }
 };
 Schedule& schedule() {
   static Schedule one;
   return one;
 }
 
-enum class State { Ready, AtBarrier, Ended };
+enum class State { Ready, AtBarrier, InWarp, Ended };
+
+// Where a thread waits for lanes of its warp, and what it brings.
+struct Meeting {
+  Site site;
+  unsigned mask = 0;
+  std::uint64_t value = 0;
+
+  bool is_with(const Meeting& other) const { return site == other.site && mask == other.mask; }
+};
+
+// Where a stack goes on. A switch by ucontext asks the system for the signal mask each time, a jump does
+// not; but sanitizers follow only the former.
+class Context {
+ public:
+  Context() = default;
+  Context(char* stack, void (*entry)()) : is_new_(true) {
+    ::getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_link = nullptr;
+    ::makecontext(&context_, entry, 0);
+  }
+  // Returns when another switches back.
+  void switch_to(Context& other) {
+#ifdef KVLOUPE_SANITIZED
+    ::swapcontext(&context_, &other.context_);
+#else
+    if (_setjmp(jump_) != 0) return;
+    if (!other.is_new_) _longjmp(other.jump_, 1);
+    other.is_new_ = false;
+    ::setcontext(&other.context_);
+#endif
+  }
+
+ private:
+  bool is_new_ = false;
+  ucontext_t context_{};
+  jmp_buf jump_{};
+};
 
 struct Fiber {
   Extent index;
   State state = State::Ready;
-  ucontext_t context{};
+  Meeting meeting;
+  AsyncCopies copies;
+  std::optional<Context> context;
 };
+
+[[noreturn]] void fail_meeting(const Meeting& meeting, std::size_t lane) {
+  throw Error(ErrorKind::Internal,
+              "an operation of a warp at " + std::string(meeting.site.file) + ":" +
+                  std::to_string(meeting.site.line),
+              "lane " + std::to_string(lane) + " of its mask " + std::to_string(meeting.mask) +
+                  " did not come there with the same mask",
+              "all lanes of the mask must");
+}
 
 // A block that runs. Its fibers and their stacks serve all blocks of a launch.
 class Block {
  public:
-  Block(Extent shape, std::size_t shared_bytes, const std::function<void()>& body)
+  Block(Extent grid, Extent shape, std::size_t shared_bytes, const std::function<void()>& body)
       : body_(body),
+        grid_(grid),
+        shape_(shape),
         fibers_(std::size_t{shape.x} * shape.y * shape.z),
+        warps_((fibers_.size() + kWarpSize - 1) / kWarpSize),
         stacks_(fibers_.size() * kStackBytes),
         shared_(shared_bytes),
         shared_bytes_(shared_bytes) {
@@ -56,7 +120,10 @@ class Block {
   void run(Extent index);
 
   Extent index() const { return index_; }
+  Extent shape() const { return shape_; }
+  Extent grid() const { return grid_; }
   Fiber& current() const { return *current_; }
+  std::size_t current_number() const { return static_cast<std::size_t>(current_ - fibers_.data()); }
   void* shared(std::size_t size) const {
     KVLOUPE_CHECK(size <= shared_bytes_);
     return shared_.last(shared_bytes_, kAlignment);
@@ -64,27 +131,44 @@ class Block {
   // Back to the scheduler, until it is this fiber's turn again.
   void pause(State state) {
     current_->state = state;
-    ::swapcontext(&current_->context, &scheduler_);
+    current_->context->switch_to(scheduler_);
+  }
+  // Returns what all lanes of the mask brought.
+  const WarpValues& meet(const Meeting& meeting) {
+    const std::size_t number = current_number();
+    if ((meeting.mask >> number % kWarpSize & 1) == 0) fail_meeting(meeting, number % kWarpSize);
+    current_->meeting = meeting;
+    pause(State::InWarp);
+    return warps_[number / kWarpSize];
   }
 
  private:
   static void enter();
   static void prepare(Fiber& fiber, char* stack);
+  bool any(State state) const {
+    return std::any_of(fibers_.begin(), fibers_.end(),
+                       [=](const Fiber& fiber) { return fiber.state == state; });
+  }
   // Each fiber that is ready, to its next barrier or its end.
-  void run_to_barrier(std::vector<std::size_t>& order);
+  void run_ready(std::vector<std::size_t>& order);
+  // With no fiber ready: lets the lanes of a warp go on that wait for each other.
+  void release_warp(std::size_t warp);
 
   const std::function<void()>& body_;
+  Extent grid_, shape_;
   std::vector<Fiber> fibers_;
+  std::vector<WarpValues> warps_;  // what their lanes brought to the last meeting
   GuardedPages stacks_;
   GuardedPages shared_;
   std::size_t shared_bytes_;
   Extent index_;
   Fiber* current_ = nullptr;
-  ucontext_t scheduler_{};
+  Context scheduler_;
   std::exception_ptr thrown_;
 };
 
 Block* running = nullptr;
+std::uint64_t launches = 0;
 
 void Block::enter() {
   Block& block = *running;
@@ -99,20 +183,36 @@ void Block::enter() {
 
 void Block::prepare(Fiber& fiber, char* stack) {
   fiber.state = State::Ready;
-  ::getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = stack;
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  ::makecontext(&fiber.context, &Block::enter, 0);
+  fiber.context.emplace(stack, &Block::enter);
 }
 
-void Block::run_to_barrier(std::vector<std::size_t>& order) {
+void Block::run_ready(std::vector<std::size_t>& order) {
   if (schedule().shuffled) std::shuffle(order.begin(), order.end(), schedule().random);
   for (const std::size_t i : order) {
     if (fibers_[i].state != State::Ready) continue;
     current_ = &fibers_[i];
-    ::swapcontext(&scheduler_, &current_->context);
+    scheduler_.switch_to(*current_->context);
     if (thrown_) std::rethrow_exception(thrown_);
+  }
+}
+
+void Block::release_warp(std::size_t warp) {
+  const std::size_t first = warp * kWarpSize;
+  const std::size_t lanes = std::min<std::size_t>(kWarpSize, fibers_.size() - first);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    if (fibers_[first + lane].state != State::InWarp) continue;
+    const Meeting meeting = fibers_[first + lane].meeting;
+    for (std::size_t other = 0; other < kWarpSize; ++other) {
+      if ((meeting.mask >> other & 1) == 0) continue;
+      if (other >= lanes || fibers_[first + other].state != State::InWarp ||
+          !fibers_[first + other].meeting.is_with(meeting))
+        fail_meeting(meeting, other);
+    }
+    for (std::size_t other = 0; other < lanes; ++other) {
+      if ((meeting.mask >> other & 1) == 0) continue;
+      warps_[warp][other] = fibers_[first + other].meeting.value;
+      fibers_[first + other].state = State::Ready;
+    }
   }
 }
 
@@ -120,18 +220,22 @@ void Block::run(Extent index) {
   index_ = index;
   // NaN in every type of floating point.
   std::memset(shared_.begin(), 0xFF, shared_.size());
-  for (std::size_t i = 0; i < fibers_.size(); ++i)
+  for (std::size_t i = 0; i < fibers_.size(); ++i) {
     prepare(fibers_[i], stacks_.begin() + i * kStackBytes);
+    fibers_[i].copies.forget();
+  }
   std::vector<std::size_t> order(fibers_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto is_waiting = [](const Fiber& fiber) { return fiber.state == State::AtBarrier; };
-  do {
-    run_to_barrier(order);
+  while (any(State::Ready)) {
+    while (any(State::Ready)) run_ready(order);
+    if (any(State::InWarp)) {
+      for (std::size_t warp = 0; warp < warps_.size(); ++warp) release_warp(warp);
+      continue;
+    }
     // Threads that have ended no longer count for a barrier.
     for (Fiber& fiber : fibers_)
-      if (is_waiting(fiber)) fiber.state = State::Ready;
-  } while (std::any_of(fibers_.begin(), fibers_.end(),
-                       [](const Fiber& fiber) { return fiber.state == State::Ready; }));
+      if (fiber.state == State::AtBarrier) fiber.state = State::Ready;
+  }
 }
 
 }  // namespace
@@ -141,9 +245,23 @@ void set_schedule(std::uint64_t seed) {
   schedule().random.seed(seed);
 }
 
-void leave_out_barrier(unsigned line) { schedule().left_out = line; }
+Site site_of(const char* path, unsigned line) {
+  const std::string_view whole(path);
+  return {whole.substr(whole.find_last_of('/') + 1), line};
+}
 
+void leave_out_barrier(const Site& site) { schedule().left_out = site; }
+void leave_out_barrier(unsigned line) { schedule().left_out = {{}, line}; }
+
+const std::set<Site>& barrier_sites() { return schedule().sites; }
 const std::set<unsigned>& barrier_lines() { return schedule().lines; }
+
+std::set<Site> barrier_sites_in(std::string_view file) {
+  std::set<Site> found;
+  std::copy_if(barrier_sites().begin(), barrier_sites().end(), std::inserter(found, found.end()),
+               [&](const Site& site) { return site.file == file; });
+  return found;
+}
 
 bool launch(Extent grid, Extent block, std::size_t shared_bytes,
             const std::function<void()>& body) {
@@ -152,7 +270,8 @@ bool launch(Extent grid, Extent block, std::size_t shared_bytes,
   if (blocks == 0 || threads == 0 || threads > kMostThreads || shared_bytes > kMostSharedMemory)
     return false;
   KVLOUPE_CHECK(running == nullptr);
-  Block one(block, shared_bytes, body);
+  ++launches;
+  Block one(grid, block, shared_bytes, body);
   running = &one;
   struct Stop {
     ~Stop() { running = nullptr; }
@@ -163,13 +282,47 @@ bool launch(Extent grid, Extent block, std::size_t shared_bytes,
   return true;
 }
 
+std::uint64_t num_launches() { return launches; }
+
 Extent thread_index() { return running->current().index; }
 Extent block_index() { return running->index(); }
+Extent block_extent() { return running->shape(); }
+Extent grid_extent() { return running->grid(); }
 void* shared_memory(std::size_t size) { return running->shared(size); }
 
-void barrier(unsigned line) {
-  schedule().lines.insert(line);
-  if (line != schedule().left_out) running->pause(State::AtBarrier);
+namespace {
+
+// Notes a barrier; false where it is left out.
+bool counts(const Site& site) {
+  schedule().sites.insert(site);
+  schedule().lines.insert(site.line);
+  return !schedule().leaves_out(site);
 }
+
+}  // namespace
+
+void barrier(const Site& site) {
+  if (counts(site)) running->pause(State::AtBarrier);
+}
+
+void warp_barrier(const Site& site, unsigned mask) {
+  if (counts(site)) running->meet({site, mask, 0});
+}
+
+const WarpValues& warp_exchange(const Site& site, unsigned mask, std::uint64_t value) {
+  return running->meet({site, mask, value});
+}
+
+int lane() { return static_cast<int>(running->current_number() % kWarpSize); }
+
+void before_atomic() {
+  if (schedule().one_time_in(4)) running->pause(State::Ready);
+}
+
+void copy_async(void* to, const void* from, std::size_t bytes) {
+  running->current().copies.issue(to, from, bytes, schedule().one_time_in(2));
+}
+void commit_copies() { running->current().copies.commit(); }
+void wait_for_copies(std::size_t groups_left) { running->current().copies.wait(groups_left); }
 
 }  // namespace kvloupe::cuda::emulator

@@ -2,7 +2,8 @@
 // that make, view and copy tensors.
 #include "core/cuda/sim/sim_device.h"
 
-#include "core/cuda/bindings.h"
+#include "core/cuda/register_attention.h"
+#include "core/cuda/selection_bindings.h"
 #include "core/cuda/sim/sim_memory.h"
 
 #include <ATen/ATen.h>
@@ -108,16 +109,17 @@ void by_way_of_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   at::native::cpu_fallback(op, stack);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q,
-                                                               const at::Tensor& k,
-                                                               const at::Tensor& v,
-                                                               at::ArrayRef<double> softmax,
-                                                               bool want_mass) {
-  return cuda::chunk_attention(q, k, v, softmax, want_mass,
-                               [](const cuda::ChunkAttention& problem) {
-                                 const Access access;
-                                 return cuda::launch_chunk_attention(problem, nullptr);
-                               });
+// What cuda::implement_selection() asks for.
+struct OnSim {
+  explicit OnSim(c10::Device) {}
+  cudaError_t run(const cuda::Launch& launch) const {
+    const Access access;
+    return launch(nullptr);
+  }
+};
+
+cudaError_t run_in_emulator(const at::Tensor& like, const cuda::Launches& launches) {
+  return OnSim(like.device()).run(launches);
 }
 
 }  // namespace
@@ -149,7 +151,8 @@ void register_device() {
     tensors.impl("_reshape_alias", reshape_alias);
     static torch::Library ours(torch::Library::IMPL, "kvloupe", c10::DispatchKey::PrivateUse1,
                                __FILE__, __LINE__);
-    ours.impl("chunk_attention", chunk_attention);
+    cuda::register_attention<run_in_emulator>(ours);
+    cuda::implement_selection<OnSim>(ours);
   });
 }
 

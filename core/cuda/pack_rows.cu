@@ -1,0 +1,37 @@
+#include "core/cuda/pack_rows.cuh"
+
+namespace kvloupe::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+__device__ float packed_value(const PackRows& p, int set, int row, int channel) {
+  if (row >= p.rows_per_set || channel >= p.width()) return 0;
+  const bool negative = channel >= p.dim;
+  const float value =
+      p.from[set * p.set_stride + row * p.row_stride + (negative ? channel - p.dim : channel)];
+  if (!p.split) return value;
+  return negative ? (0 < value ? 0 : value) : (value < 0 ? 0 : value);
+}
+
+// Grid: blocks of rows.
+__global__ void __launch_bounds__(kThreads) pack_rows_kernel(PackRows p) {
+  const int blocks = row_blocks(p.rows_per_set), floats = padded_width(p.width()) * kRowsOfBlock;
+  const int set = blockIdx.x / blocks, first = blockIdx.x % blocks * kRowsOfBlock;
+  float* to = p.to + static_cast<std::int64_t>(blockIdx.x) * floats;
+  for (int i = threadIdx.x; i < floats; i += kThreads)
+    to[i] = packed_value(p, set, first + i % kRowsOfBlock, i / kRowsOfBlock);
+}
+
+}  // namespace
+
+cudaError_t launch_pack_rows(const PackRows& p, cudaStream_t stream) {
+  if (p.sets < 1 || p.rows_per_set < 1 || p.dim < 1) return cudaErrorInvalidValue;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(p.sets * row_blocks(p.rows_per_set));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, pack_rows_kernel, p);
+}
+
+}  // namespace kvloupe::cuda

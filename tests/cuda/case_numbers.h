@@ -1,0 +1,31 @@
+// What the cases of all kernels share. Free of Torch and of any test library.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace kvloupe::cuda::testing {
+
+inline std::vector<float> random_numbers(std::size_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+namespace detail {
+
+// The largest difference so far; infinite where a number is none.
+inline void note(double got, double want, double& largest) {
+  const double error = std::abs(got - want);
+  largest = std::isfinite(error) ? std::max(largest, error) : INFINITY;
+}
+
+}  // namespace detail
+
+}  // namespace kvloupe::cuda::testing

@@ -1,0 +1,97 @@
+// The operators of core/selection on the device `sim`, where our kernels run in the emulator, against the
+// CPU's; and those of the generic forms whose kernels hide them there, called by name.
+#include "core/base/work_count.h"
+#include "core/cuda/emulator/emulator.h"
+#include "core/cuda/row_products.cuh"
+#include "core/cuda/sim/sim_device.h"
+#include "core/selection/generic_forms.h"
+#include "tests/selection/selection_calls.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace kvloupe::selection {
+namespace {
+
+using testing::SelectionShape;
+
+at::Tensor on_sim(const at::Tensor& tensor) { return tensor.to(at::Device("sim:0")); }
+
+class SimSelection : public ::testing::TestWithParam<SelectionShape> {
+ protected:
+  SimSelection() { sim::register_device(); }
+};
+
+TEST_P(SimSelection, IsTheCpus) {
+  const testing::SelectionCalls calls(GetParam());
+  const auto want = calls.run([](const at::Tensor& tensor) { return tensor; });
+  const WorkCount work;
+  const auto got = calls.run(on_sim);
+  EXPECT_EQ(work.key_products(), 0) << "a kernel of the CPU ran";
+  for (const auto& result : got) EXPECT_EQ(result.tensor.device().str(), "sim:0") << result.name;
+  testing::expect_same(got, want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SimSelection, ::testing::ValuesIn(testing::selection_shapes()),
+                         [](const auto& shape) { return "dim" + std::to_string(shape.param.dim); });
+
+TEST(SimKernels, RunWhereTheyDoWhatIsAskedForAlone) {
+  sim::register_device();
+  const auto launches = [](std::int64_t dim) {
+    const at::Tensor q = at::randn({2, 3, dim}), k = at::randn({1, 40, dim});
+    const std::uint64_t before = cuda::emulator::num_launches();
+    score_keys(on_sim(q), on_sim(k), on_sim(at::zeros({2, 1}, at::kInt)), 40, {});
+    return cuda::emulator::num_launches() - before;
+  };
+  EXPECT_EQ(launches(cuda::kMostChannels), 2U);
+  EXPECT_EQ(launches(cuda::kMostChannels + 1), 0U);
+}
+
+TEST(GenericSelection, ScoresAreThoseOfTheCpusOwnForm) {
+  at::manual_seed(8);
+  const at::Tensor q = at::randn({6, 9, 40}), k = at::randn({2, 70, 40});
+  const at::Tensor chosen = at::arange(6 * 4, at::kInt).remainder(9).view({6, 4});
+  for (const bool cosine : {false, true})
+    for (const bool mean : {false, true})
+      for (const bool scores_first : {false, true})
+        EXPECT_TRUE(at::allclose(generic::score_keys(q, k, chosen, 60, cosine, mean, scores_first),
+                                 cpu::score_keys(q, k, chosen, 60, cosine, mean, scores_first),
+                                 1e-5, 1e-5))
+            << cosine << mean << scores_first;
+}
+
+TEST(GenericSelection, KeepsTheRowsOfTheCpusOwnForm) {
+  at::manual_seed(9);
+  at::Tensor scores = (at::randn({3, 90}) * 4).round();
+  scores.narrow(1, 20, 3).fill_(std::nan(""));
+  scores.narrow(1, 40, 9).fill_(-0.0);
+  for (const std::int64_t budget : {0, 5, 30, 95})
+    for (const cpu::MaybeTensor& forced :
+         {cpu::MaybeTensor(), cpu::MaybeTensor((at::arange(90) % 9 == 0).to(at::kByte))}) {
+      const auto [rows, num_forced, ties] = generic::keep_best_rows(scores, budget, forced);
+      const auto [want, want_forced, want_ties] = cpu::keep_best_rows(scores, budget, forced);
+      EXPECT_TRUE(at::equal(rows, want)) << budget;
+      EXPECT_TRUE(at::equal(num_forced, want_forced)) << budget;
+      EXPECT_TRUE(at::equal(ties, want_ties)) << budget;
+    }
+}
+
+TEST(GenericSelection, PagesAreThoseOfTheCpusOwnForm) {
+  at::manual_seed(10);
+  const at::Tensor rows = at::randn({2, 61, 24});
+  for (const std::int64_t cut : {0, 7}) {
+    EXPECT_TRUE(at::equal(generic::page_bounds(rows, 16, cut), cpu::page_bounds(rows, 16, cut)));
+    EXPECT_TRUE(at::equal(generic::block_means(rows, 16, cut), cpu::block_means(rows, 16, cut)));
+  }
+  const at::Tensor q = at::randn({4, 3, 24}), bounds = cpu::page_bounds(rows, 16, 0);
+  EXPECT_TRUE(
+      at::allclose(generic::page_scores(q, bounds), cpu::page_scores(q, bounds), 1e-5, 1e-5));
+  EXPECT_TRUE(at::allclose(generic::key_products(q.select(1, 0), rows),
+                           cpu::key_products(q.select(1, 0), rows), 1e-5, 1e-5));
+}
+
+}  // namespace
+}  // namespace kvloupe::selection
