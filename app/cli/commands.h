@@ -34,6 +34,7 @@ void add_views_command(CLI::App& program, const GlobalOptions& global);
 void add_select_command(CLI::App& program, const GlobalOptions& global);
 void add_compare_command(CLI::App& program, const GlobalOptions& global);
 void add_latency_command(CLI::App& program, const GlobalOptions& global);
+void add_explain_command(CLI::App& program, const GlobalOptions& global);
 void add_export_command(CLI::App& program, const GlobalOptions& global);
 void add_synthesize_command(CLI::App& program, const GlobalOptions& global);
 void add_bench_command(CLI::App& program, const GlobalOptions& global);
