@@ -31,6 +31,7 @@ void add_info_command(CLI::App& program, const GlobalOptions& global);
 void add_validate_command(CLI::App& program, const GlobalOptions& global);
 void add_methods_command(CLI::App& program, const GlobalOptions& global);
 void add_views_command(CLI::App& program, const GlobalOptions& global);
+void add_report_command(CLI::App& program, const GlobalOptions& global);
 void add_select_command(CLI::App& program, const GlobalOptions& global);
 void add_compare_command(CLI::App& program, const GlobalOptions& global);
 void add_latency_command(CLI::App& program, const GlobalOptions& global);

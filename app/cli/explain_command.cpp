@@ -1,6 +1,7 @@
 // `kvloupe explain`: why a method kept or lost a key.
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
+#include "app/cli/lost_keys_text.h"
 #include "app/cli/options.h"
 #include "app/cli/row_json.h"
 #include "app/cli/text_table.h"
@@ -29,10 +30,10 @@ using nlohmann::ordered_json;
 using replay::Explanation;
 
 struct ExplainArguments {
-  std::string trace, method, device = "cpu";
-  int layer = 0, chunk = 0;
-  std::optional<int> kv_head, q_head;
-  std::int64_t key = 0;
+  std::string trace, method, span, device = "cpu";
+  std::optional<int> layer, chunk, kv_head, q_head;
+  std::optional<std::int64_t> key;
+  std::optional<std::int64_t> worst;
   bool json = false;
 };
 
@@ -114,15 +115,9 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
 }
 
 std::string place_text(const Explanation& why) {
-  const int per_row = why.layout.q_heads_per_row, first = why.row * per_row;
-  if (why.layout.axis == trace::RowAxis::KvHead)
-    return fmt::format("layer {}, KV head {}, chunk {}", why.layer, why.row, why.chunk);
-  return per_row == 1
-             ? fmt::format("layer {}, query head {}, chunk {}", why.layer, first, why.chunk)
-             : fmt::format("layer {}, query heads {} to {}, chunk {}", why.layer, first,
-                           first + per_row - 1, why.chunk);
+  return fmt::format("layer {}, {}, chunk {}", why.layer, row_words(why.layout, why.row),
+                     why.chunk);
 }
-
 std::string verdict(const Explanation& why) {
   if (why.lost_at) return fmt::format("lost: {}", words_of(*why.lost_at));
   if (why.dense_reason) return fmt::format("kept: all keys are ({})", name_of(*why.dense_reason));
@@ -166,23 +161,57 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
   return text;
 }
 
+void check(const ExplainArguments& arguments) {
+  const bool place = arguments.chunk || arguments.key || arguments.kv_head || arguments.q_head;
+  if (arguments.worst && place)
+    throw usage_error("--worst cannot be combined with a place",
+                      "it looks for keys in all chunks and heads", "leave out --chunk, --key and "
+                      "the head; --layer and --span narrow the search");
+  if (!arguments.worst && !(arguments.layer && arguments.chunk && arguments.key))
+    throw usage_error("the place is missing", "one key in one cell is explained",
+                      "give --layer, --chunk, --key and --kv-head or --q-head; or --worst N");
+  if (!arguments.worst && !arguments.span.empty())
+    throw usage_error("--span needs --worst", "one key is explained", "add --worst N, or leave it "
+                      "out");
+}
+
+std::string worst_text(const ExplainArguments& arguments, const selection::MethodSpec& spec,
+                       const session::TraceSession& session) {
+  replay::LostKeysRequest request;
+  request.spec = spec;
+  if (arguments.layer) request.layers = {*arguments.layer};
+  request.span = span_of(arguments.span, session.info());
+  request.count = static_cast<std::size_t>(*arguments.worst);
+  request.device = arguments.device;
+  const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
+  return arguments.json ? lost_keys_json(lost, session, request.count)
+                        : lost_keys_text(lost, session, request.count);
+}
+
 void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
+  check(arguments);
   replay::ExplainRequest request;
   request.spec = selection::MethodSpec::parse(arguments.method);
-  request.layer = arguments.layer;
-  request.chunk = arguments.chunk;
-  request.key = arguments.key;
   request.device = arguments.device;
   device::open_device(request.device);
   const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
-  request.row =
-      replay::row_of_heads(request.spec, session.shape(), arguments.kv_head, arguments.q_head);
+  if (!arguments.worst)
+    request.row =
+        replay::row_of_heads(request.spec, session.shape(), arguments.kv_head, arguments.q_head);
   capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
-  const Explanation why = replay::explain(session, request, reporting_context("budgets"));
-  arguments.json ? results::add_data(json_text(json_of(why, session)))
-                 : results::add_text(text_of(why, session));
+  std::string text;
+  if (arguments.worst) {
+    text = worst_text(arguments, request.spec, session);
+  } else {
+    request.layer = *arguments.layer;
+    request.chunk = *arguments.chunk;
+    request.key = *arguments.key;
+    const Explanation why = replay::explain(session, request, reporting_context("budgets"));
+    text = arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
+  }
+  arguments.json ? results::add_data(text) : results::add_text(text);
 }
 
 }  // namespace
@@ -193,12 +222,18 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("trace", arguments->trace, "trace file")->required();
   command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
       ->required();
-  command->add_option("--layer", arguments->layer, "a layer")->required();
-  command->add_option("--chunk", arguments->chunk, "a chunk")->required();
+  const auto index = CLI::Range(0, 1 << 24);
+  command->add_option("--layer", arguments->layer, "a layer")->check(index);
+  command->add_option("--chunk", arguments->chunk, "a chunk")->check(index);
   command->add_option("--kv-head", arguments->kv_head, "a KV head");
   command->add_option("--q-head", arguments->q_head,
                       "a query head, where the method chooses for each or for some together");
-  command->add_option("--key", arguments->key, "position of the key")->required();
+  command->add_option("--key", arguments->key, "position of the key");
+  command->add_option("--worst", arguments->worst,
+                      "in place of one key: the N lost keys of most true mass, and their causes")
+      ->check(CLI::Range(1, 100000));
+  command->add_option("--span", arguments->span,
+                      "with --worst: keys of a span of the trace, or positions such as 1536-1551");
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON, with all that is known");
   command->callback([arguments, &global] {

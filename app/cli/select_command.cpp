@@ -118,22 +118,6 @@ ordered_json block_mask_json(const ReplayCell& cell) {
   return heads;
 }
 
-ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
-  ordered_json json{{"chunk", cell.chunk},
-                    {"begin", cell.span.begin},
-                    {"length", cell.span.length},
-                    {"phase", name_of(cell.span.phase)},
-                    {"dense_fallback", cell.dense_fallback()},
-                    {"dense_reason", nullptr}};
-  if (cell.dense_reason) json["dense_reason"] = trace::name_of(*cell.dense_reason);
-  if (cell.source_layer) json["source_layer"] = *cell.source_layer;
-  if (!cell.lane_counts.empty()) json["lanes"] = lanes_json(result, cell);
-  if (result.block_size > 0) json["block_mask"] = block_mask_json(cell);
-  if (cell.blocks && !cell.block_scores.empty()) add_block_scores(cell, json);
-  if (has_key_rows(result, cell)) json[row_names(result.row_axis).first] = rows_json(result, cell);
-  return json;
-}
-
 // What block methods compared, and with what: [query head][query block][key block], and without the last.
 void add_block_scores(const ReplayCell& cell, ordered_json& json) {
   const trace::BlockMasks& masks = *cell.blocks;
@@ -150,6 +134,22 @@ void add_block_scores(const ReplayCell& cell, ordered_json& json) {
     json["block_scores"].push_back(std::move(scores));
     if (!thresholds.empty()) json["block_thresholds"].push_back(std::move(thresholds));
   }
+}
+
+ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
+  ordered_json json{{"chunk", cell.chunk},
+                    {"begin", cell.span.begin},
+                    {"length", cell.span.length},
+                    {"phase", name_of(cell.span.phase)},
+                    {"dense_fallback", cell.dense_fallback()},
+                    {"dense_reason", nullptr}};
+  if (cell.dense_reason) json["dense_reason"] = trace::name_of(*cell.dense_reason);
+  if (cell.source_layer) json["source_layer"] = *cell.source_layer;
+  if (!cell.lane_counts.empty()) json["lanes"] = lanes_json(result, cell);
+  if (result.block_size > 0) json["block_mask"] = block_mask_json(cell);
+  if (cell.blocks && !cell.block_scores.empty()) add_block_scores(cell, json);
+  if (has_key_rows(result, cell)) json[row_names(result.row_axis).first] = rows_json(result, cell);
+  return json;
 }
 
 std::string answer_json(const ReplayResult& result, std::optional<int> chunk_size) {
