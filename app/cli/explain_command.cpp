@@ -72,29 +72,28 @@ ordered_json voters_json(const Explanation& why) {
 }
 
 ordered_json json_of(const Explanation& why, const session::TraceSession& session) {
-  ordered_json json{
-      {"method", why.spec.canonical()},
-      {"layer", why.layer},
-      {"chunk", why.chunk},
-      {"row", row_json(why.layout.axis, why.layout.q_heads_per_row,
-                       static_cast<std::size_t>(why.row))},
-      {"key", why.key},
-      {"token", session.token_texts().at(static_cast<std::size_t>(why.key))},
-      {"kept", why.kept},
-      {"forced", why.forced},
-      {"dense_reason", nullptr},
-      {"score", or_null(why.score)},
-      {"rank", or_null(why.rank)},
-      {"candidates", why.candidates},
-      {"budget", or_null(why.budget)},
-      {"cut", or_null(why.cut)},
-      {"margin", or_null(why.margin())},
-      {"true_mass", why.true_mass},
-      {"true_rank", why.true_rank},
-      {"needed_budget", or_null(why.needed_budget)},
-      {"lost_at", nullptr},
-      {"stages", stages_json(why)},
-      {"counterfactuals", counterfactuals_json(why)}};
+  ordered_json json{{"method", why.spec.canonical()},
+                    {"layer", why.layer},
+                    {"chunk", why.chunk},
+                    {"row", row_json(why.layout.axis, why.layout.q_heads_per_row,
+                                     static_cast<std::size_t>(why.row))},
+                    {"key", why.key},
+                    {"token", session.token_texts().at(static_cast<std::size_t>(why.key))},
+                    {"kept", why.kept},
+                    {"forced", why.forced},
+                    {"dense_reason", nullptr},
+                    {"score", or_null(why.score)},
+                    {"rank", or_null(why.rank)},
+                    {"candidates", why.candidates},
+                    {"budget", or_null(why.budget)},
+                    {"cut", or_null(why.cut)},
+                    {"margin", or_null(why.margin())},
+                    {"true_mass", why.true_mass},
+                    {"true_rank", why.true_rank},
+                    {"needed_budget", or_null(why.needed_budget)},
+                    {"lost_at", nullptr},
+                    {"stages", stages_json(why)},
+                    {"counterfactuals", counterfactuals_json(why)}};
   if (why.dense_reason) json["dense_reason"] = trace::name_of(*why.dense_reason);
   if (why.lost_at) json["lost_at"] = name_of(*why.lost_at);
   if (why.unit)
@@ -126,18 +125,16 @@ std::string verdict(const Explanation& why) {
 
 std::string text_of(const Explanation& why, const session::TraceSession& session) {
   const auto& texts = session.token_texts();
-  std::string text = fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.spec.canonical()),
-                                 place_text(why), why.key,
-                                 printable(texts.at(static_cast<std::size_t>(why.key))),
-                                 verdict(why));
+  std::string text =
+      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.spec.canonical()), place_text(why),
+                  why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };
   text += fmt::format("score {}, cut {}, margin {}\n", number(why.score), number(why.cut),
                       number(why.margin()));
-  text += fmt::format("rank {} of {}, by true mass {}; ",
-                      why.rank ? format_count(*why.rank) : "-", format_count(why.candidates),
-                      format_count(why.true_rank));
+  text += fmt::format("rank {} of {}, by true mass {}; ", why.rank ? format_count(*why.rank) : "-",
+                      format_count(why.candidates), format_count(why.true_rank));
   text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,
                       why.whole_mass > 0 ? 100 * why.true_mass / why.whole_mass : 0);
   if (why.needed_budget)
@@ -155,7 +152,9 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
       table.add({fmt::format("{}", voter.q_head), fmt::format("{}", voter.position),
                  printable(texts.at(static_cast<std::size_t>(voter.position))),
                  fmt::format("{:.4f}", voter.attention),
-                 !voter.sampled ? "-" : *voter.sampled ? "yes" : "no"});
+                 !voter.sampled   ? "-"
+                 : *voter.sampled ? "yes"
+                                  : "no"});
     text += "\n" + table.text();
   }
   return text;
@@ -165,13 +164,15 @@ void check(const ExplainArguments& arguments) {
   const bool place = arguments.chunk || arguments.key || arguments.kv_head || arguments.q_head;
   if (arguments.worst && place)
     throw usage_error("--worst cannot be combined with a place",
-                      "it looks for keys in all chunks and heads", "leave out --chunk, --key and "
+                      "it looks for keys in all chunks and heads",
+                      "leave out --chunk, --key and "
                       "the head; --layer and --span narrow the search");
   if (!arguments.worst && !(arguments.layer && arguments.chunk && arguments.key))
     throw usage_error("the place is missing", "one key in one cell is explained",
                       "give --layer, --chunk, --key and --kv-head or --q-head; or --worst N");
   if (!arguments.worst && !arguments.span.empty())
-    throw usage_error("--span needs --worst", "one key is explained", "add --worst N, or leave it "
+    throw usage_error("--span needs --worst", "one key is explained",
+                      "add --worst N, or leave it "
                       "out");
 }
 
@@ -229,8 +230,9 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--q-head", arguments->q_head,
                       "a query head, where the method chooses for each or for some together");
   command->add_option("--key", arguments->key, "position of the key");
-  command->add_option("--worst", arguments->worst,
-                      "in place of one key: the N lost keys of most true mass, and their causes")
+  command
+      ->add_option("--worst", arguments->worst,
+                   "in place of one key: the N lost keys of most true mass, and their causes")
       ->check(CLI::Range(1, 100000));
   command->add_option("--span", arguments->span,
                       "with --worst: keys of a span of the trace, or positions such as 1536-1551");

@@ -49,11 +49,9 @@ std::string row_words(const selection::RowLayout& layout, int row) {
 std::vector<Stage> causes_of(const LostKeys& lost) {
   std::vector<Stage> causes;
   for (int i = 0; i < replay::kNumStages; ++i)
-    if (lost.all.by_cause[static_cast<std::size_t>(i)] > 0)
-      causes.push_back(static_cast<Stage>(i));
-  std::stable_sort(causes.begin(), causes.end(), [&](Stage a, Stage b) {
-    return lost.all.share_of(a) > lost.all.share_of(b);
-  });
+    if (lost.all.by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
+  std::stable_sort(causes.begin(), causes.end(),
+                   [&](Stage a, Stage b) { return lost.all.share_of(a) > lost.all.share_of(b); });
   return causes;
 }
 

@@ -108,8 +108,8 @@ std::string keys(const replay::LostKeys& lost, const session::TraceSession& sess
 struct Picture {
   const char *view, *title;
 };
-constexpr Picture kPictures[] = {
-    {"layer_head_overview", "Layers and heads"}, {"kv_map", "What is kept, chunk by chunk"}};
+constexpr Picture kPictures[] = {{"layer_head_overview", "Layers and heads"},
+                                 {"kv_map", "What is kept, chunk by chunk"}};
 
 // Where the trace lost most, so that the pictures show it.
 std::string place_of(const replay::LostKeys& lost) {

@@ -128,8 +128,8 @@ void add_block_scores(const ReplayCell& cell, ordered_json& json) {
       const float* row = cell.block_scores.row(head, i);
       scores.push_back(std::vector<float>(row, row + masks.grid.num_key_blocks()));
       if (!cell.block_thresholds.empty())
-        thresholds.push_back(
-            cell.block_thresholds[static_cast<std::size_t>(head * masks.grid.num_query_blocks() + i)]);
+        thresholds.push_back(cell.block_thresholds[static_cast<std::size_t>(
+            head * masks.grid.num_query_blocks() + i)]);
     }
     json["block_scores"].push_back(std::move(scores));
     if (!thresholds.empty()) json["block_thresholds"].push_back(std::move(thresholds));

@@ -84,8 +84,8 @@ class Explainer {
     const float own = mass[request_.key];
     result_.true_mass = static_cast<double>(own);
     result_.true_rank = 1;
-    for (std::int64_t key = run.selection.first_candidate;
-         key < run.selection.end_of_candidates(); ++key) {
+    for (std::int64_t key = run.selection.first_candidate; key < run.selection.end_of_candidates();
+         ++key) {
       result_.whole_mass += static_cast<double>(mass[key]);
       if (mass[key] > own || (mass[key] == own && key < request_.key)) ++result_.true_rank;
     }
@@ -161,9 +161,8 @@ class Explainer {
                                             std::int64_t query_block) {
     const trace::BlockMasks& masks = *selection.blocks;
     if (!selection.block_thresholds.empty())
-      return static_cast<double>(
-          selection.block_thresholds[static_cast<std::size_t>(
-              head * masks.grid.num_query_blocks() + query_block)]);
+      return static_cast<double>(selection.block_thresholds[static_cast<std::size_t>(
+          head * masks.grid.num_query_blocks() + query_block)]);
     std::optional<double> lowest;
     for (std::int64_t j = 0; j <= masks.grid.block_of_query_block(query_block); ++j) {
       const std::size_t at = masks.index(head, query_block, j);
@@ -185,11 +184,13 @@ class Explainer {
       for (std::int64_t t = 0; t < cell.chunk_len; ++t) {
         const std::int64_t position = cell.past_len + t;
         if (request_.key < cell.softmax.first_visible(position)) continue;
-        const auto lse = static_cast<double>(
-            run.lse[static_cast<std::size_t>(head * cell.chunk_len + t)]);
+        const auto lse =
+            static_cast<double>(run.lse[static_cast<std::size_t>(head * cell.chunk_len + t)]);
         Explanation::Voter voter{
-            head, position,
-            std::exp(cell.softmax.logit(products[static_cast<std::size_t>(t)]) - lse), {}};
+            head,
+            position,
+            std::exp(cell.softmax.logit(products[static_cast<std::size_t>(t)]) - lse),
+            {}};
         if (!sampled.empty()) {
           const auto& rows = sampled.at(static_cast<std::size_t>(head));
           voter.sampled = rows.empty() || std::binary_search(rows.begin(), rows.end(), t);
@@ -213,12 +214,11 @@ class Explainer {
 
   void find_cause(const CellRun& run, const std::vector<Stage>& stages) {
     const int per_row = result_.layout.q_heads_per_row;
-    if (!result_.kept)
-      result_.lost_at = run.cause(request_.row, request_.key, stages, per_row);
+    if (!result_.kept) result_.lost_at = run.cause(request_.row, request_.key, stages, per_row);
     for (const Alternative& alternative : run.alternatives)
       if (alternative.speaks_for(request_.row, per_row))
-        result_.counterfactuals.push_back({alternative.spec, alternative.change,
-                                           alternative.keeps(request_.row, request_.key)});
+        result_.counterfactuals.push_back(
+            {alternative.spec, alternative.change, alternative.keeps(request_.row, request_.key)});
     for (const Stage stage : stages) result_.stages.push_back(outcome(stage, run));
     if (result_.needed_budget)
       result_.counterfactuals.push_back(
@@ -249,7 +249,8 @@ class Explainer {
                             kept ? "kept" : "lost");
     }
     if (stage == Stage::Unit)
-      detail += fmt::format("{}rank {} by true mass", detail.empty() ? "" : "; ", result_.true_rank);
+      detail +=
+          fmt::format("{}rank {} by true mass", detail.empty() ? "" : "; ", result_.true_rank);
     return {stage, result_.kept || !keeps, detail};
   }
 
@@ -264,8 +265,8 @@ class Explainer {
 
   std::string detail_of_threshold() const {
     if (!result_.score || !result_.cut) return "no score is compared here";
-    return fmt::format("query head {}, query block {}: score {:.4g} against {:.4g}",
-                       nearest_.first, nearest_.second, *result_.score, *result_.cut);
+    return fmt::format("query head {}, query block {}: score {:.4g} against {:.4g}", nearest_.first,
+                       nearest_.second, *result_.score, *result_.cut);
   }
 
   std::string detail_of_budget() const {

@@ -42,7 +42,8 @@ struct StageOutcome {
 
 // One selection that was run to find out.
 struct Counterfactual {
-  std::optional<selection::MethodSpec> spec;  // the method that does it; none where no SPEC can say it
+  std::optional<selection::MethodSpec>
+      spec;  // the method that does it; none where no SPEC can say it
   std::string change;
   bool kept = false;
 };
@@ -80,8 +81,8 @@ struct Explanation {
 
   // The page or block of the key; single keys have none.
   struct Unit {
-    std::int64_t begin = 0, end = 0;     // positions
-    std::int64_t rank = 0, of = 0;       // from 1
+    std::int64_t begin = 0, end = 0;  // positions
+    std::int64_t rank = 0, of = 0;    // from 1
     std::int64_t kept = 0;
   };
   std::optional<Unit> unit;

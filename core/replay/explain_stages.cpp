@@ -70,9 +70,8 @@ int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape&
   if (q_head) {
     check(*q_head, shape.num_q_heads, "query");
     if (kv_head && *kv_head != *q_head / group)
-      throw usage_error(
-          fmt::format("query head {} does not read KV head {}", *q_head, *kv_head),
-          fmt::format("it reads KV head {}", *q_head / group), "give one of the two");
+      throw usage_error(fmt::format("query head {} does not read KV head {}", *q_head, *kv_head),
+                        fmt::format("it reads KV head {}", *q_head / group), "give one of the two");
     return *q_head / per_row;
   }
   if (!kv_head)

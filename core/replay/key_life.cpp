@@ -78,7 +78,8 @@ HeadChoices head_choices(const session::TraceSession& session, const ExplainRequ
   HeadChoices choices;
   if (request.spec.traits().evicts()) return choices;
   StageRuns runs(session, request.spec, request.layer, request.device, context);
-  const CellRun run = runs.step(request.chunk, {.alternatives = true, .evidence = false, .mass = true});
+  const CellRun run =
+      runs.step(request.chunk, {.alternatives = true, .evidence = false, .mass = true});
   const auto row = static_cast<std::size_t>(request.row);
   choices.merged = run.selection.rows.at(row).positions;
   // M of each query head.
@@ -89,8 +90,9 @@ HeadChoices head_choices(const session::TraceSession& session, const ExplainRequ
     if (alone.stage != Stage::HeadMerge ||
         !alone.speaks_for(request.row, runs.layout().q_heads_per_row))
       continue;
-    const auto mass = std::span(heads.mass).subspan(
-        static_cast<std::size_t>(*alone.q_head * run.cell.kv_len()), end);
+    const auto mass =
+        std::span(heads.mass)
+            .subspan(static_cast<std::size_t>(*alone.q_head * run.cell.kv_len()), end);
     double whole = 0;
     for (std::size_t key = first; key < end; ++key) whole += static_cast<double>(mass[key]);
     const auto share = [&](const std::vector<std::int32_t>& keys) {

@@ -34,8 +34,8 @@ class RowLosses {
       sums.lost += own;
       sums.by_cause[cause] += own;
       if (own > 0)
-        keys_[cause].push_back({layer_, run.cell.chunk, row_, key, own,
-                                whole > 0 ? own / whole : 0, static_cast<Stage>(cause)});
+        keys_[cause].push_back({layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0,
+                                static_cast<Stage>(cause)});
     }
     ++sums.cells;
   }
@@ -51,10 +51,9 @@ class RowLosses {
     }
     for (std::size_t key = 0; key < streaks_.size(); ++key) close(static_cast<std::int64_t>(key));
     const std::size_t count = std::min(regrets_.size(), request_.count);
-    std::partial_sort(regrets_.begin(), regrets_.begin() + static_cast<std::ptrdiff_t>(count),
-                      regrets_.end(), [](const Regret& a, const Regret& b) {
-                        return a.mass_when_wanted > b.mass_when_wanted;
-                      });
+    std::partial_sort(
+        regrets_.begin(), regrets_.begin() + static_cast<std::ptrdiff_t>(count), regrets_.end(),
+        [](const Regret& a, const Regret& b) { return a.mass_when_wanted > b.mass_when_wanted; });
     result.regrets.insert(result.regrets.end(), regrets_.begin(),
                           regrets_.begin() + static_cast<std::ptrdiff_t>(count));
   }

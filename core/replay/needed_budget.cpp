@@ -1,6 +1,7 @@
 #include "core/replay/needed_budget.h"
 
 #include "core/device/torch_device.h"
+#include "core/replay/cell_parts.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/score_memo.h"
@@ -20,9 +21,19 @@ class BudgetTrials {
  public:
   BudgetTrials(const session::TraceSession& session, const ExplainRequest& request,
                const WorkContext& context)
-      : request_(request), shape_(session.shape()), context_(context) {
+      : request_(request),
+        shape_(session.shape()),
+        context_(context),
+        row_(static_cast<std::size_t>(request.row)) {
     const selection::MethodSpec& spec = request.spec;
     if (spec.traits().basis) basis_ = basis_for(session, spec, {request.layer}, context);
+    // Methods that evict are run from the first chunk on, budget by budget: the row's heads alone.
+    if (spec.traits().evicts() && !spec.traits().decides_by_layer && !basis_) {
+      kv_head_ = request.row;
+      row_ = 0;
+      shape_.num_q_heads /= shape_.num_kv_heads;
+      shape_.num_kv_heads = 1;
+    }
     const auto source = selection::source_layer(spec, shape_, request.layer);
     if (source) add(session, *source, request.chunk);
     // What died is decided by the chunks before.
@@ -34,16 +45,16 @@ class BudgetTrials {
     context_.cancel.throw_if_cancelled();
     const auto selector = selection::make_selector(
         request_.spec.with({{"budget_tokens", fmt::format("{}", budget)}}), shape_, basis_);
-    const auto row = static_cast<std::size_t>(request_.row);
     for (const selection::Cell& cell : cells_) {
       const selection::CellSelection selection = selector->select(cell);
       if (&cell == &cells_.back())
-        return std::binary_search(selection.rows[row].positions.begin(),
-                                  selection.rows[row].positions.end(), request_.key);
+        return std::binary_search(selection.rows[row_].positions.begin(),
+                                  selection.rows[row_].positions.end(), request_.key);
       if (!request_.spec.traits().evicts()) continue;
       const auto evicted = selector->evict(cell);
       // What died never returns.
-      if (std::binary_search(evicted[row].begin(), evicted[row].end(), request_.key)) return false;
+      if (std::binary_search(evicted[row_].begin(), evicted[row_].end(), request_.key))
+        return false;
     }
     return false;
   }
@@ -54,6 +65,7 @@ class BudgetTrials {
     selection::Cell cell =
         loader.load(layer, chunk, session.info().chunks[static_cast<std::size_t>(chunk)]);
     if (request_.spec.traits().needs_probe) session::add_probe(session, cell);
+    if (kv_head_) cell = single_group(cell, *kv_head_);
     cell.copies = std::make_shared<selection::KeyCopies>();
     cell.memo = std::make_shared<selection::ScoreMemo>();
     cells_.push_back(std::move(cell));
@@ -62,6 +74,8 @@ class BudgetTrials {
   const ExplainRequest& request_;
   selection::ModelShape shape_;
   const WorkContext& context_;
+  std::size_t row_;             // of the cells that are run
+  std::optional<int> kv_head_;  // of which they are a part
   selection::BasisPtr basis_;
   std::vector<selection::Cell> cells_;
 };

@@ -69,7 +69,7 @@ struct ReplayRequest {
   bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
   bool want_output_error = false;
   std::string device =
-      "cpu";  // where it is selected and measured, as device::open_device() takes it
+      "cpu";                 // where it is selected and measured, as device::open_device() takes it
   bool want_scores = false;  // ReplayCell::evidence, block_scores
 };
 

@@ -3,6 +3,7 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/device/torch_device.h"
+#include "core/replay/cell_parts.h"
 #include "core/replay/request_checks.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/cell_rows.h"
@@ -27,40 +28,6 @@ namespace {
 
 bool holds(const SelectedRow& row, std::int64_t key) {
   return std::binary_search(row.positions.begin(), row.positions.end(), key);
-}
-
-// The cell with some query heads and, where given, these KV heads alone.
-Cell part_of(const Cell& cell, const at::Tensor& q_heads, const at::Tensor& kv_heads,
-             std::vector<std::int64_t> sinks_of) {
-  Cell part = cell;
-  part.q = cell.q.index_select(0, q_heads);
-  if (kv_heads.defined()) {
-    part.k = cell.k.index_select(0, kv_heads);
-    part.v = cell.v.index_select(0, kv_heads);
-    part.copies = nullptr;
-  }
-  if (cell.softmax.sink_logits.empty()) return part;
-  part.softmax.sink_logits.clear();
-  for (const std::int64_t head : sinks_of)
-    part.softmax.sink_logits.push_back(cell.softmax.sink_logits[static_cast<std::size_t>(head)]);
-  return part;
-}
-
-// One query head of every group, `of_group` of each. All KV heads: copies of the keys serve as well.
-Cell heads_of_groups(const Cell& cell, std::int64_t of_group) {
-  const std::int64_t group = cell.gqa_group_size();
-  std::vector<std::int64_t> heads;
-  for (std::int64_t head = of_group; head < cell.num_q_heads(); head += group)
-    heads.push_back(head);
-  return part_of(cell, at::tensor(heads, at::kLong).to(cell.q.device()), {}, heads);
-}
-
-// One query head and its KV head.
-Cell single_head(const Cell& cell, std::int64_t head) {
-  const auto index = [&](std::int64_t value) {
-    return at::full({1}, value, cell.q.options().dtype(at::kLong));
-  };
-  return part_of(cell, index(head), index(head / cell.gqa_group_size()), {head});
 }
 
 }  // namespace
@@ -92,7 +59,7 @@ struct StageRuns::Changed {
   std::int64_t head = 0;  // of the group, or of all
 
   Cell seen(const Cell& cell) const {
-    if (sight == Sight::OneOfEachGroup) return heads_of_groups(cell, head);
+    if (sight == Sight::OneOfEachGroup) return one_of_each_group(cell, head);
     return sight == Sight::SingleHead ? single_head(cell, head) : cell;
   }
 };
@@ -150,8 +117,8 @@ void StageRuns::prepare_changes() {
 void StageRuns::add_head_changes() {
   using Sight = Changed::Sight;
   if (spec_.traits().granularity == trace::Granularity::Block) {
-    changes_.push_back({Stage::HeadMerge, {}, "", make(spec_, Suppose::HeadsApart),
-                        Sight::HeadsApart});
+    changes_.push_back(
+        {Stage::HeadMerge, {}, "", make(spec_, Suppose::HeadsApart), Sight::HeadsApart});
     return;
   }
   // Sets that pass from layer to layer may be made by all heads together: each is alone then.
@@ -215,8 +182,8 @@ void StageRuns::decide(CellRun& run, const std::optional<Cell>& source) {
   auto evidence = selector_->evidence(source ? *source : run.cell);
   for (std::size_t row = 0; row < evidence.size(); ++row)
     if (evidence[row].num_units() > 0)
-      run.decided[row] = Decision{source ? *source_layer_ : layer_, run.cell.chunk,
-                                  std::move(evidence[row])};
+      run.decided[row] =
+          Decision{source ? *source_layer_ : layer_, run.cell.chunk, std::move(evidence[row])};
 }
 
 std::vector<SelectedRow> StageRuns::rows_of(Changed& changed, const Cell& cell,
@@ -262,10 +229,10 @@ void StageRuns::add_alternatives(CellRun& run, const std::optional<Cell>& source
       const auto group = run.cell.gqa_group_size();
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const auto index = static_cast<std::int64_t>(i);
-        const std::int64_t head =
-            changed.sight == Changed::Sight::HeadsApart       ? index
-            : changed.sight == Changed::Sight::OneOfEachGroup ? index * group + changed.head
-                                                              : changed.head;
+        const std::int64_t head = changed.sight == Changed::Sight::HeadsApart ? index
+                                  : changed.sight == Changed::Sight::OneOfEachGroup
+                                      ? index * group + changed.head
+                                      : changed.head;
         Alternative alone{stage, {}, fmt::format("query head {} alone", head), {}, {}};
         alone.q_head = static_cast<int>(head);
         alone.rows.resize(run.selection.rows.size());
@@ -288,8 +255,8 @@ CellMass cell_mass_and_lse(const Cell& cell, const selection::RowLayout& layout)
     const bool whole = layout.axis == trace::RowAxis::KvHead;
     const std::int64_t count = whole ? cell.num_q_heads() : layout.q_heads_per_row;
     const at::Tensor k = whole ? cell.k : cell.k.narrow(0, head / cell.gqa_group_size(), 1);
-    const auto result = attention::chunk_mass(cell.q.narrow(0, head, count), k,
-                                              cell.softmax.of_heads(head, count));
+    const auto result =
+        attention::chunk_mass(cell.q.narrow(0, head, count), k, cell.softmax.of_heads(head, count));
     mass.push_back(result.key_mass);
     lse.push_back(result.lse);
     head += count;

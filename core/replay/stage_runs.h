@@ -19,8 +19,9 @@ struct Alternative {
   Stage stage;
   std::optional<selection::MethodSpec> spec;
   std::string change;
-  std::vector<selection::SelectedRow> rows;  // of the method; head merge: of the row with the head alone
-  std::optional<int> q_head;                 // head merge: speaks for the row of this head only
+  std::vector<selection::SelectedRow>
+      rows;                   // of the method; head merge: of the row with the head alone
+  std::optional<int> q_head;  // head merge: speaks for the row of this head only
 
   // Whether it says anything of the row, and keeps the key there.
   bool speaks_for(int row, int q_heads_per_row) const {

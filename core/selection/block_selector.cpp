@@ -193,11 +193,10 @@ class BlockSelector final : public Selector {
     if (spec_.traits().native_masks)
       return row_of_blocks(grid, union_of(choice, first_head, heads, Voters::All), first_candidate);
     if (budget)
-      return row_of_blocks(
-          grid,
-          best_blocks(rank_blocks(choice, first_candidate, first_head, heads),
-                      *budget / grid.block_size),
-          first_candidate);
+      return row_of_blocks(grid,
+                           best_blocks(rank_blocks(choice, first_candidate, first_head, heads),
+                                       *budget / grid.block_size),
+                           first_candidate);
     if (choice.past_keys.empty())
       return row_of_blocks(grid, union_of(choice, first_head, heads), first_candidate);
     SelectedRow row;

@@ -57,7 +57,8 @@ class EvictionSelector : public Selector {
   struct LayerState {
     std::int64_t num_tokens = 0;    // seen so far
     std::vector<SelectedRow> rows;  // alive, as the eviction left them that made the set
-    std::vector<RowEvidence> evidence;  // per KV head, of the last evict(); no units where nothing was cut
+    std::vector<RowEvidence>
+        evidence;  // per KV head, of the last evict(); no units where nothing was cut
   };
 
   MethodSpec spec_;

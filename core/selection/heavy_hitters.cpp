@@ -81,7 +81,7 @@ std::vector<float> HeavyHitters::scores(const Cell& cell, std::int64_t kv_head) 
 
 SelectedRow HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
                                     std::span<const std::int32_t> pool, std::int64_t budget,
-                                     std::vector<float>* scores_of_pool) const {
+                                    std::vector<float>* scores_of_pool) const {
   std::vector<float> rest = scores(cell, kv_head);
   // Keys that were observed and have left the window.
   KVLOUPE_CHECK(rest.size() >= pool.size());

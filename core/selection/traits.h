@@ -68,6 +68,8 @@ struct Traits {
   bool approximates = false;
   // A row that speaks for several query heads has what any of them keeps: no score of theirs is merged.
   bool unites_heads = false;
+  // Eviction: the rows of a layer are not chosen each by itself.
+  bool decides_by_layer = false;
   // A larger budget keeps all that a smaller one does.
   bool grows_with_budget = true;
   // Attention sees the kept keys at the positions they have inside the cache (reassigned_keys.h).

@@ -102,7 +102,8 @@ std::vector<RowEvidence> ScoringSelector::evidence_of(const Cell& cell, std::int
   const std::vector<float> scores = on_host<float>(all);
   std::vector<RowEvidence> rows;
   for (std::int64_t row = 0; row < all.size(0); ++row)
-    rows.push_back(evidence_of_keys(0, std::span(scores).subspan(row * num_candidates, num_candidates),
+    rows.push_back(evidence_of_keys(0,
+                                    std::span(scores).subspan(row * num_candidates, num_candidates),
                                     counts.empty() ? budget : counts[row]));
   return rows;
 }

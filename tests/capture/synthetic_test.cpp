@@ -146,6 +146,7 @@ double share_lost_at(const session::TraceSession& session, const Question& quest
     request.spec = selection::MethodSpec::parse(method).resolved(session.shape());
     request.chunk = question.chunk;
     request.key = planted.begin;
+    request.want_needed_budget = false;
     const replay::Explanation why = replay::explain(session, request, {});
     if (why.kept) continue;
     ++*lost;
@@ -165,8 +166,7 @@ TEST_F(Synthetic, TheCausesComeOutAsPlanted) {
   EXPECT_EQ(share_lost_at(session, report.few, "compact_attention", replay::Stage::Unit, &lost), 1);
   EXPECT_EQ(lost, 3);
   // Sixteen of the queries stand for all: the needles of the others are lost with them.
-  EXPECT_GE(
-      share_lost_at(session, report.many, "quoka", replay::Stage::QuerySampling, &lost), 0.8);
+  EXPECT_GE(share_lost_at(session, report.many, "quoka", replay::Stage::QuerySampling, &lost), 0.8);
   EXPECT_NEAR(static_cast<double>(lost), 15, 3);
 }
 

@@ -29,13 +29,11 @@ std::vector<std::string> explain(const std::vector<std::string>& more) {
 }
 
 TEST(Explain, HasTheKeysOfTheContract) {
-  const json why =
-      answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", "3", "--chunk", "3",
-                         "--kv-head", "1", "--key", "40", "--json"}));
-  for (const char* key :
-       {"method", "layer", "chunk", "row", "key", "kept", "score", "rank", "candidates", "budget",
-        "cut", "margin", "true_mass", "true_rank", "needed_budget", "lost_at", "stages",
-        "counterfactuals"})
+  const json why = answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", "3",
+                                      "--chunk", "3", "--kv-head", "1", "--key", "40", "--json"}));
+  for (const char* key : {"method", "layer", "chunk", "row", "key", "kept", "score", "rank",
+                          "candidates", "budget", "cut", "margin", "true_mass", "true_rank",
+                          "needed_budget", "lost_at", "stages", "counterfactuals"})
     EXPECT_TRUE(why.contains(key)) << key;
   EXPECT_EQ(why["row"], json({{"kv_head", 1}}));
   EXPECT_EQ(why["candidates"], 96);
@@ -44,8 +42,8 @@ TEST(Explain, HasTheKeysOfTheContract) {
   EXPECT_EQ(why["kept"], why["lost_at"].is_null());
   std::vector<std::string> stages;
   for (const json& stage : why["stages"]) stages.push_back(stage["stage"]);
-  EXPECT_EQ(stages, (std::vector<std::string>{"query_sampling", "head_merge", "approximation",
-                                              "budget"}));
+  EXPECT_EQ(stages,
+            (std::vector<std::string>{"query_sampling", "head_merge", "approximation", "budget"}));
   for (const json& what_if : why["counterfactuals"]) {
     EXPECT_TRUE(what_if.contains("kept"));
     EXPECT_NE(what_if.contains("spec"), what_if.contains("change"));
@@ -54,15 +52,16 @@ TEST(Explain, HasTheKeysOfTheContract) {
 
 // The set of a select is that of the explanations of its keys, and so are scores and cut.
 TEST(Explain, AgreesWithSelect) {
-  const json cell = answer_of({"select", kTrace, "--method", "quoka:budget_tokens=24", "--layer",
-                               "3", "--chunk", "3", "--json", "--scores"})["layers"][0]["chunks"][0];
+  const json cell =
+      answer_of({"select", kTrace, "--method", "quoka:budget_tokens=24", "--layer", "3", "--chunk",
+                 "3", "--json", "--scores"})["layers"][0]["chunks"][0];
   const json& row = cell["kv_heads"][1];
   const auto selected = row["selected"].get<std::set<int>>();
   ASSERT_EQ(row["scores"].size(), 96U);
   for (const int key : {0, 17, 40, 63, 95}) {
-    const json why = answer_of(
-        explain({"--method", "quoka:budget_tokens=24", "--layer", "3", "--chunk", "3", "--kv-head",
-                 "1", "--key", std::to_string(key), "--json"}));
+    const json why =
+        answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", "3", "--chunk", "3",
+                           "--kv-head", "1", "--key", std::to_string(key), "--json"}));
     EXPECT_EQ(why["kept"], selected.count(key) == 1) << key;
     EXPECT_EQ(why["score"], row["scores"][static_cast<std::size_t>(key)]) << key;
     EXPECT_EQ(why["cut"], row["cut"]) << key;
@@ -70,8 +69,8 @@ TEST(Explain, AgreesWithSelect) {
 }
 
 TEST(Explain, RowsAreThoseOfTheMethod) {
-  const std::vector<std::string> place = {"--method", "quest:budget_tokens=32", "--layer", "3",
-                                          "--chunk",  "3",                      "--key",   "40"};
+  const std::vector<std::string> place = {
+      "--method", "quest:budget_tokens=32", "--layer", "3", "--chunk", "3", "--key", "40"};
   std::vector<std::string> by_kv_head = place, by_q_head = place;
   by_kv_head.insert(by_kv_head.end(), {"--kv-head", "1"});
   by_q_head.insert(by_q_head.end(), {"--q-head", "4", "--json"});
@@ -104,8 +103,8 @@ TEST(Explain, RefusesWhatCannotBeExplained) {
 }
 
 TEST(Explain, TheWorstAreSortedAndTheirCausesAddUp) {
-  const json worst = answer_of(
-      explain({"--method", "quoka:budget_tokens=24", "--worst", "10", "--json"}));
+  const json worst =
+      answer_of(explain({"--method", "quoka:budget_tokens=24", "--worst", "10", "--json"}));
   ASSERT_EQ(worst["keys"].size(), 10U);
   double before = 1e9, shares = 0;
   for (const json& key : worst["keys"]) {
@@ -115,10 +114,10 @@ TEST(Explain, TheWorstAreSortedAndTheirCausesAddUp) {
   for (const auto& [cause, share] : worst["all"]["causes"].items()) shares += share.get<double>();
   EXPECT_NEAR(shares, 1, 1e-9);
   const json& first = worst["keys"][0];
-  const json why = answer_of(
-      explain({"--method", "quoka:budget_tokens=24", "--layer", first["layer"].dump(), "--chunk",
-               first["chunk"].dump(), "--kv-head", first["row"]["kv_head"].dump(), "--key",
-               first["key"].dump(), "--json"}));
+  const json why =
+      answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", first["layer"].dump(),
+                         "--chunk", first["chunk"].dump(), "--kv-head",
+                         first["row"]["kv_head"].dump(), "--key", first["key"].dump(), "--json"}));
   EXPECT_EQ(why["lost_at"], first["lost_at"]);
   EXPECT_EQ(why["true_mass"], first["true_mass"]);
 }
@@ -140,9 +139,9 @@ TEST(Report, IsOnePageWithItsPictures) {
   // A file where the folder should be.
   const std::string file_name = (folder / "f").string();
   std::ofstream(file_name) << "x";
-  EXPECT_EQ(
-      run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file_name}).exit_code,
-      1);
+  EXPECT_EQ(run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file_name})
+                .exit_code,
+            1);
 }
 
 }  // namespace

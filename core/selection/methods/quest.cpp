@@ -114,7 +114,8 @@ class Quest final : public VisibilitySelector {
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
     PageBounds& bounds = bounds_of(cell);
     std::vector<PageSet> sets(static_cast<std::size_t>(num_rows(cell)));
-    for_each_choice(cell, bounds, [&](const Pages& pages) { take(pages, num_pages(budget), sets); });
+    for_each_choice(cell, bounds,
+                    [&](const Pages& pages) { take(pages, num_pages(budget), sets); });
     // A union of many rows has no cut.
     if (has_many_choices(cell))
       for (PageSet& set : sets) set.ties_at_cut = 0;
@@ -200,8 +201,8 @@ class Quest final : public VisibilitySelector {
   // the cell.
   Pages pages_of(const at::Tensor& q, const PageBounds& bounds, std::int64_t first) const {
     const at::Tensor values = bounds.values();
-    Pages pages{reduced(page_scores(q, values), values.size(0)), {}, first,
-                bounds.grid().num_pages()};
+    Pages pages{
+        reduced(page_scores(q, values), values.size(0)), {}, first, bounds.grid().num_pages()};
     if (force_last_) {
       pages.forced = at::zeros({pages.count}, pages.scores.options().dtype(at::kByte));
       pages.forced.narrow(0, pages.count - 1, 1).fill_(1);
@@ -211,7 +212,8 @@ class Quest final : public VisibilitySelector {
 
   // Adds the pages that are chosen among these.
   void take(const Pages& pages, std::int64_t count, std::vector<PageSet>& sets) const {
-    const std::vector<SelectedRow> kept = rows_of(keep_best_rows(pages.scores, count, pages.forced));
+    const std::vector<SelectedRow> kept =
+        rows_of(keep_best_rows(pages.scores, count, pages.forced));
     const std::size_t each = kept.size() / sets.size();
     for (std::size_t row = 0; row < kept.size(); ++row)
       sets[row / each].add(kept[row], pages.first, pages.count, force_last_);

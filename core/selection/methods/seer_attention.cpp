@@ -49,8 +49,8 @@ class SeerAttention final : public BlockMasker {
     const GateLayer& layer = layer_of(cell.layer);
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
-    choice.thresholds.assign(
-        static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()), threshold_);
+    choice.thresholds.assign(static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()),
+                             threshold_);
     const at::Tensor queries = gate_queries(cell, layer, grid), keys = gate_keys(cell, layer, grid);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
       const std::int64_t causal = grid.block_of_query_block(i) + 1;

@@ -100,7 +100,10 @@ Method tova_method() {
       flag_param("force_last", true, "keep the newest key whatever it scores, within the budget"),
       flag_param("per_kv_head", false, "every KV head keeps its own keys, by its group's heads"),
   };
-  method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.samples_rows = true;
+    traits.decides_by_layer = !spec.flag("per_kv_head");
+  };
   return method;
 }
 
