@@ -48,26 +48,6 @@ struct CompareArguments {
   bool force = false;
 };
 
-// "needle", or "1536-1551", both ends in.
-std::optional<std::pair<std::int32_t, std::int32_t>> span_of(const std::string& text,
-                                                             const trace::TraceInfo& info) {
-  if (text.empty()) return std::nullopt;
-  std::string names;
-  for (const trace::TokenSpan& span : info.spans) {
-    if (span.name == text) return std::pair(span.begin, span.end);
-    names += (names.empty() ? "" : ", ") + printable(span.name);
-  }
-  const auto dash = text.find('-');
-  const auto first = parse_int(std::string_view(text).substr(0, dash));
-  const auto last = dash == std::string::npos ? first : parse_int(text.substr(dash + 1));
-  if (!first || !last || *first < 0 || *last < *first || *last >= info.num_tokens)
-    throw input_error(fmt::format("--span {} names no tokens of the trace", printable(text)),
-                      fmt::format("it has {} tokens and {}", format_count(info.num_tokens),
-                                  names.empty() ? "no spans" : "the spans " + names),
-                      "give the name of a span, or positions such as 1536-1551");
-  return std::pair(static_cast<std::int32_t>(*first), static_cast<std::int32_t>(*last + 1));
-}
-
 void say_other_cells(const Comparison& comparison, std::size_t methods) {
   if (comparison.on_other_cells.empty()) return;
   std::string names;
@@ -168,7 +148,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   report_damage(session.info());
   for (const selection::MethodSpec& spec : specs)
     capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
-  options.span = span_of(arguments.span, session.info());
+  if (const auto span = span_of(arguments.span, session.info()))
+    options.span = {span->begin, span->end};
   for (const std::string& note : plan.notes) log::warning("{}", note);
 
   CompareReport report{{}, arguments.cells, arguments.weights, arguments.chunk_size, {}, false};

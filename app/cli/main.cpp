@@ -110,8 +110,9 @@ int run(int argc, char** argv) {
   for (auto add :
        {add_bench_command, add_calibrate_command, add_capture_command, add_devices_command,
         add_models_command, add_record_help_command, add_info_command, add_validate_command,
-        add_methods_command, add_select_command, add_compare_command, add_latency_command,
-        add_export_command, add_synthesize_command, add_views_command})
+        add_methods_command, add_select_command, add_explain_command, add_report_command,
+        add_compare_command, add_latency_command, add_export_command, add_synthesize_command,
+        add_views_command})
     add(program, global);
 
   try {

@@ -3,6 +3,7 @@
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/base/thread_room.h"
 #include "core/base/units.h"
 #include "core/device/threads.h"
@@ -57,6 +58,25 @@ CLI::Validator finite_range(double least, double most) {
             return fits ? std::string() : fmt::format("{} is not a number {}", text, range);
           },
           "NUMBER " + range};
+}
+
+std::optional<trace::TokenSpan> span_of(const std::string& text, const trace::TraceInfo& info) {
+  if (text.empty()) return std::nullopt;
+  std::string names;
+  for (const trace::TokenSpan& span : info.spans) {
+    if (span.name == text) return span;
+    names += (names.empty() ? "" : ", ") + printable(span.name);
+  }
+  const auto dash = text.find('-');
+  const auto first = parse_int(std::string_view(text).substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parse_int(text.substr(dash + 1));
+  if (!first || !last || *first < 0 || *last < *first || *last >= info.num_tokens)
+    throw input_error(fmt::format("--span {} names no tokens of the trace", printable(text)),
+                      fmt::format("it has {} tokens and {}", format_count(info.num_tokens),
+                                  names.empty() ? "no spans" : "the spans " + names),
+                      "give the name of a span, or positions such as 1536-1551");
+  return trace::TokenSpan{text, static_cast<std::int32_t>(*first),
+                          static_cast<std::int32_t>(*last + 1)};
 }
 
 void report_damage(const trace::TraceInfo& info) {

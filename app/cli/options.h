@@ -26,6 +26,10 @@ CLI::Validator finite_range(double least, double most);
 inline constexpr const char* kDeviceHelp =
     "where it is computed: cpu, cuda:N, or sim, a slow stand-in for a GPU (kvloupe devices)";
 
+// The tokens that --span names: a span of the trace, "needle", or positions, "1536-1551", both ends in.
+// Nothing for an empty text. Throws Error{Input}.
+std::optional<trace::TokenSpan> span_of(const std::string& text, const trace::TraceInfo& info);
+
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);
 

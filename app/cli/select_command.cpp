@@ -2,6 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "app/cli/row_json.h"
 #include "app/cli/text_table.h"
 #include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
@@ -36,6 +37,7 @@ struct SelectArguments {
   std::string chunk = "all";
   std::optional<int> chunk_size;
   std::string device = "cpu";
+  bool scores = false;
   bool json = false;
   bool save = false;
 };
@@ -45,28 +47,6 @@ const char* name_of(trace::LoopMode mode) {
 }
 const char* name_of(trace::Phase phase) {
   return phase == trace::Phase::Decode ? "decode" : "prefill";
-}
-
-// The key under which a row's list stands, and the one that numbers it.
-std::pair<const char*, const char*> row_names(trace::RowAxis axis) {
-  switch (axis) {
-    case trace::RowAxis::KvHead:
-      return {"kv_heads", "kv_head"};
-    case trace::RowAxis::QHead:
-      return {"q_heads", "q_head"};
-    case trace::RowAxis::Subgroup:
-      return {"subgroups", "subgroup"};
-  }
-  return {"", ""};
-}
-
-ordered_json row_label(const ReplayResult& result, std::size_t row) {
-  ordered_json json{{row_names(result.row_axis).second, row}};
-  if (result.row_axis == trace::RowAxis::Subgroup) {
-    const auto heads = static_cast<std::size_t>(result.q_heads_per_row);
-    for (std::size_t i = 0; i < heads; ++i) json["q_heads"].push_back(row * heads + i);
-  }
-  return json;
 }
 
 // One of the numbers, which may be unknown.
@@ -81,16 +61,26 @@ bool has_key_rows(const ReplayResult& result, const ReplayCell& cell) {
   return cell.lane_counts.empty() || !result.evict_chunk.empty();
 }
 
+// The units that were ranked by their first positions, what each scored, and where the cut is.
+void add_scores(const selection::RowEvidence& evidence, ordered_json& entry) {
+  entry["scored"] = evidence.begin;
+  entry["scores"] = ordered_json::array();
+  for (const double score : evidence.scores)
+    entry["scores"].push_back(std::isfinite(score) ? ordered_json(score) : ordered_json(nullptr));
+  entry["cut"] = evidence.cut() ? ordered_json(*evidence.cut()) : ordered_json(nullptr);
+}
+
 ordered_json rows_json(const ReplayResult& result, const ReplayCell& cell) {
   ordered_json rows = ordered_json::array();
   for (std::size_t i = 0; i < cell.rows.size(); ++i) {
     const trace::SelectedRow& row = cell.rows[i];
-    ordered_json entry = row_label(result, i);
+    ordered_json entry = row_json(result.row_axis, result.q_heads_per_row, i);
     entry["selected"] = row.positions;
     entry["forced"] = row.forced.size();
     entry["ties_at_cut"] = row.ties_at_cut;
     entry["mass_recall"] = cell.metrics[i].mass_recall;
     entry["topk_overlap"] = cell.metrics[i].topk_overlap;
+    if (!cell.evidence.empty()) add_scores(cell.evidence[i], entry);
     rows.push_back(std::move(entry));
   }
   return rows;
@@ -128,6 +118,24 @@ ordered_json block_mask_json(const ReplayCell& cell) {
   return heads;
 }
 
+// What block methods compared, and with what: [query head][query block][key block], and without the last.
+void add_block_scores(const ReplayCell& cell, ordered_json& json) {
+  const trace::BlockMasks& masks = *cell.blocks;
+  json["block_scores"] = json["block_thresholds"] = ordered_json::array();
+  for (int head = 0; head < masks.num_q_heads; ++head) {
+    ordered_json scores = ordered_json::array(), thresholds = ordered_json::array();
+    for (std::int64_t i = 0; i < masks.grid.num_query_blocks(); ++i) {
+      const float* row = cell.block_scores.row(head, i);
+      scores.push_back(std::vector<float>(row, row + masks.grid.num_key_blocks()));
+      if (!cell.block_thresholds.empty())
+        thresholds.push_back(cell.block_thresholds[static_cast<std::size_t>(
+            head * masks.grid.num_query_blocks() + i)]);
+    }
+    json["block_scores"].push_back(std::move(scores));
+    if (!thresholds.empty()) json["block_thresholds"].push_back(std::move(thresholds));
+  }
+}
+
 ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   ordered_json json{{"chunk", cell.chunk},
                     {"begin", cell.span.begin},
@@ -139,6 +147,7 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   if (cell.source_layer) json["source_layer"] = *cell.source_layer;
   if (!cell.lane_counts.empty()) json["lanes"] = lanes_json(result, cell);
   if (result.block_size > 0) json["block_mask"] = block_mask_json(cell);
+  if (cell.blocks && !cell.block_scores.empty()) add_block_scores(cell, json);
   if (has_key_rows(result, cell)) json[row_names(result.row_axis).first] = rows_json(result, cell);
   return json;
 }
@@ -165,7 +174,7 @@ std::string answer_json(const ReplayResult& result, std::optional<int> chunk_siz
     if (!result.final_alive.empty()) {
       layer["final_alive"] = ordered_json::array();
       for (std::size_t row = 0; row < result.final_alive[i].size(); ++row) {
-        ordered_json entry = row_label(result, row);
+        ordered_json entry = row_json(result.row_axis, result.q_heads_per_row, row);
         entry["positions"] = result.final_alive[i][row];
         layer["final_alive"].push_back(std::move(entry));
       }
@@ -273,6 +282,9 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
   request.device = arguments.device;
+  request.want_scores = arguments.scores;
+  if (arguments.scores && !arguments.json)
+    throw usage_error("--scores needs --json", "a table has no room for them", "add --json");
   device::open_device(request.device);
   const session::TraceSession session(arguments.trace, global.memory);
   report_damage(session.info());
@@ -299,6 +311,7 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
       ->check(CLI::Range(1, 1 << 24));
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON, with every position");
+  command->add_flag("--scores", arguments->scores, "with --json: what was ranked, and the cut");
   command->add_flag("--save", arguments->save, "add the run to the sidecar TRACE.runs.h5");
   command->callback([arguments, &global] {
     use_engine(global);

@@ -101,6 +101,7 @@ class MethodReplay {
     }
     selector_ = selection::make_selector(spec, session.shape(), basis);
     if (evicts_) prepare_history();
+    if (request.want_scores) selector_->keep_evidence();
   }
 
   const std::vector<int>& layers() const { return layers_; }
@@ -113,6 +114,8 @@ class MethodReplay {
   // The cell as it is reported; nothing for one that only the method's state needs.
   std::optional<ReplayCell> step(const selection::Cell& cell, CellTruth& truth) {
     selection::CellSelection selection = selector_->select(cell);
+    std::vector<selection::RowEvidence> evidence;
+    if (request_.want_scores && !selection.dense_reason) evidence = selector_->evidence(cell);
     const auto evicted = selector_->evict(cell);
     const auto reported =
         std::lower_bound(result_.layers.begin(), result_.layers.end(), cell.layer);
@@ -126,6 +129,11 @@ class MethodReplay {
     replayed.span = result_.chunks[static_cast<std::size_t>(cell.chunk)];
     measure(session_.info().model, cell, truth, spec_, layout_, selection,
             {request_.want_mass, request_.want_output_error}, replayed);
+    replayed.evidence = std::move(evidence);
+    if (request_.want_scores) {
+      replayed.block_scores = std::move(selection.block_scores);
+      replayed.block_thresholds = std::move(selection.block_thresholds);
+    }
     static_cast<trace::CellRecord&>(replayed) = std::move(selection);
     replayed.source_layer = selection::source_layer(spec_, session_.shape(), cell.layer);
     return replayed;

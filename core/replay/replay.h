@@ -10,6 +10,8 @@
 
 #include "core/base/cancel.h"
 #include "core/base/error.h"
+#include "core/selection/blocks.h"
+#include "core/selection/evidence.h"
 #include "core/selection/method_spec.h"
 #include "core/session/session.h"
 #include "core/trace/selection_record.h"
@@ -45,6 +47,11 @@ struct ReplayCell : trace::CellRecord {
   // keys, before softmax. Empty where it is not known: not asked for, or a recorded run whose basis
   // is not at hand.
   std::vector<double> score_error;
+  // Where scores were asked for: of each row what was ranked, of an eviction that before the chunk; empty
+  // where nothing was (selector.h). Block methods: what was compared, and with what.
+  std::vector<selection::RowEvidence> evidence;
+  selection::BlockTable<float> block_scores;
+  std::vector<float> block_thresholds;
 };
 
 // The calibrated basis that a method used.
@@ -62,7 +69,8 @@ struct ReplayRequest {
   bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
   bool want_output_error = false;
   std::string device =
-      "cpu";  // where it is selected and measured, as device::open_device() takes it
+      "cpu";                 // where it is selected and measured, as device::open_device() takes it
+  bool want_scores = false;  // ReplayCell::evidence, block_scores
 };
 
 struct ReplayResult {

@@ -1,6 +1,7 @@
 #include "core/selection/block_selector.h"
 
 #include "core/base/error.h"
+#include "core/selection/method.h"
 #include "core/selection/ranking.h"
 
 #include <algorithm>
@@ -70,31 +71,56 @@ Positions union_of_keys(const std::vector<Positions>& keys, const BlockGrid& gri
   return all;
 }
 
-// The best `count` past blocks by the mean score over the heads and the query blocks that vote,
-// those that any of them keeps by rule first; none that a window hides.
-std::vector<std::uint8_t> best_blocks(const BlockChoice& choice, std::int64_t first_candidate,
-                                      std::int64_t first, std::int64_t heads, std::int64_t count) {
+// The past blocks that are ranked: those that no window hides, from `first` on.
+struct RankedBlocks {
+  std::int64_t first = 0;
+  std::vector<float> means;          // of the scores over the heads and the query blocks that vote
+  std::vector<std::uint8_t> forced;  // any of them keeps the block by rule
+};
+
+RankedBlocks rank_blocks(const BlockChoice& choice, std::int64_t first_candidate,
+                         std::int64_t first_head, std::int64_t heads) {
   const std::int64_t past_blocks = choice.grid.num_past_blocks();
-  const std::int64_t hidden = std::min(past_blocks, first_candidate / choice.grid.block_size);
+  RankedBlocks blocks;
+  blocks.first = std::min(past_blocks, first_candidate / choice.grid.block_size);
   std::vector<double> sums(static_cast<std::size_t>(past_blocks), 0.0);
   double num_rows = 0;
-  for (std::int64_t head = first; head < first + heads; ++head)
+  for (std::int64_t head = first_head; head < first_head + heads; ++head)
     for (std::int64_t i = 0; i < choice.grid.num_query_blocks(); ++i) {
       if (!votes(choice, i)) continue;
       const float* row = choice.scores.row(head, i);
       for (std::int64_t j = 0; j < past_blocks; ++j) sums[j] += static_cast<double>(row[j]);
       ++num_rows;
     }
-  std::vector<float> means;
-  for (const double sum : sums) means.push_back(static_cast<float>(sum / num_rows));
+  const std::vector<std::uint8_t> kept = union_of(choice, first_head, heads);
+  for (std::int64_t j = blocks.first; j < past_blocks; ++j) {
+    blocks.means.push_back(static_cast<float>(sums[j] / num_rows));
+    blocks.forced.push_back(kept[j] == 2);
+  }
+  return blocks;
+}
 
-  std::vector<std::uint8_t> forced = union_of(choice, first, heads);
-  for (std::uint8_t& flag : forced) flag = flag == 2;
-  std::vector<std::uint8_t> kept(means.size(), 0);
-  const auto visible = std::span(means).subspan(hidden);
-  for (const std::int32_t i : keep_best(visible, count, std::span(forced).subspan(hidden)).indices)
-    kept[hidden + i] = forced[hidden + i] != 0 ? 2 : 1;
+// The best `count` of them, by rule first, among all past blocks.
+std::vector<std::uint8_t> best_blocks(const RankedBlocks& blocks, std::int64_t count) {
+  std::vector<std::uint8_t> kept(static_cast<std::size_t>(blocks.first) + blocks.means.size(), 0);
+  for (const std::int32_t i : keep_best(blocks.means, count, blocks.forced).indices)
+    kept[blocks.first + i] = blocks.forced[i] != 0 ? 2 : 1;
   return kept;
+}
+
+RowEvidence evidence_of(const RankedBlocks& blocks, const BlockGrid& grid,
+                        std::int64_t first_candidate, std::int64_t count) {
+  RowEvidence evidence;
+  for (std::size_t i = 0; i < blocks.means.size(); ++i) {
+    const std::int64_t block = blocks.first + static_cast<std::int64_t>(i);
+    evidence.begin.push_back(
+        static_cast<std::int32_t>(std::max(first_candidate, grid.key_begin(block))));
+    evidence.end.push_back(static_cast<std::int32_t>(grid.key_end(block)));
+  }
+  evidence.scores.assign(blocks.means.begin(), blocks.means.end());
+  evidence.forced = blocks.forced;
+  evidence.num_kept = count;
+  return evidence;
 }
 
 // Attention needs a key for every query: its own block, whatever the method keeps.
@@ -135,12 +161,28 @@ class BlockSelector final : public Selector {
       result.rows.push_back(lowered(choice, result.first_candidate, row * layout_.q_heads_per_row,
                                     result.budget_tokens));
     result.block_scores = std::move(choice.scores);
+    result.block_thresholds = std::move(choice.thresholds);
     result.blocks = masks_of(std::move(choice));
     return result;
   }
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     return masker_->sampled_rows(cell);
+  }
+
+  // Of lowering=budget: the others compare, they do not rank.
+  std::vector<RowEvidence> evidence(const Cell& cell) override {
+    if (!spec_.has_budget() || cell.phase == trace::Phase::Decode) return {};
+    const std::int64_t first = cell.first_candidate(), heads = layout_.q_heads_per_row;
+    const std::int64_t budget = spec_.budget(cell.past_len - first);
+    if (cell.past_len == first) return {};
+    BlockChoice choice = masker_->choose(cell);
+    hide(cell.softmax, choice);
+    std::vector<RowEvidence> rows;
+    for (std::int64_t head = 0; head < cell.num_q_heads(); head += heads)
+      rows.push_back(evidence_of(rank_blocks(choice, first, head, heads), choice.grid, first,
+                                 budget / choice.grid.block_size));
+    return rows;
   }
 
  private:
@@ -151,9 +193,10 @@ class BlockSelector final : public Selector {
     if (spec_.traits().native_masks)
       return row_of_blocks(grid, union_of(choice, first_head, heads, Voters::All), first_candidate);
     if (budget)
-      return row_of_blocks(
-          grid, best_blocks(choice, first_candidate, first_head, heads, *budget / grid.block_size),
-          first_candidate);
+      return row_of_blocks(grid,
+                           best_blocks(rank_blocks(choice, first_candidate, first_head, heads),
+                                       *budget / grid.block_size),
+                           first_candidate);
     if (choice.past_keys.empty())
       return row_of_blocks(grid, union_of(choice, first_head, heads), first_candidate);
     SelectedRow row;
@@ -202,9 +245,12 @@ SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> k
   return row;
 }
 
-std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
+std::unique_ptr<Selector> make_block_selector(const Setup& setup,
                                               std::unique_ptr<BlockMasker> masker) {
-  return std::make_unique<BlockSelector>(spec, layout, std::move(masker));
+  const RowLayout layout = setup.suppose == Suppose::HeadsApart
+                               ? RowLayout{trace::RowAxis::QHead, 1}
+                               : row_layout(setup.spec, setup.shape);
+  return std::make_unique<BlockSelector>(setup.spec, layout, std::move(masker));
 }
 
 }  // namespace kvloupe::selection

@@ -55,6 +55,8 @@ struct BlockChoice {
   BlockTable<std::uint8_t> mask;    // 1: the head's query block attends to the key block; causal
   BlockTable<std::uint8_t> forced;  // 1: kept by rule (sink, window, first, diagonal); within mask
   BlockTable<float> scores;         // what was ranked or compared; 0 for blocks that had no score
+  // Methods that compare scores with a number: that number, [H, Q_b] row-major. Else empty.
+  std::vector<float> thresholds;
   // Methods that keep single keys beside whole blocks (MInference): all past keys that any row of
   // the chunk attends to, ascending, [H]; the blocks of `mask` cover them. Else empty.
   std::vector<std::vector<std::int32_t>> past_keys;

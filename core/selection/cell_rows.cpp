@@ -32,6 +32,7 @@ template std::vector<std::int32_t> on_host(const at::Tensor&);
 template std::vector<std::int64_t> on_host(const at::Tensor&);
 template std::vector<float> on_host(const at::Tensor&);
 template std::vector<double> on_host(const at::Tensor&);
+template std::vector<std::uint8_t> on_host(const at::Tensor&);
 
 std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor) {
   const at::Tensor host = tensor.cpu().contiguous();

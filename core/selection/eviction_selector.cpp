@@ -8,6 +8,20 @@
 
 namespace kvloupe::selection {
 
+namespace {
+
+// 1 for the keys of the pool that are among `members`, both ascending.
+std::vector<std::uint8_t> members_in(std::span<const std::int32_t> pool,
+                                     const std::vector<std::int32_t>& members) {
+  std::vector<std::uint8_t> marks;
+  marks.reserve(pool.size());
+  for (const std::int32_t position : pool)
+    marks.push_back(std::binary_search(members.begin(), members.end(), position) ? 1 : 0);
+  return marks;
+}
+
+}  // namespace
+
 CellSelection EvictionSelector::select(const Cell& cell) {
   LayerState& state = layers_[cell.layer];
   if (state.rows.empty()) state.rows.resize(static_cast<std::size_t>(cell.num_kv_heads()));
@@ -47,6 +61,7 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   if (!rests) observe(cell, pools);
 
   std::vector<std::vector<std::int32_t>> evicted(static_cast<std::size_t>(heads));
+  state.evidence.assign(keeps_evidence_ ? static_cast<std::size_t>(heads) : 0, {});
   // As for methods whose chunk's last queries vote.
   const std::int64_t operations =
       32 * cell.gqa_group_size() * static_cast<std::int64_t>(pools.front().size()) * cell.k.size(2);
@@ -55,10 +70,21 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
     // What leaves the window is never seen again.
     const auto hidden = num_hidden(pools[head], cell.softmax, cell.kv_len());
     const Pool pool{pools[head], std::span(pools[head]).subspan(static_cast<std::size_t>(hidden))};
-    if (rests || static_cast<std::int64_t>(pool.staying.size()) <= budget)
+    if (rests || static_cast<std::int64_t>(pool.staying.size()) <= budget) {
       row = SelectedRow{{pool.staying.begin(), pool.staying.end()}};
-    else
-      row = survivors(cell, head, pool, budget);
+    } else if (!keeps_evidence_) {
+      row = survivors(cell, head, pool, budget, nullptr);
+    } else {
+      Reasons reasons;
+      row = survivors(cell, head, pool, budget, &reasons);
+      if (reasons.first.empty()) reasons.first = members_in(pool.staying, row.forced);
+      if (!reasons.scores.empty())
+        state.evidence[head] = {{pool.staying.begin(), pool.staying.end()},
+                                {},
+                                {reasons.scores.begin(), reasons.scores.end()},
+                                std::move(reasons.first),
+                                static_cast<std::int64_t>(row.positions.size())};
+    }
     std::set_difference(pools[head].begin(), pools[head].end(), row.positions.begin(),
                         row.positions.end(), std::back_inserter(evicted[head]));
   });
@@ -79,6 +105,11 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::alive(int layer) const 
   if (found == layers_.end()) return result;
   for (const SelectedRow& row : found->second.rows) result.push_back(row.positions);
   return result;
+}
+
+std::vector<RowEvidence> EvictionSelector::evidence(const Cell& cell) {
+  const auto found = layers_.find(cell.layer);
+  return found == layers_.end() ? std::vector<RowEvidence>() : found->second.evidence;
 }
 
 std::vector<std::int32_t> members_at(std::span<const std::int32_t> pool,

@@ -17,6 +17,8 @@ class EvictionSelector : public Selector {
   CellSelection select(const Cell& cell) final;
   std::vector<std::vector<std::int32_t>> evict(const Cell& cell) final;
   std::vector<std::vector<std::int32_t>> alive(int layer) const final;
+  std::vector<RowEvidence> evidence(const Cell& cell) final;
+  void keep_evidence() final { keeps_evidence_ = true; }
 
  protected:
   // Keys at hand after a chunk, per KV head: positions alive before it, then the chunk's, ascending.
@@ -31,10 +33,15 @@ class EvictionSelector : public Selector {
     std::span<const std::int32_t> at_hand;  // what the chunk's queries attended to
     std::span<const std::int32_t> staying;  // its end: what the next query may see
   };
-  // What survives of pool.staying, which holds more than `budget` keys. May be called from several
-  // threads, after observe().
+  // What speaks for each key of pool.staying.
+  struct Reasons {
+    std::vector<float> scores;        // NaN: nothing does; empty: positions alone decide
+    std::vector<std::uint8_t> first;  // kept before scores count; empty: those that are forced
+  };
+  // What survives of pool.staying, which holds more than `budget` keys. `reasons` is null unless they
+  // are asked for. May be called from several threads, after observe().
   virtual SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                                std::int64_t budget) const = 0;
+                                std::int64_t budget, Reasons* reasons) const = 0;
   // Keys that may be alive of `num_tokens` seen and still inside the window; the default is the
   // SPEC's budget.
   virtual std::int64_t capacity(std::int64_t num_tokens) const;
@@ -50,10 +57,13 @@ class EvictionSelector : public Selector {
   struct LayerState {
     std::int64_t num_tokens = 0;    // seen so far
     std::vector<SelectedRow> rows;  // alive, as the eviction left them that made the set
+    std::vector<RowEvidence>
+        evidence;  // per KV head, of the last evict(); no units where nothing was cut
   };
 
   MethodSpec spec_;
   std::map<int, LayerState> layers_;
+  bool keeps_evidence_ = false;
 };
 
 // For survivors(): the members of `pool` that `indices` (ascending) point at.

@@ -80,11 +80,13 @@ std::vector<float> HeavyHitters::scores(const Cell& cell, std::int64_t kv_head) 
 }
 
 SelectedRow HeavyHitters::survivors(const Cell& cell, std::int64_t kv_head,
-                                    std::span<const std::int32_t> pool, std::int64_t budget) const {
+                                    std::span<const std::int32_t> pool, std::int64_t budget,
+                                    std::vector<float>* scores_of_pool) const {
   std::vector<float> rest = scores(cell, kv_head);
   // Keys that were observed and have left the window.
   KVLOUPE_CHECK(rest.size() >= pool.size());
   rest.erase(rest.begin(), rest.end() - static_cast<std::ptrdiff_t>(pool.size()));
+  if (scores_of_pool != nullptr) *scores_of_pool = rest;
   const auto recent =
       static_cast<std::int64_t>(rounded_down(static_cast<double>(budget) * recent_ratio_));
   rest.resize(pool.size() - static_cast<std::size_t>(recent));

@@ -31,9 +31,9 @@ class HeavyHitters {
   // acc, by age where asked for, of each key of the pool that was observed last.
   std::vector<float> scores(const Cell& cell, std::int64_t kv_head) const;
   // The recents and the best of the rest: `budget` keys of `pool`, the end of the one that was
-  // observed last.
+  // observed last. `scores`, where not null, is given what speaks for each of them.
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, std::span<const std::int32_t> pool,
-                        std::int64_t budget) const;
+                        std::int64_t budget, std::vector<float>* scores = nullptr) const;
 
  private:
   struct Tally {

@@ -67,6 +67,8 @@ Traits traits_of(const MethodSpec& spec) {
   traits.dense_layers = spec.skip_layers();
   traits.native_masks = spec.native_lowering();
   if (method.traits) method.traits(spec, traits);
+  // What dies at one chunk is missed in the sums of the next: not so where only places count.
+  if (traits.evicts()) traits.grows_with_budget = method.info.needs.empty();
   return traits;
 }
 
@@ -106,6 +108,14 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
     run.block_tables = traits.block_tables;
   }
   return run;
+}
+
+std::optional<MethodSpec> supposed(const MethodSpec& spec, Suppose suppose, std::int64_t chunk_len,
+                                   const ModelShape& shape) {
+  const Method& method = method_of(spec);
+  if (!method.supposed) return std::nullopt;
+  const auto changes = method.supposed(suppose, chunk_len, shape.head_dim);
+  return changes ? std::optional(spec.with(*changes)) : std::nullopt;
 }
 
 std::optional<int> source_layer(const MethodSpec& spec, const ModelShape&, int layer) {

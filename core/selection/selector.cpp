@@ -14,7 +14,7 @@ KVLOUPE_METHODS(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
 
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
-                                        BasisPtr basis) {
+                                        BasisPtr basis, Suppose suppose) {
   if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
     throw input_error(fmt::format("{} cannot run on this model", spec.id()),
                       fmt::format("{} query heads do not share {} KV heads evenly",
@@ -22,7 +22,7 @@ std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape
                       "check the trace with kvloupe validate");
   KVLOUPE_CHECK(!spec.traits().basis || basis);
 #define KVLOUPE_MAKE(name) \
-  if (spec.id() == #name) return make_##name({spec, shape, basis});
+  if (spec.id() == #name) return make_##name({spec, shape, basis, suppose});
   KVLOUPE_METHODS(KVLOUPE_MAKE)
 #undef KVLOUPE_MAKE
   fail_check("a method of the list", __FILE__, __LINE__);
@@ -43,5 +43,7 @@ Cell visible_part(const Cell& cell) {
 std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }
 std::vector<std::vector<std::int32_t>> Selector::alive(int) const { return {}; }
 std::vector<std::vector<std::int32_t>> Selector::sampled_rows(const Cell&) { return {}; }
+std::vector<RowEvidence> Selector::evidence(const Cell&) { return {}; }
+void Selector::keep_evidence() {}
 
 }  // namespace kvloupe::selection

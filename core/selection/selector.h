@@ -9,6 +9,7 @@
 #include "core/attention/lane_attention.h"
 #include "core/base/softmax_form.h"
 #include "core/selection/blocks.h"
+#include "core/selection/evidence.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/basis_file.h"
 #include "core/trace/selection_record.h"
@@ -79,8 +80,10 @@ struct LaneScores {
 struct CellSelection : trace::CellRecord {
   // Lane methods prune channels of the dot product, not keys; none for other methods.
   std::optional<LaneScores> lanes;
-  // Block methods, in cells that are not dense: what was ranked or compared.
+  // Block methods, in cells that are not dense: what was ranked or compared, and with what, where the
+  // method compares: [num_q_heads, Q_b] row-major, else empty.
   BlockTable<float> block_scores;
+  std::vector<float> block_thresholds;
 };
 
 class Selector {
@@ -96,12 +99,18 @@ class Selector {
   // The chunk rows that stand for the chunk where the method chooses, per query head, ascending;
   // a head where all rows speak (or none does) has no list of its own. Empty: so it is in all heads.
   virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell);
+  // What the rows were decided by: of the cell that was selected for last, computed anew; of methods
+  // that evict, in the last evict() of the layer, where keep_evidence() was called before the first. Empty
+  // where nothing was ranked: dense cells, threshold methods, positions or lanes alone.
+  virtual std::vector<RowEvidence> evidence(const Cell& cell);
+  virtual void keep_evidence();
 };
 
 // `spec` must be resolved; `basis` is needed where Traits::basis says so (basis.h finds it) and
 // must hold every layer that will be selected in. Throws Error{Input} when the model cannot be
 // served.
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
-                                        BasisPtr basis = nullptr);
+                                        BasisPtr basis = nullptr,
+                                        Suppose suppose = Suppose::Nothing);
 
 }  // namespace kvloupe::selection

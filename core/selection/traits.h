@@ -64,6 +64,14 @@ struct Traits {
   bool needs_probe = false;         // the probe queries and novelty that only some captures record
   // A few rows of a chunk stand for the others: Selector::sampled_rows() says which.
   bool samples_rows = false;
+  // Keys are scored by something else than logits where logits could be had (Suppose::ExactLogits).
+  bool approximates = false;
+  // A row that speaks for several query heads has what any of them keeps: no score of theirs is merged.
+  bool unites_heads = false;
+  // Eviction: the rows of a layer are not chosen each by itself.
+  bool decides_by_layer = false;
+  // A larger budget keeps all that a smaller one does.
+  bool grows_with_budget = true;
   // Attention sees the kept keys at the positions they have inside the cache (reassigned_keys.h).
   bool reassigns_positions = false;
   // Share of all tokens seen that stays cached, where the method counts by a share of its own; 0:
@@ -80,6 +88,14 @@ struct Traits {
   // The page with past keys that a page method keeps by rule at a step that begins at past_len; none
   // where the last page holds nothing but the step's own keys.
   std::optional<std::int64_t> forced_page(std::int64_t past_len, trace::Phase phase) const;
+};
+
+// One thing changed about a selection, to see whether that is what lost a key (docs/explain.md).
+enum class Suppose {
+  Nothing,
+  AllRows,      // all rows of the chunk in place of those that samples_rows speaks of
+  ExactLogits,  // in place of a cosine, of a few channels or directions
+  HeadsApart,   // block methods: each query head has a row of its own
 };
 
 // Those of a SPEC. MethodSpec::traits() has them at hand.

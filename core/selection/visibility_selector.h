@@ -14,6 +14,7 @@ class VisibilitySelector : public Selector {
  public:
   explicit VisibilitySelector(MethodSpec spec) : spec_(std::move(spec)) {}
   CellSelection select(const Cell& cell) final;
+  std::vector<RowEvidence> evidence(const Cell& cell) final;
 
   // What follows speaks of the cell without the keys that a window hides (visible_part): positions
   // count from its first key.
@@ -30,10 +31,16 @@ class VisibilitySelector : public Selector {
   virtual std::int64_t num_rows(const Cell& cell) const { return cell.num_kv_heads(); }
   // Methods that prune lanes.
   virtual std::optional<PrunedLanes> lanes(const Cell& cell);
+  // What choose() decides by, for each of its rows.
+  virtual std::vector<RowEvidence> evidence_of(const Cell& cell, std::int64_t num_candidates,
+                                               std::int64_t budget);
   const MethodSpec& spec() const { return spec_; }
 
  private:
   CellSelection select_visible(const Cell& cell);
+  std::int64_t num_candidates(const Cell& cell) const {
+    return spec_.scope() == BudgetScope::All ? cell.kv_len() : cell.past_len;
+  }
 
   MethodSpec spec_;
 };
@@ -46,6 +53,8 @@ class ScoringSelector : public VisibilitySelector {
  protected:
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) final;
+  std::vector<RowEvidence> evidence_of(const Cell& cell, std::int64_t num_candidates,
+                                       std::int64_t budget) final;
   // Scores of the candidates [0, num_candidates), [num_kv_heads, num_candidates] on the cell's device,
   // whatever the budget is. Higher is kept.
   virtual at::Tensor scores(const Cell& cell, std::int64_t num_candidates) = 0;
@@ -53,6 +62,8 @@ class ScoringSelector : public VisibilitySelector {
   virtual std::vector<std::int64_t> num_kept(const at::Tensor& scores, std::int64_t budget) const;
 
  private:
+  at::Tensor all_scores(const Cell& cell, std::int64_t num_candidates);
+
   std::string whatever_budget_;  // the method, with one and the same budget
 };
 

@@ -3,6 +3,8 @@
 #include "capture/run/synthetic.h"
 
 #include "core/base/error.h"
+#include "core/replay/explain.h"
+#include "core/session/session.h"
 #include "core/trace/trace_reader.h"
 #include "tests/base/temporary_folder.h"
 
@@ -132,6 +134,40 @@ TEST_F(Synthetic, NumbersThatContradictEachOtherAreRefused) {
     o.length = 4096;
     o.many_keys = 60;
   }));
+}
+
+// Of the planted tokens that a row lost, the share whose cause is this stage.
+double share_lost_at(const session::TraceSession& session, const Question& question,
+                     const std::string& method, replay::Stage stage, std::int64_t* lost) {
+  std::int64_t found = 0;
+  *lost = 0;
+  for (const PlantedKey& planted : question.keys) {
+    replay::ExplainRequest request;
+    request.spec = selection::MethodSpec::parse(method).resolved(session.shape());
+    request.chunk = question.chunk;
+    request.key = planted.begin;
+    request.want_needed_budget = false;
+    const replay::Explanation why = replay::explain(session, request, {});
+    if (why.kept) continue;
+    ++*lost;
+    found += why.lost_at == stage;
+  }
+  return *lost > 0 ? static_cast<double>(found) / static_cast<double>(*lost) : 0;
+}
+
+TEST_F(Synthetic, TheCausesComeOutAsPlanted) {
+  options_.length = 8192;
+  options_.many_keys = 30;
+  options_.few_keys = 3;
+  const SyntheticReport report = synthesize(options_, {});
+  const session::TraceSession session(options_.output);
+  std::int64_t lost = 0;
+  // A single token drowns in the mean of its block; alone it would be among the best.
+  EXPECT_EQ(share_lost_at(session, report.few, "compact_attention", replay::Stage::Unit, &lost), 1);
+  EXPECT_EQ(lost, 3);
+  // Sixteen of the queries stand for all: the needles of the others are lost with them.
+  EXPECT_GE(share_lost_at(session, report.many, "quoka", replay::Stage::QuerySampling, &lost), 0.8);
+  EXPECT_NEAR(static_cast<double>(lost), 15, 3);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::unique_ptr<BlockMasker> make_source(const Setup& setup) {
 }  // namespace
 
 std::unique_ptr<Selector> make_compact_attention(const Setup& setup) {
-  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape), make_source(setup));
+  return make_block_selector(setup, make_source(setup));
 }
 
 }  // namespace kvloupe::selection

@@ -48,6 +48,13 @@ std::vector<SelectedRow> CrossLayerSelector::choose(const Cell& cell, std::int64
   return rows;
 }
 
+std::vector<RowEvidence> CrossLayerSelector::evidence_of(const Cell& cell,
+                                                         std::int64_t num_candidates,
+                                                         std::int64_t budget) {
+  if (selection_layer(spec(), cell.layer) != cell.layer) return {};
+  return evidence_anew(cell, num_candidates, budget);
+}
+
 void CrossLayerSelector::note(const Cell& cell, std::vector<SelectedRow> rows) {
   for (SelectedRow& row : rows)
     for (auto* positions : {&row.positions, &row.forced})

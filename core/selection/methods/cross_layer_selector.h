@@ -19,6 +19,9 @@ class CrossLayerSelector : public VisibilitySelector {
   // The rows of a selection layer.
   virtual std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                                std::int64_t budget) const = 0;
+  // What choose_anew() decides by; layers that reuse a set have none.
+  virtual std::vector<RowEvidence> evidence_anew(const Cell& cell, std::int64_t num_candidates,
+                                                 std::int64_t budget) const = 0;
 
  private:
   bool dense_by_rule(const Cell& cell) const final;
@@ -26,6 +29,8 @@ class CrossLayerSelector : public VisibilitySelector {
   void note_dense(const Cell& cell, std::int64_t num_candidates, std::int64_t budget) final;
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) final;
+  std::vector<RowEvidence> evidence_of(const Cell& cell, std::int64_t num_candidates,
+                                       std::int64_t budget) final;
 
   void note(const Cell& cell, std::vector<SelectedRow> rows);
 

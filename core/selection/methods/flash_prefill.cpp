@@ -36,12 +36,13 @@ class FlashPrefill final : public BlockMasker {
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
+    choice.thresholds.resize(
+        static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()));
     const at::Tensor means = means_.of(cell);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
       score(cell, means, i, choice);
       for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
-        keep(first_block(grid, cell.softmax, i), grid.block_of_query_block(i),
-             choice.scores.row(head, i), choice.mask.row(head, i), choice.forced.row(head, i));
+        keep(first_block(grid, cell.softmax, i), head, i, choice);
     }
     if (cell.ends_prefill) open_last(choice);
     return choice;
@@ -74,10 +75,16 @@ class FlashPrefill final : public BlockMasker {
     }
   }
 
-  void keep(std::int64_t first_block, std::int64_t own_block, const float* scores,
-            std::uint8_t* mask, std::uint8_t* forced) const {
+  void keep(std::int64_t first_block, std::int64_t head, std::int64_t query_block,
+            BlockChoice& choice) const {
+    const std::int64_t own_block = choice.grid.block_of_query_block(query_block);
+    const float* scores = choice.scores.row(head, query_block);
+    std::uint8_t* mask = choice.mask.row(head, query_block);
+    std::uint8_t* forced = choice.forced.row(head, query_block);
     const double threshold =
         alpha_ * static_cast<double>(*std::max_element(scores, scores + own_block + 1));
+    choice.thresholds[head * choice.grid.num_query_blocks() + query_block] =
+        static_cast<float>(threshold);
     for (std::int64_t j = first_block; j <= own_block; ++j) {
       forced[j] = j < sink_blocks_ || own_block - j < window_blocks_;
       mask[j] = forced[j] != 0 || static_cast<double>(scores[j]) >= threshold;
@@ -111,8 +118,7 @@ std::unique_ptr<BlockMasker> make_flash_prefill_masker(const Setup& setup) {
 }
 
 std::unique_ptr<Selector> make_flash_prefill(const Setup& setup) {
-  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                             make_flash_prefill_masker(setup));
+  return make_block_selector(setup, make_flash_prefill_masker(setup));
 }
 
 }  // namespace kvloupe::selection

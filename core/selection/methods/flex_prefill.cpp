@@ -87,12 +87,14 @@ double divergence(std::span<const float> p, std::span<const float> q) {
 
 // What the cell's device computes, for all query heads.
 struct Observed {
-  Observed(const Cell& cell, const BlockGrid& grid, const at::Tensor& means)
-      : num_rows(std::min(grid.block_size, grid.chunk_len)),
+  // Of the chunk's last rows, as many as a block has, or of all of them.
+  Observed(const Cell& cell, const BlockGrid& grid, const at::Tensor& means, Suppose suppose)
+      : num_rows(suppose == Suppose::AllRows ? grid.chunk_len
+                                             : std::min(grid.block_size, grid.chunk_len)),
         num_blocks(grid.num_key_blocks()),
         key_means(means) {
     const ColumnsAndSlashes sums = columns_and_slashes(
-        sets_over_cell(cell, cell.q, latest_rows(grid.block_size, grid.chunk_len)), cell.k);
+        sets_over_cell(cell, cell.q, latest_rows(num_rows, grid.chunk_len)), cell.k);
     vertical = on_host<float>(sums.columns);
     slash = on_host<float>(sums.slashes);
     const at::Tensor latest = cell.q.narrow(1, grid.chunk_len - num_rows, num_rows);
@@ -248,12 +250,13 @@ class Head {
 
 class FlexPrefill final : public BlockMasker {
  public:
-  explicit FlexPrefill(const MethodSpec& spec) : spec_(spec), means_(spec.integer("block_size")) {}
+  explicit FlexPrefill(const Setup& setup)
+      : spec_(setup.spec), suppose_(setup.suppose), means_(setup.spec.integer("block_size")) {}
 
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
     BlockChoice choice(grid, cell.num_q_heads());
-    const Observed observed(cell, grid, means_.of(cell));
+    const Observed observed(cell, grid, means_.of(cell), suppose_);
     for_each_item_on(
         cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(),
         [&](std::int64_t head) { Head(cell, grid, spec_, observed, head).choose(choice); });
@@ -262,24 +265,24 @@ class FlexPrefill final : public BlockMasker {
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
-    const Observed observed(cell, grid, means_.of(cell));
+    const Observed observed(cell, grid, means_.of(cell), suppose_);
     auto rows = in_every_head(cell, {});
     for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
       if (!Head(cell, grid, spec_, observed, head).is_query_aware())
-        rows[static_cast<std::size_t>(head)] = latest_rows(grid.block_size, grid.chunk_len);
+        rows[static_cast<std::size_t>(head)] = latest_rows(observed.num_rows, grid.chunk_len);
     return rows;
   }
 
  private:
   MethodSpec spec_;
+  Suppose suppose_;
   BlockMeans means_;
 };
 
 }  // namespace
 
 std::unique_ptr<Selector> make_flex_prefill(const Setup& setup) {
-  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                             std::make_unique<FlexPrefill>(setup.spec));
+  return make_block_selector(setup, std::make_unique<FlexPrefill>(setup));
 }
 
 }  // namespace kvloupe::selection

@@ -23,8 +23,9 @@ class H2o final : public EvictionSelector {
   void observe(const Cell& cell, const Pools& pools) override { hitters_.observe(cell, pools); }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                        std::int64_t budget) const override {
-    return hitters_.survivors(cell, kv_head, pool.staying, budget);
+                        std::int64_t budget, Reasons* reasons) const override {
+    return hitters_.survivors(cell, kv_head, pool.staying, budget,
+                              reasons != nullptr ? &reasons->scores : nullptr);
   }
 
  private:

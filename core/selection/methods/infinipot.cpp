@@ -50,7 +50,7 @@ class Infinipot final : public EvictionSelector {
   }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
-                        std::int64_t budget) const override {
+                        std::int64_t budget, Reasons* reasons) const override {
     const std::span<const std::int32_t> pool = at_hand.staying;
     const auto num_novel =
         static_cast<std::int64_t>(rounded_down(novelty_ratio_ * static_cast<double>(budget)));
@@ -59,12 +59,20 @@ class Infinipot final : public EvictionSelector {
     for (const std::int32_t position : pool)
       novelty.push_back(cell.novelty.const_data_ptr<float>()[position]);
     const Kept novel = keep_best(novelty, num_novel);
-    if (num_novel == budget) return {members_at(pool, novel.indices), {}, novel.ties_at_cut};
+    if (num_novel == budget) {
+      if (reasons != nullptr) reasons->scores = std::move(novelty);
+      return {members_at(pool, novel.indices), {}, novel.ties_at_cut};
+    }
     at::Tensor chosen = at::zeros({static_cast<std::int64_t>(pool.size())}, at::kByte);
     for (const std::int32_t index : novel.indices)
       chosen.mutable_data_ptr<std::uint8_t>()[index] = 1;
     // Novelty is a score, not a rule of place: nothing counts as forced.
-    return row_of_pool(keep_best_rows(probe_votes(cell, kv_head, pool), budget, chosen), pool);
+    const at::Tensor votes = probe_votes(cell, kv_head, pool);
+    if (reasons != nullptr) {
+      reasons->scores = on_host<float>(votes);
+      reasons->first = on_host<std::uint8_t>(chosen);
+    }
+    return row_of_pool(keep_best_rows(votes, budget, chosen), pool);
   }
 
  private:

@@ -31,10 +31,11 @@ class KeydiffEvict final : public EvictionSelector {
 
  protected:
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
-                        std::int64_t budget) const override {
+                        std::int64_t budget, Reasons* reasons) const override {
     const at::Tensor keys = gather_keys(cell, kv_head, at_hand.staying);
-    return row_of_pool(keep_best_rows(difference_scores(keys, keys.size(1)), budget),
-                       at_hand.staying);
+    const at::Tensor scores = difference_scores(keys, keys.size(1));
+    if (reasons != nullptr) reasons->scores = on_host<float>(scores);
+    return row_of_pool(keep_best_rows(scores, budget), at_hand.staying);
   }
 };
 

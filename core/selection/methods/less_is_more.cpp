@@ -19,6 +19,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace kvloupe::selection {
 namespace {
@@ -30,43 +32,70 @@ class LessIsMore final : public CrossLayerSelector {
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) const override {
-    const auto middle = static_cast<std::int64_t>(
-        rounded_down(static_cast<double>(budget) * (1 - spec().real("recent_ratio"))));
-    std::int64_t recent = budget - middle;
-    std::int64_t sinks = spec().integer("sink_tokens");
-    if (recent < sinks) sinks = 0;
-    sinks =
-        std::max<std::int64_t>(0, sinks - cell.first_key);  // a window hides the text's first keys
-    recent -= sinks;
-    const std::int64_t newest = num_candidates - recent;
+    const Shares shares = shares_of(cell, num_candidates, budget);
+    std::vector<std::int32_t> middle;
+    for (const auto& [position, turn] : named_in_turn(cell, shares, shares.middle))
+      middle.push_back(position);
+    std::sort(middle.begin(), middle.end());
 
-    const std::vector<std::int32_t> first = range(0, sinks);
-    const std::vector<std::int32_t> shared = union_of_heads(cell, sinks, newest, middle);
-    const std::vector<std::int32_t> last = range(newest, num_candidates);
+    const std::vector<std::int32_t> first = range(0, shares.sinks);
+    const std::vector<std::int32_t> last = range(shares.newest, num_candidates);
     SelectedRow row{first, first};
-    row.positions.insert(row.positions.end(), shared.begin(), shared.end());
+    row.positions.insert(row.positions.end(), middle.begin(), middle.end());
     row.positions.insert(row.positions.end(), last.begin(), last.end());
     row.forced.insert(row.forced.end(), last.begin(), last.end());
     return std::vector(static_cast<std::size_t>(cell.num_kv_heads()), row);
   }
 
+  // The score of a key is minus the turn in which it is first named.
+  std::vector<RowEvidence> evidence_anew(const Cell& cell, std::int64_t num_candidates,
+                                         std::int64_t budget) const override {
+    const Shares shares = shares_of(cell, num_candidates, budget);
+    const std::vector<float> unscored(static_cast<std::size_t>(num_candidates),
+                                      std::numeric_limits<float>::quiet_NaN());
+    RowEvidence row = evidence_of_keys(0, unscored, budget);
+    row.forced.assign(row.scores.size(), 1);
+    for (const auto& [position, turn] : named_in_turn(cell, shares, shares.newest - shares.sinks)) {
+      row.scores[position] = static_cast<double>(-turn);
+      row.forced[position] = 0;
+    }
+    return std::vector(static_cast<std::size_t>(cell.num_kv_heads()), row);
+  }
+
  private:
-  // `count` positions of [begin, end), which holds at least as many, ascending.
-  static std::vector<std::int32_t> union_of_heads(const Cell& cell, std::int64_t begin,
-                                                  std::int64_t end, std::int64_t count) {
+  // How the budget is shared out: the sinks [0, sinks), `middle` keys of [sinks, newest), and the rest.
+  struct Shares {
+    std::int64_t sinks = 0, middle = 0, newest = 0;
+  };
+  Shares shares_of(const Cell& cell, std::int64_t num_candidates, std::int64_t budget) const {
+    Shares shares;
+    shares.middle = static_cast<std::int64_t>(
+        rounded_down(static_cast<double>(budget) * (1 - spec().real("recent_ratio"))));
+    const std::int64_t recent = budget - shares.middle;
+    const std::int64_t wanted = spec().integer("sink_tokens");
+    if (recent >= wanted)  // a window hides the text's first keys
+      shares.sinks = std::max<std::int64_t>(0, wanted - cell.first_key);
+    shares.newest = num_candidates - (recent - shares.sinks);
+    return shares;
+  }
+
+  // The first `count` keys of the middle in the order in which the heads name them, each with its turn.
+  static std::vector<std::pair<std::int32_t, std::int64_t>> named_in_turn(const Cell& cell,
+                                                                          const Shares& shares,
+                                                                          std::int64_t count) {
     const std::int64_t heads = cell.num_q_heads();
-    const at::Tensor scores = logit_scores(cell, cell.k, mean_query_rows(cell), end);
-    const std::vector<std::vector<std::int32_t>> orders =
-        rows_on_host(ranked_rows(scores.narrow(1, begin, end - begin), count));
-    std::vector<std::int32_t> shared;
-    std::vector<bool> taken(static_cast<std::size_t>(end), false);
-    for (std::int64_t item = 0; static_cast<std::int64_t>(shared.size()) < count; ++item) {
-      const auto position = static_cast<std::int32_t>(begin) + orders[item % heads][item / heads];
-      if (!taken[position]) shared.push_back(position);
+    const at::Tensor scores = logit_scores(cell, cell.k, mean_query_rows(cell), shares.newest);
+    const std::vector<std::vector<std::int32_t>> orders = rows_on_host(
+        ranked_rows(scores.narrow(1, shares.sinks, shares.newest - shares.sinks), count));
+    std::vector<std::pair<std::int32_t, std::int64_t>> named;
+    std::vector<bool> taken(static_cast<std::size_t>(shares.newest), false);
+    for (std::int64_t turn = 0; static_cast<std::int64_t>(named.size()) < count; ++turn) {
+      const auto position =
+          static_cast<std::int32_t>(shares.sinks) + orders[turn % heads][turn / heads];
+      if (!taken[position]) named.emplace_back(position, turn);
       taken[position] = true;
     }
-    std::sort(shared.begin(), shared.end());
-    return shared;
+    return named;
   }
 };
 
@@ -113,6 +142,8 @@ Method less_is_more_method() {
   method.metadata = [](const MethodSpec&, const ModelShape&) {
     return Metadata{.words_per_kept = 1};  // the set that later layers reuse
   };
+  // The sinks join at once, and push as many of the newest keys out.
+  method.traits = [](const MethodSpec&, Traits& traits) { traits.grows_with_budget = false; };
   return method;
 }
 

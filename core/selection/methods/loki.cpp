@@ -65,6 +65,8 @@ std::unique_ptr<Selector> make_loki(const Setup& setup) {
 
 #else  // what is known of it
 
+#include <fmt/format.h>
+
 namespace kvloupe::selection {
 
 Method loki_method() {
@@ -97,6 +99,10 @@ Method loki_method() {
                  basis_param()};
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.basis->where = spec.text("basis");
+    traits.approximates = true;
+  };
+  method.supposed = [](Suppose, std::int64_t, int head_dim) {
+    return std::optional(ParamValues{{"num_channels", fmt::format("{}", head_dim)}});
   };
   // A copy of the keys along the leading directions, and these.
   method.metadata = [](const MethodSpec& spec, const ModelShape& shape) {

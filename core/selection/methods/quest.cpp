@@ -52,6 +52,8 @@ bool forces_last_page(const MethodSpec& spec) {
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -110,28 +112,74 @@ class Quest final : public VisibilitySelector {
   }
 
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
-    const std::int64_t count = std::max<std::int64_t>(kernel_rule_ ? 2 : 1, budget / page_size_);
-    // Where a window has moved on, its first page is another one in every chunk.
-    const auto found = bounds_.find(cell.layer);
-    if (found == bounds_.end() || cell.first_key > 0)
-      bounds_.insert_or_assign(cell.layer, PageBounds(page_size_, cell.first_key % page_size_));
-    PageBounds& bounds = bounds_.at(cell.layer);
+    PageBounds& bounds = bounds_of(cell);
+    std::vector<PageSet> sets(static_cast<std::size_t>(num_rows(cell)));
+    for_each_choice(cell, bounds,
+                    [&](const Pages& pages) { take(pages, num_pages(budget), sets); });
+    // A union of many rows has no cut.
+    if (has_many_choices(cell))
+      for (PageSet& set : sets) set.ties_at_cut = 0;
     std::vector<SelectedRow> rows;
-    for (const PageSet& set : choose_pages(cell, bounds, count))
-      rows.push_back(set.past_tokens(bounds.grid(), cell.past_len));
+    for (const PageSet& set : sets) rows.push_back(set.past_tokens(bounds.grid(), cell.past_len));
+    return rows;
+  }
+
+  // Where many choices are united a page's score is minus its best rank in any of them.
+  std::vector<RowEvidence> evidence_of(const Cell& cell, std::int64_t,
+                                       std::int64_t budget) override {
+    PageBounds& bounds = bounds_of(cell);
+    std::vector<RowEvidence> rows(static_cast<std::size_t>(num_rows(cell)));
+    const bool united = has_many_choices(cell) || reduce_ == HeadReduce::Union;
+    for_each_choice(cell, bounds, [&](const Pages& pages) {
+      const std::vector<float> scores = on_host<float>(pages.scores);
+      const auto choices = static_cast<std::size_t>(pages.scores.size(0));
+      for (std::size_t i = 0; i < choices; ++i) {
+        const auto own = std::span(scores).subspan(i * pages.count, pages.count);
+        RowEvidence choice = evidence_of_choice(pages, own, num_pages(budget));
+        RowEvidence& row = rows[i / (choices / rows.size())];
+        united ? unite(choice, row) : void(row = std::move(choice));
+      }
+    });
+    const PageGrid& grid = bounds.grid();
+    for (RowEvidence& row : rows)
+      for (std::size_t page = 0; page < row.scores.size(); ++page) {
+        row.begin.push_back(static_cast<std::int32_t>(grid.begin(static_cast<std::int64_t>(page))));
+        row.end.push_back(static_cast<std::int32_t>(grid.end(static_cast<std::int64_t>(page))));
+      }
     return rows;
   }
 
  private:
-  // One set per row of the selection.
-  std::vector<PageSet> choose_pages(const Cell& cell, PageBounds& bounds,
-                                    std::int64_t count) const {
-    std::vector<PageSet> sets(static_cast<std::size_t>(num_rows(cell)));
-    const bool decode = cell.phase == trace::Phase::Decode;
-    if (!decode && prefill_ == Prefill::Chunk) {
+  // The pages [first, first + count) of the cell, as some rows of the chunk see them.
+  struct Pages {
+    at::Tensor scores;  // [num_q_heads or num_kv_heads, count]
+    at::Tensor forced;  // uint8 [count], or undefined
+    std::int64_t first = 0, count = 0;
+  };
+
+  std::int64_t num_pages(std::int64_t budget) const {
+    return std::max<std::int64_t>(kernel_rule_ ? 2 : 1, budget / page_size_);
+  }
+
+  bool has_many_choices(const Cell& cell) const {
+    return cell.phase == trace::Phase::Prefill && prefill_ == Prefill::PerQuery;
+  }
+
+  PageBounds& bounds_of(const Cell& cell) {
+    // Where a window has moved on, its first page is another one in every chunk.
+    const auto found = bounds_.find(cell.layer);
+    if (found == bounds_.end() || cell.first_key > 0)
+      bounds_.insert_or_assign(cell.layer, PageBounds(page_size_, cell.first_key % page_size_));
+    return bounds_.at(cell.layer);
+  }
+
+  // Calls `choose` with the pages that rows of the chunk choose among, together or one by one.
+  template <typename Choose>
+  void for_each_choice(const Cell& cell, PageBounds& bounds, const Choose& choose) const {
+    if (cell.phase == trace::Phase::Prefill && prefill_ == Prefill::Chunk) {
       bounds.extend(cell.k, cell.past_len);
-      take(cell.q, bounds, count, 0, sets);
-      return sets;
+      choose(pages_of(cell.q, bounds, 0));
+      return;
     }
     for (std::int64_t row = 0; row < cell.chunk_len; ++row) {
       const std::int64_t position = cell.past_len + row;
@@ -139,38 +187,65 @@ class Quest final : public VisibilitySelector {
       const at::Tensor q = cell.q.narrow(1, row, 1);
       if (hidden == 0) {
         bounds.extend(cell.k, position + 1);
-        take(q, bounds, count, 0, sets);
+        choose(pages_of(q, bounds, 0));
       } else {
         const std::int64_t begin = cell.first_key + hidden, end = position + 1;
         PageBounds own(page_size_, begin % page_size_);
         own.extend(cell.k.narrow(1, hidden, end - hidden), end - hidden);
-        take(q, own, count, begin / page_size_ - cell.first_key / page_size_, sets);
+        choose(pages_of(q, own, begin / page_size_ - cell.first_key / page_size_));
       }
     }
-    // A union of many rows has no cut.
-    if (!decode)
-      for (PageSet& set : sets) set.ties_at_cut = 0;
-    return sets;
   }
 
-  // Adds the pages that these rows of every query head choose together. The pages of `bounds` begin at
-  // page first_page of the cell.
-  void take(const at::Tensor& q, const PageBounds& bounds, std::int64_t count,
-            std::int64_t first_page, std::vector<PageSet>& sets) const {
-    const std::int64_t num_pages = bounds.grid().num_pages();
-    const at::Tensor values = bounds.values(),
-                     scores = reduced(page_scores(q, values), values.size(0));
-    at::Tensor forced;
+  // What these rows of every query head make of the pages of `bounds`, which begin at page `first` of
+  // the cell.
+  Pages pages_of(const at::Tensor& q, const PageBounds& bounds, std::int64_t first) const {
+    const at::Tensor values = bounds.values();
+    Pages pages{
+        reduced(page_scores(q, values), values.size(0)), {}, first, bounds.grid().num_pages()};
     if (force_last_) {
-      forced = at::zeros({num_pages}, scores.options().dtype(at::kByte));
-      forced.narrow(0, num_pages - 1, 1).fill_(1);
+      pages.forced = at::zeros({pages.count}, pages.scores.options().dtype(at::kByte));
+      pages.forced.narrow(0, pages.count - 1, 1).fill_(1);
     }
-    const std::vector<SelectedRow> kept = rows_of(keep_best_rows(scores, count, forced));
+    return pages;
+  }
+
+  // Adds the pages that are chosen among these.
+  void take(const Pages& pages, std::int64_t count, std::vector<PageSet>& sets) const {
+    const std::vector<SelectedRow> kept =
+        rows_of(keep_best_rows(pages.scores, count, pages.forced));
     const std::size_t each = kept.size() / sets.size();
     for (std::size_t row = 0; row < kept.size(); ++row)
-      sets[row / each].add(kept[row], first_page, num_pages, force_last_);
+      sets[row / each].add(kept[row], pages.first, pages.count, force_last_);
     if (reduce_ == HeadReduce::Union)
       for (PageSet& set : sets) set.ties_at_cut = 0;
+  }
+
+  // Of all pages of the cell up to the last of these; the ranges are left out.
+  RowEvidence evidence_of_choice(const Pages& pages, std::span<const float> scores,
+                                 std::int64_t count) const {
+    RowEvidence choice;
+    choice.scores.assign(static_cast<std::size_t>(pages.first),
+                         std::numeric_limits<double>::quiet_NaN());
+    choice.scores.insert(choice.scores.end(), scores.begin(), scores.end());
+    choice.forced.assign(choice.scores.size(), 0);
+    if (force_last_) choice.forced.back() = 1;
+    choice.num_kept = std::min(count, pages.count);
+    return choice;
+  }
+
+  static void unite(const RowEvidence& choice, RowEvidence& row) {
+    row.scores.resize(std::max(row.scores.size(), choice.scores.size()),
+                      std::numeric_limits<double>::quiet_NaN());
+    row.forced.resize(row.scores.size(), 0);
+    double rank = 0;
+    for (const std::int32_t page : choice.order()) {
+      if (std::isnan(choice.scores[page])) break;
+      if (++rank <= static_cast<double>(choice.num_kept) &&
+          !(-row.scores[page] <= static_cast<double>(choice.num_kept)))
+        ++row.num_kept;
+      if (!(row.scores[page] >= -rank)) row.scores[page] = -rank;
+    }
   }
 
   // Scores of all query heads, those of a group brought together where they choose as one.
@@ -266,6 +341,7 @@ Method quest_method() {
     traits.page_size = spec.integer("page_size");
     traits.forces_last_page = forces_last_page(spec);
     traits.prefill_sees_past_only = prefill(spec) == Prefill::Chunk;
+    traits.unites_heads = group_reduce(spec) == HeadReduce::Union;
   };
   method.title = title;
   method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {

@@ -74,6 +74,8 @@ std::unique_ptr<Selector> make_quoka(const Setup& setup) {
 
 #else  // what is known of it
 
+#include <fmt/format.h>
+
 namespace kvloupe::selection {
 
 Method quoka_method() {
@@ -113,6 +115,11 @@ Method quoka_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.acts_in_decode = spec.text("decode") == "select";
     traits.samples_rows = true;
+    traits.approximates = spec.text("metric") == "cosine";
+  };
+  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
+    if (suppose == Suppose::ExactLogits) return ParamValues{{"metric", "dot"}};
+    return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}, {"query_ratio", "0"}};
   };
   return method;
 }

@@ -38,23 +38,45 @@ class Random final : public VisibilitySelector {
  protected:
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) override {
-    const auto seed = static_cast<std::uint64_t>(spec().integer("seed"));
     std::vector<SelectedRow> rows(static_cast<std::size_t>(cell.num_kv_heads()));
-    std::vector<std::pair<std::uint64_t, std::int32_t>> draws(
-        static_cast<std::size_t>(num_candidates));
     for (std::size_t head = 0; head < rows.size(); ++head) {
-      for (std::int64_t position = 0; position < num_candidates; ++position)
-        draws[position] = {
-            philox({static_cast<std::uint32_t>(cell.first_key + position),
-                    static_cast<std::uint32_t>(cell.chunk), static_cast<std::uint32_t>(cell.layer),
-                    static_cast<std::uint32_t>(head)},
-                   seed),
-            static_cast<std::int32_t>(position)};
+      std::vector<Draw> draws = draws_of(cell, head, num_candidates);
       std::nth_element(draws.begin(), draws.begin() + budget, draws.end(), std::greater<>());
       for (std::int64_t i = 0; i < budget; ++i) rows[head].positions.push_back(draws[i].second);
       std::sort(rows[head].positions.begin(), rows[head].positions.end());
     }
     return rows;
+  }
+
+  std::vector<RowEvidence> evidence_of(const Cell& cell, std::int64_t num_candidates,
+                                       std::int64_t budget) override {
+    std::vector<RowEvidence> rows;
+    for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head) {
+      RowEvidence& row = rows.emplace_back();
+      for (const auto& [word, position] : draws_of(cell, head, num_candidates)) {
+        row.begin.push_back(position);
+        row.scores.push_back(static_cast<double>(word));
+      }
+      row.num_kept = budget;
+    }
+    return rows;
+  }
+
+ private:
+  using Draw = std::pair<std::uint64_t, std::int32_t>;  // the word of a position
+
+  std::vector<Draw> draws_of(const Cell& cell, std::size_t kv_head,
+                             std::int64_t num_candidates) const {
+    const auto seed = static_cast<std::uint64_t>(spec().integer("seed"));
+    std::vector<Draw> draws;
+    for (std::int64_t position = 0; position < num_candidates; ++position)
+      draws.emplace_back(
+          philox({static_cast<std::uint32_t>(cell.first_key + position),
+                  static_cast<std::uint32_t>(cell.chunk), static_cast<std::uint32_t>(cell.layer),
+                  static_cast<std::uint32_t>(kv_head)},
+                 seed),
+          static_cast<std::int32_t>(position));
+    return draws;
   }
 };
 

@@ -58,6 +58,8 @@ std::unique_ptr<Selector> make_sample_attention(const Setup& setup) {
 
 #else  // what is known of it
 
+#include <fmt/format.h>
+
 namespace kvloupe::selection {
 
 Method sample_attention_method() {
@@ -88,6 +90,10 @@ Method sample_attention_method() {
                             "how many keys are kept: the budget, or as few as hold the coverage"),
                  coverage};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
+  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
+    if (suppose != Suppose::AllRows) return std::nullopt;
+    return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}};
+  };
   return method;
 }
 

@@ -49,6 +49,8 @@ class SeerAttention final : public BlockMasker {
     const GateLayer& layer = layer_of(cell.layer);
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
+    choice.thresholds.assign(static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()),
+                             threshold_);
     const at::Tensor queries = gate_queries(cell, layer, grid), keys = gate_keys(cell, layer, grid);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
       const std::int64_t causal = grid.block_of_query_block(i) + 1;
@@ -144,8 +146,7 @@ std::unique_ptr<BlockMasker> make_seer_attention_masker(const Setup& setup) {
 }
 
 std::unique_ptr<Selector> make_seer_attention(const Setup& setup) {
-  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                             make_seer_attention_masker(setup));
+  return make_block_selector(setup, make_seer_attention_masker(setup));
 }
 
 }  // namespace kvloupe::selection

@@ -17,6 +17,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace kvloupe::selection {
 namespace {
@@ -74,7 +75,7 @@ class SnapkvEvict final : public EvictionSelector {
 
  protected:
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& keys_at_hand,
-                        std::int64_t budget) const override {
+                        std::int64_t budget, Reasons* reasons) const override {
     const auto [at_hand, pool] = keys_at_hand;
     const std::int64_t window = std::min(options_.window, cell.chunk_len);
     SelectedRow row;
@@ -85,10 +86,12 @@ class SnapkvEvict final : public EvictionSelector {
       const at::Tensor votes =
           reduce_probabilities(sets_over_pool(cell, kv_head, options_.voters(cell), at_hand),
                                gather_keys(cell, kv_head, at_hand), ColumnReduce::Sum);
-      const SelectedRow voted =
-          row_of_pool(keep_best_rows(pooled_votes(votes, votes.size(0), left, num_scored, options_),
-                                     budget - window),
-                      pool);
+      const at::Tensor scores = pooled_votes(votes, votes.size(0), left, num_scored, options_);
+      if (reasons != nullptr) {
+        reasons->scores = on_host<float>(scores);
+        reasons->scores.resize(pool.size(), std::numeric_limits<float>::quiet_NaN());
+      }
+      const SelectedRow voted = row_of_pool(keep_best_rows(scores, budget - window), pool);
       row.positions = voted.positions;
       row.ties_at_cut = voted.ties_at_cut;
     }
@@ -110,6 +113,8 @@ std::unique_ptr<Selector> make_snapkv(const Setup& setup) {
 }  // namespace kvloupe::selection
 
 #else  // what is known of it
+
+#include <fmt/format.h>
 
 namespace kvloupe::selection {
 
@@ -141,6 +146,10 @@ Method snapkv_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
     traits.samples_rows = true;
+  };
+  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
+    if (suppose != Suppose::AllRows) return std::nullopt;
+    return ParamValues{{"window", fmt::format("{}", chunk_len)}};
   };
   return method;
 }

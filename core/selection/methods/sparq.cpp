@@ -81,6 +81,8 @@ std::unique_ptr<Selector> make_sparq(const Setup& setup) {
 
 #else  // what is known of it
 
+#include <fmt/format.h>
+
 namespace kvloupe::selection {
 
 Method sparq_method() {
@@ -107,6 +109,10 @@ Method sparq_method() {
                  enum_param("agg", {"logit_mean", "prob_mean"},
                             "over the chunk's rows and the group's heads: the mean of the "
                             "approximate logits, or of their softmax")};
+  method.traits = [](const MethodSpec&, Traits& traits) { traits.approximates = true; };
+  method.supposed = [](Suppose, std::int64_t, int head_dim) {
+    return std::optional(ParamValues{{"num_channels", fmt::format("{}", head_dim)}});
+  };
   // Channels differ from chunk to chunk: a copy of K by channel has all of them.
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_key = shape.head_dim};

@@ -23,8 +23,22 @@ class TidalDecode final : public CrossLayerSelector {
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) const override {
-    return rows_of(
-        keep_best_rows(logit_scores(cell, cell.k, mean_queries(cell), num_candidates), budget));
+    return rows_of(keep_best_rows(scores(cell, num_candidates), budget));
+  }
+
+  std::vector<RowEvidence> evidence_anew(const Cell& cell, std::int64_t num_candidates,
+                                         std::int64_t budget) const override {
+    const std::vector<float> all = on_host<float>(scores(cell, num_candidates));
+    std::vector<RowEvidence> rows;
+    for (std::int64_t head = 0; head < cell.num_kv_heads(); ++head)
+      rows.push_back(evidence_of_keys(
+          0, std::span(all).subspan(head * num_candidates, num_candidates), budget));
+    return rows;
+  }
+
+ private:
+  static at::Tensor scores(const Cell& cell, std::int64_t num_candidates) {
+    return logit_scores(cell, cell.k, mean_queries(cell), num_candidates);
   }
 };
 

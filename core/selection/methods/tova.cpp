@@ -38,7 +38,7 @@ class Tova final : public EvictionSelector {
   }
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                        std::int64_t budget) const override {
+                        std::int64_t budget, Reasons* reasons) const override {
     const at::Tensor votes = per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) : shared_;
     const auto staying = static_cast<std::int64_t>(pool.staying.size());
     at::Tensor forced;
@@ -46,8 +46,9 @@ class Tova final : public EvictionSelector {
       forced = at::zeros({staying}, votes.options().dtype(at::kByte));
       forced.narrow(0, staying - 1, 1).fill_(1);
     }
-    const KeptRows kept =
-        keep_best_rows(votes.narrow(1, votes.size(1) - staying, staying), budget, forced);
+    const at::Tensor scores = votes.narrow(1, votes.size(1) - staying, staying);
+    if (reasons != nullptr) reasons->scores = on_host<float>(scores);
+    const KeptRows kept = keep_best_rows(scores, budget, forced);
     SelectedRow row = row_of_pool(kept, pool.staying);
     if (force_last_ && budget > 0) row.forced = {pool.staying.back()};
     return row;
@@ -99,7 +100,10 @@ Method tova_method() {
       flag_param("force_last", true, "keep the newest key whatever it scores, within the budget"),
       flag_param("per_kv_head", false, "every KV head keeps its own keys, by its group's heads"),
   };
-  method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    traits.samples_rows = true;
+    traits.decides_by_layer = !spec.flag("per_kv_head");
+  };
   return method;
 }
 

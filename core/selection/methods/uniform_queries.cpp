@@ -15,7 +15,9 @@ namespace {
 
 class UniformQueries final : public ScoringSelector {
  public:
-  using ScoringSelector::ScoringSelector;
+  UniformQueries(const MethodSpec& spec, Suppose suppose)
+      : ScoringSelector(spec),
+        metric_(suppose == Suppose::ExactLogits ? KeyMetric::Dot : KeyMetric::Cosine) {}
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     return in_every_head(cell, evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len));
@@ -24,19 +26,24 @@ class UniformQueries final : public ScoringSelector {
  protected:
   at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
     return score_keys(cell.q, cell.k, on_device(sampled_rows(cell), cell.q.device()),
-                      num_candidates, CosineScoring{});
+                      num_candidates, CosineScoring{.metric = metric_});
   }
+
+ private:
+  KeyMetric metric_;
 };
 
 }  // namespace
 
 std::unique_ptr<Selector> make_uniform_queries(const Setup& setup) {
-  return std::make_unique<UniformQueries>(setup.spec);
+  return std::make_unique<UniformQueries>(setup.spec, setup.suppose);
 }
 
 }  // namespace kvloupe::selection
 
 #else  // what is known of it
+
+#include <fmt/format.h>
 
 namespace kvloupe::selection {
 
@@ -51,7 +58,14 @@ Method uniform_queries_method() {
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;
   info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
-  method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
+  method.traits = [](const MethodSpec&, Traits& traits) {
+    traits.samples_rows = true;
+    traits.approximates = true;
+  };
+  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
+    if (suppose != Suppose::AllRows) return std::nullopt;
+    return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}};
+  };
   return method;
 }
 

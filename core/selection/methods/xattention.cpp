@@ -132,8 +132,7 @@ std::unique_ptr<BlockMasker> make_xattention_masker(const Setup& setup) {
 }
 
 std::unique_ptr<Selector> make_xattention(const Setup& setup) {
-  return make_block_selector(setup.spec, row_layout(setup.spec, setup.shape),
-                             make_xattention_masker(setup));
+  return make_block_selector(setup, make_xattention_masker(setup));
 }
 
 }  // namespace kvloupe::selection

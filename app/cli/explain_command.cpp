@@ -1,0 +1,247 @@
+// `kvloupe explain`: why a method kept or lost a key.
+#include "app/cli/commands.h"
+#include "app/cli/json_text.h"
+#include "app/cli/lost_keys_text.h"
+#include "app/cli/options.h"
+#include "app/cli/row_json.h"
+#include "app/cli/text_table.h"
+#include "capture/run/calibrate.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
+#include "core/base/units.h"
+#include "core/device/device.h"
+#include "core/replay/explain.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using replay::Explanation;
+
+struct ExplainArguments {
+  std::string trace, method, span, device = "cpu";
+  std::optional<int> layer, chunk, kv_head, q_head;
+  std::optional<std::int64_t> key;
+  std::optional<std::int64_t> worst;
+  bool json = false;
+};
+
+template <typename Number>
+ordered_json or_null(const std::optional<Number>& number) {
+  if (!number) return nullptr;
+  return *number;
+}
+
+ordered_json stages_json(const Explanation& why) {
+  ordered_json stages = ordered_json::array();
+  for (const replay::StageOutcome& outcome : why.stages)
+    stages.push_back({{"stage", name_of(outcome.stage)},
+                      {"passed", outcome.passed},
+                      {"detail", outcome.detail}});
+  return stages;
+}
+
+ordered_json counterfactuals_json(const Explanation& why) {
+  ordered_json all = ordered_json::array();
+  for (const replay::Counterfactual& what_if : why.counterfactuals)
+    all.push_back({{what_if.spec ? "spec" : "change",
+                    what_if.spec ? what_if.spec->canonical() : what_if.change},
+                   {"kept", what_if.kept}});
+  return all;
+}
+
+ordered_json voters_json(const Explanation& why) {
+  ordered_json voters = ordered_json::array();
+  for (const Explanation::Voter& voter : why.voters)
+    voters.push_back({{"q_head", voter.q_head},
+                      {"query", voter.position},
+                      {"attention", voter.attention},
+                      {"sampled", or_null(voter.sampled)}});
+  return voters;
+}
+
+ordered_json json_of(const Explanation& why, const session::TraceSession& session) {
+  ordered_json json{{"method", why.spec.canonical()},
+                    {"layer", why.layer},
+                    {"chunk", why.chunk},
+                    {"row", row_json(why.layout.axis, why.layout.q_heads_per_row,
+                                     static_cast<std::size_t>(why.row))},
+                    {"key", why.key},
+                    {"token", session.token_texts().at(static_cast<std::size_t>(why.key))},
+                    {"kept", why.kept},
+                    {"forced", why.forced},
+                    {"dense_reason", nullptr},
+                    {"score", or_null(why.score)},
+                    {"rank", or_null(why.rank)},
+                    {"candidates", why.candidates},
+                    {"budget", or_null(why.budget)},
+                    {"cut", or_null(why.cut)},
+                    {"margin", or_null(why.margin())},
+                    {"true_mass", why.true_mass},
+                    {"true_rank", why.true_rank},
+                    {"needed_budget", or_null(why.needed_budget)},
+                    {"lost_at", nullptr},
+                    {"stages", stages_json(why)},
+                    {"counterfactuals", counterfactuals_json(why)}};
+  if (why.dense_reason) json["dense_reason"] = trace::name_of(*why.dense_reason);
+  if (why.lost_at) json["lost_at"] = name_of(*why.lost_at);
+  if (why.unit)
+    json["unit"] = {{"begin", why.unit->begin},
+                    {"end", why.unit->end},
+                    {"rank", why.unit->rank > 0 ? ordered_json(why.unit->rank) : nullptr},
+                    {"of", why.unit->of}};
+  if (why.decided_at)
+    json["decided_at"] = {{"layer", why.decided_at->layer},
+                          {"chunk", why.decided_at->chunk},
+                          {"at_hand", why.decided_at->at_hand}};
+  json["rivals"] = ordered_json::array();
+  for (const Explanation::Rival& rival : why.rivals)
+    json["rivals"].push_back(
+        {{"key", rival.key}, {"score", rival.score}, {"true_mass", rival.true_mass}});
+  json["voters"] = voters_json(why);
+  return json;
+}
+
+std::string place_text(const Explanation& why) {
+  return fmt::format("layer {}, {}, chunk {}", why.layer, row_words(why.layout, why.row),
+                     why.chunk);
+}
+std::string verdict(const Explanation& why) {
+  if (why.lost_at) return fmt::format("lost: {}", words_of(*why.lost_at));
+  if (why.dense_reason) return fmt::format("kept: all keys are ({})", name_of(*why.dense_reason));
+  return why.forced ? "kept, by rule" : "kept";
+}
+
+std::string text_of(const Explanation& why, const session::TraceSession& session) {
+  const auto& texts = session.token_texts();
+  std::string text =
+      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.spec.canonical()), place_text(why),
+                  why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
+  const auto number = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.5g}", *value) : std::string("-");
+  };
+  text += fmt::format("score {}, cut {}, margin {}\n", number(why.score), number(why.cut),
+                      number(why.margin()));
+  text += fmt::format("rank {} of {}, by true mass {}; ", why.rank ? format_count(*why.rank) : "-",
+                      format_count(why.candidates), format_count(why.true_rank));
+  text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,
+                      why.whole_mass > 0 ? 100 * why.true_mass / why.whole_mass : 0);
+  if (why.needed_budget)
+    text += fmt::format("kept from a budget of {} on, now {}\n", format_count(*why.needed_budget),
+                        why.budget ? format_count(*why.budget) : "-");
+  if (!why.stages.empty()) {
+    TextTable table({"stage", "passed", "what was found"});
+    for (const replay::StageOutcome& outcome : why.stages)
+      table.add({words_of(outcome.stage), outcome.passed ? "yes" : "no", outcome.detail});
+    text += "\n" + table.text();
+  }
+  if (!why.voters.empty()) {
+    TextTable table({"query head", "query", "token", "attention", "sampled"});
+    for (const Explanation::Voter& voter : why.voters)
+      table.add({fmt::format("{}", voter.q_head), fmt::format("{}", voter.position),
+                 printable(texts.at(static_cast<std::size_t>(voter.position))),
+                 fmt::format("{:.4f}", voter.attention),
+                 !voter.sampled   ? "-"
+                 : *voter.sampled ? "yes"
+                                  : "no"});
+    text += "\n" + table.text();
+  }
+  return text;
+}
+
+void check(const ExplainArguments& arguments) {
+  const bool place = arguments.chunk || arguments.key || arguments.kv_head || arguments.q_head;
+  if (arguments.worst && place)
+    throw usage_error("--worst cannot be combined with a place",
+                      "it looks for keys in all chunks and heads",
+                      "leave out --chunk, --key and "
+                      "the head; --layer and --span narrow the search");
+  if (!arguments.worst && !(arguments.layer && arguments.chunk && arguments.key))
+    throw usage_error("the place is missing", "one key in one cell is explained",
+                      "give --layer, --chunk, --key and --kv-head or --q-head; or --worst N");
+  if (!arguments.worst && !arguments.span.empty())
+    throw usage_error("--span needs --worst", "one key is explained",
+                      "add --worst N, or leave it "
+                      "out");
+}
+
+std::string worst_text(const ExplainArguments& arguments, const selection::MethodSpec& spec,
+                       const session::TraceSession& session) {
+  replay::LostKeysRequest request;
+  request.spec = spec;
+  if (arguments.layer) request.layers = {*arguments.layer};
+  request.span = span_of(arguments.span, session.info());
+  request.count = static_cast<std::size_t>(*arguments.worst);
+  request.device = arguments.device;
+  const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
+  return arguments.json ? lost_keys_json(lost, session, request.count)
+                        : lost_keys_text(lost, session, request.count);
+}
+
+void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
+  check(arguments);
+  replay::ExplainRequest request;
+  request.spec = selection::MethodSpec::parse(arguments.method);
+  request.device = arguments.device;
+  device::open_device(request.device);
+  const session::TraceSession session(arguments.trace, global.memory);
+  report_damage(session.info());
+  request.spec = request.spec.resolved(session.shape());
+  if (!arguments.worst)
+    request.row =
+        replay::row_of_heads(request.spec, session.shape(), arguments.kv_head, arguments.q_head);
+  capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
+  std::string text;
+  if (arguments.worst) {
+    text = worst_text(arguments, request.spec, session);
+  } else {
+    request.layer = *arguments.layer;
+    request.chunk = *arguments.chunk;
+    request.key = *arguments.key;
+    const Explanation why = replay::explain(session, request, reporting_context("budgets"));
+    text = arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
+  }
+  arguments.json ? results::add_data(text) : results::add_text(text);
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& program, const GlobalOptions& global) {
+  auto arguments = std::make_shared<ExplainArguments>();
+  CLI::App* command = program.add_subcommand("explain", "why a method kept or lost a key");
+  command->add_option("trace", arguments->trace, "trace file")->required();
+  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
+      ->required();
+  const auto index = CLI::Range(0, 1 << 24);
+  command->add_option("--layer", arguments->layer, "a layer")->check(index);
+  command->add_option("--chunk", arguments->chunk, "a chunk")->check(index);
+  command->add_option("--kv-head", arguments->kv_head, "a KV head");
+  command->add_option("--q-head", arguments->q_head,
+                      "a query head, where the method chooses for each or for some together");
+  command->add_option("--key", arguments->key, "position of the key");
+  command
+      ->add_option("--worst", arguments->worst,
+                   "in place of one key: the N lost keys of most true mass, and their causes")
+      ->check(CLI::Range(1, 100000));
+  command->add_option("--span", arguments->span,
+                      "with --worst: keys of a span of the trace, or positions such as 1536-1551");
+  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
+  command->add_flag("--json", arguments->json, "as JSON, with all that is known");
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_explain(*arguments, global);
+  });
+}
+
+}  // namespace kvloupe::cli

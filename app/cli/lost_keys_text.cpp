@@ -1,0 +1,139 @@
+#include "app/cli/lost_keys_text.h"
+
+#include "app/cli/json_text.h"
+#include "app/cli/row_json.h"
+#include "app/cli/text_table.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using replay::LostKeys;
+using replay::Stage;
+
+const std::string& token(const session::TraceSession& session, std::int64_t key) {
+  return session.token_texts().at(static_cast<std::size_t>(key));
+}
+
+ordered_json mass_json(const replay::LostMass& mass) {
+  ordered_json json{{"cells", mass.cells},
+                    {"mass", mass.whole},
+                    {"lost", mass.lost},
+                    {"causes", ordered_json::object()}};
+  for (int i = 0; i < replay::kNumStages; ++i)
+    if (const auto stage = static_cast<Stage>(i); mass.share_of(stage) > 0)
+      json["causes"][name_of(stage)] = mass.share_of(stage);
+  return json;
+}
+
+ordered_json row_of(const LostKeys& lost, int row) {
+  return row_json(lost.layout.axis, lost.layout.q_heads_per_row, static_cast<std::size_t>(row));
+}
+
+}  // namespace
+
+std::string row_words(const selection::RowLayout& layout, int row) {
+  if (layout.axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", row);
+  const int first = row * layout.q_heads_per_row, last = first + layout.q_heads_per_row - 1;
+  return first == last ? fmt::format("query head {}", first)
+                       : fmt::format("query heads {} to {}", first, last);
+}
+
+std::vector<Stage> causes_of(const LostKeys& lost) {
+  std::vector<Stage> causes;
+  for (int i = 0; i < replay::kNumStages; ++i)
+    if (lost.all.by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
+  std::stable_sort(causes.begin(), causes.end(),
+                   [&](Stage a, Stage b) { return lost.all.share_of(a) > lost.all.share_of(b); });
+  return causes;
+}
+
+std::string causes_sentence(const LostKeys& lost) {
+  if (lost.all.cells == 0) return "The method chooses among keys in no cell of this trace.";
+  if (lost.all.lost <= 0) return "It loses no attention mass.";
+  std::string text = fmt::format("It loses {:.1f} % of the attention mass of its candidates",
+                                 100 * lost.all.lost / lost.all.whole);
+  const char* between = ": ";
+  for (const Stage cause : causes_of(lost)) {
+    text += fmt::format("{}{} {:.1f} %", between, words_of(cause), 100 * lost.all.share_of(cause));
+    between = ", ";
+  }
+  return text + (lost.all.lost > 0 ? " of what is lost." : ".");
+}
+
+std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& session,
+                           std::size_t count) {
+  ordered_json json{{"method", lost.spec.canonical()},
+                    {"all", mass_json(lost.all)},
+                    {"layers", ordered_json::array()},
+                    {"keys", ordered_json::array()},
+                    {"regrets", ordered_json::array()}};
+  for (std::size_t i = 0; i < lost.layers.size(); ++i) {
+    ordered_json layer{{"layer", lost.layers[i]}};
+    layer.update(mass_json(lost.by_layer[i]));
+    json["layers"].push_back(std::move(layer));
+  }
+  for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
+    const replay::LostKey& key = lost.keys[i];
+    json["keys"].push_back({{"layer", key.layer},
+                            {"chunk", key.chunk},
+                            {"row", row_of(lost, key.row)},
+                            {"key", key.key},
+                            {"token", token(session, key.key)},
+                            {"true_mass", key.mass},
+                            {"share", key.share},
+                            {"lost_at", name_of(key.cause)}});
+  }
+  for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
+    const replay::Regret& regret = lost.regrets[i];
+    json["regrets"].push_back({{"layer", regret.layer},
+                               {"row", row_of(lost, regret.row)},
+                               {"key", regret.key},
+                               {"token", token(session, regret.key)},
+                               {"dropped", regret.dropped},
+                               {"mass_when_dropped", regret.mass_when_dropped},
+                               {"wanted", regret.wanted},
+                               {"mass_when_wanted", regret.mass_when_wanted},
+                               {"lost_mass", regret.lost_mass}});
+  }
+  return json_text(json);
+}
+
+std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& session,
+                           std::size_t count) {
+  std::string text =
+      fmt::format("{}\n{}\n", printable(lost.spec.canonical()), causes_sentence(lost));
+  if (!lost.keys.empty()) {
+    TextTable table({"layer", "head", "chunk", "key", "token", "true mass", "share", "lost at"});
+    for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
+      const replay::LostKey& key = lost.keys[i];
+      table.add({fmt::format("{}", key.layer), row_words(lost.layout, key.row),
+                 fmt::format("{}", key.chunk), fmt::format("{}", key.key),
+                 printable(token(session, key.key)), fmt::format("{:.4f}", key.mass),
+                 fmt::format("{:.2f} %", 100 * key.share), words_of(key.cause)});
+    }
+    text += "\n" + table.text();
+  }
+  if (!lost.regrets.empty()) {
+    TextTable table({"layer", "head", "key", "token", "left out from chunk", "mass then",
+                     "wanted in chunk", "mass then"});
+    for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
+      const replay::Regret& regret = lost.regrets[i];
+      table.add({fmt::format("{}", regret.layer), row_words(lost.layout, regret.row),
+                 fmt::format("{}", regret.key), printable(token(session, regret.key)),
+                 fmt::format("{}", regret.dropped), fmt::format("{:.4f}", regret.mass_when_dropped),
+                 fmt::format("{}", regret.wanted), fmt::format("{:.4f}", regret.mass_when_wanted)});
+    }
+    text += "\nDropped, and wanted later:\n" + table.text();
+  }
+  return text;
+}
+
+}  // namespace kvloupe::cli

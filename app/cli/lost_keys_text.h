@@ -1,0 +1,24 @@
+// The keys that a method lost in a whole trace, as the commands print them.
+#pragma once
+
+#include "core/replay/lost_keys.h"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace kvloupe::cli {
+
+// The first `count` of the keys and of the regrets.
+std::string lost_keys_json(const replay::LostKeys& lost, const session::TraceSession& session,
+                           std::size_t count);
+std::string lost_keys_text(const replay::LostKeys& lost, const session::TraceSession& session,
+                           std::size_t count);
+// "quoka:... loses 31 % of the mass: query sampling 61 %, head merge 20 %."
+std::string causes_sentence(const replay::LostKeys& lost);
+// The causes that lost any mass, most first.
+std::vector<replay::Stage> causes_of(const replay::LostKeys& lost);
+// As a row is called where there is room for a word: "KV head 1", "query heads 4 to 7".
+std::string row_words(const selection::RowLayout& layout, int row);
+
+}  // namespace kvloupe::cli

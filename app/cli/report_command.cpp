@@ -1,0 +1,196 @@
+// `kvloupe report`: one page about a method on a trace, as Markdown and pictures.
+#include "app/cli/commands.h"
+#include "app/cli/lost_keys_text.h"
+#include "app/cli/options.h"
+#include "app/figure/export.h"
+#include "capture/run/calibrate.h"
+#include "core/base/error.h"
+#include "core/base/output_file.h"
+#include "core/base/printable.h"
+#include "core/base/results.h"
+#include "core/base/whole_file.h"
+#include "core/device/device.h"
+#include "core/replay/compare.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportArguments {
+  std::string trace, method, folder, device = "cpu";
+  bool force = false;
+};
+
+constexpr std::size_t kKeys = 20, kRegrets = 10;
+
+// A token in a Markdown table.
+std::string cell_of(const std::string& token) {
+  std::string text;
+  for (const char letter : printable(token)) {
+    if (letter == '|' || letter == '`' || letter == '\\' || letter == '<') text += '\\';
+    text += letter;
+  }
+  return text;
+}
+
+std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
+                  const replay::CompareRow& row) {
+  const trace::TraceInfo& info = session.info();
+  const auto number = [](const std::optional<double>& value) {
+    return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : std::string("none");
+  };
+  std::string text = fmt::format("# {} on {}\n\n`{}`\n\n", title_of(lost.spec),
+                                 printable(fs::path(info.path).filename().string()),
+                                 printable(lost.spec.canonical()));
+  text += fmt::format(
+      "{}, {} tokens in {} chunks, {} of {} layers captured; {}. Open loop: selected anew on the "
+      "stored queries and keys.\n\n",
+      printable(info.model.name), info.num_tokens, info.chunks.size(), lost.layers.size(),
+      info.model.num_layers, info.complete ? "complete" : "incomplete");
+  text += "| mass recall | top-k overlap | output error | density | cells | dense cells |\n";
+  text += "|---|---|---|---|---|---|\n";
+  return text + fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(row.mass_recall),
+                            number(row.topk_overlap), number(row.output_error), number(row.density),
+                            row.cells, row.fallback_cells);
+}
+
+std::string causes(const replay::LostKeys& lost) {
+  std::string text = "## What it loses, and why\n\n" + causes_sentence(lost) + "\n\n";
+  if (lost.all.lost <= 0) return text;
+  text += "| lost at | share of the lost mass |\n|---|---|\n";
+  for (const replay::Stage cause : causes_of(lost))
+    text += fmt::format("| {} | {:.1f} % |\n", words_of(cause), 100 * lost.all.share_of(cause));
+  return text + "\nWhat the causes mean, and how they are found: docs/explain.md of KVLoupe.\n\n";
+}
+
+std::string keys(const replay::LostKeys& lost, const session::TraceSession& session) {
+  if (lost.keys.empty()) return "";
+  const auto token = [&](std::int64_t key) {
+    return cell_of(session.token_texts().at(static_cast<std::size_t>(key)));
+  };
+  std::string text = fmt::format(
+      "## The {} lost keys of most true mass\n\n| layer | head | chunk | key | token | share of "
+      "the candidates' mass | lost at |\n|---|---|---|---|---|---|---|\n",
+      std::min(kKeys, lost.keys.size()));
+  for (std::size_t i = 0; i < std::min(kKeys, lost.keys.size()); ++i) {
+    const replay::LostKey& key = lost.keys[i];
+    text += fmt::format("| {} | {} | {} | {} | {} | {:.2f} % | {} |\n", key.layer,
+                        row_words(lost.layout, key.row), key.chunk, key.key, token(key.key),
+                        100 * key.share, words_of(key.cause));
+  }
+  if (lost.regrets.empty()) return text + "\n";
+  text +=
+      "\n## Dropped, and wanted later\n\n| layer | head | key | token | left out from chunk | mass "
+      "then | wanted in chunk | mass then |\n|---|---|---|---|---|---|---|---|\n";
+  for (std::size_t i = 0; i < std::min(kRegrets, lost.regrets.size()); ++i) {
+    const replay::Regret& regret = lost.regrets[i];
+    text += fmt::format("| {} | {} | {} | {} | {} | {:.4f} | {} | {:.4f} |\n", regret.layer,
+                        row_words(lost.layout, regret.row), regret.key, token(regret.key),
+                        regret.dropped, regret.mass_when_dropped, regret.wanted,
+                        regret.mass_when_wanted);
+  }
+  return text + "\n";
+}
+
+struct Picture {
+  const char *view, *title;
+};
+constexpr Picture kPictures[] = {{"layer_head_overview", "Layers and heads"},
+                                 {"kv_map", "What is kept, chunk by chunk"}};
+
+// Where the trace lost most, so that the pictures show it.
+std::string place_of(const replay::LostKeys& lost) {
+  if (lost.keys.empty()) return "";
+  const replay::LostKey& worst = lost.keys.front();
+  return fmt::format("layer={},q_head={},chunk={}", worst.layer,
+                     worst.row * lost.layout.q_heads_per_row, worst.chunk);
+}
+
+figure::ExportRequest picture_request(const ReportArguments& arguments, const Picture& picture,
+                                      const GlobalOptions& global) {
+  figure::ExportRequest request;
+  request.what.trace = arguments.trace;
+  request.what.view = picture.view;
+  request.what.methods = {arguments.method};
+  request.what.device = arguments.device;
+  request.file = (fs::path(arguments.folder) / (std::string(picture.view) + ".png")).string();
+  request.force = arguments.force;
+  request.memory = global.memory;
+  return request;
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure || !fs::is_directory(folder))
+    throw input_error(fmt::format("the report cannot be written to {}", folder),
+                      failure ? failure.message() : "it is no folder", "name another folder by -o");
+}
+
+void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
+  const auto spec_text = selection::MethodSpec::parse(arguments.method);
+  device::open_device(arguments.device);
+  const session::TraceSession session(arguments.trace, global.memory);
+  report_damage(session.info());
+  const selection::MethodSpec spec = spec_text.resolved(session.shape());
+  const fs::path page = fs::path(arguments.folder) / "report.md";
+  make_folder(arguments.folder);
+  check_result_file(page, {arguments.trace}, arguments.force);
+  capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
+
+  replay::LostKeysRequest request;
+  request.spec = spec;
+  request.device = arguments.device;
+  request.count = kKeys;
+  const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
+  replay::ReplayRequest averages;
+  averages.want_output_error = true;
+  averages.device = arguments.device;
+  const replay::Comparison comparison =
+      replay::compare_methods(session, {spec}, averages, {}, reporting_context("cells"));
+
+  std::string text = facts(session, lost, comparison.rows.front()) + causes(lost);
+  text += keys(lost, session);
+  for (const Picture& picture : kPictures) {
+    figure::ExportRequest drawn = picture_request(arguments, picture, global);
+    drawn.what.go_to = place_of(lost);
+    figure::export_view(drawn);
+    text += fmt::format("## {}\n\n![{}]({}.png)\n\n", picture.title, picture.title, picture.view);
+  }
+  write_whole_file(page, text);
+  results::add_text(fmt::format("wrote {}\n", page.string()));
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& program, const GlobalOptions& global) {
+  auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* command = program.add_subcommand(
+      "report", "one page about a method on a trace: what it keeps, what it loses, and why");
+  command->add_option("trace", arguments->trace, "trace file")->required();
+  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
+      ->required();
+  command->add_option("-o,--output", arguments->folder, "folder for report.md and its pictures")
+      ->required();
+  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
+  command->add_flag("--force", arguments->force, "replace a trace or a model, too");
+  command->callback([arguments, &global] {
+    use_engine(global);
+    run_report(*arguments, global);
+  });
+}
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,296 @@
+#include "core/replay/explain.h"
+
+#include "core/base/error.h"
+#include "core/replay/needed_budget.h"
+#include "core/replay/stage_runs.h"
+#include "core/selection/cell_rows.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace kvloupe::replay {
+namespace {
+
+constexpr std::size_t kRivals = 5, kVoters = 5;
+
+// Puts together what the runs of one cell say of one key.
+class Explainer {
+ public:
+  Explainer(const session::TraceSession& session, const ExplainRequest& request,
+            const WorkContext& context)
+      : session_(session), request_(request), context_(context) {
+    result_.spec = request.spec;
+    result_.layer = request.layer;
+    result_.chunk = request.chunk;
+    result_.row = request.row;
+    result_.layout = selection::row_layout(request.spec, session.shape());
+    result_.key = request.key;
+  }
+
+  Explanation explain() {
+    StageRuns runs(session_, request_.spec, request_.layer, request_.device, context_);
+    const bool evicts = request_.spec.traits().evicts();
+    CellRun run;
+    for (int chunk = evicts ? 0 : request_.chunk; chunk <= request_.chunk; ++chunk) {
+      context_.cancel.throw_if_cancelled();
+      const bool here = chunk == request_.chunk;
+      run = runs.step(chunk, {here, true, here});
+      // A cut of which the key had no part, because it had died before, says nothing.
+      const auto& decided = run.decided.at(row());
+      if (decided && decided->evidence.unit_of(request_.key)) decided_ = decided;
+      if (!here) note_eviction(runs, chunk);
+    }
+    check_key(run);
+    describe(run);
+    score(run);
+    find_voters(run, runs);
+    find_needed_budget();
+    find_cause(run, runs.stages());
+    return std::move(result_);
+  }
+
+ private:
+  std::size_t row() const { return static_cast<std::size_t>(request_.row); }
+
+  // Where the key died.
+  void note_eviction(const StageRuns& runs, int chunk) {
+    const auto& dead = runs.evicted().at(row());
+    if (std::binary_search(dead.begin(), dead.end(), request_.key)) evicted_after_ = chunk;
+  }
+
+  void check_key(const CellRun& run) const {
+    const std::int64_t first = run.selection.first_candidate,
+                       end = run.selection.end_of_candidates();
+    if (request_.key >= first && request_.key < end) return;
+    throw usage_error(
+        fmt::format("key {} is no candidate of chunk {}", request_.key, request_.chunk),
+        first == end ? std::string("nothing stands before the chunk, so nothing was decided")
+                     : fmt::format("what is decided there are the keys {} to {}", first, end - 1),
+        first == end ? "give a later chunk" : "give one of them, or a later chunk");
+  }
+
+  void describe(const CellRun& run) {
+    const trace::SelectedRow& kept = run.selection.rows.at(row());
+    result_.kept = run.keeps(request_.row, request_.key);
+    result_.forced = std::binary_search(kept.forced.begin(), kept.forced.end(), request_.key);
+    result_.dense_reason = run.selection.dense_reason;
+    result_.candidates = run.selection.num_candidates;
+    result_.budget = run.selection.budget_tokens;
+    const float* mass = run.mass_of(request_.row);
+    const float own = mass[request_.key];
+    result_.true_mass = static_cast<double>(own);
+    result_.true_rank = 1;
+    for (std::int64_t key = run.selection.first_candidate; key < run.selection.end_of_candidates();
+         ++key) {
+      result_.whole_mass += static_cast<double>(mass[key]);
+      if (mass[key] > own || (mass[key] == own && key < request_.key)) ++result_.true_rank;
+    }
+  }
+
+  void score(const CellRun& run) {
+    if (decided_)
+      score_by(*decided_, run);
+    else if (run.selection.blocks && !request_.spec.has_budget())
+      score_by_threshold(run);
+  }
+
+  void score_by(const Decision& decided, const CellRun& run) {
+    const selection::RowEvidence& evidence = decided.evidence;
+    const std::int64_t unit = *evidence.unit_of(request_.key);
+    const std::vector<std::int32_t> order = evidence.order();
+    const std::int64_t end = run.selection.end_of_candidates();
+    const auto keys_in = [&](std::int64_t which) {
+      const std::int64_t begin = evidence.begin[static_cast<std::size_t>(which)];
+      return std::max<std::int64_t>(0, std::min<std::int64_t>(evidence.end_of(which), end) - begin);
+    };
+    const double own = evidence.scores[static_cast<std::size_t>(unit)];
+    if (!std::isnan(own)) result_.score = own;
+    result_.cut = evidence.cut();
+    std::int64_t before = 0, rank = 1;
+    for (const std::int32_t which : order) {
+      if (which == unit) break;
+      before += keys_in(which);
+      ++rank;
+    }
+    const std::int64_t begin = evidence.begin[static_cast<std::size_t>(unit)];
+    result_.rank = before + (request_.key - begin) + 1;
+    if (!evidence.end.empty())
+      result_.unit = {begin, std::min<std::int64_t>(evidence.end_of(unit), end), rank,
+                      evidence.num_units(), evidence.num_kept};
+    if (request_.spec.traits().evicts() || decided.layer != request_.layer)
+      result_.decided_at = {decided.layer, decided.chunk, evidence.num_units()};
+    unit_rank_ = rank;
+    for (std::int64_t i = std::min(evidence.num_kept, evidence.num_units()) - 1;
+         i >= 0 && result_.rivals.size() < kRivals; --i) {
+      const std::int32_t which = order[static_cast<std::size_t>(i)];
+      if (evidence.is_forced(which)) break;
+      const std::int32_t key = evidence.begin[static_cast<std::size_t>(which)];
+      result_.rivals.push_back({key, evidence.scores[static_cast<std::size_t>(which)],
+                                static_cast<double>(run.mass_of(request_.row)[key])});
+    }
+  }
+
+  // Of the masks that could have kept the key's block the one that came nearest, or keeps it by most.
+  void score_by_threshold(const CellRun& run) {
+    const trace::BlockMasks& masks = *run.selection.blocks;
+    const trace::BlockGrid& grid = masks.grid;
+    const std::int64_t block = request_.key / grid.block_size;
+    result_.unit = {grid.key_begin(block), grid.key_end(block), 0, grid.num_past_blocks(), 0};
+    if (block >= grid.num_past_blocks()) return;
+    const int per_row = result_.layout.q_heads_per_row;
+    const bool all_vote = run.selection.reads_masks;
+    for (int head = request_.row * per_row; head < (request_.row + 1) * per_row; ++head)
+      for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
+        if (!all_vote && !masks.votes(i)) continue;
+        const std::optional<double> threshold = threshold_of(run.selection, head, i);
+        if (!threshold) continue;
+        const auto own = static_cast<double>(run.selection.block_scores.row(head, i)[block]);
+        if (result_.score && own - *threshold <= *result_.score - *result_.cut) continue;
+        result_.score = own;
+        result_.cut = *threshold;
+        nearest_ = {head, grid.block_of_query_block(i)};
+      }
+  }
+
+  // The method's own, or the lowest score that it kept there.
+  static std::optional<double> threshold_of(const selection::CellSelection& selection, int head,
+                                            std::int64_t query_block) {
+    const trace::BlockMasks& masks = *selection.blocks;
+    if (!selection.block_thresholds.empty())
+      return static_cast<double>(selection.block_thresholds[static_cast<std::size_t>(
+          head * masks.grid.num_query_blocks() + query_block)]);
+    std::optional<double> lowest;
+    for (std::int64_t j = 0; j <= masks.grid.block_of_query_block(query_block); ++j) {
+      const std::size_t at = masks.index(head, query_block, j);
+      if (masks.kept[at] == 0 || (!masks.forced.empty() && masks.forced[at] != 0)) continue;
+      const auto score = static_cast<double>(selection.block_scores.row(head, query_block)[j]);
+      lowest = lowest ? std::min(*lowest, score) : score;
+    }
+    return lowest;
+  }
+
+  void find_voters(const CellRun& run, StageRuns& runs) {
+    const selection::Cell& cell = run.cell;
+    const int per_row = result_.layout.q_heads_per_row;
+    const auto sampled = runs.sampled_rows(cell);
+    for (int head = request_.row * per_row; head < (request_.row + 1) * per_row; ++head) {
+      const at::Tensor key = cell.k[head / cell.gqa_group_size()][request_.key];
+      const std::vector<double> products =
+          selection::on_host<double>(at::mv(cell.q[head].to(at::kDouble), key.to(at::kDouble)));
+      for (std::int64_t t = 0; t < cell.chunk_len; ++t) {
+        const std::int64_t position = cell.past_len + t;
+        if (request_.key < cell.softmax.first_visible(position)) continue;
+        const auto lse =
+            static_cast<double>(run.lse[static_cast<std::size_t>(head * cell.chunk_len + t)]);
+        Explanation::Voter voter{
+            head,
+            position,
+            std::exp(cell.softmax.logit(products[static_cast<std::size_t>(t)]) - lse),
+            {}};
+        if (!sampled.empty()) {
+          const auto& rows = sampled.at(static_cast<std::size_t>(head));
+          voter.sampled = rows.empty() || std::binary_search(rows.begin(), rows.end(), t);
+        }
+        result_.voters.push_back(voter);
+      }
+    }
+    const auto more = [](const auto& a, const auto& b) { return a.attention > b.attention; };
+    std::stable_sort(result_.voters.begin(), result_.voters.end(), more);
+    if (result_.voters.size() > kVoters) result_.voters.resize(kVoters);
+  }
+
+  void find_needed_budget() {
+    if (!request_.spec.has_budget() || !request_.want_needed_budget) return;
+    const std::int64_t unit = std::max<std::int64_t>(1, request_.spec.traits().page_size);
+    std::optional<std::int64_t> guess;
+    if (unit_rank_) guess = std::min(*unit_rank_ * unit, result_.candidates);
+    result_.needed_budget =
+        needed_budget(session_, request_, result_.candidates, guess, unit, context_);
+  }
+
+  void find_cause(const CellRun& run, const std::vector<Stage>& stages) {
+    const int per_row = result_.layout.q_heads_per_row;
+    if (!result_.kept) result_.lost_at = run.cause(request_.row, request_.key, stages, per_row);
+    for (const Alternative& alternative : run.alternatives)
+      if (alternative.speaks_for(request_.row, per_row))
+        result_.counterfactuals.push_back(
+            {alternative.spec, alternative.change, alternative.keeps(request_.row, request_.key)});
+    for (const Stage stage : stages) result_.stages.push_back(outcome(stage, run));
+    if (result_.needed_budget)
+      result_.counterfactuals.push_back(
+          {request_.spec.with({{"budget_tokens", fmt::format("{}", *result_.needed_budget)}}),
+           fmt::format("a budget of {} tokens", *result_.needed_budget), true});
+  }
+
+  StageOutcome outcome(Stage stage, const CellRun& run) const {
+    switch (stage) {
+      case Stage::Evicted:
+        return {stage, result_.kept, detail_of_eviction()};
+      case Stage::Threshold:
+        return {stage, result_.kept, detail_of_threshold()};
+      case Stage::Budget:
+        return {stage, result_.kept || !result_.needed_budget, detail_of_budget()};
+      default:
+        break;
+    }
+    bool keeps = false;
+    std::string detail;
+    for (const Alternative& alternative : run.alternatives) {
+      if (alternative.stage != stage ||
+          !alternative.speaks_for(request_.row, result_.layout.q_heads_per_row))
+        continue;
+      const bool kept = alternative.keeps(request_.row, request_.key);
+      keeps |= kept;
+      detail += fmt::format("{}{}: {}", detail.empty() ? "" : "; ", alternative.change,
+                            kept ? "kept" : "lost");
+    }
+    if (stage == Stage::Unit)
+      detail +=
+          fmt::format("{}rank {} by true mass", detail.empty() ? "" : "; ", result_.true_rank);
+    return {stage, result_.kept || !keeps, detail};
+  }
+
+  std::string detail_of_eviction() const {
+    if (!evicted_after_) return "alive";
+    std::string text = fmt::format("evicted after chunk {}", *evicted_after_);
+    if (result_.score && result_.cut)
+      text += fmt::format(": score {:.4g}, rank {} of {} at hand, cut {:.4g}", *result_.score,
+                          *result_.rank, result_.decided_at->at_hand, *result_.cut);
+    return text;
+  }
+
+  std::string detail_of_threshold() const {
+    if (!result_.score || !result_.cut) return "no score is compared here";
+    return fmt::format("query head {}, query block {}: score {:.4g} against {:.4g}", nearest_.first,
+                       nearest_.second, *result_.score, *result_.cut);
+  }
+
+  std::string detail_of_budget() const {
+    if (!request_.want_needed_budget) return "";
+    return result_.needed_budget
+               ? fmt::format("kept from a budget of {} on", *result_.needed_budget)
+               : std::string("no budget keeps it");
+  }
+
+  const session::TraceSession& session_;
+  const ExplainRequest& request_;
+  const WorkContext& context_;
+  Explanation result_;
+  std::optional<Decision> decided_;
+  std::optional<int> evicted_after_;
+  std::optional<std::int64_t> unit_rank_;
+  std::pair<int, std::int64_t> nearest_{0, 0};  // query head, query block
+};
+
+}  // namespace
+
+Explanation explain(const session::TraceSession& session, const ExplainRequest& request,
+                    const WorkContext& context) {
+  return Explainer(session, request, context).explain();
+}
+
+}  // namespace kvloupe::replay

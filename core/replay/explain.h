@@ -1,0 +1,127 @@
+// Why a method kept or lost a key in one cell: what it decided by, and what would have kept the key. All
+// of it by running the selection again with one thing changed; docs/explain.md says what exactly. Free
+// of Torch.
+#pragma once
+
+#include "core/base/cancel.h"
+#include "core/selection/method_spec.h"
+#include "core/session/session.h"
+#include "core/trace/selection_record.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::replay {
+
+// What a method does to a key on its way to the set, in the order in which a cause is looked for.
+enum class Stage {
+  Evicted,
+  ReusedSet,
+  QuerySampling,
+  HeadMerge,
+  Unit,
+  Approximation,
+  Threshold,
+  Budget,
+};
+inline constexpr int kNumStages = 8;
+const char* name_of(Stage stage);   // "query_sampling"
+const char* words_of(Stage stage);  // "query sampling", as one says it
+
+// The stages that a method has in a layer, in order.
+std::vector<Stage> stages_of(const selection::MethodSpec& spec, const selection::ModelShape& shape,
+                             int layer);
+
+struct StageOutcome {
+  Stage stage;
+  bool passed = true;  // false: changing it alone would have kept the key
+  std::string detail;  // what was changed, and with what result
+};
+
+// One selection that was run to find out.
+struct Counterfactual {
+  std::optional<selection::MethodSpec>
+      spec;  // the method that does it; none where no SPEC can say it
+  std::string change;
+  bool kept = false;
+};
+
+struct ExplainRequest {
+  selection::MethodSpec spec;  // resolved
+  int layer = 0, chunk = 0;
+  int row = 0;  // of the method's rows: row_of_heads()
+  std::int64_t key = 0;
+  // It takes all budgets to find where a larger one need not keep what a smaller one does.
+  bool want_needed_budget = true;
+  std::string device = "cpu";
+};
+
+struct Explanation {
+  selection::MethodSpec spec;
+  int layer = 0, chunk = 0, row = 0;
+  selection::RowLayout layout;
+  std::int64_t key = 0;
+  bool kept = true, forced = false;
+  std::optional<trace::DenseReason> dense_reason;
+  // What the key's unit was given, against the lowest score that was kept by score. Empty where
+  // nothing was ranked.
+  std::optional<double> score, cut;
+  std::optional<std::int64_t> rank;  // from 1, among keys
+  std::int64_t candidates = 0;
+  std::optional<std::int64_t> budget;
+  double true_mass = 0;        // M
+  double whole_mass = 0;       // of all candidates
+  std::int64_t true_rank = 0;  // from 1
+  std::optional<std::int64_t> needed_budget;
+  std::optional<Stage> lost_at;
+  std::vector<StageOutcome> stages;
+  std::vector<Counterfactual> counterfactuals;
+
+  // The page or block of the key; single keys have none.
+  struct Unit {
+    std::int64_t begin = 0, end = 0;  // positions
+    std::int64_t rank = 0, of = 0;    // from 1
+    std::int64_t kept = 0;
+  };
+  std::optional<Unit> unit;
+  // Where it was decided, if not in this cell: the layer whose set is reused, the chunk after which
+  // a set was cut down.
+  struct DecidedAt {
+    int layer = 0, chunk = 0;
+    std::int64_t at_hand = 0;  // keys that were ranked
+  };
+  std::optional<DecidedAt> decided_at;
+  // The keys that were kept with the lowest scores, lowest first (units: their first keys).
+  struct Rival {
+    std::int64_t key = 0;
+    double score = 0;
+    double true_mass = 0;
+  };
+  std::vector<Rival> rivals;
+  // The queries with most attention on the key, most first.
+  struct Voter {
+    int q_head = 0;
+    std::int64_t position = 0;
+    double attention = 0;
+    std::optional<bool> sampled;  // none where the method asks all rows
+  };
+  std::vector<Voter> voters;
+
+  std::optional<double> margin() const {
+    return score && cut ? std::optional(*score - *cut) : std::nullopt;
+  }
+};
+
+// The row that speaks for a KV head or a query head, one of which is given. Throws Error{Usage} where
+// the KV head has several rows, or the model no such head.
+int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape& shape,
+                 std::optional<int> kv_head, std::optional<int> q_head);
+
+// Throws Error{Usage} for a key that is no candidate (one of the chunk itself, of a later one, hidden by
+// a window), and as replay() does.
+Explanation explain(const session::TraceSession& session, const ExplainRequest& request,
+                    const WorkContext& context);
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,118 @@
+// One key through the chunks, and one cell by its query heads.
+#include "core/replay/lost_keys.h"
+#include "core/replay/stage_runs.h"
+#include "core/selection/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace kvloupe::replay {
+namespace {
+
+KeyLife::State state_of(const CellRun& run, const ExplainRequest& request,
+                        const std::optional<int>& evicted_after) {
+  using State = KeyLife::State;
+  if (request.key >= run.cell.kv_len()) return State::Unborn;
+  if (request.key >= run.selection.end_of_candidates()) return State::Own;
+  if (request.key < run.selection.first_candidate) return State::Hidden;
+  if (run.keeps(request.row, request.key)) return State::Kept;
+  return evicted_after ? State::Evicted : State::Lost;
+}
+
+// The key's score and the cut of what decided on it.
+void add_score(const std::optional<Decision>& decided, const ExplainRequest& request,
+               KeyLife::Chunk& chunk) {
+  if (!decided) return;
+  const auto unit = decided->evidence.unit_of(request.key);
+  if (!unit) return;
+  const double score = decided->evidence.scores[static_cast<std::size_t>(*unit)];
+  if (!std::isnan(score)) chunk.score = score;
+  chunk.cut = decided->evidence.cut();
+}
+
+constexpr std::size_t kMostLost = 20;
+
+}  // namespace
+
+KeyLife key_life(const session::TraceSession& session, const ExplainRequest& request,
+                 const WorkContext& context) {
+  KeyLife life;
+  StageRuns runs(session, request.spec, request.layer, request.device, context);
+  const auto num_chunks = static_cast<int>(session.info().chunks.size());
+  const auto row = static_cast<std::size_t>(request.row);
+  for (int c = 0; c < num_chunks; ++c) {
+    context.cancel.throw_if_cancelled();
+    const CellRun run = runs.step(c, {.alternatives = false, .evidence = true, .mass = true});
+    KeyLife::Chunk& chunk = life.chunks.emplace_back();
+    chunk.state = state_of(run, request, life.evicted_after);
+    chunk.dense = run.selection.dense_reason.has_value();
+    context.report(c + 1, num_chunks, "following the key");
+    if (chunk.state != KeyLife::State::Unborn && chunk.state != KeyLife::State::Own) {
+      const float* mass = run.mass_of(request.row);
+      double whole = 0;
+      for (auto key = run.selection.first_candidate; key < run.selection.end_of_candidates(); ++key)
+        whole += static_cast<double>(mass[key]);
+      chunk.true_mass = static_cast<double>(mass[request.key]);
+      chunk.share = whole > 0 ? chunk.true_mass / whole : 0;
+      const auto& forced = run.selection.rows.at(row).forced;
+      chunk.forced = std::binary_search(forced.begin(), forced.end(), request.key);
+      add_score(run.decided.at(row), request, chunk);
+    }
+    const auto& evicted = runs.evicted();
+    if (row < evicted.size() &&
+        std::binary_search(evicted[row].begin(), evicted[row].end(), request.key))
+      life.evicted_after = c;
+  }
+  return life;
+}
+
+double HeadChoices::merge_loss() const {
+  double sum = 0;
+  for (const Head& head : heads) sum += head.recall_alone - head.recall_merged;
+  return heads.empty() ? 0 : sum / static_cast<double>(heads.size());
+}
+
+HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
+                         const WorkContext& context) {
+  HeadChoices choices;
+  if (request.spec.traits().evicts()) return choices;
+  StageRuns runs(session, request.spec, request.layer, request.device, context);
+  const CellRun run =
+      runs.step(request.chunk, {.alternatives = true, .evidence = false, .mass = true});
+  const auto row = static_cast<std::size_t>(request.row);
+  choices.merged = run.selection.rows.at(row).positions;
+  // M of each query head.
+  const CellMass heads = cell_mass_and_lse(run.cell, {trace::RowAxis::QHead, 1});
+  const auto first = static_cast<std::size_t>(run.selection.first_candidate),
+             end = static_cast<std::size_t>(run.selection.end_of_candidates());
+  for (const Alternative& alone : run.alternatives) {
+    if (alone.stage != Stage::HeadMerge ||
+        !alone.speaks_for(request.row, runs.layout().q_heads_per_row))
+      continue;
+    const auto mass =
+        std::span(heads.mass)
+            .subspan(static_cast<std::size_t>(*alone.q_head * run.cell.kv_len()), end);
+    double whole = 0;
+    for (std::size_t key = first; key < end; ++key) whole += static_cast<double>(mass[key]);
+    const auto share = [&](const std::vector<std::int32_t>& keys) {
+      double sum = 0;
+      for (const std::int32_t key : keys) sum += static_cast<double>(mass[key]);
+      return whole > 0 ? sum / whole : 1;
+    };
+    HeadChoices::Head& head = choices.heads.emplace_back();
+    head.q_head = *alone.q_head;
+    head.own = alone.rows[row].positions;
+    head.recall_alone = share(head.own);
+    head.recall_merged = share(choices.merged);
+    for (const std::int32_t key : head.own)
+      if (!std::binary_search(choices.merged.begin(), choices.merged.end(), key))
+        head.lost.push_back({key, static_cast<double>(mass[key])});
+    std::sort(head.lost.begin(), head.lost.end(),
+              [](const auto& a, const auto& b) { return a.mass > b.mass; });
+    if (head.lost.size() > kMostLost) head.lost.resize(kMostLost);
+  }
+  return choices;
+}
+
+}  // namespace kvloupe::replay

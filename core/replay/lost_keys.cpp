@@ -1,0 +1,163 @@
+#include "core/replay/lost_keys.h"
+
+#include "core/base/error.h"
+#include "core/replay/request_checks.h"
+#include "core/replay/stage_runs.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::replay {
+namespace {
+
+// One row of one layer, chunk after chunk.
+class RowLosses {
+ public:
+  RowLosses(const LostKeysRequest& request, int layer, int row, std::int64_t num_tokens)
+      : request_(request), layer_(layer), row_(row), streaks_(num_tokens) {}
+
+  void add(const CellRun& run, const std::vector<Stage>& stages, int q_heads_per_row,
+           LostMass& sums) {
+    const auto first = run.selection.first_candidate;
+    const auto end = run.selection.end_of_candidates();
+    const std::vector<std::uint8_t> causes = causes_of(run, stages, q_heads_per_row);
+    const float* mass = run.mass_of(row_);
+    double whole = 0;
+    for (std::int64_t key = first; key < end; ++key) whole += static_cast<double>(mass[key]);
+    for (std::int64_t key = first; key < end; ++key) {
+      if (request_.span && (key < request_.span->begin || key >= request_.span->end)) continue;
+      const auto own = static_cast<double>(mass[key]);
+      sums.whole += own;
+      const std::uint8_t cause = causes[static_cast<std::size_t>(key - first)];
+      follow(key, run.cell.chunk, cause != kKept, own);
+      if (cause == kKept) continue;
+      sums.lost += own;
+      sums.by_cause[cause] += own;
+      if (own > 0)
+        keys_[cause].push_back({layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0,
+                                static_cast<Stage>(cause)});
+    }
+    ++sums.cells;
+  }
+
+  void finish(LostKeys& result) {
+    const auto more = [](const LostKey& a, const LostKey& b) { return a.mass > b.mass; };
+    for (std::vector<LostKey>& keys : keys_) {
+      const std::size_t count = std::min(keys.size(), request_.count);
+      std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(count), keys.end(),
+                        more);
+      result.keys.insert(result.keys.end(), keys.begin(),
+                         keys.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    for (std::size_t key = 0; key < streaks_.size(); ++key) close(static_cast<std::int64_t>(key));
+    const std::size_t count = std::min(regrets_.size(), request_.count);
+    std::partial_sort(
+        regrets_.begin(), regrets_.begin() + static_cast<std::ptrdiff_t>(count), regrets_.end(),
+        [](const Regret& a, const Regret& b) { return a.mass_when_wanted > b.mass_when_wanted; });
+    result.regrets.insert(result.regrets.end(), regrets_.begin(),
+                          regrets_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+ private:
+  static constexpr std::uint8_t kKept = kNumStages;
+
+  // For each candidate kKept, or the stage that lost it.
+  std::vector<std::uint8_t> causes_of(const CellRun& run, const std::vector<Stage>& stages,
+                                      int q_heads_per_row) const {
+    const auto first = run.selection.first_candidate;
+    const Stage otherwise = stages.front() == Stage::Evicted ? Stage::Evicted : stages.back();
+    std::vector<std::uint8_t> causes(static_cast<std::size_t>(run.selection.num_candidates),
+                                     static_cast<std::uint8_t>(otherwise));
+    const auto mark = [&](const trace::SelectedRow& row, std::uint8_t cause) {
+      for (const std::int32_t key : row.positions)
+        causes[static_cast<std::size_t>(key - first)] = cause;
+    };
+    // The first stage that keeps a key is written last.
+    for (auto it = run.alternatives.rbegin(); it != run.alternatives.rend(); ++it)
+      if (it->speaks_for(row_, q_heads_per_row))
+        mark(it->rows[static_cast<std::size_t>(row_)], static_cast<std::uint8_t>(it->stage));
+    mark(run.selection.rows[static_cast<std::size_t>(row_)], kKept);
+    return causes;
+  }
+
+  // Chunks in a row in which the key was left out.
+  struct Streak {
+    int dropped = -1, wanted = -1;
+    double when_dropped = 0, when_wanted = 0, lost = 0;
+  };
+
+  void follow(std::int64_t key, int chunk, bool lost, double mass) {
+    if (!lost) {
+      close(key);
+      return;
+    }
+    Streak& streak = streaks_[static_cast<std::size_t>(key)];
+    streak.lost += mass;
+    if (streak.dropped < 0) {
+      streak.dropped = chunk;
+      streak.when_dropped = mass;
+    } else if (streak.wanted < 0 || mass > streak.when_wanted) {
+      streak.wanted = chunk;
+      streak.when_wanted = mass;
+    }
+  }
+
+  void close(std::int64_t key) {
+    Streak& streak = streaks_[static_cast<std::size_t>(key)];
+    if (streak.wanted >= 0 && streak.when_wanted > streak.when_dropped)
+      regrets_.push_back({layer_, row_, key, streak.dropped, streak.wanted, streak.when_dropped,
+                          streak.when_wanted, streak.lost});
+    streak = {};
+  }
+
+  const LostKeysRequest& request_;
+  int layer_, row_;
+  std::vector<Streak> streaks_;
+  std::array<std::vector<LostKey>, kNumStages> keys_;
+  std::vector<Regret> regrets_;
+};
+
+}  // namespace
+
+void LostMass::add(const LostMass& other) {
+  whole += other.whole;
+  lost += other.lost;
+  cells += other.cells;
+  for (std::size_t i = 0; i < by_cause.size(); ++i) by_cause[i] += other.by_cause[i];
+}
+
+LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& request,
+                   const WorkContext& context) {
+  LostKeys result;
+  result.spec = request.spec;
+  result.layout = selection::row_layout(request.spec, session.shape());
+  result.layers = checked_layers(session.info(), request.layers);
+  const auto num_chunks = static_cast<int>(session.info().chunks.size());
+  const auto total = static_cast<std::int64_t>(result.layers.size()) * num_chunks;
+  std::int64_t done = 0;
+  for (const int layer : result.layers) {
+    StageRuns runs(session, request.spec, layer, request.device, context);
+    LostMass& sums = result.by_layer.emplace_back();
+    std::vector<RowLosses> rows;
+    for (int row = 0; row < session.shape().num_q_heads / result.layout.q_heads_per_row; ++row)
+      rows.emplace_back(request, layer, row, session.info().num_tokens);
+    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+      context.cancel.throw_if_cancelled();
+      const CellRun run = runs.step(chunk, {.alternatives = true, .evidence = false, .mass = true});
+      if (!runs.stages().empty() && run.selection.chooses_keys())
+        for (RowLosses& row : rows)
+          row.add(run, runs.stages(), result.layout.q_heads_per_row, sums);
+      context.report(++done, total, "looking for lost keys");
+    }
+    for (RowLosses& row : rows) row.finish(result);
+    result.all.add(sums);
+  }
+  std::stable_sort(result.keys.begin(), result.keys.end(),
+                   [](const LostKey& a, const LostKey& b) { return a.mass > b.mass; });
+  std::stable_sort(result.regrets.begin(), result.regrets.end(), [](const auto& a, const auto& b) {
+    return a.mass_when_wanted > b.mass_when_wanted;
+  });
+  return result;
+}
+
+}  // namespace kvloupe::replay

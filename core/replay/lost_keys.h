@@ -1,0 +1,107 @@
+// The keys that a method lost in a whole trace, with the mass that they receive and the cause
+// (docs/explain.md), and those that it dropped and that were wanted later. Free of Torch.
+#pragma once
+
+#include "core/replay/explain.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::replay {
+
+struct LostKeysRequest {
+  selection::MethodSpec spec;            // resolved
+  std::vector<int> layers;               // empty: all captured
+  std::optional<trace::TokenSpan> span;  // keys of this alone
+  std::size_t count = 200;  // of each layer, row and cause, and of regrets of each layer and row
+  std::string device = "cpu";
+};
+
+struct LostKey {
+  int layer = 0, chunk = 0, row = 0;
+  std::int64_t key = 0;
+  double mass = 0;   // M
+  double share = 0;  // of what the row's candidates receive in this cell
+  Stage cause = Stage::Budget;
+};
+
+// A key that was left out from chunk `dropped` on (eviction: evicted after the chunk before) and that a
+// later chunk wanted, before it came back if it did.
+struct Regret {
+  int layer = 0, row = 0;
+  std::int64_t key = 0;
+  int dropped = 0, wanted = 0;  // chunks; wanted is the later one that gave it most
+  double mass_when_dropped = 0, mass_when_wanted = 0;  // M
+  double lost_mass = 0;                                // M of all chunks in which it was left out
+};
+
+// M of candidates, over cells in which keys were chosen.
+struct LostMass {
+  double whole = 0, lost = 0;
+  std::array<double, kNumStages> by_cause{};
+  std::int64_t cells = 0;  // (layer, row, chunk)
+
+  double share_of(Stage cause) const {
+    return lost > 0 ? by_cause[static_cast<std::size_t>(cause)] / lost : 0;
+  }
+  void add(const LostMass& other);
+};
+
+struct LostKeys {
+  selection::MethodSpec spec;
+  selection::RowLayout layout;
+  std::vector<int> layers;
+  std::vector<LostMass> by_layer;
+  LostMass all;
+  // Most mass first.
+  std::vector<LostKey> keys;
+  std::vector<Regret> regrets;  // most mass_when_wanted first
+};
+
+// Throws as replay().
+LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& request,
+                   const WorkContext& context);
+
+// What became of one key in one row, chunk by chunk.
+struct KeyLife {
+  enum class State { Unborn, Own, Kept, Lost, Evicted, Hidden };  // Own: of the chunk itself
+  struct Chunk {
+    State state = State::Unborn;
+    bool dense = false, forced = false;
+    // As in Explanation; eviction: of the cut after the chunk before.
+    std::optional<double> score, cut;
+    double true_mass = 0;
+    double share = 0;  // of what the candidates receive
+  };
+  std::vector<Chunk> chunks;
+  std::optional<int> evicted_after;
+};
+// Throws as replay().
+KeyLife key_life(const session::TraceSession& session, const ExplainRequest& request,
+                 const WorkContext& context);
+
+// What each query head of a row would have kept alone, beside what the row keeps.
+struct HeadChoices {
+  struct Head {
+    int q_head = 0;
+    std::vector<std::int32_t> own;  // what it keeps alone, ascending
+    // Shares of the head's own mass over the candidates.
+    double recall_alone = 1, recall_merged = 1;
+    // Its own best keys that the row lost, most mass first.
+    struct Key {
+      std::int32_t key = 0;
+      double mass = 0;
+    };
+    std::vector<Key> lost;
+  };
+  std::vector<Head> heads;           // empty where the method merges none, or evicts
+  std::vector<std::int32_t> merged;  // what the row keeps
+  double merge_loss() const;         // mean over heads of recall_alone - recall_merged
+};
+HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
+                         const WorkContext& context);
+
+}  // namespace kvloupe::replay

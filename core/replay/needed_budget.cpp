@@ -1,0 +1,111 @@
+#include "core/replay/needed_budget.h"
+
+#include "core/device/torch_device.h"
+#include "core/replay/cell_parts.h"
+#include "core/replay/trace_basis.h"
+#include "core/selection/key_copies.h"
+#include "core/selection/score_memo.h"
+#include "core/selection/selector.h"
+#include "core/session/session_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace kvloupe::replay {
+namespace {
+
+// The cell, and those that its set depends on, for any number of runs.
+class BudgetTrials {
+ public:
+  BudgetTrials(const session::TraceSession& session, const ExplainRequest& request,
+               const WorkContext& context)
+      : request_(request),
+        shape_(session.shape()),
+        context_(context),
+        row_(static_cast<std::size_t>(request.row)) {
+    const selection::MethodSpec& spec = request.spec;
+    if (spec.traits().basis) basis_ = basis_for(session, spec, {request.layer}, context);
+    // Methods that evict are run from the first chunk on, budget by budget: the row's heads alone.
+    if (spec.traits().evicts() && !spec.traits().decides_by_layer && !basis_) {
+      kv_head_ = request.row;
+      row_ = 0;
+      shape_.num_q_heads /= shape_.num_kv_heads;
+      shape_.num_kv_heads = 1;
+    }
+    const auto source = selection::source_layer(spec, shape_, request.layer);
+    if (source) add(session, *source, request.chunk);
+    // What died is decided by the chunks before.
+    for (int chunk = spec.traits().evicts() ? 0 : request.chunk; chunk <= request.chunk; ++chunk)
+      add(session, request.layer, chunk);
+  }
+
+  bool keeps(std::int64_t budget) const {
+    context_.cancel.throw_if_cancelled();
+    const auto selector = selection::make_selector(
+        request_.spec.with({{"budget_tokens", fmt::format("{}", budget)}}), shape_, basis_);
+    for (const selection::Cell& cell : cells_) {
+      const selection::CellSelection selection = selector->select(cell);
+      if (&cell == &cells_.back())
+        return std::binary_search(selection.rows[row_].positions.begin(),
+                                  selection.rows[row_].positions.end(), request_.key);
+      if (!request_.spec.traits().evicts()) continue;
+      const auto evicted = selector->evict(cell);
+      // What died never returns.
+      if (std::binary_search(evicted[row_].begin(), evicted[row_].end(), request_.key))
+        return false;
+    }
+    return false;
+  }
+
+ private:
+  void add(const session::TraceSession& session, int layer, int chunk) {
+    session::CellLoader loader(session, device::torch_device(request_.device));
+    selection::Cell cell =
+        loader.load(layer, chunk, session.info().chunks[static_cast<std::size_t>(chunk)]);
+    if (request_.spec.traits().needs_probe) session::add_probe(session, cell);
+    if (kv_head_) cell = single_group(cell, *kv_head_);
+    cell.copies = std::make_shared<selection::KeyCopies>();
+    cell.memo = std::make_shared<selection::ScoreMemo>();
+    cells_.push_back(std::move(cell));
+  }
+
+  const ExplainRequest& request_;
+  selection::ModelShape shape_;
+  const WorkContext& context_;
+  std::size_t row_;             // of the cells that are run
+  std::optional<int> kv_head_;  // of which they are a part
+  selection::BasisPtr basis_;
+  std::vector<selection::Cell> cells_;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
+                                          const ExplainRequest& request, std::int64_t candidates,
+                                          std::optional<std::int64_t> guess, std::int64_t unit,
+                                          const WorkContext& context) {
+  const BudgetTrials trials(session, request, context);
+  if (!request.spec.traits().grows_with_budget) {
+    for (std::int64_t budget = 1; budget <= candidates; ++budget) {
+      context.report(budget, candidates, "trying budgets");
+      if (trials.keeps(budget)) return budget;
+    }
+    return std::nullopt;
+  }
+  if (guess && *guess <= candidates && trials.keeps(*guess)) {
+    // The least number of whole units may be more than one: then they count all the same.
+    const bool least = *guess == 1 || !trials.keeps(*guess - 1) || (unit > 1 && trials.keeps(1));
+    if (least) return guess;
+  }
+  if (!trials.keeps(candidates)) return std::nullopt;
+  std::int64_t lost = 0, kept = candidates;
+  while (kept - lost > 1) {
+    const std::int64_t middle = lost + (kept - lost) / 2;
+    (trials.keeps(middle) ? kept : lost) = middle;
+  }
+  return kept;
+}
+
+}  // namespace kvloupe::replay

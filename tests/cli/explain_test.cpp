@@ -1,0 +1,148 @@
+// What `explain` and `report` print and refuse.
+#include "tests/base/temporary_folder.h"
+#include "tests/cli/run_program.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+using nlohmann::json;
+using test::answer_of;
+using test::ProgramResult;
+using test::run_program;
+
+const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
+
+std::vector<std::string> explain(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"explain", kTrace};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(Explain, HasTheKeysOfTheContract) {
+  const json why = answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", "3",
+                                      "--chunk", "3", "--kv-head", "1", "--key", "40", "--json"}));
+  for (const char* key : {"method", "layer", "chunk", "row", "key", "kept", "score", "rank",
+                          "candidates", "budget", "cut", "margin", "true_mass", "true_rank",
+                          "needed_budget", "lost_at", "stages", "counterfactuals"})
+    EXPECT_TRUE(why.contains(key)) << key;
+  EXPECT_EQ(why["row"], json({{"kv_head", 1}}));
+  EXPECT_EQ(why["candidates"], 96);
+  EXPECT_EQ(why["budget"], 24);
+  EXPECT_EQ(why["needed_budget"], why["rank"]);
+  EXPECT_EQ(why["kept"], why["lost_at"].is_null());
+  std::vector<std::string> stages;
+  for (const json& stage : why["stages"]) stages.push_back(stage["stage"]);
+  EXPECT_EQ(stages,
+            (std::vector<std::string>{"query_sampling", "head_merge", "approximation", "budget"}));
+  for (const json& what_if : why["counterfactuals"]) {
+    EXPECT_TRUE(what_if.contains("kept"));
+    EXPECT_NE(what_if.contains("spec"), what_if.contains("change"));
+  }
+}
+
+// The set of a select is that of the explanations of its keys, and so are scores and cut.
+TEST(Explain, AgreesWithSelect) {
+  const json cell =
+      answer_of({"select", kTrace, "--method", "quoka:budget_tokens=24", "--layer", "3", "--chunk",
+                 "3", "--json", "--scores"})["layers"][0]["chunks"][0];
+  const json& row = cell["kv_heads"][1];
+  const auto selected = row["selected"].get<std::set<int>>();
+  ASSERT_EQ(row["scores"].size(), 96U);
+  for (const int key : {0, 17, 40, 63, 95}) {
+    const json why =
+        answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", "3", "--chunk", "3",
+                           "--kv-head", "1", "--key", std::to_string(key), "--json"}));
+    EXPECT_EQ(why["kept"], selected.count(key) == 1) << key;
+    EXPECT_EQ(why["score"], row["scores"][static_cast<std::size_t>(key)]) << key;
+    EXPECT_EQ(why["cut"], row["cut"]) << key;
+  }
+}
+
+TEST(Explain, RowsAreThoseOfTheMethod) {
+  const std::vector<std::string> place = {
+      "--method", "quest:budget_tokens=32", "--layer", "3", "--chunk", "3", "--key", "40"};
+  std::vector<std::string> by_kv_head = place, by_q_head = place;
+  by_kv_head.insert(by_kv_head.end(), {"--kv-head", "1"});
+  by_q_head.insert(by_q_head.end(), {"--q-head", "4", "--json"});
+  const ProgramResult refused = run_program(explain(by_kv_head));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.standard_error.find("--q-head"), std::string::npos);
+  const json why = answer_of(explain(by_q_head));
+  EXPECT_EQ(why["row"], json({{"q_head", 4}}));
+  EXPECT_EQ(why["unit"]["begin"], 32);
+  EXPECT_EQ(why["unit"]["end"], 48);
+}
+
+TEST(Explain, RefusesWhatCannotBeExplained) {
+  const std::vector<std::string> method = {"--method", "quoka:budget_tokens=24"};
+  const auto exit_code = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), method.begin(), method.end());
+    return run_program(explain(more)).exit_code;
+  };
+  EXPECT_EQ(exit_code({}), 2);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "1"}), 2);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--key", "5"}), 2);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "9", "--key", "5"}), 2);
+  // A key of the chunk itself, and one of an empty past.
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "1", "--key", "100"}), 2);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "0", "--kv-head", "1", "--key", "0"}), 2);
+  EXPECT_EQ(exit_code({"--layer", "7", "--chunk", "3", "--kv-head", "1", "--key", "5"}), 1);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "99", "--kv-head", "1", "--key", "5"}), 1);
+  EXPECT_EQ(exit_code({"--worst", "0"}), 2);
+  EXPECT_EQ(exit_code({"--worst", "3", "--key", "5"}), 2);
+}
+
+TEST(Explain, TheWorstAreSortedAndTheirCausesAddUp) {
+  const json worst =
+      answer_of(explain({"--method", "quoka:budget_tokens=24", "--worst", "10", "--json"}));
+  ASSERT_EQ(worst["keys"].size(), 10U);
+  double before = 1e9, shares = 0;
+  for (const json& key : worst["keys"]) {
+    EXPECT_LE(key["true_mass"].get<double>(), before);
+    before = key["true_mass"];
+  }
+  for (const auto& [cause, share] : worst["all"]["causes"].items()) shares += share.get<double>();
+  EXPECT_NEAR(shares, 1, 1e-9);
+  const json& first = worst["keys"][0];
+  const json why =
+      answer_of(explain({"--method", "quoka:budget_tokens=24", "--layer", first["layer"].dump(),
+                         "--chunk", first["chunk"].dump(), "--kv-head",
+                         first["row"]["kv_head"].dump(), "--key", first["key"].dump(), "--json"}));
+  EXPECT_EQ(why["lost_at"], first["lost_at"]);
+  EXPECT_EQ(why["true_mass"], first["true_mass"]);
+}
+
+TEST(Report, IsOnePageWithItsPictures) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "report").string();
+  const ProgramResult result =
+      run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", out});
+  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+  std::ifstream file(out + "/report.md");
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(page.find("## What it loses, and why"), std::string::npos);
+  EXPECT_NE(page.find("| query sampling |"), std::string::npos);
+  for (const char* picture : {"layer_head_overview.png", "kv_map.png"}) {
+    EXPECT_NE(page.find(picture), std::string::npos);
+    EXPECT_GT(std::filesystem::file_size(std::filesystem::path(out) / picture), 10000U);
+  }
+  // A file where the folder should be.
+  const std::string file_name = (folder / "f").string();
+  std::ofstream(file_name) << "x";
+  EXPECT_EQ(run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file_name})
+                .exit_code,
+            1);
+}
+
+}  // namespace
+}  // namespace kvloupe
