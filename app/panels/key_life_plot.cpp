@@ -65,13 +65,22 @@ void span_bar_ui(DrawContext& context, const MissQuestion::Bar& bar) {
   draw->AddRectFilled(top, to, widgets::with_alpha(color, 0.28F), 2);
   if (to.x - from.x > widgets::em(0.5F))
     draw->AddRect(top, to, widgets::with_alpha(context.palette.faint, 0.7F), 2);
+}
+
+// "7/22" over the bar, on top of the lines.
+void span_label_ui(DrawContext& context, const MissQuestion::Bar& bar) {
   if (bar.last > bar.first + 1) return;
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  const ImVec2 from = ImPlot::PlotToPixels(bar.first - 0.4, bar.span_mass);
+  const ImVec2 to = ImPlot::PlotToPixels(bar.last - 0.6, 0);
   const widgets::FontScope small(widgets::fonts().body, 0.8F);
   const std::string text = fmt::format("{}/{}", bar.kept, bar.total);
-  const float width = ImGui::CalcTextSize(text.c_str()).x;
-  if (width < (to.x - from.x) * 1.2F)
-    draw->AddText({(from.x + to.x - width) / 2, top.y - ImGui::GetTextLineHeight() - 1},
-                  context.palette.text, text.c_str());
+  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
+  if (size.x >= (to.x - from.x) * 1.2F) return;
+  const ImVec2 at((from.x + to.x - size.x) / 2, std::min(from.y, to.y - 1) - size.y - 1);
+  draw->AddRectFilled({at.x - 1, at.y}, {at.x + size.x + 1, at.y + size.y},
+                      widgets::with_alpha(context.palette.panel, 0.75F), 2);
+  draw->AddText(at, context.palette.text, text.c_str());
 }
 
 void key_bars_ui(DrawContext& context, const KeyLife& life) {
@@ -161,8 +170,10 @@ void tooltip(const Life& life, const state::Result<MissQuestion>& span, std::siz
 }
 
 void setup_axes(const Life& life, const std::string& axis, Extent& extent, double* score_floor) {
-  ImPlot::SetupAxes(axis.c_str(), "share of mass",
-                    ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
+  ImPlot::SetupAxes(
+      axis.c_str(), "share of mass",
+      ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoTickMarks | ImPlotAxisFlags_Lock,
+      ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, -0.5, static_cast<double>(life->chunks.size()) - 0.5,
                           ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y1, -Extent::kBand * extent.top, extent.top, ImPlotCond_Always);
@@ -212,6 +223,9 @@ void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height) 
   const bool of_span = key.span && span && span->end > span->begin + 1;
   Extent extent(*life, of_span ? key.span.answer.get() : nullptr);
   const float from = ImGui::GetCursorPosY();
+  heading_ui(context, "Through the chunks",
+             of_span ? "share of true mass: the span in light, the key in full"
+                     : "share of true mass, score and cut");
   legend_ui(context, *life, extent);
   height -= ImGui::GetCursorPosY() - from;
   const bool is_a = key.slot == state::Slot::A;
@@ -231,9 +245,14 @@ void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height) 
   key_bars_ui(context, *life);
   band_ui(context, *life, band);
   if (extent.has_scores) {
-    line_ui(*life, &KeyLife::Chunk::cut, context.palette.warning, widgets::em(0.13F), false);
+    // A rim of the plot's own colour, so that they stand out from bars of any colour.
+    for (const auto& value : {&KeyLife::Chunk::cut, &KeyLife::Chunk::score})
+      line_ui(*life, value, context.palette.panel, widgets::em(0.32F), false);
+    line_ui(*life, &KeyLife::Chunk::cut, context.palette.warning, widgets::em(0.15F), false);
     line_ui(*life, &KeyLife::Chunk::score, context.palette.text, widgets::em(0.13F), true);
   }
+  if (of_span)
+    for (const MissQuestion::Bar& bar : key.span->bars) span_label_ui(context, bar);
   ImPlot::PopPlotClipRect();
   if (ImPlot::IsPlotHovered() && !context.figure) {
     const auto chunk = static_cast<std::int64_t>(std::floor(ImPlot::GetPlotMousePos().x + 0.5));

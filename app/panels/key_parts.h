@@ -16,8 +16,9 @@ struct KeyUnderMethod {
   state::Result<state::KeyFatesQuestion> fates;
 };
 
-// The cause and its numbers, the stages, and what would have kept the key (key_verdict.cpp).
-void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key);
+// The cause and its numbers, the stages, and what would have kept the key (key_verdict.cpp). `search`
+// is set while the user wants all budgets tried.
+void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search);
 // The key through the chunks; a click goes to one (key_life_plot.cpp).
 void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height);
 // The key in all layers and rows; a click goes there (key_fates_grid.cpp).

@@ -150,9 +150,24 @@ void waiting_ui(DrawContext& context, const state::Result<state::ExplainQuestion
   }
 }
 
+void search_ui(DrawContext& context, const state::ExplainNow& now, bool& search) {
+  if (context.figure) return;
+  if (now.looking_for_budget) {
+    if (ImGui::SmallButton("Stop looking###search")) search = false;
+  } else if (now.may_look() && !now.result.stale) {
+    if (ImGui::SmallButton("Look for the budget that keeps it###search")) search = true;
+    if (ImGui::IsItemHovered())
+      ImGui::SetTooltip(
+          "A larger budget of %s need not keep what a smaller one does:\nall budgets are tried, "
+          "which "
+          "takes minutes in a long trace.",
+          now.result.question.method.id().c_str());
+  }
+}
+
 }  // namespace
 
-void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key) {
+void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search) {
   const auto& result = key.why.result;
   if (!result) {
     waiting_ui(context, result);
@@ -164,12 +179,13 @@ void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key) {
   {
     const widgets::FontScope strong(widgets::fonts().strong, 1.05F);
     widgets::text_wrapped(why.kept ? context.palette.text : context.palette.error,
-                          state::cause_of(why));
+                          state::cause_of(place, why));
   }
   std::string numbers = state::numbers_of(place, why);
-  const std::string budget = state::budget_of(why, key.why.looking_for_budget);
+  const std::string budget = state::budget_of(key.why);
   if (!budget.empty()) numbers += " " + budget;
   widgets::text_wrapped(context.palette.text, numbers);
+  search_ui(context, key.why, search);
   if (result.question.method.recorded()) {
     const auto run = context.workspace.ask(state::RunQuestion{place, result.question.method});
     const std::string note = run ? state::disagreement(result.question, why, *run) : std::string();

@@ -71,12 +71,18 @@ class MissInspectorPanel final : public Panel {
     for (KeyUnderMethod& key : known)
       key.fates = shown(key.slot).fates.ask(
           workspace, KeyFatesQuestion{place, workspace.method(key.slot), position});
-    for (KeyUnderMethod& key : known) key.why = state::with_budget(workspace, key.why.result);
+    for (KeyUnderMethod& key : known) {
+      ShownParts& parts = shown(key.slot);
+      // Another key, place or method: the search ends.
+      if (parts.searched_for != key.why.result.key) parts.search = false;
+      parts.searched_for = key.why.result.key;
+      key.why = state::with_budget(workspace, key.why.result, parts.search);
+    }
     return known;
   }
 
   // Beside each other where there is room; else what was decided by both, and then the rest of both.
-  static void slots_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known) {
+  void slots_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(1);
     const bool beside = known.size() == 2 && room.x > widgets::em(44);
@@ -110,7 +116,7 @@ class MissInspectorPanel final : public Panel {
 
   static const char* id_of(Slot slot) { return slot == Slot::A ? "fate a" : "fate b"; }
 
-  static void verdict_ui(DrawContext& context, const KeyUnderMethod& key) {
+  void verdict_ui(DrawContext& context, const KeyUnderMethod& key) {
     const state::Result<MissQuestion>& span = key.span;
     const Place& place = span.question.place;
     const state::MethodFacts facts =
@@ -129,13 +135,14 @@ class MissInspectorPanel final : public Panel {
       widgets::text_wrapped(context.palette.muted, state::sentence_of(span.question, *span));
       if (!span->deaths.empty()) widgets::text_wrapped(context.palette.muted, span->deaths);
     }
-    key_verdict_ui(context, key);
+    key_verdict_ui(context, key, shown(key.slot).search);
   }
 
   // In a figure what does not fit goes, the lists first.
   static void details_ui(DrawContext& context, const KeyUnderMethod& key, float room) {
     const float width = ImGui::GetContentRegionAvail().x;
-    const float fates = key_fates_height(key), lists = key_lists_height(key, width);
+    const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
+    const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
     constexpr float kLeastPlot = 8;
     bool show_fates = true, show_lists = true;
     if (context.figure) {
@@ -145,9 +152,17 @@ class MissInspectorPanel final : public Panel {
     const float rest = room - (show_fates ? fates : 0) - (show_lists ? lists : 0);
     const float plot = std::clamp(rest - widgets::em(1),
                                   widgets::em(context.figure ? kLeastPlot : 11), widgets::em(17));
+    const auto section = [gap = widgets::em(0.45F)] { ImGui::Dummy({0, gap}); };
+    section();
     key_life_ui(context, key, plot);
-    if (show_fates) key_fates_ui(context, key);
-    if (show_lists) key_lists_ui(context, key);
+    if (show_fates) {
+      section();
+      key_fates_ui(context, key);
+    }
+    if (show_lists) {
+      section();
+      key_lists_ui(context, key);
+    }
   }
 
   struct ShownParts {
@@ -155,6 +170,8 @@ class MissInspectorPanel final : public Panel {
     state::Shown<ExplainQuestion> why;
     state::Shown<KeyLifeQuestion> life;
     state::Shown<KeyFatesQuestion> fates;
+    bool search = false;  // for the budget of the question of this key
+    std::string searched_for;
   };
   ShownParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
 

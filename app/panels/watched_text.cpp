@@ -17,13 +17,14 @@ using trace::TokenSpan;
 
 constexpr std::int32_t kMostTokens = 60, kBeside = 8;
 
-// The shortest named span of several tokens that holds the key.
+// The longest named span that holds the key and can be shown whole.
 const TokenSpan* named_span(const Place& place, std::int32_t key) {
   const TokenSpan* found = nullptr;
   for (const TokenSpan& span : place.info().spans) {
     const std::int32_t length = span.end - span.begin;
     if (key < span.begin || key >= span.end || length < 2 || length > kMostTokens) continue;
-    if (found == nullptr || length < found->end - found->begin) found = &span;
+    if (span.name.rfind("role", 0) == 0) continue;
+    if (found == nullptr || length > found->end - found->begin) found = &span;
   }
   return found;
 }

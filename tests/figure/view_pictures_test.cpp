@@ -76,7 +76,7 @@ std::vector<Picture> pictures() {
       {"layer_head_overview", "layer_head_overview", kQuestion, {kRecorded}},
       {"selected_vs_true", "selected_vs_true", kQuestion, {kRecorded}},
       {"selected_vs_true_decode", "selected_vs_true", kDecoding, {"h2o:budget_tokens=64"}},
-      {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kTall},
+      {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kWide},
       {"token_strip", "token_strip", kQuestion, {kRecorded}},
       {"token_strip_evicted", "token_strip", kQuestion, {kEvicts}},
       {"query_geometry", "query_geometry", kQuestion, {kRecorded}},

@@ -120,11 +120,9 @@ bool ExplainQuestion::budget_takes_long() const {
   return method.known() && method.spec->has_budget() && !method.spec->traits().grows_with_budget;
 }
 
-ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first) {
+ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first, bool search) {
   ExplainNow now{first};
-  if (first.state != ResultState::Ready || !first.question.budget_takes_long() ||
-      first->dense_reason)
-    return now;
+  if (!search || first.state != ResultState::Ready || !now.may_look()) return now;
   ExplainQuestion thorough = first.question;
   thorough.try_all_budgets = true;
   const Result<ExplainQuestion> found = workspace.ask(thorough);

@@ -36,13 +36,20 @@ struct ExplainQuestion {
   bool budget_takes_long() const;
 };
 
-// The best answer that there is now: with the needed budget, or without it while that is looked for.
+// The best answer that there is now: with the needed budget, or without it.
 struct ExplainNow {
   Result<ExplainQuestion> result;
   bool looking_for_budget = false;
+  // The budget is not known, and takes so long that it is looked for on request alone: minutes, in
+  // which the lane does nothing else.
+  bool may_look() const {
+    return result && result.question.budget_takes_long() && !looking_for_budget &&
+           !result.question.try_all_budgets && !result->dense_reason;
+  }
 };
-// `first` answers a question that does not try all budgets.
-ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first);
+// `first` answers a question that does not try all budgets. `search`: who looks wants that done, too,
+// for as long as this is asked.
+ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first, bool search);
 
 struct KeyLifeQuestion {
   static constexpr const char* kName = "key life";

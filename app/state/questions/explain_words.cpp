@@ -35,7 +35,24 @@ const std::string* detail_of(const Explanation& why, Stage stage) {
   return nullptr;
 }
 
-std::string lost_text(const Explanation& why) {
+// "all 128 rows of the chunk would keep it, and of the 5 queries with most attention on it 1 was
+// sampled"
+std::string sampling_text(const Place& place, const Explanation& why) {
+  const auto sampled = std::count_if(why.voters.begin(), why.voters.end(),
+                                     [](const auto& voter) { return voter.sampled == true; });
+  const std::string rows =
+      fmt::format("all {} rows of {} would keep it",
+                  format_count(place.info().chunks[static_cast<std::size_t>(why.chunk)].length),
+                  chunk_name(place.info(), why.chunk));
+  if (why.voters.size() < 2) return rows;
+  return fmt::format("{}. Of the {} queries with most attention on it {} sampled", rows,
+                     why.voters.size(),
+                     sampled == 0   ? "none was"
+                     : sampled == 1 ? "1 was"
+                                    : fmt::format("{} were", sampled));
+}
+
+std::string lost_text(const Place& place, const Explanation& why) {
   const std::string* detail = detail_of(why, *why.lost_at);
   switch (*why.lost_at) {
     case Stage::Evicted:
@@ -45,7 +62,7 @@ std::string lost_text(const Explanation& why) {
              "hold "
              "it.";
     case Stage::QuerySampling:
-      return "Lost at query sampling: all rows of the chunk would keep it.";
+      return fmt::format("Lost at query sampling: {}.", sampling_text(place, why));
     case Stage::HeadMerge:
       return "Lost at the head merge: one of the row\u2019s query heads alone would keep it.";
     case Stage::Unit:
@@ -118,8 +135,8 @@ std::vector<StageMark> stage_marks(const ExplainNow& now) {
   return marks;
 }
 
-std::string cause_of(const Explanation& why) {
-  if (why.lost_at) return lost_text(why);
+std::string cause_of(const Place& place, const Explanation& why) {
+  if (why.lost_at) return lost_text(place, why);
   if (why.dense_reason)
     return fmt::format("Kept: everything is here, {}.", words_of(*why.dense_reason));
   if (why.forced) return "Kept by rule, whatever its score (sink, window, recent or last page).";
@@ -147,9 +164,10 @@ std::string numbers_of(const Place& place, const Explanation& why) {
   return unit.empty() ? text : text + " " + unit;
 }
 
-std::string budget_of(const Explanation& why, bool looking) {
-  if (looking) return "Looking for the budget that keeps it\u2026";
-  if (!why.spec.has_budget() || why.dense_reason) return {};
+std::string budget_of(const ExplainNow& now_known) {
+  const Explanation& why = *now_known.result;
+  if (now_known.looking_for_budget) return "Looking for the budget that keeps it\u2026";
+  if (!why.spec.has_budget() || why.dense_reason || now_known.may_look()) return {};
   const std::string now =
       why.budget ? fmt::format(" (here {})", format_count(*why.budget)) : std::string();
   if (!why.needed_budget) return fmt::format("No budget keeps it{}.", now);

@@ -26,12 +26,13 @@ struct StageMark {
 std::vector<StageMark> stage_marks(const ExplainNow& now);
 const char* words_of(StageMark::Sign sign);
 
-// "Lost at query sampling: all rows of the chunk would keep it."
-std::string cause_of(const replay::Explanation& why);
+// "Lost at query sampling: all 128 rows of chunk 15 would keep it."
+std::string cause_of(const Place& place, const replay::Explanation& why);
 // "Score 0.412, rank 301 of 1,920, cut 0.440; by true mass it is 12th."
 std::string numbers_of(const Place& place, const replay::Explanation& why);
-// "Kept from a budget of 301 on (now 256)."; empty for a method without one.
-std::string budget_of(const replay::Explanation& why, bool looking);
+// "Kept from a budget of 301 on (here 256)."; empty for a method without one, and where that was not
+// looked for. Of an answer that is there.
+std::string budget_of(const ExplainNow& now);
 // Where a recorded run holds the key and the selection anew does not, or the other way round.
 std::string disagreement(const ExplainQuestion& question, const replay::Explanation& why,
                          const replay::ReplayResult& run);

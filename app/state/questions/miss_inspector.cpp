@@ -97,8 +97,8 @@ std::vector<MissQuestion> questions_of(const Workspace& workspace) {
 }
 
 ExplainNow explain_now(Workspace& workspace, const MissQuestion& question, std::int32_t position) {
-  return with_budget(workspace,
-                     workspace.ask(ExplainQuestion{question.place, question.method, position}));
+  return with_budget(
+      workspace, workspace.ask(ExplainQuestion{question.place, question.method, position}), false);
 }
 
 // What stands beside the span's fate: it may be unknown, and is waited for.
@@ -110,7 +110,7 @@ bool is_asking(Workspace& workspace, const std::vector<MissQuestion>& questions)
     const ExplainNow why = explain_now(workspace, question, watched.position);
     const KeyLifeQuestion life{question.place, question.method, watched.position};
     const KeyFatesQuestion fates{question.place, question.method, watched.position};
-    asking |= why.result.state == ResultState::Loading || why.looking_for_budget;
+    asking |= why.result.state == ResultState::Loading;
     asking |= workspace.ask(life).state == ResultState::Loading;
     asking |= workspace.ask(fates).state == ResultState::Loading;
   }
