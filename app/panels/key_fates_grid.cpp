@@ -27,7 +27,9 @@ struct Grid {
     cell_h = height_of(answer.num_rows) / static_cast<float>(std::max(1, answer.num_rows));
   }
   static float height_of(int rows) {
-    return std::min(static_cast<float>(rows) * widgets::em(1.05F), widgets::em(9));
+    const auto count = static_cast<float>(rows);
+    return std::min(widgets::em(1.05F) * count,
+                    std::max(widgets::em(6), widgets::em(0.3F) * count));
   }
   ImVec2 from(std::size_t layer_idx, int row) const {
     return {at.x + cell_w * static_cast<float>(layer_idx) + 0.5F,

@@ -197,7 +197,7 @@ ImU32 color_of_life(const widgets::Palette& palette, State state, bool dense) {
     case State::Lost:
       return palette.miss;
     case State::Evicted:
-      return palette.died;
+      return widgets::mix(palette.miss, palette.panel, 0.55);
     case State::Own:
       return palette.current;
     case State::Hidden:

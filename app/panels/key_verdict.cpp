@@ -80,10 +80,11 @@ void stages_ui(DrawContext& context, const state::ExplainNow& now) {
   bool first = true;
   for (const StageMark& mark : marks) {
     const bool quiet = mark.sign == Sign::NotAsked || mark.sign == Sign::Looking;
-    const Pill pill{mark.sign == Sign::LostHere  ? fmt::format("lost at {}", mark.words)
-                    : mark.sign == Sign::Looking ? mark.words + "\u2026"
-                                                 : mark.words,
-                    color_of(context.palette, mark.sign), mark.sign == Sign::LostHere,
+    std::string words = mark.words;
+    if (mark.sign == Sign::LostHere && mark.stage != replay::Stage::Evicted)
+      words = "lost at " + words;
+    if (mark.sign == Sign::Looking) words += "\u2026";
+    const Pill pill{words, color_of(context.palette, mark.sign), mark.sign == Sign::LostHere,
                     quiet || mark.sign == Sign::WouldKeepToo};
     const ImVec2 size = size_of(pill);
     next_place(size.x, first);

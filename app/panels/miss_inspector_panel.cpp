@@ -84,19 +84,14 @@ class MissInspectorPanel final : public Panel {
   // Beside each other where there is room; else what was decided by both, and then the rest of both.
   void slots_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float gap = widgets::em(1);
     const bool beside = known.size() == 2 && room.x > widgets::em(44);
     if (known.size() == 1 || beside) {
-      const auto parts = static_cast<float>(known.size());
-      const float width = room.x / parts - (parts > 1 ? gap / 2 : 0);
-      for (const KeyUnderMethod& key : known) {
-        if (key.slot != known.front().slot) ImGui::SameLine(0, gap);
-        ImGui::BeginChild(id_of(key.slot), {width, 0}, ImGuiChildFlags_AutoResizeY,
-                          context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
-        verdict_ui(context, key);
-        details_ui(context, key, room.y - ImGui::GetCursorPosY());
-        ImGui::EndChild();
-      }
+      // What is compared lies at one height.
+      columns_ui(context, known, "verdict",
+                 [&](const KeyUnderMethod& key) { verdict_ui(context, key); });
+      const float left = ImGui::GetContentRegionAvail().y;
+      columns_ui(context, known, "details",
+                 [&](const KeyUnderMethod& key) { details_ui(context, key, left); });
       return;
     }
     for (const KeyUnderMethod& key : known) {
@@ -110,6 +105,24 @@ class MissInspectorPanel final : public Panel {
       ImGui::SeparatorText(
           fmt::format("{}: {}", letter_of(key.slot), key.span.question.method.id()).c_str());
       details_ui(context, key, 0);
+      ImGui::PopID();
+    }
+  }
+
+  // Of the methods beside each other, each as high as its content.
+  template <typename Draw>
+  static void columns_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known,
+                         const char* part, const Draw& draw) {
+    const float gap = widgets::em(1);
+    const auto parts = static_cast<float>(known.size());
+    const float width = ImGui::GetContentRegionAvail().x / parts - (parts > 1 ? gap / 2 : 0);
+    for (const KeyUnderMethod& key : known) {
+      if (key.slot != known.front().slot) ImGui::SameLine(0, gap);
+      ImGui::PushID(part);
+      ImGui::BeginChild(id_of(key.slot), {width, 0}, ImGuiChildFlags_AutoResizeY,
+                        context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
+      draw(key);
+      ImGui::EndChild();
       ImGui::PopID();
     }
   }
@@ -143,15 +156,14 @@ class MissInspectorPanel final : public Panel {
     const float width = ImGui::GetContentRegionAvail().x;
     const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
     const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
-    constexpr float kLeastPlot = 8;
+    constexpr float kLeastPlot = 11;
     bool show_fates = true, show_lists = true;
     if (context.figure) {
       show_lists = room > widgets::em(kLeastPlot) + fates + lists;
       show_fates = room > widgets::em(kLeastPlot) + fates;
     }
     const float rest = room - (show_fates ? fates : 0) - (show_lists ? lists : 0);
-    const float plot = std::clamp(rest - widgets::em(1),
-                                  widgets::em(context.figure ? kLeastPlot : 11), widgets::em(17));
+    const float plot = std::clamp(rest - gap, widgets::em(kLeastPlot), widgets::em(17));
     const auto section = [gap = widgets::em(0.45F)] { ImGui::Dummy({0, gap}); };
     section();
     key_life_ui(context, key, plot);

@@ -38,20 +38,22 @@ class WindowInspectorTest : public WindowTest {
     workspace().cursor.set_method(Slot::B, "oracle:budget_tokens=256");
     // The last queries of the last chunk ask for the needle.
     workspace().cursor.go_to(state::parse_goto("layer=1,kv_head=1,chunk=15"));
+    workspace().cursor.set_option("selected_vs_true.filter", "misses");
     settle();
   }
   static state::Result<ExplainQuestion> why(Slot slot = Slot::A) {
     const state::Place& here = place();
     return workspace().ask(ExplainQuestion{here, workspace().method(slot), here.key_begin});
   }
-  // The key that sampling lost with the best true rank, and that rank from 1.
+  // The key that sampling lost with the best true rank, and that rank from 1; one of the first three
+  // missed keys, which stand in the list without scrolling.
   static std::pair<std::int32_t, std::int32_t> key_lost_by_sampling() {
     const auto ranked =
         workspace().ask(state::SelectedVsTrueQuestion{place(), workspace().method(Slot::A)});
     if (!ranked) return {-1, -1};
-    for (const analysis::KeyRank& key : ranked->cell.by_true_rank) {
-      if (key.true_rank >= 200) break;
-      if (key.verdict != analysis::KeyVerdict::Miss) continue;
+    for (std::size_t i = 0; i < 3 && i < ranked->misses.size(); ++i) {
+      const analysis::KeyRank& key =
+          ranked->cell.by_true_rank[static_cast<std::size_t>(ranked->misses[i])];
       const ExplainQuestion question{place(), workspace().method(Slot::A), key.position};
       const auto found = workspace().answers.need(question, WorkContext{});
       if (found->lost_at == replay::Stage::QuerySampling) return {key.position, key.true_rank + 1};
@@ -163,10 +165,16 @@ TEST_F(WindowInspectorTest, TokensGridsAndListsLeadOn) {
   drive("rival",
         [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###rival 0"); });
   EXPECT_EQ(place().key_begin, rival);
-  // The middle of the grid of four layers is the third one.
-  drive("grid", [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###fates"); });
-  EXPECT_EQ(place().layer, 2);
-  EXPECT_EQ(place().kv_head(), 1);
+  // The last of four layers, the last of three rows.
+  drive("grid", [](ImGuiTestContext* ctx) {
+    const char* grid = "//###miss_inspector/**/###fates";
+    ctx->MouseMove(grid);
+    const ImRect cells = ctx->ItemInfo(grid).RectFull;
+    ctx->MouseMoveToPos({cells.Max.x - cells.GetWidth() / 8, cells.Max.y - cells.GetHeight() / 6});
+    ctx->MouseClick(0);
+  });
+  EXPECT_EQ(place().layer, 3);
+  EXPECT_EQ(place().kv_head(), 2);
 }
 
 // All budgets are tried on request alone, and no longer than for the key that it was asked for.

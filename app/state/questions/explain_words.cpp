@@ -56,7 +56,9 @@ std::string lost_text(const Place& place, const Explanation& why) {
   const std::string* detail = detail_of(why, *why.lost_at);
   switch (*why.lost_at) {
     case Stage::Evicted:
-      return fmt::format("Lost before this chunk: {}.", detail ? *detail : "evicted");
+      // Its numbers follow in a sentence of their own.
+      return fmt::format("Lost before this chunk: {}.",
+                         detail ? detail->substr(0, detail->find(':')) : "evicted");
     case Stage::ReusedSet:
       return "Lost by the reused set: the true best keys of the layer that it comes from would "
              "hold "
