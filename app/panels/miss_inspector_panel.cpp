@@ -156,14 +156,14 @@ class MissInspectorPanel final : public Panel {
     const float width = ImGui::GetContentRegionAvail().x;
     const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
     const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
-    constexpr float kLeastPlot = 11;
+    const float least_plot = context.figure ? 9.5F : 11;
     bool show_fates = true, show_lists = true;
     if (context.figure) {
-      show_lists = room > widgets::em(kLeastPlot) + fates + lists;
-      show_fates = room > widgets::em(kLeastPlot) + fates;
+      show_lists = room > widgets::em(least_plot) + fates + lists;
+      show_fates = room > widgets::em(least_plot) + fates;
     }
     const float rest = room - (show_fates ? fates : 0) - (show_lists ? lists : 0);
-    const float plot = std::clamp(rest - gap, widgets::em(kLeastPlot), widgets::em(17));
+    const float plot = std::clamp(rest - gap, widgets::em(least_plot), widgets::em(17));
     const auto section = [gap = widgets::em(0.45F)] { ImGui::Dummy({0, gap}); };
     section();
     key_life_ui(context, key, plot);

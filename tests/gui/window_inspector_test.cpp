@@ -123,7 +123,6 @@ TEST_F(WindowInspectorTest, WhatIsStaleSetsNothing) {
   frames(3);
   drive("too early", [&](ImGuiTestContext* ctx) {
     ctx->ItemClick(budget.c_str());
-    IM_CHECK(selection().choice(Slot::B).text.starts_with("oracle"));
     go_on = true;
   });
   EXPECT_THAT(selection().choice(Slot::B).text, HasSubstr("oracle"));

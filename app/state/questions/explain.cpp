@@ -256,11 +256,12 @@ WatchedKey watched_key(Workspace& workspace) {
     const bool first = watched.position < 0;
     if (!first && !found->lost) continue;
     watched.position = found->position;
-    watched.note = found->num_candidates == 0 ? "the first of the span; none is up for choice here"
-                   : found->lost
-                       ? fmt::format("of the {} that {} lost here the one of most true mass",
-                                     found->num_lost, letter_of(slot))
-                       : "all of the span are kept here; this one has most true mass";
+    watched.note =
+        found->num_candidates == 0 ? "the first of the span; none is up for choice here"
+        : found->num_lost == 1     ? fmt::format("the only one that {} lost here", letter_of(slot))
+        : found->lost ? fmt::format("of the {} that {} lost here the one of most true mass",
+                                    found->num_lost, letter_of(slot))
+                      : "all of the span are kept here; this one has most true mass";
     if (found->lost) return watched;
   }
   return watched;
