@@ -34,7 +34,8 @@ const fs::path kDifferences = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../../out/pic
 struct Size {
   int width, height;
 };
-constexpr Size kSmall{800, 500}, kTall{800, 600}, kFlat{1200, 420}, kWide{1200, 800};
+constexpr Size kSmall{800, 500}, kTall{800, 600}, kFlat{1200, 420}, kWide{1200, 800},
+    kHigh{1200, 960};
 
 struct Picture {
   std::string name;
@@ -76,7 +77,7 @@ std::vector<Picture> pictures() {
       {"layer_head_overview", "layer_head_overview", kQuestion, {kRecorded}},
       {"selected_vs_true", "selected_vs_true", kQuestion, {kRecorded}},
       {"selected_vs_true_decode", "selected_vs_true", kDecoding, {"h2o:budget_tokens=64"}},
-      {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kTall},
+      {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kHigh},
       {"token_strip", "token_strip", kQuestion, {kRecorded}},
       {"token_strip_evicted", "token_strip", kQuestion, {kEvicts}},
       {"query_geometry", "query_geometry", kQuestion, {kRecorded}},

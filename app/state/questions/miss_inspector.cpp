@@ -1,5 +1,6 @@
 #include "app/state/questions/miss_inspector.h"
 
+#include "app/state/questions/explain.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/analysis/kv_map.h"
@@ -8,6 +9,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 namespace kvloupe::state {
 namespace {
@@ -93,6 +96,27 @@ std::vector<MissQuestion> questions_of(const Workspace& workspace) {
   return questions;
 }
 
+ExplainNow explain_now(Workspace& workspace, const MissQuestion& question, std::int32_t position) {
+  return with_budget(
+      workspace, workspace.ask(ExplainQuestion{question.place, question.method, position}), false);
+}
+
+// What stands beside the span's fate: it may be unknown, and is waited for.
+bool is_asking(Workspace& workspace, const std::vector<MissQuestion>& questions) {
+  const WatchedKey watched = watched_key(workspace);
+  bool asking = watched.loading;
+  if (watched.position < 0) return asking;
+  for (const MissQuestion& question : questions) {
+    const ExplainNow why = explain_now(workspace, question, watched.position);
+    const KeyLifeQuestion life{question.place, question.method, watched.position};
+    const KeyFatesQuestion fates{question.place, question.method, watched.position};
+    asking |= why.result.state == ResultState::Loading;
+    asking |= workspace.ask(life).state == ResultState::Loading;
+    asking |= workspace.ask(fates).state == ResultState::Loading;
+  }
+  return asking;
+}
+
 std::string problem(Workspace& workspace) {
   const Place& place = workspace.place();
   if (!place.empty() && !watched_span(place))
@@ -106,25 +130,74 @@ std::string problem(Workspace& workspace) {
           problem_of(workspace.ask(SpanFateQuestion{question.place, question.method}))})
       if (!why.empty()) problem = why;
   }
+  if (problem.empty() && is_asking(workspace, questions)) return "the result is not computed yet";
   return problem;
+}
+
+template <typename Number>
+std::string cell_or_empty(const std::optional<Number>& value) {
+  return value ? cell(*value) : std::string();
+}
+
+// Of the key: what is known in every chunk of the place's row, and what is known of the place alone.
+struct KeyCells {
+  std::int32_t position = -1;
+  int row = -1, chunk = -1;
+  ExplainNow why;
+  Result<KeyLifeQuestion> life;
+
+  void append_to(std::vector<std::string>& cells, const analysis::SpanFate& fate) const {
+    std::array<std::string, 7> own;
+    const bool here = fate.row == row;
+    if (here && position >= 0) own[0] = cell(std::int64_t{position});
+    const bool now = here && fate.chunk == chunk && why.result;
+    if (now) {
+      const replay::Explanation& known = *why.result;
+      own[1] = known.lost_at ? name_of(*known.lost_at) : "";
+      own[4] = cell_or_empty(known.rank);
+      own[5] = cell(known.true_rank);
+      own[6] = cell_or_empty(known.needed_budget);
+    }
+    if (here && life && static_cast<std::size_t>(fate.chunk) < life->chunks.size()) {
+      const auto& chunk_of_life = life->chunks[static_cast<std::size_t>(fate.chunk)];
+      own[2] = cell_or_empty(chunk_of_life.score);
+      own[3] = cell_or_empty(chunk_of_life.cut);
+    }
+    cells.insert(cells.end(), own.begin(), own.end());
+  }
+};
+
+KeyCells key_cells(Workspace& workspace, const MissQuestion& question) {
+  KeyCells cells;
+  cells.position = watched_key(workspace).position;
+  cells.chunk = question.place.chunk;
+  cells.why = explain_now(workspace, question, cells.position);
+  cells.life = workspace.ask(KeyLifeQuestion{question.place, question.method, cells.position});
+  if (question.method.known() && cells.position >= 0)
+    cells.row = ExplainQuestion{question.place, question.method, cells.position}.row();
+  return cells;
 }
 
 Table table(Workspace& workspace) {
   Table table{{"method", "span", "layer", "row", "chunk", "kept", "total", "mass_share",
-               "best_true_rank", "evicted_after", "leakage"},
+               "best_true_rank", "evicted_after", "leakage", "key", "lost_at", "score", "cut",
+               "rank", "true_rank", "needed_budget"},
               {}};
   for (const MissQuestion& question : questions_of(workspace)) {
     const auto span = watched_span(question.place);
     const auto miss = workspace.ask(question);
     const auto all = workspace.ask(SpanFateQuestion{question.place, question.method});
     if (!span || !miss || !all) continue;
-    for (const analysis::SpanFate& fate : all->fates)
+    const KeyCells key = key_cells(workspace, question);
+    for (const analysis::SpanFate& fate : all->fates) {
       table.rows.push_back(
           {question.method.text, span->name, cell(std::int64_t{fate.layer}),
            cell(std::int64_t{fate.row}), cell(std::int64_t{fate.chunk}),
            cell(std::int64_t{fate.kept}), cell(std::int64_t{fate.total}), cell(fate.span_mass),
            fate.best_true_rank < 0 ? "" : cell(std::int64_t{fate.best_true_rank} + 1),
            deaths_in_row(*all, fate.row), miss->facts.leakage ? "1" : "0"});
+      key.append_to(table.rows.back(), fate);
+    }
   }
   return table;
 }
@@ -238,7 +311,7 @@ ViewInfo miss_inspector_view() {
   ViewInfo view;
   view.id = "miss_inspector";
   view.title = "Miss inspector";
-  view.summary = "what became of one key or needle, chunk by chunk";
+  view.summary = "why a key was kept or lost, and what became of it chunk by chunk";
   view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.dock = Dock::RightBelow;

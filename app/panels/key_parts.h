@@ -1,0 +1,34 @@
+// The parts of the miss inspector that speak of one key under one method.
+#pragma once
+
+#include "app/panels/view_parts.h"
+#include "app/state/questions/explain.h"
+#include "app/state/questions/miss_inspector.h"
+
+namespace kvloupe::panels {
+
+// All that is known of the key under the method of a slot.
+struct KeyUnderMethod {
+  state::Slot slot = state::Slot::A;
+  state::Result<state::MissQuestion> span;  // the watched keys, the key among them
+  state::ExplainNow why;
+  state::Result<state::KeyLifeQuestion> life;
+  state::Result<state::KeyFatesQuestion> fates;
+};
+
+// The cause and its numbers, the stages, and what would have kept the key (key_verdict.cpp). `search`
+// is set while the user wants all budgets tried.
+void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search);
+// The key through the chunks; a click goes to one (key_life_plot.cpp).
+void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height);
+// The key in all layers and rows; a click goes there (key_fates_grid.cpp).
+void key_fates_ui(DrawContext& context, const KeyUnderMethod& key);
+// Who was kept in its place, and who asked for it (key_lists.cpp). The heights are those of what
+// would be drawn now.
+void key_lists_ui(DrawContext& context, const KeyUnderMethod& key);
+float key_lists_height(const KeyUnderMethod& key, float width);
+float key_fates_height(const KeyUnderMethod& key);
+
+ImU32 color_of_life(const widgets::Palette& palette, replay::KeyLife::State state, bool dense);
+
+}  // namespace kvloupe::panels

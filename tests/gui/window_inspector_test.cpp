@@ -1,0 +1,198 @@
+// The miss inspector in the window: a key is clicked, the cause is said, and what would have kept the key
+// becomes method B; also while it still asks.
+#include "app/state/questions/explain.h"
+#include "app/state/questions/explain_words.h"
+#include "app/state/questions/selected_vs_true.h"
+#include "core/base/units.h"
+#include "tests/gui/window_fixture.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace kvloupe {
+namespace {
+
+using state::ExplainQuestion;
+using state::Slot;
+using test::WindowTest;
+using ::testing::HasSubstr;
+
+constexpr const char* kUniform = "uniform_queries:budget_tokens=256";
+
+const std::string& trace() {
+  static const std::string path = test::write_gui_trace("inspector.h5");
+  return path;
+}
+
+class WindowInspectorTest : public WindowTest {
+ protected:
+  static void look() {
+    open_alone(trace());
+    explorer().panels().show("selected_vs_true");
+    explorer().panels().show("miss_inspector");
+    workspace().cursor.set_method(Slot::A, kUniform);
+    workspace().cursor.set_method(Slot::B, "oracle:budget_tokens=256");
+    // The last queries of the last chunk ask for the needle.
+    workspace().cursor.go_to(state::parse_goto("layer=1,kv_head=1,chunk=15"));
+    workspace().cursor.set_option("selected_vs_true.filter", "misses");
+    settle();
+  }
+  static state::Result<ExplainQuestion> why(Slot slot = Slot::A) {
+    const state::Place& here = place();
+    return workspace().ask(ExplainQuestion{here, workspace().method(slot), here.key_begin});
+  }
+  // The key that sampling lost with the best true rank, and that rank from 1; one of the first three
+  // missed keys, which stand in the list without scrolling.
+  static std::pair<std::int32_t, std::int32_t> key_lost_by_sampling() {
+    const auto ranked =
+        workspace().ask(state::SelectedVsTrueQuestion{place(), workspace().method(Slot::A)});
+    if (!ranked) return {-1, -1};
+    for (std::size_t i = 0; i < 3 && i < ranked->misses.size(); ++i) {
+      const analysis::KeyRank& key =
+          ranked->cell.by_true_rank[static_cast<std::size_t>(ranked->misses[i])];
+      const ExplainQuestion question{place(), workspace().method(Slot::A), key.position};
+      const auto found = workspace().answers.need(question, WorkContext{});
+      if (found->lost_at == replay::Stage::QuerySampling) return {key.position, key.true_rank + 1};
+    }
+    return {-1, -1};
+  }
+  // The button of what would have kept the key by a SPEC.
+  static std::string button(const replay::Explanation& why, const std::string& change) {
+    for (std::size_t i = 0; i < why.counterfactuals.size(); ++i)
+      if (why.counterfactuals[i].change == change) {
+        EXPECT_TRUE(why.counterfactuals[i].spec) << change;
+        return fmt::format("//###miss_inspector/**/###what if {}", i);
+      }
+    ADD_FAILURE() << change;
+    return {};
+  }
+};
+
+TEST_F(WindowInspectorTest, AClickedKeyIsExplainedAndItsRemedyBecomesB) {
+  look();
+  ASSERT_TRUE(explorer().panels().visible("miss_inspector"));
+  const auto [key, rank] = key_lost_by_sampling();
+  ASSERT_GE(key, 0) << "uniform rows lose a key of those that the question asks for";
+  const std::string row = fmt::format("//###selected_vs_true/**/{}", format_count(rank));
+  drive("click a key", [&](ImGuiTestContext* ctx) { ctx->ItemClick(row.c_str()); });
+  ASSERT_EQ(place().key_begin, key);
+  settle();
+  const auto known = why();
+  ASSERT_EQ(known.state, state::ResultState::Ready) << known.error;
+  EXPECT_EQ(known->lost_at, replay::Stage::QuerySampling);
+  EXPECT_THAT(state::cause_of(place(), *known),
+              HasSubstr("Lost at query sampling: all 128 rows of chunk 15"));
+  save_picture("inspector.png");
+  const std::string all_rows = button(*known, "all rows of the chunk");
+  drive("all rows", [&](ImGuiTestContext* ctx) { ctx->ItemClick(all_rows.c_str()); });
+  EXPECT_THAT(selection().choice(Slot::B).text, HasSubstr("num_queries=128"));
+  EXPECT_THAT(selection().choice(Slot::A).text, HasSubstr("num_queries=16"));
+  settle();
+  const auto remedied = why(Slot::B);
+  ASSERT_EQ(remedied.state, state::ResultState::Ready);
+  EXPECT_TRUE(remedied->kept);
+  // One step back undoes it.
+  workspace().cursor.back();
+  EXPECT_THAT(selection().choice(Slot::B).text, HasSubstr("oracle"));
+}
+
+// A method that comes while the cause of another is looked for: the button of the older answer does
+// nothing, and that of the new one does what it says.
+TEST_F(WindowInspectorTest, WhatIsStaleSetsNothing) {
+  look();
+  workspace().cursor.set_keys(768, 769);
+  settle();
+  const auto first = why();
+  ASSERT_EQ(first.state, state::ResultState::Ready);
+  const std::string budget =
+      button(*first, fmt::format("a budget of {} tokens", *first->needed_budget));
+  std::atomic<bool> go_on = false;
+  workspace().answers.jobs().submit<int>(
+      Lane::Compute, "held", "Holding the lane",
+      [&](const WorkContext& context) {
+        while (!go_on && !context.cancel.cancelled())
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return std::make_shared<const int>(0);
+      },
+      {}, {});
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=100");
+  frames(3);
+  drive("too early", [&](ImGuiTestContext* ctx) {
+    ctx->ItemClick(budget.c_str());
+    go_on = true;
+  });
+  EXPECT_THAT(selection().choice(Slot::B).text, HasSubstr("oracle"));
+  settle();
+  const auto second = why();
+  ASSERT_EQ(second.state, state::ResultState::Ready) << second.error;
+  ASSERT_TRUE(second->needed_budget);
+  const std::string anew =
+      button(*second, fmt::format("a budget of {} tokens", *second->needed_budget));
+  drive("in time", [&](ImGuiTestContext* ctx) { ctx->ItemClick(anew.c_str()); });
+  EXPECT_THAT(selection().choice(Slot::B).text,
+              HasSubstr(fmt::format("quoka:budget_tokens={},", *second->needed_budget)));
+}
+
+TEST_F(WindowInspectorTest, TokensGridsAndListsLeadOn) {
+  look();
+  workspace().cursor.set_keys(768, 784);  // the needle
+  settle();
+  drive("token",
+        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###token 773"); });
+  EXPECT_EQ(place().key_begin, 773);
+  EXPECT_EQ(place().key_end, 774);
+  drive("whole span",
+        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###whole span"); });
+  EXPECT_EQ(place().key_begin, 768);
+  EXPECT_EQ(place().key_end, 784);
+  workspace().cursor.set_keys(773, 774);
+  settle();
+  const auto known = why();
+  ASSERT_EQ(known.state, state::ResultState::Ready);
+  ASSERT_FALSE(known->voters.empty());
+  const auto voter = known->voters.front();
+  drive("voter",
+        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###voter 0"); });
+  EXPECT_EQ(place().query, voter.position);
+  EXPECT_EQ(place().q_head, voter.q_head);
+  ASSERT_FALSE(known->rivals.empty());
+  const auto rival = known->rivals.front().key;
+  drive("rival",
+        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###rival 0"); });
+  EXPECT_EQ(place().key_begin, rival);
+  // The last of four layers, the last of three rows.
+  drive("grid", [](ImGuiTestContext* ctx) {
+    const char* grid = "//###miss_inspector/**/###fates";
+    ctx->MouseMove(grid);
+    const ImRect cells = ctx->ItemInfo(grid).RectFull;
+    ctx->MouseMoveToPos({cells.Max.x - cells.GetWidth() / 8, cells.Max.y - cells.GetHeight() / 6});
+    ctx->MouseClick(0);
+  });
+  EXPECT_EQ(place().layer, 3);
+  EXPECT_EQ(place().kv_head(), 2);
+}
+
+// All budgets are tried on request alone, and no longer than for the key that it was asked for.
+TEST_F(WindowInspectorTest, TheLongSearchIsBegunByHand) {
+  look();
+  workspace().cursor.set_method(Slot::A, "h2o:budget_tokens=64");
+  workspace().cursor.set_keys(773, 774);
+  settle();
+  ExplainQuestion thorough{place(), workspace().method(Slot::A), 773, true};
+  drive("search", [&](ImGuiTestContext* ctx) {
+    ctx->ItemClick("//###miss_inspector/**/###search");
+    ctx->Yield(3);
+    IM_CHECK(workspace().answers.busy());
+    workspace().cursor.set_keys(774, 775);
+    ctx->Yield(3);
+  });
+  settle();
+  EXPECT_NE(workspace().ask(thorough).state, state::ResultState::Ready);
+}
+
+}  // namespace
+}  // namespace kvloupe
