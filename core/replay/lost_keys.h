@@ -13,10 +13,10 @@
 namespace kvloupe::replay {
 
 struct LostKeysRequest {
-  selection::MethodSpec spec;              // resolved
-  std::vector<int> layers;                 // empty: all captured
-  std::optional<trace::TokenSpan> span;    // keys of this alone
-  std::size_t count = 200;                 // of each layer, row and cause, and of regrets of each layer and row
+  selection::MethodSpec spec;            // resolved
+  std::vector<int> layers;               // empty: all captured
+  std::optional<trace::TokenSpan> span;  // keys of this alone
+  std::size_t count = 200;  // of each layer, row and cause, and of regrets of each layer and row
   std::string device = "cpu";
 };
 
@@ -35,7 +35,7 @@ struct Regret {
   std::int64_t key = 0;
   int dropped = 0, wanted = 0;  // chunks; wanted is the later one that gave it most
   double mass_when_dropped = 0, mass_when_wanted = 0;  // M
-  double lost_mass = 0;  // M of all chunks in which it was left out
+  double lost_mass = 0;                                // M of all chunks in which it was left out
 };
 
 // M of candidates, over cells in which keys were chosen.
@@ -97,9 +97,9 @@ struct HeadChoices {
     };
     std::vector<Key> lost;
   };
-  std::vector<Head> heads;            // empty where the method merges none, or evicts
-  std::vector<std::int32_t> merged;   // what the row keeps
-  double merge_loss() const;          // mean over heads of recall_alone - recall_merged
+  std::vector<Head> heads;           // empty where the method merges none, or evicts
+  std::vector<std::int32_t> merged;  // what the row keeps
+  double merge_loss() const;         // mean over heads of recall_alone - recall_merged
 };
 HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
                          const WorkContext& context);
