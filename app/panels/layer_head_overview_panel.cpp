@@ -297,7 +297,8 @@ class OverviewPanel final : public Panel {
 
   static void number_in(ImDrawList* draw, double value, ImU32 color, ImVec2 from, ImVec2 to) {
     if (std::isnan(value)) return;
-    const std::string text = fmt::format("{:.2f}", value);
+    // No minus before what rounds to 0.
+    const std::string text = fmt::format("{:.2f}", std::abs(value) < 0.005 ? 0.0 : value);
     const ImVec2 size = ImGui::CalcTextSize(text.c_str());
     draw->AddText({(from.x + to.x - size.x) / 2, (from.y + to.y - size.y) / 2},
                   widgets::ink_on(color), text.c_str());

@@ -28,12 +28,14 @@ class QueryGeometryPanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    legend(context, place, *result);
-    plot_ui(context, result);
+    const Wanted wanted = wanted_by(context, place);
+    legend(context, place, *result, wanted);
+    plot_ui(context, result, wanted);
   }
 
  private:
-  static void legend(DrawContext& context, const Place& place, const QueryAnswer& answer) {
+  static void legend(DrawContext& context, const Place& place, const QueryAnswer& answer,
+                     const Wanted& wanted) {
     const widgets::Palette& palette = context.palette;
     widgets::color_scale_ui(palette, relevance_color, fmt::format("{:.2f}", answer.least_relevance),
                             fmt::format("{:.2f}", answer.most_relevance), "S_q of a query",
@@ -41,7 +43,7 @@ class QueryGeometryPanel final : public Panel {
     beside_ui(widgets::em(1.2F), widgets::em(11));
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items;
-    add_rings(palette, place, answer, items);
+    add_rings(palette, place, answer, wanted, items);
     items.push_back({"mean query", palette.miss, Shape::Triangle});
     items.push_back({"key", palette.faint, Shape::Dot});
     items.push_back({"key 0 (sink)", palette.sink, Shape::Dot});
@@ -56,7 +58,7 @@ class QueryGeometryPanel final : public Panel {
                : fmt::format("PC {}", component + 1);
   }
 
-  void plot_ui(DrawContext& context, const Geometry& result) {
+  void plot_ui(DrawContext& context, const Geometry& result, const Wanted& wanted) {
     const analysis::QueryGeometry& g = result->geometry;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (!ImPlot::BeginPlot("##geometry", {-1, -1}, kScatterFlags | ImPlotFlags_Equal)) return;
@@ -67,11 +69,11 @@ class QueryGeometryPanel final : public Panel {
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
     keys_ui(context, result);
-    queries_ui(context, result.question.place, *result,
+    queries_ui(context, result.question.place, *result, wanted,
                [&](std::size_t i) { return pixel_of(g.queries[i]); });
     mean_ui(context.palette, pixel_of(g.mean_query));
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result);
+    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, wanted);
     ImPlot::EndPlot();
   }
 
@@ -111,7 +113,7 @@ class QueryGeometryPanel final : public Panel {
                             fit_.condition(result.question.place.cell_key()));
   }
 
-  static void point_at(DrawContext& context, const Geometry& result) {
+  static void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted) {
     const analysis::QueryGeometry& g = result->geometry;
     const Place& place = result.question.place;
     float near = widgets::em(0.7F);
@@ -125,7 +127,7 @@ class QueryGeometryPanel final : public Panel {
       ImGui::SetTooltip("key %s", token_line(place, position).c_str());
       if (clicked) context.workspace.cursor.set_keys(position, position + 1);
     } else if (query >= 0) {
-      query_tooltip(place, *result, static_cast<std::size_t>(query));
+      query_tooltip(place, *result, wanted, static_cast<std::size_t>(query));
       if (clicked) choose_query(context, place, static_cast<std::size_t>(query));
     }
   }

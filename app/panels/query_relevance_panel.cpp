@@ -27,17 +27,19 @@ class QueryRelevancePanel final : public Panel {
     }
     if (!context.figure) option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
     const bool theorem = state::draws_theorem(workspace);
-    legend(context, place, *result, theorem);
-    theorem ? theorem_ui(context, result) : plot_ui(context, result);
+    const Wanted wanted = wanted_by(context, place);
+    legend(context, place, *result, wanted, theorem);
+    theorem ? theorem_ui(context, result, wanted) : plot_ui(context, result, wanted);
   }
 
  private:
   static void legend(DrawContext& context, const Place& place,
-                     const QueryRelevanceQuestion::Answer& answer, bool theorem) {
+                     const QueryRelevanceQuestion::Answer& answer, const Wanted& wanted,
+                     bool theorem) {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
         {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
-    add_rings(context.palette, place, *answer.queries, items);
+    add_rings(context.palette, place, *answer.queries, wanted, items);
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.miss, Shape::Line});
     else if (answer.line)
@@ -45,7 +47,7 @@ class QueryRelevancePanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  void plot_ui(DrawContext& context, const Relevance& result) {
+  void plot_ui(DrawContext& context, const Relevance& result, const Wanted& wanted) {
     const QueryAnswer& answer = *result->queries;
     if (!ImPlot::BeginPlot("##relevance", {-1, -1}, kScatterFlags)) return;
     ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)", "largest attention given",
@@ -65,14 +67,14 @@ class QueryRelevancePanel final : public Panel {
       return ImPlot::PlotToPixels(double{answer.geometry.relevance[i]},
                                   double{answer.geometry.max_attention[i]});
     };
-    queries_ui(context, result.question.place, answer, at);
+    queries_ui(context, result.question.place, answer, wanted, at);
     ImPlot::PopPlotClipRect();
-    hover_ui(context, result, at);
+    hover_ui(context, result, wanted, at);
     ImPlot::EndPlot();
   }
 
   // Each query by the bound of the key that it attends to most: cosines lie under the diagonal.
-  void theorem_ui(DrawContext& context, const Relevance& result) {
+  void theorem_ui(DrawContext& context, const Relevance& result, const Wanted& wanted) {
     const QueryAnswer& answer = *result->queries;
     if (std::isinf(result->least_slack)) {
       widgets::empty_ui(context.palette, "No query sees a key but position 0.");
@@ -108,23 +110,25 @@ class QueryRelevancePanel final : public Panel {
       const double bound = std::isnan(result->bound[i]) ? low - 9 : double{result->bound[i]};
       return ImPlot::PlotToPixels(bound, -double{answer.geometry.relevance[i]});
     };
-    queries_ui(context, result.question.place, answer, at);
+    queries_ui(context, result.question.place, answer, wanted, at);
     ImPlot::PopPlotClipRect();
-    hover_ui(context, result, at);
+    hover_ui(context, result, wanted, at);
     ImPlot::EndPlot();
   }
 
   // `at`: where a query stands, in pixels.
   template <typename At>
-  static void hover_ui(DrawContext& context, const Relevance& result, const At& at) {
+  static void hover_ui(DrawContext& context, const Relevance& result, const Wanted& wanted,
+                       const At& at) {
     if (!ImPlot::IsPlotHovered() || context.figure) return;
     float near = widgets::em(0.8F);
     const int query = nearest_to_mouse(result->queries->num_queries(), at, near);
-    if (query >= 0) point_at(context, result, static_cast<std::size_t>(query));
+    if (query >= 0) point_at(context, result, wanted, static_cast<std::size_t>(query));
   }
 
-  static void point_at(DrawContext& context, const Relevance& result, std::size_t query) {
-    query_tooltip(result.question.place, *result->queries, query);
+  static void point_at(DrawContext& context, const Relevance& result, const Wanted& wanted,
+                       std::size_t query) {
+    query_tooltip(result.question.place, *result->queries, wanted, query);
     if (plot_clicked() && !result.stale) choose_query(context, result.question.place, query);
   }
 

@@ -62,45 +62,92 @@ inline std::int32_t looked_at(const state::Place& place) {
   return query >= 0 && query < place.chunk_info().length ? query : -1;
 }
 
-// What the rings mean.
+// How much the queries attend to the keys chosen; empty where none are, or where it is not known yet.
+using Wanted = state::Result<state::KeyWantedQuestion>;
+inline Wanted wanted_by(DrawContext& context, const state::Place& place) {
+  return context.workspace.ask(state::KeyWantedQuestion{place});
+}
+
+inline std::string name_of_keys(const state::Place& place) {
+  return place.key_end == place.key_begin + 1
+             ? fmt::format("key {}", token_line(place, place.key_begin))
+             : fmt::format("keys {} to {}", place.key_begin, place.key_end - 1);
+}
+
+// What the rings and sizes mean.
 inline void add_rings(const widgets::Palette& palette, const state::Place& place,
-                      const QueryAnswer& answer, std::vector<widgets::LegendItem>& items) {
+                      const QueryAnswer& answer, const Wanted& wanted,
+                      std::vector<widgets::LegendItem>& items) {
   constexpr auto kRing = widgets::LegendItem::Shape::Ring;
   if (!answer.geometry.chosen.empty())
     items.push_back({"query chosen by " + answer.chosen_by, palette.text, kRing});
+  if (state::asks_question(place)) items.push_back({"query of the question", palette.waste, kRing});
   if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});
+  if (wanted)
+    items.push_back({fmt::format("larger: attends more to {} (at most {:.2g} %)",
+                                 name_of_keys(place), 100 * wanted->most),
+                     palette.muted, widgets::LegendItem::Shape::Dot});
 }
 
-// Dots of the queries, the chosen ones ringed and on top; the one that the user looks at is marked.
+// The radius of a query's dot: with keys chosen its area says how much it attends to them.
+inline float query_radius(const Wanted& wanted, std::size_t query, bool chosen) {
+  if (!wanted) return widgets::em(chosen ? 0.36F : 0.27F);
+  return widgets::em(0.16F + 0.7F * std::sqrt(static_cast<float>(wanted->part(query))));
+}
+
+// Dots of the queries, the chosen ones ringed and on top, those of the question with a second ring; the
+// one that the user looks at is marked, and the one that wants the chosen keys most is named.
 template <typename At>
 void queries_ui(DrawContext& context, const state::Place& place, const QueryAnswer& answer,
-                const At& at) {
+                const Wanted& wanted, const At& at) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
+  const std::int32_t begin = place.chunk_info().begin;
+  const float line = widgets::em(0.12F);
   for (const bool chosen : {false, true})
     for (std::size_t i = 0; i < answer.num_queries(); ++i) {
       if (answer.is_chosen(i) != chosen) continue;
-      const float radius = widgets::em(chosen ? 0.36F : 0.27F);
+      const float radius = query_radius(wanted, i, chosen);
       draw->AddCircleFilled(at(i), radius, relevance_color(context.palette, answer, i));
       draw->AddCircle(at(i), radius, widgets::with_alpha(context.palette.faint, 0.5F));
-      if (chosen)
-        draw->AddCircle(at(i), radius + widgets::em(0.1F), context.palette.text, 0,
-                        widgets::em(0.12F));
+      if (chosen) draw->AddCircle(at(i), radius + widgets::em(0.1F), context.palette.text, 0, line);
+      if (state::in_question(place, begin + static_cast<std::int32_t>(i)))
+        draw->AddCircle(at(i), radius + widgets::em(chosen ? 0.24F : 0.12F), context.palette.waste,
+                        0, line);
     }
   if (const std::int32_t query = looked_at(place); query >= 0)
     draw->AddCircle(at(static_cast<std::size_t>(query)), widgets::em(0.65F), context.palette.accent,
                     0, widgets::em(0.14F));
+  if (!wanted || wanted->most <= 0) return;
+  const ImVec2 most = at(wanted->most_of);
+  const std::string name = fmt::format(
+      "{}  {:.2g} %", token_line(place, begin + static_cast<std::int32_t>(wanted->most_of)),
+      100 * wanted->most);
+  const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
+  const ImVec2 size = ImGui::CalcTextSize(name.c_str());
+  // On the side that has room for it.
+  const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
+  const ImVec2 from(most.x + out + size.x < right ? most.x + out : most.x - out - size.x,
+                    most.y - size.y / 2);
+  draw->AddRectFilled({from.x - widgets::em(0.2F), from.y},
+                      {from.x + size.x + widgets::em(0.2F), from.y + size.y},
+                      widgets::with_alpha(context.palette.panel, 0.8F), widgets::em(0.2F));
+  draw->AddText(from, context.palette.text, name.c_str());
 }
 
-inline void query_tooltip(const state::Place& place, const QueryAnswer& answer, std::size_t query) {
+inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,
+                          const Wanted& wanted, std::size_t query) {
   const auto position = place.chunk_info().begin + static_cast<std::int32_t>(query);
   const char* fate = answer.geometry.chosen.empty() ? ""
                      : answer.is_chosen(query)      ? "\nchosen by "
                                                     : "\nnot chosen by ";
-  ImGui::SetTooltip("query %s\nS_q %.4f\nlargest attention %.4f%s%s",
+  const std::string on_keys =
+      wanted ? fmt::format("\n{:.3g} % on {}", 100 * wanted->attention[query], name_of_keys(place))
+             : std::string();
+  ImGui::SetTooltip("query %s\nS_q %.4f\nlargest attention %.4f%s%s%s",
                     token_line(place, position).c_str(),
                     static_cast<double>(answer.geometry.relevance[query]),
                     static_cast<double>(answer.geometry.max_attention[query]), fate,
-                    *fate != 0 ? answer.chosen_by.c_str() : "");
+                    *fate != 0 ? answer.chosen_by.c_str() : "", on_keys.c_str());
 }
 
 inline void choose_query(DrawContext& context, const state::Place& place, std::size_t query) {

@@ -13,6 +13,8 @@
   X(layer_head_overview) \
   X(selected_vs_true)    \
   X(miss_inspector)      \
+  X(worst_misses)        \
+  X(head_merge)          \
   X(token_strip)         \
   X(query_geometry)      \
   X(query_relevance)     \

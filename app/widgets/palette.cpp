@@ -195,6 +195,29 @@ ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
   return palette.dropped;
 }
 
+ImU32 color_of(const Palette& palette, replay::Stage stage) {
+  using replay::Stage;
+  switch (stage) {
+    case Stage::Evicted:
+      return palette.sink;
+    case Stage::ReusedSet:
+      return palette.slot_b;
+    case Stage::QuerySampling:
+      return palette.miss;
+    case Stage::HeadMerge:
+      return palette.hit;
+    case Stage::Unit:
+      return palette.waste;
+    case Stage::Approximation:
+      return palette.recent;
+    case Stage::Threshold:
+      return palette.dense;
+    case Stage::Budget:
+      return palette.current;
+  }
+  return palette.current;
+}
+
 ImU32 color_of_slot(const Palette& palette, state::Slot slot) {
   return slot == state::Slot::A ? palette.accent : palette.slot_b;
 }

@@ -8,6 +8,7 @@
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
 #include "core/replay/block_report.h"
+#include "core/replay/explain.h"
 
 #include <imgui.h>
 
@@ -33,6 +34,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state);
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);
 ImU32 color_of(const Palette& palette, replay::BlockState state);
 ImU32 color_of(const Palette& palette, analysis::KeyKind kind);
+// What lost a key.
+ImU32 color_of(const Palette& palette, replay::Stage stage);
 // The methods A and B, wherever they are told apart.
 ImU32 color_of_slot(const Palette& palette, state::Slot slot);
 // Which state wins a pixel that holds several keys: the rarer and more telling first.

@@ -4,6 +4,7 @@
 #include "core/analysis/query_relevance.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/replay/lost_keys.h"
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
@@ -94,7 +95,8 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric, int chunk,
                             const std::optional<replay::KeySpan>& span) {
-  KVLOUPE_CHECK(needs_method(metric) && (span || metric != OverviewMetric::SpanKept));
+  KVLOUPE_CHECK(needs_method(metric) && metric != OverviewMetric::MergeLoss &&
+                (span || metric != OverviewMetric::SpanKept));
   Overview overview;
   overview.metric = metric;
   overview.layers = result.layers;
@@ -121,6 +123,49 @@ Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric m
                      std::vector<float>(sums.size(), kNoValue)};
   for (std::size_t i = 0; i < sums.size(); ++i) {
     if (cells[i] > 0) overview.values.values[i] = static_cast<float>(sums[i] / cells[i]);
+  }
+  return overview;
+}
+
+Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,
+                           std::optional<int> chunk, const std::string& device,
+                           const WorkContext& context) {
+  const trace::TraceInfo& info = session.info();
+  std::vector<int> chunks;
+  for (int c = 0; c < static_cast<int>(info.chunks.size()); ++c)
+    if (chunk ? c == *chunk
+              : info.chunks[static_cast<std::size_t>(c)].phase == trace::Phase::Prefill)
+      chunks.push_back(c);
+  Overview overview;
+  overview.metric = OverviewMetric::MergeLoss;
+  overview.layers = info.layers;
+  const selection::RowLayout layout = selection::row_layout(spec, session.shape());
+  overview.per_kv_head = layout.axis == trace::RowAxis::KvHead;
+  overview.values.rows = static_cast<std::int64_t>(info.layers.size());
+  overview.values.cols = info.model.num_q_heads / layout.q_heads_per_row;
+  const auto total = overview.values.rows * static_cast<std::int64_t>(chunks.size());
+  std::int64_t done = 0;
+  replay::ExplainRequest request;
+  request.spec = spec;
+  request.device = device;
+  for (const int layer : info.layers) {
+    std::vector<double> sums(static_cast<std::size_t>(overview.values.cols), 0);
+    std::vector<int> cells(sums.size(), 0);
+    for (const int c : chunks) {
+      context.cancel.throw_if_cancelled();
+      request.layer = layer;
+      request.chunk = c;
+      const auto rows = replay::head_choices_of_rows(session, request, context);
+      for (std::size_t row = 0; row < rows.size(); ++row) {
+        if (rows[row].heads.empty()) continue;
+        sums[row] += rows[row].merge_loss();
+        ++cells[row];
+      }
+      context.report(++done, total, "cells");
+    }
+    for (std::size_t row = 0; row < sums.size(); ++row)
+      overview.values.values.push_back(cells[row] > 0 ? static_cast<float>(sums[row] / cells[row])
+                                                      : kNoValue);
   }
   return overview;
 }

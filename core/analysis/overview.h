@@ -3,6 +3,7 @@
 
 #include "core/analysis/pyramid.h"
 #include "core/replay/averages.h"
+#include "core/session/session.h"
 
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@ enum class OverviewMetric {
   TopkOverlap,       // per KV head
   Gap,               // per KV head: the oracle's recall with as many keys, less the method's
   SpanKept,          // per KV head: share of a watched span's keys
+  MergeLoss,         // per row: recall that its query heads lose by sharing one set, mean over them
   OutputError,       // per query head
   RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
   Entropy,           // per query head: mean row entropy of attention in nats; method-free
@@ -31,6 +33,8 @@ constexpr const char* name_of(OverviewMetric metric) {
       return "gap";
     case OverviewMetric::SpanKept:
       return "span_kept";
+    case OverviewMetric::MergeLoss:
+      return "merge_loss";
     case OverviewMetric::OutputError:
       return "output_error";
     case OverviewMetric::RelevancePearson:
@@ -56,6 +60,11 @@ struct Overview {
 // chunk). SpanKept is of `span`, and the sets alone are enough for it.
 Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric,
                             int chunk = -1, const std::optional<replay::KeySpan>& span = {});
+// MergeLoss: each head of a cell is asked alone, which nothing else needs. Of one chunk, or the mean
+// over the prefill chunks in which heads were merged. `spec` is resolved. Throws as replay().
+Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,
+                           std::optional<int> chunk, const std::string& device,
+                           const WorkContext& context);
 // RelevancePearson and Entropy: of one chunk.
 Overview overview_of_attention(const session::TraceSession& session, OverviewMetric metric,
                                int chunk, const WorkContext& context);

@@ -33,6 +33,57 @@ void add_score(const std::optional<Decision>& decided, const ExplainRequest& req
 
 constexpr std::size_t kMostLost = 20;
 
+// A cell with what each of its query heads would have kept alone.
+class ChoicesOfCell {
+ public:
+  ChoicesOfCell(const session::TraceSession& session, const ExplainRequest& request,
+                const WorkContext& context) {
+    StageRuns runs(session, request.spec, request.layer, request.device, context);
+    q_heads_per_row_ = runs.layout().q_heads_per_row;
+    run_ = runs.step(request.chunk, {.alternatives = true, .evidence = false, .mass = true});
+    heads_ = cell_mass_and_lse(run_.cell, {trace::RowAxis::QHead, 1}).mass;
+  }
+
+  HeadChoices of_row(int row) const {
+    HeadChoices choices;
+    choices.merged = run_.selection.rows.at(static_cast<std::size_t>(row)).positions;
+    for (const Alternative& alone : run_.alternatives)
+      if (alone.stage == Stage::HeadMerge && alone.speaks_for(row, q_heads_per_row_))
+        choices.heads.push_back(of_head(
+            *alone.q_head, alone.rows[static_cast<std::size_t>(row)].positions, choices.merged));
+    return choices;
+  }
+
+ private:
+  HeadChoices::Head of_head(int q_head, const std::vector<std::int32_t>& own,
+                            const std::vector<std::int32_t>& merged) const {
+    const auto first = static_cast<std::size_t>(run_.selection.first_candidate),
+               end = static_cast<std::size_t>(run_.selection.end_of_candidates());
+    // M of the query head.
+    const auto mass =
+        std::span(heads_).subspan(static_cast<std::size_t>(q_head * run_.cell.kv_len()), end);
+    double whole = 0;
+    for (std::size_t key = first; key < end; ++key) whole += static_cast<double>(mass[key]);
+    const auto share = [&](const std::vector<std::int32_t>& keys) {
+      double sum = 0;
+      for (const std::int32_t key : keys) sum += static_cast<double>(mass[key]);
+      return whole > 0 ? sum / whole : 1;
+    };
+    HeadChoices::Head head{q_head, own, share(own), share(merged), {}};
+    for (const std::int32_t key : own)
+      if (!std::binary_search(merged.begin(), merged.end(), key))
+        head.lost.push_back({key, static_cast<double>(mass[key])});
+    std::sort(head.lost.begin(), head.lost.end(),
+              [](const auto& a, const auto& b) { return a.mass > b.mass; });
+    if (head.lost.size() > kMostLost) head.lost.resize(kMostLost);
+    return head;
+  }
+
+  int q_heads_per_row_ = 1;
+  CellRun run_;
+  std::vector<float> heads_;  // [num_q_heads, kv_len]
+};
+
 }  // namespace
 
 KeyLife key_life(const session::TraceSession& session, const ExplainRequest& request,
@@ -75,44 +126,21 @@ double HeadChoices::merge_loss() const {
 
 HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
                          const WorkContext& context) {
-  HeadChoices choices;
-  if (request.spec.traits().evicts()) return choices;
-  StageRuns runs(session, request.spec, request.layer, request.device, context);
-  const CellRun run =
-      runs.step(request.chunk, {.alternatives = true, .evidence = false, .mass = true});
-  const auto row = static_cast<std::size_t>(request.row);
-  choices.merged = run.selection.rows.at(row).positions;
-  // M of each query head.
-  const CellMass heads = cell_mass_and_lse(run.cell, {trace::RowAxis::QHead, 1});
-  const auto first = static_cast<std::size_t>(run.selection.first_candidate),
-             end = static_cast<std::size_t>(run.selection.end_of_candidates());
-  for (const Alternative& alone : run.alternatives) {
-    if (alone.stage != Stage::HeadMerge ||
-        !alone.speaks_for(request.row, runs.layout().q_heads_per_row))
-      continue;
-    const auto mass =
-        std::span(heads.mass)
-            .subspan(static_cast<std::size_t>(*alone.q_head * run.cell.kv_len()), end);
-    double whole = 0;
-    for (std::size_t key = first; key < end; ++key) whole += static_cast<double>(mass[key]);
-    const auto share = [&](const std::vector<std::int32_t>& keys) {
-      double sum = 0;
-      for (const std::int32_t key : keys) sum += static_cast<double>(mass[key]);
-      return whole > 0 ? sum / whole : 1;
-    };
-    HeadChoices::Head& head = choices.heads.emplace_back();
-    head.q_head = *alone.q_head;
-    head.own = alone.rows[row].positions;
-    head.recall_alone = share(head.own);
-    head.recall_merged = share(choices.merged);
-    for (const std::int32_t key : head.own)
-      if (!std::binary_search(choices.merged.begin(), choices.merged.end(), key))
-        head.lost.push_back({key, static_cast<double>(mass[key])});
-    std::sort(head.lost.begin(), head.lost.end(),
-              [](const auto& a, const auto& b) { return a.mass > b.mass; });
-    if (head.lost.size() > kMostLost) head.lost.resize(kMostLost);
-  }
-  return choices;
+  if (request.spec.traits().evicts()) return {};
+  const ChoicesOfCell cell(session, request, context);
+  return cell.of_row(request.row);
+}
+
+std::vector<HeadChoices> head_choices_of_rows(const session::TraceSession& session,
+                                              const ExplainRequest& request,
+                                              const WorkContext& context) {
+  const int per_row = selection::row_layout(request.spec, session.shape()).q_heads_per_row;
+  std::vector<HeadChoices> rows(static_cast<std::size_t>(session.shape().num_q_heads / per_row));
+  if (request.spec.traits().evicts()) return rows;
+  const ChoicesOfCell cell(session, request, context);
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    rows[row] = cell.of_row(static_cast<int>(row));
+  return rows;
 }
 
 }  // namespace kvloupe::replay

@@ -103,5 +103,9 @@ struct HeadChoices {
 };
 HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
                          const WorkContext& context);
+// The same for every row of a cell, in one go; request.row counts for nothing.
+std::vector<HeadChoices> head_choices_of_rows(const session::TraceSession& session,
+                                              const ExplainRequest& request,
+                                              const WorkContext& context);
 
 }  // namespace kvloupe::replay

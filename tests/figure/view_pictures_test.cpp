@@ -54,6 +54,7 @@ constexpr const char* kOther = "streaming_llm:budget_tokens=64";
 // The last chunk of the prompt holds the question, in the others nobody looks for the needle.
 constexpr const char* kQuestion = "layer=2,q_head=4,chunk=4";
 constexpr const char* kNeedle = "layer=2,q_head=4,chunk=4,key=240-255";
+constexpr const char* kNeedleKey = "layer=2,q_head=4,chunk=4,key=245";
 constexpr const char* kWindow = "layer=2,q_head=4,chunk=4,window=16";
 constexpr const char* kDecoding = "layer=2,q_head=4,chunk=9";
 constexpr const char* kBlocks = "xattention:block_size=32";
@@ -75,13 +76,22 @@ std::vector<Picture> pictures() {
       {"kv_map_evicted", "kv_map", kDecoding, {kEvicts}},
       {"kv_map_lanes", "kv_map", kQuestion, {kLanes}},
       {"layer_head_overview", "layer_head_overview", kQuestion, {kRecorded}},
+      {"layer_head_overview_merge",
+       "layer_head_overview",
+       kQuestion,
+       {kRecorded},
+       {{"metric", "merge_loss"}}},
       {"selected_vs_true", "selected_vs_true", kQuestion, {kRecorded}},
       {"selected_vs_true_decode", "selected_vs_true", kDecoding, {"h2o:budget_tokens=64"}},
       {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kHigh},
+      {"worst_misses", "worst_misses", kQuestion, {kRecorded}, {}, kWide},
+      {"worst_misses_regrets", "worst_misses", kQuestion, {kEvicts}, {{"list", "regrets"}}},
+      {"head_merge", "head_merge", kQuestion, {kRecorded}},
       {"token_strip", "token_strip", kQuestion, {kRecorded}},
       {"token_strip_evicted", "token_strip", kQuestion, {kEvicts}},
       {"query_geometry", "query_geometry", kQuestion, {kRecorded}},
       {"query_geometry_uniform", "query_geometry", kQuestion, {"uniform_queries:budget_tokens=64"}},
+      {"query_geometry_key", "query_geometry", kNeedleKey, {kRecorded}},
       {"query_relevance", "query_relevance", kQuestion, {kRecorded}},
       {"heavy_tail", "heavy_tail", kQuestion, {kRecorded}, {}, kWide},
       {"aqua_lanes", "aqua_lanes", kQuestion, {kLanes}, {}, kWide},

@@ -89,6 +89,32 @@ TEST_F(ViewContents, RankingsFollowTheWindow) {
   EXPECT_EQ(means("chunk=4,window=0"), of_chunk);
 }
 
+// The last queries of the prompt are the question's, and they are the ones that want the needle.
+TEST_F(ViewContents, QueriesSayWhetherTheyAskAndWhatTheyGiveTheKeysChosen) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=2,q_head=4,chunk=4"));
+  for (const auto& row : table_of("query_relevance").rows) EXPECT_EQ(row.back(), "");
+  workspace.cursor.go_to(state::parse_goto("key=300-315"));
+  for (const char* view : {"query_geometry", "query_relevance"}) {
+    const state::Table table = table_of(view);
+    std::map<std::string, double> given;
+    std::map<std::string, int> queries;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      if (cell_of(table, i, "attention_on_keys").empty()) continue;  // a key, or the mean query
+      const std::string& asks = cell_of(table, i, "question");
+      given[asks] += std::stod(cell_of(table, i, "attention_on_keys"));
+      ++queries[asks];
+    }
+    const trace::TokenSpan* question = nullptr;
+    for (const trace::TokenSpan& span : workspace.place().info().spans)
+      if (span.name == "question") question = &span;
+    ASSERT_NE(question, nullptr);
+    EXPECT_EQ(queries["1"], question->end - question->begin) << view;
+    EXPECT_EQ(queries["0"], 128 - queries["1"]) << view;
+    EXPECT_GT(given["1"] / queries["1"], 10 * given["0"] / queries["0"]) << view;
+  }
+}
+
 // A trace of 16,384 tokens with a recorded run that kept one key alone.
 std::string trace_with_one_kept_key(std::int32_t key) {
   test::GuiTraceOptions options;

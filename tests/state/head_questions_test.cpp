@@ -163,6 +163,32 @@ TEST_F(HeadQuestionsTest, GeometryFramesAllPointsAndCountsTheChosen) {
     }
 }
 
+TEST_F(HeadQuestionsTest, WantedKeysAreWhatEachQueryGivesThem) {
+  Place place = at(trace_, 1, 3, 2);
+  EXPECT_EQ(KeyWantedQuestion{place}.obstacle(), "Choose a key");
+  place.key_begin = 30;
+  place.key_end = 35;  // three of them are the chunk's own, which its first queries do not see all
+  const auto wanted = answer(KeyWantedQuestion{place});
+  ASSERT_EQ(wanted->attention.size(), 16U);
+  std::size_t most_of = 0;
+  for (int r = 0; r < 16; ++r) {
+    double sum = 0;
+    for (int key = 30; key < 35; ++key) sum += trace_.probability(1, 3, 32 + r, key);
+    EXPECT_NEAR(wanted->attention[static_cast<std::size_t>(r)], sum, 1e-5) << r;
+    if (wanted->attention[static_cast<std::size_t>(r)] > wanted->attention[most_of])
+      most_of = static_cast<std::size_t>(r);
+  }
+  EXPECT_EQ(wanted->most_of, most_of);
+  EXPECT_EQ(wanted->most, wanted->attention[most_of]);
+  EXPECT_EQ(wanted->part(most_of), 1);
+  Place other = place;
+  other.key_end = 34;
+  EXPECT_NE(key_of(KeyWantedQuestion{place}), key_of(KeyWantedQuestion{other}));
+  other.key_begin = 48;
+  other.key_end = 49;
+  EXPECT_EQ(KeyWantedQuestion{other}.obstacle(), "The key comes after the chunk");
+}
+
 TEST_F(HeadQuestionsTest, GeometryOfAnUnknownRecordedMethodIsShownNonetheless) {
   const MethodChoice unknown{"from_the_future:depth=3", 0, {}};
   const auto g = answer(QueryRelevanceQuestion{at(trace_, 0, 1, 1), unknown});

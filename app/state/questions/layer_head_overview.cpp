@@ -1,7 +1,9 @@
 #include "app/state/questions/layer_head_overview.h"
 
+#include "app/state/questions/head_merge.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -85,8 +87,8 @@ void count(OverviewQuestion::Answer& answer) {
 
 }  // namespace
 
-const std::array<MetricWords, 7>& metric_words() {
-  static const std::array<MetricWords, 7> words{{
+const std::array<MetricWords, 8>& metric_words() {
+  static const std::array<MetricWords, 8> words{{
       {OverviewMetric::MassRecall, "Mass recall", "share of attention mass kept",
        "The share of true attention mass on past keys that the kept keys carry.", true},
       {OverviewMetric::TopkOverlap, "Top-k overlap", "share of kept keys that are true top keys",
@@ -98,6 +100,10 @@ const std::array<MetricWords, 7>& metric_words() {
        "Of the keys watched (those chosen, else the needle) that lie before the chunk, the share "
        "that is kept.",
        true},
+      {OverviewMetric::MergeLoss, "Merge loss", "recall lost by one set for several query heads",
+       "What each query head would recall with a set of its own, less what it recalls with the one "
+       "that its row keeps for all: mean over the heads.",
+       false},
       {OverviewMetric::OutputError, "Output error", "relative error of the head's output",
        "How far the attention output moves when only the kept keys are attended to.", false},
       {OverviewMetric::RelevancePearson, "Pearson r of S_q", "r of S_q against largest attention",
@@ -117,13 +123,20 @@ const MetricWords& words_of(OverviewMetric metric) {
 }
 
 OverviewQuestion overview_question(const Workspace& workspace) {
-  return {workspace.place(), workspace.method(), metric_named(workspace.option(kViewId, "metric")),
-          workspace.option(kViewId, "chunks") == "all"};
+  OverviewQuestion question{workspace.place(), workspace.method(),
+                            metric_named(workspace.option(kViewId, "metric")),
+                            workspace.option(kViewId, "chunks") == "all"};
+  // What heads would keep alone was not recorded: all of it is selected anew, and says so.
+  if (question.asked == OverviewMetric::MergeLoss && question.method.known())
+    question.method = choice_anew(*question.method.spec);
+  return question;
 }
 
 OverviewMetric OverviewQuestion::metric() const {
   if (place.empty() || method.empty()) return asked;
-  if (!analysis::needs_method(asked) || asked == OverviewMetric::OutputError) return asked;
+  if (!analysis::needs_method(asked) || asked == OverviewMetric::OutputError ||
+      asked == OverviewMetric::MergeLoss)
+    return asked;
   return facts_of(place, method).keeps_every_key() ? OverviewMetric::OutputError : asked;
 }
 
@@ -146,6 +159,9 @@ std::string OverviewQuestion::title() const {
 std::string OverviewQuestion::obstacle() const {
   if (place.empty()) return "Open a trace";
   if (analysis::needs_method(asked) && method.empty()) return "Choose a method";
+  if (asked == OverviewMetric::MergeLoss) {
+    return HeadMergeQuestion{place, method}.obstacle();
+  }
   const bool unwatched = metric() == OverviewMetric::SpanKept && !watched();
   return unwatched ? "Choose keys to watch: the trace names no needle" : "";
 }
@@ -153,7 +169,14 @@ std::string OverviewQuestion::obstacle() const {
 OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
   const OverviewMetric wanted = metric();
   Answer answer;
-  if (of_method()) {
+  if (wanted == OverviewMetric::MergeLoss) {
+    capture::ensure_basis(*method.spec, place.info().model, steps.context);
+    answer.overview = analysis::overview_of_merge(
+        *place.trace->session, *method.spec,
+        all_chunks ? std::nullopt : std::optional<int>(place.chunk), place.device, steps.context);
+    answer.q_heads_per_column =
+        selection::row_layout(*method.spec, place.trace->shape()).q_heads_per_row;
+  } else if (of_method()) {
     const bool error = wanted == OverviewMetric::OutputError;
     const bool mass = !error && wanted != OverviewMetric::SpanKept;
     const auto chunk = all_chunks ? std::nullopt : std::optional<int>(place.chunk);
@@ -211,7 +234,7 @@ ViewInfo layer_head_overview_view() {
   view.options = {
       {"metric", metrics,
        "what is measured in every head; span_kept: of the keys of --goto span=, else of "
-       "the needle"},
+       "the needle; merge_loss asks every query head alone, and takes longest"},
       {"chunks",
        {"current", "all"},
        "of a method: the current chunk, or the mean over all chunks that selected"}};

@@ -20,7 +20,7 @@ struct MetricWords {
   const char* meaning;
   bool higher_is_better;
 };
-const std::array<MetricWords, 7>& metric_words();
+const std::array<MetricWords, 8>& metric_words();
 const MetricWords& words_of(analysis::OverviewMetric metric);
 
 struct OverviewQuestion {

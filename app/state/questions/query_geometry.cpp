@@ -1,9 +1,13 @@
 #include "app/state/questions/query_geometry.h"
 
+#include "app/state/questions/attention_map.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::state {
 namespace {
@@ -37,26 +41,37 @@ QueryGeometryQuestion question_of(const Workspace& workspace) {
 }
 
 std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(question_of(workspace)));
+  const std::string problem = problem_of(workspace.ask(question_of(workspace)));
+  if (!problem.empty()) return problem;
+  // A picture waits for the queries that want the key; where none sees it there is nothing to wait for.
+  const auto wanted = workspace.ask(KeyWantedQuestion{workspace.place()});
+  return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
 }
 
 Table table(Workspace& workspace) {
-  Table table{{"kind", "position", "pc1", "pc2", "s_q", "max_attention", "chosen"}, {}};
+  Table table{{"kind", "position", "pc1", "pc2", "s_q", "max_attention", "chosen", "question",
+               "attention_on_keys"},
+              {}};
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
   const analysis::QueryGeometry& g = result->geometry;
-  const std::int64_t begin = result.question.place.chunk_info().begin;
+  const Place& place = result.question.place;
+  const auto wanted = workspace.ask(KeyWantedQuestion{place});
   const auto add = [&](const char* kind, const std::string& position, const std::array<float, 3>& p,
-                       const std::string& s, const std::string& a, const std::string& chosen) {
-    table.rows.push_back({kind, position, cell(double{p[0]}), cell(double{p[1]}), s, a, chosen});
+                       const std::string& s, const std::string& a, const std::string& chosen,
+                       const std::string& question, const std::string& on_keys) {
+    table.rows.push_back(
+        {kind, position, cell(double{p[0]}), cell(double{p[1]}), s, a, chosen, question, on_keys});
   };
-  for (std::size_t i = 0; i < g.queries.size(); ++i)
-    add("query", cell(begin + static_cast<std::int64_t>(i)), g.queries[i],
-        cell(double{g.relevance[i]}), cell(double{g.max_attention[i]}),
-        result->is_chosen(i) ? "1" : "0");
+  for (std::size_t i = 0; i < g.queries.size(); ++i) {
+    const std::int32_t position = place.chunk_info().begin + static_cast<std::int32_t>(i);
+    add("query", cell(std::int64_t{position}), g.queries[i], cell(double{g.relevance[i]}),
+        cell(double{g.max_attention[i]}), result->is_chosen(i) ? "1" : "0",
+        in_question(place, position) ? "1" : "0", wanted ? cell(double{wanted->attention[i]}) : "");
+  }
   for (std::size_t i = 0; i < g.keys.size(); ++i)
-    add("key", cell(std::int64_t{g.key_positions[i]}), g.keys[i], "", "", "");
-  add("mean_query", "", g.mean_query, "", "", "");
+    add("key", cell(std::int64_t{g.key_positions[i]}), g.keys[i], "", "", "", "", "");
+  add("mean_query", "", g.mean_query, "", "", "", "", "");
   return table;
 }
 
@@ -88,11 +103,52 @@ std::uint64_t QueryGeometryQuestion::bytes(const Answer& answer) {
          (g.pca.axes.size() + g.pca.mean.size()) * sizeof(double);
 }
 
+std::string KeyWantedQuestion::key() const {
+  return fmt::format("{}|{}-{}", place.cell_key(), place.key_begin, place.key_end);
+}
+
+std::string KeyWantedQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  if (!place.has_keys()) return "Choose a key";
+  return place.key_begin < place.chunk_info().end() ? "" : "The key comes after the chunk";
+}
+
+KeyWantedQuestion::Answer KeyWantedQuestion::work(Steps& steps) const {
+  const auto rows = steps.need(AttentionRowsQuestion{place});
+  const std::int64_t end = std::min<std::int64_t>(place.key_end, rows->cols);
+  Answer answer;
+  for (std::int64_t r = 0; r < rows->rows; ++r) {
+    float sum = 0;
+    for (std::int64_t c = place.key_begin; c < end; ++c)
+      if (!std::isnan(rows->at(r, c))) sum += rows->at(r, c);
+    if (sum > answer.most) {
+      answer.most = sum;
+      answer.most_of = answer.attention.size();
+    }
+    answer.attention.push_back(sum);
+  }
+  return answer;
+}
+
+bool in_question(const Place& place, std::int32_t position) {
+  const auto& spans = place.info().spans;
+  return std::any_of(spans.begin(), spans.end(), [&](const trace::TokenSpan& span) {
+    return span.name == "question" && position >= span.begin && position < span.end;
+  });
+}
+
+bool asks_question(const Place& place) {
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  for (std::int32_t position = chunk.begin; position < chunk.end(); ++position)
+    if (in_question(place, position)) return true;
+  return false;
+}
+
 ViewInfo query_geometry_view() {
   ViewInfo view;
   view.id = "query_geometry";
   view.title = "Query geometry";
-  view.summary = "queries and keys in two principal components, chosen queries ringed";
+  view.summary = "queries and keys in two principal components, those ringed that the method asked";
   view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
   view.problem = problem;

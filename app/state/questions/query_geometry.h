@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kvloupe::state {
 
@@ -38,5 +39,34 @@ struct QueryGeometryQuestion {
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
+
+// How much each of these queries attends to the keys chosen.
+struct KeyWantedQuestion {
+  static constexpr const char* kName = "wanted key";
+  Place place;  // trace, layer, head, chunk, keys
+  struct Answer {
+    std::vector<float> attention;  // [m] p of the query, summed over the keys
+    float most = 0;
+    std::size_t most_of = 0;  // the query that gives most, counted from the chunk's begin
+
+    // 0 to 1, against the query that gives most.
+    double part(std::size_t query) const {
+      return most > 0 ? static_cast<double>(attention[query] / most) : 0;
+    }
+  };
+
+  std::string key() const;
+  std::string title() const { return "Asking the queries for the key"; }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer) {
+    return sizeof(answer) + answer.attention.size() * sizeof(float);
+  }
+};
+
+// Whether the token belongs to a span of the trace that is called "question".
+bool in_question(const Place& place, std::int32_t position);
+// Whether any query of the place's chunk does.
+bool asks_question(const Place& place);
 
 }  // namespace kvloupe::state

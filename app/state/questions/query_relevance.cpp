@@ -18,25 +18,32 @@ QueryRelevanceQuestion question_of(const Workspace& workspace) {
 }
 
 std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(question_of(workspace)));
+  const std::string problem = problem_of(workspace.ask(question_of(workspace)));
+  if (!problem.empty()) return problem;
+  const auto wanted = workspace.ask(KeyWantedQuestion{workspace.place()});
+  return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
 }
 
 std::string known(float value) { return std::isnan(value) ? "" : cell(double{value}); }
 
 Table table(Workspace& workspace) {
-  Table table{
-      {"query", "token", "s_q", "max_attention", "chosen", "alpha", "beta", "bound", "slack"}, {}};
+  Table table{{"query", "token", "s_q", "max_attention", "chosen", "alpha", "beta", "bound",
+               "slack", "question", "attention_on_keys"},
+              {}};
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
   const analysis::QueryGeometry& g = result->queries->geometry;
   const Place& place = result.question.place;
+  const auto wanted = workspace.ask(KeyWantedQuestion{place});
   for (std::size_t i = 0; i < g.relevance.size(); ++i) {
     const auto position = static_cast<std::size_t>(place.chunk_info().begin) + i;
     table.rows.push_back(
         {cell(static_cast<std::int64_t>(position)), place.trace->token_label[position],
          cell(double{g.relevance[i]}), cell(double{g.max_attention[i]}),
          result->queries->is_chosen(i) ? "1" : "0", known(g.alpha[i]), known(g.beta[i]),
-         known(result->bound[i]), known(result->bound[i] + g.relevance[i])});
+         known(result->bound[i]), known(result->bound[i] + g.relevance[i]),
+         in_question(place, static_cast<std::int32_t>(position)) ? "1" : "0",
+         wanted ? cell(double{wanted->attention[i]}) : ""});
   }
   return table;
 }
@@ -99,7 +106,7 @@ ViewInfo query_relevance_view() {
   view.title = "Query relevance";
   view.summary = "S_q of each query against the largest attention that it gives";
   view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query"};
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
   view.options = {{"plot",
                    {"attention", "theorem"},
                    "the largest attention of each query against S_q, or its cosine with the mean "

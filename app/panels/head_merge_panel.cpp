@@ -1,0 +1,181 @@
+// head_merge: what each query head of a row recalls with a set of its own beside what it recalls with
+// the one that all share, and the keys that each lost by sharing. A click chooses the key.
+#include "app/panels/view_parts.h"
+#include "app/state/questions/head_merge.h"
+#include "app/state/questions/worst_misses.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::HeadMergeQuestion;
+using Head = replay::HeadChoices::Head;
+using Merge = state::Result<HeadMergeQuestion>;
+
+class HeadMergePanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    const Merge result =
+        shown_.ask(context.workspace, state::head_merge_question(context.workspace));
+    head_ui(context, result.question);
+    if (!ready_ui(context, result, "Asking the heads one by one")) return;
+    if (!result->nothing.empty()) {
+      widgets::empty_ui(context.palette, result->nothing);
+      return;
+    }
+    {
+      const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+      widgets::text_wrapped(context.palette.text, state::sentence_of(result.question, *result));
+    }
+    widgets::legend_ui(context.palette,
+                       {{"with a set of its own", color_alone(context)},
+                        {"with the set that the row keeps", color_merged(context)}});
+    ImGui::Dummy({0, widgets::em(0.3F)});
+    bars_ui(context, result);
+    ImGui::Dummy({0, widgets::em(0.4F)});
+    lost_ui(context, result);
+  }
+
+ private:
+  static ImU32 color_alone(DrawContext& context) { return context.palette.dense; }
+  static ImU32 color_merged(DrawContext& context) { return context.palette.hit; }
+
+  static void head_ui(DrawContext& context, const HeadMergeQuestion& question) {
+    const state::Place& place = question.place;
+    if (question.method.empty()) {
+      widgets::figure_head_ui(context.palette, context.figure, "Head merge", "",
+                              place_caption(place), trace_chips(context, place));
+      return;
+    }
+    // What is shown was selected anew.
+    const state::MethodChoice method =
+        question.method.known() ? state::choice_anew(*question.method.spec) : question.method;
+    method_head_ui(context, "Head merge", place, state::facts_of(place, method),
+                   context.workspace.selection().shown);
+  }
+
+  // Two bars a head, of shares of what its candidates receive.
+  static void bars_ui(DrawContext& context, const Merge& result) {
+    const auto& heads = result->choices.heads;
+    const float label = widgets::em(7), number = widgets::em(9);
+    const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - label - number);
+    // Few heads may have thick bars, and take no more than two fifths of the height.
+    const float each = ImGui::GetContentRegionAvail().y * 0.42F / static_cast<float>(heads.size());
+    const float bar = std::clamp(each * 0.36F, widgets::em(0.35F), widgets::em(1.0F));
+    const float line = std::max(2 * bar + widgets::em(0.5F), ImGui::GetTextLineHeight());
+    for (const Head& head : heads) {
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      const bool here = head.q_head == context.workspace.place().q_head;
+      const float text_y = at.y + (line - ImGui::GetTextLineHeight()) / 2;
+      ImDrawList* draw = ImGui::GetWindowDrawList();
+      draw->AddText({at.x, text_y}, here ? context.palette.accent : context.palette.text,
+                    fmt::format("query head {}", head.q_head).c_str());
+      const float x = at.x + label, y = at.y + line / 2 - bar;
+      draw->AddRectFilled({x, y}, {x + room, y + 2 * bar}, context.palette.raised,
+                          widgets::em(0.15F));
+      const auto bar_at = [&](double share, float top, ImU32 color) {
+        const float filled = room * static_cast<float>(std::clamp(share, 0.0, 1.0));
+        draw->AddRectFilled({x, top}, {x + std::max(filled, 1.0F), top + bar - 0.5F}, color,
+                            widgets::em(0.1F));
+      };
+      bar_at(head.recall_alone, y, color_alone(context));
+      bar_at(head.recall_merged, y + bar, color_merged(context));
+      draw->AddText(
+          {x + room + widgets::em(0.5F), text_y}, context.palette.muted,
+          fmt::format("{:.1f} \u2192 {:.1f} %", 100 * head.recall_alone, 100 * head.recall_merged)
+              .c_str());
+      ImGui::PushID(head.q_head);
+      const bool pressed =
+          ImGui::InvisibleButton("##head", {ImGui::GetContentRegionAvail().x, line});
+      if (!context.figure && ImGui::IsItemHovered())
+        ImGui::SetTooltip(
+            "query head %d: of what the past keys receive from it it keeps %.2f %% "
+            "alone, %.2f %% merged",
+            head.q_head, 100 * head.recall_alone, 100 * head.recall_merged);
+      if (pressed && !context.figure && !result.stale)
+        context.workspace.cursor.set_q_head(head.q_head);
+      ImGui::PopID();
+    }
+  }
+
+  // A column a head: the keys that it alone would have kept.
+  static void lost_ui(DrawContext& context, const Merge& result) {
+    const auto& heads = result->choices.heads;
+    heading_ui(context, "Lost by the merge",
+               "keys that the head alone would keep, with their mass M: its queries' attention, "
+               "summed");
+    // Narrow windows hold fewer columns side by side than there are heads.
+    const float least = widgets::em(11);
+    const auto most =
+        static_cast<std::size_t>(std::max(1.0F, ImGui::GetContentRegionAvail().x / least));
+    const std::size_t columns = std::min(heads.size(), most);
+    ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchSame | ImGuiTableFlags_BordersInnerV |
+                            ImGuiTableFlags_PadOuterX;
+    if (!context.figure) flags |= ImGuiTableFlags_ScrollY;
+    if (!ImGui::BeginTable("##heads", static_cast<int>(columns), flags)) return;
+    for (const Head& head : heads) {
+      ImGui::TableNextColumn();
+      ImGui::PushID(head.q_head);
+      head_keys_ui(context, result, head);
+      ImGui::PopID();
+    }
+    ImGui::EndTable();
+  }
+
+  static void head_keys_ui(DrawContext& context, const Merge& result, const Head& head) {
+    {
+      const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+      widgets::text_colored(context.palette.text, fmt::format("query head {}", head.q_head));
+    }
+    if (head.lost.empty()) {
+      widgets::text_colored(context.palette.muted, "none");
+      return;
+    }
+    const state::Place& place = result.question.place;
+    const float line = ImGui::GetTextLineHeightWithSpacing();
+    // A figure shows as many as fit whole.
+    std::size_t count = head.lost.size();
+    if (context.figure)
+      count = std::min(count, static_cast<std::size_t>(
+                                  std::max(0.0F, ImGui::GetContentRegionAvail().y / line - 0.5F)));
+    const float number = widgets::em(3.4F), bar = widgets::em(3);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Head::Key& key = head.lost[i];
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      const float room = ImGui::GetContentRegionAvail().x;
+      const state::Place& here = context.workspace.place();
+      const bool chosen = here.key_begin == key.key && here.key_end == key.key + 1;
+      if (context.figure)
+        ImGui::Dummy({room, ImGui::GetTextLineHeight()});
+      else if (ImGui::Selectable(fmt::format("###key {}", i).c_str(), chosen) && !result.stale)
+        state::go_to(context.workspace, {place.layer, result->row, place.chunk, key.key},
+                     result->layout);
+      if (!context.figure && ImGui::IsItemHovered())
+        ImGui::SetTooltip("key %s\nM %.4g", token_line(place, key.key).c_str(), key.mass);
+      ImDrawList* draw = ImGui::GetWindowDrawList();
+      const float text = ImGui::GetTextLineHeight();
+      const float top = at.y + text * 0.3F, bottom = at.y + text * 0.75F;
+      const float share =
+          result->most_lost > 0 ? static_cast<float>(key.mass / result->most_lost) : 0;
+      draw->AddRectFilled({at.x, top}, {at.x + std::max(1.0F, bar * share), bottom},
+                          context.palette.miss, widgets::em(0.1F));
+      draw->AddText({at.x + bar + widgets::em(0.4F), at.y}, context.palette.muted,
+                    state::mass_text(key.mass).c_str());
+      draw->AddText({at.x + bar + number, at.y}, context.palette.text,
+                    widgets::elided(token_line(place, key.key), room - bar - number).c_str());
+    }
+  }
+
+  state::Shown<HeadMergeQuestion> shown_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_head_merge_panel() { return std::make_unique<HeadMergePanel>(); }
+
+}  // namespace kvloupe::panels

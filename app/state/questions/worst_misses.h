@@ -1,0 +1,119 @@
+// The view worst_misses: the keys that a method lost in the whole trace and why, and those that it
+// dropped and that a later chunk wanted.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/method_choice.h"
+#include "app/state/place.h"
+#include "core/replay/lost_keys.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+// Of one layer: what is done stays known when the rest is cancelled.
+struct LayerMissesQuestion {
+  static constexpr const char* kName = "layer misses";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer
+  MethodChoice method;
+  std::optional<trace::TokenSpan> span = {};  // keys of this alone
+  using Answer = replay::LostKeys;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// Of all layers, shown as they come. The method is selected anew, also where the trace holds a run of
+// it: a recorded set does not say what would have kept a key.
+struct WorstMissesQuestion {
+  static constexpr const char* kName = "worst misses";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace
+  MethodChoice method;
+  std::optional<trace::TokenSpan> span = {};  // keys of this alone
+
+  struct Answer {
+    replay::LostKeys lost;  // of the layers done
+    int num_layers = 0;     // of the trace
+    // Those that lost mass, most first.
+    std::vector<replay::Stage> causes;
+
+    bool finished() const { return static_cast<int>(lost.layers.size()) == num_layers; }
+  };
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+class Workspace;
+WorstMissesQuestion worst_misses_question(const Workspace& workspace);
+bool lists_regrets(const Workspace& workspace);
+
+// "61 %", "0.4 %", "< 0.1 %".
+std::string rough_percent(double share);
+// M in a list: "12.30", "0.004".
+std::string mass_text(double mass);
+// "256", "10 %", "" where it has none.
+std::string budget_words(const selection::MethodSpec& spec);
+// What all of it says in one line or two: how much is lost, and to which causes.
+std::string sentence_of(const WorstMissesQuestion& question,
+                        const WorstMissesQuestion::Answer& answer);
+// "KV head 1", "query head 5", "query heads 4 to 5".
+std::string row_words(const selection::RowLayout& layout, int row);
+
+// Where a line of a list stands, to go there.
+struct MissPlace {
+  int layer = 0, row = 0, chunk = 0;
+  std::int64_t key = 0;
+};
+inline MissPlace place_of(const replay::LostKey& lost) {
+  return {lost.layer, lost.row, lost.chunk, lost.key};
+}
+// The chunk that wanted the key.
+inline MissPlace place_of(const replay::Regret& regret) {
+  return {regret.layer, regret.row, regret.wanted, regret.key};
+}
+// Moves layer, head, chunk and keys there; a query head of the row stays.
+void go_to(Workspace& workspace, const MissPlace& there, const selection::RowLayout& layout);
+bool is_at(const Place& place, const MissPlace& there, const selection::RowLayout& layout);
+
+// Which lines a list shows.
+struct MissFilter {
+  std::optional<int> layer, row;
+  std::optional<replay::Stage> cause;  // of lost keys
+  std::optional<trace::TokenSpan> span;
+};
+
+// A column of a list. The first holds the token.
+template <typename Line>
+struct MissColumn {
+  const char* title;
+  const char* meaning;
+  float weight;  // of its width
+  // What it is sorted by; null: the token's text.
+  double (*value)(const Line& line);
+  std::string (*text)(const Line& line, const selection::RowLayout& layout);
+  bool falling;  // at first
+};
+const std::vector<MissColumn<replay::LostKey>>& lost_columns();
+const std::vector<MissColumn<replay::Regret>>& regret_columns();
+// The number of the column that lines are sorted by at first: the mass.
+inline constexpr int kLostByMass = 5, kRegretsByMass = 6;
+
+// Indices of the lines that pass, sorted.
+template <typename Line>
+std::vector<std::int32_t> lines_of(const std::vector<Line>& lines, const MissFilter& filter,
+                                   const MissColumn<Line>& by, bool falling,
+                                   const std::vector<std::string>& tokens);
+
+}  // namespace kvloupe::state
