@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -108,15 +109,17 @@ std::string keys(const replay::LostKeys& lost, const session::TraceSession& sess
 struct Picture {
   const char *view, *title;
 };
-constexpr Picture kPictures[] = {{"layer_head_overview", "Layers and heads"},
+constexpr Picture kPictures[] = {{"worst_misses", "Worst misses"},
+                                 {"miss_inspector", "The worst of them"},
+                                 {"layer_head_overview", "Layers and heads"},
                                  {"kv_map", "What is kept, chunk by chunk"}};
 
 // Where the trace lost most, so that the pictures show it.
 std::string place_of(const replay::LostKeys& lost) {
   if (lost.keys.empty()) return "";
   const replay::LostKey& worst = lost.keys.front();
-  return fmt::format("layer={},q_head={},chunk={}", worst.layer,
-                     worst.row * lost.layout.q_heads_per_row, worst.chunk);
+  return fmt::format("layer={},q_head={},chunk={},key={}", worst.layer,
+                     worst.row * lost.layout.q_heads_per_row, worst.chunk, worst.key);
 }
 
 figure::ExportRequest picture_request(const ReportArguments& arguments, const Picture& picture,
@@ -165,6 +168,8 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   std::string text = facts(session, lost, comparison.rows.front()) + causes(lost);
   text += keys(lost, session);
   for (const Picture& picture : kPictures) {
+    // It shows one key.
+    if (lost.keys.empty() && std::string_view(picture.view) == "miss_inspector") continue;
     figure::ExportRequest drawn = picture_request(arguments, picture, global);
     drawn.what.go_to = place_of(lost);
     figure::export_view(drawn);

@@ -132,7 +132,8 @@ TEST(Report, IsOnePageWithItsPictures) {
   const std::string page(std::istreambuf_iterator<char>(file), {});
   EXPECT_NE(page.find("## What it loses, and why"), std::string::npos);
   EXPECT_NE(page.find("| query sampling |"), std::string::npos);
-  for (const char* picture : {"layer_head_overview.png", "kv_map.png"}) {
+  for (const char* picture :
+       {"worst_misses.png", "miss_inspector.png", "layer_head_overview.png", "kv_map.png"}) {
     EXPECT_NE(page.find(picture), std::string::npos);
     EXPECT_GT(std::filesystem::file_size(std::filesystem::path(out) / picture), 10000U);
   }
