@@ -114,7 +114,7 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
 }
 
 std::string place_text(const Explanation& why) {
-  return fmt::format("layer {}, {}, chunk {}", why.layer, row_words(why.layout, why.row),
+  return fmt::format("layer {}, {}, chunk {}", why.layer, replay::row_words(why.layout, why.row),
                      why.chunk);
 }
 std::string verdict(const Explanation& why) {

@@ -39,13 +39,6 @@ ordered_json row_of(const LostKeys& lost, int row) {
 
 }  // namespace
 
-std::string row_words(const selection::RowLayout& layout, int row) {
-  if (layout.axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", row);
-  const int first = row * layout.q_heads_per_row, last = first + layout.q_heads_per_row - 1;
-  return first == last ? fmt::format("query head {}", first)
-                       : fmt::format("query heads {} to {}", first, last);
-}
-
 std::vector<Stage> causes_of(const LostKeys& lost) {
   std::vector<Stage> causes;
   for (int i = 0; i < replay::kNumStages; ++i)
@@ -114,7 +107,7 @@ std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& se
     TextTable table({"layer", "head", "chunk", "key", "token", "true mass", "share", "lost at"});
     for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
       const replay::LostKey& key = lost.keys[i];
-      table.add({fmt::format("{}", key.layer), row_words(lost.layout, key.row),
+      table.add({fmt::format("{}", key.layer), replay::row_words(lost.layout, key.row),
                  fmt::format("{}", key.chunk), fmt::format("{}", key.key),
                  printable(token(session, key.key)), fmt::format("{:.4f}", key.mass),
                  fmt::format("{:.2f} %", 100 * key.share), words_of(key.cause)});
@@ -126,7 +119,7 @@ std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& se
                      "wanted in chunk", "mass then"});
     for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
       const replay::Regret& regret = lost.regrets[i];
-      table.add({fmt::format("{}", regret.layer), row_words(lost.layout, regret.row),
+      table.add({fmt::format("{}", regret.layer), replay::row_words(lost.layout, regret.row),
                  fmt::format("{}", regret.key), printable(token(session, regret.key)),
                  fmt::format("{}", regret.dropped), fmt::format("{:.4f}", regret.mass_when_dropped),
                  fmt::format("{}", regret.wanted), fmt::format("{:.4f}", regret.mass_when_wanted)});

@@ -18,7 +18,5 @@ std::string lost_keys_text(const replay::LostKeys& lost, const session::TraceSes
 std::string causes_sentence(const replay::LostKeys& lost);
 // The causes that lost any mass, most first.
 std::vector<replay::Stage> causes_of(const replay::LostKeys& lost);
-// As a row is called where there is room for a word: "KV head 1", "query heads 4 to 7".
-std::string row_words(const selection::RowLayout& layout, int row);
 
 }  // namespace kvloupe::cli

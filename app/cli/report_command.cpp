@@ -89,7 +89,7 @@ std::string keys(const replay::LostKeys& lost, const session::TraceSession& sess
   for (std::size_t i = 0; i < std::min(kKeys, lost.keys.size()); ++i) {
     const replay::LostKey& key = lost.keys[i];
     text += fmt::format("| {} | {} | {} | {} | {} | {:.2f} % | {} |\n", key.layer,
-                        row_words(lost.layout, key.row), key.chunk, key.key, token(key.key),
+                        replay::row_words(lost.layout, key.row), key.chunk, key.key, token(key.key),
                         100 * key.share, words_of(key.cause));
   }
   if (lost.regrets.empty()) return text + "\n";
@@ -99,7 +99,7 @@ std::string keys(const replay::LostKeys& lost, const session::TraceSession& sess
   for (std::size_t i = 0; i < std::min(kRegrets, lost.regrets.size()); ++i) {
     const replay::Regret& regret = lost.regrets[i];
     text += fmt::format("| {} | {} | {} | {} | {} | {:.4f} | {} | {:.4f} |\n", regret.layer,
-                        row_words(lost.layout, regret.row), regret.key, token(regret.key),
+                        replay::row_words(lost.layout, regret.row), regret.key, token(regret.key),
                         regret.dropped, regret.mass_when_dropped, regret.wanted,
                         regret.mass_when_wanted);
   }

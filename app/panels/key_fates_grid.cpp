@@ -86,7 +86,7 @@ void point_at(DrawContext& context, const Fates& fates, const Grid& grid, bool p
       std::clamp(static_cast<int>((mouse.y - grid.at.y) / grid.cell_h), 0, fates->num_rows - 1);
   const KeyFatesQuestion::Fate& fate = fates->at(l, row);
   ImGui::SetTooltip("layer %d, %s\n%s", fates->layers[l],
-                    state::row_name(fates->axis, fates->q_heads_per_row, row).c_str(),
+                    replay::row_words({fates->axis, fates->q_heads_per_row}, row).c_str(),
                     state::words_of(fate.state, fate.dense).c_str());
   if (!pressed || fates.stale) return;
   const int per_row = fates->q_heads_per_row;

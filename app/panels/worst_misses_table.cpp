@@ -110,7 +110,7 @@ void MissFilterBar::draw(DrawContext& context, const Misses& result, bool causes
       static_cast<std::size_t>(place.info().model.num_q_heads / layout.q_heads_per_row));
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int>(i);
   combo_ui("##head", "all heads", 9, rows, filter_.row,
-           [&](int row) { return state::row_words(layout, row); });
+           [&](int row) { return replay::row_words(layout, row); });
   if (causes)
     combo_ui("##cause", "all causes", 9, result->causes, filter_.cause,
              [](Stage cause) { return std::string(replay::words_of(cause)); });

@@ -30,6 +30,9 @@ inline constexpr int kNumStages = 8;
 const char* name_of(Stage stage);   // "query_sampling"
 const char* words_of(Stage stage);  // "query sampling", as one says it
 
+// A row of heads as a table or a sentence calls it: "KV head 1", "query head 5", "query heads 4 to 7".
+std::string row_words(const selection::RowLayout& layout, int row);
+
 // The stages that a method has in a layer, in order.
 std::vector<Stage> stages_of(const selection::MethodSpec& spec, const selection::ModelShape& shape,
                              int layer);

@@ -35,6 +35,13 @@ bool merges_heads(const selection::MethodSpec& spec, const selection::ModelShape
 const char* name_of(Stage stage) { return kNames[static_cast<std::size_t>(stage)].name; }
 const char* words_of(Stage stage) { return kNames[static_cast<std::size_t>(stage)].words; }
 
+std::string row_words(const selection::RowLayout& layout, int row) {
+  if (layout.axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", row);
+  const int first = row * layout.q_heads_per_row, last = first + layout.q_heads_per_row - 1;
+  return first == last ? fmt::format("query head {}", first)
+                       : fmt::format("query heads {} to {}", first, last);
+}
+
 std::vector<Stage> stages_of(const selection::MethodSpec& spec, const selection::ModelShape& shape,
                              int layer) {
   const selection::Traits& traits = spec.traits();

@@ -384,9 +384,9 @@ TEST_F(LostKeysViews, SharesAreSaidRoughly) {
   EXPECT_EQ(rough_percent(0.614), "61 %");
   EXPECT_EQ(budget_words(selection::MethodSpec::parse("quoka:budget_tokens=1024")), "1,024");
   EXPECT_EQ(budget_words(selection::MethodSpec::parse("dense")), "");
-  EXPECT_EQ(row_words({trace::RowAxis::KvHead, 3}, 2), "KV head 2");
-  EXPECT_EQ(row_words({trace::RowAxis::QHead, 1}, 2), "query head 2");
-  EXPECT_EQ(row_words({trace::RowAxis::QHead, 2}, 2), "query heads 4 to 5");
+  EXPECT_EQ(replay::row_words({trace::RowAxis::KvHead, 3}, 2), "KV head 2");
+  EXPECT_EQ(replay::row_words({trace::RowAxis::QHead, 1}, 2), "query head 2");
+  EXPECT_EQ(replay::row_words({trace::RowAxis::QHead, 2}, 2), "query heads 4 to 5");
 }
 
 }  // namespace

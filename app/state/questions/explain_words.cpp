@@ -209,13 +209,6 @@ std::string words_of(replay::KeyLife::State state, bool dense) {
   return "";
 }
 
-std::string row_name(trace::RowAxis axis, int q_heads_per_row, int row) {
-  if (axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", row);
-  const int first = row * q_heads_per_row;
-  if (q_heads_per_row == 1) return fmt::format("query head {}", first);
-  return fmt::format("query heads {} to {}", first, first + q_heads_per_row - 1);
-}
-
 std::string ordinal(std::int64_t number) {
   const std::int64_t tens = number % 100, ones = number % 10;
   const char* end = tens >= 11 && tens <= 13 ? "th"

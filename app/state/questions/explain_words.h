@@ -39,8 +39,6 @@ std::string disagreement(const ExplainQuestion& question, const replay::Explanat
 
 // "kept", "kept: everything is", "evicted"
 std::string words_of(replay::KeyLife::State state, bool dense);
-// "KV head 1", "query heads 4 to 7"
-std::string row_name(trace::RowAxis axis, int q_heads_per_row, int row);
 // "12th", "1,921st"
 std::string ordinal(std::int64_t number);
 

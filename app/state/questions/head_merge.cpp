@@ -138,11 +138,12 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
     return fmt::format(
         "One set for {} costs its heads nothing here: {:.1f} % of their attention "
         "alone, {:.1f} % merged.",
-        row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
+        replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
   std::string text = fmt::format(
       "One set for all heads of {}: {} keeps {:.1f} % of their attention, {:.1f} % if each chose "
       "alone.",
-      row_words(answer.layout, answer.row), question.method.id(), 100 * merged, 100 * alone);
+      replay::row_words(answer.layout, answer.row), question.method.id(), 100 * merged,
+      100 * alone);
   if (worst->recall_alone > worst->recall_merged)
     text += fmt::format(" Query head {} loses most: {:.1f} % in place of {:.1f} %.", worst->q_head,
                         100 * worst->recall_merged, 100 * worst->recall_alone);

@@ -51,14 +51,6 @@ std::string deaths_in_row(const SpanFateQuestion::Answer& answer, int row) {
   return index < answer.deaths.size() ? text_of(answer.deaths[index]) : std::string();
 }
 
-std::string row_name(const replay::ReplayResult& run, const Place& place) {
-  const int per_row = std::max(1, run.q_heads_per_row);
-  const int first = row_of(place, run) * per_row;
-  if (run.row_axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", place.kv_head());
-  if (per_row == 1) return fmt::format("query head {}", first);
-  return fmt::format("query heads {} to {}", first, first + per_row - 1);
-}
-
 std::string axis_name(const trace::TraceInfo& info) {
   for (std::size_t chunk = 0; chunk < info.chunks.size(); ++chunk)
     if (info.chunks[chunk].phase == trace::Phase::Decode)
@@ -268,7 +260,8 @@ MissQuestion::Answer MissQuestion::work(Steps& steps) const {
   if (static_cast<std::size_t>(row) < all->deaths.size())
     answer.deaths = sentence_of(all->deaths[static_cast<std::size_t>(row)], place.info());
   answer.axis = axis_name(place.info());
-  answer.row_name = row_name(*run, place);
+  answer.row_name =
+      replay::row_words({run->row_axis, std::max(1, run->q_heads_per_row)}, row_of(place, *run));
   answer.facts = facts_of(place, method, *run);
   return answer;
 }

@@ -230,13 +230,6 @@ std::string sentence_of(const WorstMissesQuestion& question, const Answer& answe
                      what, at, causes);
 }
 
-std::string row_words(const selection::RowLayout& layout, int row) {
-  const int first = row * layout.q_heads_per_row;
-  if (layout.axis == trace::RowAxis::KvHead) return fmt::format("KV head {}", row);
-  if (layout.q_heads_per_row == 1) return fmt::format("query head {}", first);
-  return fmt::format("query heads {} to {}", first, first + layout.q_heads_per_row - 1);
-}
-
 void go_to(Workspace& workspace, const MissPlace& there, const selection::RowLayout& layout) {
   workspace.cursor.change("", [&](Selection& s) {
     s.place.layer = there.layer;

@@ -68,8 +68,6 @@ std::string budget_words(const selection::MethodSpec& spec);
 // What all of it says in one line or two: how much is lost, and to which causes.
 std::string sentence_of(const WorstMissesQuestion& question,
                         const WorstMissesQuestion::Answer& answer);
-// "KV head 1", "query head 5", "query heads 4 to 5".
-std::string row_words(const selection::RowLayout& layout, int row);
 
 // Where a line of a list stands, to go there.
 struct MissPlace {
