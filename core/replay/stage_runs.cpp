@@ -166,8 +166,7 @@ CellRun StageRuns::step(int chunk, const StagesWanted& wanted) {
                                           : std::vector<selection::RowEvidence>();
   last_cut_.resize(evidence.size());
   for (std::size_t row = 0; row < evidence.size(); ++row)
-    if (evidence[row].num_units() > 0)
-      last_cut_[row] = Decision{layer_, chunk, std::move(evidence[row])};
+    if (evidence[row].was_cut()) last_cut_[row] = Decision{layer_, chunk, std::move(evidence[row])};
   return run;
 }
 
@@ -181,7 +180,7 @@ void StageRuns::decide(CellRun& run, const std::optional<Cell>& source) {
   if (run.selection.dense_reason) return;
   auto evidence = selector_->evidence(source ? *source : run.cell);
   for (std::size_t row = 0; row < evidence.size(); ++row)
-    if (evidence[row].num_units() > 0)
+    if (evidence[row].was_cut())
       run.decided[row] =
           Decision{source ? *source_layer_ : layer_, run.cell.chunk, std::move(evidence[row])};
 }

@@ -26,10 +26,10 @@ std::vector<std::int32_t> RowEvidence::order() const {
 }
 
 std::optional<double> RowEvidence::cut() const {
+  if (!was_cut()) return std::nullopt;
   const std::vector<std::int32_t> best = order();
-  const auto kept = std::min(num_kept, num_units());
-  if (kept == 0 || is_forced(best[static_cast<std::size_t>(kept - 1)])) return std::nullopt;
-  return scores[static_cast<std::size_t>(best[static_cast<std::size_t>(kept - 1)])];
+  if (num_kept == 0 || is_forced(best[static_cast<std::size_t>(num_kept - 1)])) return std::nullopt;
+  return scores[static_cast<std::size_t>(best[static_cast<std::size_t>(num_kept - 1)])];
 }
 
 RowEvidence evidence_of_keys(std::int64_t first, std::span<const float> scores,

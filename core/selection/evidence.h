@@ -25,11 +25,14 @@ struct RowEvidence {
   bool is_forced(std::int64_t unit) const {
     return !forced.empty() && forced[static_cast<std::size_t>(unit)] != 0;
   }
+  // Something was left out.
+  bool was_cut() const { return num_kept < static_cast<std::int64_t>(scores.size()); }
   // The unit that holds the key.
   std::optional<std::int64_t> unit_of(std::int64_t position) const;
   // The units, best first; asks for scores and forced alone.
   std::vector<std::int32_t> order() const;
-  // The lowest score that was kept by score; nothing where all that was kept is forced.
+  // The lowest score that was kept by score; nothing where all that was kept is forced,
+  // or where nothing was left out.
   std::optional<double> cut() const;
 };
 
