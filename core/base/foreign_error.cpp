@@ -5,6 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <optional>
+#include <string>
 #include <system_error>
 
 namespace kvloupe {
@@ -15,6 +17,27 @@ namespace {
 bool is_out_of_memory(const std::exception& thrown) {
   return dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr ||
          std::strstr(thrown.what(), "DefaultCPUAllocator: ") != nullptr;
+}
+
+// Torch appends a stack trace below its first line.
+std::string first_line(const std::exception& thrown) {
+  const std::string text = thrown.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// What Torch says of a GPU: "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...", "CUDA error: an
+// illegal memory access was encountered", "CUDA driver error: device not ready".
+std::optional<Error> error_of_gpu(const std::string& what_failed, const std::string& text) {
+  if (text.starts_with("CUDA out of memory"))
+    return input_error(
+        what_failed,
+        fmt::format("the GPU has not enough memory ({})",
+                    text.substr(0, text.find(". ", sizeof("CUDA out of memory")))),
+        "close other programs on it, give a shorter text, or compute with --device cpu");
+  if (text.starts_with("CUDA error: ") || text.starts_with("CUDA driver error: "))
+    return input_error(what_failed, fmt::format("the GPU failed ({})", text),
+                       "start the program again, and go on with --device cpu if it comes back");
+  return std::nullopt;
 }
 
 }  // namespace
@@ -32,9 +55,8 @@ Error error_from(const std::string& what_failed, const std::exception& thrown) {
       error != nullptr && error->code() == std::errc::resource_unavailable_try_again)
     return input_error(what_failed, "the system lets it start no further thread",
                        "lower --threads, close other programs or raise the limit (ulimit -u)");
-  // Torch appends a stack trace below its first line.
-  const std::string text = thrown.what();
-  return {ErrorKind::Internal, what_failed, text.substr(0, text.find('\n')),
+  if (const auto of_gpu = error_of_gpu(what_failed, first_line(thrown))) return *of_gpu;
+  return {ErrorKind::Internal, what_failed, first_line(thrown),
           "please report this with what you did"};
 }
 

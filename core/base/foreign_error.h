@@ -8,8 +8,8 @@
 
 namespace kvloupe {
 
-// What was thrown, as a sentence: memory, files and threads that the system refused are Input, all
-// else that is foreign is Internal. An Error stays what it is.
+// What was thrown, as a sentence: memory, files and threads that the system refused, and a GPU that has
+// no memory or failed, are Input; all else that is foreign is Internal. An Error stays what it is.
 Error error_from(const std::string& what_failed, const std::exception& thrown);
 
 }  // namespace kvloupe

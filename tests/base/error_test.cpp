@@ -2,8 +2,11 @@
 #include "core/base/error.h"
 #include "core/base/cancel.h"
 #include "core/base/engine_library.h"
+#include "core/base/foreign_error.h"
 
 #include <gtest/gtest.h>
+
+#include <stdexcept>
 
 namespace kvloupe {
 namespace {
@@ -22,6 +25,29 @@ TEST(ErrorTest, TextIsOneLineInThreeParts) {
 TEST(ErrorTest, CheckThrowsInsteadOfAborting) {
   EXPECT_THROW(KVLOUPE_CHECK(1 + 1 == 3), Error);
   EXPECT_NO_THROW(KVLOUPE_CHECK(1 + 1 == 2));
+}
+
+// As Torch words them, with the stack below.
+TEST(ErrorTest, WhatAGpuLacksIsASentenceWithARemedy) {
+  const auto of = [](const char* text) {
+    return error_from("layer 3 cannot be selected in", std::runtime_error(text));
+  };
+  const Error memory = of(
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 11.00 GiB of "
+      "which 1.10 GiB is free.\nException raised from malloc at CUDACachingAllocator.cpp");
+  EXPECT_EQ(memory.kind(), ErrorKind::Input);
+  EXPECT_EQ(memory.why(),
+            "the GPU has not enough memory (CUDA out of memory. Tried to allocate 2.00 GiB)");
+  EXPECT_NE(memory.remedy().find("--device cpu"), std::string::npos);
+  for (const char* text :
+       {"CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be",
+        "CUDA driver error: device not ready"}) {
+    const Error lost = of(text);
+    EXPECT_EQ(lost.kind(), ErrorKind::Input) << text;
+    EXPECT_EQ(lost.why().find('\n'), std::string::npos);
+    EXPECT_NE(lost.remedy().find("--device cpu"), std::string::npos) << text;
+  }
+  EXPECT_EQ(of("expected scalar type Float but found Half").kind(), ErrorKind::Internal);
 }
 
 // This program has no engine beside it.
