@@ -34,7 +34,7 @@ struct ExplainArguments {
   std::optional<int> layer, chunk, kv_head, q_head;
   std::optional<std::int64_t> key;
   std::optional<std::int64_t> worst;
-  bool json = false;
+  bool no_budget = false, json = false;
 };
 
 template <typename Number>
@@ -209,6 +209,7 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
     request.layer = *arguments.layer;
     request.chunk = *arguments.chunk;
     request.key = *arguments.key;
+    request.want_needed_budget = !arguments.no_budget;
     const Explanation why = replay::explain(session, request, reporting_context("budgets"));
     text = arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
   }
@@ -237,6 +238,8 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--span", arguments->span,
                       "with --worst: keys of a span of the trace, or positions such as 1536-1551");
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
+  command->add_flag("--no-budget", arguments->no_budget,
+                    "leave needed_budget out: of methods that evict it takes minutes to find");
   command->add_flag("--json", arguments->json, "as JSON, with all that is known");
   command->callback([arguments, &global] {
     use_engine(global);

@@ -233,7 +233,9 @@ class Explainer {
       case Stage::Threshold:
         return {stage, result_.kept, detail_of_threshold()};
       case Stage::Budget:
-        return {stage, result_.kept || !result_.needed_budget, detail_of_budget()};
+        // A budget of all candidates keeps every key.
+        return {stage, result_.kept || (request_.want_needed_budget && !result_.needed_budget),
+                detail_of_budget()};
       default:
         break;
     }
@@ -270,7 +272,7 @@ class Explainer {
   }
 
   std::string detail_of_budget() const {
-    if (!request_.want_needed_budget) return "";
+    if (!request_.want_needed_budget) return "not looked for";
     return result_.needed_budget
                ? fmt::format("kept from a budget of {} on", *result_.needed_budget)
                : std::string("no budget keeps it");

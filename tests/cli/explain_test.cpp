@@ -68,6 +68,23 @@ TEST(Explain, AgreesWithSelect) {
   }
 }
 
+TEST(Explain, LeavesTheBudgetOutWhereItIsAskedTo) {
+  const std::vector<std::string> place = {"--method",  "h2o:budget_tokens=24",
+                                          "--layer",   "3",
+                                          "--chunk",   "3",
+                                          "--key",     "40",
+                                          "--kv-head", "1",
+                                          "--json"};
+  const json with = answer_of(explain(place));
+  EXPECT_TRUE(with["needed_budget"].is_number_integer());
+  std::vector<std::string> quick = place;
+  quick.push_back("--no-budget");
+  const json without = answer_of(explain(quick));
+  EXPECT_EQ(without["needed_budget"], nullptr);
+  for (const char* key : {"kept", "score", "rank", "cut", "lost_at", "true_rank"})
+    EXPECT_EQ(without[key], with[key]) << key;
+}
+
 TEST(Explain, RowsAreThoseOfTheMethod) {
   const std::vector<std::string> place = {
       "--method", "quest:budget_tokens=32", "--layer", "3", "--chunk", "3", "--key", "40"};
