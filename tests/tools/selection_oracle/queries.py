@@ -3,6 +3,7 @@ import numpy as np
 
 from ranking import Choice, choose_each
 
+SAME_ROW = 2e-6  # cosines of queries with their mean so close that fp32 may rank them otherwise
 
 def score_oracle(tr, layer, begin, length, v):
     p = tr.probabilities(layer, begin, length).reshape(tr.G, tr.R, length, -1)
@@ -25,7 +26,7 @@ def score_quoka(tr, layer, begin, length, v):
             na, nb = max(np.linalg.norm(mean), eps), max(np.linalg.norm(q[h, i]), eps)
             s_q[h, i] = -(mean @ q[h, i]) / (na * nb)
     reduce = np.max if v["query_reduce"] == "max" else np.mean
-    out = np.zeros((tr.G, begin + length))
+    out, doubt = np.zeros((tr.G, begin + length)), [False] * tr.G
     for g in range(tr.G):
         heads = range(g * tr.R, (g + 1) * tr.R)
         group_mean = s_q[g * tr.R:(g + 1) * tr.R].mean(axis=0)
@@ -36,6 +37,8 @@ def score_quoka(tr, layer, begin, length, v):
             else:
                 by = group_mean if v["group_query_mode"] == "shared_tokens" else s_q[h]
                 picked[h] = top_rows(by, n)
+                falling = np.sort(by)[::-1][:n + 1]
+                doubt[g] |= bool((falling[:-1] - falling[1:] <= SAME_ROW).any())
         # The dot metric scores raw queries against raw keys; the choice of rows stays the cosine's.
         unit = {h: np.array([q[h, i] / (max(np.linalg.norm(q[h, i]), eps)
                                         if v["metric"] == "cosine" else 1.0) for i in picked[h]])
@@ -46,7 +49,7 @@ def score_quoka(tr, layer, begin, length, v):
             out[g] = np.mean([reduce(unit[h] @ keys.T, axis=0) for h in heads], axis=0)
         else:
             out[g] = reduce(np.mean([unit[h] for h in heads], axis=0) @ keys.T, axis=0)
-    return out
+    return out, doubt
 
 
 def even_rows(n, length):
@@ -71,7 +74,11 @@ def select_oracle(tr, layer, begin, length, v, n, candidates):
 
 
 def select_quoka(tr, layer, begin, length, v, n, candidates):
-    return choose_each(score_quoka(tr, layer, begin, length, v), candidates, n, True)
+    scores, doubt = score_quoka(tr, layer, begin, length, v)
+    rows = choose_each(scores, candidates, n, True)
+    for row, unsure in zip(rows, doubt):
+        row.doubt = unsure
+    return rows
 
 
 def select_uniform(tr, layer, begin, length, v, n, candidates):
