@@ -249,7 +249,7 @@ def tokens(mask, kept, near, first, count, scores=None, forced_blocks=()):
         by_token = [*np.repeat(scores, b), *[np.nan] * len(straddling)]
         choice.order = Order(np.arange(mask.begin), by_token, of(forced_blocks) + straddling)
         by_block = Order(np.arange(mask.past_blocks), scores, forced_blocks)
-        choice.units = b, np.array([by_block.ranks(j) for j in range(mask.past_blocks)]).T
+        choice.units = b, by_block.all_ranks()
     return choice
 
 

@@ -182,7 +182,7 @@ class Explainer:
         if self.method == "sliding_window":
             return lambda b: key >= len(self.candidates(chunk)) - b
         if self.method == "less_is_more":
-            return lambda b: within(self.turns(layer, chunk, choice, b), key, b)
+            return self.taken_in_turn(layer, chunk, choice, key)
         if self.method == "sample_attention" and self.v["mode"] == "coverage":
             every = self.candidates(chunk)
             covered = logits.covering(choice.order.scores, every.tolist(), len(every), self.v["coverage"])
@@ -198,11 +198,21 @@ class Explainer:
         held = lambda n: True if last[unit] <= n else False if first[unit] > n else None
         return lambda b: held(max(least, b // size))
 
-    def turns(self, layer, chunk, choice, b):
-        at = (layer, chunk, "turns", b)
-        if at not in self.cells:
-            self.cells[at] = choice.order_at(b)
-        return self.cells[at]
+    def taken_in_turn(self, layer, chunk, choice, key):
+        scores, begin = choice.of_heads, choice.of_heads.shape[1]
+        soonest = min(Order(np.arange(begin), row, relative_to_spread=True).ranks(key)[0] for row in scores)
+
+        def keeps(b):
+            _, sinks, recent = logits.shares(self.v, b)
+            if not sinks <= key < begin - recent:
+                return True
+            if b < soonest:  # as many better keys are chosen before, or are sinks or recent
+                return False
+            at = (layer, chunk, "turns", b)
+            if at not in self.cells:
+                self.cells[at] = logits.order_of_turns(scores, begin, sinks, recent)
+            return within(self.cells[at], key, b)
+        return keeps
 
     # ---- stages ---------------------------------------------------------------------------------
     def stages(self, layer, chunk, row, key):

@@ -6,13 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-import blocks
 import explain
 import lanes
 import run
 import trained
 from explain import ANY
-from ranking import Order
 from specs import SPECS, parse
 
 # Beside the SPECs of the goldens: other ways to lower a mask, and draws.
@@ -174,7 +172,7 @@ def answer_random(e, at, have):
     truth, n = e.truth(layer, chunk, row), have["rank"]
     begin = e.tr.chunks[chunk][0]
     budget = run.budget(e.v, begin)
-    dense = e.tr.chunks[chunk][2] == 1 and False or begin <= budget
+    dense = begin <= budget
     kept = dense or n is not None and n <= budget
     given = lambda x: None if dense else (x, 1e-4 * abs(x))
     return {"kept": kept, "candidates": begin, "score": given(have["score"]), "cut": given(have["cut"]),

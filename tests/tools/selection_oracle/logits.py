@@ -172,7 +172,7 @@ def select_less(tr, layer, begin, length, v, n, candidates):
     order = order_of_turns(scores, begin, sinks, recent)
     out = [Choice(kept, near, sinks + recent, order) for _ in range(tr.G)]
     for choice in out:
-        choice.order_at = lambda n: order_of_turns(scores, begin, *shares(v, n)[1:])
+        choice.of_heads = np.array([row[:begin] for row in scores])
     return out
 
 
@@ -182,9 +182,8 @@ def order_of_turns(scores, begin, sinks, recent):
     turns = np.full((3, begin), np.inf)  # as it is, at the earliest, at the latest
     for h, row in enumerate(scores):
         by_score = Order(allowed, row[allowed], relative_to_spread=True)
-        bounds = np.array([by_score.ranks(key) for key in allowed]).T
-        own = np.argsort(rank(row[allowed], list(range(len(allowed))))) + 1
-        turns[:, allowed] = np.minimum(turns[:, allowed], (np.array([own, *bounds]) - 1) * len(scores) + h)
+        own = np.argsort(np.argsort(-row[allowed], kind="stable")) + 1
+        turns[:, allowed] = np.minimum(turns[:, allowed], (np.array([own, *by_score.all_ranks()]) - 1) * len(scores) + h)
     turns[:, :sinks] = turns[:, begin - recent:] = np.nan
     forced = [*range(sinks), *range(begin - recent, begin)]
     return Order(np.arange(begin), -turns[0], forced, low=-turns[2], high=-turns[1])

@@ -80,8 +80,7 @@ def best_ranks(choices, force_last):
         forced = pages[-1:] if force_last else []
         order, standing = Order(pages, scores, forced, True), rank(scores, pages, set(forced))
         own = np.argsort(standing) + 1
-        bounds = np.array([order.ranks(page) for page in pages]).T
-        out[:, pages] = np.minimum(out[:, pages], [own, *bounds])
+        out[:, pages] = np.minimum(out[:, pages], [own, *order.all_ranks()])
     return out
 
 

@@ -1,4 +1,6 @@
 """The contract's ranking rule, and which keys lie so near to the cut that they may swap."""
+from functools import cached_property
+
 import numpy as np
 
 TIE = 1e-5  # two keys closer than this at the cut may swap (contract, "Same sets")
@@ -18,20 +20,26 @@ class Order:
     """
 
     def __init__(self, positions, scores, forced=(), relative_to_spread=False, low=None, high=None):
-        self.at = {int(p): i for i, p in enumerate(positions)}
         self.positions, self.scores = np.asarray(positions), np.asarray(scores, dtype=float)
         self.by_rule = np.isin(self.positions, list(forced))
         sure = self.scores[np.isfinite(self.scores)]
         self.spread = np.std(sure) if relative_to_spread and len(sure) else 0.0
         self.low, self.high, self.bounds = low, high, None
 
+    @cached_property
+    def at(self):
+        return {int(p): i for i, p in enumerate(self.positions)}
+
     def ranks(self, key):
         """The first and the last rank, from 1, that the key may have: (forced first, score, position)."""
+        return tuple(int(r) for r in self.all_ranks()[:, self.at[int(key)]])
+
+    def all_ranks(self):
         if self.bounds is None:
             self.bounds = np.ones((2, len(self.scores)), dtype=int)
             for kind in (False, True):
                 self._rank_class(np.flatnonzero(self.by_rule == kind), 0 if kind else int(self.by_rule.sum()))
-        return tuple(int(r) for r in self.bounds[:, self.at[int(key)]])
+        return self.bounds
 
     def _rank_class(self, members, ahead):
         self.bounds[:, members] = [[ahead + 1], [ahead + len(members)]]  # stays so of those without a score
@@ -42,10 +50,10 @@ class Order:
         firm = bottom == top
         above = len(of) - np.searchsorted(np.sort(bottom), top + slack, "right")
         level = len(of) - np.searchsorted(np.sort(top), bottom - slack, "left") - above
-        for value in np.unique(s[firm]):  # these among themselves stand by position
-            equal = np.flatnonzero(firm & (s == value))
-            above[equal] += np.argsort(np.argsort(self.positions[of[equal]]))
-            level[equal] -= len(equal)
+        falling = np.flatnonzero(firm)[np.lexsort((self.positions[of[firm]], -s[firm]))]
+        start, end = (np.searchsorted(-s[falling], -s[falling], side) for side in ("left", "right"))
+        above[falling] += np.arange(len(falling)) - start  # equal ones stand by position
+        level[falling] -= end - start
         level[~firm] -= 1
         self.bounds[:, of] = ahead + 1 + above, ahead + 1 + above + level
 
