@@ -92,6 +92,10 @@ def differences(want, have):
     for name in "score", "cut", "margin", "true_mass":
         if number_differs(want[name], have[name]):
             out.append((name, text(want[name]), have[name]))
+    if None not in (have["margin"], have["score"], have["cut"]):
+        apart = have["score"] - have["cut"]  # of two fp32 numbers
+        if abs(have["margin"] - apart) > 1e-6 * max(abs(have["score"]), abs(have["cut"])):
+            out.append(("margin", f"score - cut = {apart}", have["margin"]))
     for name in "rank", "true_rank":
         if rank_differs(want[name], have[name]):
             out.append((name, text(want[name]), have[name]))
@@ -137,7 +141,7 @@ class Lanes:
 
     def __init__(self, tr, spec, masses):
         self.tr, self.spec, self.rows, self.ran = tr, spec, tr.H, {}
-        self.truth_of = explain.explainer(tr, "oracle", masses)
+        self.truth_of = explain.explainer(tr, "dense", masses)
         self.truth_of.rows, self.truth_of.each = tr.H, 1
 
     def candidates(self, chunk):
