@@ -38,6 +38,17 @@ def opposite(state):
     return None if state is None else not state
 
 
+def last_cut(choices, key):
+    """The last eviction in which the key was at hand."""
+    return next((c for c in reversed(choices) if c.at_hand and key in c.at_hand), None)
+
+
+def with_margin(score, cut, rank):
+    known = isinstance(score, tuple) and isinstance(cut, tuple)
+    margin = (score[0] - cut[0], score[1] + cut[1]) if known else ANY if score is ANY or cut is ANY else None
+    return {"score": score, "cut": cut, "rank": rank, "margin": margin}
+
+
 def within(order, key, n):
     """Whether the key is among the first n."""
     first, last = order.ranks(key)
@@ -61,13 +72,10 @@ class Explainer:
         at = (layer, chunk, *sorted(changed.items()))
         if at not in self.cells:
             v = {**self.v, **changed}
-            alive = self.alive(layer, chunk, **changed) if self.evicts else None
+            alive = self.history(layer, **changed)[chunk] if self.evicts else None
             reason, _, rows = run.cell(self.tr, self.method, v, layer, chunk, alive)
             self.cells[at] = reason, rows
         return self.cells[at]
-
-    def alive(self, layer, chunk, **changed):
-        return self.history(layer, **changed)[chunk]
 
     def history(self, layer, **changed):
         at = (layer, *sorted(changed.items()))
@@ -115,9 +123,9 @@ class Explainer:
         if reason is not None:
             return None
         if not self.evicts:
-            return rows[row] if len(rows[row].positions) < len(self.candidates(chunk)) else None
-        cuts = [sets[row] for sets in self.history(layer)[1:chunk + 1]]
-        return next((cut for cut in reversed(cuts) if cut.at_hand and key in cut.at_hand), None)
+            united = self.is_union or rows[row].united  # a union may hold all that single choices left out
+            return rows[row] if united or len(rows[row].positions) < len(self.candidates(chunk)) else None
+        return last_cut([sets[row] for sets in self.history(layer)[1:chunk + 1]], key)
 
     def numbers(self, choice, key):
         """score, cut: (value, tolerance), None or ANY; rank: (first, last), None or ANY."""
@@ -167,7 +175,14 @@ class Explainer:
             if state is not False:
                 open_ones.append(b)
             if state:
-                return open_ones
+                return open_ones + self.whole_units(layer, chunk, row, open_ones)
+
+    def whole_units(self, layer, chunk, row, budgets):
+        """The contract counts the tokens of the units needed, so one page needs a page, where any budget keeps one."""
+        units = self.cell(layer, chunk)[1][row].units
+        if self.method != "quest" or units is None or 1 not in budgets:
+            return []
+        return [units[0], 2 * units[0]] if self.v["rule"] == "kernel" else [units[0]]
 
     def keeps_at(self, layer, chunk, row, key):
         """The function of the budget, below the number of candidates, that says whether the key is kept."""
@@ -230,7 +245,7 @@ class Explainer:
         if self.merges_heads():
             heads = range(row * self.each, (row + 1) * self.each)
             out["head_merge"] = opposite(either(self.alone(h).keeps(layer, chunk, 0, key) for h in heads))
-            if self.each == 1:
+            if self.each == 1 or self.evicts:  # after `evicted` it decides nothing
                 optional.add("head_merge")
         if self.is_block or self.method == "quest":
             n = run.budget(self.v, self.tr.chunks[chunk][0]) if self.has_budget else len(choice.positions)
@@ -268,18 +283,12 @@ def lost_at(stages):
 
 def answer(e, layer, chunk, row, key, budgets):
     truth = e.truth(layer, chunk, row)
-    score, cut, rank = e.numbers(e.deciding(layer, chunk, row, key), key)
-    out = {"kept": e.keeps(layer, chunk, row, key), "candidates": len(truth.positions), "score": score, "cut": cut,
-           "rank": rank, "true_mass": (truth.scores[truth.at[key]], 1e-4 * truth.scores[truth.at[key]]),
-           "true_rank": truth.ranks(key), "stages": {}, "optional": set(), "lost_at": [None]}
-    if isinstance(score, tuple) and isinstance(cut, tuple):
-        out["margin"] = score[0] - cut[0], score[1] + cut[1]
-    else:
-        out["margin"] = ANY if score is ANY or cut is ANY else None
-    if budgets or not e.evicts:
-        out["needed_budget"] = e.needed_budget(layer, chunk, row, key)
-    else:
-        out["needed_budget"] = ANY
+    mass = truth.scores[truth.at[key]]
+    out = {"kept": e.keeps(layer, chunk, row, key), "candidates": len(truth.positions),
+           **with_margin(*e.numbers(e.deciding(layer, chunk, row, key), key)),
+           "true_mass": (mass, 1e-4 * mass), "true_rank": truth.ranks(key),
+           "needed_budget": e.needed_budget(layer, chunk, row, key) if budgets or not e.evicts else ANY,
+           "stages": {}, "optional": set(), "lost_at": [None]}
     if out["kept"] is False:
         out["stages"], out["optional"] = e.stages(layer, chunk, row, key)
         out["lost_at"] = lost_at(out["stages"])

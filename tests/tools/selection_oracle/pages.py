@@ -62,13 +62,13 @@ def quest(tr, layer, begin, length, v, n, candidates):
         rule = begin - 1 if by_chunk else begin
         forced = sum(t // size == rule // size for t in tokens) if force_last else 0
         by_rule = [t for t in candidates if force_last and t // size == rule // size]
-        united = v["prefill"] == "per_query" or v["gqa_reduce"] == "union"
+        united = v["gqa_reduce"] == "union" or v["prefill"] == "per_query" and not decode
         ranks = best_ranks(choices, force_last)
         own, first, last = -ranks[:, np.asarray(candidates) // size]
         order = Order(candidates, own, by_rule, low=last, high=first) if united else \
             Order(candidates, [choices[0][t // size] for t in candidates], by_rule, True)
         rows.append(Choice(tokens, [t for t in candidates if t // size in near], forced, order))
-        rows[-1].units = size, ranks[1:]
+        rows[-1].units, rows[-1].united = (size, ranks[1:]), united
     return rows
 
 
