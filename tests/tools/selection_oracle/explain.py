@@ -10,7 +10,6 @@ import logits
 import pages
 import run
 from ranking import Order
-from specs import parse
 
 ANY = object()
 STAGES = ("evicted", "reused_set", "query_sampling", "head_merge", "unit", "approximation", "threshold", "budget")
@@ -56,7 +55,7 @@ def within(order, key, n):
 
 
 class Explainer:
-    def __init__(self, tr, method, values, masses=None):
+    def __init__(self, tr, method, values, masses=None):  # masses: a cache that several share
         self.tr, self.method, self.v = tr, method, values
         self.masses, self.cells, self.alives, self.heads = {} if masses is None else masses, {}, {}, {}
         self.evicts = run.evicts(method, values)
@@ -97,9 +96,9 @@ class Explainer:
 
     def keeps(self, layer, chunk, row, key, **changed):
         reason, rows = self.cell(layer, chunk, **changed)
+        choice = rows[row]
         if reason is not None:
             return True
-        choice = rows[row]
         return None if choice.doubt or key in choice.near else key in choice.positions
 
     # ---- the truth ------------------------------------------------------------------------------
@@ -145,10 +144,14 @@ class Explainer:
     def best_vote(self, choice, key):
         """The score of the key's block furthest above its threshold, and that threshold."""
         mask, votes = choice.mask, []
+        if key // mask.b >= mask.past_blocks:  # in the block that straddles the chunk's begin, which is no candidate
+            return None, None
         method = self.v.get("selector", self.method)
         for h in choice.heads:
             for i in np.flatnonzero(~mask.abstains):
                 by_score = mask.keep[h, i] == 1
+                if self.v.get("lowering") == "native":
+                    by_score[mask.query_blocks[i]] = False  # the diagonal block is always read
                 if method == "flash_prefill":
                     threshold = self.v["alpha"] * mask.score[h, i].max()
                 elif method == "seer_attention":
@@ -293,7 +296,3 @@ def answer(e, layer, chunk, row, key, budgets):
         out["stages"], out["optional"] = e.stages(layer, chunk, row, key)
         out["lost_at"] = lost_at(out["stages"])
     return out
-
-
-def explainer(tr, spec, masses):
-    return Explainer(tr, *parse(spec, tr), masses)

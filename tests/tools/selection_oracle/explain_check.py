@@ -26,6 +26,10 @@ MORE_SPECS = [
 KEYS_PER_CELL = 8
 
 
+def explainer(tr, spec, masses):
+    return explain.Explainer(tr, *parse(spec, tr), masses)
+
+
 def row_option(tr, rows, row):
     """As the program names a row: by its KV head, or by a query head that it speaks for."""
     return ["--kv-head", str(row)] if rows == tr.G else ["--q-head", str(row * (tr.H // rows))]
@@ -142,7 +146,7 @@ class Lanes:
 
     def __init__(self, tr, spec, masses):
         self.tr, self.spec, self.rows, self.sets = tr, spec, tr.G, {}
-        self.dense = explain.explainer(tr, "dense", masses)
+        self.dense = explainer(tr, "dense", masses)
         self.candidates, self.truth = self.dense.candidates, self.dense.truth
 
     def forget(self, layer, chunk):
@@ -192,7 +196,7 @@ def check(program, path, tr, specs, layers, keys, seed, budgets):
     masses, layers = {}, layers or tr.layers
     for spec in specs or SPECS + MORE_SPECS + lanes.SPECS:
         is_lane = lanes.is_lane_method(spec)
-        e = Lanes(tr, spec, masses) if is_lane else explain.explainer(tr, spec, masses)
+        e = Lanes(tr, spec, masses) if is_lane else explainer(tr, spec, masses)
         places = draw(e, np.random.default_rng([seed, zlib.crc32(spec.encode())]), layers, keys)
         canonical = trained.spec_with_files(tr, spec)
         with ThreadPoolExecutor(2) as pool:
@@ -226,7 +230,7 @@ def selftest(tr, specs, layers, keys, seed):
     """The explanation against whole runs of the selection: kept, and kept first at needed_budget."""
     bad = done = 0
     for spec in specs or SPECS + [s for s in MORE_SPECS if not s.startswith("random")]:
-        e, runs = explain.explainer(tr, spec, {}), {}
+        e, runs = explainer(tr, spec, {}), {}
         method, v = parse(spec, tr)
         for layer, chunk, row, key in draw(e, np.random.default_rng(seed), layers or tr.layers, keys):
             want = explain.answer(e, layer, chunk, row, key, True)
