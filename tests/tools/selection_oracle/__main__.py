@@ -8,6 +8,11 @@ contract, sharing no code with the program.
   selection_oracle check KVLOUPE TRACE [--layers 2,5] [SPEC...]
                                       runs the program on any trace and compares every cell
                                       (of the layers named)
+  selection_oracle explain KVLOUPE TRACE [--layers 2,5] [--keys 200] [--seed 0] [--budgets] [SPEC...]
+                                      draws so many keys for each SPEC, asks the program why they were kept or lost
+                                      and compares; needed_budget of methods that evict only with --budgets (slow)
+  selection_oracle explain-selftest TRACE [--layers 2,5] [--keys 200] [--seed 0] [SPEC...]
+                                      the oracle's own explanations against whole runs with other budgets
 
 Needs numpy and h5py. The checked-in files in tests/data/goldens were made by `make`.
 """
@@ -17,6 +22,7 @@ import sys
 
 import numpy as np
 
+import explain_check
 import lanes
 import trained
 from metrics import metrics
@@ -129,15 +135,33 @@ def compare_layer(spec, want, have):
     return bad
 
 
-if __name__ == "__main__":
-    arguments, only = sys.argv[1:], None
-    if "--layers" in arguments:
-        at = arguments.index("--layers")
-        only = [int(x) for x in arguments[at + 1].split(",")]
-        del arguments[at:at + 2]
+def option(arguments, name, default, read):
+    """Takes an option and its value out of the arguments."""
+    if name not in arguments:
+        return default
+    at = arguments.index(name)
+    value = read(arguments[at + 1])
+    del arguments[at:at + 2]
+    return value
+
+
+def main(arguments):
+    only = option(arguments, "--layers", None, lambda text: [int(x) for x in text.split(",")])
+    keys, seed = option(arguments, "--keys", 200, int), option(arguments, "--seed", 0, int)
+    budgets = "--budgets" in arguments
+    arguments = [x for x in arguments if x != "--budgets"]
     if arguments[:1] == ["make"] and len(arguments) == 2:
         make(arguments[1])
-    elif arguments[:1] == ["check"] and len(arguments) >= 3:
-        sys.exit(1 if check(arguments[1], arguments[2], arguments[3:], only) else 0)
-    else:
-        sys.exit(__doc__)
+        return 0
+    if arguments[:1] == ["check"] and len(arguments) >= 3:
+        return check(arguments[1], arguments[2], arguments[3:], only)
+    if arguments[:1] == ["explain"] and len(arguments) >= 3:
+        path = arguments[2]
+        return explain_check.check(arguments[1], path, Trace(path), arguments[3:], only, keys, seed, budgets)
+    if arguments[:1] == ["explain-selftest"] and len(arguments) >= 2:
+        return explain_check.selftest(Trace(arguments[1]), arguments[2:], only, keys, seed)
+    sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ranking import choose, rank
+from ranking import Choice, Order, choose, rank
 
 
 def softmax(z):
@@ -37,7 +37,7 @@ def evict_h2o(tr, layer, begin, length, v, n, keys, g, state):
     recent = math.floor(n * v["recent_ratio"] + 1e-9)
     forced = [int(j) for j in keys[len(keys) - recent:]]
     if recent == n:
-        return choose([float(j) for j in keys], list(keys), n, forced)
+        return Choice(forced, forced=n, order=Order(keys, score, forced))
     return choose(score, list(keys), n, forced)
 
 

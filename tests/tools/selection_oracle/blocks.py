@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ranking import TIE, Choice, rank
+from ranking import TIE, Choice, Order, rank
 
 FLASH = {"block_size": 128, "alpha": 0.06, "sink_blocks": 2, "window_blocks": 4, "last_full_blocks": 0}
 XATTENTION = {"block_size": 128, "stride": 16, "tau": 0.9}
@@ -141,7 +141,7 @@ def count_within(values, limit):
 def flex_prefill(tr, layer, begin, length, v):
     b, total = v["block_size"], begin + length
     mask = Mask(tr, begin, length, b)
-    blocks, count = mask.keep.shape[2], min(b, length)
+    blocks, count = mask.keep.shape[2], min(v.get("observed", b), length)
     observed = np.arange(length - count, length)
     p = tr.probabilities(layer, begin, length, rows=observed)
     for h in range(tr.H):
@@ -213,6 +213,8 @@ SELECT = {}  # methods that keep single keys
 
 
 def heads_per_row(tr, method, v):
+    if v.get("lowering") == "native":
+        return 1
     if method != "compact_attention" or tr.R <= v["subgroup_size"]:
         return tr.R
     assert tr.R % v["subgroup_size"] == 0
@@ -232,13 +234,23 @@ def select(method, tr, layer, begin, length, v, n):
     return [lowered(mask, h, each, n) for h in range(0, tr.H, each)]
 
 
-def tokens(mask, kept, near):
-    """The Choice of whole blocks and of the block that straddles the chunk's begin."""
+def tokens(mask, kept, near, first, count, scores=None, forced_blocks=()):
+    """The Choice of whole blocks and of the block that straddles the chunk's begin.
+
+    It was made by the score of each past block, or (a union) by `mask` in `count` heads from `first` on.
+    """
     b, edge = mask.b, mask.past_blocks * mask.b
     of = lambda blocks: [t for j in blocks for t in range(j * b, (j + 1) * b)]
     straddling = list(range(edge, mask.begin))
     forced = len(of([j for j in kept if kept[j] == 2])) + len(straddling)
-    return Choice(of(kept) + straddling, of(near), forced)
+    choice = Choice(of(kept) + straddling, of(near), forced)
+    choice.mask, choice.heads = mask, range(first, first + count)
+    if scores is not None:
+        by_token = [*np.repeat(scores, b), *[np.nan] * len(straddling)]
+        choice.order = Order(np.arange(mask.begin), by_token, of(forced_blocks) + straddling)
+        by_block = Order(np.arange(mask.past_blocks), scores, forced_blocks)
+        choice.units = b, by_block.all_ranks()
+    return choice
 
 
 def votes(mask, first, count):
@@ -250,7 +262,7 @@ def by_union(mask, first, count, n):
     keep, near, _ = votes(mask, first, count)
     kept = {j: int(keep[:, :, j].max()) for j in range(mask.past_blocks) if keep[:, :, j].any()}
     sure = ((keep > 0) & ~near).any(axis=(0, 1))
-    return tokens(mask, kept, np.flatnonzero(near.any(axis=(0, 1)) & ~sure))
+    return tokens(mask, kept, np.flatnonzero(near.any(axis=(0, 1)) & ~sure), first, count)
 
 
 def by_budget(mask, first, count, n):
@@ -264,4 +276,4 @@ def by_budget(mask, first, count, n):
         cut = mean[order[size - 1]]
         near = [j for j in order if 0 < abs(mean[j] - cut) <= TIE * cut]
         near += [order[size - 1]] if near else []
-    return tokens(mask, {j: 2 if j in forced else 1 for j in order[:size]}, near)
+    return tokens(mask, {j: 2 if j in forced else 1 for j in order[:size]}, near, first, count, mean, forced)

@@ -6,7 +6,7 @@ layer's pass. The caller has seen to it that there are more keys than n.
 """
 import numpy as np
 
-from ranking import Choice, choose, choose_each
+from ranking import Choice, Order, choose, choose_each
 
 
 def pool(x, kernel, kind):
@@ -65,7 +65,8 @@ def evict_snapkv(tr, layer, begin, length, v, n, keys, g, state):
     scored = [rest if i == g else np.array([0]) for i in range(tr.G)]
     votes = snapkv_votes(tr, layer, begin, length, v, lists, scored)[g]
     best = choose(votes, list(rest), n - w)
-    return Choice(best.positions + window, best.near, w)
+    order = Order([*rest, *window], [*votes, *[np.nan] * w], window)  # the window has no votes
+    return Choice(best.positions + window, best.near, w, order)
 
 
 def select_snapkv(tr, layer, begin, length, v, n, candidates):

@@ -113,16 +113,25 @@ def evict(tr, v, begin, length, cell, alive, sums):
         if len(keys) <= n:
             out.append(Choice(keys))
         else:
-            out.append(choose([sums[g][int(j)] for j in keys], list(keys), n, forced))
+            out.append(choose([sums[g][int(j)] / tr.R for j in keys], list(keys), n, forced))
+            out[-1].at_hand = set(keys.tolist())
+        out[-1].doubt = alive[g].doubt or bool(alive[g].near)
     return out
 
 
 def run(tr, spec, layer):
     """Per chunk {reason, heads: [{counts, close, score_error, output_error}], alive}; the final alive sets."""
+    cells, sets = passes(tr, spec, layer)
+    return cells, [a.positions for a in sets[-1]] if spec.startswith("aqua_h2o") else None
+
+
+def passes(tr, spec, layer):
+    """The cells of `run`, and what is alive before each chunk and after the last: [chunk][KV head]."""
     method, v = parse(spec)
     evicts = method == "aqua_h2o"
     bases = [basis(tr, layer, g) for g in range(tr.G)]
     alive, sums, cells = [Choice([]) for _ in range(tr.G)], [{} for _ in range(tr.G)], []
+    sets = [alive]
     for begin, length, _ in tr.chunks:
         reason = "empty_past" if begin == 0 else None
         cell, heads = pruned_cell(tr, method, v, layer, begin, length, bases), []
@@ -135,7 +144,8 @@ def run(tr, spec, layer):
                       "near": [sorted(a.near) for a in alive]})
         if evicts:
             alive = evict(tr, v, begin, length, cell, alive, sums)
-    return cells, [a.positions for a in alive] if evicts else None
+        sets.append(alive)
+    return cells, sets
 
 
 def differences(spec, layer, want, alive, have):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from queries import even_rows
-from ranking import TIE, Choice, choose_each, rank
+from ranking import TIE, Choice, Order, choose_each, rank
 
 
 def softmax(z):
@@ -47,7 +47,7 @@ def covering(scores, candidates, n, coverage):
     close = [p for p in order if abs(by_pos[p] - cut) <= TIE * abs(cut)]
     if any(by_pos[p] != cut for p in close):
         near = near + close
-    return Choice(kept, near)
+    return Choice(kept, near, order=Order(candidates, scores))
 
 
 def select_sample(tr, layer, begin, length, v, n, candidates):
@@ -84,7 +84,7 @@ def select_sparq(tr, layer, begin, length, v, n, candidates):
     rows = choose_each(scores, candidates, n, v["agg"] == "logit_mean")
     for g in range(tr.G):
         if doubtful[g]:  # another channel in its place gives quite another set
-            rows[g].near = set(candidates)
+            rows[g].near, rows[g].doubt = set(candidates), True
     return rows
 
 
@@ -136,13 +136,18 @@ def select_tidal(tr, layer, begin, length, v, n, candidates):
     return choose_each(scores, candidates, n, True)
 
 
-def select_less(tr, layer, begin, length, v, n, candidates):
-    chooser = choosing_layer(v, layer)
+def shares(v, n):
+    """How many of n keys are chosen, sinks, and the newest."""
     middle = math.floor(n * (1 - v["recent_ratio"]) + 1e-9)
     recent, sinks = n - middle, v["sink_tokens"]
     if recent < sinks:
         sinks = 0
-    recent -= sinks
+    return middle, sinks, recent - sinks
+
+
+def select_less(tr, layer, begin, length, v, n, candidates):
+    chooser = choosing_layer(v, layer)
+    middle, sinks, recent = shares(v, n)
     orders, scores = [], []
     for h in range(tr.H):
         scores.append(mean_logits(tr, chooser, h, begin, length))
@@ -164,7 +169,24 @@ def select_less(tr, layer, begin, length, v, n, candidates):
                for a, b in zip(keys, keys[1:])):
             near = {p for keys_of_head in last_ranks for p in keys_of_head}
     kept = list(range(sinks)) + union + list(range(begin - recent, begin))
-    return [Choice(kept, near, sinks + recent) for _ in range(tr.G)]
+    order = order_of_turns(scores, begin, sinks, recent)
+    out = [Choice(kept, near, sinks + recent, order) for _ in range(tr.G)]
+    for choice in out:
+        choice.of_heads = np.array([row[:begin] for row in scores])
+    return out
+
+
+def order_of_turns(scores, begin, sinks, recent):
+    """Minus the turn, from 0, in which a key is first named: the heads name one key each, rank by rank."""
+    allowed = np.arange(sinks, begin - recent)
+    turns = np.full((3, begin), np.inf)  # as it is, at the earliest, at the latest
+    for h, row in enumerate(scores):
+        by_score = Order(allowed, row[allowed], relative_to_spread=True)
+        own = np.argsort(np.argsort(-row[allowed], kind="stable")) + 1
+        turns[:, allowed] = np.minimum(turns[:, allowed], (np.array([own, *by_score.all_ranks()]) - 1) * len(scores) + h)
+    turns[:, :sinks] = turns[:, begin - recent:] = np.nan
+    forced = [*range(sinks), *range(begin - recent, begin)]
+    return Order(np.arange(begin), -turns[0], forced, low=-turns[2], high=-turns[1])
 
 
 SELECT = {"sample_attention": select_sample, "sparq": select_sparq, "loki": select_loki,

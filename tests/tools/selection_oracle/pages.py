@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 
-from ranking import TIE, Choice, rank
+from ranking import TIE, Choice, Order, rank
 
 
 def bounds(q, k, size):
@@ -46,7 +46,7 @@ def quest(tr, layer, begin, length, v, n, candidates):
     rows = []
     for row in range(num_rows(tr, v)):
         heads = [row] if num_rows(tr, v) == tr.H else range(row * tr.R, (row + 1) * tr.R)
-        kept, near = set(), set()
+        kept, near, choices = set(), set(), []
         for queries, end in steps:
             U = [np.max([bounds(tr.q[layer][h, t], tr.k[layer][h // tr.R, :end], size)
                          for t in queries], axis=0) for h in heads]
@@ -54,14 +54,34 @@ def quest(tr, layer, begin, length, v, n, candidates):
                 U = [np.max(U, axis=0) if v["gqa_reduce"] == "max_score" else np.mean(U, axis=0)]
             for scores in U:
                 pages, close = best(scores, count, force_last)
+                choices.append(scores)
                 kept |= pages
                 near |= close
         tokens = [t for t in candidates if t // size in kept]
         # Kept by rule: the last page of the past, or the one in which the first query stands.
         rule = begin - 1 if by_chunk else begin
         forced = sum(t // size == rule // size for t in tokens) if force_last else 0
-        rows.append(Choice(tokens, [t for t in candidates if t // size in near], forced))
+        by_rule = [t for t in candidates if force_last and t // size == rule // size]
+        united = v["gqa_reduce"] == "union" or v["prefill"] == "per_query" and not decode
+        ranks = best_ranks(choices, force_last)
+        own, first, last = -ranks[:, np.asarray(candidates) // size]
+        order = Order(candidates, own, by_rule, low=last, high=first) if united else \
+            Order(candidates, [choices[0][t // size] for t in candidates], by_rule, True)
+        rows.append(Choice(tokens, [t for t in candidates if t // size in near], forced, order))
+        rows[-1].units, rows[-1].united = (size, ranks[1:]), united
     return rows
+
+
+def best_ranks(choices, force_last):
+    """The best rank, from 1, of each page in any choice: as it is, the least and the greatest that it may be."""
+    out = np.full((3, max(len(scores) for scores in choices)), np.inf)
+    for scores in choices:
+        pages = list(range(len(scores)))
+        forced = pages[-1:] if force_last else []
+        order, standing = Order(pages, scores, forced, True), rank(scores, pages, set(forced))
+        own = np.argsort(standing) + 1
+        out[:, pages] = np.minimum(out[:, pages], [own, *order.all_ranks()])
+    return out
 
 
 SELECT = {"quest": quest}

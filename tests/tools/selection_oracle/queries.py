@@ -3,6 +3,7 @@ import numpy as np
 
 from ranking import Choice, choose_each
 
+SAME_ROW = 2e-6  # cosines of queries with their mean so close that fp32 may rank them otherwise
 
 def score_oracle(tr, layer, begin, length, v):
     p = tr.probabilities(layer, begin, length).reshape(tr.G, tr.R, length, -1)
@@ -25,7 +26,7 @@ def score_quoka(tr, layer, begin, length, v):
             na, nb = max(np.linalg.norm(mean), eps), max(np.linalg.norm(q[h, i]), eps)
             s_q[h, i] = -(mean @ q[h, i]) / (na * nb)
     reduce = np.max if v["query_reduce"] == "max" else np.mean
-    out = np.zeros((tr.G, begin + length))
+    out, doubt = np.zeros((tr.G, begin + length)), [False] * tr.G
     for g in range(tr.G):
         heads = range(g * tr.R, (g + 1) * tr.R)
         group_mean = s_q[g * tr.R:(g + 1) * tr.R].mean(axis=0)
@@ -36,6 +37,8 @@ def score_quoka(tr, layer, begin, length, v):
             else:
                 by = group_mean if v["group_query_mode"] == "shared_tokens" else s_q[h]
                 picked[h] = top_rows(by, n)
+                falling = np.sort(by)[::-1][:n + 1]
+                doubt[g] |= bool((falling[:-1] - falling[1:] <= SAME_ROW).any())
         # The dot metric scores raw queries against raw keys; the choice of rows stays the cosine's.
         unit = {h: np.array([q[h, i] / (max(np.linalg.norm(q[h, i]), eps)
                                         if v["metric"] == "cosine" else 1.0) for i in picked[h]])
@@ -46,7 +49,7 @@ def score_quoka(tr, layer, begin, length, v):
             out[g] = np.mean([reduce(unit[h] @ keys.T, axis=0) for h in heads], axis=0)
         else:
             out[g] = reduce(np.mean([unit[h] for h in heads], axis=0) @ keys.T, axis=0)
-    return out
+    return out, doubt
 
 
 def even_rows(n, length):
@@ -55,14 +58,16 @@ def even_rows(n, length):
 
 def score_uniform(tr, layer, begin, length, v):
     rows = even_rows(v["num_queries"], length)
+    cosine = v.get("metric", "cosine") == "cosine"  # the method has no other; an explanation asks for the dot products
+    size = lambda x: np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-6) if cosine else 1.0
     out = np.zeros((tr.G, begin + length))
     for g in range(tr.G):
         mean = np.zeros((len(rows), tr.d))
         for h in range(g * tr.R, (g + 1) * tr.R):
             q = tr.q[layer][h, begin + np.array(rows)]
-            mean += q / np.maximum(np.linalg.norm(q, axis=1, keepdims=True), 1e-6) / tr.R
+            mean += q / size(q) / tr.R
         k = tr.k[layer][g, :begin + length]
-        out[g] = (mean @ (k / np.maximum(np.linalg.norm(k, axis=1, keepdims=True), 1e-6)).T).max(axis=0)
+        out[g] = (mean @ (k / size(k)).T).max(axis=0)
     return out
 
 
@@ -71,7 +76,11 @@ def select_oracle(tr, layer, begin, length, v, n, candidates):
 
 
 def select_quoka(tr, layer, begin, length, v, n, candidates):
-    return choose_each(score_quoka(tr, layer, begin, length, v), candidates, n, True)
+    scores, doubt = score_quoka(tr, layer, begin, length, v)
+    rows = choose_each(scores, candidates, n, True)
+    for row, unsure in zip(rows, doubt):
+        row.doubt = unsure
+    return rows
 
 
 def select_uniform(tr, layer, begin, length, v, n, candidates):

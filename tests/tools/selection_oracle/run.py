@@ -38,34 +38,43 @@ def num_rows(method, tr, v):
     return pages.num_rows(tr, v) if method == "quest" else tr.G
 
 
+def cell(tr, method, v, layer, chunk, alive=None):
+    """(dense_reason, dense_fallback, [Choice per row]) of one chunk; `alive` before it where the method evicts."""
+    begin, length, phase = tr.chunks[chunk]
+    candidates = list(range(begin + length if v["budget_scope"] == "all" else begin))
+    n = budget(v, begin)
+    reason = None
+    if begin == 0:
+        reason = "empty_past"
+    elif method != "dense" and not blocks.is_block_method(method) and len(candidates) <= n:
+        reason = "fits_budget"
+    fallback = reason is not None
+    if reason is None and rule_for_dense(method, tr, layer, phase, v):
+        reason = "method_rule"
+    if reason is not None:
+        rows = [Choice(candidates) for _ in range(num_rows(method, tr, v))]
+    elif evicts(method, v):
+        rows = alive
+    elif blocks.is_block_method(method):
+        rows = blocks.select(method, tr, layer, begin, length, v, n)
+    else:
+        rows = SELECT[method](tr, layer, begin, length, v, n, candidates)
+    return reason, fallback, rows
+
+
+def alive_sets(tr, method, v, layer, last=None):
+    """What is alive before each chunk up to `last` (that too), and after the last of all: [chunk][KV head]."""
+    out, state = [[Choice([]) for _ in range(tr.G)]], {}
+    for chunk in tr.chunks[:last]:
+        out.append(after_chunk(method, tr, layer, chunk, v, out[-1], state))
+    return out
+
+
 def run(tr, spec, layer):
     """Per chunk: (dense_reason, dense_fallback, [Choice per row]); and the final alive sets."""
     method, v = parse(spec, tr)
-    scope_all = v["budget_scope"] == "all"
-    alive, state, cells = [Choice([]) for _ in range(tr.G)], {}, []
-    for begin, length, phase in tr.chunks:
-        candidates = list(range(begin + length if scope_all else begin))
-        n = budget(v, begin)
-        reason = None
-        if begin == 0:
-            reason = "empty_past"
-        elif method != "dense" and not blocks.is_block_method(method) and len(candidates) <= n:
-            reason = "fits_budget"
-        fallback = reason is not None
-        if reason is None and rule_for_dense(method, tr, layer, phase, v):
-            reason = "method_rule"
-        if reason is not None:
-            rows = [Choice(candidates) for _ in range(num_rows(method, tr, v))]
-        elif evicts(method, v):
-            rows = alive
-        elif blocks.is_block_method(method):
-            rows = blocks.select(method, tr, layer, begin, length, v, n)
-        else:
-            rows = SELECT[method](tr, layer, begin, length, v, n, candidates)
-        cells.append((reason, fallback, rows))
-        if evicts(method, v):
-            alive = after_chunk(method, tr, layer, (begin, length, phase), v, alive, state)
-    return cells, alive
+    alive = alive_sets(tr, method, v, layer) if evicts(method, v) else [None] * (len(tr.chunks) + 1)
+    return [cell(tr, method, v, layer, c, alive[c]) for c in range(len(tr.chunks))], alive[-1]
 
 
 def after_chunk(method, tr, layer, chunk, v, alive, state):
@@ -75,11 +84,13 @@ def after_chunk(method, tr, layer, chunk, v, alive, state):
         keys = np.array(sorted(set(alive[g].positions) | set(range(begin, begin + length))))
         if phase == 1 and method not in EVICT_IN_DECODE:
             out.append(Choice(keys, alive[g].near))
-            continue
-        if method in OBSERVE:
-            OBSERVE[method](tr, layer, begin, length, v, keys, g, state)
-        if len(keys) <= n:
-            out.append(Choice(keys))
         else:
-            out.append(EVICT[method](tr, layer, begin, length, v, n, keys, g, state))
+            if method in OBSERVE:
+                OBSERVE[method](tr, layer, begin, length, v, keys, g, state)
+            if len(keys) <= n:
+                out.append(Choice(keys))
+            else:
+                out.append(EVICT[method](tr, layer, begin, length, v, n, keys, g, state))
+                out[-1].at_hand = set(keys.tolist())
+        out[-1].doubt = alive[g].doubt or bool(alive[g].near)
     return out

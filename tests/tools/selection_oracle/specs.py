@@ -14,6 +14,7 @@ def two_fifths(tr):
 DEFAULTS = {
     "dense": {},
     "oracle": {"reduce": "sum"},
+    "random": {"seed": 0},
     "sliding_window": {},
     "quoka": {"num_queries": 16, "metric": "cosine", "query_reduce": "max",
               "group_query_mode": "rank_paired", "decode": "select", "query_ratio": 0},

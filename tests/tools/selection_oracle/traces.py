@@ -1,4 +1,5 @@
 """Traces: read with h5py as fp64, and written with made-up values."""
+import copy
 import math
 
 import h5py
@@ -6,6 +7,8 @@ import numpy as np
 
 
 class Trace:
+    first_head = first_kv_head = 0  # where this is one head of a model: which
+
     def __init__(self, path):
         self.path = path
         with h5py.File(path, "r") as f:
@@ -24,6 +27,17 @@ class Trace:
             self.probe = {l: f[f"layers/{l}/probe_q"][:].astype(np.float64) for l in self.layers
                           if f"layers/{l}/probe_q" in f}
             self.v = {l: f[f"layers/{l}/v"][:].astype(np.float64) for l in self.layers}
+
+    def alone(self, h):
+        """The same trace of a model that has query head h and its KV head only."""
+        one, g = copy.copy(self), h // self.R
+        one.H = one.G = one.R = 1
+        one.first_head, one.first_kv_head = self.first_head + h, self.first_kv_head + g
+        one.q = {l: x[h:h + 1] for l, x in self.q.items()}
+        one.k = {l: x[g:g + 1] for l, x in self.k.items()}
+        one.v = {l: x[g:g + 1] for l, x in self.v.items()}
+        one.probe = {l: x[:, h:h + 1] for l, x in self.probe.items()}
+        return one
 
     def probabilities(self, layer, begin, length, keys=None, rows=None):
         """p [H, rows, len(keys)] over the given keys, causal; keys default to all of [0, T)."""

@@ -88,11 +88,11 @@ def seer_attention(tr, layer, begin, length, v):
         keys, theta = before_rotary(tr, tr.k[layer][h // tr.R, :total], np.arange(total))
         pooled = [keys[j:j + b] for j in first]
         pooled = np.array([np.concatenate([x.max(0), x.min(0), x.mean(0)]) for x in pooled])
-        y = turned(pooled @ w[at + "k.weight"][h // tr.R], first, theta)
+        y = turned(pooled @ w[at + "k.weight"][tr.first_kv_head + h // tr.R], first, theta)
         for i, own in enumerate(mask.query_blocks):
             rows = blocks.rows_of_block(begin, length, own, b)
             q = before_rotary(tr, tr.q[layer][h, rows], rows)[0].mean(axis=0)
-            x = turned((q @ w[at + "q.weight"][h])[None], [own * b], theta)[0]
+            x = turned((q @ w[at + "q.weight"][tr.first_head + h])[None], [own * b], theta)[0]
             z = y[:own + 1] @ x / np.sqrt(len(x))
             e = np.exp(z - z.max())
             s = mask.score[h, i, :own + 1] = e / e.sum()
@@ -155,12 +155,12 @@ def minference(tr, layer, begin, length, v, n):
     """Rows per KV head: the keys that any row of the chunk computes in any head of the group."""
     with open(file_of(tr, v["config"])) as f:
         config = json.load(f)
-    count = min(64, length)
+    count = min(v.get("observed", 64), length)
     p = tr.probabilities(layer, begin, length, rows=np.arange(length - count, length))
     mask = blocks.Mask(tr, begin, length, 64)
     keep, near = np.zeros((tr.H, begin), dtype=int), np.zeros((tr.H, begin), dtype=bool)
     for h in range(tr.H):
-        pattern = (config[layer] if layer < len(config) else {}).get(str(h), ["vertical_and_slash", 1000, 6096, 1])
+        pattern = (config[layer] if layer < len(config) else {}).get(str(tr.first_head + h), ["vertical_and_slash", 1000, 6096, 1])
         kept, close = (pairs_of_blocks(tr, layer, begin, length, h) if pattern[0] == "block_sparse" else
                        pairs_of_lines(tr, layer, begin, length, pattern, h, p))
         keep[h], near[h] = kept[:, :begin].max(axis=0), close[:, :begin].any(axis=0)
@@ -171,12 +171,15 @@ def minference(tr, layer, begin, length, v, n):
                 mask.score[h, i, j] = p[h, :, j * 64:j * 64 + 64].sum() / count
     if v["lowering"] == "budget":
         return [blocks.by_budget(mask, h, tr.R, n) for h in range(0, tr.H, tr.R)]
+    if v["lowering"] == "native":
+        return [blocks.by_union(mask, h, 1, n) for h in range(tr.H)]
     keep[:, mask.past_blocks * 64:] = 2  # the straddling block
     out = []
     for h in range(0, tr.H, tr.R):
         union = keep[h:h + tr.R].max(axis=0)
         out.append(Choice(np.flatnonzero(union), np.flatnonzero(near[h:h + tr.R].any(axis=0)),
                           int((union == 2).sum())))
+        out[-1].mask, out[-1].heads = mask, range(h, h + tr.R)
     return out
 
 
