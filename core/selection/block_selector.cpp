@@ -245,12 +245,17 @@ SelectedRow row_of_blocks(const BlockGrid& grid, std::span<const std::uint8_t> k
   return row;
 }
 
+std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
+                                              std::unique_ptr<BlockMasker> masker) {
+  return std::make_unique<BlockSelector>(spec, layout, std::move(masker));
+}
+
 std::unique_ptr<Selector> make_block_selector(const Setup& setup,
                                               std::unique_ptr<BlockMasker> masker) {
   const RowLayout layout = setup.suppose == Suppose::HeadsApart
                                ? RowLayout{trace::RowAxis::QHead, 1}
                                : row_layout(setup.spec, setup.shape);
-  return std::make_unique<BlockSelector>(setup.spec, layout, std::move(masker));
+  return make_block_selector(setup.spec, layout, std::move(masker));
 }
 
 }  // namespace kvloupe::selection

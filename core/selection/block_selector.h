@@ -64,7 +64,10 @@ inline std::int64_t first_block(const BlockGrid& grid, const SoftmaxForm& softma
 }
 
 // The selector of a block method: dense where P = 0 (fallback) and in decode (by rule), else the
-// masker's choice lowered as above over its rows; each query head is one where that is supposed.
+// masker's choice lowered as above over rows of `layout`.
+std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
+                                              std::unique_ptr<BlockMasker> masker);
+// Over the rows of the method; each query head is one where that is supposed.
 std::unique_ptr<Selector> make_block_selector(const Setup& setup,
                                               std::unique_ptr<BlockMasker> masker);
 

@@ -59,10 +59,10 @@ def heavy_losses(e, layer, chunk, row):
     return sorted(lost, key=lambda j: -truth.scores[truth.at[int(j)]])[:16]
 
 
-def ask(program, path, spec, rows, tr, at):
+def ask(program, path, spec, rows, tr, at, more=()):
     layer, chunk, row, key = at
     command = [program, "explain", path, "--method", spec, "--layer", str(layer), "--chunk", str(chunk),
-               *row_option(tr, rows, row), "--key", str(key), "--json"]
+               *row_option(tr, rows, row), "--key", str(key), "--json", *more]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         return f"exit {result.returncode}: {(result.stderr.strip().splitlines() or [''])[-1]}"
@@ -199,8 +199,10 @@ def check(program, path, tr, specs, layers, keys, seed, budgets):
         e = Lanes(tr, spec, masses) if is_lane else explainer(tr, spec, masses)
         places = draw(e, np.random.default_rng([seed, zlib.crc32(spec.encode())]), layers, keys)
         canonical = trained.spec_with_files(tr, spec)
+        # The program would try all budgets.
+        more = ["--no-budget"] if not budgets and not is_lane and evicts(*parse(spec, tr)) else []
         with ThreadPoolExecutor(2) as pool:
-            answers = list(pool.map(lambda at: ask(program, path, canonical, e.rows, tr, at), places))
+            answers = list(pool.map(lambda at: ask(program, path, canonical, e.rows, tr, at, more), places))
         wrong, undecided, absent = 0, 0, Counter()
         for at, have in zip(places, answers):
             e.forget(*at[:2])
