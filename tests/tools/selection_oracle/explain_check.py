@@ -200,7 +200,7 @@ def check(program, path, tr, specs, layers, keys, seed, budgets):
         places = draw(e, np.random.default_rng([seed, zlib.crc32(spec.encode())]), layers, keys)
         canonical = trained.spec_with_files(tr, spec)
         # The program would try all budgets.
-        more = ["--no-budget"] if not budgets and not is_lane and evicts(*parse(spec, tr)) else []
+        more = ["--no-budget"] if not budgets and not is_lane and run.evicts(*parse(spec, tr)) else []
         with ThreadPoolExecutor(2) as pool:
             answers = list(pool.map(lambda at: ask(program, path, canonical, e.rows, tr, at, more), places))
         wrong, undecided, absent = 0, 0, Counter()
