@@ -24,7 +24,7 @@ EXACT_LOGITS = {
     "sparq": lambda tr: {"num_channels": tr.d}, "loki": lambda tr: {"num_channels": tr.d},
 }
 ONE_SCORE_FOR_ALL_HEADS = {"oracle", "quoka", "uniform_queries", "sample_attention", "sparq", "loki", "tidal_decode",
-                           "less_is_more", "snapkv", "h2o", "tova", "infinipot"}
+                           "less_is_more", "snapkv"}
 
 
 def either(states):
@@ -122,8 +122,8 @@ class Explainer:
         if reason is not None:
             return None
         if not self.evicts:
-            united = self.is_union or rows[row].united  # a union may hold all that single choices left out
-            return rows[row] if united or len(rows[row].positions) < len(self.candidates(chunk)) else None
+            # A mask's thresholds are told also where the union of masks holds all.
+            return rows[row] if self.is_union or len(rows[row].positions) < len(self.candidates(chunk)) else None
         return last_cut([sets[row] for sets in self.history(layer)[1:chunk + 1]], key)
 
     def numbers(self, choice, key):
@@ -248,7 +248,7 @@ class Explainer:
         if self.merges_heads():
             heads = range(row * self.each, (row + 1) * self.each)
             out["head_merge"] = opposite(either(self.alone(h).keeps(layer, chunk, 0, key) for h in heads))
-            if self.each == 1 or self.evicts:  # after `evicted` it decides nothing
+            if self.each == 1:
                 optional.add("head_merge")
         if self.is_block or self.method == "quest":
             n = run.budget(self.v, self.tr.chunks[chunk][0]) if self.has_budget else len(choice.positions)
@@ -265,9 +265,9 @@ class Explainer:
         return out, optional
 
     def merges_heads(self):
-        if self.method in ("tova", "less_is_more"):
+        if self.method == "less_is_more":
             return True  # all heads of the model: whether a row of one head has the stage is left open
-        if self.each == 1:
+        if self.each == 1 or self.evicts:
             return False
         return (self.method in ONE_SCORE_FOR_ALL_HEADS or self.is_block and not self.is_union or
                 self.method == "quest" and self.v["gqa_reduce"] in ("max_score", "mean_score"))

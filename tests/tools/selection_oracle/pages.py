@@ -68,7 +68,7 @@ def quest(tr, layer, begin, length, v, n, candidates):
         order = Order(candidates, own, by_rule, low=last, high=first) if united else \
             Order(candidates, [choices[0][t // size] for t in candidates], by_rule, True)
         rows.append(Choice(tokens, [t for t in candidates if t // size in near], forced, order))
-        rows[-1].units, rows[-1].united = (size, ranks[1:]), united
+        rows[-1].units = size, ranks[1:]
     return rows
 
 

@@ -71,7 +71,6 @@ class Choice:
         self.forced, self.order = forced, order
         self.doubt = False
         self.units = None  # pages or blocks: (size, the first and the last rank of each)
-        self.united = False  # of several choices
         self.at_hand = None  # an eviction: what there was to choose from
 
 
