@@ -39,22 +39,13 @@ ordered_json row_of(const LostKeys& lost, int row) {
 
 }  // namespace
 
-std::vector<Stage> causes_of(const LostKeys& lost) {
-  std::vector<Stage> causes;
-  for (int i = 0; i < replay::kNumStages; ++i)
-    if (lost.all.by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
-  std::stable_sort(causes.begin(), causes.end(),
-                   [&](Stage a, Stage b) { return lost.all.share_of(a) > lost.all.share_of(b); });
-  return causes;
-}
-
 std::string causes_sentence(const LostKeys& lost) {
   if (lost.all.cells == 0) return "The method chooses among keys in no cell of this trace.";
   if (lost.all.lost <= 0) return "It loses no attention mass.";
   std::string text = fmt::format("It loses {:.1f} % of the attention mass of its candidates",
                                  100 * lost.all.lost / lost.all.whole);
   const char* between = ": ";
-  for (const Stage cause : causes_of(lost)) {
+  for (const Stage cause : lost.all.causes()) {
     text += fmt::format("{}{} {:.1f} %", between, words_of(cause), 100 * lost.all.share_of(cause));
     between = ", ";
   }

@@ -16,7 +16,5 @@ std::string lost_keys_text(const replay::LostKeys& lost, const session::TraceSes
                            std::size_t count);
 // "quoka:... loses 31 % of the mass: query sampling 61 %, head merge 20 %."
 std::string causes_sentence(const replay::LostKeys& lost);
-// The causes that lost any mass, most first.
-std::vector<replay::Stage> causes_of(const replay::LostKeys& lost);
 
 }  // namespace kvloupe::cli

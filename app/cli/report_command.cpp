@@ -72,7 +72,7 @@ std::string causes(const replay::LostKeys& lost) {
   std::string text = "## What it loses, and why\n\n" + causes_sentence(lost) + "\n\n";
   if (lost.all.lost <= 0) return text;
   text += "| lost at | share of the lost mass |\n|---|---|\n";
-  for (const replay::Stage cause : causes_of(lost))
+  for (const replay::Stage cause : lost.all.causes())
     text += fmt::format("| {} | {:.1f} % |\n", words_of(cause), 100 * lost.all.share_of(cause));
   return text + "\nWhat the causes mean, and how they are found: docs/explain.md of KVLoupe.\n\n";
 }

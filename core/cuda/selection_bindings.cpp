@@ -1,5 +1,6 @@
 #include "core/cuda/selection_bindings.h"
 
+#include "core/cuda/generic_form.h"
 #include "core/cuda/keep_best.cuh"
 #include "core/cuda/pack_rows.cuh"
 #include "core/cuda/pages.cuh"
@@ -7,7 +8,6 @@
 #include "core/cuda/score_keys.cuh"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <limits>
@@ -19,19 +19,15 @@ void check(cudaError_t status, const char* name) {
   TORCH_CHECK(status == cudaSuccess, name, ": ", cudaGetErrorString(status));
 }
 
-// The form that runs on any device. Torch's dispatcher keeps it under no key at all, so that it needs
-// no name of its own.
+// An operator as Torch calls it, without the launcher that its binding is given.
 template <auto kBinding>
-struct GenericForm;
+struct Operator;
 template <typename Result, typename... Arguments, Result (*kBinding)(const Launcher&, Arguments...)>
-struct GenericForm<kBinding> {
-  static Result call(const char* name, Arguments... arguments) {
-    return c10::Dispatcher::singleton()
-        .findSchemaOrThrow(name, "")
-        .typed<Result(Arguments...)>()
-        .redispatch(c10::DispatchKeySet(), std::forward<Arguments>(arguments)...);
-  }
+struct Operator<kBinding> {
+  using Signature = Result(Arguments...);
 };
+template <auto kBinding>
+using SignatureOf = typename Operator<kBinding>::Signature;
 
 // Kernels count in int.
 bool is_countable(const at::Tensor& tensor) {
@@ -103,8 +99,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
     const Launcher& on_device, const at::Tensor& scores_in, std::int64_t budget,
     const std::optional<at::Tensor>& forced_in) {
   if (!is_countable(scores_in))
-    return GenericForm<keep_best_rows>::call("kvloupe::keep_best_rows", scores_in, budget,
-                                             forced_in);
+    return run_generic<SignatureOf<keep_best_rows>>("kvloupe::keep_best_rows", scores_in, budget,
+                                                    forced_in);
   const at::Tensor scores =
       scores_in.stride(1) == 1 || scores_in.size(1) == 1 ? scores_in : scores_in.contiguous();
   const std::int64_t rows = scores.size(0), kept = std::min(budget, scores.size(1));
@@ -138,8 +134,9 @@ at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const a
                     k_in.scalar_type() == at::kFloat && q_in.scalar_type() == at::kFloat &&
                     is_countable(q_in) && is_countable(k_in);
   if (!does)
-    return GenericForm<score_keys>::call("kvloupe::score_keys", q_in, k_in, chosen_in,
-                                         num_candidates, cosine, mean_of_queries, scores_first);
+    return run_generic<SignatureOf<score_keys>>("kvloupe::score_keys", q_in, k_in, chosen_in,
+                                                num_candidates, cosine, mean_of_queries,
+                                                scores_first);
   const at::Tensor q = with_channels_together(q_in), k = contiguous_per_head(k_in);
   const at::Tensor chosen = chosen_in.to(q.device()).contiguous();
   const at::Tensor scores = at::empty({k.size(0), num_candidates}, k.options());
@@ -174,7 +171,8 @@ at::Tensor key_products(const Launcher& on_device, const at::Tensor& rows_in,
   const bool does = is_fp32(rows_in) && is_fp32(keys_in) && rows_in.numel() > 0 &&
                     keys_in.numel() > 0 && keys_in.size(2) <= kMostChannels &&
                     is_countable(rows_in) && is_countable(keys_in);
-  if (!does) return GenericForm<key_products>::call("kvloupe::key_products", rows_in, keys_in);
+  if (!does)
+    return run_generic<SignatureOf<key_products>>("kvloupe::key_products", rows_in, keys_in);
   const at::Tensor rows = rows_in.stride(1) == 1 ? rows_in : rows_in.contiguous(),
                    keys = contiguous_per_head(keys_in);
   PackRows pack;
@@ -194,7 +192,7 @@ at::Tensor page_scores(const Launcher& on_device, const at::Tensor& q_in,
   const std::int64_t heads = bounds.size(0), pages = bounds.size(1), dim = q_in.size(2);
   const bool does = is_fp32(q_in) && is_fp32(bounds) && q_in.numel() > 0 && bounds.numel() > 0 &&
                     2 * dim <= kMostChannels && is_countable(q_in) && is_countable(bounds);
-  if (!does) return GenericForm<page_scores>::call("kvloupe::page_scores", q_in, bounds);
+  if (!does) return run_generic<SignatureOf<page_scores>>("kvloupe::page_scores", q_in, bounds);
   const at::Tensor q = with_channels_together(q_in);
   const at::Tensor keys = contiguous_per_head(bounds.flatten(2));
   const std::int64_t share = q.size(0) / heads;
@@ -223,7 +221,7 @@ at::Tensor page_scores(const Launcher& on_device, const at::Tensor& q_in,
 at::Tensor page_bounds(const Launcher& on_device, const at::Tensor& rows_in, std::int64_t page_size,
                        std::int64_t cut) {
   if (!pages_can_be(rows_in, page_size))
-    return GenericForm<page_bounds>::call("kvloupe::page_bounds", rows_in, page_size, cut);
+    return run_generic<SignatureOf<page_bounds>>("kvloupe::page_bounds", rows_in, page_size, cut);
   const at::Tensor rows = contiguous_per_head(rows_in);
   PagesOfRows problem = pages_of(rows, page_size, cut);
   const at::Tensor bounds =
@@ -237,7 +235,7 @@ at::Tensor page_bounds(const Launcher& on_device, const at::Tensor& rows_in, std
 at::Tensor block_means(const Launcher& on_device, const at::Tensor& rows_in,
                        std::int64_t block_size, std::int64_t cut) {
   if (!pages_can_be(rows_in, block_size))
-    return GenericForm<block_means>::call("kvloupe::block_means", rows_in, block_size, cut);
+    return run_generic<SignatureOf<block_means>>("kvloupe::block_means", rows_in, block_size, cut);
   const at::Tensor rows = contiguous_per_head(rows_in);
   PagesOfRows problem = pages_of(rows, block_size, cut);
   const at::Tensor means =

@@ -69,19 +69,32 @@ cuda::DescribeDevice load_plugin() {
   return describe;
 }
 
+// Whether the device can be used.
+bool describe(int index, cuda::DeviceFacts& facts) {
+  static std::mutex mutex;
+  static cuda::DescribeDevice plugin = nullptr;
+  const std::lock_guard lock(mutex);
+  if (plugin == nullptr) plugin = load_plugin();
+  return plugin(index, &facts) == 0;
+}
+
+[[noreturn]] void refuse(int index, const cuda::DeviceFacts& facts) {
+  throw input_error(fmt::format("cuda:{} cannot be used", index), facts.text,
+                    fmt::format("choose a device that nvidia-smi lists {}", kUseCpu));
+}
+
 }  // namespace
 
 CudaDevice open_cuda_device(int index) {
-  static std::mutex mutex;
-  static cuda::DescribeDevice describe = nullptr;
-  const std::lock_guard lock(mutex);
-  if (describe == nullptr) describe = load_plugin();
   cuda::DeviceFacts facts{};
-  if (describe(index, &facts) != 0) {
-    throw input_error(fmt::format("cuda:{} cannot be used", index), facts.text,
-                      fmt::format("choose a device that nvidia-smi lists {}", kUseCpu));
-  }
-  return {facts.text, facts.memory_bytes, facts.count};
+  if (!describe(index, facts)) refuse(index, facts);
+  return {facts.text, facts.memory_bytes};
+}
+
+int num_cuda_devices() {
+  cuda::DeviceFacts facts{};
+  if (!describe(0, facts) && facts.count == 0) refuse(0, facts);
+  return facts.count;
 }
 
 }  // namespace kvloupe::device

@@ -10,11 +10,13 @@ namespace kvloupe::device {
 struct CudaDevice {
   std::string name;
   std::uint64_t memory_bytes = 0;
-  int count = 0;  // devices that the driver lists
 };
 
 // Makes the device ready. Throws Error{Input} with a sentence that says which piece is missing:
 // the driver, a library that Torch's CUDA part needs, the plug-in, or the device.
 CudaDevice open_cuda_device(int index);
+
+// The devices that the driver lists, at least one, also those that cannot be used. Throws as above.
+int num_cuda_devices();
 
 }  // namespace kvloupe::device

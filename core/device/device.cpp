@@ -124,18 +124,24 @@ std::vector<ListedDevice> list_devices() {
   std::vector<ListedDevice> devices;
   devices.push_back({open_device("cpu"), "", memory});
   devices.push_back({open_device("sim"), "", memory});
-  int count = 1;
-  for (int i = 0; i < count; ++i) {
+  // One that fails says so and hides none of the others.
+  const auto list = [&](const std::string& id, auto&& look) {
     try {
-      const CudaDevice device = open_cuda_device(i);
-      count = device.count;
-      devices.push_back({{fmt::format("cuda:{}", i), device.name, 0}, "", device.memory_bytes});
+      look();
     } catch (const Error& error) {
-      // Without a first one nothing tells how many there are.
-      devices.push_back(
-          {{count == 1 ? "cuda" : fmt::format("cuda:{}", i), "NVIDIA CUDA", 0}, error.why(), 0});
+      devices.push_back({{id, "NVIDIA CUDA", 0, DeviceKind::Cuda}, error.why(), 0});
     }
-  }
+  };
+  list("cuda", [&] {
+    const int count = num_cuda_devices();
+    for (int i = 0; i < count; ++i) {
+      const std::string id = fmt::format("cuda:{}", i);
+      list(id, [&] {
+        const CudaDevice device = open_cuda_device(i);
+        devices.push_back({{id, device.name, 0, DeviceKind::Cuda}, "", device.memory_bytes});
+      });
+    }
+  });
   return devices;
 }
 

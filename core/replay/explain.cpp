@@ -123,7 +123,7 @@ class Explainer {
                       evidence.num_units(), evidence.num_kept};
     if (request_.spec.traits().evicts() || decided.layer != request_.layer)
       result_.decided_at = {decided.layer, decided.chunk, evidence.num_units()};
-    unit_rank_ = rank;
+    units_needed_ = evidence.units_needed(unit);
     for (std::int64_t i = std::min(evidence.num_kept, evidence.num_units()) - 1;
          i >= 0 && result_.rivals.size() < kRivals; --i) {
       const std::int32_t which = order[static_cast<std::size_t>(i)];
@@ -207,7 +207,7 @@ class Explainer {
     if (!request_.spec.has_budget() || !request_.want_needed_budget) return;
     const std::int64_t unit = std::max<std::int64_t>(1, request_.spec.traits().page_size);
     std::optional<std::int64_t> guess;
-    if (unit_rank_) guess = std::min(*unit_rank_ * unit, result_.candidates);
+    if (units_needed_) guess = std::min(*units_needed_ * unit, result_.candidates);
     result_.needed_budget =
         needed_budget(session_, request_, result_.candidates, guess, unit, context_);
   }
@@ -284,7 +284,7 @@ class Explainer {
   Explanation result_;
   std::optional<Decision> decided_;
   std::optional<int> evicted_after_;
-  std::optional<std::int64_t> unit_rank_;
+  std::optional<std::int64_t> units_needed_;
   std::pair<int, std::int64_t> nearest_{0, 0};  // query head, query block
 };
 

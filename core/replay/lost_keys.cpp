@@ -119,6 +119,15 @@ class RowLosses {
 
 }  // namespace
 
+std::vector<Stage> LostMass::causes() const {
+  std::vector<Stage> causes;
+  for (int i = 0; i < kNumStages; ++i)
+    if (by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
+  std::stable_sort(causes.begin(), causes.end(),
+                   [&](Stage a, Stage b) { return share_of(a) > share_of(b); });
+  return causes;
+}
+
 void LostMass::add(const LostMass& other) {
   whole += other.whole;
   lost += other.lost;

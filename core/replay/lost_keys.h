@@ -47,6 +47,8 @@ struct LostMass {
   double share_of(Stage cause) const {
     return lost > 0 ? by_cause[static_cast<std::size_t>(cause)] / lost : 0;
   }
+  // Those that lost any mass, most first.
+  std::vector<Stage> causes() const;
   void add(const LostMass& other);
 };
 

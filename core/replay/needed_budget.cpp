@@ -105,7 +105,7 @@ std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
     const std::int64_t middle = lost + (kept - lost) / 2;
     (trials.keeps(middle) ? kept : lost) = middle;
   }
-  return kept;
+  return kept == 1 ? std::min(unit, candidates) : kept;
 }
 
 }  // namespace kvloupe::replay

@@ -13,6 +13,12 @@ std::optional<std::int64_t> RowEvidence::unit_of(std::int64_t position) const {
   return position < end_of(unit) ? std::optional(unit) : std::nullopt;
 }
 
+std::int64_t RowEvidence::units_needed(std::int64_t unit) const {
+  if (unites_choices) return static_cast<std::int64_t>(-scores[static_cast<std::size_t>(unit)]);
+  const std::vector<std::int32_t> best = order();
+  return std::find(best.begin(), best.end(), unit) - best.begin() + 1;
+}
+
 std::vector<std::int32_t> RowEvidence::order() const {
   std::vector<std::int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);

@@ -16,6 +16,8 @@ struct RowEvidence {
   std::vector<double> scores;        // NaN: it had none
   std::vector<std::uint8_t> forced;  // 1: kept first, by rule or by a step before; empty: none is
   std::int64_t num_kept = 0;         // units that were kept
+  // Many choices are united: a score is minus the unit's best rank, from 1, in any of them.
+  bool unites_choices = false;
 
   std::int64_t num_units() const { return static_cast<std::int64_t>(begin.size()); }
   std::int32_t end_of(std::int64_t unit) const {
@@ -29,6 +31,8 @@ struct RowEvidence {
   bool was_cut() const { return num_kept < static_cast<std::int64_t>(scores.size()); }
   // The unit that holds the key.
   std::optional<std::int64_t> unit_of(std::int64_t position) const;
+  // Units that each choice must keep until this one is among them, from 1.
+  std::int64_t units_needed(std::int64_t unit) const;
   // The units, best first; asks for scores and forced alone.
   std::vector<std::int32_t> order() const;
   // The lowest score that was kept by score; nothing where all that was kept is forced,

@@ -39,11 +39,12 @@ class Explain : public ::testing::Test {
     return selection::MethodSpec::parse(text).resolved(trace_.session().shape());
   }
 
-  Explanation why(const std::string& method, std::int64_t key, int row = 0) const {
+  Explanation why(const std::string& method, std::int64_t key, int row = 0,
+                  int chunk = kChunk) const {
     ExplainRequest request;
     request.spec = spec_of(method);
     request.layer = kLayer;
-    request.chunk = kChunk;
+    request.chunk = chunk;
     request.row = row;
     request.key = key;
     return explain(trace_.session(), request, {});
@@ -79,14 +80,18 @@ const std::vector<std::string> kMethods = {
     "quest:budget_tokens=8,page_size=4,skip_layers=0",
     "quest:budget_tokens=8,page_size=4,skip_layers=0,gqa_reduce=union",
     "quest:budget_tokens=8,page_size=4,skip_layers=0,gqa_reduce=mean_score",
+    "quest:budget_tokens=8,page_size=4,skip_layers=0,gqa_reduce=union,rule=kernel",
     "quest:budget_tokens=8,page_size=4,skip_layers=0,prefill=per_query",
+    "quest:budget_tokens=6,page_size=6,skip_layers=0,prefill=per_query,force_last_page=0",
     "flash_prefill:budget_tokens=12,block_size=4,sink_blocks=1,window_blocks=1,lowering=budget",
     "snapkv:budget_tokens=9,window=3",
     "keydiff:budget_tokens=9",
     "h2o:budget_tokens=9",
     "tova:budget_tokens=9",
+    "tova:budget_tokens=9,per_kv_head=1",
     "streaming_llm:budget_tokens=9",
     "infinipot:budget_tokens=9",
+    "infinipot:budget_tokens=9,novelty_ratio=1",
 };
 
 TEST_F(Explain, KeptIsWhatAReplayKeeps) {
@@ -108,7 +113,8 @@ TEST_F(Explain, TheNeededBudgetIsTheSmallestThatKeepsTheKey) {
   for (const std::string& method : kMethods) {
     const selection::MethodSpec spec = spec_of(method);
     const std::int64_t unit = std::max<std::int64_t>(1, spec.traits().page_size);
-    for (const std::int64_t key : {0, 17, 31, 46}) {
+    const bool two_pages = method.find("rule=kernel") != std::string::npos;
+    for (const std::int64_t key : {0, 11, 17, 26, 31, 38, 46}) {
       std::int64_t smallest = 1;
       while (smallest <= 48 &&
              !keeps(spec.with({{"budget_tokens", std::to_string(smallest)}}).canonical(), key))
@@ -116,9 +122,49 @@ TEST_F(Explain, TheNeededBudgetIsTheSmallestThatKeepsTheKey) {
       const std::optional<std::int64_t> needed = why(method, key).needed_budget;
       ASSERT_TRUE(needed) << method << " key " << key;
       // Of pages and blocks as many tokens as the whole ones have that are needed.
-      EXPECT_EQ(*needed, unit > 1 && smallest == 1 ? unit : smallest) << method << " key " << key;
+      if (two_pages && smallest == 1) {
+        EXPECT_TRUE(*needed == unit || *needed == 2 * unit) << method << " key " << key;
+      } else {
+        EXPECT_EQ(*needed, unit > 1 && smallest == 1 ? unit : smallest) << method << " key " << key;
+      }
     }
   }
+}
+
+// A query of the chunk chooses among pages of the chunk too: they are no rivals, and set no cut.
+TEST_F(Explain, PagesOfTheChunkItselfAreNoRivals) {
+  for (const char* method :
+       {"quest:budget_tokens=8,page_size=4,skip_layers=0,prefill=per_query",
+        "quest:budget_tokens=6,page_size=6,skip_layers=0,prefill=per_query,force_last_page=0"}) {
+    const auto kept = spec_of(method);
+    int lost = 0;
+    for (std::int64_t key = 0; key < 48; key += 4) {
+      const Explanation answer = why(method, key);
+      ASSERT_TRUE(answer.unit) << method;
+      EXPECT_EQ(answer.unit->of, (48 + kept.traits().page_size - 1) / kept.traits().page_size);
+      for (const Explanation::Rival& rival : answer.rivals) {
+        EXPECT_LT(rival.key, 48) << method;
+        EXPECT_TRUE(keeps(method, rival.key)) << method;
+      }
+      if (!answer.kept) {
+        EXPECT_LT(answer.score.value(), answer.cut.value()) << method << " key " << key;
+        ++lost;
+      }
+    }
+    EXPECT_GT(lost, 0) << method;
+  }
+}
+
+// TOVA's w is a mean over heads, those of the group or all: of the first chunk's last query, in plain loops.
+TEST_F(Explain, TheScoreOfTovaIsAMeanOverHeads) {
+  for (const auto& [method, heads] :
+       {std::pair{"tova:budget_tokens=9,per_kv_head=1", 2}, std::pair{"tova:budget_tokens=9", 4}})
+    for (int key = 0; key < 16; key += 3) {
+      double mean = 0;
+      for (int head = 0; head < heads; ++head)
+        mean += trace_.probability(kLayer, head, 15, key) / heads;
+      EXPECT_NEAR(why(method, key, 0, 1).score.value(), mean, 1e-5 * mean) << method << key;
+    }
 }
 
 TEST_F(Explain, RankAndCutAreThoseOfThePlainScores) {

@@ -42,12 +42,7 @@ void add_layer(const LostKeys& layer, Answer& answer) {
   all.all.add(layer.all);
   merge_in(all.keys, layer.keys, [](const LostKey& key) { return key.mass; });
   merge_in(all.regrets, layer.regrets, [](const Regret& one) { return one.mass_when_wanted; });
-  answer.causes.clear();
-  for (int i = 0; i < replay::kNumStages; ++i)
-    if (all.all.by_cause[static_cast<std::size_t>(i)] > 0)
-      answer.causes.push_back(static_cast<Stage>(i));
-  std::stable_sort(answer.causes.begin(), answer.causes.end(),
-                   [&](Stage a, Stage b) { return all.all.share_of(a) > all.all.share_of(b); });
+  answer.causes = all.all.causes();
 }
 
 std::string problem(Workspace& workspace) {

@@ -140,12 +140,9 @@ class Quest final : public VisibilitySelector {
         united ? unite(choice, row) : void(row = std::move(choice));
       }
     });
-    const PageGrid& grid = bounds.grid();
-    for (RowEvidence& row : rows)
-      for (std::size_t page = 0; page < row.scores.size(); ++page) {
-        row.begin.push_back(static_cast<std::int32_t>(grid.begin(static_cast<std::int64_t>(page))));
-        row.end.push_back(static_cast<std::int32_t>(grid.end(static_cast<std::int64_t>(page))));
-      }
+    PageGrid past = bounds.grid();
+    past.num_tokens = cell.past_len;
+    for (RowEvidence& row : rows) leave_to_past(past, row);
     return rows;
   }
 
@@ -235,6 +232,7 @@ class Quest final : public VisibilitySelector {
   }
 
   static void unite(const RowEvidence& choice, RowEvidence& row) {
+    row.unites_choices = true;
     row.scores.resize(std::max(row.scores.size(), choice.scores.size()),
                       std::numeric_limits<double>::quiet_NaN());
     row.forced.resize(row.scores.size(), 0);
@@ -245,6 +243,22 @@ class Quest final : public VisibilitySelector {
           !(-row.scores[page] <= static_cast<double>(choice.num_kept)))
         ++row.num_kept;
       if (!(row.scores[page] >= -rank)) row.scores[page] = -rank;
+    }
+  }
+
+  // Sets the ranges, and leaves out the pages that hold the chunk's keys alone.
+  static void leave_to_past(const PageGrid& past, RowEvidence& row) {
+    const auto num_pages = static_cast<std::size_t>(past.num_pages());
+    const std::vector<std::int32_t> order = row.order();
+    const std::span kept = std::span(order).first(static_cast<std::size_t>(row.num_kept));
+    row.num_kept = std::count_if(kept.begin(), kept.end(), [&](std::int32_t page) {
+      return static_cast<std::size_t>(page) < num_pages;
+    });
+    row.scores.resize(num_pages);
+    row.forced.resize(num_pages);
+    for (std::int64_t page = 0; page < past.num_pages(); ++page) {
+      row.begin.push_back(static_cast<std::int32_t>(past.begin(page)));
+      row.end.push_back(static_cast<std::int32_t>(past.end(page)));
     }
   }
 

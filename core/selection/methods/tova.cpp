@@ -39,7 +39,9 @@ class Tova final : public EvictionSelector {
 
   SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
                         std::int64_t budget, Reasons* reasons) const override {
-    const at::Tensor votes = per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) : shared_;
+    const at::Tensor votes = per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) /
+                                                static_cast<double>(cell.gqa_group_size())
+                                          : shared_;
     const auto staying = static_cast<std::int64_t>(pool.staying.size());
     at::Tensor forced;
     if (force_last_) {

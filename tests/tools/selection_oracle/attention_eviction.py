@@ -55,6 +55,8 @@ def evict_infinipot(tr, layer, begin, length, v, n, keys, g, state):
     for h in range(g * tr.R, (g + 1) * tr.R):
         for q in tr.probe[layer][chunk, h]:
             score += softmax(tr.scale * (tr.k[layer][g, keys] @ q)) / tr.R
+    if len(novel) == n:  # nothing is left to the probe
+        return choose(tr.novelty[keys], list(keys), n)
     kept = choose(score, list(keys), n, novel)
     kept.forced = 0  # novelty is a score and no rule of place
     return kept

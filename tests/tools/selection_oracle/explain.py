@@ -139,7 +139,7 @@ class Explainer:
         cut = np.flatnonzero(by_score)[np.argmin(order.scores[by_score])] if by_score.any() else None
         give = lambda at: (order.scores[at], 1e-4 * max(abs(order.scores[at]), order.spread) if order.low is None
                            else max(order.high[at] - order.scores[at], order.scores[at] - order.low[at]))
-        return (ANY if np.isnan(order.scores[i]) else give(i)), None if cut is None else give(cut), order.ranks(key)
+        return (give(i) if np.isfinite(order.scores[i]) else ANY), None if cut is None else give(cut), order.ranks(key)
 
     def best_vote(self, choice, key):
         """The score of the key's block furthest above its threshold, and that threshold."""

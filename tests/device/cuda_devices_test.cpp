@@ -1,0 +1,44 @@
+// Several GPUs, one of which works: by way of a plug-in that stands for them (fake_cuda.cpp).
+#include "core/base/error.h"
+#include "core/device/cuda_plugin.h"
+#include "core/device/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace kvloupe::device {
+namespace {
+
+TEST(CudaDevices, OneThatFailsHidesNoOther) {
+  const std::vector<ListedDevice> devices = list_devices();
+  ASSERT_EQ(devices.size(), 5U);  // the CPU and sim before them
+  for (int i = 0; i < 3; ++i) {
+    const ListedDevice& device = devices[static_cast<std::size_t>(i) + 2];
+    EXPECT_EQ(device.info.id, "cuda:" + std::to_string(i));
+    EXPECT_EQ(device.info.kind, DeviceKind::Cuda);
+    EXPECT_EQ(device.available(), i == 1);
+    EXPECT_EQ(device.reason, i == 1 ? "" : "uncorrectable ECC error encountered");
+  }
+  EXPECT_EQ(devices[3].info.name, "Card B");
+  EXPECT_EQ(devices[3].memory_bytes, 80ULL << 30);
+}
+
+TEST(CudaDevices, TheSentenceSaysWhyOneCannotBeUsed) {
+  EXPECT_EQ(open_cuda_device(1).name, "Card B");
+  for (const auto& [index, why] :
+       {std::pair{0, "uncorrectable ECC"}, std::pair{7, "this machine has 3 CUDA devices"}}) {
+    try {
+      open_cuda_device(index);
+      FAIL() << index;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Input);
+      EXPECT_THAT(error.why(), testing::HasSubstr(why));
+      EXPECT_THAT(error.remedy(), testing::HasSubstr("--device cpu"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe::device
