@@ -2,6 +2,7 @@
 
 #include "core/base/version.h"
 #include "core/device/device.h"
+#include "core/measure/peaks.h"
 
 #include <fmt/format.h>
 
@@ -27,9 +28,9 @@ std::string stats_text(const measure::LatencyStats& stats) {
   return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
 }
 
-Machine describe_machine() {
-  const device::DeviceInfo info = device::open_device("cpu");
-  return {info.label(), info.name, info.threads, device::measure_read_bandwidth(), version()};
+Machine describe_machine(const std::string& device) {
+  const device::DeviceInfo info = device::open_device(device);
+  return {info.label(), info.name, info.threads, measure::peaks_of(device).bytes_per_s, version()};
 }
 
 const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }
@@ -46,11 +47,11 @@ void SuiteRun::step(std::size_t done, std::size_t total, const std::string& what
 
 std::span<const Suite> suites() {
   static constexpr std::array<Suite, 4> kSuites = {{
-      {"contract", "the performance goals", run_contract_suite},
-      {"paged", "paged attention against dense attention, 8k to 128k keys", run_paged_suite},
+      {"contract", "the performance goals", run_contract_suite, true},
+      {"paged", "paged attention against dense attention, 8k to 128k keys", run_paged_suite, true},
       {"prefill", "prefill of the default model, recorded and not, and its linear layers",
        run_prefill_suite},
-      {"lengths", "every method beside dense attention, 1k to 64k keys", run_lengths_suite},
+      {"lengths", "every method beside dense attention, 1k to 64k keys", run_lengths_suite, true},
   }};
   return kSuites;
 }

@@ -36,14 +36,15 @@ struct Row {
 
 struct Machine {
   std::string device;  // "cpu, 2 threads (...)"
-  std::string name;    // of the processor
+  std::string name;    // of the processor, or the GPU
   int threads = 0;
-  double read_bandwidth = 0;  // bytes a second
+  double read_bandwidth = 0;  // bytes a second, of the device
   std::string version;        // of kvloupe
 };
 
 // What a suite is given: it adds each row as soon as it is measured.
 struct SuiteRun {
+  std::string device = "cpu";  // as device::open_device() takes it
   Machine machine;
   bool peers = false;  // measure Python peers too; they are installed when they are missing
   std::function<void(Row)> add;
@@ -51,6 +52,11 @@ struct SuiteRun {
 
   // Counts the suite's steps; Cancelled comes from here.
   void step(std::size_t done, std::size_t total, const std::string& what) const;
+  bool on_processor() const { return device == "cpu"; }
+  // A goal of the contract: they are set for the processor.
+  std::optional<double> goal(double threshold) const {
+    return on_processor() ? std::optional(threshold) : std::nullopt;
+  }
   // For what is measured inside a step: rounds would count on their own.
   WorkContext quiet() const { return {context.cancel, {}}; }
 };
@@ -59,6 +65,7 @@ struct Suite {
   const char* name;
   const char* summary;
   void (*run)(SuiteRun&);
+  bool on_gpu = false;  // it runs on CUDA devices too
 };
 // Contract first: it is the default.
 std::span<const Suite> suites();
@@ -69,13 +76,13 @@ void run_paged_suite(SuiteRun& run);
 void run_prefill_suite(SuiteRun& run);
 void run_lengths_suite(SuiteRun& run);
 
-Machine describe_machine();
+Machine describe_machine(const std::string& device);
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
 // Fills in what dense attention beside a method showed, or why nothing was measured.
 void set_measured(Row& row, const measure::AttentionBench& bench);
 
 // The row paged_90 (paged_suite.cpp).
-Row paged_90(const WorkContext& context);
+Row paged_90(const SuiteRun& run);
 
 // The rows start_version and start_window (start_rows.cpp), and what the second one times: a
 // subcommand that draws the first frame of an empty window without a display, says so and ends.

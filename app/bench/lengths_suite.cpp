@@ -45,15 +45,16 @@ Row row_of(const measure::LatencyReport& report, std::int64_t past_len) {
 }
 
 Row measured(const session::TraceSession& session, const selection::MethodSpec& spec,
-             std::int64_t past_len, const WorkContext& context) {
+             std::int64_t past_len, const SuiteRun& run) {
   measure::LatencyOptions options;
+  options.device = run.device;
   options.repetitions = kRepetitions;
   options.warm_up = 1;
   options.past_len = past_len;
   const int chunk = measure::last_full_chunk(session.info());
   try {
     const int layer = session.info().layers.front();
-    return row_of(measure::measure_latency(session, spec, layer, chunk, options, context, {}),
+    return row_of(measure::measure_latency(session, spec, layer, chunk, options, run.quiet(), {}),
                   past_len);
   } catch (const Error& error) {
     // A method that needs what no synthetic trace has still leaves the others their rows.
@@ -79,7 +80,7 @@ void run_lengths_suite(SuiteRun& run) {
   for (const selection::MethodSpec& spec : methods)
     for (const std::int64_t past_len : kLengths) {
       run.step(done++, steps, fmt::format("{} after {} keys", spec.id(), format_count(past_len)));
-      run.add(measured(session, spec, past_len, run.quiet()));
+      run.add(measured(session, spec, past_len, run));
     }
   run.step(steps, steps, "done");
 }

@@ -4,6 +4,7 @@
 #include "core/device/device.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/paged_bench.h"
+#include "core/measure/peaks.h"
 
 #include <fmt/format.h>
 
@@ -38,7 +39,7 @@ constexpr Point kGoalPoint = {65536, 1024};
 constexpr double kGoalSparsity = 0.9;
 constexpr double kGoal = 6.5;
 
-Row empty_row(const Point& point, double sparsity) {
+Row empty_row(const Point& point, double sparsity, const SuiteRun& run) {
   const int percent = static_cast<int>(100 * sparsity + 0.5);
   Row row;
   row.id = fmt::format("paged_{}k_c{}_s{}", point.past_len / 1024, point.chunk_len, percent);
@@ -46,7 +47,7 @@ Row empty_row(const Point& point, double sparsity) {
                             format_count(point.past_len), format_count(point.chunk_len), percent);
   const bool has_goal = point.past_len == kGoalPoint.past_len &&
                         point.chunk_len == kGoalPoint.chunk_len && sparsity == kGoalSparsity;
-  if (has_goal) row.threshold = kGoal;
+  if (has_goal) row.threshold = run.goal(kGoal);
   return row;
 }
 
@@ -63,14 +64,10 @@ constexpr std::array<MethodCase, 3> kMethods = {
      {"quest", "quest:budget_tokens=4096,page_size=16,gqa_reduce=max_score,skip_layers=0"}}};
 constexpr int kMethodRepetitions = 3;
 
-struct Floors {
-  double read_bandwidth = 0, peak_flops = 0;
-};
-
-Row paged_row(const Point& point, const PagedBench& bench, std::size_t index,
-              const Floors& floors) {
+Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, const SuiteRun& run) {
+  const measure::Peaks& peaks = measure::peaks_of(run.device);
   const PagedSide& side = bench.sides[index];
-  Row row = empty_row(point, side.sparsity);
+  Row row = empty_row(point, side.sparsity, run);
   if (side.paged.samples == 0) {
     row.reason = "every round was disturbed by other threads";
     return row;
@@ -86,8 +83,8 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index,
       {"gathered_ms", side.gathered.median_ms},
       {"block_sparse_ms", side.block_sparse.median_ms},
       // What the machine needs at least: to read the kept K and V once, to multiply.
-      {"floor_read_ms", 1000 * side.bytes / floors.read_bandwidth},
-      {"floor_arithmetic_ms", 1000 * side.flops / floors.peak_flops},
+      {"floor_read_ms", 1000 * side.bytes / peaks.bytes_per_s},
+      {"floor_arithmetic_ms", 1000 * side.flops / peaks.flops_per_s},
   };
   row.details = {{"dense_variant", bench.dense_variant},
                  {"dense", stats_text(bench.dense)},
@@ -98,32 +95,32 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index,
 }
 
 std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsities,
-                         double read_bandwidth, const WorkContext& context) {
+                         const SuiteRun& run) {
   std::vector<Row> rows;
   const double needed = measure::paged_bench_bytes(point.past_len, point.chunk_len);
-  const double available = device::available_memory();
+  const double available = device::available_memory(run.device);
   if (needed > available) {
     for (const double sparsity : sparsities) {
-      rows.push_back(empty_row(point, sparsity));
+      rows.push_back(empty_row(point, sparsity, run));
       rows.back().reason = fmt::format("needs {} of memory, {} are free",
                                        format_bytes(static_cast<std::uint64_t>(needed)),
                                        format_bytes(static_cast<std::uint64_t>(available)));
     }
     return rows;
   }
-  const PagedBench bench =
-      measure::bench_paged(point.past_len, point.chunk_len, sparsities, kRepetitions, context);
-  const Floors floors = {read_bandwidth, device::measure_peak_flops()};
+  const PagedBench bench = measure::bench_paged(point.past_len, point.chunk_len, sparsities,
+                                                kRepetitions, run.device, run.quiet());
   for (std::size_t i = 0; i < sparsities.size(); ++i)
-    rows.push_back(paged_row(point, bench, i, floors));
+    rows.push_back(paged_row(point, bench, i, run));
   return rows;
 }
 
-Row method_row(const MethodCase& method, const WorkContext& context) {
+Row method_row(const MethodCase& method, const SuiteRun& run) {
   const measure::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
                                             selection::MethodSpec::parse(method.spec),
-                                            measure::SyntheticKeys::Clustered};
-  const measure::AttentionBench bench = measure::bench_attention(what, kMethodRepetitions, context);
+                                            measure::SyntheticKeys::Clustered, run.device};
+  const measure::AttentionBench bench =
+      measure::bench_attention(what, kMethodRepetitions, run.quiet());
   Row row;
   row.id = fmt::format("{}_{}k_c{}", method.id, what.past_len / 1024, what.chunk_len);
   row.meaning = fmt::format("dense / selection, tables and paged attention of {}", method.spec);
@@ -137,8 +134,8 @@ Row method_row(const MethodCase& method, const WorkContext& context) {
 
 }  // namespace
 
-Row paged_90(const WorkContext& context) {
-  Row row = rows_of(kGoalPoint, {kGoalSparsity}, device::measure_read_bandwidth(), context).front();
+Row paged_90(const SuiteRun& run) {
+  Row row = rows_of(kGoalPoint, {kGoalSparsity}, run).front();
   row.id = "paged_90";
   return row;
 }
@@ -149,12 +146,11 @@ void run_paged_suite(SuiteRun& run) {
     run.step(i, steps,
              fmt::format("{} keys, chunk {}", format_count(kPoints[i].past_len),
                          format_count(kPoints[i].chunk_len)));
-    for (Row& row : rows_of(kPoints[i], kSparsities, run.machine.read_bandwidth, run.quiet()))
-      run.add(std::move(row));
+    for (Row& row : rows_of(kPoints[i], kSparsities, run)) run.add(std::move(row));
   }
   for (std::size_t i = 0; i < kMethods.size(); ++i) {
     run.step(kPoints.size() + i, steps, kMethods[i].spec);
-    run.add(method_row(kMethods[i], run.quiet()));
+    run.add(method_row(kMethods[i], run));
   }
   run.step(steps, steps, "done");
 }

@@ -97,19 +97,27 @@ const bench::Suite& find_suite(const std::string& name) {
                        [&](const auto& suite) { return suite.name == name; });
 }
 
-void refuse_other_device(const BenchArguments& arguments) {
-  if (device::parse_device(arguments.device).kind == device::DeviceKind::Cpu) return;
+// The device's full name.
+std::string device_of(const BenchArguments& arguments, const bench::Suite& suite) {
   const device::DeviceInfo info = device::open_device(arguments.device);
-  throw input_error(fmt::format("the suite {} cannot run on {}", arguments.suite, info.label()),
-                    "its rows are defined for the processor", "use --device cpu");
+  const bool runs = info.kind == device::DeviceKind::Cpu ||
+                    (info.kind == device::DeviceKind::Cuda && suite.on_gpu);
+  if (!runs)
+    throw input_error(fmt::format("the suite {} cannot run on {}", suite.name, info.label()),
+                      info.kind == device::DeviceKind::Sim
+                          ? "sim runs in host memory, its times are no device's"
+                          : "its rows are defined for the processor",
+                      "use --device cpu");
+  return info.id;
 }
 
 // Rows are kept when the suite is interrupted: as text they are out, as JSON they are delivered then.
 void run_bench(const BenchArguments& arguments) {
-  refuse_other_device(arguments);
+  const bench::Suite& suite = find_suite(arguments.suite);
   std::vector<bench::Row> rows;
   bench::SuiteRun run;
-  run.machine = bench::describe_machine();
+  run.device = device_of(arguments, suite);
+  run.machine = bench::describe_machine(run.device);
   run.peers = arguments.peers;
   run.context.cancel = interrupt_token();
   run.context.progress = [](std::int64_t, std::int64_t, const std::string& stage) {
@@ -124,7 +132,7 @@ void run_bench(const BenchArguments& arguments) {
     rows.push_back(std::move(row));
   };
   try {
-    find_suite(arguments.suite).run(run);
+    suite.run(run);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Cancelled || rows.empty()) throw;
     if (arguments.json) results::add_data(json_of(run.machine, rows));

@@ -100,6 +100,7 @@ void add_calibrate_command(CLI::App& program, const GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output,
                       "basis file to write (default: the one that basis=auto means)");
+  command->add_option("--device", arguments->options.device, kDeviceHelp)->capture_default_str();
   command->add_flag("--force", arguments->options.force, "overwrite the output");
   command->footer(
       "The papers calibrate on sequences of 4,096 tokens (Loki: wikitext; AQUA: BookCorpus, how\n"

@@ -122,6 +122,12 @@ ordered_json json_of(const LatencyReport& r) {
                     {"discarded", r.discarded}};
   if (r.dense_reason) json["dense_reason"] = trace::name_of(*r.dense_reason);
   if (const auto speedup = r.speedup()) json["speedup"] = *speedup;
+  if (r.gpu)
+    json["gpu"] = {{"sm_mhz", {r.gpu->least_sm_mhz, r.gpu->largest_sm_mhz}},
+                   {"memory_mhz", {r.gpu->least_memory_mhz, r.gpu->largest_memory_mhz}},
+                   {"power_w", r.gpu->most_power_w},
+                   {"temperature_c", r.gpu->most_celsius},
+                   {"throttled", r.gpu->throttled}};
   return json;
 }
 
@@ -190,6 +196,8 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) 
       "{}, {}; medians of {} rounds in which the method and the dense forms (four, or ours alone "
       "where a layer has a softcap or a sink) take turns; the fastest dense one counts\n",
       first.device, first.dtype, first.total.samples);
+  for (const LatencyReport& r : reports)
+    if (r.gpu) text += fmt::format("{}: {}\n", printable(r.method), words_of(*r.gpu));
   if (lengths)
     text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);
   const auto simulated = std::find_if(reports.begin(), reports.end(),

@@ -77,7 +77,9 @@ class LatencyPanel final : public Panel {
         format_count(r.chunk_len), r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", r.total.samples,
         r.total.samples == 1 ? "sample" : "samples");
-    if (r.discarded > 0) text += fmt::format(", {} discarded (busy machine)", r.discarded);
+    if (const int busy = r.discarded - (r.gpu ? r.gpu->throttled : 0); busy > 0)
+      text += fmt::format(", {} discarded (busy machine)", busy);
+    if (r.gpu) text += "  \u00B7  " + words_of(*r.gpu);
     if (result.state == state::ResultState::Loading)
       text += ", measuring";
     else if (!r.finished)

@@ -11,6 +11,7 @@
 #include "core/base/output_file.h"
 #include "core/base/sha256.h"
 #include "core/base/units.h"
+#include "core/device/torch_device.h"
 #include "core/selection/basis.h"
 
 #include <ATen/ATen.h>
@@ -109,9 +110,8 @@ class GatheringAttention final : public AttentionHook {
     for (const BasisKind kind : kinds) fits_.emplace_back(kind);
   }
   at::Tensor attend(const AttentionCall& call) override {
-    const at::Tensor q = call.q.to(at::kCPU);
-    const at::Tensor fresh = call.k.slice(1, call.past_len).to(at::kCPU);
-    for (selection::BasisFit& fit : fits_) fit.add(call.layer, q, fresh);
+    for (selection::BasisFit& fit : fits_)
+      fit.add(call.layer, call.q, call.k.slice(1, call.past_len));
     return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax, false).output;
   }
   const std::vector<selection::BasisFit>& fits() const { return fits_; }
@@ -245,7 +245,8 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
   if (options.text.corpus) inputs.push_back(*options.text.corpus);
   if (!options.output.empty())
     check_calibration_file(options.output, "a basis", inputs, options.force);
-  const auto model = load_model(options.model);
+  const auto model =
+      load_model(options.model, ComputeType::Fp32, device::torch_device(options.device));
   std::vector<fs::path> paths;
   for (const BasisKind kind : options.kinds) {
     paths.push_back(options.output);

@@ -35,6 +35,7 @@ struct CalibrateOptions {
   std::vector<trace::BasisKind> kinds;
   CalibrationText text;
   std::filesystem::path output;  // of a single kind; empty: the file that basis=auto means
+  std::string device = "cpu";    // of the model, as device::open_device() takes it
   bool force = false;            // overwrites
 };
 struct WrittenBasis {

@@ -42,7 +42,7 @@ TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) {
   kvloupe::cuda::implement_selection<kvloupe::cuda::OnStream>(m);
 }
 
-extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_2(
+extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_3(
     int index, kvloupe::cuda::DeviceFacts* facts) {
   *facts = {};
   cudaDeviceProp properties{};
@@ -53,6 +53,8 @@ extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_devi
     return 1;
   }
   if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, index);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetPCIBusId(facts->bus_id, sizeof(facts->bus_id), index);
   std::snprintf(facts->text, sizeof(facts->text), "%s",
                 status == cudaSuccess ? properties.name : cudaGetErrorString(status));
   if (status != cudaSuccess) return 1;

@@ -88,7 +88,7 @@ bool describe(int index, cuda::DeviceFacts& facts) {
 CudaDevice open_cuda_device(int index) {
   cuda::DeviceFacts facts{};
   if (!describe(index, facts)) refuse(index, facts);
-  return {facts.text, facts.memory_bytes};
+  return {facts.text, facts.bus_id, facts.memory_bytes};
 }
 
 int num_cuda_devices() {

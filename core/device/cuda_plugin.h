@@ -9,6 +9,7 @@ namespace kvloupe::device {
 
 struct CudaDevice {
   std::string name;
+  std::string bus_id;  // on the PCI bus: "0000:41:00.0"
   std::uint64_t memory_bytes = 0;
 };
 

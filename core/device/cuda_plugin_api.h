@@ -8,12 +8,13 @@ namespace kvloupe::cuda {
 
 struct DeviceFacts {
   char text[256];              // its name; or why it cannot be used
+  char bus_id[32];             // "0000:41:00.0"
   std::uint64_t memory_bytes;  // 0 where it cannot be used
   int count;                   // devices that the driver lists
 };
 
 // Returns 0 where the device can be used, else 1.
 using DescribeDevice = int (*)(int index, DeviceFacts* facts);
-inline constexpr const char* kDescribeDeviceName = "kvloupe_describe_cuda_device_2";
+inline constexpr const char* kDescribeDeviceName = "kvloupe_describe_cuda_device_3";
 
 }  // namespace kvloupe::cuda

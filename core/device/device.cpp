@@ -195,7 +195,9 @@ double measure_peak_flops(ComputeType type) {
   return best;
 }
 
-double available_memory() {
+double available_memory(const std::string& device) {
+  if (const DeviceId id = parse_device(device); id.kind == DeviceKind::Cuda)
+    return static_cast<double>(open_cuda_device(id.index).memory_bytes);
   std::ifstream file("/proc/meminfo");
   for (std::string name; file >> name; file.ignore(256, '\n')) {
     double kibibytes = 0;

@@ -56,7 +56,7 @@ double measure_peak_flops(ComputeType type = ComputeType::Fp32);
 // Whether this processor multiplies matrices of the type; all do of fp32.
 bool multiplies(ComputeType type);
 
-// Bytes of memory that can be had without swapping.
-double available_memory();
+// Bytes of memory that can be had without swapping; of a GPU all that it has.
+double available_memory(const std::string& device = "cpu");
 
 }  // namespace kvloupe::device

@@ -1,5 +1,6 @@
 #include "core/measure/attention_bench.h"
 
+#include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
 #include "core/selection/attend.h"
 #include "core/selection/selector.h"
@@ -49,6 +50,9 @@ selection::Cell synthetic_cell(const selection::ModelShape& shape, const Attenti
   cell.k = at::randn({shape.num_kv_heads, cell.kv_len(), shape.head_dim});
   cell.v = at::randn({shape.num_kv_heads, cell.kv_len(), shape.head_dim});
   if (what.keys == SyntheticKeys::Clustered) cluster(shape, cell);
+  // The same numbers on every device.
+  const c10::Device place = device::torch_device(what.device);
+  for (at::Tensor* numbers : {&cell.q, &cell.k, &cell.v}) *numbers = numbers->to(place);
   return cell;
 }
 
@@ -79,6 +83,7 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
 
   RoundOptions options;
   options.repetitions = repetitions;
+  options.device = what.device;
   const RoundTimes times = time_rounds(parts, options, context, [&](const RoundTimes& so_far) {
     context.report(so_far.stats(kSelect).samples, repetitions, "rounds");
   });

@@ -22,6 +22,7 @@ struct AttentionBenchCase {
   selection::MethodSpec method =
       selection::MethodSpec::parse("quoka:budget_tokens=1024,num_queries=16");
   SyntheticKeys keys = SyntheticKeys::Random;
+  std::string device = "cpu";  // as device::open_device() takes it
 };
 
 struct AttentionBench {

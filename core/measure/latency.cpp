@@ -5,13 +5,12 @@
 #include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
+#include "core/measure/peaks.h"
 #include "core/measure/timing.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -22,6 +21,7 @@ enum Part : std::size_t { kSelect, kGather, kAttend, kFirstDense };
 
 void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyReport* report) {
   report->discarded = times.discarded;
+  report->gpu = times.gpu;
   report->select = times.stats(kSelect);
   report->gather = times.stats(kGather);
   report->attend = times.stats(kAttend);
@@ -34,35 +34,6 @@ void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyR
   const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
   report->dense = times.stats(dense);
   report->dense_variant = parts[dense].name;
-}
-
-// What the device reads and multiplies in a second. Measured once in a process, with nothing else
-// running: about a second.
-struct Peaks {
-  double bytes_per_s = 0, flops_per_s = 0;
-};
-Peaks measured_peaks(c10::Device device) {
-  // `sim` runs on the processor.
-  if (!device.is_cuda()) return {device::measure_read_bandwidth(), device::measure_peak_flops()};
-  constexpr std::int64_t kNumbers = 1 << 28, kSize = 4096;
-  const at::Tensor numbers = at::ones({kNumbers}, at::dtype(at::kFloat).device(device));
-  const at::Tensor matrix = numbers.narrow(0, 0, kSize * kSize).view({kSize, kSize});
-  const RoundTimes times =
-      time_rounds({{"read", [&] { numbers.sum(); }}, {"multiply", [&] { at::mm(matrix, matrix); }}},
-                  {.repetitions = 7, .device = device.str()}, {});
-  const auto rate = [&](std::size_t part, double work) {
-    return 1000 * work / *std::ranges::min_element(times.samples_ms[part]);
-  };
-  return {rate(0, sizeof(float) * static_cast<double>(kNumbers)),
-          rate(1, 2.0 * kSize * kSize * kSize)};
-}
-const Peaks& peaks_of(c10::Device device) {
-  static std::mutex mutex;
-  static std::map<std::string, Peaks> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(device.str());
-  return found != known.end() ? found->second
-                              : known.emplace(device.str(), measured_peaks(device)).first->second;
 }
 
 double floor_ms(const Work& work, const Peaks& peaks) {
@@ -131,7 +102,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   report.chunk_len = cell.chunk_len;
   report.lengthened = options.past_len.has_value();
   report.executed = run.spec().traits().executed && device.kind != device::DeviceKind::Sim;
-  const Peaks& peaks = peaks_of(torch);  // before anything is timed
+  const Peaks& peaks = peaks_of(options.device);  // before anything is timed
   RoundOptions rounds;
   rounds.repetitions = options.repetitions;
   rounds.warm_up = options.warm_up;

@@ -19,6 +19,18 @@ struct LatencyStats {
   int samples = 0;
 };
 
+// What a GPU's driver said after the rounds that count; least and largest clocks, most power and heat.
+struct GpuConditions {
+  int least_sm_mhz = 0, largest_sm_mhz = 0;
+  int least_memory_mhz = 0, largest_memory_mhz = 0;
+  double most_power_w = 0;
+  int most_celsius = 0;
+  int rounds = 0;
+  int throttled = 0;  // rounds thrown away because its clocks were held down
+};
+// "GPU at 1,755 to 1,980 MHz, memory 2,619 MHz, up to 346 W and 57 C".
+std::string words_of(const GpuConditions& gpu);
+
 // How attention reads what was selected.
 enum class KvReads {
   Copies,  // the selected KVs, copied together
@@ -49,7 +61,8 @@ struct LatencyReport {
   // Attention over what was kept can take no less on this machine: its bytes at the measured
   // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
   double floor_ms = 0;
-  int discarded = 0;  // samples thrown away because the machine was busy with our own threads
+  int discarded = 0;  // samples thrown away: our own threads were busy, or a GPU throttled
+  std::optional<GpuConditions> gpu;
   bool finished = false;
 
   // Why no speed is given: "sim runs in host memory, its times are no device's". Empty where it was

@@ -3,6 +3,7 @@
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
+#include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
 
 #include <ATen/ATen.h>
@@ -27,11 +28,17 @@ struct Inputs {
   double scale = 1 / std::sqrt(static_cast<double>(kHeadDim));
 };
 
-Inputs random_inputs(std::int64_t past_len, std::int64_t chunk_len) {
+// The same numbers on every device.
+Inputs random_inputs(std::int64_t past_len, std::int64_t chunk_len, c10::Device device) {
   at::manual_seed(1);
-  return {at::randn({kQHeads, chunk_len, kHeadDim}),
-          at::randn({kKvHeads, past_len + chunk_len, kHeadDim}),
-          at::randn({kKvHeads, past_len + chunk_len, kHeadDim})};
+  const auto draw = [&](std::int64_t heads, std::int64_t rows) {
+    return at::randn({heads, rows, kHeadDim}).to(device);
+  };
+  Inputs in;
+  in.q = draw(kQHeads, chunk_len);
+  in.k = draw(kKvHeads, past_len + chunk_len);
+  in.v = draw(kKvHeads, past_len + chunk_len);
+  return in;
 }
 
 // `count` of the blocks [0, total), ascending.
@@ -117,8 +124,9 @@ class Executions {
 
 // The first round, which is not counted, tells how many rounds are affordable.
 int affordable_repetitions(const std::vector<TimedPart>& parts, int repetitions,
-                           const WorkContext& context) {
+                           const std::string& device, const WorkContext& context) {
   RoundOptions once;
+  once.device = device;
   once.repetitions = 1;
   once.warm_up = 0;
   const RoundTimes times = time_rounds(parts, once, context);
@@ -141,9 +149,9 @@ double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len) {
 
 PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,
                        const std::vector<double>& sparsities, int repetitions,
-                       const WorkContext& context) {
+                       const std::string& device, const WorkContext& context) {
   KVLOUPE_CHECK(past_len % kBlock == 0 && chunk_len % kBlock == 0 && chunk_len > 0);
-  const Inputs in = random_inputs(past_len, chunk_len);
+  const Inputs in = random_inputs(past_len, chunk_len, device::torch_device(device));
   const DenseBaseline baseline(in.q, in.k, in.v, in.scale);
   std::vector<TimedPart> parts = baseline.parts();
   const std::size_t num_dense = parts.size();
@@ -154,7 +162,8 @@ PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,
   }
 
   RoundOptions options;
-  options.repetitions = affordable_repetitions(parts, repetitions, context);
+  options.device = device;
+  options.repetitions = affordable_repetitions(parts, repetitions, device, context);
   options.warm_up = 0;
   const RoundTimes times = time_rounds(parts, options, context);
   PagedBench bench;

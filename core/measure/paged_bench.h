@@ -42,6 +42,6 @@ double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len);
 // `repetitions`, after a first one that is not counted.
 PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,
                        const std::vector<double>& sparsities, int repetitions,
-                       const WorkContext& context);
+                       const std::string& device, const WorkContext& context);
 
 }  // namespace kvloupe::measure

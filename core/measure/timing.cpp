@@ -1,6 +1,7 @@
 #include "core/measure/timing.h"
 
 #include "core/base/quantile.h"
+#include "core/base/units.h"
 #include "core/device/thread_usage.h"
 #include "core/device/threads.h"
 #include "core/device/torch_device.h"
@@ -8,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +26,9 @@ double ms_between(Clock::time_point begin, Clock::time_point end) {
 struct Round {
   std::vector<double> ms;
   bool disturbed = false;
+  std::optional<device::GpuState> gpu;
+
+  bool throttled() const { return gpu && gpu->throttled; }
 };
 
 double ms_of(const std::function<void()>& run, c10::Device device) {
@@ -46,8 +51,9 @@ double ms_of(const std::function<void()>& run, c10::Device device) {
   return begin.elapsedTime(end);
 }
 
-Round run_round(const std::vector<TimedPart>& parts, c10::Device place, int threads,
+Round run_round(const std::vector<TimedPart>& parts, const RoundOptions& options, c10::Device place,
                 const WorkContext& context) {
+  const int threads = options.threads > 0 ? options.threads : device::num_threads();
   Round round;
   const device::ThreadUsage before = device::ThreadUsage::now();
   const auto begin = Clock::now();
@@ -57,10 +63,46 @@ Round run_round(const std::vector<TimedPart>& parts, c10::Device place, int thre
   }
   const double seconds = ms_between(begin, Clock::now()) / 1000;
   round.disturbed = device::ThreadUsage::now().busy_since(before, seconds) > threads;
+  if (options.watch)
+    round.gpu = options.watch();
+  else if (place.is_cuda())
+    round.gpu = device::gpu_state(place.index());
   return round;
 }
 
+void note(const Round& round, bool counts, std::optional<GpuConditions>& gpu) {
+  if (!round.gpu) return;
+  if (!gpu) gpu.emplace();
+  gpu->throttled += round.throttled();
+  if (!counts) return;
+  const device::GpuState& now = *round.gpu;
+  const bool first = gpu->rounds++ == 0;
+  gpu->least_sm_mhz = first ? now.sm_mhz : std::min(gpu->least_sm_mhz, now.sm_mhz);
+  gpu->largest_sm_mhz = std::max(gpu->largest_sm_mhz, now.sm_mhz);
+  gpu->least_memory_mhz = first ? now.memory_mhz : std::min(gpu->least_memory_mhz, now.memory_mhz);
+  gpu->largest_memory_mhz = std::max(gpu->largest_memory_mhz, now.memory_mhz);
+  gpu->most_power_w = std::max(gpu->most_power_w, now.power_w);
+  gpu->most_celsius = std::max(gpu->most_celsius, now.temperature_c);
+}
+
+std::string span_of(int least, int largest) {
+  return least == largest ? format_count(least)
+                          : format_count(least) + " to " + format_count(largest);
+}
+
 }  // namespace
+
+std::string words_of(const GpuConditions& gpu) {
+  std::string text = fmt::format("GPU at {} MHz, memory {} MHz, up to {:.0f} W and {} C",
+                                 span_of(gpu.least_sm_mhz, gpu.largest_sm_mhz),
+                                 span_of(gpu.least_memory_mhz, gpu.largest_memory_mhz),
+                                 gpu.most_power_w, gpu.most_celsius);
+  if (gpu.rounds == 0) text = "GPU";
+  if (gpu.throttled > 0)
+    text += fmt::format(", throttled in {} round{}, which do{} not count", gpu.throttled,
+                        gpu.throttled == 1 ? "" : "s", gpu.throttled == 1 ? "es" : "");
+  return text;
+}
 
 LatencyStats stats_of(std::vector<double> samples_ms) {
   LatencyStats stats;
@@ -76,16 +118,17 @@ LatencyStats stats_of(std::vector<double> samples_ms) {
 RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& options,
                        const WorkContext& context,
                        const std::function<void(const RoundTimes&)>& on_round) {
-  const int threads = options.threads > 0 ? options.threads : device::num_threads();
   const c10::Device place = device::torch_device(options.device);
   RoundTimes times;
   times.samples_ms.resize(parts.size());
   const int most = options.warm_up + 3 * options.repetitions;
   for (int i = 0, counted = 0; i < most && counted < options.repetitions; ++i) {
     if (options.prepare) options.prepare();
-    const Round round = run_round(parts, place, threads, context);
+    const Round round = run_round(parts, options, place, context);
     if (i < options.warm_up) continue;
-    if (round.disturbed) {
+    const bool counts = !round.disturbed && !round.throttled();
+    note(round, counts, times.gpu);
+    if (!counts) {
       ++times.discarded;
     } else {
       for (std::size_t p = 0; p < parts.size(); ++p) times.samples_ms[p].push_back(round.ms[p]);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/device/gpu_state.h"
 #include "core/measure/latency.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,18 +30,21 @@ struct RoundOptions {
   std::string device = "cpu";
   // Untimed, before each round.
   std::function<void()> prepare = {};
+  // Asked right after each round; unless given, of a CUDA device its driver.
+  std::function<std::optional<device::GpuState>()> watch = {};
 };
 
 struct RoundTimes {
   std::vector<std::vector<double>> samples_ms;  // [part][round that counts]
   int discarded = 0;
+  std::optional<GpuConditions> gpu;
 
   LatencyStats stats(std::size_t part) const { return stats_of(samples_ms[part]); }
 };
 
 // Runs the parts one after the other, round after round. A round during which more threads of the
-// process were busy than `threads` is thrown away, counted and repeated, up to three times as many
-// rounds as asked for. `on_round` sees the times so far. Throws Error{Cancelled} between parts.
+// process were busy than `threads`, or after which a GPU's clocks are held down, is thrown away, counted
+// and repeated, up to three times as many rounds as asked for. `on_round` sees the times so far. Throws Error{Cancelled} between parts.
 RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& options,
                        const WorkContext& context,
                        const std::function<void(const RoundTimes&)>& on_round = {});

@@ -90,6 +90,15 @@ void add_rows(const at::Tensor& rows, at::Tensor sum, at::Tensor squares) {
   }
 }
 
+// The same of all KV heads at once, on a device that has no threads of ours; rows [num_kv_heads, n, dim].
+void add_rows_of_all(const at::Tensor& rows, at::Tensor sums, at::Tensor squares) {
+  for (const at::Tensor& part : rows.split(kPieceTokens, 1)) {
+    const at::Tensor piece = part.to(at::kDouble);
+    squares.baddbmm_(piece.transpose(1, 2), piece);
+    sums.add_(piece.sum(1));
+  }
+}
+
 // Columns by falling eigenvalue, each with its largest component positive.
 std::pair<at::Tensor, at::Tensor> principal_directions(const at::Tensor& symmetric) {
   auto [ascending, columns] = at::linalg_eigh(symmetric);
@@ -133,11 +142,16 @@ void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k) {
   if (!moments.sum.defined()) {
     // A decoder calls from within InferenceMode, whose tensors the threads below may not change.
     const c10::InferenceMode plain_tensors(false);
-    moments.sum = at::zeros({heads, dim}, at::kDouble);
-    moments.squares = at::zeros({heads, dim, dim}, at::kDouble);
+    const auto doubles = at::dtype(at::kDouble).device(k.device());
+    moments.sum = at::zeros({heads, dim}, doubles);
+    moments.squares = at::zeros({heads, dim, dim}, doubles);
   }
   const bool with_queries = kind_ == trace::BasisKind::Aqua;
-  for_each_alone(heads, [&](std::int64_t head) {
+  if (!k.device().is_cpu()) {
+    if (with_queries) add_rows_of_all(q.reshape({heads, -1, dim}), moments.sum, moments.squares);
+    add_rows_of_all(k, moments.sum, moments.squares);
+  }
+  for_each_alone(k.device().is_cpu() ? heads : 0, [&](std::int64_t head) {
     const at::Tensor sum = moments.sum[head], squares = moments.squares[head];
     if (with_queries) add_rows(q.narrow(0, head * group, group), sum, squares);
     add_rows(k.narrow(0, head, 1), sum, squares);
@@ -146,27 +160,28 @@ void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k) {
 }
 
 std::map<int, trace::LayerBasis> BasisFit::finish() const {
-  std::vector<std::pair<int, const Moments*>> sources;
+  std::vector<std::pair<int, Moments>> sources;
   for (const auto& [layer, moments] : layers_) {
     if (moments.count == 0)
       throw input_error("no basis can be fitted",
                         fmt::format("layer {} has no tokens to fit on", layer),
                         "use a longer text or trace");
-    if (!moments.squares.isfinite().all().item<bool>())
+    const Moments found{moments.count, moments.sum.cpu(), moments.squares.cpu()};
+    if (!found.squares.isfinite().all().item<bool>())
       throw input_error("no basis can be fitted",
                         fmt::format("a query or key of layer {} is a NaN or an infinity", layer),
                         "use another text, trace or layer");
-    sources.emplace_back(layer, &moments);
+    sources.emplace_back(layer, found);
   }
   std::vector<trace::LayerBasis> fitted(sources.size());
-  const std::int64_t heads = sources.empty() ? 0 : sources.front().second->sum.size(0);
-  const std::int64_t dim = sources.empty() ? 0 : sources.front().second->sum.size(1);
+  const std::int64_t heads = sources.empty() ? 0 : sources.front().second.sum.size(0);
+  const std::int64_t dim = sources.empty() ? 0 : sources.front().second.sum.size(1);
   for (trace::LayerBasis& basis : fitted) {
     basis.vectors.resize(static_cast<std::size_t>(heads * dim * dim));
     basis.values.resize(static_cast<std::size_t>(heads * dim));
   }
   for_each_alone(static_cast<std::int64_t>(sources.size()) * heads, [&](std::int64_t item) {
-    const Moments& moments = *sources[item / heads].second;
+    const Moments& moments = sources[item / heads].second;
     trace::LayerBasis& basis = fitted[item / heads];
     const std::int64_t head = item % heads;
     const auto count = static_cast<double>(moments.count);

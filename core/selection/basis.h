@@ -27,7 +27,8 @@ BasisPtr load_basis(const MethodSpec& spec, const trace::ModelInfo& model);
 class BasisFit {
  public:
   explicit BasisFit(trace::BasisKind kind) : kind_(kind) {}
-  // q [num_q_heads, n, head_dim], k [num_kv_heads, n, head_dim], fp32: n more tokens of a layer.
+  // q [num_q_heads, n, head_dim], k [num_kv_heads, n, head_dim], fp32, on any one device: n more tokens
+  // of a layer.
   void add(int layer, const at::Tensor& q, const at::Tensor& k);
   // Eigenvectors by falling eigenvalue, each with its largest component positive (the first of
   // equals), of every layer added. Throws Error{Input} for a layer without tokens.

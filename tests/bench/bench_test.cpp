@@ -43,7 +43,7 @@ TEST(BenchAttention, BlockMethodsFindTheClustersThatTheQueriesLookFor) {
 }
 
 TEST(BenchPaged, CountsWhatItsSidesKeep) {
-  const measure::PagedBench bench = measure::bench_paged(2048, 256, {0.5, 0.75}, 2, {});
+  const measure::PagedBench bench = measure::bench_paged(2048, 256, {0.5, 0.75}, 2, "cpu", {});
   EXPECT_EQ(bench.past_len, 2048);
   EXPECT_EQ(bench.chunk_len, 256);
   EXPECT_THAT(bench.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
@@ -63,6 +63,18 @@ TEST(BenchPaged, CountsWhatItsSidesKeep) {
       EXPECT_GT(stats.median_ms, 0);
     }
   EXPECT_DOUBLE_EQ(bench.speed_up(1), bench.dense.median_ms / bench.sides[1].paged.median_ms);
+}
+
+// A GPU's way through the operators; its times mean nothing.
+TEST(BenchOnADevice, RunsAllSidesThere) {
+  const measure::PagedBench paged = measure::bench_paged(256, 128, {0.5}, 1, "sim", {});
+  EXPECT_EQ(paged.sides.at(0).kept_past, 128);
+  measure::AttentionBenchCase what{.past_len = 256, .chunk_len = 16};
+  what.method = selection::MethodSpec::parse("quoka:budget_tokens=64,num_queries=4");
+  const double on_processor = measure::bench_attention(what, 1, {}).density;
+  what.device = "sim";
+  EXPECT_EQ(measure::bench_attention(what, 1, {}).density, on_processor);
+  EXPECT_EQ(on_processor, 0.25);
 }
 
 TEST(BenchPaged, KnowsItsMemory) {

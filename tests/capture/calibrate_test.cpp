@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "core/base/sha256.h"
+#include "core/device/torch_device.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/basis.h"
 #include "tests/capture/capture_fixture.h"
@@ -118,6 +119,21 @@ TEST_F(Calibrate, OnePassFitsWhatTwoPassesFit) {
       EXPECT_EQ(data.vectors, alone[0].layers.at(layer).vectors);
   }
   EXPECT_NE(both[0].layers.at(0).vectors, both[1].layers.at(0).vectors);
+}
+
+// On a device whose memory host code cannot read: moments are summed there.
+TEST_F(Calibrate, ADeviceFitsWhatTheProcessorFits) {
+  const auto there =
+      load_model(folder_ / "tiny.gguf", ComputeType::Fp32, device::torch_device("sim"));
+  const std::vector<trace::Basis> found = calibrate(there, kBoth, text_, {});
+  const std::vector<trace::Basis> expected = calibrate(model_, kBoth, text_, {});
+  for (std::size_t kind = 0; kind < kBoth.size(); ++kind) {
+    ASSERT_EQ(found[kind].layers.size(), 2U);
+    for (const int layer : {0, 1})
+      for (const int head : {0, 1})
+        EXPECT_TRUE(at::allclose(moments(found[kind], layer, head),
+                                 moments(expected[kind], layer, head), 1e-4, 1e-5));
+  }
 }
 
 TEST_F(Calibrate, SaysWhatTextItRead) {

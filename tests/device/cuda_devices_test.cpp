@@ -2,10 +2,12 @@
 #include "core/base/error.h"
 #include "core/device/cuda_plugin.h"
 #include "core/device/device.h"
+#include "core/device/gpu_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <vector>
 
 namespace kvloupe::device {
@@ -38,6 +40,29 @@ TEST(CudaDevices, TheSentenceSaysWhyOneCannotBeUsed) {
       EXPECT_THAT(error.remedy(), testing::HasSubstr("--device cpu"));
     }
   }
+}
+
+TEST(CudaDevices, ClocksPowerAndHeatAreThoseOfTheDeviceOnTheBus) {
+  const std::optional<GpuState> state = gpu_state(1);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->sm_mhz, 1980);
+  EXPECT_EQ(state->memory_mhz, 2619);
+  EXPECT_DOUBLE_EQ(state->power_w, 345.6);
+  EXPECT_EQ(state->temperature_c, 57);
+  EXPECT_FALSE(state->throttled);
+  EXPECT_THROW(gpu_state(0), Error);
+}
+
+TEST(CudaDevices, HeldDownByHeatOrSupplyIsThrottledAndByThePowerLimitIsNot) {
+  // Idle, clocks set by the user, power limit, hardware, sync, heat (two), power brake, display.
+  for (const auto& [bits, throttled] :
+       {std::pair{"1", false}, std::pair{"2", false}, std::pair{"4", false}, std::pair{"8", true},
+        std::pair{"10", false}, std::pair{"20", true}, std::pair{"40", true}, std::pair{"80", true},
+        std::pair{"100", false}, std::pair{"24", true}}) {
+    ::setenv("KVLOUPE_FAKE_SLOWDOWNS", bits, 1);
+    EXPECT_EQ(gpu_state(1).value().throttled, throttled) << bits;
+  }
+  ::unsetenv("KVLOUPE_FAKE_SLOWDOWNS");
 }
 
 }  // namespace

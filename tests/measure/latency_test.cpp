@@ -60,6 +60,33 @@ TEST(TimeRounds, SidesTakeTurnsAndWarmUpDoesNotCount) {
   EXPECT_EQ(times.discarded, 0);
 }
 
+// Clocks held down after the second and the third round, the first that counts among them.
+TEST(TimeRounds, RoundsOfAThrottledGpuAreThrownAwayAndCounted) {
+  int asked = 0;
+  RoundOptions options{.repetitions = 3, .warm_up = 1, .threads = 64};
+  options.watch = [&] {
+    ++asked;
+    return device::GpuState{1700 + 10 * asked, 2619, 300.0 + asked, 60 + asked,
+                            asked == 2 || asked == 3};
+  };
+  const RoundTimes times = time_rounds({{"a", [] {}}}, options, {});
+  EXPECT_EQ(asked, 6);
+  EXPECT_EQ(times.stats(0).samples, 3);
+  EXPECT_EQ(times.discarded, 2);
+  const GpuConditions& gpu = times.gpu.value();
+  EXPECT_EQ(gpu.rounds, 3);
+  EXPECT_EQ(gpu.throttled, 2);
+  EXPECT_EQ(gpu.least_sm_mhz, 1740);
+  EXPECT_EQ(gpu.largest_sm_mhz, 1760);
+  EXPECT_EQ(gpu.least_memory_mhz, 2619);
+  EXPECT_EQ(gpu.most_power_w, 306);
+  EXPECT_EQ(gpu.most_celsius, 66);
+  EXPECT_EQ(words_of(gpu),
+            "GPU at 1,740 to 1,760 MHz, memory 2,619 MHz, up to 306 W and 66 C, throttled in 2 "
+            "rounds, which do not count");
+  EXPECT_FALSE(time_rounds({{"a", [] {}}}, {.repetitions = 1, .threads = 64}, {}).gpu);
+}
+
 TEST(TimeRounds, TimesWhatItRuns) {
   const RoundTimes times = time_rounds({{"short", [] { spin(2); }}, {"long", [] { spin(8); }}},
                                        {.repetitions = 5, .warm_up = 0, .threads = 64}, {});

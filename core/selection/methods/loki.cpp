@@ -34,14 +34,13 @@ class Loki final : public ScoringSelector {
     const attention::LaneKeys copy = copied_keys(cell, {basis_, kept, /*by_lane=*/false});
     const at::Tensor keys = rows_of_copy(cell, copy);
     // P_r of each KV head.
-    const at::Tensor directions = directions_of(cell, *basis_).narrow(2, 0, kept).to(at::kDouble);
+    const at::Tensor directions = directions_of(cell, *basis_).narrow(2, 0, kept);
     if (spec().text("agg") == "logit_mean") {
       // The mean of projections is the projection of the mean.
-      const at::Tensor mean = at::bmm(mean_queries(cell).unsqueeze(1), directions).squeeze(1);
-      return logit_scores(cell, keys, mean, num_candidates);
+      const at::Tensor mean = mean_queries(cell).to(at::kFloat).unsqueeze(1);
+      return logit_scores(cell, keys, at::bmm(mean, directions).squeeze(1), num_candidates);
     }
-    const at::Tensor queries = at::bmm(cell.q.to(at::kDouble).reshape({heads, -1, dim}), directions)
-                                   .to(at::kFloat)
+    const at::Tensor queries = at::bmm(cell.q.reshape({heads, -1, dim}), directions)
                                    .view({cell.num_q_heads(), cell.chunk_len, kept});
     return attention_scores(cell, queries, keys, all_rows(cell), num_candidates);
   }

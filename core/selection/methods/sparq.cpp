@@ -31,38 +31,35 @@ class Sparq final : public ScoringSelector {
 
  protected:
   at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
-    const std::int64_t heads = cell.num_kv_heads(), group = cell.gqa_group_size(),
-                       dim = cell.q.size(2);
-    const at::Tensor sizes = cell.q.abs();
-    const at::Tensor channels = largest_channels(cell, sizes);
-    const at::Tensor of_queries =
-        channels.to(at::kLong).repeat_interleave(group, 0).unsqueeze(1).expand(
-            {-1, cell.chunk_len, -1});  // [H, m, r]
+    const std::int64_t heads = cell.num_kv_heads(), dim = cell.q.size(2),
+                       rows = cell.gqa_group_size() * cell.chunk_len;
+    const at::Tensor q = cell.q.reshape({heads, rows, dim});
+    const at::Tensor sizes = q.abs();
+    const at::Tensor channels = largest_channels(sizes);
+    const at::Tensor indices = channels.to(at::kLong);
+    const at::Tensor in_set = at::zeros({heads, dim}, q.options()).scatter_(1, indices, 1);
     // 1 / (softmax_scale * tau): 1 over the root of the share of |q| that the channels hold.
-    const at::Tensor all = sizes.sum({2}, true, at::kDouble);
-    const at::Tensor chosen = sizes.gather(2, of_queries).sum({2}, true, at::kDouble);
-    const at::Tensor stretch = (all / chosen).sqrt().masked_fill(chosen == 0, 0);
-    const at::Tensor narrow = cell.q.gather(2, of_queries) * stretch;  // fp64
+    const at::Tensor sums = at::bmm(sizes, at::stack({at::ones_like(in_set), in_set}, 2));
+    const at::Tensor all = sums.select(2, 0), chosen = sums.select(2, 1);
+    const at::Tensor stretch = (all / chosen).sqrt().masked_fill(chosen == 0, 0);  // [G, rows]
     const attention::LaneKeys by_channel = copied_keys(cell, {nullptr, dim, true});
     const std::int64_t skipped = cell.first_key - by_channel.first_position;
     if (spec().text("agg") == "logit_mean") {
-      const at::Tensor mean =
-          narrow.view({heads, group * cell.chunk_len, -1}).mean(1) * cell.softmax.scale;
-      const at::Tensor rows = at::zeros({heads, dim}, cell.q.options())
-                                  .scatter_(1, channels.to(at::kLong), mean.to(at::kFloat));
-      return channel_products(rows, channels, by_channel.numbers, skipped, num_candidates);
+      const at::Tensor mean = at::bmm(stretch.unsqueeze(1), q).squeeze(1) *
+                              (cell.softmax.scale / static_cast<double>(rows));
+      return channel_products(mean * in_set, channels, by_channel.numbers, skipped, num_candidates);
     }
+    const at::Tensor narrow =
+        q.gather(2, indices.unsqueeze(1).expand({-1, rows, -1})) * stretch.unsqueeze(2);
     const at::Tensor keys = load_lanes(by_channel.numbers, channels, skipped, cell.kv_len());
-    return attention_scores(cell, narrow.to(at::kFloat), keys, all_rows(cell), num_candidates);
+    return attention_scores(cell, narrow.view({cell.num_q_heads(), cell.chunk_len, -1}), keys,
+                            all_rows(cell), num_candidates);
   }
 
  private:
   // C: int32 [num_kv_heads, r], ascending.
-  at::Tensor largest_channels(const Cell& cell, const at::Tensor& sizes) const {
-    const at::Tensor means = sizes.view({cell.num_kv_heads(), -1, cell.q.size(2)})
-                                 .mean({1}, false, at::kDouble)
-                                 .to(at::kFloat);
-    return keep_best_rows(means, spec().integer("num_channels")).indices;
+  at::Tensor largest_channels(const at::Tensor& sizes) const {
+    return keep_best_rows(sizes.mean(1), spec().integer("num_channels")).indices;
   }
 };
 

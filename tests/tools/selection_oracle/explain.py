@@ -182,7 +182,7 @@ class Explainer:
 
     def whole_units(self, layer, chunk, row, budgets):
         """The contract counts the tokens of the units needed, so one page needs a page, where any budget keeps one."""
-        units = self.cell(layer, chunk)[1][row].units
+        units = self.cell(layer, chunk, budget_tokens=1, budget_ratio=0.0)[1][row].units
         if self.method != "quest" or units is None or 1 not in budgets:
             return []
         return [units[0], 2 * units[0]] if self.v["rule"] == "kernel" else [units[0]]

@@ -1,0 +1,43 @@
+#include "core/measure/peaks.h"
+
+#include "core/device/device.h"
+#include "core/device/torch_device.h"
+#include "core/measure/timing.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+namespace kvloupe::measure {
+namespace {
+
+Peaks measured(c10::Device device) {
+  if (!device.is_cuda()) return {device::measure_read_bandwidth(), device::measure_peak_flops()};
+  constexpr std::int64_t kNumbers = 1 << 28, kSize = 4096;
+  const at::Tensor numbers = at::ones({kNumbers}, at::dtype(at::kFloat).device(device));
+  const at::Tensor matrix = numbers.narrow(0, 0, kSize * kSize).view({kSize, kSize});
+  const RoundTimes times =
+      time_rounds({{"read", [&] { numbers.sum(); }}, {"multiply", [&] { at::mm(matrix, matrix); }}},
+                  {.repetitions = 7, .device = device.str()}, {});
+  const auto rate = [&](std::size_t part, double work) {
+    return 1000 * work / *std::ranges::min_element(times.samples_ms[part]);
+  };
+  return {rate(0, sizeof(float) * static_cast<double>(kNumbers)),
+          rate(1, 2.0 * kSize * kSize * kSize)};
+}
+
+}  // namespace
+
+const Peaks& peaks_of(const std::string& device) {
+  static std::mutex mutex;
+  static std::map<std::string, Peaks> known;
+  const c10::Device place = device::torch_device(device);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(place.str());
+  return found != known.end() ? found->second
+                              : known.emplace(place.str(), measured(place)).first->second;
+}
+
+}  // namespace kvloupe::measure
