@@ -7,6 +7,7 @@
 #include "app/cli/text_table.h"
 #include "capture/run/calibrate.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -123,6 +124,18 @@ std::string verdict(const Explanation& why) {
   return why.forced ? "kept, by rule" : "kept";
 }
 
+// Methods that evict rank what was at hand after a chunk.
+std::int64_t ranked_keys(const Explanation& why) {
+  return why.decided_at && why.decided_at->layer == why.layer ? why.decided_at->at_hand
+                                                              : why.candidates;
+}
+std::string decided_text(const Explanation& why) {
+  if (!why.decided_at) return {};
+  return why.decided_at->layer == why.layer
+             ? fmt::format(" at hand after chunk {}", why.decided_at->chunk)
+             : fmt::format(", all in layer {}", why.decided_at->layer);
+}
+
 std::string text_of(const Explanation& why, const session::TraceSession& session) {
   const auto& texts = session.token_texts();
   std::string text =
@@ -131,14 +144,16 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };
-  text += fmt::format("score {}, cut {}, margin {}\n", number(why.score), number(why.cut),
-                      number(why.margin()));
-  text += fmt::format("rank {} of {}, by true mass {}; ", why.rank ? format_count(*why.rank) : "-",
-                      format_count(why.candidates), format_count(why.true_rank));
+  text +=
+      fmt::format("score {}, cut {}, margin {}, rank {} of {}{}\n", number(why.score),
+                  number(why.cut), number(why.margin()), why.rank ? format_count(*why.rank) : "-",
+                  format_count(ranked_keys(why)), decided_text(why));
+  text += fmt::format("by true mass {} of {}; ", format_count(why.true_rank),
+                      format_count(why.candidates));
   text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,
                       why.whole_mass > 0 ? 100 * why.true_mass / why.whole_mass : 0);
   if (why.needed_budget)
-    text += fmt::format("kept from a budget of {} on, now {}\n", format_count(*why.needed_budget),
+    text += fmt::format("{}; it is {}\n", budget_words(why),
                         why.budget ? format_count(*why.budget) : "-");
   if (!why.stages.empty()) {
     TextTable table({"stage", "passed", "what was found"});
@@ -151,7 +166,7 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
     for (const Explanation::Voter& voter : why.voters)
       table.add({fmt::format("{}", voter.q_head), fmt::format("{}", voter.position),
                  printable(texts.at(static_cast<std::size_t>(voter.position))),
-                 fmt::format("{:.4f}", voter.attention),
+                 fmt::format("{:.3g}", voter.attention),
                  !voter.sampled   ? "-"
                  : *voter.sampled ? "yes"
                                   : "no"});
@@ -210,6 +225,9 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
     request.chunk = *arguments.chunk;
     request.key = *arguments.key;
     request.want_needed_budget = !arguments.no_budget;
+    if (request.want_needed_budget && request.spec.has_budget() &&
+        !request.spec.traits().grows_with_budget)
+      log::info("all budgets are tried, which takes long; --no-budget leaves them out");
     const Explanation why = replay::explain(session, request, reporting_context("budgets"));
     text = arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
   }
@@ -225,7 +243,8 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
       ->required();
   const auto index = CLI::Range(0, 1 << 24);
-  command->add_option("--layer", arguments->layer, "a layer")->check(index);
+  command->add_option("--layer", arguments->layer, "a layer; with --worst the only one searched")
+      ->check(index);
   command->add_option("--chunk", arguments->chunk, "a chunk")->check(index);
   command->add_option("--kv-head", arguments->kv_head, "a KV head");
   command->add_option("--q-head", arguments->q_head,

@@ -47,6 +47,12 @@ std::string cell_of(const std::string& token) {
   return text;
 }
 
+std::int64_t prefill_chunks(const trace::TraceInfo& info) {
+  return std::count_if(info.chunks.begin(), info.chunks.end(), [](const trace::ChunkInfo& chunk) {
+    return chunk.phase == trace::Phase::Prefill;
+  });
+}
+
 std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
                   const replay::CompareRow& row) {
   const trace::TraceInfo& info = session.info();
@@ -61,11 +67,14 @@ std::string facts(const session::TraceSession& session, const replay::LostKeys& 
       "stored queries and keys.\n\n",
       printable(info.model.name), info.num_tokens, info.chunks.size(), lost.layers.size(),
       info.model.num_layers, info.complete ? "complete" : "incomplete");
-  text += "| mass recall | top-k overlap | output error | density | cells | dense cells |\n";
+  text +=
+      "| mass recall | top-k overlap | output error | density | cells chosen in | all cells |\n";
   text += "|---|---|---|---|---|---|\n";
+  // A cell is a row of heads in a chunk of a layer; those that keep everything enter no mean.
+  const std::int64_t num_rows = session.shape().num_q_heads / lost.layout.q_heads_per_row;
   return text + fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(row.mass_recall),
                             number(row.topk_overlap), number(row.output_error), number(row.density),
-                            row.cells, row.fallback_cells);
+                            row.cells, num_rows * std::ssize(lost.layers) * prefill_chunks(info));
 }
 
 std::string causes(const replay::LostKeys& lost) {
@@ -83,14 +92,14 @@ std::string keys(const replay::LostKeys& lost, const session::TraceSession& sess
     return cell_of(session.token_texts().at(static_cast<std::size_t>(key)));
   };
   std::string text = fmt::format(
-      "## The {} lost keys of most true mass\n\n| layer | head | chunk | key | token | share of "
-      "the candidates' mass | lost at |\n|---|---|---|---|---|---|---|\n",
+      "## The {} lost keys of most true mass\n\n| layer | head | chunk | key | token | true mass | "
+      "share of the candidates' mass | lost at |\n|---|---|---|---|---|---|---|---|\n",
       std::min(kKeys, lost.keys.size()));
   for (std::size_t i = 0; i < std::min(kKeys, lost.keys.size()); ++i) {
     const replay::LostKey& key = lost.keys[i];
-    text += fmt::format("| {} | {} | {} | {} | {} | {:.2f} % | {} |\n", key.layer,
+    text += fmt::format("| {} | {} | {} | {} | {} | {:.4f} | {:.2f} % | {} |\n", key.layer,
                         replay::row_words(lost.layout, key.row), key.chunk, key.key, token(key.key),
-                        100 * key.share, words_of(key.cause));
+                        key.mass, 100 * key.share, words_of(key.cause));
   }
   if (lost.regrets.empty()) return text + "\n";
   text +=

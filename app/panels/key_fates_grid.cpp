@@ -104,7 +104,7 @@ std::string head_word(const KeyFatesQuestion::Answer& answer) {
 
 float key_fates_height(const KeyUnderMethod& key) {
   const float rows = key.fates ? Grid::height_of(key.fates->num_rows) : 0;
-  return rows + ImGui::GetTextLineHeightWithSpacing() * 2 + widgets::em(0.4F);
+  return rows + ImGui::GetTextLineHeightWithSpacing() * 2 + widgets::em(0.8F);
 }
 
 void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
@@ -141,6 +141,7 @@ void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
       ImGui::InvisibleButton("###fates", {grid.cell_w * static_cast<float>(fates->layers.size()),
                                           grid.cell_h * static_cast<float>(fates->num_rows)});
   if (!context.figure && ImGui::IsItemHovered()) point_at(context, fates, grid, pressed);
+  ImGui::Dummy({0, widgets::em(0.2F)});  // the last row's number may be higher than the row
 }
 
 }  // namespace kvloupe::panels

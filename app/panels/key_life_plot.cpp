@@ -172,7 +172,7 @@ void tooltip(const Life& life, const state::Result<MissQuestion>& span, std::siz
 void setup_axes(const Life& life, const std::string& axis, Extent& extent, double* score_floor) {
   // The heading has said already what a plain axis counts.
   ImPlot::SetupAxes(
-      axis == "chunk" ? nullptr : axis.c_str(), "share of mass",
+      axis == "chunk" ? nullptr : axis.c_str(), "mass",
       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoTickMarks | ImPlotAxisFlags_Lock,
       ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, -0.5, static_cast<double>(life->chunks.size()) - 0.5,

@@ -62,9 +62,12 @@ struct Grid {
       : num_layers(static_cast<int>(overview.values.rows)),
         num_heads(static_cast<int>(overview.values.cols)),
         origin(ImGui::GetCursorScreenPos()) {
-    const ImVec2 room = ImGui::GetContentRegionAvail();
+    ImVec2 room = ImGui::GetContentRegionAvail();
     wide = room.x > room.y * 1.2F;
     const ImVec2 margin(widgets::em(2.2F), widgets::em(2.9F));
+    // Where less is left the panel scrolls.
+    const float least = std::max(widgets::em(4), 3 * static_cast<float>(down()));
+    room.y = std::max(room.y, margin.y + 2 + least);
     at = {origin.x + margin.x, origin.y + margin.y};
     cell_w = std::min((room.x - margin.x - 2) / static_cast<float>(std::max(1, across())),
                       widgets::em(6));

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace kvloupe::panels {
 namespace {
@@ -37,22 +38,41 @@ class MissInspectorPanel final : public Panel {
     if (!trace_ready_ui(context)) return;
     const Place& place = context.workspace.place();
     const auto span = state::watched_span(place);
-    widgets::figure_head_ui(
-        context.palette, context.figure,
-        span ? fmt::format("What became of \u201C{}\u201D", state::readable_name(span->name))
-             : "Miss inspector",
-        "", place_caption(place), trace_chips(context, place));
+    widgets::figure_head_ui(context.palette, context.figure,
+                            span ? "What became of " + words_of(place, *span) : "Miss inspector",
+                            "", place_caption(place), trace_chips(context, place));
     if (!span) {
       widgets::empty_ui(context.palette,
                         "Click a key in any view, or select a word in the token strip.");
       return;
     }
     const state::WatchedKey watched = state::watched_key(context.workspace);
+    // The cause stands first.
+    if (!context.figure && watched.position != std::exchange(last_key_, watched.position))
+      ImGui::SetScrollY(0);
     watched_text_ui(context, place, watched);
     slots_ui(context, known_of(context, watched.position));
   }
 
  private:
+  // The trace's own names are quoted; "key 1173" is none.
+  static std::string words_of(const Place& place, const trace::TokenSpan& span) {
+    return place.has_keys() ? span.name
+                            : fmt::format("\u201C{}\u201D", state::readable_name(span.name));
+  }
+
+  // The parts come one after the other: what another method did stays under its name in none of them.
+  template <state::Question Q>
+  static state::Result<Q> ask(state::Workspace& workspace, state::Shown<Q>& shown,
+                              const Q& question) {
+    state::Result<Q> result = shown.ask(workspace, question);
+    if (!result.stale || result.question.method == question.method) return result;
+    state::Result<Q> coming;
+    coming.state = state::ResultState::Loading;
+    coming.question = question;
+    return coming;
+  }
+
   // What each method is asked of the key, the cause before all else and the long search last.
   std::vector<KeyUnderMethod> known_of(DrawContext& context, std::int32_t position) {
     state::Workspace& workspace = context.workspace;
@@ -62,15 +82,15 @@ class MissInspectorPanel final : public Panel {
       const MethodChoice& method = workspace.method(slot);
       KeyUnderMethod& key = known.emplace_back();
       key.slot = slot;
-      key.span = shown(slot).span.ask(workspace, MissQuestion{place, method});
-      key.why.result = shown(slot).why.ask(workspace, ExplainQuestion{place, method, position});
+      key.span = ask(workspace, shown(slot).span, MissQuestion{place, method});
+      key.why.result = ask(workspace, shown(slot).why, ExplainQuestion{place, method, position});
     }
     for (KeyUnderMethod& key : known)
-      key.life = shown(key.slot).life.ask(
-          workspace, KeyLifeQuestion{place, workspace.method(key.slot), position});
+      key.life = ask(workspace, shown(key.slot).life,
+                     KeyLifeQuestion{place, workspace.method(key.slot), position});
     for (KeyUnderMethod& key : known)
-      key.fates = shown(key.slot).fates.ask(
-          workspace, KeyFatesQuestion{place, workspace.method(key.slot), position});
+      key.fates = ask(workspace, shown(key.slot).fates,
+                      KeyFatesQuestion{place, workspace.method(key.slot), position});
     for (KeyUnderMethod& key : known) {
       ShownParts& parts = shown(key.slot);
       // Another key, place or method: the search ends.
@@ -156,7 +176,7 @@ class MissInspectorPanel final : public Panel {
     const float width = ImGui::GetContentRegionAvail().x;
     const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
     const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
-    const float least_plot = context.figure ? 9.5F : 11;
+    const float least_plot = context.figure ? 8 : 11;
     bool show_fates = true, show_lists = true;
     if (context.figure) {
       show_lists = room > widgets::em(least_plot) + fates + lists;
@@ -188,6 +208,7 @@ class MissInspectorPanel final : public Panel {
   ShownParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
 
   std::array<ShownParts, 2> shown_;
+  std::int32_t last_key_ = -1;
 };
 
 }  // namespace

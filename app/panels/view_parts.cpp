@@ -2,6 +2,7 @@
 #include "app/panels/view_parts.h"
 
 #include "app/state/labels.h"
+#include "app/state/method_groups.h"
 #include "app/state/token_text.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -232,9 +233,13 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   std::vector<widgets::Chip> chips;
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
+  const state::Slot other = slot == state::Slot::A ? state::Slot::B : state::Slot::A;
+  const std::string own = distinct_params(facts.choice, context.workspace.method(other));
   chips.push_back(
-      {fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id())),
-       widgets::color_of_slot(p, slot), state::readable_name(facts.choice.text)});
+      {fmt::format("{}: {}{}{}", state::letter_of(slot), state::readable_name(facts.choice.id()),
+                   own.empty() ? "" : ", ", own),
+       widgets::color_of_slot(p, slot), state::readable_name(facts.choice.text),
+       fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()))});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
   if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,

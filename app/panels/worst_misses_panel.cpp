@@ -142,14 +142,16 @@ class WorstMissesPanel final : public Panel {
   void table_ui(DrawContext& context, const Misses& result, bool regrets) {
     const replay::LostKeys& lost = result->lost;
     if (context.figure)
-      heading_ui(context, regrets ? "Dropped, and wanted later" : "Lost with most attention",
-                 regrets ? fmt::format("first of {} keys, by chunks; M is attention summed over a "
-                                       "chunk's queries and the row's heads",
-                                       format_count(lost.regrets.size()))
-                         : fmt::format("first of {} keys; M is attention summed over the chunk's "
-                                       "queries and the row's heads, share of what all past keys "
-                                       "receive there",
-                                       format_count(lost.keys.size())));
+      heading_ui(
+          context, regrets ? "Dropped, and wanted later" : "Lost with most attention",
+          regrets ? fmt::format("first of {} listed, at most {} of each layer and head, by "
+                                "chunks; M is attention summed over a chunk's queries and "
+                                "the row's heads",
+                                format_count(lost.regrets.size()), replay::kListedKeys)
+                  : fmt::format("first of {} listed, at most {} of each layer, head and cause; M "
+                                "is attention summed over the chunk's queries and the row's "
+                                "heads, share of what all past keys receive there",
+                                format_count(lost.keys.size()), replay::kListedKeys));
     if (regrets ? lost.regrets.empty() : lost.keys.empty()) {
       if (result->finished())
         widgets::empty_ui(context.palette, regrets ? "No key was dropped and wanted more later."

@@ -31,6 +31,16 @@ bool matches(const MethodInfo& method, const std::string& query) {
   return true;
 }
 
+// "num_queries=16", one after the other.
+std::vector<std::string> params_of(const selection::MethodSpec& spec) {
+  const std::string canonical = spec.canonical();
+  std::istringstream rest(
+      canonical.substr(std::min(canonical.find(':'), canonical.size() - 1) + 1));
+  std::vector<std::string> params;
+  for (std::string param; std::getline(rest, param, ',');) params.push_back(param);
+  return params;
+}
+
 std::string title_of(const MethodInfo& method) {
   const bool evicts = method.state_action == trace::StateAction::Eviction;
   switch (method.granularity) {
@@ -121,6 +131,16 @@ std::string short_label(const MethodChoice& method) {
   std::string lanes = fmt::format("  {:g} % of lanes", traits.lanes->kept * 100);
   if (traits.cache_share > 0) lanes += fmt::format(", {:g} % of keys", traits.cache_share * 100);
   return label + lanes;
+}
+
+std::string distinct_params(const MethodChoice& method, const MethodChoice& other) {
+  if (!method.known() || !other.known() || short_label(method) != short_label(other)) return {};
+  const std::vector<std::string> others = params_of(*other.spec);
+  std::string text;
+  for (const std::string& param : params_of(*method.spec))
+    if (std::find(others.begin(), others.end(), param) == others.end())
+      text += (text.empty() ? "" : ", ") + param;
+  return text;
 }
 
 }  // namespace kvloupe::state

@@ -30,4 +30,8 @@ std::string help_of(const selection::ParamInfo& param, const std::string& value_
 // "quoka  256", "aqua  75 % of lanes"; of an unknown method its id.
 std::string short_label(const MethodChoice& method);
 
+// The parameters beside the budget in which it differs from another SPEC of the same method,
+// "num_queries=128"; "" where the short labels tell the two apart.
+std::string distinct_params(const MethodChoice& method, const MethodChoice& other);
+
 }  // namespace kvloupe::state

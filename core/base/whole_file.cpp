@@ -90,7 +90,9 @@ void write_whole_file(const fs::path& path, std::string_view bytes) {
   if (is_standard_output(path)) return results::add_data(bytes);
   const auto refuse = [&](const std::string& reason) {
     throw input_error(fmt::format("{} cannot be written", path.string()), reason,
-                      "choose another file or make its folder writable");
+                      reason == std::strerror(ENOSPC)
+                          ? "free some space or choose another file"
+                          : "choose another file or make its folder writable");
   };
   std::error_code code;
   if (fs::is_other(path, code)) {

@@ -66,7 +66,7 @@ class Explainer {
     const std::int64_t first = run.selection.first_candidate,
                        end = run.selection.end_of_candidates();
     if (request_.key >= first && request_.key < end) return;
-    throw usage_error(
+    throw input_error(
         fmt::format("key {} is no candidate of chunk {}", request_.key, request_.chunk),
         first == end ? std::string("nothing stands before the chunk, so nothing was decided")
                      : fmt::format("what is decided there are the keys {} to {}", first, end - 1),
@@ -176,7 +176,10 @@ class Explainer {
   void find_voters(const CellRun& run, StageRuns& runs) {
     const selection::Cell& cell = run.cell;
     const int per_row = result_.layout.q_heads_per_row;
-    const auto sampled = runs.sampled_rows(cell);
+    // Of a key that is dead the chunk's queries decide nothing, nor where the method rests.
+    const bool rests = cell.phase == trace::Phase::Decode && !request_.spec.traits().acts_in_decode;
+    const auto sampled = evicted_after_ || rests ? std::vector<std::vector<std::int32_t>>()
+                                                 : runs.sampled_rows(cell);
     for (int head = request_.row * per_row; head < (request_.row + 1) * per_row; ++head) {
       const at::Tensor key = cell.k[head / cell.gqa_group_size()][request_.key];
       const std::vector<double> products =
@@ -273,9 +276,7 @@ class Explainer {
 
   std::string detail_of_budget() const {
     if (!request_.want_needed_budget) return "not looked for";
-    return result_.needed_budget
-               ? fmt::format("kept from a budget of {} on", *result_.needed_budget)
-               : std::string("no budget keeps it");
+    return result_.needed_budget ? budget_words(result_) : "no budget keeps it";
   }
 
   const session::TraceSession& session_;

@@ -117,12 +117,16 @@ struct Explanation {
   }
 };
 
+// "kept from a budget of 1,217 on"; where a larger budget may lose the key again, that it is the smallest.
+// `needed_budget` is known.
+std::string budget_words(const Explanation& why);
+
 // The row that speaks for a KV head or a query head, one of which is given. Throws Error{Usage} where
-// the KV head has several rows, or the model no such head.
+// the KV head has several rows, Error{Input} where the model has no such head.
 int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape& shape,
                  std::optional<int> kv_head, std::optional<int> q_head);
 
-// Throws Error{Usage} for a key that is no candidate (one of the chunk itself, of a later one, hidden by
+// Throws Error{Input} for a key that is no candidate (one of the chunk itself, of a later one, hidden by
 // a window), and as replay() does.
 Explanation explain(const session::TraceSession& session, const ExplainRequest& request,
                     const WorkContext& context);

@@ -1,5 +1,6 @@
 // What stages there are, without running any: part of what is known of methods.
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/replay/explain.h"
 
 #include <fmt/format.h>
@@ -64,13 +65,19 @@ std::vector<Stage> stages_of(const selection::MethodSpec& spec, const selection:
   return stages;
 }
 
+std::string budget_words(const Explanation& why) {
+  const std::string budget = format_count(*why.needed_budget);
+  if (why.spec.traits().grows_with_budget) return "kept from a budget of " + budget + " on";
+  return budget + " is the smallest budget that keeps it, a larger one need not";
+}
+
 int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape& shape,
                  std::optional<int> kv_head, std::optional<int> q_head) {
   const int per_row = selection::row_layout(spec, shape).q_heads_per_row;
   const int group = shape.num_q_heads / shape.num_kv_heads;
   const auto check = [](int head, int count, const char* kind) {
     if (head < 0 || head >= count)
-      throw usage_error(fmt::format("there is no {} head {}", kind, head),
+      throw input_error(fmt::format("there is no {} head {}", kind, head),
                         fmt::format("the model has {} of them", count),
                         fmt::format("give one from 0 to {}", count - 1));
   };

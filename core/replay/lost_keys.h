@@ -12,11 +12,14 @@
 
 namespace kvloupe::replay {
 
+inline constexpr std::size_t kListedKeys = 200;
+
 struct LostKeysRequest {
   selection::MethodSpec spec;            // resolved
   std::vector<int> layers;               // empty: all captured
   std::optional<trace::TokenSpan> span;  // keys of this alone
-  std::size_t count = 200;  // of each layer, row and cause, and of regrets of each layer and row
+  std::size_t count =
+      kListedKeys;  // of each layer, row and cause, and of regrets of each layer and row
   std::string device = "cpu";
 };
 

@@ -155,6 +155,30 @@ TEST_F(Explain, PagesOfTheChunkItselfAreNoRivals) {
   }
 }
 
+// Only where a larger budget keeps all that a smaller one does may one say "from ... on".
+TEST_F(Explain, TheWordsClaimNoMoreThanTheBudgetsShow) {
+  EXPECT_EQ(budget_words(why("oracle:budget_tokens=7", 20)),
+            "kept from a budget of " +
+                std::to_string(*why("oracle:budget_tokens=7", 20).needed_budget) + " on");
+  const Explanation evicts = why("snapkv:budget_tokens=9,window=3", 20);
+  EXPECT_EQ(budget_words(evicts),
+            std::to_string(*evicts.needed_budget) +
+                " is the smallest budget that keeps it, a larger one need not");
+}
+
+// Of a key that was evicted before, the chunk's own queries decided nothing.
+TEST_F(Explain, VotersOfADeadKeyAreNotSaidToBeSampled) {
+  int dead = 0, alive = 0;
+  for (std::int64_t key = 0; key < 48; ++key) {
+    const Explanation answer = why("tova:budget_tokens=9", key);
+    for (const Explanation::Voter& voter : answer.voters)
+      EXPECT_EQ(voter.sampled.has_value(), answer.kept) << key;
+    ++(answer.kept ? alive : dead);
+  }
+  EXPECT_GT(dead, 0);
+  EXPECT_GT(alive, 0);
+}
+
 // TOVA's w is a mean over heads, those of the group or all: of the first chunk's last query, in plain loops.
 TEST_F(Explain, TheScoreOfTovaIsAMeanOverHeads) {
   for (const auto& [method, heads] :

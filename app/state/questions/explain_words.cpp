@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace kvloupe::state {
 namespace {
@@ -173,7 +174,9 @@ std::string budget_of(const ExplainNow& now_known) {
   const std::string now =
       why.budget ? fmt::format(" (here {})", format_count(*why.budget)) : std::string();
   if (!why.needed_budget) return fmt::format("No budget keeps it{}.", now);
-  return fmt::format("Kept from a budget of {} on{}.", format_count(*why.needed_budget), now);
+  std::string text = budget_words(why);
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return fmt::format("{}{}.", text, now);
 }
 
 std::string disagreement(const ExplainQuestion& question, const Explanation& why,

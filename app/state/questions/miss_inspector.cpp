@@ -146,11 +146,13 @@ struct KeyCells {
     if (now) {
       const replay::Explanation& known = *why.result;
       own[1] = known.lost_at ? name_of(*known.lost_at) : "";
+      own[2] = cell_or_empty(known.score);
+      own[3] = cell_or_empty(known.cut);
       own[4] = cell_or_empty(known.rank);
       own[5] = cell(known.true_rank);
       own[6] = cell_or_empty(known.needed_budget);
     }
-    if (here && life && static_cast<std::size_t>(fate.chunk) < life->chunks.size()) {
+    if (here && !now && life && static_cast<std::size_t>(fate.chunk) < life->chunks.size()) {
       const auto& chunk_of_life = life->chunks[static_cast<std::size_t>(fate.chunk)];
       own[2] = cell_or_empty(chunk_of_life.score);
       own[3] = cell_or_empty(chunk_of_life.cut);

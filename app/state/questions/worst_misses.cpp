@@ -221,8 +221,12 @@ std::string sentence_of(const WorstMissesQuestion& question, const Answer& answe
   for (const Stage cause : answer.causes)
     causes += fmt::format("{}{} {}", causes.empty() ? "" : ", ",
                           rough_percent(sums.share_of(cause)), words_of(cause));
-  return fmt::format("{} loses {} of {}{}. Why: {}.", id, rough_percent(sums.lost / sums.whole),
-                     what, at, causes);
+  const std::string so_far =
+      answer.finished() ? ""
+                        : fmt::format("So far, in {} of {} layers: ", answer.lost.layers.size(),
+                                      answer.num_layers);
+  return fmt::format("{}{} loses {} of {}{}. Why: {}.", so_far, id,
+                     rough_percent(sums.lost / sums.whole), what, at, causes);
 }
 
 void go_to(Workspace& workspace, const MissPlace& there, const selection::RowLayout& layout) {

@@ -46,7 +46,8 @@ class Order:
         of = members[~np.isnan(self.scores[members])]
         s = self.scores[of]
         bottom, top = (s, s) if self.low is None else (self.low[of], self.high[of])
-        slack = TIE * np.maximum(np.abs(s), self.spread) if self.low is None else 0
+        sizes = np.where(np.isfinite(s), np.maximum(np.abs(s), self.spread), 0)  # infinity is no near tie
+        slack = TIE * sizes if self.low is None else 0
         firm = bottom == top
         above = len(of) - np.searchsorted(np.sort(bottom), top + slack, "right")
         level = len(of) - np.searchsorted(np.sort(top), bottom - slack, "left") - above
