@@ -10,6 +10,7 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <cuda_pipeline_primitives.h>
@@ -133,6 +134,23 @@ TEST_F(Emulator, LanesExchangeValues) {
   };
   EXPECT_TRUE(right());
   EXPECT_EQ(orders_with(right), 16);
+}
+
+TEST_F(Emulator, AWarpMayRunAheadOfAnother) {
+  // Lanes meet again and again, but nothing holds their warps together.
+  const auto is_ahead = [] {
+    int steps = 0, seen = 0;
+    run(64, [&] {
+      for (int i = 0; i < 8; ++i) {
+        if (threadIdx.x == 40) seen = steps;
+        __syncwarp();
+        if (threadIdx.x == 0) ++steps;
+      }
+    });
+    return std::pair(seen == 0, seen == 8);
+  };
+  EXPECT_GT(orders_with([&] { return is_ahead().first; }), 0);
+  EXPECT_GT(orders_with([&] { return is_ahead().second; }), 0);
 }
 
 TEST_F(Emulator, HalvesOfAWarpMayMeetApart) {

@@ -47,7 +47,7 @@ enum class State { Ready, AtBarrier, InWarp, Ended };
 struct Meeting {
   Site site;
   unsigned mask = 0;
-  std::uint64_t value = 0;
+  LaneValue value{};
 
   bool is_with(const Meeting& other) const { return site == other.site && mask == other.mask; }
 };
@@ -145,19 +145,23 @@ class Block {
  private:
   static void enter();
   static void prepare(Fiber& fiber, char* stack);
-  bool any(State state) const {
-    return std::any_of(fibers_.begin(), fibers_.end(),
-                       [=](const Fiber& fiber) { return fiber.state == state; });
-  }
-  // Each fiber that is ready, to its next barrier or its end.
-  void run_ready(std::vector<std::size_t>& order);
-  // With no fiber ready: lets the lanes of a warp go on that wait for each other.
-  void release_warp(std::size_t warp);
+  // Each of these fibers that is ready, to its next barrier or its end. False where none is.
+  bool run_ready(std::size_t first, std::size_t end);
+  // With none of its fibers ready: lets the lanes of a warp go on that wait for each other. False where
+  // none wait.
+  bool release_warp(std::size_t warp);
+  // Some of the fibers; false where all are at the barrier of the block or have ended.
+  bool run_some();
+  // Lets those at the barrier of the block go on; false where none is.
+  bool pass_barrier();
+  void draw_order();
 
   const std::function<void()>& body_;
   Extent grid_, shape_;
   std::vector<Fiber> fibers_;
   std::vector<WarpValues> warps_;  // what their lanes brought to the last meeting
+  std::vector<std::size_t> ready_, warp_order_;
+  bool one_warp_runs_ = false;
   GuardedPages stacks_;
   GuardedPages shared_;
   std::size_t shared_bytes_;
@@ -186,21 +190,26 @@ void Block::prepare(Fiber& fiber, char* stack) {
   fiber.context.emplace(stack, &Block::enter);
 }
 
-void Block::run_ready(std::vector<std::size_t>& order) {
-  if (schedule().shuffled) std::shuffle(order.begin(), order.end(), schedule().random);
-  for (const std::size_t i : order) {
-    if (fibers_[i].state != State::Ready) continue;
+bool Block::run_ready(std::size_t first, std::size_t end) {
+  ready_.clear();
+  for (std::size_t i = first; i < end; ++i)
+    if (fibers_[i].state == State::Ready) ready_.push_back(i);
+  if (schedule().shuffled) std::shuffle(ready_.begin(), ready_.end(), schedule().random);
+  for (const std::size_t i : ready_) {
     current_ = &fibers_[i];
     scheduler_.switch_to(*current_->context);
     if (thrown_) std::rethrow_exception(thrown_);
   }
+  return !ready_.empty();
 }
 
-void Block::release_warp(std::size_t warp) {
+bool Block::release_warp(std::size_t warp) {
+  bool any_waits = false;
   const std::size_t first = warp * kWarpSize;
   const std::size_t lanes = std::min<std::size_t>(kWarpSize, fibers_.size() - first);
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     if (fibers_[first + lane].state != State::InWarp) continue;
+    any_waits = true;
     const Meeting meeting = fibers_[first + lane].meeting;
     for (std::size_t other = 0; other < kWarpSize; ++other) {
       if ((meeting.mask >> other & 1) == 0) continue;
@@ -214,6 +223,40 @@ void Block::release_warp(std::size_t warp) {
       fibers_[first + other].state = State::Ready;
     }
   }
+  return any_waits;
+}
+
+bool Block::run_some() {
+  // Where one warp runs, it comes as far as the barrier of its block before another one starts.
+  if (schedule().one_time_in(64))
+    std::shuffle(warp_order_.begin(), warp_order_.end(), schedule().random);
+  if (!one_warp_runs_ && run_ready(0, fibers_.size())) return true;
+  bool any_runs = false;
+  for (const std::size_t warp : warp_order_) {
+    const std::size_t first = warp * kWarpSize;
+    any_runs = run_ready(first, std::min(first + kWarpSize, fibers_.size())) ||
+               release_warp(warp) || any_runs;
+    if (any_runs && schedule().shuffled) return true;
+  }
+  return any_runs;
+}
+
+void Block::draw_order() {
+  if (!schedule().shuffled) return;
+  std::shuffle(warp_order_.begin(), warp_order_.end(), schedule().random);
+  one_warp_runs_ = schedule().one_time_in(2);
+}
+
+bool Block::pass_barrier() {
+  draw_order();
+  // Threads that have ended no longer count for a barrier.
+  bool any_waits = false;
+  for (Fiber& fiber : fibers_) {
+    if (fiber.state != State::AtBarrier) continue;
+    fiber.state = State::Ready;
+    any_waits = true;
+  }
+  return any_waits;
 }
 
 void Block::run(Extent index) {
@@ -224,18 +267,13 @@ void Block::run(Extent index) {
     prepare(fibers_[i], stacks_.begin() + i * kStackBytes);
     fibers_[i].copies.forget();
   }
-  std::vector<std::size_t> order(fibers_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  while (any(State::Ready)) {
-    while (any(State::Ready)) run_ready(order);
-    if (any(State::InWarp)) {
-      for (std::size_t warp = 0; warp < warps_.size(); ++warp) release_warp(warp);
-      continue;
-    }
-    // Threads that have ended no longer count for a barrier.
-    for (Fiber& fiber : fibers_)
-      if (fiber.state == State::AtBarrier) fiber.state = State::Ready;
-  }
+  warp_order_.resize(warps_.size());
+  std::iota(warp_order_.begin(), warp_order_.end(), std::size_t{0});
+  one_warp_runs_ = false;
+  draw_order();
+  do
+    while (run_some()) continue;
+  while (pass_barrier());
 }
 
 }  // namespace
@@ -306,10 +344,10 @@ void barrier(const Site& site) {
 }
 
 void warp_barrier(const Site& site, unsigned mask) {
-  if (counts(site)) running->meet({site, mask, 0});
+  if (counts(site)) running->meet({site, mask, {}});
 }
 
-const WarpValues& warp_exchange(const Site& site, unsigned mask, std::uint64_t value) {
+const WarpValues& warp_exchange(const Site& site, unsigned mask, const LaneValue& value) {
   return running->meet({site, mask, value});
 }
 

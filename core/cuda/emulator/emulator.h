@@ -2,9 +2,9 @@
 // cuda_runtime_api.h beside this header. The threads of a block are fibers, which run one at a time
 // from barrier to barrier, in an order that the schedule's seed draws anew each time; so a barrier that
 // is missing shows in the result. Threads of a warp meet where they exchange values; a drawn order also
-// changes threads before atomics, and does asynchronous copies now early, now late. Blocks run one after
-// the other. Shared memory begins as NaN, and an access beyond its end faults. One host thread at a time.
-// Free of Torch.
+// lets one warp run ahead of the others, changes threads before atomics, and does asynchronous copies now
+// early, now late. Blocks run one after the other. Shared memory begins as NaN, and an access beyond its
+// end faults. One host thread at a time. Free of Torch.
 #pragma once
 
 #include <array>
@@ -64,11 +64,12 @@ void barrier(const Site& site);
 // The barrier of the lanes of a mask. Each must come to the same place with the same mask, itself in
 // it; else Error{Internal}.
 void warp_barrier(const Site& site, unsigned mask);
-// The same, never left out, and with a value of each lane: what all lanes gave. Those outside the mask
-// mean nothing. Valid until the thread's next barrier.
+// The same, never left out, and with some words of each lane: what all lanes gave. Those outside the
+// mask mean nothing. Valid until the thread's next barrier.
 inline constexpr int kWarpSize = 32;
-using WarpValues = std::array<std::uint64_t, kWarpSize>;
-const WarpValues& warp_exchange(const Site& site, unsigned mask, std::uint64_t value);
+using LaneValue = std::array<std::uint64_t, 3>;
+using WarpValues = std::array<LaneValue, kWarpSize>;
+const WarpValues& warp_exchange(const Site& site, unsigned mask, const LaneValue& value);
 // Of the thread that runs, in its warp.
 int lane();
 

@@ -16,7 +16,7 @@ T value_of_lane(const Site& site, unsigned mask, const T& value, int source) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t));
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  bits = warp_exchange(site, mask, bits)[static_cast<std::size_t>(source)];
+  bits = warp_exchange(site, mask, {bits})[static_cast<std::size_t>(source)][0];
   KVLOUPE_CHECK((mask >> source & 1) != 0);
   T other;
   std::memcpy(&other, &bits, sizeof(T));
@@ -64,10 +64,10 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, const char* file = __bu
 inline unsigned __ballot_sync(unsigned mask, int predicate, const char* file = __builtin_FILE(),
                               unsigned line = __builtin_LINE()) {
   using namespace kvloupe::cuda::emulator;
-  const WarpValues& all = warp_exchange(site_of(file, line), mask, predicate != 0 ? 1 : 0);
+  const WarpValues& all = warp_exchange(site_of(file, line), mask, {predicate != 0 ? 1U : 0U});
   unsigned bits = 0;
   for (unsigned i = 0; i < kWarpSize; ++i)
-    if ((mask >> i & 1) != 0 && all[i] != 0) bits |= 1U << i;
+    if ((mask >> i & 1) != 0 && all[i][0] != 0) bits |= 1U << i;
   return bits;
 }
 // NOLINTEND
