@@ -1,7 +1,8 @@
 // Chunk attention over a KV cache, on any device of Torch: dense in one pass, and over gathered KVs.
 // Shapes: q [num_q_heads, m, head_dim]; k, v [num_kv_heads, T, head_dim]; the m queries are the
 // last m positions, so query t sits at position P + t with P = T - m and sees keys 0 .. P + t.
-// Query head h reads KV head h / gqa_group_size. fp32, contiguous inside each head.
+// Query head h reads KV head h / gqa_group_size. fp32, contiguous inside each head; on other devices than
+// the CPU also fp16 and bf16, as is the output then, while lse and masses stay fp32.
 // `softmax` has the layer's scale and what else shapes its softmax (base/softmax_form.h); a number is
 // the scale of a plain one. A window narrows what is said here of visible keys.
 // Behind each is an operator (TORCH_LIBRARY kvloupe, operators.h): fused on the CPU, in calls of Torch

@@ -14,7 +14,7 @@ DeviceSoftmax::DeviceSoftmax(PackedSoftmax packed, const at::Tensor& queries)
 }
 
 at::Tensor DeviceSoftmax::logits(const at::Tensor& q, const at::Tensor& k) const {
-  at::Tensor s = at::matmul(q * form_.scale, k.t());
+  at::Tensor s = at::matmul(q.to(at::kFloat) * form_.scale, k.to(at::kFloat).t());
   if (form_.softcap > 0) s.div_(form_.softcap).tanh_().mul_(form_.softcap);
   return s;
 }
@@ -30,6 +30,10 @@ at::Tensor DeviceSoftmax::hidden(const at::Tensor& positions, const at::Tensor& 
   at::Tensor hidden = positions.unsqueeze(0) <= rows - form_.window;
   hidden.narrow(1, past, chunk_len).logical_or_(later);
   return hidden;
+}
+
+at::Tensor weighted(const at::Tensor& p, const at::Tensor& v) {
+  return at::matmul(p, v.to(at::kFloat)).to(v.scalar_type());
 }
 
 Probabilities DeviceSoftmax::operator()(const at::Tensor& q, const at::Tensor& k,
@@ -62,12 +66,13 @@ ChunkResults attend_cache(const at::Tensor& q, const Cache& cache, const DeviceS
       softmax.hidden(positions_of(first, cache.kv_len, q), at::Tensor(), chunk_len);
   std::vector<at::Tensor> outputs, lses;
   ChunkResults results;
-  if (want_mass) results.key_mass = at::zeros({cache.num_kv_heads, cache.kv_len}, q.options());
+  if (want_mass)
+    results.key_mass = at::zeros({cache.num_kv_heads, cache.kv_len}, q.options().dtype(at::kFloat));
   for (std::int64_t g = 0; g < cache.num_kv_heads; ++g) {
     const auto [p, lse] =
         softmax(q.narrow(0, g * group, group), cache.keys(g, first), hidden, g * group);
     lses.push_back(lse);
-    if (cache.v.defined()) outputs.push_back(at::matmul(p, cache.v[g].narrow(0, first, count)));
+    if (cache.v.defined()) outputs.push_back(weighted(p, cache.v[g].narrow(0, first, count)));
     if (want_mass) results.key_mass[g].narrow(0, first, count).copy_(p.flatten(0, 1).sum(0));
   }
   results.lse = at::cat(lses);
@@ -93,7 +98,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor&
                                                                bool want_mass) {
   const auto [output, lse, key_mass] =
       attend_cache(q, cache_of(k, v), DeviceSoftmax(packed_softmax, q), want_mass);
-  return {output, lse, want_mass ? key_mass : at::empty({0}, q.options())};
+  return {output, lse, want_mass ? key_mass : at::empty({0}, lse.options())};
 }
 
 std::tuple<at::Tensor, at::Tensor> chunk_mass(const at::Tensor& q, const at::Tensor& k,
@@ -156,7 +161,7 @@ at::Tensor attend_gathered(const at::Tensor& q, const at::Tensor& k, const at::T
   for_each_gathered(
       q, k, DeviceSoftmax(packed_softmax, q), begin, positions, shared,
       [&](std::int64_t g, const at::Tensor& p) {
-        outputs.push_back(at::matmul(p, v.narrow(0, begin[g], begin[g + 1] - begin[g])));
+        outputs.push_back(weighted(p, v.narrow(0, begin[g], begin[g + 1] - begin[g])));
       });
   return at::cat(outputs);
 }

@@ -1,5 +1,6 @@
 // The operators in calls of Torch, for tensors of any device: what runs where the device has no kernel
-// of its own. As much work as the selection has, not the fastest form of it. fp32. The largest tensor
+// of its own. As much work as the selection has, not the fastest form of it. Computed in fp32, to which
+// keys and values of another type are brought KV head by KV head. The largest tensor
 // that is made is one of [query heads of a KV head, m, keys that they attend to] probabilities; nothing
 // that lies on a device is read by the host. Shapes were checked before.
 #pragma once
@@ -29,6 +30,7 @@ op::GatheredLaneMass gathered_lane_mass;
 
 // What all of them are built from.
 
+// fp32.
 struct Probabilities {
   at::Tensor p;    // [query heads, m, keys]
   at::Tensor lse;  // [query heads, m]
@@ -42,7 +44,7 @@ class DeviceSoftmax {
   std::int64_t first_visible(std::int64_t position) const { return form_.first_visible(position); }
   bool has_window() const { return form_.window > 0; }
 
-  // s of queries [.., width] and keys [n, width], as if all keys were seen.
+  // s of queries [.., width] and keys [n, width], as if all keys were seen. fp32.
   at::Tensor logits(const at::Tensor& q, const at::Tensor& k) const;
 
   // bool [m, c]: which of the last c keys a row does not see; all rows see those before. The last m of
@@ -60,6 +62,9 @@ class DeviceSoftmax {
   at::TensorOptions options_;
   at::Tensor sinks_;  // [num_q_heads, 1, 1]; undefined: none
 };
+
+// Output [query heads, m, head_dim] of probabilities and values [keys, head_dim], in the type of these.
+at::Tensor weighted(const at::Tensor& p, const at::Tensor& v);
 
 // Positions [begin, end) on the device of `like`.
 at::Tensor positions_of(std::int64_t begin, std::int64_t end, const at::Tensor& like);

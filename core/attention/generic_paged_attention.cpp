@@ -23,7 +23,7 @@ at::Tensor attend_positions(const at::Tensor& q, const at::Tensor& k_head, const
                             std::int64_t first_head) {
   const at::Tensor hidden = softmax.hidden(positions, at::Tensor(), q.size(1));
   const at::Tensor p = softmax(q, k_head.index_select(0, positions), hidden, first_head).p;
-  return at::matmul(p, v_head.index_select(0, positions));
+  return weighted(p, v_head.index_select(0, positions));
 }
 
 }  // namespace

@@ -14,11 +14,11 @@ namespace kvloupe::attention {
 namespace {
 
 void check(const LaneQueries& q, const LaneKeys& keys, const at::Tensor& v) {
-  KVLOUPE_CHECK(q.values.dim() == 3 && q.values.scalar_type() == at::kFloat);
-  KVLOUPE_CHECK(v.dim() == 3 && v.scalar_type() == at::kFloat && v.size(0) == keys.numbers.size(0));
+  check_types({q.values, keys.numbers, v});
+  KVLOUPE_CHECK(q.values.dim() == 3 && v.dim() == 3 && v.size(0) == keys.numbers.size(0));
   KVLOUPE_CHECK(q.values.size(0) % v.size(0) == 0 && q.values.size(1) <= v.size(1));
   const at::Tensor& k = keys.numbers;
-  KVLOUPE_CHECK(k.scalar_type() == at::kFloat && k[0].is_contiguous());
+  KVLOUPE_CHECK(k[0].is_contiguous());
   const std::int64_t held = q.by_lane() ? k.size(1) * kLaneTileKeys : k.size(1);
   KVLOUPE_CHECK(keys.first_position + held >= v.size(1));
   if (!q.by_lane()) {

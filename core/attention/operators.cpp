@@ -29,9 +29,17 @@ void check_selection(const std::vector<std::int32_t>& positions, std::int64_t pa
 
 }  // namespace
 
+void check_types(at::TensorList tensors) {
+  const at::Tensor& first = tensors.front();
+  const at::ScalarType type = first.scalar_type();
+  const bool is_half = type == at::kHalf || type == at::kBFloat16;
+  KVLOUPE_CHECK(type == at::kFloat || (is_half && !first.is_cpu()));
+  for (const at::Tensor& tensor : tensors) KVLOUPE_CHECK(tensor.scalar_type() == type);
+}
+
 void check_shapes(const at::Tensor& q, const at::Tensor& k) {
   KVLOUPE_CHECK(q.dim() == 3 && k.dim() == 3);
-  KVLOUPE_CHECK(q.scalar_type() == at::kFloat && k.scalar_type() == at::kFloat);
+  check_types({q, k});
   KVLOUPE_CHECK(q.size(0) > 0 && k.size(0) > 0 && q.size(0) % k.size(0) == 0);
   KVLOUPE_CHECK(q.size(1) > 0 && q.size(1) <= k.size(1));
   KVLOUPE_CHECK(q.size(2) > 0 && q.size(2) == k.size(2));
@@ -39,7 +47,8 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k) {
 
 void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   check_shapes(q, k);
-  KVLOUPE_CHECK(v.scalar_type() == at::kFloat && v.sizes() == k.sizes());
+  check_types({k, v});
+  KVLOUPE_CHECK(v.sizes() == k.sizes());
 }
 
 void check_softmax(const SoftmaxForm& softmax, const at::Tensor& q) {
@@ -129,8 +138,8 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
 GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
                          const std::vector<std::vector<std::int32_t>>& selected,
                          ChunkVisibility visibility) {
-  KVLOUPE_CHECK(k.dim() == 3 && k.scalar_type() == at::kFloat && v.scalar_type() == at::kFloat);
-  KVLOUPE_CHECK(v.sizes() == k.sizes() && chunk_len > 0 && chunk_len <= k.size(1));
+  check_types({k, v});
+  KVLOUPE_CHECK(k.dim() == 3 && v.sizes() == k.sizes() && chunk_len > 0 && chunk_len <= k.size(1));
   GatheredKeys keys = layout_of(k.size(0), k.size(1), chunk_len, selected, visibility);
   static const auto run = find_operator<op::GatherKeys>("kvloupe::gather_keys");
   std::tie(keys.k, keys.v) = run.call(k, v, chunk_len, keys.begin, on_host(keys.positions));
@@ -139,7 +148,8 @@ GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t 
 
 at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys,
                            const SoftmaxForm& softmax) {
-  KVLOUPE_CHECK(q.dim() == 3 && q.scalar_type() == at::kFloat && q.size(2) == keys.k.size(1));
+  check_types({q, keys.k, keys.v});
+  KVLOUPE_CHECK(q.dim() == 3 && q.size(2) == keys.k.size(1));
   KVLOUPE_CHECK(q.size(0) % static_cast<std::int64_t>(keys.begin.size() - 1) == 0);
   check_softmax(softmax, q);
   static const auto run = find_operator<op::AttendGathered>("kvloupe::attend_gathered");
@@ -150,6 +160,7 @@ at::Tensor attend_gathered(const at::Tensor& q, const GatheredKeys& keys,
 at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
                           const SoftmaxForm& softmax, std::int64_t first_position,
                           const at::Tensor& lse_rows) {
+  check_types({q_head, k_head});
   KVLOUPE_CHECK(q_head.dim() == 2 && k_head.dim() == 2 && lse_rows.dim() == 1);
   KVLOUPE_CHECK(q_head.size(1) == k_head.size(1) && lse_rows.size(0) == q_head.size(0));
   static const auto run = find_operator<op::AttentionRows>("kvloupe::attention_rows");

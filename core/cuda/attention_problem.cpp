@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 
 namespace kvloupe::cuda {
@@ -23,6 +24,19 @@ std::int64_t head_stride(const at::Tensor& tensor) {
   return tensor.dim() == 3 ? tensor.stride(0) : 0;
 }
 
+std::optional<NumberType> type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return NumberType::Fp32;
+    case at::kHalf:
+      return NumberType::Fp16;
+    case at::kBFloat16:
+      return NumberType::Bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
 // Behind what `numbers` has already. Whole ints.
 template <typename T>
 std::size_t append(const std::vector<T>& items, std::vector<int>* numbers) {
@@ -35,22 +49,26 @@ std::size_t append(const std::vector<T>& items, std::vector<int>* numbers) {
 
 }  // namespace
 
-bool kernel_does(const at::Tensor& q) { return q.size(2) <= kMaxHeadDim; }
+bool kernel_does(const at::Tensor& q) { return q.size(2) <= kMaxHeadDim && type_of(q).has_value(); }
 
 AttentionProblem::AttentionProblem(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    at::ArrayRef<double> softmax)
     : q_(q.contiguous()), k_(contiguous_per_head(k)) {
-  TORCH_CHECK(q.device() == k.device() && (!v.defined() || q.device() == v.device()),
-              "q, k and v lie on different devices");
-  problem_.q = q_.const_data_ptr<float>();
-  problem_.k = k_.const_data_ptr<float>();
+  const auto is_like_q = [&](const at::Tensor& tensor) {
+    return tensor.device() == q.device() && tensor.scalar_type() == q.scalar_type();
+  };
+  TORCH_CHECK(is_like_q(k) && (!v.defined() || is_like_q(v)),
+              "q, k and v lie on different devices or are of different types");
+  problem_.type = type_of(q).value();
+  problem_.q = q_.const_data_ptr();
+  problem_.k = k_.const_data_ptr();
   problem_.k_head_stride = head_stride(k_);
   if (v.defined()) {
     v_ = contiguous_per_head(v);
-    problem_.v = v_.const_data_ptr<float>();
+    problem_.v = v_.const_data_ptr();
     problem_.v_head_stride = head_stride(v_);
     output = at::empty(q_.sizes(), q_.options());
-    problem_.output = output.mutable_data_ptr<float>();
+    problem_.output = output.mutable_data_ptr();
   }
   problem_.num_rows = static_cast<int>(q_.size(0) * q_.size(1));
   problem_.chunk_len = static_cast<int>(q_.size(1));
@@ -94,21 +112,21 @@ void AttentionProblem::set_views(const std::vector<KeyView>& views, std::vector<
   add_to_device(std::move(table), views);
 }
 
+at::TensorOptions AttentionProblem::fp32() const { return q_.options().dtype(at::kFloat); }
+
 void AttentionProblem::want_lse() {
-  lse = at::empty({q_.size(0), q_.size(1)}, q_.options());
+  lse = at::empty({q_.size(0), q_.size(1)}, fp32());
   problem_.lse = lse.mutable_data_ptr<float>();
 }
 
-void AttentionProblem::want_key_mass() {
-  key_mass = at::empty({k_.size(0), k_.size(1)}, q_.options());
-}
+void AttentionProblem::want_key_mass() { key_mass = at::empty({k_.size(0), k_.size(1)}, fp32()); }
 
 void AttentionProblem::launch(const char* name, const Run& run) {
   float* mass = key_mass.defined() ? key_mass.mutable_data_ptr<float>() : nullptr;
   const cudaError_t status = run([&](cudaStream_t stream) {
     const auto floats = static_cast<std::int64_t>(scratch_floats(problem_));
     if (floats > 0) {
-      scratch_ = at::empty({floats}, q_.options());
+      scratch_ = at::empty({floats}, fp32());
       problem_.scratch = scratch_.mutable_data_ptr<float>();
     }
     const cudaError_t attended = launch_row_attention(problem_, stream);

@@ -11,11 +11,12 @@
 
 namespace kvloupe::cuda {
 
+// fp32, fp16 and bf16, of heads up to kMaxHeadDim.
 bool kernel_does(const at::Tensor& q);
 
 class AttentionProblem {
  public:
-  // k and v [num_kv_heads, T, head_dim]; or [rows, head_dim], as packed views read them. v undefined:
+  // q, k and v of one type. k and v [num_kv_heads, T, head_dim]; or [rows, head_dim], as packed views read them. v undefined:
   // log-sum-exp alone. `softmax` as operators take it.
   AttentionProblem(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    at::ArrayRef<double> softmax);
@@ -38,6 +39,8 @@ class AttentionProblem {
   void launch(const char* name, const Run& run);
 
  private:
+  // Of what is fp32 whatever the type of q.
+  at::TensorOptions fp32() const;
   // Numbers on the device, behind each other: one copy.
   void add_to_device(std::vector<int> table, const std::vector<KeyView>& views);
 

@@ -22,7 +22,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const Run& run, c
   problem.want_lse();
   if (want_mass) problem.want_key_mass();
   problem.launch("chunk_attention", run);
-  return {problem.output, problem.lse, want_mass ? problem.key_mass : at::empty({0}, q.options())};
+  return {problem.output, problem.lse,
+          want_mass ? problem.key_mass : at::empty({0}, problem.lse.options())};
 }
 
 std::tuple<at::Tensor, at::Tensor> chunk_mass(const Run& run, const at::Tensor& q,

@@ -1,10 +1,9 @@
 #include "core/cuda/key_mass.cuh"
 
-#include "core/cuda/row_tile.cuh"
+#include "core/cuda/fp32_tile.cuh"
 #include "core/cuda/shared_memory.cuh"
 
 #include <cmath>
-#include <cstddef>
 
 namespace kvloupe::cuda {
 namespace {
@@ -12,20 +11,14 @@ namespace {
 template <int kDim>
 struct MassMemory {
   static constexpr int kRows = kGroups * kMostRowsOfThread<kDim>;
-  Row<kDim> q[kRows], k[kKeys];
+  Fp32Row<kDim> q[kRows], k[kKeys];
   float partial[kGroups][kKeys];
 };
-
-// Whether query t of the chunk sees the key at this position.
-__device__ bool is_seen(const RowAttention& p, int position, int t) {
-  const int own = p.kv_len - p.chunk_len + t;
-  return position <= own && (p.window == 0 || position > own - p.window);
-}
 
 // Sum of p over all rows, for kKeys keys of one KV head. Grid: (key tiles, KV heads).
 template <int kDim>
 __global__ void __launch_bounds__(kThreads)
-    mass_kernel(RowAttention p, bool aligned, float* key_mass) {
+    mass_fp32_kernel(RowAttention p, bool aligned, float* key_mass) {
   using Memory = MassMemory<kDim>;
   constexpr int kRowsOfThread = kMostRowsOfThread<kDim>;
   auto& memory = block_memory<Memory>();
@@ -33,14 +26,13 @@ __global__ void __launch_bounds__(kThreads)
   const int group = static_cast<int>(threadIdx.x) / kLanes,
             lane = static_cast<int>(threadIdx.x) % kLanes;
   const int first_row = head * p.most_rows;
-  load_tile(memory.k, p.k + head * p.k_head_stride, p.head_dim, aligned,
+  load_tile(memory.k, static_cast<const float*>(p.k) + head * p.k_head_stride, p.head_dim, aligned,
             [&](int i) { return key0 + i < p.kv_len ? key0 + i : -1; });
   float mass[kKeysOfThread] = {};
-  // Keys that the window leaves to no query are in tiles of their own, but for one.
-  const int rows = key0 + kKeys > p.kv_len - p.most_keys ? p.most_rows : 0;
+  const int rows = rows_that_see(p, key0 + kKeys);
   for (int first = 0; first < rows; first += Memory::kRows) {
     __syncthreads();
-    load_tile(memory.q, p.q, p.head_dim, aligned,
+    load_tile(memory.q, static_cast<const float*>(p.q), p.head_dim, aligned,
               [&](int i) { return first + i < rows ? first_row + first + i : -1; });
     __pipeline_wait_prior(0);
     __syncthreads();
@@ -70,25 +62,16 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kDim>
 cudaError_t launch_for(const RowAttention& p, float* key_mass, cudaStream_t stream) {
-  const auto kernel = mass_kernel<kDim>;
-  const std::size_t bytes = sizeof(MassMemory<kDim>);
-  // More than 48 KiB of shared memory a block must be asked for.
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (status != cudaSuccess) return status;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3((p.kv_len + kKeys - 1) / kKeys, p.num_views);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = bytes;
-  config.stream = stream;
   const bool aligned =
-      is_aligned(p.q, 0, p.head_dim) && is_aligned(p.k, p.k_head_stride, p.head_dim);
-  return cudaLaunchKernelEx(&config, kernel, p, aligned, key_mass);
+      is_aligned<float>(p.q, 0, p.head_dim) && is_aligned<float>(p.k, p.k_head_stride, p.head_dim);
+  return start(mass_fp32_kernel<kDim>, dim3((p.kv_len + kKeys - 1) / kKeys, p.num_views),
+               sizeof(MassMemory<kDim>), stream, p, aligned, key_mass);
 }
 
 }  // namespace
 
 cudaError_t launch_key_mass(const RowAttention& p, float* key_mass, cudaStream_t stream) {
+  if (p.type != NumberType::Fp32) return launch_half_key_mass(p, key_mass, stream);
   if (p.head_dim <= 64) return launch_for<64>(p, key_mass, stream);
   if (p.head_dim <= 128) return launch_for<128>(p, key_mass, stream);
   if (p.head_dim <= kMaxHeadDim) return launch_for<kMaxHeadDim>(p, key_mass, stream);

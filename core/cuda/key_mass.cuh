@@ -8,5 +8,7 @@ namespace kvloupe::cuda {
 
 // Of a dense problem (make_dense) whose lse is there. key_mass: [num_kv_heads, kv_len].
 cudaError_t launch_key_mass(const RowAttention& problem, float* key_mass, cudaStream_t stream);
+// The same of fp16 and bf16, for launch_key_mass.
+cudaError_t launch_half_key_mass(const RowAttention& problem, float* key_mass, cudaStream_t stream);
 
 }  // namespace kvloupe::cuda

@@ -1,8 +1,11 @@
 // Attention of rows of queries over lists of keys on the GPU, dense, gathered, paged and block-sparse
 // alike: what differs is the list. Output and row log-sum-exp in one pass over the keys that are listed,
-// where they lie. fp32 throughout, no atomics: the same input gives the same bits on the same model of
-// device. No Torch header here. What a softmax is: core/base/softmax_form.h.
+// where they lie. fp32 by multiply-adds, fp16 and bf16 on tensor cores with sums and softmax in fp32; no
+// atomics: the same input gives the same bits on the same model of device. No Torch header here. What a
+// softmax is: core/base/softmax_form.h.
 #pragma once
+
+#include "core/cuda/number_types.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -32,9 +35,10 @@ struct KeyView {
 };
 
 struct RowAttention {
-  const float* q = nullptr;  // [num_rows, head_dim]: heads, and in them queries
-  const float* k = nullptr;  // [num_kv_heads, keys, head_dim], heads k_head_stride apart
-  const float* v = nullptr;  // the same, heads v_head_stride apart; null: log-sum-exp alone
+  NumberType type = NumberType::Fp32;  // of q, k, v and output
+  const void* q = nullptr;             // [num_rows, head_dim]: heads, and in them queries
+  const void* k = nullptr;  // [num_kv_heads, keys, head_dim], heads k_head_stride numbers apart
+  const void* v = nullptr;  // the same, heads v_head_stride apart; null: log-sum-exp alone
   std::int64_t k_head_stride = 0;
   std::int64_t v_head_stride = 0;
   int num_rows = 0;
@@ -54,7 +58,7 @@ struct RowAttention {
   int window = 0;                // 0: none
   const float* sinks = nullptr;  // [num_rows / chunk_len], or null
 
-  float* output = nullptr;   // [num_rows, head_dim], where there is v
+  void* output = nullptr;    // [num_rows, head_dim], where there is v
   float* lse = nullptr;      // [num_rows], or null
   float* scratch = nullptr;  // scratch_floats of them
 };

@@ -1,11 +1,12 @@
 // Cases of attention of every kind, and what they are by the definition in fp64: for the kernels in the
-// emulator and on a GPU. Free of Torch and of any test library. Which keys a query sees is said twice:
-// key by key for the plain loops, as views for the kernels.
+// emulator and on a GPU, in fp32, fp16 and bf16. Free of Torch and of any test library. Which keys a query
+// sees is said twice: key by key for the plain loops, as views for the kernels.
 #pragma once
 
 #include "core/cuda/key_mass.cuh"
 #include "core/cuda/row_attention.cuh"
 #include "tests/cuda/case_numbers.h"
+#include "tests/cuda/typed_numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,6 +36,7 @@ struct Case {
   float softcap = 0;
   bool has_sinks = false;
   bool is_last_empty = false;  // the last KV head lists nothing
+  NumberType type = NumberType::Fp32;
 
   int heads() const { return kv_heads * group; }
   int kv_len() const { return past + chunk_len; }
@@ -139,6 +141,7 @@ struct Views {
   }
 };
 
+// Numbers of the case's type, as fp32.
 struct Inputs {
   std::vector<float> q;     // [heads, chunk_len, dim]
   std::vector<float> k, v;  // [kv_heads, kv_len, dim]
@@ -148,7 +151,10 @@ struct Inputs {
       : q(random_numbers(product(c.rows(), c.dim), 1)),
         k(random_numbers(product(c.kv_heads, c.kv_len(), c.dim), 2)),
         v(random_numbers(product(c.kv_heads, c.kv_len(), c.dim), 3)),
-        sinks(random_numbers(c.has_sinks ? c.heads() : 0, 4)) {}
+        sinks(random_numbers(c.has_sinks ? c.heads() : 0, 4)) {
+    for (auto* numbers : {&q, &k, &v})
+      for (float& number : *numbers) number = value_of_bits(bits_of(number, c.type), c.type);
+  }
 };
 
 inline std::vector<float> packed_rows(const Case& c, const Views& views,
@@ -165,6 +171,7 @@ inline std::vector<float> packed_rows(const Case& c, const Views& views,
 inline RowAttention problem_of(const Case& c, const Views& views) {
   RowAttention p;
   p.k_head_stride = p.v_head_stride = c.kind == Kind::Packed ? 0 : std::int64_t{c.kv_len()} * c.dim;
+  p.type = c.type;
   p.num_rows = c.rows();
   p.chunk_len = c.chunk_len;
   p.head_dim = c.dim;
@@ -195,13 +202,13 @@ class PlacedCase {
       : case_(c),
         views_(c),
         inputs_(c),
-        q_(inputs_.q),
-        k_(packed_rows(c, views_, inputs_.k)),
-        v_(packed_rows(c, views_, inputs_.v)),
+        q_(inputs_.q, c.type),
+        k_(packed_rows(c, views_, inputs_.k), c.type),
+        v_(packed_rows(c, views_, inputs_.v), c.type),
         sinks_(inputs_.sinks),
         table_(views_.table),
         placed_views_(views_.views),
-        output_(inputs_.q.size()),
+        output_(std::vector<float>(inputs_.q.size(), NAN), c.type),
         lse_(product(c.rows(), 1)),
         mass_(c.kind == Kind::Dense ? product(c.kv_heads, c.kv_len()) : 0),
         scratch_(scratch_floats(problem_of(c, views_))) {}
@@ -237,21 +244,22 @@ class PlacedCase {
   Case case_;
   Views views_;
   Inputs inputs_;
-  Array<float> q_, k_, v_, sinks_;
+  Numbers<Array> q_, k_, v_;
+  Array<float> sinks_;
   Array<int> table_;
   Array<KeyView> placed_views_;
-  Array<float> output_, lse_, mass_, scratch_;
+  Numbers<Array> output_;
+  Array<float> lse_, mass_, scratch_;
 };
 
-// Largest differences from the definition; infinite where a number is none.
+// Largest differences from the definition, and the largest in parts of what is tolerated; infinite where
+// a number is none.
 struct Errors {
   double output = 0, lse = 0, key_mass = 0;
+  double of_tolerated = 0;
 };
 
-// What fp32 sums over some thousand keys may be off.
-inline bool are_small(const Errors& errors) {
-  return errors.output < 2e-5 && errors.lse < 2e-5 && errors.key_mass < 1e-4;
-}
+inline bool are_small(const Errors& errors) { return errors.of_tolerated < 1; }
 
 namespace detail {
 
@@ -278,28 +286,44 @@ inline std::vector<double> probabilities(const Case& c, const Inputs& in, int he
 
 }  // namespace detail
 
+// What fp32 sums over some thousand keys may be off, in the sum of p over some hundred rows too.
+inline constexpr double kTolerated = 2e-5, kToleratedMass = 1e-4;
+
 inline Errors errors_of(const Case& c, const Inputs& in, const Results& got) {
   Errors errors;
+  const double rounding = rounding_of(c.type);
   std::vector<double> mass(product(c.kv_heads, c.kv_len()), 0);
   for (int row = 0; row < c.rows(); ++row) {
     const int head = row / c.chunk_len, g = head / c.group;
     double lse = 0;
     const std::vector<double> p = detail::probabilities(c, in, head, row % c.chunk_len, lse);
     detail::note(got.lse[static_cast<std::size_t>(row)], lse, errors.lse);
-    std::vector<double> output(static_cast<std::size_t>(c.dim), 0);
+    // sums: of p |v|.
+    std::vector<double> output(static_cast<std::size_t>(c.dim), 0), sums = output;
     for (int position = 0; position < c.kv_len(); ++position) {
       const double weight = p[static_cast<std::size_t>(position)];
       if (weight == 0) continue;
       const std::size_t key = product(g, c.kv_len()) + static_cast<std::size_t>(position);
       mass[key] += weight;
-      for (std::size_t i = 0; i < output.size(); ++i)
-        output[i] += weight * static_cast<double>(in.v[key * output.size() + i]);
+      for (std::size_t i = 0; i < output.size(); ++i) {
+        const auto v = static_cast<double>(in.v[key * output.size() + i]);
+        output[i] += weight * v;
+        sums[i] += weight * std::abs(v);
+      }
     }
-    for (std::size_t i = 0; i < output.size(); ++i)
-      detail::note(got.output[product(row, c.dim) + i], output[i], errors.output);
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const double number = got.output[product(row, c.dim) + i];
+      detail::note(number, output[i], errors.output);
+      // Rounded are each weight before it meets v, and the sum. Both errors are at most `rounding` of
+      // what is rounded; weights below the normal numbers of fp16 are far below kTolerated in all.
+      detail::note(number, output[i], errors.of_tolerated,
+                   kTolerated + rounding * (sums[i] + std::abs(output[i])));
+    }
   }
   for (std::size_t key = 0; key < got.key_mass.size(); ++key)
     detail::note(got.key_mass[key], mass[key], errors.key_mass);
+  errors.of_tolerated =
+      std::max({errors.of_tolerated, errors.lse / kTolerated, errors.key_mass / kToleratedMass});
   return errors;
 }
 
@@ -325,6 +349,20 @@ inline const std::vector<Case>& cases() {
       {"paged, one head a row", Paged, 1, 3, 1, 600, 64, 32, 1, 1, 550},
       {"blocks", Blocks, 2, 2, 70, 90, 64, 32},
       {"blocks, straddling", Blocks, 1, 2, 150, 75, 128, 100, 1, 2, 0, 3, true}};
+  return all;
+}
+
+// All of them in all types.
+inline const std::vector<Case>& cases_of_all_types() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> made;
+    for (const NumberType type : {NumberType::Fp32, NumberType::Fp16, NumberType::Bf16})
+      for (Case c : cases()) {
+        c.type = type;
+        made.push_back(c);
+      }
+    return made;
+  }();
   return all;
 }
 

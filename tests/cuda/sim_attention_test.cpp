@@ -23,7 +23,7 @@ namespace emulator = cuda::emulator;
 constexpr attention::testing::CallShape kNarrow = {4, 2, 5, 40, 32, 8},
                                         kWide = {2, 1, 5, 40, 257, 8};
 
-class SimKernels : public ::testing::Test {
+class SimKernels : public ::testing::TestWithParam<at::ScalarType> {
  protected:
   SimKernels() { sim::register_device(); }
   ~SimKernels() override {
@@ -32,8 +32,10 @@ class SimKernels : public ::testing::Test {
   }
 
   static std::vector<CallResult> run(const OperatorCalls& calls) {
-    return calls.run(SoftmaxForm(0.2),
-                     [](const at::Tensor& tensor) { return tensor.to(at::Device("sim:0")); });
+    return calls.run(SoftmaxForm(0.2), [](const at::Tensor& tensor) {
+      const bool is_index = !tensor.is_floating_point();
+      return (is_index ? tensor : tensor.to(GetParam())).to(at::Device("sim:0"));
+    });
   }
 
   // Names of the results that change where a barrier of attention does nothing.
@@ -41,10 +43,13 @@ class SimKernels : public ::testing::Test {
     const OperatorCalls calls(shape);
     emulator::leave_out_barrier({});
     const auto right = run(calls);
-    // The second one: before the keys that other threads copy are read.
-    const auto sites = emulator::barrier_sites_in("row_attention.cu");
+    const auto sites =
+        emulator::barrier_sites_in(GetParam() == at::kFloat ? "attend_fp32.cu" : "attend_half.cu");
     if (sites.size() < 2) throw std::logic_error("no kernel of ours has run");
-    emulator::leave_out_barrier(*std::next(sites.begin()));
+    // Of fp32 the second one, before the keys that other threads copy are read; of 16 bits the last one,
+    // before what other warps found is read.
+    emulator::leave_out_barrier(GetParam() == at::kFloat ? *std::next(sites.begin())
+                                                         : *sites.rbegin());
     emulator::set_schedule(1);
     const auto got = run(calls);
     std::set<std::string> names;
@@ -61,7 +66,7 @@ class SimKernels : public ::testing::Test {
   }
 };
 
-TEST_F(SimKernels, DoAllAttentionOfHeadsThatAreNotTooWide) {
+TEST_P(SimKernels, DoAllAttentionOfHeadsThatAreNotTooWide) {
   const std::set<std::string> names = of_our_kernels(kNarrow);
   int count = 0;
   for (const CallResult& result : run(OperatorCalls(kNarrow))) {
@@ -72,10 +77,13 @@ TEST_F(SimKernels, DoAllAttentionOfHeadsThatAreNotTooWide) {
   EXPECT_GE(count, 20);
 }
 
-TEST_F(SimKernels, LeaveWiderHeadsToTheGenericForm) {
+TEST_P(SimKernels, LeaveWiderHeadsToTheGenericForm) {
   run(OperatorCalls(kNarrow));  // so that the barriers are known
   EXPECT_TRUE(of_our_kernels(kWide).empty());
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, SimKernels, ::testing::Values(at::kFloat, at::kHalf, at::kBFloat16),
+                         [](const auto& type) { return at::toString(type.param); });
 
 }  // namespace
 }  // namespace kvloupe

@@ -12,6 +12,7 @@ namespace kvloupe::gpu {
 namespace {
 
 using cuda::KeyView;
+using cuda::NumberType;
 using cuda::testing::Case;
 using cuda::testing::Kind;
 using cuda::testing::product;
@@ -24,7 +25,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 bool print_parity() {
   bool all_right = true;
   std::printf(",\n  \"attention\": [\n");
-  for (const Case& c : cuda::testing::cases()) {
+  const char* separator = "";
+  for (const Case& c : cuda::testing::cases_of_all_types()) {
     const Placed placed(c);
     const auto run = [&] {
       return placed.attend() == cudaSuccess &&
@@ -39,12 +41,13 @@ bool print_parity() {
     const cuda::testing::Errors errors = cuda::testing::errors_of(c, placed.inputs(), first);
     const bool right = started && again && same && cuda::testing::are_small(errors);
     std::printf(
-        "    %s{\"case\": \"%s\", \"q_heads\": %d, \"kv_heads\": %d, \"chunk_len\": %d, "
-        "\"past\": %d, \"dim\": %d, \"output\": %.3g, \"lse\": %.3g, \"key_mass\": %.3g, "
-        "\"same_bits\": %s, \"right\": %s}\n",
-        &c == cuda::testing::cases().data() ? "" : ",", c.name, c.heads(), c.kv_heads, c.chunk_len,
-        c.past, c.dim, errors.output, errors.lse, errors.key_mass, same ? "true" : "false",
-        right ? "true" : "false");
+        "    %s{\"case\": \"%s\", \"type\": \"%s\", \"q_heads\": %d, \"kv_heads\": %d, "
+        "\"chunk_len\": %d, \"past\": %d, \"dim\": %d, \"output\": %.3g, \"lse\": %.3g, "
+        "\"key_mass\": %.3g, \"of_tolerated\": %.3g, \"same_bits\": %s, \"right\": %s}\n",
+        separator, c.name, cuda::testing::name_of(c.type), c.heads(), c.kv_heads, c.chunk_len,
+        c.past, c.dim, errors.output, errors.lse, errors.key_mass, errors.of_tolerated,
+        same ? "true" : "false", right ? "true" : "false");
+    separator = ",";
     all_right = all_right && right;
   }
   std::printf("  ]");
@@ -88,10 +91,12 @@ struct Work {
   double flop = 0, bytes = 0;
 };
 Work work_of(const Case& c, const cuda::testing::Views& views) {
+  // K and V, or Q and output.
+  const double bytes_of_two = c.type == NumberType::Fp32 ? 8 : 4;
   if (c.kind == Kind::Dense) {
     const double pairs = c.past + (c.chunk_len + 1) / 2.0;
     return {4 * pairs * c.rows() * c.dim,
-            8.0 * (product(c.kv_heads, c.kv_len(), c.dim) + product(c.rows(), c.dim))};
+            bytes_of_two * (product(c.kv_heads, c.kv_len(), c.dim) + product(c.rows(), c.dim))};
   }
   Work work;
   std::vector<bool> is_read(product(c.kv_heads, c.kv_len()));
@@ -107,50 +112,61 @@ Work work_of(const Case& c, const cuda::testing::Views& views) {
       is_read[head + static_cast<std::size_t>(view.own_begin + own)] = true;
   }
   const auto keys = static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
-  work.bytes = 8.0 * c.dim * (keys + c.rows());
+  work.bytes = bytes_of_two * c.dim * (keys + c.rows());
   return work;
+}
+
+double attribute(cudaDeviceAttr which) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, 0), "cudaDeviceGetAttribute");
+  return value;
+}
+
+// Multiply-adds a clock of a multiprocessor, by the makers' data sheets: of fp32 64 of sm_80, 128 of all
+// that came after; of 16-bit numbers on tensor cores 1,024 of sm_80 (A100: 312 TFLOP/s), 2,048 of sm_90
+// (H100 SXM: 989), 4,096 of sm_100, 512 of the cards that are not for servers.
+double multiply_adds_a_clock(NumberType type) {
+  const double major = attribute(cudaDevAttrComputeCapabilityMajor);
+  const bool is_sm_80 = major == 8 && attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+  if (type == NumberType::Fp32) return is_sm_80 ? 64 : 128;
+  return is_sm_80 ? 1024 : major == 9 ? 2048 : major == 10 ? 4096 : 512;
 }
 
 // What the device can do at the most, by its own account of its clocks.
 struct Peak {
   double flop_per_s = 0, bytes_per_s = 0;
 };
-Peak peak() {
-  const auto attribute = [](cudaDeviceAttr which) {
-    int value = 0;
-    check(cudaDeviceGetAttribute(&value, which, 0), "cudaDeviceGetAttribute");
-    return static_cast<double>(value);
-  };
-  // fp32 multiply-adds a clock: 64 a multiprocessor of sm_80, 128 of all that came after.
-  const bool is_sm_80 = attribute(cudaDevAttrComputeCapabilityMajor) == 8 &&
-                        attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+Peak peak(NumberType type) {
   return {attribute(cudaDevAttrMultiProcessorCount) * attribute(cudaDevAttrClockRate) * 1e3 * 2 *
-              (is_sm_80 ? 64 : 128),
+              multiply_adds_a_clock(type),
           attribute(cudaDevAttrMemoryClockRate) * 1e3 * 2 *
               attribute(cudaDevAttrGlobalMemoryBusWidth) / 8};
 }
 
 void print_times() {
-  const Peak most = peak();
   const char* separator = "";
-  const auto print = [&](const char* name, double ms, const Work& work) {
+  const auto print = [&](const char* name, NumberType type, double ms, const Work& work) {
+    const Peak most = peak(type);
     const double floor_ms =
         1e3 * std::max(work.flop / most.flop_per_s, work.bytes / most.bytes_per_s);
     std::printf(
-        "    %s{\"case\": \"%s\", \"ms\": %.4f, \"floor_ms\": %.4f, \"gflop\": %.2f, "
-        "\"megabytes\": %.2f}\n",
-        separator, name, ms, floor_ms, work.flop / 1e9, work.bytes / 1e6);
+        "    %s{\"case\": \"%s\", \"type\": \"%s\", \"ms\": %.4f, \"floor_ms\": %.4f, "
+        "\"gflop\": %.2f, \"tflop_per_s\": %.1f, \"megabytes\": %.2f}\n",
+        separator, name, cuda::testing::name_of(type), ms, floor_ms, work.flop / 1e9,
+        work.flop / ms / 1e9, work.bytes / 1e6);
     separator = ",";
   };
   std::printf(",\n  \"attention_times\": [\n");
-  for (const Case& c : timed_cases()) {
-    const Placed placed(c);
-    const Work work = work_of(c, placed.views());
-    print(c.name, median_ms([&] { return placed.attend(); }, 20), work);
-    if (c.kind == Kind::Dense && c.chunk_len > 1)
-      print("key mass of it", median_ms([&] { return placed.add_mass(); }, 20),
-            {work.flop / 2, work.bytes / 2});
-  }
+  for (Case c : timed_cases())
+    for (const NumberType type : {NumberType::Fp32, NumberType::Fp16, NumberType::Bf16}) {
+      c.type = type;
+      const Placed placed(c);
+      const Work work = work_of(c, placed.views());
+      print(c.name, type, median_ms([&] { return placed.attend(); }, 20), work);
+      if (c.kind == Kind::Dense && c.chunk_len > 1)
+        print("key mass of it", type, median_ms([&] { return placed.add_mass(); }, 20),
+              {work.flop / 2, work.bytes / 2});
+    }
   std::printf("  ]");
 }
 

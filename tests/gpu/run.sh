@@ -35,13 +35,16 @@ import json, pathlib, sys
 out = pathlib.Path(sys.argv[1])
 facts = json.loads((out / "kernels.json").read_text())
 lines = [f"# CUDA kernels on {facts['device']}", "",
-         "| case | query heads | KV heads | chunk | past | dim | output | lse | key mass | same bits | right |", "|---|---|---|---|---|---|---|---|---|---|---|"]
-lines += ["| {case} | {q_heads} | {kv_heads} | {chunk_len} | {past} | {dim} | {output:.2g} | {lse:.2g} | {key_mass:.2g} | {same_bits} | {right} |".format(**row)
+         "| case | type | query heads | KV heads | chunk | past | dim | output | lse | key mass | of what is tolerated | same bits | right |",
+         "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+lines += ["| {case} | {type} | {q_heads} | {kv_heads} | {chunk_len} | {past} | {dim} | {output:.2g} | {lse:.2g} | {key_mass:.2g} | {of_tolerated:.2g} "
+          "| {same_bits} | {right} |".format(**row)
           for row in facts["attention"]]
 if "attention_times" in facts:
-    lines += ["", "32 query and 8 KV heads of 128 after 30,720 keys, fp32. Medians of 20, L2 overwritten between. The floor is by the clocks that the "
-              "device names.", "", "| case | ms | floor, ms | GFLOP | MB |", "|---|---|---|---|---|"]
-    lines += ["| {case} | {ms} | {floor_ms} | {gflop} | {megabytes} |".format(**row) for row in facts["attention_times"]]
+    lines += ["", "32 query and 8 KV heads of 128 after 30,720 keys. Medians of 20, L2 overwritten between. The floor is by the clocks that the "
+              "device names, of 16-bit types by the peak of its tensor cores.", "",
+              "| case | type | ms | floor, ms | GFLOP | TFLOP/s | MB |", "|---|---|---|---|---|---|---|"]
+    lines += ["| {case} | {type} | {ms} | {floor_ms} | {gflop} | {tflop_per_s} | {megabytes} |".format(**row) for row in facts["attention_times"]]
 lines += ["", "| kernel | shape | error, in parts of what is tolerated | same bits | right |", "|---|---|---|---|---|"]
 lines += ["| {kernel} | {shape} | {error:.2g} | {same_bits} | {right} |".format(**row) for row in facts["selection"]]
 if "selection_times" in facts:
