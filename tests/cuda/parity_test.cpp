@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/device/device.h"
 #include "tests/attention/operator_calls.h"
+#include "tests/cuda/half_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -65,6 +66,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaParity,
                          [](const testing::TestParamInfo<Shape>& shape) {
                            return "dim" + std::to_string(shape.param.dim);
                          });
+
+class CudaHalf : public OnCuda, public testing::WithParamInterface<at::ScalarType> {};
+
+TEST_P(CudaHalf, IsTheCpusOnTheSameNumbers) {
+  attention::testing::expect_the_cpus("cuda:0", GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaHalf, testing::Values(at::kHalf, at::kBFloat16),
+                         [](const auto& type) { return at::toString(type.param); });
 
 class CudaOperators : public OnCuda,
                       public testing::WithParamInterface<attention::testing::CallShape> {};

@@ -343,10 +343,12 @@ inline const std::vector<Case>& cases() {
       {"gathered, in parts", Gathered, 2, 2, 3, 900, 64, 1, 1, 2, 0, 0, true, true},
       {"gathered, window", Gathered, 1, 3, 25, 100, 64, 1, 1, 3, 41, 1.25F},
       {"self only", SelfOnly, 2, 3, 37, 59, 64},
+      {"self only, padded head", SelfOnly, 2, 2, 5, 90, 80},
       {"packed", Packed, 3, 2, 18, 120, 64, 1, 1, 3, 77, 0, false, true},
       {"paged", Paged, 2, 4, 20, 150, 64, 16, 4},
       {"paged, sub-groups", Paged, 1, 4, 17, 333, 128, 48, 2, 2, 0, 0, true},
       {"paged, one head a row", Paged, 1, 3, 1, 600, 64, 32, 1, 1, 550},
+      {"paged, wide head, one query", Paged, 1, 4, 1, 300, 256, 16, 4, 2, 0, 2, true},
       {"blocks", Blocks, 2, 2, 70, 90, 64, 32},
       {"blocks, straddling", Blocks, 1, 2, 150, 75, 128, 100, 1, 2, 0, 3, true}};
   return all;

@@ -5,6 +5,7 @@
 #include "core/cuda/emulator/emulator.h"
 #include "core/cuda/sim/sim_device.h"
 #include "tests/attention/operator_calls.h"
+#include "tests/cuda/half_calls.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -136,48 +137,20 @@ TEST_P(SimAttention, IsTheCpus) {
   }
 }
 
-// Numbers of 16 bits against the CPU's fp32 on the same numbers: by our kernels and, of the widest heads
-// and of lanes, by the generic form.
 class SimHalf : public Sim, public ::testing::WithParamInterface<at::ScalarType> {
  protected:
-  static at::Tensor in_type(const at::Tensor& tensor) {
-    return tensor.is_floating_point() ? tensor.to(GetParam()) : tensor;
-  }
-  // Rounded are the weights before they meet V, of which no number is above 5, and the output.
-  static void expect_near(const attention::testing::CallResult& got, const at::Tensor& want) {
-    const double rounding = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
-    const at::Tensor error = (got.tensor.cpu().to(at::kFloat) - want).abs();
-    const at::Tensor tolerated = got.tensor.scalar_type() == at::kFloat
-                                     ? 2e-5 + 1e-5 * want.abs()
-                                     : 2e-5 + rounding * (5 + want.abs());
-    EXPECT_TRUE((error <= tolerated).all().item<bool>())
-        << got.name << ": off by " << error.max().item<double>();
+  static at::Tensor random(at::IntArrayRef sizes) {
+    return on_sim(at::randn(sizes).to(GetParam()));
   }
 };
 
 TEST_P(SimHalf, IsTheCpusOnTheSameNumbers) {
-  for (const attention::testing::CallShape& shape :
-       {attention::testing::CallShape{6, 2, 20, 70, 64, 16},
-        {4, 4, 1, 133, 128, 32},
-        {2, 1, 5, 64, 260, 16}}) {
-    SCOPED_TRACE(shape.dim);
-    const attention::testing::OperatorCalls calls(shape);
-    // With all that a form may have.
-    const SoftmaxForm form = attention::testing::call_forms(shape.heads).back();
-    const auto got =
-        calls.run(form, [](const at::Tensor& tensor) { return on_sim(in_type(tensor)); });
-    const auto want = calls.run(form, [](const at::Tensor& tensor) {
-      return tensor.is_floating_point() ? in_type(tensor).to(at::kFloat) : tensor;
-    });
-    ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < got.size(); ++i) expect_near(got[i], want[i].tensor);
-  }
+  attention::testing::expect_the_cpus("sim:0", GetParam());
 }
 
 TEST_P(SimHalf, OutputsAreOfTheTypeOfTheInputsAndLogSumExpsAreNot) {
   for (const std::int64_t dim : {64, 260}) {
-    const at::Tensor q = on_sim(in_type(at::randn({2, 3, dim})));
-    const at::Tensor k = on_sim(in_type(at::randn({1, 9, dim})));
+    const at::Tensor q = random({2, 3, dim}), k = random({1, 9, dim});
     const auto dense = attention::dense_chunk_attention(q, k, k, 0.1, true);
     EXPECT_EQ(dense.output.scalar_type(), GetParam());
     EXPECT_EQ(dense.lse.scalar_type(), at::kFloat);
