@@ -15,7 +15,7 @@ namespace kvloupe::attention {
 
 // What a query has in the lanes that it uses.
 struct LaneQueries {
-  at::Tensor values;  // [num_q_heads, m, kept] fp32
+  at::Tensor values;  // [num_q_heads, m, kept]
   at::Tensor lanes;   // int32 of the same shape, ascending in a row: which they are. Undefined: the
                       // first `kept` lanes in every row, and keys are rows of these alone
   bool by_lane() const { return lanes.defined(); }
