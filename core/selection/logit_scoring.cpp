@@ -6,7 +6,7 @@
 
 namespace kvloupe::selection {
 
-at::Tensor mean_query_rows(const Cell& cell) { return cell.q.mean({1}, false, at::kDouble); }
+at::Tensor mean_query_rows(const Cell& cell) { return cell.q.mean(1); }
 
 at::Tensor mean_queries(const Cell& cell) {
   return mean_query_rows(cell)
@@ -16,8 +16,7 @@ at::Tensor mean_queries(const Cell& cell) {
 
 at::Tensor logit_scores(const Cell& cell, const at::Tensor& keys, const at::Tensor& rows,
                         std::int64_t num_candidates) {
-  return key_products((rows * cell.softmax.scale).to(at::kFloat),
-                      keys.narrow(1, 0, num_candidates));
+  return key_products(rows * cell.softmax.scale, keys.narrow(1, 0, num_candidates));
 }
 
 at::Tensor attention_scores(const Cell& cell, const at::Tensor& queries, const at::Tensor& keys,

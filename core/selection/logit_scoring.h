@@ -11,13 +11,13 @@
 
 namespace kvloupe::selection {
 
-// The mean over the chunk's rows of each query head, fp64 [num_q_heads, head_dim].
+// The mean over the chunk's rows of each query head, [num_q_heads, head_dim].
 at::Tensor mean_query_rows(const Cell& cell);
-// The mean over the rows and the heads of each group, fp64 [num_kv_heads, head_dim].
+// The mean over the rows and the heads of each group, [num_kv_heads, head_dim].
 at::Tensor mean_queries(const Cell& cell);
 
 // softmax_scale * <row, key> of the candidates [0, num_candidates), each row with the keys of its
-// KV head. keys [num_kv_heads, >= num_candidates, width] as the cell's; rows fp64 [n, width], n a
+// KV head. keys [num_kv_heads, >= num_candidates, width] as the cell's; rows [n, width], n a
 // multiple of num_kv_heads, heads of a group together. Returns [n, num_candidates]. Raw logits are
 // linear, so the logit of a mean query is the mean logit.
 at::Tensor logit_scores(const Cell& cell, const at::Tensor& keys, const at::Tensor& rows,

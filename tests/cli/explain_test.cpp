@@ -109,14 +109,35 @@ TEST(Explain, RefusesWhatCannotBeExplained) {
   EXPECT_EQ(exit_code({}), 2);
   EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "1"}), 2);
   EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--key", "5"}), 2);
-  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "9", "--key", "5"}), 2);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "9", "--key", "5"}), 1);
   // A key of the chunk itself, and one of an empty past.
-  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "1", "--key", "100"}), 2);
-  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "0", "--kv-head", "1", "--key", "0"}), 2);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "3", "--kv-head", "1", "--key", "100"}), 1);
+  EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "0", "--kv-head", "1", "--key", "0"}), 1);
   EXPECT_EQ(exit_code({"--layer", "7", "--chunk", "3", "--kv-head", "1", "--key", "5"}), 1);
   EXPECT_EQ(exit_code({"--layer", "3", "--chunk", "99", "--kv-head", "1", "--key", "5"}), 1);
   EXPECT_EQ(exit_code({"--worst", "0"}), 2);
   EXPECT_EQ(exit_code({"--worst", "3", "--key", "5"}), 2);
+}
+
+// Methods that evict rank what is at hand after a chunk; the text says so beside the rank.
+TEST(Explain, TheTextSaysWhereAnEvictedKeyWasRanked) {
+  const std::vector<std::string> place = {"--method",  "tova:budget_tokens=24",
+                                          "--layer",   "3",
+                                          "--chunk",   "3",
+                                          "--kv-head", "0",
+                                          "--key",     "5"};
+  const std::string text = run_program(explain(place)).standard_output;
+  std::vector<std::string> as_json = place;
+  as_json.push_back("--json");
+  const json why = answer_of(explain(as_json));
+  ASSERT_TRUE(why["decided_at"].is_object());
+  EXPECT_NE(text.find("rank " + why["rank"].dump() + " of " + why["decided_at"]["at_hand"].dump() +
+                      " at hand after chunk " + why["decided_at"]["chunk"].dump()),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("the smallest budget that keeps it, a larger one need not"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Explain, TheWorstAreSortedAndTheirCausesAddUp) {
@@ -149,6 +170,7 @@ TEST(Report, IsOnePageWithItsPictures) {
   const std::string page(std::istreambuf_iterator<char>(file), {});
   EXPECT_NE(page.find("## What it loses, and why"), std::string::npos);
   EXPECT_NE(page.find("| query sampling |"), std::string::npos);
+  EXPECT_NE(page.find("| cells chosen in | all cells |"), std::string::npos);
   for (const char* picture :
        {"worst_misses.png", "miss_inspector.png", "layer_head_overview.png", "kv_map.png"}) {
     EXPECT_NE(page.find(picture), std::string::npos);

@@ -253,5 +253,23 @@ TEST(MethodGroups, HelpNamesPaperEvidenceAndDeviations) {
   EXPECT_EQ(label("keydiff:budget_ratio=0.25"), "keydiff  25 %");
 }
 
+// What tells two SPECs apart whose short labels are the same.
+TEST(MethodGroups, TheParametersThatDifferAreNamed) {
+  const auto own = [](const char* spec, const char* other) {
+    const auto choice = [](const char* text) {
+      return state::MethodChoice{text, -1, selection::MethodSpec::parse(text)};
+    };
+    return state::distinct_params(choice(spec), choice(other));
+  };
+  const char* few = "quoka:budget_tokens=256,num_queries=4";
+  const char* many = "quoka:budget_tokens=256,num_queries=128,metric=dot";
+  EXPECT_EQ(own(few, many), "num_queries=4, metric=cosine");
+  EXPECT_EQ(own(many, few), "num_queries=128, metric=dot");
+  EXPECT_EQ(own(few, few), "");
+  EXPECT_EQ(own(few, "quoka:budget_tokens=128,num_queries=16"), "");
+  EXPECT_EQ(own(few, "keydiff:budget_tokens=256"), "");
+  EXPECT_EQ(own("dense", "dense"), "");
+}
+
 }  // namespace
 }  // namespace kvloupe

@@ -37,7 +37,7 @@ class Loki final : public ScoringSelector {
     const at::Tensor directions = directions_of(cell, *basis_).narrow(2, 0, kept);
     if (spec().text("agg") == "logit_mean") {
       // The mean of projections is the projection of the mean.
-      const at::Tensor mean = mean_queries(cell).to(at::kFloat).unsqueeze(1);
+      const at::Tensor mean = mean_queries(cell).unsqueeze(1);
       return logit_scores(cell, keys, at::bmm(mean, directions).squeeze(1), num_candidates);
     }
     const at::Tensor queries = at::bmm(cell.q.reshape({heads, -1, dim}), directions)
