@@ -193,8 +193,9 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
 std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) {
   const LatencyReport& first = reports.front();
   std::string text = fmt::format(
-      "{}, {}; medians of {} rounds in which the method and the dense forms (four, or ours alone "
-      "where a layer has a softcap or a sink) take turns; the fastest dense one counts\n",
+      "{}, {}; medians of {} rounds in which the method and the dense forms (four, on a GPU its "
+      "kernels by name too; ours alone where a layer has a softcap or a sink) take turns; the "
+      "fastest dense one counts\n",
       first.device, first.dtype, first.total.samples);
   for (const LatencyReport& r : reports)
     if (r.gpu) text += fmt::format("{}: {}\n", printable(r.method), words_of(*r.gpu));

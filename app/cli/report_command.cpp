@@ -153,6 +153,9 @@ void make_folder(const std::string& folder) {
 }
 
 void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
+  if (arguments.folder.empty())
+    throw usage_error("-o names no folder", "the page and its pictures need one",
+                      "give a folder, such as -o report");
   const auto spec_text = selection::MethodSpec::parse(arguments.method);
   device::open_device(arguments.device);
   const session::TraceSession session(arguments.trace, global.memory);

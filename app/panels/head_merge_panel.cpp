@@ -94,8 +94,7 @@ class HeadMergePanel final : public Panel {
           ImGui::InvisibleButton("##head", {ImGui::GetContentRegionAvail().x, line});
       if (!context.figure && ImGui::IsItemHovered())
         ImGui::SetTooltip(
-            "query head %d: of what the past keys receive from it it keeps %.2f %% "
-            "alone, %.2f %% merged",
+            "query head %d keeps %.2f %% of its attention to past keys alone, %.2f %% merged",
             head.q_head, 100 * head.recall_alone, 100 * head.recall_merged);
       if (pressed && !context.figure && !result.stale)
         context.workspace.cursor.set_q_head(head.q_head);

@@ -86,7 +86,7 @@ class LatencyPanel final : public Panel {
       text += ", stopped early";
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
-                          fmt::format("dense: the fastest of four, here {}; no attention over what "
+                          fmt::format("dense: the fastest form, here {}; no attention over what "
                                       "was kept takes less than {:.3g} ms on this machine",
                                       r.dense_variant, r.floor_ms));
     bars_ui(context, r);

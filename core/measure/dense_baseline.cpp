@@ -38,6 +38,12 @@ DenseBaseline::DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at:
   mask_ = visibility_mask(chunk_len_, kv_len, softmax.window);
   mask_ = mask_.to(q.device());
   folded_mask_ = mask_.repeat({group, 1});
+  if (q.is_cuda() && is_plain() && softmax.window == 0)
+    gpu_kernels_ = those_that_agree(gpu_kernels(q_, k_, v_, softmax.scale), run_own());
+}
+
+bool DenseBaseline::is_plain() const {
+  return softmax_.softcap <= 0 && softmax_.sink_logits.empty();
 }
 
 at::Tensor DenseBaseline::run_gqa() const {
@@ -61,12 +67,14 @@ at::Tensor DenseBaseline::run_own() const {
 }
 
 std::vector<TimedPart> DenseBaseline::parts() const {
-  if (softmax_.softcap > 0 || !softmax_.sink_logits.empty())
-    return {{"kvloupe", [this] { run_own(); }}};
-  return {{"sdpa gqa", [this] { run_gqa(); }},
-          {"sdpa expanded", [this] { run_expanded(); }},
-          {"sdpa folded", [this] { run_folded(); }},
-          {"kvloupe", [this] { run_own(); }}};
+  if (!is_plain()) return {{"kvloupe", [this] { run_own(); }}};
+  std::vector<TimedPart> parts = {{"sdpa gqa", [this] { run_gqa(); }},
+                                  {"sdpa expanded", [this] { run_expanded(); }},
+                                  {"sdpa folded", [this] { run_folded(); }},
+                                  {"kvloupe", [this] { run_own(); }}};
+  for (const NamedAttention& kernel : gpu_kernels_)
+    parts.push_back({kernel.name, [&kernel] { kernel.run(); }});
+  return parts;
 }
 
 std::size_t fastest_of(const RoundTimes& times, std::size_t first, std::size_t count) {

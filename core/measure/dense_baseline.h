@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/base/softmax_form.h"
+#include "core/measure/gpu_kernels.h"
 #include "core/measure/timing.h"
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +25,8 @@ class DenseBaseline {
   // "sdpa gqa": scaled_dot_product_attention with enable_gqa; "sdpa expanded": on K and V expanded
   // to the query heads; "sdpa folded": the group's heads folded into query rows; "kvloupe": our
   // operator; alone where a softcap or a sink, which Torch's do not know, enters the softmax. A window
-  // is a mask for Torch's, over the keys that some row sees. The parts keep a reference to this object.
+  // is a mask for Torch's, over the keys that some row sees. On a GPU its kernels by name too
+  // (gpu_kernels.h), but where a window hides keys. The parts keep a reference to this object.
   std::vector<TimedPart> parts() const;
 
   // Results of the variants as [num_q_heads, m, head_dim], for tests.
@@ -34,6 +36,8 @@ class DenseBaseline {
   at::Tensor run_own() const;
 
  private:
+  bool is_plain() const;
+
   SoftmaxForm softmax_;
   std::int64_t num_q_heads_, chunk_len_, head_dim_;
   at::Tensor q_, k_, v_;                // [1, heads, rows, head_dim]; keys that some row sees
@@ -41,6 +45,7 @@ class DenseBaseline {
   at::Tensor expanded_k_, expanded_v_;  // [1, num_q_heads, T, head_dim]
   at::Tensor folded_q_;                 // [1, num_kv_heads, group * m, head_dim]
   at::Tensor mask_, folded_mask_;       // [m, T], [group * m, T]: 0 or -inf
+  std::vector<NamedAttention> gpu_kernels_;
 };
 
 // The part of [first, first + count) with the smallest median.

@@ -123,7 +123,7 @@ class Explainer {
                       evidence.num_units(), evidence.num_kept};
     if (request_.spec.traits().evicts() || decided.layer != request_.layer)
       result_.decided_at = {decided.layer, decided.chunk, evidence.num_units()};
-    units_needed_ = evidence.units_needed(unit);
+    if (!std::isnan(own)) units_needed_ = evidence.units_needed(unit);
     for (std::int64_t i = std::min(evidence.num_kept, evidence.num_units()) - 1;
          i >= 0 && result_.rivals.size() < kRivals; --i) {
       const std::int32_t which = order[static_cast<std::size_t>(i)];

@@ -31,7 +31,7 @@ struct RowEvidence {
   bool was_cut() const { return num_kept < static_cast<std::int64_t>(scores.size()); }
   // The unit that holds the key.
   std::optional<std::int64_t> unit_of(std::int64_t position) const;
-  // Units that each choice must keep until this one is among them, from 1.
+  // Units that each choice must keep until this one, which has a score, is among them, from 1.
   std::int64_t units_needed(std::int64_t unit) const;
   // The units, best first; asks for scores and forced alone.
   std::vector<std::int32_t> order() const;

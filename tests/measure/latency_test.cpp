@@ -8,6 +8,7 @@
 #include "core/device/threads.h"
 #include "core/measure/cell_source.h"
 #include "core/measure/dense_baseline.h"
+#include "core/measure/gpu_kernels.h"
 #include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 #include "core/replay/compare.h"
@@ -58,6 +59,27 @@ TEST(TimeRounds, SidesTakeTurnsAndWarmUpDoesNotCount) {
   EXPECT_EQ(times.stats(0).samples, 3);
   EXPECT_EQ(times.stats(1).samples, 3);
   EXPECT_EQ(times.discarded, 0);
+}
+
+// What Torch refuses, or what attends to other keys, is no baseline.
+TEST(GpuKernels, ThoseThatFailOrDifferAreLeftOut) {
+  const at::Tensor expected = at::randn({2, 3, 4});
+  const auto agreeing =
+      those_that_agree({{"fails", []() -> at::Tensor { TORCH_CHECK(false, "no such kernel"); }},
+                        {"differs", [&] { return (expected * 1.5).unsqueeze(0); }},
+                        {"agrees", [&] { return expected.to(at::kHalf).unsqueeze(0); }},
+                        {"other shape", [&] { return expected.narrow(1, 0, 2).unsqueeze(0); }}},
+                       expected);
+  ASSERT_EQ(agreeing.size(), 1U);
+  EXPECT_EQ(agreeing.front().name, "agrees");
+}
+
+// A GPU's kernels are none of the processor's: each is refused there, and none stands in for it.
+TEST(GpuKernels, NoneRunsOnTheProcessor) {
+  const at::Tensor q = at::randn({1, 4, 3, 8}), k = at::randn({1, 2, 9, 8});
+  const auto forms = gpu_kernels(q, k, k, 0.3);
+  EXPECT_EQ(forms.size(), 4U);
+  for (const NamedAttention& form : forms) EXPECT_THROW(form.run(), c10::Error) << form.name;
 }
 
 // Clocks held down after the second and the third round, the first that counts among them.
