@@ -25,10 +25,10 @@ at::Tensor flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
 // Heads after rows; as many KV heads as query heads.
 at::Tensor memory_efficient(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             double scale) {
-  return std::get<0>(at::_efficient_attention_forward(
-                         q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), std::nullopt,
-                         std::nullopt, std::nullopt, std::nullopt, std::nullopt, 0,
-                         kCausalFromLowerRight, false, scale))
+  return std::get<0>(at::_efficient_attention_forward(q.transpose(1, 2), k.transpose(1, 2),
+                                                      v.transpose(1, 2), std::nullopt, std::nullopt,
+                                                      std::nullopt, std::nullopt, std::nullopt, 0,
+                                                      kCausalFromLowerRight, false, scale))
       .transpose(1, 2);
 }
 
@@ -72,10 +72,11 @@ std::vector<NamedAttention> gpu_kernels(const at::Tensor& q, const at::Tensor& k
   const at::Tensor all_k16 = of_each_head(k16), all_v16 = of_each_head(v16);
   const at::Tensor all_k = of_each_head(k), all_v = of_each_head(v);
   const at::Tensor mask = lower_right_mask(q16, k16);
-  return {{"flash, fp16", [=] { return flash(q16, k16, v16, scale); }},
-          {"memory-efficient, fp16", [=] { return memory_efficient(q16, all_k16, all_v16, scale); }},
-          {"cuDNN, fp16", [=] { return cudnn(q16, all_k16, all_v16, mask, scale); }},
-          {"memory-efficient, fp32", [=] { return memory_efficient(q, all_k, all_v, scale); }}};
+  return {
+      {"flash, fp16", [=] { return flash(q16, k16, v16, scale); }},
+      {"memory-efficient, fp16", [=] { return memory_efficient(q16, all_k16, all_v16, scale); }},
+      {"cuDNN, fp16", [=] { return cudnn(q16, all_k16, all_v16, mask, scale); }},
+      {"memory-efficient, fp32", [=] { return memory_efficient(q, all_k, all_v, scale); }}};
 }
 
 std::vector<NamedAttention> those_that_agree(std::vector<NamedAttention> forms,

@@ -11,8 +11,8 @@
 namespace kvloupe::measure {
 
 struct NamedAttention {
-  std::string name;                  // "flash, fp16"
-  std::function<at::Tensor()> run;   // [1, num_q_heads, m, head_dim]
+  std::string name;                 // "flash, fp16"
+  std::function<at::Tensor()> run;  // [1, num_q_heads, m, head_dim]
 };
 
 // Flash, memory-efficient and cuDNN attention in fp16, and memory-efficient attention in fp32. q [1,
