@@ -124,11 +124,6 @@ std::string verdict(const Explanation& why) {
   return why.forced ? "kept, by rule" : "kept";
 }
 
-// Methods that evict rank what was at hand after a chunk.
-std::int64_t ranked_keys(const Explanation& why) {
-  return why.decided_at && why.decided_at->layer == why.layer ? why.decided_at->at_hand
-                                                              : why.candidates;
-}
 std::string decided_text(const Explanation& why) {
   if (!why.decided_at) return {};
   return why.decided_at->layer == why.layer
@@ -147,7 +142,7 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
   text +=
       fmt::format("score {}, cut {}, margin {}, rank {} of {}{}\n", number(why.score),
                   number(why.cut), number(why.margin()), why.rank ? format_count(*why.rank) : "-",
-                  format_count(ranked_keys(why)), decided_text(why));
+                  format_count(why.num_ranked()), decided_text(why));
   text += fmt::format("by true mass {} of {}; ", format_count(why.true_rank),
                       format_count(why.candidates));
   text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,

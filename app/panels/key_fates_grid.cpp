@@ -141,7 +141,8 @@ void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
       ImGui::InvisibleButton("###fates", {grid.cell_w * static_cast<float>(fates->layers.size()),
                                           grid.cell_h * static_cast<float>(fates->num_rows)});
   if (!context.figure && ImGui::IsItemHovered()) point_at(context, fates, grid, pressed);
-  ImGui::Dummy({0, widgets::em(0.2F)});  // the last row's number may be higher than the row
+  // Where rows are low the number of the last one is higher than its row.
+  ImGui::Dummy({0, widgets::em(0.2F)});
 }
 
 }  // namespace kvloupe::panels

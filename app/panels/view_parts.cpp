@@ -233,13 +233,11 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   std::vector<widgets::Chip> chips;
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
-  const state::Slot other = slot == state::Slot::A ? state::Slot::B : state::Slot::A;
-  const std::string own = distinct_params(facts.choice, context.workspace.method(other));
-  chips.push_back(
-      {fmt::format("{}: {}{}{}", state::letter_of(slot), state::readable_name(facts.choice.id()),
-                   own.empty() ? "" : ", ", own),
-       widgets::color_of_slot(p, slot), state::readable_name(facts.choice.text),
-       fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()))});
+  const std::string name =
+      fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()));
+  const std::string own = distinct_params(facts.choice, context.workspace.method(other_than(slot)));
+  chips.push_back({own.empty() ? name : name + ", " + own, widgets::color_of_slot(p, slot),
+                   state::readable_name(facts.choice.text), name});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
   if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,

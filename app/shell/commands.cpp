@@ -88,9 +88,8 @@ void Explorer::add_go_commands() {
 void Explorer::add_method_commands() {
   state::Cursor& cursor = workspace_.cursor;
   const Adder add(commands_, "Method", [this] { return workspace_.has_trace(); });
-  add("method.flip", "Show the other method (A or B)", {ImGuiKey_X}, [&cursor] {
-    cursor.show(cursor.selection().shown == state::Slot::A ? state::Slot::B : state::Slot::A);
-  });
+  add("method.flip", "Show the other method (A or B)", {ImGuiKey_X},
+      [&cursor] { cursor.show(other_than(cursor.selection().shown)); });
   add("method.swap", "Swap A and B", {ImGuiMod_Ctrl | ImGuiKey_E},
       [&cursor] { cursor.swap_methods(); });
   add("latency.run", "Measure latency", {}, [this] {

@@ -110,9 +110,9 @@ void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& pal
                         state::Slot slot) {
   const state::MethodChoice choice = workspace.method(slot);
   const char* popup = slot == state::Slot::A ? "method A" : "method B";
-  const state::Slot other = slot == state::Slot::A ? state::Slot::B : state::Slot::A;
   std::string text = choice.empty() ? std::string("choose") : state::short_label(choice);
-  if (const std::string own = distinct_params(choice, workspace.method(other)); !own.empty())
+  if (const std::string own = distinct_params(choice, workspace.method(other_than(slot)));
+      !own.empty())
     text += "  " + widgets::elided(own, widgets::em(14));
   ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
   const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());

@@ -112,6 +112,10 @@ struct Explanation {
   };
   std::vector<Voter> voters;
 
+  // The keys that `rank` is among: methods that evict rank what was at hand after a chunk.
+  std::int64_t num_ranked() const {
+    return decided_at && decided_at->layer == layer ? decided_at->at_hand : candidates;
+  }
   std::optional<double> margin() const {
     return score && cut ? std::optional(*score - *cut) : std::nullopt;
   }

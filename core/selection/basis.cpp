@@ -147,15 +147,16 @@ void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k) {
     moments.squares = at::zeros({heads, dim, dim}, doubles);
   }
   const bool with_queries = kind_ == trace::BasisKind::Aqua;
-  if (!k.device().is_cpu()) {
+  if (k.device().is_cpu()) {
+    for_each_alone(heads, [&](std::int64_t head) {
+      const at::Tensor sum = moments.sum[head], squares = moments.squares[head];
+      if (with_queries) add_rows(q.narrow(0, head * group, group), sum, squares);
+      add_rows(k.narrow(0, head, 1), sum, squares);
+    });
+  } else {
     if (with_queries) add_rows_of_all(q.reshape({heads, -1, dim}), moments.sum, moments.squares);
     add_rows_of_all(k, moments.sum, moments.squares);
   }
-  for_each_alone(k.device().is_cpu() ? heads : 0, [&](std::int64_t head) {
-    const at::Tensor sum = moments.sum[head], squares = moments.squares[head];
-    if (with_queries) add_rows(q.narrow(0, head * group, group), sum, squares);
-    add_rows(k.narrow(0, head, 1), sum, squares);
-  });
   moments.count += k.size(1) * (with_queries ? group + 1 : 1);
 }
 

@@ -170,7 +170,9 @@ TEST(Report, IsOnePageWithItsPictures) {
   const std::string page(std::istreambuf_iterator<char>(file), {});
   EXPECT_NE(page.find("## What it loses, and why"), std::string::npos);
   EXPECT_NE(page.find("| query sampling |"), std::string::npos);
+  // 5 chunks of the prompt in 2 layers and 2 KV heads; the first has nothing before it.
   EXPECT_NE(page.find("| cells chosen in | all cells |"), std::string::npos);
+  EXPECT_NE(page.find("| 16 | 20 |"), std::string::npos);
   for (const char* picture :
        {"worst_misses.png", "miss_inspector.png", "layer_head_overview.png", "kv_map.png"}) {
     EXPECT_NE(page.find(picture), std::string::npos);

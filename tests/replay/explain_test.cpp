@@ -179,6 +179,30 @@ TEST_F(Explain, VotersOfADeadKeyAreNotSaidToBeSampled) {
   EXPECT_GT(alive, 0);
 }
 
+// Nor in a decode step of a method that acts in the prompt alone.
+TEST_F(Explain, VotersOfAStepInWhichTheMethodRestsAreNotSaidToBeSampled) {
+  SmallTraceShape with_steps = shape();
+  with_steps.decoded = 2;
+  const SmallTrace trace(with_steps);
+  for (const auto& [method, votes] : {std::pair{"snapkv:budget_tokens=9,window=3", false},
+                                      std::pair{"tova:budget_tokens=9", true}}) {
+    ExplainRequest request;
+    request.spec = selection::MethodSpec::parse(method).resolved(trace.session().shape());
+    request.layer = kLayer;
+    request.chunk = 4;
+    request.want_needed_budget = false;
+    int alive = 0;
+    for (request.key = 0; request.key < 64; ++request.key) {
+      const Explanation answer = explain(trace.session(), request, {});
+      if (!answer.kept) continue;
+      ++alive;
+      for (const Explanation::Voter& voter : answer.voters)
+        EXPECT_EQ(voter.sampled.has_value(), votes) << method;
+    }
+    EXPECT_GT(alive, 0) << method;
+  }
+}
+
 // TOVA's w is a mean over heads, those of the group or all: of the first chunk's last query, in plain loops.
 TEST_F(Explain, TheScoreOfTovaIsAMeanOverHeads) {
   for (const auto& [method, heads] :

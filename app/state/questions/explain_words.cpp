@@ -151,10 +151,7 @@ std::string numbers_of(const Place& place, const Explanation& why) {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if (why.score) add(fmt::format("score {:.4g}", *why.score));
   if (why.rank)
-    add(fmt::format(
-        "rank {} of {}", format_count(*why.rank),
-        format_count(why.decided_at && why.decided_at->layer == why.layer ? why.decided_at->at_hand
-                                                                          : why.candidates)));
+    add(fmt::format("rank {} of {}", format_count(*why.rank), format_count(why.num_ranked())));
   if (why.cut) add(fmt::format("cut {:.4g}", *why.cut));
   if (!text.empty()) text += decided_text(place, why);
   const double share = why.whole_mass > 0 ? why.true_mass / why.whole_mass : 0;
