@@ -3,6 +3,7 @@
 #include "core/base/version.h"
 #include "core/device/device.h"
 #include "core/measure/peaks.h"
+#include "core/measure/timed_type.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +31,9 @@ std::string stats_text(const measure::LatencyStats& stats) {
 
 Machine describe_machine(const std::string& device) {
   const device::DeviceInfo info = device::open_device(device);
-  return {info.label(), info.name, info.threads, measure::peaks_of(device).bytes_per_s, version()};
+  const ComputeType type = measure::timed_type(device);
+  const double read_bandwidth = measure::peaks_of(device, type).bytes_per_s;
+  return {info.label(), info.name, info.threads, read_bandwidth, type, version()};
 }
 
 const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/base/compute_type.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/latency.h"
 
@@ -38,8 +39,9 @@ struct Machine {
   std::string device;  // "cpu, 2 threads (...)"
   std::string name;    // of the processor, or the GPU
   int threads = 0;
-  double read_bandwidth = 0;  // bytes a second, of the device
-  std::string version;        // of kvloupe
+  double read_bandwidth = 0;             // bytes a second, of the device
+  ComputeType type = ComputeType::Fp32;  // in which attention is measured
+  std::string version;                   // of kvloupe
 };
 
 // What a suite is given: it adds each row as soon as it is measured.

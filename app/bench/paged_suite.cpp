@@ -58,6 +58,8 @@ struct MethodCase {
   const char* spec;
 };
 constexpr Point kMethodPoint = {32768, 1024};
+// Where a processor would take minutes a call.
+constexpr Point kMethodPointOfGpus = {131072, 1024};
 constexpr std::array<MethodCase, 3> kMethods = {
     {{"compact_flash_prefill", "compact_attention:selector=flash_prefill"},
      {"compact_xattention", "compact_attention:selector=xattention"},
@@ -65,7 +67,7 @@ constexpr std::array<MethodCase, 3> kMethods = {
 constexpr int kMethodRepetitions = 3;
 
 Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, const SuiteRun& run) {
-  const measure::Peaks& peaks = measure::peaks_of(run.device);
+  const measure::Peaks& peaks = measure::peaks_of(run.device, run.machine.type);
   const PagedSide& side = bench.sides[index];
   Row row = empty_row(point, side.sparsity, run);
   if (side.paged.samples == 0) {
@@ -97,12 +99,12 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, co
 std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsities,
                          const SuiteRun& run) {
   std::vector<Row> rows;
-  const double needed = measure::paged_bench_bytes(point.past_len, point.chunk_len);
+  const double needed = measure::paged_bench_bytes(point.past_len, point.chunk_len, run.device);
   const double available = device::available_memory(run.device);
   if (needed > available) {
     for (const double sparsity : sparsities) {
       rows.push_back(empty_row(point, sparsity, run));
-      rows.back().reason = fmt::format("needs {} of memory, {} are free",
+      rows.back().reason = fmt::format("needs {} of memory, {} can be had",
                                        format_bytes(static_cast<std::uint64_t>(needed)),
                                        format_bytes(static_cast<std::uint64_t>(available)));
     }
@@ -115,8 +117,8 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
   return rows;
 }
 
-Row method_row(const MethodCase& method, const SuiteRun& run) {
-  const measure::AttentionBenchCase what = {kMethodPoint.past_len, kMethodPoint.chunk_len,
+Row method_row(const MethodCase& method, const Point& point, const SuiteRun& run) {
+  const measure::AttentionBenchCase what = {point.past_len, point.chunk_len,
                                             selection::MethodSpec::parse(method.spec),
                                             measure::SyntheticKeys::Clustered, run.device};
   const measure::AttentionBench bench =
@@ -150,7 +152,8 @@ void run_paged_suite(SuiteRun& run) {
   }
   for (std::size_t i = 0; i < kMethods.size(); ++i) {
     run.step(kPoints.size() + i, steps, kMethods[i].spec);
-    run.add(method_row(kMethods[i], run));
+    run.add(method_row(kMethods[i], kMethodPoint, run));
+    if (!run.on_processor()) run.add(method_row(kMethods[i], kMethodPointOfGpus, run));
   }
   run.step(steps, steps, "done");
 }

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/results.h"
 #include "core/device/device.h"
+#include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -59,6 +60,7 @@ std::string json_of(const bench::Machine& machine, const std::vector<bench::Row>
                         {{"device", machine.device},
                          {"name", machine.name},
                          {"threads", machine.threads},
+                         {"dtype", trace::to_text(machine.type)},
                          {"read_gb_per_s", machine.read_bandwidth / 1e9},
                          {"version", machine.version}}},
                        {"rows", ordered_json::array()}};
@@ -69,8 +71,8 @@ std::string json_of(const bench::Machine& machine, const std::vector<bench::Row>
 constexpr const char* kLine = "{:<24} {:>14} {:>7} {:>5}  {:<28} {}\n";
 
 std::string heading(const bench::Machine& machine) {
-  return fmt::format("{}, reads {:.1f} GB/s, kvloupe {}\n\n", machine.device,
-                     machine.read_bandwidth / 1e9, machine.version) +
+  return fmt::format("{}, {}, reads {:.1f} GB/s, kvloupe {}\n\n", machine.device,
+                     trace::to_text(machine.type), machine.read_bandwidth / 1e9, machine.version) +
          fmt::format(kLine, "row", "value", "goal", "holds", "median (quartiles)", "what");
 }
 

@@ -135,7 +135,7 @@ std::string answer_json(const std::vector<LatencyReport>& reports,
                         const std::vector<replay::UnavailableMethod>& unavailable,
                         const device::DeviceInfo& device) {
   ordered_json json{{"device", device.id},           {"device_name", device.name},
-                    {"threads", device.threads},     {"dtype", "fp32"},
+                    {"threads", device.threads},     {"dtype", reports.front().dtype},
                     {"rows", ordered_json::array()}, {"unavailable", ordered_json::array()}};
   for (const LatencyReport& report : reports) json["rows"].push_back(json_of(report));
   for (const auto& entry : unavailable)
@@ -198,7 +198,8 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) 
       "fastest dense one counts\n",
       first.device, first.dtype, first.total.samples);
   for (const LatencyReport& r : reports)
-    if (r.gpu) text += fmt::format("{}: {}\n", printable(r.method), words_of(*r.gpu));
+    if (const std::string gpu = r.gpu_words(); !gpu.empty())
+      text += fmt::format("{}: {}\n", printable(r.method), gpu);
   if (lengths)
     text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);
   const auto simulated = std::find_if(reports.begin(), reports.end(),

@@ -79,7 +79,7 @@ class LatencyPanel final : public Panel {
         r.total.samples == 1 ? "sample" : "samples");
     if (const int busy = r.discarded - (r.gpu ? r.gpu->throttled : 0); busy > 0)
       text += fmt::format(", {} discarded (busy machine)", busy);
-    if (r.gpu) text += "  \u00B7  " + words_of(*r.gpu);
+    if (const std::string gpu = r.gpu_words(); !gpu.empty()) text += "  \u00B7  " + gpu;
     if (result.state == state::ResultState::Loading)
       text += ", measuring";
     else if (!r.finished)

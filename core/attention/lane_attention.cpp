@@ -14,7 +14,8 @@ namespace kvloupe::attention {
 namespace {
 
 void check(const LaneQueries& q, const LaneKeys& keys, const at::Tensor& v) {
-  check_types({q.values, keys.numbers, v});
+  check_types({q.values, keys.numbers});
+  check_types({v});
   KVLOUPE_CHECK(q.values.dim() == 3 && v.dim() == 3 && v.size(0) == keys.numbers.size(0));
   KVLOUPE_CHECK(q.values.size(0) % v.size(0) == 0 && q.values.size(1) <= v.size(1));
   const at::Tensor& k = keys.numbers;

@@ -6,6 +6,7 @@
 
 #include "core/attention/attention.h"
 #include "core/attention/find_operator.h"
+#include "core/attention/number_types.h"
 #include "core/base/softmax_form.h"
 
 #include <ATen/core/Tensor.h>
@@ -22,8 +23,7 @@ using PackedSoftmax = at::ArrayRef<double>;
 std::vector<double> packed(const SoftmaxForm& softmax);
 SoftmaxForm unpacked(PackedSoftmax values);
 
-// q, k, v and what belongs to them lie on one device and are of one type: fp32, and on other devices than
-// the CPU fp16 or bf16 too. Outputs are of that type; logits, softmax and sums, and with them lse and
+// q, k, v and what belongs to them lie on one device and are of one type (number_types.h). Outputs are of that type; logits, softmax and sums, and with them lse and
 // masses, are fp32 always. Tables (begin, positions, shared, kv_indptr,
 // kv_indices, mask) lie on the host: their sizes cut the work.
 namespace op {
@@ -78,7 +78,6 @@ using GatheredLaneMass = Tensor(const Tensor& values, const Tensor& lanes, const
 }  // namespace op
 
 // Throw Error{Internal} for shapes or types that contradict each other.
-void check_types(at::TensorList tensors);
 void check_shapes(const at::Tensor& q, const at::Tensor& k);
 void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 

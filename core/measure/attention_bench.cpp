@@ -1,7 +1,9 @@
 #include "core/measure/attention_bench.h"
 
+#include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
+#include "core/measure/timed_type.h"
 #include "core/selection/attend.h"
 #include "core/selection/selector.h"
 
@@ -52,7 +54,8 @@ selection::Cell synthetic_cell(const selection::ModelShape& shape, const Attenti
   if (what.keys == SyntheticKeys::Clustered) cluster(shape, cell);
   // The same numbers on every device.
   const c10::Device place = device::torch_device(what.device);
-  for (at::Tensor* numbers : {&cell.q, &cell.k, &cell.v}) *numbers = numbers->to(place);
+  const at::ScalarType type = scalar_type(timed_type(what.device));
+  for (at::Tensor* numbers : {&cell.q, &cell.k, &cell.v}) *numbers = numbers->to(place, type);
   return cell;
 }
 

@@ -1,7 +1,10 @@
 #include "core/measure/cell_source.h"
 
 #include "core/base/error.h"
+#include "core/device/scalar_type.h"
+#include "core/device/torch_device.h"
 #include "core/measure/latency.h"
+#include "core/measure/timed_type.h"
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
@@ -27,8 +30,11 @@ void check_chunk(const session::TraceSession& session, int chunk) {
 // Cells of the trace, with their probes where a method needs them.
 class RecordedCells {
  public:
-  RecordedCells(const session::TraceSession& session, bool needs_probe, c10::Device device)
-      : session_(session), loader_(session, device), needs_probe_(needs_probe) {}
+  RecordedCells(const session::TraceSession& session, bool needs_probe, const std::string& device)
+      : session_(session),
+        loader_(session, device::torch_device(device),
+                scalar_type(timed_type(device, session.info().dtype))),
+        needs_probe_(needs_probe) {}
   Cell load(int layer, int chunk) {
     Cell cell = loader_.load(layer, chunk, session_.info().chunks[chunk]);
     if (needs_probe_) session::add_probe(session_, cell);
@@ -135,7 +141,7 @@ class LengthenedCells final : public CellSource {
 
 std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
                                         const selection::MethodSpec& spec, int chunk,
-                                        c10::Device device) {
+                                        const std::string& device) {
   check_chunk(session, chunk);
   return std::make_unique<TraceCells>(RecordedCells(session, spec.traits().needs_probe, device),
                                       chunk);
@@ -143,7 +149,7 @@ std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
 
 std::unique_ptr<CellSource> lengthened_cells(const session::TraceSession& session,
                                              const selection::MethodSpec& spec, int chunk,
-                                             std::int64_t past_len, c10::Device device) {
+                                             std::int64_t past_len, const std::string& device) {
   check_chunk(session, chunk);
   if (session.info().chunks[chunk].begin == 0)
     throw input_error(fmt::format("chunk {} cannot be timed at other lengths", chunk),

@@ -5,10 +5,9 @@
 #include "core/selection/selector.h"
 #include "core/session/session.h"
 
-#include <c10/core/Device.h>
-
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace kvloupe::measure {
 
@@ -23,10 +22,11 @@ class CellSource {
   virtual selection::Cell load(int layer, int chunk) = 0;
 };
 
-// The cells as recorded, on a device. `session` is borrowed. Throws Error{Input}: no such chunk.
+// The cells as recorded, on a device as device::open_device() takes it, in its timed_type(). `session` is
+// borrowed. Throws Error{Input}: no such chunk.
 std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
                                         const selection::MethodSpec& spec, int chunk,
-                                        c10::Device device = c10::DeviceType::CPU);
+                                        const std::string& device = "cpu");
 
 // The same queries after another number of past keys: the chunk's own past, cut to its newest keys
 // or repeated backwards until it has `past_len`. The chunks before it are as long as the prompt's
@@ -34,6 +34,6 @@ std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
 std::unique_ptr<CellSource> lengthened_cells(const session::TraceSession& session,
                                              const selection::MethodSpec& spec, int chunk,
                                              std::int64_t past_len,
-                                             c10::Device device = c10::DeviceType::CPU);
+                                             const std::string& device = "cpu");
 
 }  // namespace kvloupe::measure

@@ -36,10 +36,11 @@ DenseBaseline::DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at:
   expanded_v_ = group == 1 ? v_ : v_.repeat_interleave(group, 1);
   folded_q_ = q_.reshape({1, k.size(0), group * chunk_len_, head_dim_});
   mask_ = visibility_mask(chunk_len_, kv_len, softmax.window);
-  mask_ = mask_.to(q.device());
+  mask_ = mask_.to(q.options());
   folded_mask_ = mask_.repeat({group, 1});
   if (q.is_cuda() && is_plain() && softmax.window == 0)
-    gpu_kernels_ = those_that_agree(gpu_kernels(q_, k_, v_, softmax.scale), run_own());
+    gpu_kernels_ = those_that_agree(
+        gpu_kernels({q_, k_, v_, expanded_k_, expanded_v_, mask_, softmax.scale}), run_own());
 }
 
 bool DenseBaseline::is_plain() const {

@@ -29,7 +29,7 @@ class DenseBaseline {
   // (gpu_kernels.h), but where a window hides keys. The parts keep a reference to this object.
   std::vector<TimedPart> parts() const;
 
-  // Results of the variants as [num_q_heads, m, head_dim], for tests.
+  // Results of the variants as [num_q_heads, m, head_dim], in the type of q, for tests.
   at::Tensor run_gqa() const;
   at::Tensor run_expanded() const;
   at::Tensor run_folded() const;

@@ -6,7 +6,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -39,17 +38,10 @@ at::Tensor cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
       at::_scaled_dot_product_cudnn_attention(q, k, v, mask, false, 0, false, false, scale));
 }
 
-at::Tensor lower_right_mask(const at::Tensor& q, const at::Tensor& k) {
-  const std::int64_t rows = q.size(2), keys = k.size(2);
-  return at::full({1, 1, rows, keys}, -std::numeric_limits<float>::infinity(), q.options())
-      .triu_(keys - rows + 1)
-      .expand({1, q.size(1), rows, keys});
-}
-
 // Why a form's result cannot be used; empty where it can.
 std::string why_not(const NamedAttention& form, const at::Tensor& expected) {
   try {
-    const at::Tensor found = form.run().squeeze(0).to(at::kFloat);
+    const at::Tensor found = form.run().squeeze(0).to(expected.scalar_type());
     if (found.sizes() != expected.sizes()) return "its result has another shape";
     const double largest = expected.abs().max().item<double>();
     const double apart = (found - expected).abs().max().item<double>();
@@ -62,21 +54,23 @@ std::string why_not(const NamedAttention& form, const at::Tensor& expected) {
 
 }  // namespace
 
-std::vector<NamedAttention> gpu_kernels(const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, double scale) {
-  const std::int64_t group = q.size(1) / k.size(1);
-  const auto of_each_head = [group](const at::Tensor& heads) {
-    return group == 1 ? heads : heads.repeat_interleave(group, 1);
-  };
-  const at::Tensor q16 = q.to(at::kHalf), k16 = k.to(at::kHalf), v16 = v.to(at::kHalf);
-  const at::Tensor all_k16 = of_each_head(k16), all_v16 = of_each_head(v16);
-  const at::Tensor all_k = of_each_head(k), all_v = of_each_head(v);
-  const at::Tensor mask = lower_right_mask(q16, k16);
-  return {
-      {"flash, fp16", [=] { return flash(q16, k16, v16, scale); }},
-      {"memory-efficient, fp16", [=] { return memory_efficient(q16, all_k16, all_v16, scale); }},
-      {"cuDNN, fp16", [=] { return cudnn(q16, all_k16, all_v16, mask, scale); }},
-      {"memory-efficient, fp32", [=] { return memory_efficient(q, all_k, all_v, scale); }}};
+std::vector<NamedAttention> gpu_kernels(const ChunkInputs& chunk) {
+  const double scale = chunk.scale;
+  const at::Tensor q = chunk.q, k = chunk.expanded_k, v = chunk.expanded_v;
+  const bool is_wide = q.scalar_type() == at::kFloat;
+  const at::ScalarType narrow = is_wide ? at::kHalf : q.scalar_type();
+  const at::Tensor q16 = q.to(narrow), k16 = k.to(narrow), v16 = v.to(narrow);
+  const at::Tensor shared_k16 = chunk.k.to(narrow), shared_v16 = chunk.v.to(narrow);
+  const at::Tensor mask16 =
+      chunk.mask.to(narrow).expand({1, q.size(1), q.size(2), chunk.k.size(2)});
+  const std::string type = narrow == at::kHalf ? ", fp16" : ", bf16";
+  std::vector<NamedAttention> forms = {
+      {"flash" + type, [=] { return flash(q16, shared_k16, shared_v16, scale); }},
+      {"memory-efficient" + type, [=] { return memory_efficient(q16, k16, v16, scale); }},
+      {"cuDNN" + type, [=] { return cudnn(q16, k16, v16, mask16, scale); }}};
+  if (is_wide)
+    forms.push_back({"memory-efficient, fp32", [=] { return memory_efficient(q, k, v, scale); }});
+  return forms;
 }
 
 std::vector<NamedAttention> those_that_agree(std::vector<NamedAttention> forms,

@@ -15,11 +15,19 @@ struct NamedAttention {
   std::function<at::Tensor()> run;  // [1, num_q_heads, m, head_dim]
 };
 
-// Flash, memory-efficient and cuDNN attention in fp16, and memory-efficient attention in fp32. q [1,
-// num_q_heads, m, head_dim], k and v [1, num_kv_heads, T, head_dim]; the queries are the last m of T, and
-// causal. Copies in other types, or for each query head, are made here.
-std::vector<NamedAttention> gpu_kernels(const at::Tensor& q, const at::Tensor& k,
-                                        const at::Tensor& v, double scale);
+// Of a chunk, all of one type: the queries are the last m of T, and causal.
+struct ChunkInputs {
+  at::Tensor q;                       // [1, num_q_heads, m, head_dim]
+  at::Tensor k, v;                    // [1, num_kv_heads, T, head_dim]
+  at::Tensor expanded_k, expanded_v;  // [1, num_q_heads, T, head_dim]
+  at::Tensor mask;                    // [m, T]: 0 or -inf
+  double scale = 1;
+};
+
+// Flash, memory-efficient and cuDNN attention, which the first and the last have in 16 bits alone: in the
+// type of a chunk of such, else in fp16, by copies that are made here, before anything is timed, with
+// memory-efficient attention in fp32 beside them.
+std::vector<NamedAttention> gpu_kernels(const ChunkInputs& chunk);
 
 // Those that Torch runs here and that give `expected` [num_q_heads, m, head_dim], to 2 % of its largest
 // number; of the others a line in the log says why.

@@ -2,11 +2,12 @@
 
 #include "core/base/error.h"
 #include "core/device/device.h"
-#include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
 #include "core/measure/peaks.h"
+#include "core/measure/timed_type.h"
 #include "core/measure/timing.h"
+#include "core/trace/trace_names.h"
 
 #include <ATen/ATen.h>
 
@@ -69,6 +70,11 @@ std::string LatencyReport::why_simulated() const {
                                    : "lanes or channels that are left out are multiplied too";
 }
 
+std::string LatencyReport::gpu_words() const {
+  if (gpu) return words_of(*gpu);
+  return device.starts_with("cuda") && total.samples > 0 ? kUnknownConditions : "";
+}
+
 std::optional<double> LatencyReport::speedup() const {
   if (!executed || total.samples == 0 || total.median_ms <= 0) return std::nullopt;
   return dense.median_ms / total.median_ms;
@@ -79,10 +85,10 @@ LatencyReport measure_latency(const session::TraceSession& session,
                               const LatencyOptions& options, const WorkContext& context,
                               const std::function<void(const LatencyReport&)>& on_sample) {
   const device::DeviceInfo device = device::open_device(options.device);
-  const c10::Device torch = device::torch_device(options.device);
+  const ComputeType type = timed_type(options.device, session.info().dtype);
   const auto cells = options.past_len
-                         ? lengthened_cells(session, spec, chunk, *options.past_len, torch)
-                         : trace_cells(session, spec, chunk, torch);
+                         ? lengthened_cells(session, spec, chunk, *options.past_len, options.device)
+                         : trace_cells(session, spec, chunk, options.device);
   MethodRun run(session, spec, *cells, layer, context);
   const selection::Cell& cell = run.cell();
   const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax);
@@ -94,7 +100,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   LatencyReport report;
   report.method = run.spec().canonical();
   report.device = device.label();
-  report.dtype = "fp32";
+  report.dtype = trace::to_text(type);
   report.layer = layer;
   report.chunk = chunk;
   report.phase = cell.phase;
@@ -102,7 +108,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   report.chunk_len = cell.chunk_len;
   report.lengthened = options.past_len.has_value();
   report.executed = run.spec().traits().executed && device.kind != device::DeviceKind::Sim;
-  const Peaks& peaks = peaks_of(options.device);  // before anything is timed
+  const Peaks& peaks = peaks_of(options.device, type);  // before anything is timed
   RoundOptions rounds;
   rounds.repetitions = options.repetitions;
   rounds.warm_up = options.warm_up;

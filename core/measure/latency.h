@@ -30,6 +30,8 @@ struct GpuConditions {
 };
 // "GPU at 1,755 to 1,980 MHz, memory 2,619 MHz, up to 346 W and 57 C".
 std::string words_of(const GpuConditions& gpu);
+inline constexpr const char* kUnknownConditions =
+    "clocks, power and heat are not known (no NVML), throttled rounds are not noticed";
 
 // How attention reads what was selected.
 enum class KvReads {
@@ -43,7 +45,7 @@ const char* gather_name(KvReads reads);
 struct LatencyReport {
   std::string method;  // canonical
   std::string device;  // "cpu, 2 threads (AMD EPYC)", "cuda:0 (NVIDIA H200)"
-  std::string dtype;   // "fp32"
+  std::string dtype;   // timed_type(): "fp32", "fp16"
   int layer = 0, chunk = 0;
   trace::Phase phase = trace::Phase::Prefill;
   std::int64_t past_len = 0, chunk_len = 0;
@@ -68,6 +70,8 @@ struct LatencyReport {
   // Why no speed is given: "sim runs in host memory, its times are no device's". Empty where it was
   // executed.
   std::string why_simulated() const;
+  // Under what conditions a GPU was timed, or that nobody told; empty elsewhere.
+  std::string gpu_words() const;
   // Dense attention's time over the method's; none for what is simulated or was not timed.
   std::optional<double> speedup() const;
 };

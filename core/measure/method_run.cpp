@@ -133,35 +133,31 @@ void MethodRun::gather() {
   }
 }
 
-void MethodRun::attend_lanes() {
+at::Tensor MethodRun::attend_lanes() const {
   const selection::LaneScores& lanes = *selected_.lanes;
   if (gathered_.empty())
-    attention::lane_chunk_attention(lanes.queries, lanes.keys, cell_.v, cell_.softmax);
-  else
-    attention::attend_gathered(lanes.queries, gathered_.front(), cell_.softmax);
+    return attention::lane_chunk_attention(lanes.queries, lanes.keys, cell_.v, cell_.softmax);
+  return attention::attend_gathered(lanes.queries, gathered_.front(), cell_.softmax);
 }
 
-void MethodRun::attend() {
+at::Tensor MethodRun::attend() {
   if (selected_.lanes) return attend_lanes();
   const at::Tensor& q = cell_.q;
-  if (!selected_.chooses_keys()) {
-    attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, false);
-    return;
-  }
-  if (mask_.defined()) {
-    attention::block_sparse_chunk_attention(q, cell_.k, cell_.v, cell_.softmax,
-                                            selected_.blocks->grid.block_size, mask_);
-    return;
-  }
-  if (tables_) {
-    attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, *tables_);
-    return;
-  }
+  if (!selected_.chooses_keys())
+    return attention::dense_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, false).output;
+  if (mask_.defined())
+    return attention::block_sparse_chunk_attention(q, cell_.k, cell_.v, cell_.softmax,
+                                                   selected_.blocks->grid.block_size, mask_);
+  if (tables_)
+    return attention::paged_chunk_attention(q, cell_.k, cell_.v, cell_.softmax, *tables_);
+  std::vector<at::Tensor> outputs;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
-    attention::attend_gathered(q.narrow(0, piece.first_q_head, piece.q_heads), gathered_[i],
-                               cell_.softmax.of_heads(piece.first_q_head, piece.q_heads));
+    outputs.push_back(
+        attention::attend_gathered(q.narrow(0, piece.first_q_head, piece.q_heads), gathered_[i],
+                                   cell_.softmax.of_heads(piece.first_q_head, piece.q_heads)));
   }
+  return outputs.size() == 1 ? outputs.front() : at::cat(outputs);
 }
 
 KvReads MethodRun::reads() const {
@@ -194,7 +190,8 @@ Work MethodRun::attention_work() const {
   const double stored = lanes && lanes->leading ? lanes->kept : lanes ? 1 - lanes->sliced : 1;
   const double row = dim * (stored + 1);
   Work work;
-  work.bytes = 2 * sizeof(float) * dim * own * static_cast<double>(cell_.num_q_heads());
+  const auto number_bytes = static_cast<double>(cell_.k.element_size());
+  work.bytes = 2 * number_bytes * dim * own * static_cast<double>(cell_.num_q_heads());
   for (std::int64_t head = 0; head < cell_.num_kv_heads(); ++head) {
     const auto rows_per_head =
         static_cast<std::int64_t>(selected_.rows.size()) / cell_.num_kv_heads();
@@ -210,7 +207,7 @@ Work MethodRun::attention_work() const {
       work.flops += 2 * product * pairs * static_cast<double>(layout_.q_heads_per_row);
     }
     const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
-    work.bytes += sizeof(float) * row * keys;
+    work.bytes += number_bytes * row * keys;
   }
   return work;
 }

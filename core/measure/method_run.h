@@ -41,7 +41,7 @@ class MethodRun {
   void prepare(const WorkContext& context);
   void select();
   void gather();
-  void attend();
+  at::Tensor attend();  // [num_q_heads, m, head_dim]
 
   // How the selected KVs are read; after gather().
   KvReads reads() const;
@@ -58,7 +58,7 @@ class MethodRun {
     at::Tensor k, v;
     std::size_t first_row = 0, num_rows = 0;
   };
-  void attend_lanes();
+  at::Tensor attend_lanes() const;
   // (query, key) pairs that the masks of a row's query head let through.
   double pairs_of_masks(std::int64_t row) const;
   static std::vector<Piece> pieces_of(const selection::Cell& cell,

@@ -3,8 +3,10 @@
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
+#include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
+#include "core/measure/timed_type.h"
 
 #include <ATen/ATen.h>
 
@@ -29,10 +31,12 @@ struct Inputs {
 };
 
 // The same numbers on every device.
-Inputs random_inputs(std::int64_t past_len, std::int64_t chunk_len, c10::Device device) {
+Inputs random_inputs(std::int64_t past_len, std::int64_t chunk_len, const std::string& device) {
   at::manual_seed(1);
+  const c10::Device place = device::torch_device(device);
+  const at::ScalarType type = scalar_type(timed_type(device));
   const auto draw = [&](std::int64_t heads, std::int64_t rows) {
-    return at::randn({heads, rows, kHeadDim}).to(device);
+    return at::randn({heads, rows, kHeadDim}).to(place, type);
   };
   Inputs in;
   in.q = draw(kQHeads, chunk_len);
@@ -95,7 +99,8 @@ class Executions {
     PagedSide side;
     side.sparsity = sparsity;
     side.kept_past = kept_blocks_ * kBlock;
-    side.bytes = 2 * sizeof(float) * kHeadDim * kKvHeads * (kept + chunk_len);
+    side.bytes =
+        2 * static_cast<double>(in_.k.element_size()) * kHeadDim * kKvHeads * (kept + chunk_len);
     side.flops = 4.0 * kHeadDim * kQHeads * chunk_len * (kept + (chunk_len + 1) / 2);
     return side;
   }
@@ -137,21 +142,22 @@ int affordable_repetitions(const std::vector<TimedPart>& parts, int repetitions,
 
 }  // namespace
 
-double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len) {
+double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len, const std::string& device) {
+  const auto number_bytes = static_cast<double>(c10::elementSize(scalar_type(timed_type(device))));
   const auto keys = static_cast<double>(past_len + chunk_len);
   const auto queries = static_cast<double>(chunk_len);
   const double kv = 2 * keys * kHeadDim * (kKvHeads + kQHeads);  // as cached, and expanded
   const double masks = queries * keys * (1 + kGroup);            // for the chunk, and folded
   const double others = 4 * queries * kHeadDim * kQHeads;
   // Torch's own buffers, and a copy of the kept keys.
-  return 1.25 * static_cast<double>(sizeof(float)) * (kv + masks + others);
+  return 1.25 * number_bytes * (kv + masks + others);
 }
 
 PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,
                        const std::vector<double>& sparsities, int repetitions,
                        const std::string& device, const WorkContext& context) {
   KVLOUPE_CHECK(past_len % kBlock == 0 && chunk_len % kBlock == 0 && chunk_len > 0);
-  const Inputs in = random_inputs(past_len, chunk_len, device::torch_device(device));
+  const Inputs in = random_inputs(past_len, chunk_len, device);
   const DenseBaseline baseline(in.q, in.k, in.v, in.scale);
   std::vector<TimedPart> parts = baseline.parts();
   const std::size_t num_dense = parts.size();

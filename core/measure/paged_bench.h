@@ -1,5 +1,5 @@
 // Paged attention of one chunk against dense attention and the other ways to execute a block mask,
-// on random inputs of shape S (24 query heads, 8 KV heads, head_dim 128, fp32, blocks of 128): one
+// on random inputs of shape S (24 query heads, 8 KV heads, head_dim 128, of the device's timed_type(), blocks of 128): one
 // layer, the chunk open, as CompactAttention runs it (its Figure 1b, Table 9 and section 4.4).
 #pragma once
 
@@ -36,7 +36,7 @@ struct PagedBench {
 };
 
 // Memory that bench_paged needs.
-double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len);
+double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len, const std::string& device);
 
 // All sides take turns with the dense variants; three rounds where a part takes more than 5 s, else
 // `repetitions`, after a first one that is not counted.

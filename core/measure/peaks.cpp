@@ -1,6 +1,7 @@
 #include "core/measure/peaks.h"
 
 #include "core/device/device.h"
+#include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
 #include "core/measure/timing.h"
 
@@ -9,15 +10,17 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace kvloupe::measure {
 namespace {
 
-Peaks measured(c10::Device device) {
+Peaks measured(c10::Device device, ComputeType type) {
   if (!device.is_cuda()) return {device::measure_read_bandwidth(), device::measure_peak_flops()};
   constexpr std::int64_t kNumbers = 1 << 28, kSize = 4096;
   const at::Tensor numbers = at::ones({kNumbers}, at::dtype(at::kFloat).device(device));
-  const at::Tensor matrix = numbers.narrow(0, 0, kSize * kSize).view({kSize, kSize});
+  const at::Tensor matrix =
+      numbers.narrow(0, 0, kSize * kSize).view({kSize, kSize}).to(scalar_type(type));
   const RoundTimes times =
       time_rounds({{"read", [&] { numbers.sum(); }}, {"multiply", [&] { at::mm(matrix, matrix); }}},
                   {.repetitions = 7, .device = device.str()}, {});
@@ -30,14 +33,15 @@ Peaks measured(c10::Device device) {
 
 }  // namespace
 
-const Peaks& peaks_of(const std::string& device) {
+const Peaks& peaks_of(const std::string& device, ComputeType type) {
   static std::mutex mutex;
-  static std::map<std::string, Peaks> known;
+  static std::map<std::pair<std::string, ComputeType>, Peaks> known;
   const c10::Device place = device::torch_device(device);
+  const std::pair key{place.str(), place.is_cuda() ? type : ComputeType::Fp32};
   const std::lock_guard lock(mutex);
-  const auto found = known.find(place.str());
+  const auto found = known.find(key);
   return found != known.end() ? found->second
-                              : known.emplace(place.str(), measured(place)).first->second;
+                              : known.emplace(key, measured(place, type)).first->second;
 }
 
 }  // namespace kvloupe::measure

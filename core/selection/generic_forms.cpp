@@ -46,7 +46,7 @@ Tensor largest_keys(const Tensor& keys, std::int64_t count) {
 // z of the rows of some sets against the keys of their KV head, [sets, R, T]; -inf where not seen.
 Tensor masked_logits(const Tensor& queries, const Tensor& keys, const Tensor& visible,
                      const MaybeTensor& first, double scale, double softcap) {
-  Tensor logits = at::matmul(queries, keys.t());
+  Tensor logits = at::matmul(queries.to(at::kFloat), keys.to(at::kFloat).t());
   logits = softcap > 0 ? (logits * (scale / softcap)).tanh() * softcap : logits * scale;
   const Tensor key = counting(keys.size(0), keys);
   Tensor hidden = key >= visible.to(keys.device()).unsqueeze(1);
@@ -140,7 +140,7 @@ Tensor score_keys(const Tensor& q, const Tensor& k, const Tensor& chosen,
   rows = rows.view({heads, group, rows.size(1), dim});
   if (!scores_first) rows = rows.mean({1}, true);
   const std::int64_t sets = rows.size(1), count = rows.size(2);
-  const Tensor keys = k.narrow(1, 0, num_candidates);
+  const Tensor keys = k.narrow(1, 0, num_candidates).to(at::kFloat);
   const Tensor products =
       at::matmul(rows.to(at::kFloat).view({heads, sets * count, dim}), keys.transpose(1, 2));
   const Tensor scores = products.view({heads, sets, count, num_candidates})
@@ -166,7 +166,8 @@ Tensor difference_scores(const Tensor& k, std::int64_t num_scored) {
 
 Tensor key_products(const Tensor& rows, const Tensor& keys) {
   const std::int64_t heads = keys.size(0);
-  return at::matmul(rows.view({heads, -1, rows.size(1)}), keys.transpose(1, 2))
+  return at::matmul(rows.to(at::kFloat).view({heads, -1, rows.size(1)}),
+                    keys.to(at::kFloat).transpose(1, 2))
       .view({rows.size(0), keys.size(1)});
 }
 
@@ -220,9 +221,9 @@ Tensor page_bounds(const Tensor& rows, std::int64_t page_size, std::int64_t cut)
 
 Tensor page_scores(const Tensor& q, const Tensor& bounds) {
   const std::int64_t heads = bounds.size(0), pages = bounds.size(1), dim = bounds.size(3);
-  const Tensor split = at::cat({q.clamp_min(0), q.clamp_max(0)}, 2);
-  const Tensor products = at::matmul(split.view({heads, -1, 2 * dim}),
-                                     bounds.reshape({heads, pages, 2 * dim}).transpose(1, 2));
+  const Tensor split = at::cat({q.clamp_min(0), q.clamp_max(0)}, 2).to(at::kFloat);
+  const Tensor each = bounds.reshape({heads, pages, 2 * dim}).to(at::kFloat);
+  const Tensor products = at::matmul(split.view({heads, -1, 2 * dim}), each.transpose(1, 2));
   return products.view({q.size(0), q.size(1), pages}).amax(1);
 }
 
@@ -238,7 +239,7 @@ Tensor block_means(const Tensor& rows, std::int64_t block_size, std::int64_t cut
 
 Tensor rotate_rows(const Tensor& rows, const Tensor& directions, std::int64_t width) {
   const std::int64_t heads = directions.size(0), dim = rows.size(2);
-  return at::matmul(rows.reshape({heads, -1, dim}), directions.narrow(2, 0, width))
+  return at::matmul(rows.reshape({heads, -1, dim}).to(at::kFloat), directions.narrow(2, 0, width))
       .view({rows.size(0), rows.size(1), width});
 }
 
@@ -259,7 +260,7 @@ void store_lanes(const Tensor& tiles, const Tensor& rows, std::int64_t place) {
   const Tensor slot = places - tile * attention::kLaneTileKeys;
   // Indices of two dimensions with one between them come first: [n, G, W].
   Tensor target = tiles;
-  target.index_put_({Slice(), tile, Slice(), slot}, rows.transpose(0, 1));
+  target.index_put_({Slice(), tile, Slice(), slot}, rows.transpose(0, 1).to(tiles.scalar_type()));
 }
 
 Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first,

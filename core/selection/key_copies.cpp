@@ -16,11 +16,10 @@ using attention::kLaneTileKeys;
 
 // For `num_keys` keys of each KV head.
 at::Tensor room_for(const Cell& cell, const KeyCopyForm& form, std::int64_t num_keys) {
-  if (!form.by_lane)
-    return at::empty({cell.num_kv_heads(), num_keys, form.width}, cell.k.options());
+  const at::TensorOptions fp32 = cell.k.options().dtype(at::kFloat);
+  if (!form.by_lane) return at::empty({cell.num_kv_heads(), num_keys, form.width}, fp32);
   return at::zeros(
-      {cell.num_kv_heads(), attention::num_lane_tiles(num_keys), form.width, kLaneTileKeys},
-      cell.k.options());
+      {cell.num_kv_heads(), attention::num_lane_tiles(num_keys), form.width, kLaneTileKeys}, fp32);
 }
 
 // Along dimension 1, which is of keys or of tiles of them.

@@ -48,7 +48,7 @@ PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruni
 at::Tensor whole_queries(const Cell& cell, const LaneScores& scores) {
   const std::int64_t dim = cell.k.size(2), heads = cell.num_kv_heads();
   const attention::LaneQueries& queries = scores.queries;
-  at::Tensor lanes = at::zeros({cell.num_q_heads(), cell.chunk_len, dim}, cell.q.options());
+  at::Tensor lanes = at::zeros({cell.num_q_heads(), cell.chunk_len, dim}, queries.values.options());
   if (queries.by_lane())
     lanes.scatter_(2, queries.lanes.to(at::kLong), queries.values);
   else

@@ -6,7 +6,7 @@
 
 namespace kvloupe::selection {
 
-at::Tensor mean_query_rows(const Cell& cell) { return cell.q.mean(1); }
+at::Tensor mean_query_rows(const Cell& cell) { return cell.q.to(at::kFloat).mean(1); }
 
 at::Tensor mean_queries(const Cell& cell) {
   return mean_query_rows(cell)

@@ -3,6 +3,7 @@
 #include "core/selection/operators.h"
 
 #include "core/attention/find_operator.h"
+#include "core/attention/number_types.h"
 #include "core/base/error.h"
 #include "core/selection/cpu_forms.h"
 #include "core/selection/generic_forms.h"
@@ -34,9 +35,19 @@ MaybeTensor borrowed(const std::vector<T>& values, at::ScalarType type) {
 
 // Heads of a cache that grows lie apart; inside a head nothing may.
 void check_keys(const Tensor& keys) {
-  KVLOUPE_CHECK(keys.dim() == 3 && keys.scalar_type() == at::kFloat);
+  KVLOUPE_CHECK(keys.dim() == 3);
+  attention::check_types({keys});
   KVLOUPE_CHECK(keys.size(1) <= 1 || keys.stride(1) == keys.size(2));
   KVLOUPE_CHECK(keys.size(2) <= 1 || keys.stride(2) == 1);
+}
+
+// The queries and the keys in one type; of two types both are widened.
+struct OneType {
+  Tensor queries, keys;
+};
+OneType in_one_type(const Tensor& queries, const Tensor& keys) {
+  if (queries.scalar_type() == keys.scalar_type()) return {queries, keys};
+  return {queries.to(at::kFloat), keys.to(at::kFloat)};
 }
 
 // Sets, heads or rows of `many` share what `few` have, a run of them each.
@@ -83,7 +94,8 @@ Tensor score_keys(const Tensor& q, const Tensor& k, const Tensor& chosen,
   check_shared(q, k);
   KVLOUPE_CHECK(chosen.size(0) == q.size(0) && chosen.scalar_type() == at::kInt);
   static const auto op = find_operator<decltype(cpu::score_keys)>("kvloupe::score_keys");
-  return op.call(q, k, chosen, num_candidates, options.metric == KeyMetric::Cosine,
+  const OneType of = in_one_type(q, k);
+  return op.call(of.queries, of.keys, chosen, num_candidates, options.metric == KeyMetric::Cosine,
                  options.query_reduce == QueryReduce::Mean,
                  options.group_reduce == GroupReduce::ScoresFirst);
 }
@@ -107,7 +119,8 @@ Tensor reduce_probabilities(const RowSets& sets, const Tensor& keys, ColumnReduc
   check_sets(sets, keys);
   static const auto op =
       find_operator<decltype(cpu::reduce_probabilities)>("kvloupe::reduce_probabilities");
-  return op.call(sets.queries, keys, *borrowed(sets.visible, at::kLong),
+  const OneType of = in_one_type(sets.queries, keys);
+  return op.call(of.queries, of.keys, *borrowed(sets.visible, at::kLong),
                  borrowed(sets.first, at::kLong), borrowed(sets.sinks, at::kFloat), sets.scale,
                  sets.softcap, reduce == ColumnReduce::Max);
 }
@@ -116,7 +129,8 @@ Tensor joint_softmax_sums(const RowSets& sets, const Tensor& keys) {
   check_sets(sets, keys);
   static const auto op =
       find_operator<decltype(cpu::joint_softmax_sums)>("kvloupe::joint_softmax_sums");
-  return op.call(sets.queries, keys, *borrowed(sets.visible, at::kLong),
+  const OneType of = in_one_type(sets.queries, keys);
+  return op.call(of.queries, of.keys, *borrowed(sets.visible, at::kLong),
                  borrowed(sets.first, at::kLong), sets.scale, sets.softcap);
 }
 
@@ -124,7 +138,8 @@ ColumnsAndSlashes columns_and_slashes(const RowSets& sets, const Tensor& keys) {
   check_sets(sets, keys);
   static const auto op =
       find_operator<decltype(cpu::columns_and_slashes)>("kvloupe::columns_and_slashes");
-  auto [columns, slashes] = op.call(sets.queries, keys, *borrowed(sets.visible, at::kLong),
+  const OneType of = in_one_type(sets.queries, keys);
+  auto [columns, slashes] = op.call(of.queries, of.keys, *borrowed(sets.visible, at::kLong),
                                     borrowed(sets.first, at::kLong),
                                     borrowed(sets.sinks, at::kFloat), sets.scale, sets.softcap);
   return {columns, slashes};
@@ -141,7 +156,8 @@ Tensor page_scores(const Tensor& q, const Tensor& bounds) {
   check_shared(q, bounds);
   KVLOUPE_CHECK(bounds.dim() == 4 && bounds.size(3) == q.size(2));
   static const auto op = find_operator<decltype(cpu::page_scores)>("kvloupe::page_scores");
-  return op.call(q, bounds);
+  const OneType of = in_one_type(q, bounds);
+  return op.call(of.queries, of.keys);
 }
 
 Tensor block_means(const Tensor& rows, std::int64_t block_size, std::int64_t cut) {

@@ -3,8 +3,10 @@
 // fused kernels (cpu_forms.h), every other device the tensor algebra of generic_forms.h unless it has
 // a kernel of its own under the same name. On the CPU what a key scores depends on that key and the
 // query rows alone (kernels.h).
-// G KV heads, H query heads, a group's together; D = head_dim; fp32 unless said otherwise. Keys are
-// [G, T, D] and contiguous inside a head. Errors: Error{Internal} for shapes that contradict each other.
+// G KV heads, H query heads, a group's together; D = head_dim. Keys are [G, T, D] and contiguous inside a
+// head. Queries, keys and rows of the cache are of any type in attention/number_types.h, one of them or
+// several, which changes no result: their numbers are widened to fp32. All else is fp32 unless said
+// otherwise. Errors: Error{Internal} for shapes that contradict each other.
 #pragma once
 
 #include "core/selection/kernels.h"
@@ -79,7 +81,7 @@ struct ColumnsAndSlashes {
 ColumnsAndSlashes columns_and_slashes(const RowSets& sets, const at::Tensor& keys);
 
 // Largest, then smallest value of every channel in each page of page_size rows, the first page less
-// its first `cut` rows (pages.h). rows [G, n, D]; [G, pages, 2, D].
+// its first `cut` rows (pages.h). rows [G, n, D]; [G, pages, 2, D] in the type of the rows.
 at::Tensor page_bounds(const at::Tensor& rows, std::int64_t page_size, std::int64_t cut = 0);
 // The largest over the rows of q [H, m, D] of Quest's bound on what a key of the page can score.
 // bounds [G, pages, 2, D]; [H, pages].

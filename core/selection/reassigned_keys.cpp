@@ -33,8 +33,9 @@ at::Tensor attended_keys(const MethodSpec& spec, const trace::ModelInfo& model, 
     if (!rotated.defined()) rotated = k.clone();
     at::Tensor keys = rotated.select(0, static_cast<std::int64_t>(head));
     const at::Tensor places = on_device(kept, k.device()).to(at::kLong);
-    keys.index_copy_(0, places,
-                     rotary.turned(keys.index_select(0, places).unsqueeze(0), shifts).squeeze(0));
+    const at::Tensor turned =
+        rotary.turned(keys.index_select(0, places).unsqueeze(0), shifts).squeeze(0);
+    keys.index_copy_(0, places, turned.to(k.scalar_type()));
   }
   return rotated.defined() ? rotated : k;
 }

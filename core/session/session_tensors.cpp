@@ -228,11 +228,11 @@ selection::Cell CellLoader::load(int layer, int chunk_idx, const trace::ChunkInf
   selection::Cell cell = load_cell(session_, layer, chunk_idx, chunk);
   if (device_.is_cpu()) return cell;
   if (layer != layer_) {
-    k_ = layer_k(session_, layer).to(device_);
-    v_ = layer_v(session_, layer).to(device_);
+    k_ = layer_k(session_, layer).to(type_).to(device_);
+    v_ = layer_v(session_, layer).to(type_).to(device_);
     layer_ = layer;
   }
-  cell.q = cell.q.to(device_);
+  cell.q = cell.q.to(type_).to(device_);
   cell.k = k_.narrow(1, 0, cell.kv_len());
   cell.v = v_.narrow(1, 0, cell.kv_len());
   return cell;
@@ -251,7 +251,7 @@ void add_probe(const TraceSession& session, selection::Cell& cell) {
   if (!probe->empty())
     cell.probe_q = at::tensor(*probe, at::kFloat)
                        .view({info.model.num_q_heads, info.probe_len, info.model.head_dim})
-                       .to(cell.q.device());
+                       .to(cell.q.options());
   cell.novelty = at::tensor(novelty, at::kFloat).narrow(0, 0, cell.kv_len());
 }
 

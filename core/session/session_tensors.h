@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 namespace kvloupe::session {
 
@@ -26,18 +27,20 @@ selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,
                           const trace::ChunkInfo& chunk);
 
 // Cells on a device, from any number of layers and chunks: K and V of a layer are brought there once
-// for all the cells that follow each other in it. On the CPU they are those of load_cell(). `session` is
-// borrowed.
+// for all the cells that follow each other in it. On the CPU they are those of load_cell(); elsewhere in
+// `type`, which must hold the trace's numbers. `session` is borrowed.
 class CellLoader {
  public:
-  CellLoader(const TraceSession& session, c10::Device device)
-      : session_(session), device_(device) {}
+  CellLoader(const TraceSession& session, c10::Device device,
+             c10::ScalarType type = c10::ScalarType::Float)
+      : session_(session), device_(device), type_(type) {}
   // Throws as load_cell().
   selection::Cell load(int layer, int chunk_idx, const trace::ChunkInfo& chunk);
 
  private:
   const TraceSession& session_;
   c10::Device device_;
+  c10::ScalarType type_;
   int layer_ = -1;
   at::Tensor k_, v_;  // of layer_, on the device
 };

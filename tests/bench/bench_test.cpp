@@ -79,7 +79,7 @@ TEST(BenchOnADevice, RunsAllSidesThere) {
 
 TEST(BenchPaged, KnowsItsMemory) {
   // K and V of 131,072 keys once as cached and three times expanded are 4 GiB, the masks 2 GiB.
-  const double bytes = measure::paged_bench_bytes(131072 - 1024, 1024);
+  const double bytes = measure::paged_bench_bytes(131072 - 1024, 1024, "cpu");
   EXPECT_GT(bytes, 6.0 * (1LL << 30));
   EXPECT_LT(bytes, 9.0 * (1LL << 30));
 }

@@ -61,6 +61,18 @@ TEST(TimeRounds, SidesTakeTurnsAndWarmUpDoesNotCount) {
   EXPECT_EQ(times.discarded, 0);
 }
 
+// That a GPU's clocks are not known is said.
+TEST(LatencyReport, SaysUnderWhatConditionsAGpuWasTimed) {
+  LatencyReport report;
+  report.device = "cpu, 2 threads (a processor)";
+  report.total.samples = 3;
+  EXPECT_EQ(report.gpu_words(), "");
+  report.device = "cuda:0 (a card)";
+  EXPECT_EQ(report.gpu_words(), kUnknownConditions);
+  report.gpu = GpuConditions{.rounds = 3, .throttled = 0};
+  EXPECT_EQ(report.gpu_words(), words_of(*report.gpu));
+}
+
 // What Torch refuses, or what attends to other keys, is no baseline.
 TEST(GpuKernels, ThoseThatFailOrDifferAreLeftOut) {
   const at::Tensor expected = at::randn({2, 3, 4});
@@ -77,7 +89,8 @@ TEST(GpuKernels, ThoseThatFailOrDifferAreLeftOut) {
 // A GPU's kernels are none of the processor's: each is refused there, and none stands in for it.
 TEST(GpuKernels, NoneRunsOnTheProcessor) {
   const at::Tensor q = at::randn({1, 4, 3, 8}), k = at::randn({1, 2, 9, 8});
-  const auto forms = gpu_kernels(q, k, k, 0.3);
+  const at::Tensor each = k.repeat_interleave(2, 1);
+  const auto forms = gpu_kernels({q, k, k, each, each, at::zeros({3, 9}), 0.3});
   EXPECT_EQ(forms.size(), 4U);
   for (const NamedAttention& form : forms) EXPECT_THROW(form.run(), c10::Error) << form.name;
 }
@@ -205,6 +218,65 @@ TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
       EXPECT_FALSE(report.executed) << spec;
       EXPECT_FALSE(report.speedup()) << spec;
     }
+}
+
+// Where the device has kernels for it; the same numbers everywhere.
+TEST(MeasureLatency, ComputesInTheTypeOfTheTrace) {
+  const auto spec = selection::MethodSpec::parse("quoka:budget_tokens=8");
+  for (const trace::DType dtype : {trace::DType::F16, trace::DType::F32}) {
+    const SmallTrace trace({.dtype = dtype});
+    const bool narrow = dtype == trace::DType::F16;
+    const selection::Cell on_cpu = trace_cells(trace.session(), spec, 2)->load(1, 2),
+                          on_sim = trace_cells(trace.session(), spec, 2, "sim")->load(1, 2);
+    EXPECT_EQ(on_cpu.k.scalar_type(), at::kFloat);
+    EXPECT_EQ(on_sim.k.scalar_type(), narrow ? at::kHalf : at::kFloat);
+    for (const auto member : {&selection::Cell::q, &selection::Cell::k, &selection::Cell::v})
+      EXPECT_TRUE(at::equal((on_sim.*member).cpu().to(at::kFloat), on_cpu.*member));
+    const auto type_on = [&](const char* device) {
+      return measure_latency(trace.session(), spec, 1, 2,
+                             {.repetitions = 1, .warm_up = 0, .device = device}, {}, {})
+          .dtype;
+    };
+    EXPECT_EQ(type_on("cpu"), "fp32");
+    EXPECT_EQ(type_on("sim"), narrow ? "fp16" : "fp32");
+  }
+}
+
+// The kept keys' bytes are counted in that type.
+TEST(MeasureLatency, TheFloorIsThatOfTheType) {
+  const SmallTrace trace({.dtype = trace::DType::F16});
+  const auto spec = selection::MethodSpec::parse("sliding_window:budget_tokens=8");
+  const auto work_on = [&](const char* device) {
+    const auto cells = trace_cells(trace.session(), spec, 2, device);
+    MethodRun run(trace.session(), spec, *cells, 1, {});
+    run.prepare({});
+    run.select();
+    return run.attention_work();
+  };
+  EXPECT_DOUBLE_EQ(work_on("sim").bytes, work_on("cpu").bytes / 2);
+  EXPECT_DOUBLE_EQ(work_on("sim").flops, work_on("cpu").flops);
+}
+
+// Each way to attend gives in 16 bits what it gives in fp32, to their rounding.
+TEST(MethodRun, AttendsIn16BitsAsInFp32) {
+  const SmallTrace trace({.dtype = trace::DType::F16});
+  for (const char* text :
+       {"dense", "quoka:budget_tokens=8", "quest:budget_tokens=8,page_size=4,skip_layers=0",
+        "flash_prefill:block_size=8,lowering=native", "aqua:basis=self", "aqua_h2o:basis=self",
+        "streaming_llm:budget_tokens=8,positions=reassigned"}) {
+    const auto spec = selection::MethodSpec::parse(text);
+    const auto output_on = [&](const char* device) {
+      const auto cells = trace_cells(trace.session(), spec, 2, device);
+      MethodRun run(trace.session(), spec, *cells, 1, {});
+      run.prepare({});
+      run.select();
+      run.gather();
+      return run.attend().cpu().to(at::kFloat);
+    };
+    const at::Tensor narrow = output_on("sim"), wide = output_on("cpu");
+    EXPECT_TRUE(at::allclose(narrow, wide, 4e-3, 4e-3))
+        << text << ": off by " << (narrow - wide).abs().max().item<double>();
+  }
 }
 
 TEST(MeasureLatency, SaysWhereTheMethodItselfIsDense) {

@@ -1,6 +1,7 @@
 #include "tests/replay/small_trace.h"
 
 #include "core/trace/basis_file.h"
+#include "core/trace/half_bits.h"
 #include "core/trace/trace_writer.h"
 
 #include <algorithm>
@@ -27,6 +28,12 @@ std::vector<float> chunk_of(const std::vector<float>& whole, int heads, int toke
                 first + static_cast<std::ptrdiff_t>(end) * dim);
   }
   return part;
+}
+
+std::vector<std::uint16_t> halves_of(const std::vector<float>& values) {
+  std::vector<std::uint16_t> bits;
+  for (const float value : values) bits.push_back(trace::half_bits_of_exact(value));
+  return bits;
 }
 
 std::filesystem::path fresh_folder() {
@@ -163,7 +170,7 @@ void SmallTrace::write() {
                             shape_.sink_logits);
   for (int layer = 0; layer < shape_.num_layers && !softmax.is_plain(); ++layer)
     header.model.shaped_softmax[layer] = softmax;
-  header.dtype = trace::DType::F32;
+  header.dtype = shape_.dtype;
   header.layers = shape_.layers;
   header.probe_len = shape_.probe_len;
   header.store_nll = shape_.probe_len > 0;
@@ -195,8 +202,13 @@ void SmallTrace::write() {
           lse.push_back(static_cast<float>(std::log(sum)));
         }
       }
-      writer.write_layer(chunk, {layer, q.data(), k.data(), v.data(),
-                                 shape_.store_lse ? lse.data() : nullptr, nullptr});
+      const float* stored_lse = shape_.store_lse ? lse.data() : nullptr;
+      if (shape_.dtype == trace::DType::F32) {
+        writer.write_layer(chunk, {layer, q.data(), k.data(), v.data(), stored_lse, nullptr});
+      } else {
+        const auto q16 = halves_of(q), k16 = halves_of(k), v16 = halves_of(v);
+        writer.write_layer(chunk, {layer, q16.data(), k16.data(), v16.data(), stored_lse, nullptr});
+      }
       if (shape_.probe_len > 0 && chunk.phase == trace::Phase::Prefill)
         writer.write_probe(chunk, {layer, probe_query(layer, static_cast<int>(c), 0, 0)});
     }

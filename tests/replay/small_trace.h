@@ -1,4 +1,4 @@
-// A small fp32 trace of random Q, K and V on disk, kept in memory too, with attention as plain
+// A small trace of random Q, K and V on disk, kept in memory too, with attention as plain
 // double loops: what the analyses of one head are checked against.
 #pragma once
 
@@ -22,7 +22,8 @@ struct SmallTraceShape {
   int broken_key_at = -1;   // position where layer 1, KV head 1 holds a NaN key
   int window = 0;           // keys that a query sees, its own included; 0: all
   double softcap = 0;       // 0: none
-  std::vector<float> sink_logits = {};  // [num_q_heads], or none
+  std::vector<float> sink_logits = {};     // [num_q_heads], or none
+  trace::DType dtype = trace::DType::F32;  // F16: the file holds the numbers cut to halves
 };
 
 class SmallTrace {

@@ -100,6 +100,15 @@ Sequence in_layer(const Sequence& sequence, int layer) {
   return other;
 }
 
+Sequence rounded_to(Sequence sequence, c10::ScalarType type) {
+  for (std::vector<float>* numbers : {&sequence.q, &sequence.k}) {
+    at::Tensor all =
+        at::from_blob(numbers->data(), {static_cast<std::int64_t>(numbers->size())}, at::kFloat);
+    all.copy_(all.to(type));
+  }
+  return sequence;
+}
+
 std::vector<float> probe_query(const Sequence& sequence, int chunk, int head, int row) {
   // A query of the past read backwards: as large as the others, and looking elsewhere.
   const int past = sequence.chunks[static_cast<std::size_t>(chunk)].end();
@@ -147,7 +156,7 @@ Cell cell_of(const Sequence& sequence, int chunk, int slack) {
                           cell.probe_q[head][row].mutable_data_ptr<float>());
   }
   for (at::Tensor* tensor : {&cell.q, &cell.k, &cell.v, &cell.probe_q})
-    if (tensor->defined()) *tensor = tensor->to(sequence.device);
+    if (tensor->defined()) *tensor = tensor->to(sequence.device, sequence.type);
   return cell;
 }
 

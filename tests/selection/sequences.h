@@ -5,6 +5,7 @@
 #include "core/selection/selector.h"
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <memory>
@@ -31,8 +32,9 @@ struct Sequence {
   std::vector<float> k;        // [num_kv_heads, T, head_dim]
   std::vector<float> novelty;  // [T], infinity first
   trace::Basis basis;          // orthonormal and otherwise random, another in each KV head
-  c10::Device device{c10::DeviceType::CPU};  // of the tensors of its cells
-  std::optional<SoftmaxForm> softmax;        // of its layer; none: a plain one of scale()
+  c10::Device device{c10::DeviceType::CPU};       // of the tensors of its cells
+  c10::ScalarType type = c10::ScalarType::Float;  // of q, k, v and probe queries
+  std::optional<SoftmaxForm> softmax;             // of its layer; none: a plain one of scale()
 
   int num_tokens() const { return chunks.empty() ? 0 : chunks.back().end(); }
   int gqa_group_size() const { return shape.num_q_heads / shape.num_kv_heads; }
@@ -48,6 +50,9 @@ struct Sequence {
 
 // Keys share a direction and have a sink, a few queries look elsewhere: nothing is near uniform.
 Sequence random_sequence(const SequenceShape& shape, unsigned seed);
+
+// The same with the numbers that q and k are when they are stored in `type`.
+Sequence rounded_to(Sequence sequence, c10::ScalarType type);
 
 // What a probe text asks after a prefill chunk: kProbeLength queries a head, made from the past.
 inline constexpr int kProbeLength = 5;

@@ -40,7 +40,7 @@ class Loki final : public ScoringSelector {
       const at::Tensor mean = mean_queries(cell).unsqueeze(1);
       return logit_scores(cell, keys, at::bmm(mean, directions).squeeze(1), num_candidates);
     }
-    const at::Tensor queries = at::bmm(cell.q.reshape({heads, -1, dim}), directions)
+    const at::Tensor queries = at::bmm(cell.q.reshape({heads, -1, dim}).to(at::kFloat), directions)
                                    .view({cell.num_q_heads(), cell.chunk_len, kept});
     return attention_scores(cell, queries, keys, all_rows(cell), num_candidates);
   }

@@ -33,7 +33,7 @@ class Sparq final : public ScoringSelector {
   at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
     const std::int64_t heads = cell.num_kv_heads(), dim = cell.q.size(2),
                        rows = cell.gqa_group_size() * cell.chunk_len;
-    const at::Tensor q = cell.q.reshape({heads, rows, dim});
+    const at::Tensor q = cell.q.reshape({heads, rows, dim}).to(at::kFloat);
     const at::Tensor sizes = q.abs();
     const at::Tensor channels = largest_channels(sizes);
     const at::Tensor indices = channels.to(at::kLong);
