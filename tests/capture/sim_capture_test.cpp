@@ -7,6 +7,7 @@
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/method_specs.h"
 #include "tests/capture/tiny_llama.h"
+#include "tests/device/tested_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,9 +20,10 @@
 namespace kvloupe::capture {
 namespace {
 
+using device::testing::tested_device;
 using selection::MethodSpec;
 
-c10::Device sim() { return device::torch_device("sim"); }
+c10::Device sim() { return device::torch_device(tested_device()); }
 
 CaptureOptions exact_options(const std::string& name) {
   CaptureOptions options = tiny_options(name);
@@ -90,7 +92,7 @@ void compare(CaptureOptions options, double tolerance = 1e-5, const Change& chan
   };
   options.output = "cpu.h5";
   EXPECT_TRUE(capture_tiny(options, {}, model(c10::kCPU)).complete);
-  options.device = "sim";
+  options.device = tested_device();
   options.output = "sim.h5";
   const CaptureReport report = capture_tiny(options, {}, model(sim()));
   EXPECT_TRUE(report.complete);
@@ -107,7 +109,7 @@ TEST(CaptureOnSim, IsTheCpusTraceOf512Tokens) {
   options.prompt_text = text_of_bytes(520);  // some pairs of bytes are one token
   options.chunk_size = 128;
   ASSERT_TRUE(run_capture(options, {}, {}).complete);
-  options.device = "sim";
+  options.device = tested_device();
   options.output = "sim.h5";
   ASSERT_TRUE(run_capture(options, {}, {}).complete);
   EXPECT_GE(trace::TraceReader("sim.h5").info().num_tokens, 512);
@@ -238,12 +240,12 @@ TEST(CaptureOnSim, GoesOnWhereItWasCutShort) {
   const auto model = make_tiny_model();
   move_to(*model, sim());
   CaptureOptions options = exact_options("whole.h5");
-  options.device = "sim";
+  options.device = tested_device();
   capture_tiny(options, {}, model);
   options.output = "cut.h5";
   cut_short(options, 192, model);
   CaptureOptions rest = options_left("cut.h5");
-  EXPECT_EQ(rest.device, "sim");
+  EXPECT_EQ(rest.device, tested_device());
   rest.force = true;
   CaptureOptions elsewhere = rest;
   elsewhere.device = "cpu";
@@ -251,7 +253,7 @@ TEST(CaptureOnSim, GoesOnWhereItWasCutShort) {
     capture_tiny(elsewhere);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("--device sim, not cpu"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("--device " + tested_device() + ", not cpu"));
   }
   capture_tiny(rest, {}, model);
   expect_same_trace("cut.h5", "whole.h5", 0);

@@ -2,6 +2,7 @@
 // the generic forms of the operators run: the sets of the CPU, whose fused forms share no code with
 // them. A host pointer to device memory would end the program.
 #include "core/device/torch_device.h"
+#include "tests/device/tested_device.h"
 #include "tests/selection/sequences.h"
 #include "tests/selection/variants.h"
 
@@ -18,12 +19,14 @@ class OnSim : public ::testing::TestWithParam<std::string> {
  protected:
   // Layer 5 reuses the sets of another one, where the method does that.
   static void expect_equal_sets(SequenceShape shape, unsigned seed,
-                                const std::optional<SoftmaxForm>& softmax = {}) {
+                                const std::optional<SoftmaxForm>& softmax = {},
+                                at::ScalarType type = at::kFloat) {
     shape.layer = 5;
-    Sequence sequence = random_sequence(shape, seed);
+    Sequence sequence = rounded_to(random_sequence(shape, seed), type);
     sequence.softmax = softmax;
     const MethodRun expected = run_method(sequence, GetParam());
-    sequence.device = device::torch_device("sim");
+    sequence.device = device::torch_device(device::testing::tested_device());
+    sequence.type = type;
     const MethodRun run = run_method(sequence, GetParam());
     EXPECT_EQ(positions_of(run), positions_of(expected));
     EXPECT_EQ(run.evicted, expected.evicted);
@@ -59,6 +62,11 @@ TEST_P(OnSim, GivesTheSetsOfTheCpuInOtherShapes) {
 TEST_P(OnSim, GivesTheSetsOfTheCpuInALayerOfAnotherSoftmax) {
   expect_equal_sets({}, 93, SoftmaxForm(0.3, 21, 4, {-0.5F, 0.75F, 2.25F, 1.0F}));
 }
+
+// The CPU is given the same numbers in fp32.
+TEST_P(OnSim, GivesTheSetsOfTheCpuInFp16) { expect_equal_sets({}, 94, {}, at::kHalf); }
+
+TEST_P(OnSim, GivesTheSetsOfTheCpuInBf16) { expect_equal_sets({}, 95, {}, at::kBFloat16); }
 
 std::vector<std::string> all_variants() {
   std::vector<std::string> specs = variants("budget_tokens=11");

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""page.py OUT   writes OUT/page.md from what run.sh left in OUT."""
+import json
+import pathlib
+import sys
+
+
+def table(header, rows):
+    return ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)] + rows
+
+
+def kernels(facts):
+    lines = [f"# CUDA kernels on {facts['device']}"]
+    lines += table(("case", "type", "query heads", "KV heads", "chunk", "past", "dim", "output", "lse", "key mass",
+                    "of what is tolerated", "same bits", "right"),
+                   ["| {case} | {type} | {q_heads} | {kv_heads} | {chunk_len} | {past} | {dim} | {output:.2g} | {lse:.2g} | {key_mass:.2g} "
+                    "| {of_tolerated:.2g} | {same_bits} | {right} |".format(**row) for row in facts["attention"]])
+    if "attention_times" in facts:
+        lines += ["", "32 query and 8 KV heads of 128 after 30,720 keys. Medians of 20, L2 overwritten between. The floor is by the clocks that "
+                  "the device names, of 16-bit types by the peak of its tensor cores."]
+        lines += table(("case", "type", "ms", "floor, ms", "GFLOP", "TFLOP/s", "MB"),
+                       ["| {case} | {type} | {ms} | {floor_ms} | {gflop} | {tflop_per_s} | {megabytes} |".format(**row)
+                        for row in facts["attention_times"]])
+    lines += table(("kernel", "shape", "error, in parts of what is tolerated", "same bits", "right"),
+                   ["| {kernel} | {shape} | {error:.2g} | {same_bits} | {right} |".format(**row) for row in facts["selection"]])
+    if "selection_times" in facts:
+        lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4. Medians of 20, L2 overwritten between. The floor is "
+                  "the time of a copy on this GPU that moves as many bytes."]
+        lines += table(("kernel", "ms", "floor, ms", "MB"),
+                       ["| {kernel} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]])
+    return lines
+
+
+def sanitizers(details):
+    return [f"\n{tool}: {(details / f'{tool}.txt').read_text().strip().splitlines()[-1]}"
+            for tool in ("memcheck", "racecheck", "initcheck", "synccheck") if (details / f"{tool}.txt").exists()]
+
+
+def read(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def tests(details):
+    lines = []
+    for path in sorted(details.glob("test_*.json")):
+        found = read(path)
+        if not found:
+            continue
+        skipped = sum(case.get("result") == "SKIPPED" for suite in found["testsuites"] for case in suite["testsuite"])
+        lines.append(f"| {path.stem} | {found['tests'] - skipped} | {found['failures']} | {skipped} |")
+    return table(("test", "ran", "failed", "skipped"), lines) if lines else []
+
+
+def latencies(details):
+    found = read(details / "latency.json")
+    rows = [f"| {row['method']} | {row['past']:,} | {row['chunk_len']} | {row['total_ms']:.3f} | {row['parts']['select']:.3f} "
+            f"| {row['dense_ms']:.3f} | {row['dense_variant']} | {row.get('speedup', float('nan')):.2f} | {row['floor_ms']:.4f} |"
+            for row in found.get("rows", [])]
+    return (["", f"`latency` on {found['device_name']}, {found['dtype']}."]
+            + table(("method", "past keys", "queries", "ms", "of it selection", "dense, ms", "dense by", "dense / method", "floor, ms"), rows)
+            if rows else [])
+
+
+def benches(details):
+    lines = []
+    for name in ("bench", "paged"):
+        rows = read(details / f"{name}.json").get("rows", [])
+        cells = [f"| {row['id']} | {row['value']:.2f} {row.get('unit', '')} | {row.get('median_ms', float('nan')):.3f} "
+                 f"| {row.get('details', {}).get('dense_variant', '')} |" for row in rows if row.get("value") is not None]
+        lines += table((f"row of `bench`, {name}", "dense / method", "ms", "dense by"), cells) if cells else []
+    return lines
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    details = out / "details"
+    facts = json.loads((out / "kernels.json").read_text())
+    lines = kernels(facts) + sanitizers(details) + tests(details) + latencies(details) + benches(details)
+    (out / "page.md").write_text("\n".join(lines) + "\n")
+
+
+main()
