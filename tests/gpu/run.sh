@@ -45,12 +45,12 @@ if "attention_times" in facts:
               "device names, of 16-bit types by the peak of its tensor cores.", "",
               "| case | type | ms | floor, ms | GFLOP | TFLOP/s | MB |", "|---|---|---|---|---|---|---|"]
     lines += ["| {case} | {type} | {ms} | {floor_ms} | {gflop} | {tflop_per_s} | {megabytes} |".format(**row) for row in facts["attention_times"]]
-lines += ["", "| kernel | shape | error, in parts of what is tolerated | same bits | right |", "|---|---|---|---|---|"]
-lines += ["| {kernel} | {shape} | {error:.2g} | {same_bits} | {right} |".format(**row) for row in facts["selection"]]
+lines += ["", "| kernel | type | shape | error, in parts of what is tolerated | same bits | those of fp32 | right |", "|---|---|---|---|---|---|---|"]
+lines += ["| {kernel} | {type} | {shape} | {error:.2g} | {same_bits} | {bits_of_fp32} | {right} |".format(**row) for row in facts["selection"]]
 if "selection_times" in facts:
-    lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4, fp32. Medians of 20, L2 overwritten between. The floor is the time "
-              "of a copy on this GPU that moves as many bytes.", "", "| kernel | ms | floor, ms | MB |", "|---|---|---|---|"]
-    lines += ["| {kernel} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]]
+    lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4. Medians of 20, L2 overwritten between. The floor is the time "
+              "of a copy on this GPU that moves as many bytes.", "", "| kernel | type | ms | floor, ms | MB |", "|---|---|---|---|---|"]
+    lines += ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]]
 lines += [f"\n{tool}: {(out / f'{tool}.txt').read_text().strip().splitlines()[-1]}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
           if (out / f"{tool}.txt").exists()]
 (out / "page.md").write_text("\n".join(lines) + "\n")
