@@ -3,14 +3,14 @@
 #pragma once
 
 #include "core/cuda/row_attention.cuh"
-#include "core/cuda/tensor_core.cuh"
+#include "core/cuda/rows.cuh"
+#include "core/cuda/shared_memory.cuh"
 
 #include <algorithm>
 #include <climits>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 namespace kvloupe::cuda {
 
@@ -35,11 +35,6 @@ struct AttendKernel {
 AttendKernel fp32_kernel(const RowAttention& problem);
 AttendKernel half_kernel(const RowAttention& problem);
 
-// So many blocks have room in the shared memory of the smallest of our targets (sm_80: 164 KiB, 1 KiB of
-// it the system's for each). More than four are of no use.
-template <typename Memory>
-inline constexpr int kBlocksOf = std::min<int>((164 << 10) / (sizeof(Memory) + 1024), 4);
-
 template <typename Kernel, typename... Arguments>
 cudaError_t start(Kernel kernel, dim3 grid, std::size_t shared_bytes, cudaStream_t stream,
                   const Arguments&... arguments) {
@@ -53,15 +48,6 @@ cudaError_t start(Kernel kernel, dim3 grid, std::size_t shared_bytes, cudaStream
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
-// The number of an fp32 one, rounded where T is narrower.
-template <typename T>
-__device__ inline T number_of(float value) {
-  if constexpr (std::is_same_v<T, float>)
-    return value;
-  else
-    return {static_cast<std::uint16_t>(pack<T>(value, 0))};
 }
 
 // The keys of a tile: where they lie (none: -1) and the queries that see them, first and last.

@@ -1,4 +1,4 @@
-// The types of number that attention is computed on, by their bits: the same to nvcc and to the host's
+// The types of number that queries, keys and values have, by their bits: the same to nvcc and to the host's
 // compiler, neither of which needs a header of the toolkit for them. Conversions are for host code;
 // device code has those of tensor_core.cuh.
 #pragma once
@@ -17,6 +17,20 @@ struct Half {  // IEEE binary16
 struct BFloat16 {  // the upper half of an fp32
   std::uint16_t bits;
 };
+
+// work(number) for a number of the type: a float, a Half or a BFloat16.
+template <typename Work>
+auto with_number_of(NumberType type, const Work& work) {
+  switch (type) {
+    case NumberType::Fp16:
+      return work(Half());
+    case NumberType::Bf16:
+      return work(BFloat16());
+    case NumberType::Fp32:
+      break;
+  }
+  return work(float());
+}
 
 inline float value_of(Half number) {
   const std::uint32_t magnitude = (number.bits & 0x7FFFU) << 13;

@@ -10,8 +10,9 @@
 namespace kvloupe::cuda {
 
 struct PackRows {
+  NumberType type = NumberType::Fp32;  // of from
   // Row r of set s (of all KV heads together) at s * set_stride + r * row_stride, channels together.
-  const float* from = nullptr;
+  const void* from = nullptr;
   std::int64_t set_stride = 0, row_stride = 0;
   int sets = 0;
   int rows_per_set = 0;

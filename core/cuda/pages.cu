@@ -2,12 +2,17 @@
 // lines of memory; nothing is shared between threads.
 #include "core/cuda/pages.cuh"
 
+#include "core/cuda/rows.cuh"
+
 namespace kvloupe::cuda {
 namespace {
 
 constexpr int kThreads = 128;
 
+// Of a column of numbers of type T: so many numbers of type Number<T>.
 struct Bounds {
+  template <typename T>
+  using Number = T;
   static constexpr int kNumbers = 2;
   float largest = 0, smallest = 0;
   __device__ void begin(float value) { largest = smallest = value; }
@@ -19,6 +24,8 @@ struct Bounds {
 };
 
 struct Mean {
+  template <typename T>
+  using Number = float;
   static constexpr int kNumbers = 1;
   double sum = 0;
   __device__ void begin(float value) { sum = static_cast<double>(value); }
@@ -28,61 +35,54 @@ struct Mean {
   }
 };
 
-template <int kVector>
-__device__ void load(const float* from, float (&values)[kVector]) {
-  if constexpr (kVector == 4) {
-    const float4 all = *reinterpret_cast<const float4*>(from);
-    values[0] = all.x, values[1] = all.y, values[2] = all.z, values[3] = all.w;
-  } else {
-    values[0] = *from;
-  }
-}
-
 // Grid: (pages times pieces of a row, heads).
-template <typename Summary, int kVector>
+template <typename T, typename Summary, int kVector>
 __global__ void __launch_bounds__(kThreads) pages_kernel(PagesOfRows p) {
   const int pieces = p.dim / kVector, index = blockIdx.x * kThreads + threadIdx.x;
   const int page = index / pieces, channel = index % pieces * kVector, head = blockIdx.y;
   if (page >= p.num_pages()) return;
   const int begin = page == 0 ? 0 : page * p.page_size - p.cut;
   const int end = min((page + 1) * p.page_size - p.cut, p.count);
-  const float* from =
-      p.rows + head * p.head_stride + static_cast<std::int64_t>(begin) * p.dim + channel;
+  const T* from = static_cast<const T*>(p.rows) + head * p.head_stride +
+                  static_cast<std::int64_t>(begin) * p.dim + channel;
 
   Summary summaries[kVector];
   float values[kVector];
-  load(from, values);
+  load_widened(from, values);
   for (int i = 0; i < kVector; ++i) summaries[i].begin(values[i]);
 #pragma unroll 8
   for (int row = 1; row < end - begin; ++row) {
-    load(from + static_cast<std::int64_t>(row) * p.dim, values);
+    load_widened(from + static_cast<std::int64_t>(row) * p.dim, values);
     for (int i = 0; i < kVector; ++i) summaries[i].add(values[i]);
   }
 
+  using Number = typename Summary::template Number<T>;
   const std::int64_t of_all = static_cast<std::int64_t>(head) * p.num_pages() + page;
   for (int number = 0; number < Summary::kNumbers; ++number)
     for (int i = 0; i < kVector; ++i)
-      p.results[(of_all * Summary::kNumbers + number) * p.dim + channel + i] =
-          summaries[i].number(number, end - begin);
+      static_cast<Number*>(p.results)[(of_all * Summary::kNumbers + number) * p.dim + channel + i] =
+          number_of<Number>(summaries[i].number(number, end - begin));
 }
 
-template <typename Summary, int kVector>
+template <typename T, typename Summary, int kVector>
 cudaError_t launch(const PagesOfRows& p, cudaStream_t stream) {
   const std::int64_t threads = static_cast<std::int64_t>(p.num_pages()) * (p.dim / kVector);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads), p.heads);
   config.blockDim = dim3(kThreads);
   config.stream = stream;
-  return cudaLaunchKernelEx(&config, pages_kernel<Summary, kVector>, p);
+  return cudaLaunchKernelEx(&config, pages_kernel<T, Summary, kVector>, p);
 }
 
 template <typename Summary>
 cudaError_t launch_for(const PagesOfRows& p, cudaStream_t stream) {
   if (p.heads < 1 || p.count < 1 || p.dim < 1 || p.cut < 0 || p.cut >= p.page_size)
     return cudaErrorInvalidValue;
-  const bool in_vectors = p.dim % 4 == 0 && p.head_stride % 4 == 0 &&
-                          reinterpret_cast<std::uintptr_t>(p.rows) % sizeof(float4) == 0;
-  return in_vectors ? launch<Summary, 4>(p, stream) : launch<Summary, 1>(p, stream);
+  return with_number_of(p.type, [&](auto number) {
+    using T = decltype(number);
+    return is_aligned<T, 4>(p.rows, p.head_stride, p.dim) ? launch<T, Summary, 4>(p, stream)
+                                                          : launch<T, Summary, 1>(p, stream);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // here.
 #pragma once
 
+#include "core/cuda/number_types.h"
+
 #include <cstdint>
 
 #include <cuda_runtime_api.h>
@@ -10,14 +12,16 @@
 namespace kvloupe::cuda {
 
 struct PagesOfRows {
-  const float* rows = nullptr;  // [heads, count, dim], heads head_stride apart
+  NumberType type = NumberType::Fp32;  // of rows
+  const void* rows = nullptr;          // [heads, count, dim], heads head_stride numbers apart
   std::int64_t head_stride = 0;
   int heads = 0;
   int count = 0;
   int dim = 0;
   int page_size = 0;
-  int cut = 0;               // rows of the first page that lie before row 0; less than page_size
-  float* results = nullptr;  // [heads, num_pages(), 2, dim] bounds, [heads, num_pages(), dim] means
+  int cut = 0;  // rows of the first page that lie before row 0; less than page_size
+  // [heads, num_pages(), 2, dim] bounds of the type of rows, [heads, num_pages(), dim] means in fp32.
+  void* results = nullptr;
 
   constexpr int num_pages() const { return (count + cut + page_size - 1) / page_size; }
 };

@@ -104,15 +104,8 @@ cudaError_t launch_row_attention(const RowAttention& p, cudaStream_t stream) {
   const AttendKernel kernel = kernel_for(p);
   const cudaError_t status = kernel.launch(launch, ceil_of(p.most_rows, kernel.rows), stream);
   if (status != cudaSuccess || launch.parts == 1) return status;
-  switch (p.type) {
-    case NumberType::Fp32:
-      return combine<float>(launch, stream);
-    case NumberType::Fp16:
-      return combine<Half>(launch, stream);
-    case NumberType::Bf16:
-      return combine<BFloat16>(launch, stream);
-  }
-  return cudaErrorInvalidValue;
+  return with_number_of(p.type,
+                        [&](auto number) { return combine<decltype(number)>(launch, stream); });
 }
 
 }  // namespace kvloupe::cuda

@@ -1,8 +1,10 @@
 // Products of a few rows with every key of their KV head, reduced over the rows: what ranks keys. K is
-// read once, whatever the number of rows. fp32; a product is summed over the channels in ascending
-// order, so that a key's numbers depend on that key and the rows alone; the same input gives the same
-// bits. No Torch header here.
+// read once, whatever the number of rows. Keys of any type, products in fp32, summed over the channels in
+// ascending order, so that a key's numbers depend on that key and the rows alone; the same numbers give the
+// same bits, whatever their type. No Torch header here.
 #pragma once
+
+#include "core/cuda/number_types.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +23,9 @@ struct RowProducts {
   // Packed: [num_kv_heads, sets, row_blocks(rows_per_set), padded_width(width), kRowsOfBlock], zero in
   // channels and rows that are padding. Aligned to 16 bytes.
   const float* rows = nullptr;
-  const float* keys = nullptr;  // [num_kv_heads, num_keys, width], heads key_head_stride apart
+  NumberType type = NumberType::Fp32;  // of keys
+  const void* keys =
+      nullptr;  // [num_kv_heads, num_keys, width], heads key_head_stride numbers apart
   std::int64_t key_head_stride = 0;
   int num_kv_heads = 0;
   int num_keys = 0;

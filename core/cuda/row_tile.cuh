@@ -2,35 +2,13 @@
 #pragma once
 
 #include "core/cuda/attend.cuh"
+#include "core/cuda/rows.cuh"
 
 #include <cstdint>
 
 #include <cuda_pipeline_primitives.h>
 
 namespace kvloupe::cuda {
-
-// 16 bytes more than are used: rows below each other begin in different banks.
-template <typename T, int kDim>
-struct alignas(16) Row {
-  T values[kDim + 16 / sizeof(T)];
-};
-
-// Whether rows of the matrix can be read 16 bytes at a time.
-template <typename T>
-bool is_aligned(const void* matrix, std::int64_t head_stride, int head_dim) {
-  constexpr int kNumbers = 16 / sizeof(T);
-  return head_dim % kNumbers == 0 && head_stride % kNumbers == 0 &&
-         reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
-}
-
-// Numbers of four bytes alone are copied asynchronously.
-template <typename T>
-__device__ void copy_number(T* to, const T* from) {
-  if constexpr (sizeof(T) == 4)
-    __pipeline_memcpy_async(to, from, sizeof(T));
-  else
-    *to = *from;
-}
 
 // tile[i] is row source(i) of the matrix, zero where source(i) is negative and beyond head_dim. The copies
 // are committed, not waited for.

@@ -1,5 +1,6 @@
 #include "core/cuda/score_keys.cuh"
 
+#include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
 
 #include <cmath>
@@ -32,7 +33,8 @@ __device__ double length_of(const float (&values)[kChannelsOfLane]) {
 // One row that stands for the chunk: the mean of chosen queries, of unit length for the cosine, summed
 // in fp64, so that identical heads average to themselves. Grid: (rows of a KV head with their padding,
 // KV heads).
-__global__ void __launch_bounds__(kLanes* kWarps) pack_chosen_kernel(ScoreKeys p) {
+template <typename T>
+__global__ void __launch_bounds__(kLanes* kWarps, 2) pack_chosen_kernel(ScoreKeys p) {
   auto& memory = block_memory<PackMemory>();
   const int warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int kv_head = blockIdx.y, padded_rows = row_blocks(p.rows_per_set()) * kRowsOfBlock;
@@ -45,12 +47,11 @@ __global__ void __launch_bounds__(kLanes* kWarps) pack_chosen_kernel(ScoreKeys p
   double sums[kChannelsOfLane] = {};
   for (int i = warp; i < count; i += kWarps) {
     const int head = first_head + i / slots, slot = p.mean_of_queries ? i % slots : row;
-    const float* query =
-        p.q + head * p.q_head_stride +
-        p.chosen[static_cast<std::int64_t>(head) * p.slots + slot] * p.q_row_stride;
+    const T* query = static_cast<const T*>(p.q) + head * p.q_head_stride +
+                     p.chosen[static_cast<std::int64_t>(head) * p.slots + slot] * p.q_row_stride;
     float values[kChannelsOfLane];
     for (int c = 0; c < kChannelsOfLane; ++c)
-      values[c] = lane + c * kLanes < p.head_dim ? query[lane + c * kLanes] : 0.0F;
+      values[c] = lane + c * kLanes < p.head_dim ? widened(query[lane + c * kLanes]) : 0.0F;
     const double length = p.cosine ? length_of(values) : 1.0;
     for (int c = 0; c < kChannelsOfLane; ++c) sums[c] += static_cast<double>(values[c]) / length;
   }
@@ -75,7 +76,9 @@ cudaError_t pack_chosen(const ScoreKeys& p, cudaStream_t stream) {
   config.blockDim = dim3(kLanes * kWarps);
   config.dynamicSmemBytes = sizeof(PackMemory);
   config.stream = stream;
-  return cudaLaunchKernelEx(&config, pack_chosen_kernel, p);
+  return with_number_of(p.type, [&](auto number) {
+    return cudaLaunchKernelEx(&config, pack_chosen_kernel<decltype(number)>, p);
+  });
 }
 
 }  // namespace
@@ -86,6 +89,7 @@ cudaError_t launch_score_keys(const ScoreKeys& p, cudaStream_t stream) {
   if (status != cudaSuccess) return status;
   RowProducts products;
   products.rows = p.rows;
+  products.type = p.type;
   products.keys = p.k;
   products.key_head_stride = p.k_head_stride;
   products.num_kv_heads = p.num_kv_heads;

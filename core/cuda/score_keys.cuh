@@ -12,10 +12,11 @@
 namespace kvloupe::cuda {
 
 struct ScoreKeys {
-  // [num_q_heads, queries, head_dim]: heads and queries lie so far apart, channels together.
-  const float* q = nullptr;
+  NumberType type = NumberType::Fp32;  // of q and k
+  // [num_q_heads, queries, head_dim]: heads and queries lie so many numbers apart, channels together.
+  const void* q = nullptr;
   std::int64_t q_head_stride = 0, q_row_stride = 0;
-  const float* k = nullptr;  // [num_kv_heads, num_keys, head_dim], heads k_head_stride apart
+  const void* k = nullptr;  // [num_kv_heads, num_keys, head_dim], heads k_head_stride apart
   std::int64_t k_head_stride = 0;
   const std::int32_t* chosen = nullptr;  // [num_q_heads, slots] queries
   int num_q_heads = 0, num_kv_heads = 0;

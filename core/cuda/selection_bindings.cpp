@@ -6,6 +6,7 @@
 #include "core/cuda/pages.cuh"
 #include "core/cuda/row_products.cuh"
 #include "core/cuda/score_keys.cuh"
+#include "core/cuda/tensor_type.h"
 
 #include <ATen/ATen.h>
 
@@ -48,18 +49,27 @@ at::Tensor contiguous_per_head(const at::Tensor& keys) {
   return as_is ? keys : keys.contiguous();
 }
 
-bool is_fp32(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat; }
+bool has_type_of(const at::Tensor& tensor, const at::Tensor& other) {
+  return tensor.scalar_type() == other.scalar_type();
+}
 
-// The products of rows, packed first, with keys [G, T, W]. `pack` and `products` lack what follows from
-// the tensors.
-at::Tensor products_of(const Launcher& on_device, const char* name, PackRows pack,
-                       RowProducts products, const at::Tensor& keys, const at::Tensor& results) {
+// For results beside `like`: they are fp32 whatever its type, but for bounds.
+at::TensorOptions fp32_beside(const at::Tensor& like) { return like.options().dtype(at::kFloat); }
+
+// The products of rows, packed first, with keys [G, T, W], [R, T] of them. `pack` and `products` lack what
+// follows from the tensors.
+at::Tensor products_of(const Launcher& on_device, const char* name, const at::Tensor& rows,
+                       PackRows pack, RowProducts products, const at::Tensor& keys) {
+  const at::Tensor results = at::empty({rows.size(0), keys.size(1)}, fp32_beside(keys));
   const at::Tensor packed = at::empty(
       {static_cast<std::int64_t>(packed_floats(1, pack.sets, pack.rows_per_set, pack.width()))},
-      keys.options());
+      fp32_beside(keys));
+  pack.type = type_of(rows).value();
+  pack.from = rows.const_data_ptr();
   pack.to = packed.mutable_data_ptr<float>();
   products.rows = pack.to;
-  products.keys = keys.const_data_ptr<float>();
+  products.type = type_of(keys).value();
+  products.keys = keys.const_data_ptr();
   products.key_head_stride = keys.stride(0);
   products.num_kv_heads = static_cast<int>(keys.size(0));
   products.num_keys = static_cast<int>(keys.size(1));
@@ -78,7 +88,8 @@ at::Tensor products_of(const Launcher& on_device, const char* name, PackRows pac
 // Rows in the pages of a grid, shape of a page's numbers [G, pages, ...].
 PagesOfRows pages_of(const at::Tensor& rows, std::int64_t page_size, std::int64_t cut) {
   PagesOfRows problem;
-  problem.rows = rows.const_data_ptr<float>();
+  problem.type = type_of(rows).value();
+  problem.rows = rows.const_data_ptr();
   problem.head_stride = rows.stride(0);
   problem.heads = static_cast<int>(rows.size(0));
   problem.count = static_cast<int>(rows.size(1));
@@ -89,7 +100,7 @@ PagesOfRows pages_of(const at::Tensor& rows, std::int64_t page_size, std::int64_
 }
 
 bool pages_can_be(const at::Tensor& rows, std::int64_t page_size) {
-  return is_fp32(rows) && rows.numel() > 0 && is_countable(rows) &&
+  return type_of(rows) && rows.numel() > 0 && is_countable(rows) &&
          page_size <= std::numeric_limits<std::int32_t>::max() / 2;
 }
 
@@ -131,21 +142,22 @@ at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const a
   TORCH_CHECK(q_in.device() == k_in.device(), "q and k lie on different devices");
   TORCH_CHECK(0 <= num_candidates && num_candidates <= k_in.size(1), "too many candidates");
   const bool does = k_in.size(2) >= 1 && k_in.size(2) <= kMostChannels && chosen_in.size(1) >= 1 &&
-                    k_in.scalar_type() == at::kFloat && q_in.scalar_type() == at::kFloat &&
-                    is_countable(q_in) && is_countable(k_in);
+                    type_of(k_in) && has_type_of(q_in, k_in) && is_countable(q_in) &&
+                    is_countable(k_in);
   if (!does)
     return run_generic<SignatureOf<score_keys>>("kvloupe::score_keys", q_in, k_in, chosen_in,
                                                 num_candidates, cosine, mean_of_queries,
                                                 scores_first);
   const at::Tensor q = with_channels_together(q_in), k = contiguous_per_head(k_in);
   const at::Tensor chosen = chosen_in.to(q.device()).contiguous();
-  const at::Tensor scores = at::empty({k.size(0), num_candidates}, k.options());
+  const at::Tensor scores = at::empty({k.size(0), num_candidates}, fp32_beside(k));
   if (num_candidates == 0) return scores;
   ScoreKeys problem;
-  problem.q = q.const_data_ptr<float>();
+  problem.type = type_of(k).value();
+  problem.q = q.const_data_ptr();
   problem.q_head_stride = q.stride(0);
   problem.q_row_stride = q.stride(1);
-  problem.k = k.const_data_ptr<float>();
+  problem.k = k.const_data_ptr();
   problem.k_head_stride = k.stride(0);
   problem.chosen = chosen.const_data_ptr<std::int32_t>();
   problem.num_q_heads = static_cast<int>(q.size(0));
@@ -157,7 +169,7 @@ at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const a
   problem.mean_of_queries = mean_of_queries;
   problem.scores_first = scores_first;
   const at::Tensor rows =
-      at::empty({static_cast<std::int64_t>(problem.room_for_rows())}, k.options());
+      at::empty({static_cast<std::int64_t>(problem.room_for_rows())}, fp32_beside(k));
   problem.rows = rows.mutable_data_ptr<float>();
   problem.scores = scores.mutable_data_ptr<float>();
   check(on_device([&](cudaStream_t stream) { return launch_score_keys(problem, stream); }),
@@ -168,36 +180,35 @@ at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const a
 at::Tensor key_products(const Launcher& on_device, const at::Tensor& rows_in,
                         const at::Tensor& keys_in) {
   TORCH_CHECK(rows_in.device() == keys_in.device(), "rows and keys lie on different devices");
-  const bool does = is_fp32(rows_in) && is_fp32(keys_in) && rows_in.numel() > 0 &&
-                    keys_in.numel() > 0 && keys_in.size(2) <= kMostChannels &&
-                    is_countable(rows_in) && is_countable(keys_in);
+  const bool does = type_of(keys_in) && rows_in.numel() > 0 && keys_in.numel() > 0 &&
+                    (rows_in.scalar_type() == at::kFloat || has_type_of(rows_in, keys_in)) &&
+                    keys_in.size(2) <= kMostChannels && is_countable(rows_in) &&
+                    is_countable(keys_in);
   if (!does)
     return run_generic<SignatureOf<key_products>>("kvloupe::key_products", rows_in, keys_in);
   const at::Tensor rows = rows_in.stride(1) == 1 ? rows_in : rows_in.contiguous(),
                    keys = contiguous_per_head(keys_in);
   PackRows pack;
-  pack.from = rows.const_data_ptr<float>();
   pack.row_stride = rows.stride(0);
   pack.sets = static_cast<int>(keys.size(0));
   pack.rows_per_set = static_cast<int>(rows.size(0) / keys.size(0));
   pack.set_stride = pack.rows_per_set * pack.row_stride;
   pack.dim = static_cast<int>(rows.size(1));
-  return products_of(on_device, "key_products", pack, {}, keys,
-                     at::empty({rows.size(0), keys.size(1)}, keys.options()));
+  return products_of(on_device, "key_products", rows, pack, {}, keys);
 }
 
 at::Tensor page_scores(const Launcher& on_device, const at::Tensor& q_in,
                        const at::Tensor& bounds) {
   TORCH_CHECK(q_in.device() == bounds.device(), "q and bounds lie on different devices");
-  const std::int64_t heads = bounds.size(0), pages = bounds.size(1), dim = q_in.size(2);
-  const bool does = is_fp32(q_in) && is_fp32(bounds) && q_in.numel() > 0 && bounds.numel() > 0 &&
-                    2 * dim <= kMostChannels && is_countable(q_in) && is_countable(bounds);
+  const std::int64_t heads = bounds.size(0), dim = q_in.size(2);
+  const bool does = type_of(q_in) && has_type_of(bounds, q_in) && q_in.numel() > 0 &&
+                    bounds.numel() > 0 && 2 * dim <= kMostChannels && is_countable(q_in) &&
+                    is_countable(bounds);
   if (!does) return run_generic<SignatureOf<page_scores>>("kvloupe::page_scores", q_in, bounds);
   const at::Tensor q = with_channels_together(q_in);
   const at::Tensor keys = contiguous_per_head(bounds.flatten(2));
   const std::int64_t share = q.size(0) / heads;
   PackRows pack;
-  pack.from = q.const_data_ptr<float>();
   pack.dim = static_cast<int>(dim);
   pack.split = true;
   RowProducts products;
@@ -214,8 +225,7 @@ at::Tensor page_scores(const Launcher& on_device, const at::Tensor& q_in,
     pack.row_stride = q.stride(1);
     products.reduce = RowReduce::Largest;
   }
-  return products_of(on_device, "page_scores", pack, products, keys,
-                     at::empty({q.size(0), pages}, keys.options()));
+  return products_of(on_device, "page_scores", q, pack, products, keys);
 }
 
 at::Tensor page_bounds(const Launcher& on_device, const at::Tensor& rows_in, std::int64_t page_size,
@@ -226,7 +236,7 @@ at::Tensor page_bounds(const Launcher& on_device, const at::Tensor& rows_in, std
   PagesOfRows problem = pages_of(rows, page_size, cut);
   const at::Tensor bounds =
       at::empty({rows.size(0), problem.num_pages(), 2, rows.size(2)}, rows.options());
-  problem.results = bounds.mutable_data_ptr<float>();
+  problem.results = bounds.mutable_data_ptr();
   check(on_device([&](cudaStream_t stream) { return launch_page_bounds(problem, stream); }),
         "page_bounds");
   return bounds;
@@ -239,8 +249,8 @@ at::Tensor block_means(const Launcher& on_device, const at::Tensor& rows_in,
   const at::Tensor rows = contiguous_per_head(rows_in);
   PagesOfRows problem = pages_of(rows, block_size, cut);
   const at::Tensor means =
-      at::empty({rows.size(0), problem.num_pages(), rows.size(2)}, rows.options());
-  problem.results = means.mutable_data_ptr<float>();
+      at::empty({rows.size(0), problem.num_pages(), rows.size(2)}, fp32_beside(rows));
+  problem.results = means.mutable_data_ptr();
   check(on_device([&](cudaStream_t stream) { return launch_block_means(problem, stream); }),
         "block_means");
   return means;

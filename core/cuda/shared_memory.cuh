@@ -1,6 +1,17 @@
-// The dynamic shared memory of a block, as one object. In one place, since `extern __shared__` is the
+// The dynamic shared memory of a block, as one object, and how many blocks have room. In one place, since `extern __shared__` is the
 // one declaration of CUDA that no other compiler reads.
 #pragma once
+
+#include <algorithm>
+
+namespace kvloupe::cuda {
+
+// So many blocks have room in the shared memory of the smallest of our targets (sm_80: 164 KiB, 1 KiB of
+// it the system's for each). More than four are of no use.
+template <typename Memory>
+inline constexpr int kBlocksOf = std::min<int>((164 << 10) / (sizeof(Memory) + 1024), 4);
+
+}  // namespace kvloupe::cuda
 
 #ifdef __CUDACC__
 

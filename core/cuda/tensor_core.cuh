@@ -1,5 +1,5 @@
 // What the lanes of a warp do on tensor cores (sm_80 and later): bring matrices of 16-bit numbers to
-// their registers and multiply them. In one place, since PTX is what no other compiler reads; by the
+// their registers and multiply them; and what 16-bit numbers are in fp32. In one place, since PTX is what no other compiler reads; by the
 // host's compiler the lanes of the emulator do the same (emulator/tensor_core.h). All 32 lanes come.
 //
 // With g = lane / 4 and t = lane % 4, a register has two neighbouring numbers of a matrix of 8 x 8:
@@ -35,6 +35,30 @@ __device__ inline unsigned pack(float lower, float upper) {
   else
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(upper), "f"(lower));
   return both;
+}
+
+// In fp32, where every number of 16 bits has its place.
+__device__ inline float widened(Half number) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(number.bits));
+  return value;
+}
+__device__ inline float widened(BFloat16 number) {
+  return __uint_as_float(static_cast<unsigned>(number.bits) << 16);
+}
+
+// The two that pack() put together.
+template <typename T>
+__device__ inline void unpack(unsigned both, float& lower, float& upper) {
+  if constexpr (std::is_same_v<T, Half>) {
+    Half low, high;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low.bits), "=h"(high.bits) : "r"(both));
+    lower = widened(low);
+    upper = widened(high);
+  } else {
+    lower = __uint_as_float(both << 16);
+    upper = __uint_as_float(both & 0xFFFF0000U);
+  }
 }
 
 // Lanes 8 i .. 8 i + 7 name the rows of matrix i: 16 bytes of shared memory each, at a multiple of 16.

@@ -24,6 +24,9 @@ namespace {
 
 using testing::DeviceArray;
 using testing::same_bits;
+using Scores = testing::PlacedScores<DeviceArray>;
+using Pages = testing::PlacedPages<DeviceArray>;
+using Products = testing::PlacedProducts<DeviceArray>;
 
 class EmulatedSelection : public ::testing::Test {
  protected:
@@ -91,76 +94,66 @@ class EmulatedSelection : public ::testing::Test {
   }
 };
 
-class ScoreCase {
- public:
-  explicit ScoreCase(const testing::ScoreShape& shape)
-      : shape_(shape), inputs_(shape), q_(inputs_.q), k_(inputs_.k), chosen_(inputs_.chosen) {}
+// The results of a case placed anew.
+template <typename Placed, typename... Arguments>
+std::vector<float> results_of(const Arguments&... arguments) {
+  const Placed placed(arguments...);
+  EXPECT_EQ(placed.launch(), cudaSuccess);
+  return placed.results();
+}
 
-  std::vector<float> run() const {
-    ScoreKeys problem = testing::problem_of(shape_);
-    const DeviceArray<float> rows(problem.room_for_rows());
-    const DeviceArray<float> scores(static_cast<std::size_t>(shape_.kv_heads * shape_.keys));
-    problem.q = q_.data();
-    problem.k = k_.data() + shape_.offset;
-    problem.chosen = chosen_.data();
-    problem.rows = rows.data();
-    problem.scores = scores.data();
-    EXPECT_EQ(launch_score_keys(problem, nullptr), cudaSuccess);
-    return scores.copy();
-  }
-  double error(const std::vector<float>& got) const {
-    return testing::error_of(shape_, inputs_, got);
-  }
-
- private:
-  testing::ScoreShape shape_;
-  testing::ScoreInputs inputs_;
-  DeviceArray<float> q_, k_;
-  DeviceArray<std::int32_t> chosen_;
-};
+// As near to the definition as is tolerated, and the bits that the same numbers give in fp32.
+template <typename Placed, typename... Arguments>
+void expect_right(const Arguments&... arguments) {
+  const Placed placed(arguments...), in_fp32 = placed.in_fp32();
+  EXPECT_EQ(placed.launch(), cudaSuccess);
+  EXPECT_LT(placed.error(placed.results()), 1);
+  EXPECT_EQ(in_fp32.launch(), cudaSuccess);
+  EXPECT_TRUE(same_bits(placed.results(), in_fp32.results())) << "other bits than in fp32";
+}
 
 TEST_F(EmulatedSelection, ScoreKeysIsThatOfPlainLoops) {
   for (const testing::ScoreShape& shape : testing::score_shapes())
     for (const testing::ScoreShape& with : testing::with_all_options(shape)) {
-      const ScoreCase one(with);
-      EXPECT_LT(one.error(one.run()), testing::kScoreTolerance)
-          << with.keys << " keys of " << with.dim << ", cosine " << with.cosine << ", mean "
-          << with.mean_of_queries << ", scores first " << with.scores_first;
+      SCOPED_TRACE(::testing::Message()
+                   << testing::name_of(with.type) << ", " << with.keys << " keys of " << with.dim
+                   << ", cosine " << with.cosine << ", mean " << with.mean_of_queries
+                   << ", scores first " << with.scores_first);
+      expect_right<Scores>(with);
     }
 }
 
 TEST_F(EmulatedSelection, ScoreKeysIsTheSameInAllOrdersOfThreads) {
   for (testing::ScoreShape shape : testing::score_shapes()) {
-    SCOPED_TRACE(::testing::Message() << shape.keys << " keys of " << shape.dim);
-    const ScoreCase one(shape);
-    expect_the_same_in_all_orders([&] { return one.run(); });
+    SCOPED_TRACE(::testing::Message()
+                 << testing::name_of(shape.type) << ", " << shape.keys << " keys of " << shape.dim);
+    expect_the_same_in_all_orders([&] { return results_of<Scores>(shape); });
     shape.mean_of_queries = shape.scores_first = true;
-    const ScoreCase other(shape);
-    expect_the_same_in_all_orders([&] { return other.run(); });
+    expect_the_same_in_all_orders([&] { return results_of<Scores>(shape); });
   }
 }
 
 TEST_F(EmulatedSelection, EveryBarrierOfScoreKeysIsNeeded) {
-  const ScoreCase one({1, 2, 18, 20, 200, 64, 0, 0, true, false, true});
-  expect_all_barriers_needed("row_products.cu", 2, [&] { return one.run(); });
-  expect_all_barriers_needed("score_keys.cu", 1, [&] { return one.run(); });
+  for (const testing::ScoreShape& shape : testing::in_all_types<testing::ScoreShape>(
+           {{1, 2, 18, 20, 200, 64, 0, 0, true, false, true},
+            {1, 2, 18, 20, 200, 33, 0, 0, true, false, true}})) {
+    SCOPED_TRACE(::testing::Message() << testing::name_of(shape.type) << " of " << shape.dim);
+    const auto run = [&] { return results_of<Scores>(shape); };
+    expect_all_barriers_needed("row_products.cu", 2, run);
+    expect_all_barriers_needed("score_keys.cu", 1, run);
+  }
 }
 
 TEST_F(EmulatedSelection, ScoresOfRowsThatAreNoNumbersAreNone) {
-  testing::ScoreShape shape = {1, 1, 4, 8, 40, 64};
-  for (const testing::ScoreShape& with : testing::with_all_options(shape)) {
-    testing::ScoreInputs in(with);
-    in.k[64 * 7 + 3] = std::nanf("");
-    const DeviceArray<float> q(in.q), k(in.k);
-    const DeviceArray<std::int32_t> chosen(in.chosen);
-    ScoreKeys problem = testing::problem_of(with);
-    const DeviceArray<float> rows(problem.room_for_rows()), scores(40);
-    problem.q = q.data(), problem.k = k.data(), problem.chosen = chosen.data();
-    problem.rows = rows.data(), problem.scores = scores.data();
-    EXPECT_EQ(launch_score_keys(problem, nullptr), cudaSuccess);
-    for (std::size_t key = 0; key < 40; ++key)
-      EXPECT_EQ(std::isnan(scores.copy()[key]), key == 7) << key;
-  }
+  for (const testing::ScoreShape& shape :
+       testing::in_all_types<testing::ScoreShape>({{1, 1, 4, 8, 40, 64}}))
+    for (const testing::ScoreShape& with : testing::with_all_options(shape)) {
+      testing::ScoreInputs in(with);
+      in.k[64 * 7 + 3] = std::nanf("");
+      const std::vector<float> scores = results_of<Scores>(with, in);
+      for (std::size_t key = 0; key < 40; ++key)
+        EXPECT_EQ(std::isnan(scores[key]), key == 7) << key;
+    }
 }
 
 class BestCase {
@@ -208,50 +201,21 @@ TEST_F(EmulatedSelection, EveryBarrierOfKeepBestIsNeeded) {
 }
 
 TEST_F(EmulatedSelection, PagesAreThoseOfPlainLoops) {
-  for (const testing::PageShape& shape : testing::page_shapes()) {
-    SCOPED_TRACE(::testing::Message() << shape.count << " rows of " << shape.dim);
-    const std::vector<float> rows = testing::page_rows(shape);
-    const DeviceArray<float> there(rows);
-    const testing::PageResults want = testing::pages_of(shape, rows);
-    const auto run = [&](auto launch, std::size_t count) {
-      PagesOfRows problem = testing::problem_of(shape);
-      const DeviceArray<float> results(count);
-      problem.rows = there.data();
-      problem.results = results.data();
-      EXPECT_EQ(launch(problem, nullptr), cudaSuccess);
-      return results.copy();
-    };
-    const auto bounds = [&] { return run(launch_page_bounds, want.bounds.size()); };
-    const auto means = [&] { return run(launch_block_means, want.means.size()); };
-    EXPECT_EQ(bounds(), want.bounds);
-    EXPECT_EQ(means(), want.means);
-    expect_the_same_in_all_orders(bounds);
-    expect_the_same_in_all_orders(means);
-  }
+  for (const testing::PageShape& shape : testing::page_shapes())
+    for (const bool bounds : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << testing::name_of(shape.type) << ", " << shape.count
+                                        << " rows of " << shape.dim << ", bounds " << bounds);
+      expect_right<Pages>(shape, bounds);
+      expect_the_same_in_all_orders([&] { return results_of<Pages>(shape, bounds); });
+    }
 }
 
 TEST_F(EmulatedSelection, ProductsAreThoseOfPlainLoops) {
   for (const testing::ProductShape& shape : testing::product_shapes()) {
-    SCOPED_TRACE(::testing::Message() << shape.rows << " rows of " << shape.dim);
-    const testing::ProductInputs in(shape);
-    const DeviceArray<float> rows(in.rows), keys(in.keys);
-    const auto run = [&] {
-      PackRows pack = testing::pack_of(shape);
-      RowProducts products = testing::products_of(shape);
-      const DeviceArray<float> packed(
-          packed_floats(shape.kv_heads, shape.sets, shape.rows, shape.width()));
-      const DeviceArray<float> results(testing::num_products(shape));
-      pack.from = rows.data();
-      pack.to = packed.data();
-      products.rows = packed.data();
-      products.keys = keys.data();
-      products.results = results.data();
-      EXPECT_EQ(launch_pack_rows(pack, nullptr), cudaSuccess);
-      EXPECT_EQ(launch_row_products(products, nullptr), cudaSuccess);
-      return results.copy();
-    };
-    EXPECT_LT(testing::error_of(shape, in, run()), testing::kProductTolerance);
-    expect_the_same_in_all_orders(run);
+    SCOPED_TRACE(::testing::Message()
+                 << testing::name_of(shape.type) << ", " << shape.rows << " rows of " << shape.dim);
+    expect_right<Products>(shape);
+    expect_the_same_in_all_orders([&] { return results_of<Products>(shape); });
   }
 }
 

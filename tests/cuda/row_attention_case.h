@@ -152,8 +152,7 @@ struct Inputs {
         k(random_numbers(product(c.kv_heads, c.kv_len(), c.dim), 2)),
         v(random_numbers(product(c.kv_heads, c.kv_len(), c.dim), 3)),
         sinks(random_numbers(c.has_sinks ? c.heads() : 0, 4)) {
-    for (auto* numbers : {&q, &k, &v})
-      for (float& number : *numbers) number = value_of_bits(bits_of(number, c.type), c.type);
+    for (auto* numbers : {&q, &k, &v}) *numbers = rounded(*numbers, c.type);
   }
 };
 
@@ -208,7 +207,7 @@ class PlacedCase {
         sinks_(inputs_.sinks),
         table_(views_.table),
         placed_views_(views_.views),
-        output_(std::vector<float>(inputs_.q.size(), NAN), c.type),
+        output_(inputs_.q.size(), c.type),
         lse_(product(c.rows(), 1)),
         mass_(c.kind == Kind::Dense ? product(c.kv_heads, c.kv_len()) : 0),
         scratch_(scratch_floats(problem_of(c, views_))) {}
@@ -356,15 +355,7 @@ inline const std::vector<Case>& cases() {
 
 // All of them in all types.
 inline const std::vector<Case>& cases_of_all_types() {
-  static const std::vector<Case> all = [] {
-    std::vector<Case> made;
-    for (const NumberType type : {NumberType::Fp32, NumberType::Fp16, NumberType::Bf16})
-      for (Case c : cases()) {
-        c.type = type;
-        made.push_back(c);
-      }
-    return made;
-  }();
+  static const std::vector<Case> all = in_all_types(cases());
   return all;
 }
 

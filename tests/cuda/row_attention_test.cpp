@@ -111,11 +111,6 @@ constexpr Case kDense = {.name = "dense",
                          .past = 100,
                          .dim = 64};
 
-Case in_type(Case c, NumberType type) {
-  c.type = type;
-  return c;
-}
-
 TEST_F(Barriers, OfAttentionAreNeeded) { expect_needed("attend_fp32.cu", 3, kGathered); }
 
 TEST_F(Barriers, OfKeyMassAreNeeded) { expect_needed("key_mass.cu", 3, kDense); }

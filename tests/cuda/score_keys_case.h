@@ -1,9 +1,10 @@
 // A case of score_keys, and what it is by the definition in fp64: for the kernel in the emulator and on
-// a GPU. Free of Torch and of any test library.
+// a GPU, in fp32, fp16 and bf16. Free of Torch and of any test library.
 #pragma once
 
 #include "core/cuda/score_keys.cuh"
 #include "tests/cuda/case_numbers.h"
+#include "tests/cuda/typed_numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,9 +16,10 @@ namespace kvloupe::cuda::testing {
 
 struct ScoreShape {
   int kv_heads, group, slots, queries, keys, dim;
-  // Floats before the first key, and rows between the heads' keys.
+  // Numbers before the first key, and rows between the heads' keys.
   int offset = 0, gap = 0;
   bool cosine = true, mean_of_queries = false, scores_first = false;
+  NumberType type = NumberType::Fp32;
 
   int heads() const { return kv_heads * group; }
   std::int64_t key_head_stride() const { return std::int64_t{keys + gap} * dim; }
@@ -35,6 +37,7 @@ inline std::vector<ScoreShape> with_all_options(ScoreShape shape) {
   return all;
 }
 
+// Numbers of the shape's type, as fp32.
 struct ScoreInputs {
   std::vector<float> q, k;
   std::vector<std::int32_t> chosen;
@@ -44,17 +47,21 @@ struct ScoreInputs {
                              static_cast<std::size_t>(s.kv_heads * s.key_head_stride()),
                          5)) {
     for (int i = 0; i < s.heads() * s.slots; ++i) chosen.push_back(i * 7 % s.queries);
-    // One whose square is beyond fp32, and one without length.
+    // One whose square is beyond fp32, where the type has such numbers, and one without length.
+    const float large = s.type == NumberType::Fp16 ? 0x1p13F : 1e20F;
     for (int c = 0; c < s.dim && s.keys > 2; ++c) {
-      k[static_cast<std::size_t>(s.offset + s.dim + c)] *= 1e20F;
+      k[static_cast<std::size_t>(s.offset + s.dim + c)] *= large;
       k[static_cast<std::size_t>(s.offset + 2 * s.dim + c)] = 0;
     }
+    q = rounded(q, s.type);
+    k = rounded(k, s.type);
   }
 };
 
 // All of the problem but its pointers.
 inline ScoreKeys problem_of(const ScoreShape& s) {
   ScoreKeys problem;
+  problem.type = s.type;
   problem.q_head_stride = std::int64_t{s.queries} * s.dim;
   problem.q_row_stride = s.dim;
   problem.k_head_stride = s.key_head_stride();
@@ -150,11 +157,61 @@ inline double error_of(const ScoreShape& s, const ScoreInputs& in, const std::ve
 
 inline constexpr double kScoreTolerance = 1e-5;
 
+// The case with its numbers where kernels reach them: Array<T>(vector) and Array<T>(count) have data()
+// and copy().
+template <template <typename> typename Array>
+class PlacedScores {
+ public:
+  explicit PlacedScores(const ScoreShape& shape) : PlacedScores(shape, ScoreInputs(shape)) {}
+  PlacedScores(const ScoreShape& shape, const ScoreInputs& inputs)
+      : shape_(shape),
+        inputs_(inputs),
+        q_(inputs.q, shape.type),
+        k_(inputs.k, shape.type),
+        chosen_(inputs.chosen),
+        rows_(problem_of(shape).room_for_rows()),
+        scores_(static_cast<std::size_t>(shape.kv_heads) * shape.keys) {}
+  // The same numbers.
+  PlacedScores in_fp32() const { return {in_type(shape_, NumberType::Fp32), inputs_}; }
+
+  cudaError_t launch() const {
+    ScoreKeys problem = problem_of(shape_);
+    problem.q = q_.data();
+    problem.k = k_.data(static_cast<std::size_t>(shape_.offset));
+    problem.chosen = chosen_.data();
+    problem.rows = rows_.data();
+    problem.scores = scores_.data();
+    return launch_score_keys(problem, nullptr);
+  }
+  std::vector<float> results() const { return scores_.copy(); }
+  // In parts of what is tolerated.
+  double error(const std::vector<float>& got) const {
+    return error_of(shape_, inputs_, got) / kScoreTolerance;
+  }
+  // Of the keys, read once, and of the scores.
+  std::size_t bytes() const {
+    return size_of(shape_.type) * inputs_.k.size() +
+           sizeof(float) * static_cast<std::size_t>(shape_.kv_heads) * shape_.keys;
+  }
+
+ private:
+  ScoreShape shape_;
+  ScoreInputs inputs_;
+  Numbers<Array> q_, k_;
+  Array<std::int32_t> chosen_;
+  Array<float> rows_, scores_;
+};
+
 // Keys that fill tiles and that do not, several blocks, slots beyond one block of rows, channels that
-// no vector holds, keys that lie askew, each size of head.
+// no vector holds, or none of 16 bits, keys that lie askew, each size of head. In all types.
 inline std::vector<ScoreShape> score_shapes() {
-  return {{2, 3, 16, 40, 300, 64, 0, 9},  {1, 1, 16, 20, 31, 33},      {1, 4, 5, 9, 700, 128},
-          {1, 2, 20, 30, 130, 256, 0, 0}, {2, 2, 3, 16, 65, 80, 1, 2}, {1, 1, 1, 1, 1, 2}};
+  return in_all_types<ScoreShape>({{2, 3, 16, 40, 300, 64, 0, 9},
+                                   {1, 1, 16, 20, 31, 33},
+                                   {1, 4, 5, 9, 700, 128},
+                                   {1, 2, 20, 30, 130, 256, 0, 0},
+                                   {2, 2, 3, 16, 65, 80, 1, 2},
+                                   {1, 2, 4, 7, 70, 20},
+                                   {1, 1, 1, 1, 1, 2}});
 }
 
 }  // namespace kvloupe::cuda::testing

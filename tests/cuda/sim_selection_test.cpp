@@ -1,5 +1,6 @@
 // The operators of core/selection on the device `sim`, where our kernels run in the emulator, against the
 // CPU's; and those of the generic forms whose kernels hide them there, called by name.
+#include "core/attention/find_operator.h"
 #include "core/base/work_count.h"
 #include "core/cuda/emulator/emulator.h"
 #include "core/cuda/row_products.cuh"
@@ -11,7 +12,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kvloupe::selection {
 namespace {
@@ -48,6 +52,60 @@ TEST(SimKernels, RunWhereTheyDoWhatIsAskedForAlone) {
   };
   EXPECT_EQ(launches(cuda::kMostChannels), 2U);
   EXPECT_EQ(launches(cuda::kMostChannels + 1), 0U);
+}
+
+// Of 16 bits, and of the same numbers in fp32. The operators without the checks of operators.h.
+class SimTypes : public ::testing::TestWithParam<at::ScalarType> {
+ protected:
+  SimTypes() { sim::register_device(); }
+
+  static std::vector<at::Tensor> run(at::ScalarType type) {
+    using attention::find_operator;
+    at::manual_seed(11);
+    const auto placed = [&](at::IntArrayRef sizes) {
+      return on_sim(at::randn(sizes).to(GetParam()).to(type));
+    };
+    const at::Tensor q = placed({6, 9, 40}), k = placed({2, 77, 40}).narrow(1, 0, 70);
+    const at::Tensor chosen = on_sim(at::arange(6 * 4, at::kInt).remainder(9).view({6, 4}));
+    const auto products = find_operator<decltype(cpu::key_products)>("kvloupe::key_products");
+    const at::Tensor bounds =
+        find_operator<decltype(cpu::page_bounds)>("kvloupe::page_bounds").call(k, 16, 5);
+    EXPECT_EQ(bounds.scalar_type(), type);
+    return {find_operator<decltype(cpu::score_keys)>("kvloupe::score_keys")
+                .call(q, k, chosen, 60, true, false, true),
+            products.call(q.select(1, 3), k),
+            products.call(q.select(1, 3).to(at::kFloat), k),
+            bounds.to(at::kFloat),
+            find_operator<decltype(cpu::page_scores)>("kvloupe::page_scores").call(q, bounds),
+            find_operator<decltype(cpu::block_means)>("kvloupe::block_means").call(k, 32, 5)};
+  }
+};
+
+TEST_P(SimTypes, GiveTheBitsOfFp32) {
+  const std::uint64_t before = cuda::emulator::num_launches();
+  const auto got = run(GetParam());
+  const std::uint64_t launches = cuda::emulator::num_launches() - before;
+  const auto want = run(at::kFloat);
+  EXPECT_EQ(launches, 10U) << "a kernel did not run";
+  EXPECT_EQ(cuda::emulator::num_launches() - before, 2 * launches);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].scalar_type(), at::kFloat) << i;
+    EXPECT_TRUE(at::equal(got[i].cpu(), want[i].cpu())) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, SimTypes, ::testing::Values(at::kHalf, at::kBFloat16),
+                         [](const auto& type) { return at::toString(type.param); });
+
+TEST(SimKernels, LeaveOtherTypesToTheGenericForm) {
+  sim::register_device();
+  const at::Tensor rows = on_sim(at::randn({2, 40, 8}, at::kDouble));
+  const std::uint64_t before = cuda::emulator::num_launches();
+  const at::Tensor bounds =
+      attention::find_operator<decltype(cpu::page_bounds)>("kvloupe::page_bounds")
+          .call(rows, 16, 0);
+  EXPECT_EQ(bounds.scalar_type(), at::kDouble);
+  EXPECT_EQ(cuda::emulator::num_launches(), before);
 }
 
 TEST(GenericSelection, ScoresAreThoseOfTheCpusOwnForm) {

@@ -48,6 +48,18 @@ TYPED_TEST(HalfNumbers, WhatLiesBetweenTwoGoesToTheNearerOne) {
   }
 }
 
+TYPED_TEST(HalfNumbers, TwoOfAWordComeApartAsTheyWere) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto lower = static_cast<std::uint16_t>(bits), upper = static_cast<std::uint16_t>(~bits);
+    float values[2];
+    unpack<TypeParam>(lower | static_cast<unsigned>(upper) << 16, values[0], values[1]);
+    if (std::isnan(values[0]) || std::isnan(values[1])) continue;
+    ASSERT_EQ(values[0], value_of(TypeParam{lower}));
+    ASSERT_EQ(values[1], value_of(TypeParam{upper}));
+    ASSERT_EQ(pack<TypeParam>(values[0], values[1]), lower | static_cast<unsigned>(upper) << 16);
+  }
+}
+
 TYPED_TEST(HalfNumbers, AWarpMultipliesMatricesFromSharedMemory) {
   // a [16, 16] by rows; b [16, 8] once by columns, as keys lie, and once by rows, as values do.
   struct Memory {

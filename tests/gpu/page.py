@@ -21,13 +21,14 @@ def kernels(facts):
         lines += table(("case", "type", "ms", "floor, ms", "GFLOP", "TFLOP/s", "MB"),
                        ["| {case} | {type} | {ms} | {floor_ms} | {gflop} | {tflop_per_s} | {megabytes} |".format(**row)
                         for row in facts["attention_times"]])
-    lines += table(("kernel", "shape", "error, in parts of what is tolerated", "same bits", "right"),
-                   ["| {kernel} | {shape} | {error:.2g} | {same_bits} | {right} |".format(**row) for row in facts["selection"]])
+    lines += table(("kernel", "type", "shape", "error, in parts of what is tolerated", "same bits", "those of fp32", "right"),
+                   ["| {kernel} | {type} | {shape} | {error:.2g} | {same_bits} | {bits_of_fp32} | {right} |".format(**row)
+                    for row in facts["selection"]])
     if "selection_times" in facts:
         lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4. Medians of 20, L2 overwritten between. The floor is "
                   "the time of a copy on this GPU that moves as many bytes."]
-        lines += table(("kernel", "ms", "floor, ms", "MB"),
-                       ["| {kernel} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]])
+        lines += table(("kernel", "type", "ms", "floor, ms", "MB"),
+                       ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]])
     return lines
 
 

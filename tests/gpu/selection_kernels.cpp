@@ -15,39 +15,10 @@ namespace kvloupe::gpu {
 namespace {
 
 using namespace kvloupe::cuda;
-
-class ScoreCase {
- public:
-  explicit ScoreCase(const testing::ScoreShape& shape)
-      : shape_(shape),
-        inputs_(shape),
-        problem_(testing::problem_of(shape)),
-        q_(inputs_.q),
-        k_(inputs_.k),
-        chosen_(inputs_.chosen),
-        rows_(problem_.room_for_rows()),
-        scores_(static_cast<std::size_t>(shape.kv_heads) * shape.keys) {
-    problem_.q = q_.data();
-    problem_.k = k_.data() + shape.offset;
-    problem_.chosen = chosen_.data();
-    problem_.rows = rows_.data();
-    problem_.scores = scores_.data();
-  }
-  cudaError_t launch() const { return launch_score_keys(problem_, nullptr); }
-  std::vector<float> results() const { return scores_.copy(); }
-  double error(const std::vector<float>& got) const {
-    return testing::error_of(shape_, inputs_, got) / testing::kScoreTolerance;
-  }
-  std::size_t bytes() const { return 4 * inputs_.k.size(); }
-
- private:
-  testing::ScoreShape shape_;
-  testing::ScoreInputs inputs_;
-  ScoreKeys problem_;
-  DeviceNumbers<float> q_, k_;
-  DeviceNumbers<std::int32_t> chosen_;
-  DeviceNumbers<float> rows_, scores_;
-};
+using testing::name_of;
+using ScoreCase = testing::PlacedScores<DeviceNumbers>;
+using PageCase = testing::PlacedPages<DeviceNumbers>;
+using ProductCase = testing::PlacedProducts<DeviceNumbers>;
 
 class BestCase {
  public:
@@ -85,72 +56,6 @@ class BestCase {
   DeviceNumbers<std::int64_t> num_forced_, ties_;
 };
 
-class PageCase {
- public:
-  PageCase(const testing::PageShape& shape, bool bounds)
-      : shape_(shape),
-        bounds_(bounds),
-        inputs_(testing::page_rows(shape)),
-        problem_(testing::problem_of(shape)),
-        rows_(inputs_),
-        results_(static_cast<std::size_t>(shape.heads) * problem_.num_pages() * shape.dim *
-                 (bounds ? 2 : 1)) {
-    problem_.rows = rows_.data();
-    problem_.results = results_.data();
-  }
-  cudaError_t launch() const {
-    return bounds_ ? launch_page_bounds(problem_, nullptr) : launch_block_means(problem_, nullptr);
-  }
-  std::vector<float> results() const { return results_.copy(); }
-  double error(const std::vector<float>& got) const {
-    const testing::PageResults want = testing::pages_of(shape_, inputs_);
-    return got == (bounds_ ? want.bounds : want.means) ? 0 : INFINITY;
-  }
-  std::size_t bytes() const { return 4 * inputs_.size() + 4 * results_.copy().size(); }
-
- private:
-  testing::PageShape shape_;
-  bool bounds_;
-  std::vector<float> inputs_;
-  PagesOfRows problem_;
-  DeviceNumbers<float> rows_, results_;
-};
-
-class ProductCase {
- public:
-  explicit ProductCase(const testing::ProductShape& shape)
-      : shape_(shape),
-        inputs_(shape),
-        pack_(testing::pack_of(shape)),
-        products_(testing::products_of(shape)),
-        rows_(inputs_.rows),
-        keys_(inputs_.keys),
-        packed_(packed_floats(shape.kv_heads, shape.sets, shape.rows, shape.width())),
-        results_(testing::num_products(shape)) {
-    pack_.from = rows_.data();
-    pack_.to = packed_.data();
-    products_.rows = packed_.data();
-    products_.keys = keys_.data();
-    products_.results = results_.data();
-  }
-  cudaError_t launch() const {
-    const cudaError_t status = launch_pack_rows(pack_, nullptr);
-    return status == cudaSuccess ? launch_row_products(products_, nullptr) : status;
-  }
-  std::vector<float> results() const { return results_.copy(); }
-  double error(const std::vector<float>& got) const {
-    return testing::error_of(shape_, inputs_, got) / testing::kProductTolerance;
-  }
-  std::size_t bytes() const { return 4 * (inputs_.keys.size() + testing::num_products(shape_)); }
-
- private:
-  testing::ProductShape shape_;
-  testing::ProductInputs inputs_;
-  PackRows pack_;
-  RowProducts products_;
-  DeviceNumbers<float> rows_, keys_, packed_, results_;
-};
-
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
 }
@@ -160,18 +65,23 @@ bool same_bits(const testing::BestResults& a, const testing::BestResults& b) { r
 class Lines {
  public:
   template <typename Case>
-  void check_case(const char* kernel, const std::string& shape, const Case& one) {
+  void check_case(const char* kernel, NumberType type, const std::string& shape, const Case& one) {
     const bool started = one.launch() == cudaSuccess;
     const auto first = one.results();
     const bool again = one.launch() == cudaSuccess;
     const bool same = same_bits(first, one.results());
     const double error = one.error(first);
-    const bool right = started && again && same && error < 1;
+    bool bits_of_fp32 = true;  // that the same numbers give there
+    if constexpr (requires { one.in_fp32(); }) {
+      const Case in_fp32 = one.in_fp32();
+      bits_of_fp32 = in_fp32.launch() == cudaSuccess && same_bits(first, in_fp32.results());
+    }
+    const bool right = started && again && same && bits_of_fp32 && error < 1;
     std::printf(
-        "%s\n    {\"kernel\": \"%s\", \"shape\": \"%s\", \"error\": %.3g, "
-        "\"same_bits\": %s, \"right\": %s}",
-        first_ ? "" : ",", kernel, shape.c_str(), std::isfinite(error) ? error : 1e9,
-        same ? "true" : "false", right ? "true" : "false");
+        "%s\n    {\"kernel\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"error\": %.3g, "
+        "\"same_bits\": %s, \"bits_of_fp32\": %s, \"right\": %s}",
+        first_ ? "" : ",", kernel, name_of(type), shape.c_str(), std::isfinite(error) ? error : 1e9,
+        same ? "true" : "false", bits_of_fp32 ? "true" : "false", right ? "true" : "false");
     first_ = false;
     right_ = right_ && right;
   }
@@ -185,26 +95,44 @@ std::string number(int value) { return std::to_string(value); }
 
 #ifdef __CUDACC__
 
-template <typename Case>
-void print_time(const char* kernel, bool first, const Case& one) {
-  const double ms = median_ms([&] { return one.launch(); }, 20), least = floor_ms(one.bytes());
-  std::printf("%s\n    {\"kernel\": \"%s\", \"ms\": %.4f, \"floor_ms\": %.4f, \"megabytes\": %.3f}",
-              first ? "" : ",", kernel, ms, least, static_cast<double>(one.bytes()) / 1e6);
-}
+class Times {
+ public:
+  template <typename Case>
+  void print(const char* kernel, NumberType type, const Case& one) {
+    const double ms = median_ms([&] { return one.launch(); }, 20), least = floor_ms(one.bytes());
+    std::printf(
+        "%s\n    {\"kernel\": \"%s\", \"type\": \"%s\", \"ms\": %.4f, \"floor_ms\": %.4f, "
+        "\"megabytes\": %.3f}",
+        first_ ? "" : ",", kernel, name_of(type), ms, least,
+        static_cast<double>(one.bytes()) / 1e6);
+    first_ = false;
+  }
+
+ private:
+  bool first_ = true;
+};
 
 // The cases of docs/cuda.md: 8 KV heads of 128 with 30,720 keys, groups of 4.
 void print_times() {
-  testing::ScoreShape scores = {8, 4, 16, 128, 30720, 128};
   std::printf(",\n  \"selection_times\": [");
-  print_time("score_keys", true, ScoreCase(scores));
-  scores.scores_first = true;
-  print_time("score_keys, scores first", false, ScoreCase(scores));
-  print_time("keep_best_rows, 8 rows of 30720", false, BestCase({8, 30720, 1024}));
-  print_time("keep_best_rows, 8 rows of 131072", false, BestCase({8, 131072, 4096}));
-  print_time("page_bounds, pages of 16", false, PageCase({8, 30720, 128, 16}, true));
-  print_time("block_means, blocks of 128", false, PageCase({8, 30720, 128, 128}, false));
-  print_time("page_scores, one row", false, ProductCase({8, 1, 4, 1920, 128, true, false}));
-  print_time("key_products", false, ProductCase({8, 1, 4, 30720, 128, false, false}));
+  Times times;
+  for (const NumberType type : {NumberType::Fp32, NumberType::Fp16}) {
+    const auto print = [&](const char* kernel, const auto& one) { times.print(kernel, type, one); };
+    const auto typed = [&](auto shape) { return testing::in_type(shape, type); };
+    testing::ScoreShape scores = typed(testing::ScoreShape{8, 4, 16, 128, 30720, 128});
+    print("score_keys", ScoreCase(scores));
+    scores.scores_first = true;
+    print("score_keys, scores first", ScoreCase(scores));
+    const testing::PageShape pages = {8, 30720, 128, 16}, blocks = {8, 30720, 128, 128};
+    print("page_bounds, pages of 16", PageCase(typed(pages), true));
+    print("block_means, blocks of 128", PageCase(typed(blocks), false));
+    const testing::ProductShape bounds = {8, 1, 4, 1920, 128, true, false},
+                                keys = {8, 1, 4, 30720, 128, false, false};
+    print("page_scores, one row", ProductCase(typed(bounds)));
+    print("key_products", ProductCase(typed(keys)));
+  }
+  times.print("keep_best_rows, 8 rows of 30720", NumberType::Fp32, BestCase({8, 30720, 1024}));
+  times.print("keep_best_rows, 8 rows of 131072", NumberType::Fp32, BestCase({8, 131072, 4096}));
   std::printf("\n  ]");
 }
 
@@ -221,21 +149,21 @@ bool print_selection() {
   Lines lines;
   for (const testing::ScoreShape& shape : testing::score_shapes())
     for (const testing::ScoreShape& with : testing::with_all_options(shape))
-      lines.check_case("score_keys",
+      lines.check_case("score_keys", with.type,
                        number(with.keys) + " keys of " + number(with.dim) + ", options " +
                            number(with.cosine) + number(with.mean_of_queries) +
                            number(with.scores_first),
                        ScoreCase(with));
   for (const testing::BestShape& shape : testing::best_shapes())
-    lines.check_case("keep_best_rows", number(shape.kept) + " of " + number(shape.count),
-                     BestCase(shape));
+    lines.check_case("keep_best_rows", NumberType::Fp32,
+                     number(shape.kept) + " of " + number(shape.count), BestCase(shape));
   for (const testing::PageShape& shape : testing::page_shapes())
     for (const bool bounds : {true, false})
-      lines.check_case(bounds ? "page_bounds" : "block_means",
+      lines.check_case(bounds ? "page_bounds" : "block_means", shape.type,
                        number(shape.count) + " rows of " + number(shape.dim),
                        PageCase(shape, bounds));
   for (const testing::ProductShape& shape : testing::product_shapes())
-    lines.check_case(shape.split ? "page_scores" : "key_products",
+    lines.check_case(shape.split ? "page_scores" : "key_products", shape.type,
                      number(shape.keys) + " keys of " + number(shape.width()), ProductCase(shape));
   std::printf("\n  ]");
   print_times();

@@ -77,6 +77,12 @@ inline void __syncthreads(const char* file = __builtin_FILE(), unsigned line = _
 struct __attribute__((may_alias, aligned(16))) float4 {
   float x, y, z, w;
 };
+struct __attribute__((may_alias, aligned(8))) uint2 {
+  unsigned x, y;
+};
+struct __attribute__((may_alias, aligned(16))) uint4 {
+  unsigned x, y, z, w;
+};
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 using std::max;
 using std::min;

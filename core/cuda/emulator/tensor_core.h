@@ -49,6 +49,15 @@ unsigned pack(float lower, float upper) {
   return rounded_to<T>(lower).bits | static_cast<unsigned>(rounded_to<T>(upper).bits) << 16;
 }
 
+inline float widened(Half number) { return value_of(number); }
+inline float widened(BFloat16 number) { return value_of(number); }
+
+template <typename T>
+void unpack(unsigned both, float& lower, float& upper) {
+  lower = widened(T{static_cast<std::uint16_t>(both)});
+  upper = widened(T{static_cast<std::uint16_t>(both >> 16)});
+}
+
 inline Matrices load_matrices(const void* row, const char* file = __builtin_FILE(),
                               unsigned line = __builtin_LINE()) {
   return emulator::load(emulator::site_of(file, line), row, /*transposed=*/false);
