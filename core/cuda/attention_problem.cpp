@@ -1,13 +1,13 @@
 #include "core/cuda/attention_problem.h"
 
 #include "core/cuda/key_mass.cuh"
+#include "core/cuda/tensor_type.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstring>
-#include <optional>
 #include <type_traits>
 
 namespace kvloupe::cuda {
@@ -22,19 +22,6 @@ at::Tensor contiguous_per_head(const at::Tensor& tensor) {
 
 std::int64_t head_stride(const at::Tensor& tensor) {
   return tensor.dim() == 3 ? tensor.stride(0) : 0;
-}
-
-std::optional<NumberType> type_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return NumberType::Fp32;
-    case at::kHalf:
-      return NumberType::Fp16;
-    case at::kBFloat16:
-      return NumberType::Bf16;
-    default:
-      return std::nullopt;
-  }
 }
 
 // Behind what `numbers` has already. Whole ints.

@@ -51,6 +51,12 @@ if "selection_times" in facts:
     lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4, fp32. Medians of 20, L2 overwritten between. The floor is the time "
               "of a copy on this GPU that moves as many bytes.", "", "| kernel | ms | floor, ms | MB |", "|---|---|---|---|"]
     lines += ["| {kernel} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]]
+lines += ["", "| kernel | type | shape | error, in parts of what is tolerated | same bits | those of fp32 | right |", "|---|---|---|---|---|---|---|"]
+lines += ["| {kernel} | {type} | {shape} | {error:.2g} | {same_bits} | {bits_of_fp32} | {right} |".format(**row) for row in facts["probabilities"]]
+if "probability_times" in facts:
+    lines += ["", "8 KV heads. The floor is the time of a copy on this GPU that moves as many bytes; most of these are bound by their products.", "",
+              "| kernel | type | ms | floor, ms | MB | GFLOP | TFLOP/s |", "|---|---|---|---|---|---|---|"]
+    lines += ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} | {gflop} | {tflop_per_s} |".format(**row) for row in facts["probability_times"]]
 lines += [f"\n{tool}: {(out / f'{tool}.txt').read_text().strip().splitlines()[-1]}" for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
           if (out / f"{tool}.txt").exists()]
 (out / "page.md").write_text("\n".join(lines) + "\n")
