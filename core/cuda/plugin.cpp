@@ -1,6 +1,7 @@
 // The plug-in: binds the CUDA kernels to the operators that core/attention and core/selection declare.
 // Built as a shared library of its own, loaded after libtorch_cuda (core/device/cuda_plugin.cpp).
 // Operators without a kernel here run in their generic form, which the program has.
+#include "core/cuda/probability_bindings.h"
 #include "core/cuda/register_attention.h"
 #include "core/cuda/selection_bindings.h"
 #include "core/device/cuda_plugin_api.h"
@@ -40,6 +41,7 @@ cudaError_t run_on_stream(const at::Tensor& like, const Launches& launches) {
 TORCH_LIBRARY_IMPL(kvloupe, CUDA, m) {
   kvloupe::cuda::register_attention<kvloupe::cuda::run_on_stream>(m);
   kvloupe::cuda::implement_selection<kvloupe::cuda::OnStream>(m);
+  kvloupe::cuda::implement_probabilities<kvloupe::cuda::OnStream>(m);
 }
 
 extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_device_3(

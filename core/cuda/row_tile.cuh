@@ -1,4 +1,4 @@
-// Tiles of rows in shared memory, for what attends and what sums its mass.
+// Tiles of rows in shared memory, for what attends and for what reduces attention over its rows.
 #pragma once
 
 #include "core/cuda/attend.cuh"
@@ -10,11 +10,11 @@
 
 namespace kvloupe::cuda {
 
-// tile[i] is row source(i) of the matrix, zero where source(i) is negative and beyond head_dim. The copies
-// are committed, not waited for.
+// tile[i] is row source(i) of the matrix, whose rows lie `stride` apart: its first `width` numbers, then
+// zeros; zero where source(i) is negative. The copies are committed, not waited for.
 template <typename T, int kDim, int kCount, typename Source>
-__device__ void load_tile(Row<T, kDim> (&tile)[kCount], const T* matrix, int head_dim, bool aligned,
-                          const Source& source) {
+__device__ void load_tile(Row<T, kDim> (&tile)[kCount], const T* matrix, int stride, int width,
+                          bool aligned, const Source& source) {
   const int thread = static_cast<int>(threadIdx.x);
   if (aligned) {
     constexpr int kNumbers = 16 / sizeof(T), kPieces = kDim / kNumbers;
@@ -23,9 +23,8 @@ __device__ void load_tile(Row<T, kDim> (&tile)[kCount], const T* matrix, int hea
       const int i = n * kThreads + thread, column = i % kPieces * kNumbers;
       const int from = source(i / kPieces);
       T* to = tile[i / kPieces].values + column;
-      if (from >= 0 && column < head_dim)
-        __pipeline_memcpy_async(to, matrix + static_cast<std::int64_t>(from) * head_dim + column,
-                                16);
+      if (from >= 0 && column < width)
+        __pipeline_memcpy_async(to, matrix + static_cast<std::int64_t>(from) * stride + column, 16);
       else
         *reinterpret_cast<float4*>(to) = {0, 0, 0, 0};
     }
@@ -34,8 +33,8 @@ __device__ void load_tile(Row<T, kDim> (&tile)[kCount], const T* matrix, int hea
     for (int i = thread; i < kCount * kDim; i += kThreads) {
       const int from = source(i / kDim), column = i % kDim;
       T* to = tile[i / kDim].values + column;
-      if (from >= 0 && column < head_dim)
-        copy_number(to, matrix + static_cast<std::int64_t>(from) * head_dim + column);
+      if (from >= 0 && column < width)
+        copy_number(to, matrix + static_cast<std::int64_t>(from) * stride + column);
       else
         *to = T{};
     }
@@ -43,7 +42,16 @@ __device__ void load_tile(Row<T, kDim> (&tile)[kCount], const T* matrix, int hea
   __pipeline_commit();
 }
 
-__device__ inline float logit(const RowAttention& p, float product) {
+// Of a matrix whose rows are as wide and lie as far apart.
+template <typename T, int kDim, int kCount, typename Source>
+__device__ void load_tile(Row<T, kDim> (&tile)[kCount], const T* matrix, int head_dim, bool aligned,
+                          const Source& source) {
+  load_tile(tile, matrix, head_dim, head_dim, aligned, source);
+}
+
+// Of a problem that has a scale and a softcap.
+template <typename Problem>
+__device__ inline float logit(const Problem& p, float product) {
   const float s = p.scale * product;
   return p.softcap > 0 ? p.softcap * tanhf(s / p.softcap) : s;
 }

@@ -1,5 +1,6 @@
 #include "core/cuda/selection_bindings.h"
 
+#include "core/cuda/binding_parts.h"
 #include "core/cuda/generic_form.h"
 #include "core/cuda/keep_best.cuh"
 #include "core/cuda/pack_rows.cuh"
@@ -16,37 +17,9 @@
 namespace kvloupe::cuda {
 namespace {
 
-void check(cudaError_t status, const char* name) {
-  TORCH_CHECK(status == cudaSuccess, name, ": ", cudaGetErrorString(status));
-}
-
-// An operator as Torch calls it, without the launcher that its binding is given.
-template <auto kBinding>
-struct Operator;
-template <typename Result, typename... Arguments, Result (*kBinding)(const Launcher&, Arguments...)>
-struct Operator<kBinding> {
-  using Signature = Result(Arguments...);
-};
-template <auto kBinding>
-using SignatureOf = typename Operator<kBinding>::Signature;
-
-// Kernels count in int.
-bool is_countable(const at::Tensor& tensor) {
-  for (const std::int64_t size : tensor.sizes())
-    if (size > std::numeric_limits<std::int32_t>::max() / 2) return false;
-  return true;
-}
-
 // Channels together; rows and heads may lie apart.
 at::Tensor with_channels_together(const at::Tensor& rows) {
   return rows.stride(2) == 1 || rows.size(2) == 1 ? rows : rows.contiguous();
-}
-
-// Keys in one piece inside a head, as core/selection/operators.cpp checks them.
-at::Tensor contiguous_per_head(const at::Tensor& keys) {
-  const bool as_is = (keys.size(1) <= 1 || keys.stride(1) == keys.size(2)) &&
-                     (keys.size(2) <= 1 || keys.stride(2) == 1);
-  return as_is ? keys : keys.contiguous();
 }
 
 bool has_type_of(const at::Tensor& tensor, const at::Tensor& other) {

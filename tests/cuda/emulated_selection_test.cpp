@@ -1,8 +1,7 @@
 // The CUDA kernels of core/selection's operators as host code, against plain loops: in several orders of
 // threads, with memory that faults beyond its ends, and with each barrier left out in turn.
-#include "core/base/error.h"
-#include "core/cuda/emulator/emulator.h"
 #include "tests/cuda/device_array.h"
+#include "tests/cuda/emulated_test.h"
 #include "tests/cuda/keep_best_case.h"
 #include "tests/cuda/pages_case.h"
 #include "tests/cuda/score_keys_case.h"
@@ -11,13 +10,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <set>
-#include <string_view>
 #include <vector>
-
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace kvloupe::cuda {
 namespace {
@@ -28,71 +21,7 @@ using Scores = testing::PlacedScores<DeviceArray>;
 using Pages = testing::PlacedPages<DeviceArray>;
 using Products = testing::PlacedProducts<DeviceArray>;
 
-class EmulatedSelection : public ::testing::Test {
- protected:
-  void TearDown() override {
-    emulator::set_schedule(0);
-    emulator::leave_out_barrier({});
-  }
-
-  static bool same(const testing::BestResults& a, const testing::BestResults& b) { return a == b; }
-  static bool same(const std::vector<float>& a, const std::vector<float>& b) {
-    return same_bits(a, b);
-  }
-
-  // In eight orders of threads the results of `run` are those of the first.
-  template <typename Run>
-  static void expect_the_same_in_all_orders(const Run& run) {
-    const auto first = run();
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-      emulator::set_schedule(seed);
-      EXPECT_TRUE(same(run(), first)) << "another order of threads gives other bits: " << seed;
-    }
-    emulator::set_schedule(0);
-  }
-
-  // Whether `run` without a barrier gives `right`. In a process of its own: it may touch what is not
-  // there, or never end.
-  template <typename Run, typename Results>
-  static bool still_right(const Run& run, const Results& right) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::alarm(20);
-      std::freopen("/dev/null", "w", stderr);
-      try {
-        ::_exit(same(run(), right) ? 0 : 1);
-      } catch (const Error&) {  // lanes wait in vain
-        ::_exit(1);
-      }
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  }
-
-  // Each barrier of the file shows when it is left out.
-  template <typename Run>
-  static void expect_all_barriers_needed(std::string_view file, std::size_t count, const Run& run) {
-    const auto right = run();
-    const std::set<emulator::Site> sites = emulator::barrier_sites_in(file);
-    EXPECT_EQ(sites.size(), count) << file;
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-      emulator::set_schedule(seed);
-      EXPECT_TRUE(still_right(run, right)) << "with all barriers";
-    }
-    for (const emulator::Site& site : sites) {
-      emulator::leave_out_barrier(site);
-      int wrong = 0;
-      for (std::uint64_t seed = 1; seed <= 8 && wrong == 0; ++seed) {
-        emulator::set_schedule(seed);
-        wrong += still_right(run, right) ? 0 : 1;
-      }
-      EXPECT_GT(wrong, 0) << "without the barrier of " << file << ":" << site.line
-                          << " nothing changes";
-    }
-    emulator::leave_out_barrier({});
-  }
-};
+class EmulatedSelection : public testing::EmulatedTest {};
 
 // The results of a case placed anew.
 template <typename Placed, typename... Arguments>

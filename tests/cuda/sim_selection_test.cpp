@@ -54,7 +54,7 @@ TEST(SimKernels, RunWhereTheyDoWhatIsAskedForAlone) {
   EXPECT_EQ(launches(cuda::kMostChannels + 1), 0U);
 }
 
-// Of 16 bits, and of the same numbers in fp32. The operators without the checks of operators.h.
+// Of 16 bits, and of the same numbers in fp32.
 class SimTypes : public ::testing::TestWithParam<at::ScalarType> {
  protected:
   SimTypes() { sim::register_device(); }
@@ -108,6 +108,61 @@ TEST(SimKernels, LeaveOtherTypesToTheGenericForm) {
   EXPECT_EQ(cuda::emulator::num_launches(), before);
 }
 
+// Calls of the operators without the checks of operators.h, which have fp64 refused.
+class SoftmaxCalls {
+ public:
+  SoftmaxCalls() { at::manual_seed(12); }
+
+  std::vector<at::Tensor> run(at::ScalarType type, at::ScalarType rounded_to) const {
+    using attention::find_operator;
+    const auto placed = [&](const at::Tensor& numbers) {
+      return on_sim(numbers.to(rounded_to).to(type));
+    };
+    const at::Tensor queries = placed(queries_), keys = placed(keys_).narrow(1, 0, 90);
+    const auto [columns, slashes] =
+        find_operator<decltype(cpu::columns_and_slashes)>("kvloupe::columns_and_slashes")
+            .call(queries, keys, visible_, first_, sinks_, 0.3, 2);
+    return {find_operator<decltype(cpu::reduce_probabilities)>("kvloupe::reduce_probabilities")
+                .call(queries, keys, visible_, first_, sinks_, 0.3, 2, true),
+            find_operator<decltype(cpu::joint_softmax_sums)>("kvloupe::joint_softmax_sums")
+                .call(queries, keys, visible_, first_, 0.3, 2),
+            columns, slashes};
+  }
+
+ private:
+  at::Tensor queries_ = at::randn({4, 20, 40}), keys_ = at::randn({2, 95, 40});
+  at::Tensor visible_ = at::arange(71, 91, at::kLong), first_ = at::arange(5, 25, at::kLong),
+             sinks_ = at::randn({4 * 20});
+};
+
+TEST(SimKernels, SumProbabilitiesOfSixteenBitsToTheBitsOfFp32) {
+  sim::register_device();
+  const SoftmaxCalls calls;
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const std::uint64_t before = cuda::emulator::num_launches();
+    const auto got = calls.run(type, type);
+    EXPECT_EQ(cuda::emulator::num_launches() - before, 10U) << "a kernel did not run";
+    const auto want = calls.run(at::kFloat, type);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(got[i].scalar_type(), want[i].scalar_type()) << i;
+      EXPECT_TRUE(at::equal(got[i].cpu(), want[i].cpu())) << i;
+    }
+  }
+}
+
+TEST(SimKernels, LeaveProbabilitiesOfOtherTypesToTheGenericForm) {
+  sim::register_device();
+  const SoftmaxCalls calls;
+  const auto want = calls.run(at::kFloat, at::kFloat);
+  const std::uint64_t before = cuda::emulator::num_launches();
+  const auto got = calls.run(at::kDouble, at::kFloat);
+  EXPECT_EQ(cuda::emulator::num_launches(), before);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_TRUE(
+        at::allclose(got[i].cpu().to(at::kDouble), want[i].cpu().to(at::kDouble), 1e-5, 1e-5))
+        << i;
+}
+
 TEST(GenericSelection, ScoresAreThoseOfTheCpusOwnForm) {
   at::manual_seed(8);
   const at::Tensor q = at::randn({6, 9, 40}), k = at::randn({2, 70, 40});
@@ -149,6 +204,36 @@ TEST(GenericSelection, PagesAreThoseOfTheCpusOwnForm) {
       at::allclose(generic::page_scores(q, bounds), cpu::page_scores(q, bounds), 1e-5, 1e-5));
   EXPECT_TRUE(at::allclose(generic::key_products(q.select(1, 0), rows),
                            cpu::key_products(q.select(1, 0), rows), 1e-5, 1e-5));
+}
+
+TEST(GenericSelection, ProbabilitiesAreThoseOfTheCpusOwnForm) {
+  at::manual_seed(13);
+  const at::Tensor queries = at::randn({6, 20, 24}), keys = at::randn({2, 70, 24});
+  const auto are_near = [](const at::Tensor& got, const at::Tensor& want) {
+    return at::allclose(got, want, 1e-5, 1e-5);
+  };
+  for (const bool plain : {true, false}) {
+    cpu::MaybeTensor first, sinks;
+    const double softcap = plain ? 0 : 1.5;
+    if (!plain) first = at::arange(3, 23, at::kLong), sinks = at::randn({6 * 20});
+    // Consecutive rows; then others, some of which see nothing.
+    at::Tensor visible = at::arange(51, 71, at::kLong);
+    const auto [columns, slashes] =
+        generic::columns_and_slashes(queries, keys, visible, first, sinks, 0.2, softcap);
+    const auto [want_columns, want_slashes] =
+        cpu::columns_and_slashes(queries, keys, visible, first, sinks, 0.2, softcap);
+    EXPECT_TRUE(are_near(columns, want_columns));
+    EXPECT_TRUE(are_near(slashes, want_slashes));
+    visible = at::arange(20, at::kLong).mul(3).remainder(17).mul(4);
+    for (const bool largest : {false, true})
+      EXPECT_TRUE(are_near(
+          generic::reduce_probabilities(queries, keys, visible, first, sinks, 0.2, softcap,
+                                        largest),
+          cpu::reduce_probabilities(queries, keys, visible, first, sinks, 0.2, softcap, largest)))
+          << largest;
+    EXPECT_TRUE(are_near(generic::joint_softmax_sums(queries, keys, visible, first, 0.2, softcap),
+                         cpu::joint_softmax_sums(queries, keys, visible, first, 0.2, softcap)));
+  }
 }
 
 }  // namespace

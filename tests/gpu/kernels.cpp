@@ -3,6 +3,7 @@
 // rehearsal, without times. Prints JSON; exits 1 where a result is wrong.
 #include "tests/gpu/attention_kernels.h"
 #include "tests/gpu/device_memory.h"
+#include "tests/gpu/probability_kernels.h"
 #include "tests/gpu/selection_kernels.h"
 
 #include <cstdio>
@@ -12,6 +13,7 @@ int main() {
   std::printf("{\"device\": \"%s\"", gpu::device_name().c_str());
   bool right = gpu::print_attention();
   right = gpu::print_selection() && right;
+  right = gpu::print_probabilities() && right;
   std::printf("}\n");
   return right ? 0 : 1;
 }

@@ -23,12 +23,18 @@ def kernels(facts):
                         for row in facts["attention_times"]])
     lines += table(("kernel", "type", "shape", "error, in parts of what is tolerated", "same bits", "those of fp32", "right"),
                    ["| {kernel} | {type} | {shape} | {error:.2g} | {same_bits} | {bits_of_fp32} | {right} |".format(**row)
-                    for row in facts["selection"]])
+                    for row in facts["selection"] + facts["probabilities"]])
     if "selection_times" in facts:
         lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4. Medians of 20, L2 overwritten between. The floor is "
                   "the time of a copy on this GPU that moves as many bytes."]
         lines += table(("kernel", "type", "ms", "floor, ms", "MB"),
                        ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]])
+    if "probability_times" in facts:
+        lines += ["", "8 KV heads. The floor is the time of a copy on this GPU that moves as many bytes; most of these are bound by their "
+                  "products."]
+        lines += table(("kernel", "type", "ms", "floor, ms", "MB", "GFLOP", "TFLOP/s"),
+                       ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} | {gflop} | {tflop_per_s} |".format(**row)
+                        for row in facts["probability_times"]])
     return lines
 
 

@@ -7,6 +7,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -56,6 +58,7 @@ class SelectionCalls {
     best(place, results);
     products(place, results);
     pages(place, results);
+    probabilities(place, results);
     return results;
   }
 
@@ -108,6 +111,39 @@ class SelectionCalls {
       to.push_back(
           {"page scores of one row", page_scores(place(q_).narrow(1, s_.m / 2, 1), bounds)});
       to.push_back({"block means", block_means(k(place), 32, cut), true});
+    }
+  }
+
+  // Consecutive rows, the last of which sees all keys; with every form of softmax, or a plain one.
+  RowSets sets(const Place& place, bool plain) const {
+    RowSets sets;
+    sets.queries = place(q_);
+    sets.scale = 1 / std::sqrt(static_cast<double>(s_.dim));
+    for (std::int64_t row = 0; row < s_.m; ++row) {
+      sets.visible.push_back(s_.keys - s_.m + row + 1);
+      if (!plain) sets.first.push_back(std::max<std::int64_t>(sets.visible.back() - 60, 0));
+    }
+    if (plain) return sets;
+    sets.softcap = 1.5;
+    for (std::int64_t row = 0; row < s_.heads * s_.m; ++row)
+      sets.sinks.push_back(static_cast<float>(row % 7) / 4);
+    return sets;
+  }
+
+  void probabilities(const Place& place, std::vector<SelectionResult>& to) const {
+    for (const bool plain : {true, false}) {
+      const std::string form = plain ? ", plain" : ", every form";
+      RowSets rows = sets(place, plain);
+      const ColumnsAndSlashes both = columns_and_slashes(rows, k(place));
+      to.push_back({"columns" + form, both.columns});
+      to.push_back({"slashes" + form, both.slashes});
+      // Rows from anywhere, the first of which sees nothing.
+      rows.visible.front() = 0;
+      rows.visible.back() = s_.keys / 2;
+      to.push_back({"sums of p" + form, reduce_probabilities(rows, k(place), ColumnReduce::Sum)});
+      to.push_back({"largest p" + form, reduce_probabilities(rows, k(place), ColumnReduce::Max)});
+      rows.sinks.clear();
+      to.push_back({"joint sums" + form, joint_softmax_sums(rows, k(place))});
     }
   }
 

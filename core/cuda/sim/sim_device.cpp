@@ -2,6 +2,7 @@
 // that make, view and copy tensors.
 #include "core/cuda/sim/sim_device.h"
 
+#include "core/cuda/probability_bindings.h"
 #include "core/cuda/register_attention.h"
 #include "core/cuda/selection_bindings.h"
 #include "core/cuda/sim/sim_memory.h"
@@ -153,6 +154,7 @@ void register_device() {
                                __FILE__, __LINE__);
     cuda::register_attention<run_in_emulator>(ours);
     cuda::implement_selection<OnSim>(ours);
+    cuda::implement_probabilities<OnSim>(ours);
   });
 }
 

@@ -1,0 +1,149 @@
+// Products of rows and keys for a softmax, a tile of kTileKeys keys and 16 or 64 rows at a time. Channels
+// come to shared memory in slices, the next one while this one is multiplied: so rows may be of any
+// width. A thread has every kRowGroups-th row and every kKeyLanes-th key of a tile: 32 products of 8 rows
+// and 4 keys take 12 reads of 16 bytes for each 16 bytes of channels. A product is summed over the channels in
+// ascending order, whatever the type.
+#pragma once
+
+#include "core/cuda/probabilities.cuh"
+#include "core/cuda/row_tile.cuh"
+#include "core/cuda/rows.cuh"
+
+#include <cmath>
+#include <cstdint>
+
+namespace kvloupe::cuda {
+
+inline constexpr int kKeyLanes = 16, kRowGroups = kThreads / kKeyLanes;
+inline constexpr int kKeysOfLane = 4, kTileKeys = kKeyLanes * kKeysOfLane;
+// Rows of a block.
+inline constexpr int kFewRows = 16, kManyRows = 64;
+// A multiple of kTileKeys.
+inline constexpr int kKeysOfPart = 256;
+
+// The largest logit of some keys of a row, and the sum of exp(logit - largest); -inf and 0 of none.
+struct SoftmaxPart {
+  float largest = -INFINITY, sum = 0;
+};
+
+struct SoftmaxLaunch {
+  Probabilities problem;
+  bool aligned = false;     // rows of queries and keys can be read 16 bytes at a time
+  int rows_of_softmax = 1;  // that share one
+  int num_parts = 0;        // of the keys
+  int num_key_tiles = 0;    // from that of problem.begin, a multiple of kTileKeys, on
+  int sets_of_block = 1;    // of the second sweep
+  // Scratch. Of each row [num_parts]; of each softmax; of each set and tile of keys the sums of p along
+  // its diagonals, [rows + kTileKeys - 1].
+  SoftmaxPart* parts = nullptr;
+  float *shifts = nullptr, *weights = nullptr;  // p = exp(logit - shift) weight
+  float* diagonals = nullptr;
+
+  constexpr int num_rows() const { return problem.num_sets * problem.rows; }
+  constexpr int num_diagonals() const { return problem.rows + kTileKeys - 1; }
+};
+
+// shifts and weights of all softmaxes.
+cudaError_t launch_softmax(const SoftmaxLaunch& launch, cudaStream_t stream);
+
+// Form<T, rows of a block>::start() for the problem's type and the rows of a KV head.
+template <template <typename, int> typename Form, typename... Arguments>
+cudaError_t for_type_and_rows(const Probabilities& p, const Arguments&... arguments) {
+  const bool few = p.sets_of_head() * p.rows <= kFewRows;
+  switch (p.type) {
+    case NumberType::Fp32:
+      return few ? Form<float, kFewRows>::start(arguments...)
+                 : Form<float, kManyRows>::start(arguments...);
+    case NumberType::Fp16:
+      return few ? Form<Half, kFewRows>::start(arguments...)
+                 : Form<Half, kManyRows>::start(arguments...);
+    case NumberType::Bf16:
+      return few ? Form<BFloat16, kFewRows>::start(arguments...)
+                 : Form<BFloat16, kManyRows>::start(arguments...);
+  }
+  return cudaErrorInvalidValue;
+}
+
+template <typename T>
+inline constexpr int kSlice = 128 / sizeof(T);
+
+// Of this slice and the next one.
+template <typename T, int kRows>
+struct Slices {
+  Row<T, kSlice<T>> rows[2][kRows], keys[2][kTileKeys];
+};
+
+__device__ inline int group_of_thread() { return static_cast<int>(threadIdx.x) / kKeyLanes; }
+__device__ inline int key_of_lane(int j) {
+  return static_cast<int>(threadIdx.x) % kKeyLanes + j * kKeyLanes;
+}
+__device__ inline int row_of_group(int i) { return group_of_thread() + i * kRowGroups; }
+
+// sums[i][j] += the slice's part of the product of row row_of_group(i) and key key_of_lane(j).
+template <typename T, int kRows>
+__device__ void multiply(const Row<T, kSlice<T>>* rows, const Row<T, kSlice<T>>* keys,
+                         float (&sums)[kRows / kRowGroups][kKeysOfLane]) {
+  constexpr int kAtOnce = 16 / sizeof(T);
+#pragma unroll 2
+  for (int c = 0; c < kSlice<T>; c += kAtOnce) {
+    float key[kKeysOfLane][kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kKeysOfLane; ++j) load_widened(keys[key_of_lane(j)].values + c, key[j]);
+#pragma unroll
+    for (int i = 0; i < kRows / kRowGroups; ++i) {
+      float row[kAtOnce];
+      load_widened(rows[row_of_group(i)].values + c, row);
+#pragma unroll
+      for (int j = 0; j < kKeysOfLane; ++j)
+#pragma unroll
+        for (int n = 0; n < kAtOnce; ++n) sums[i][j] = fmaf(row[n], key[j][n], sums[i][j]);
+    }
+  }
+}
+
+// Rows, of all sets together, and keys where a tile begins; no row from `end_row` on is of it.
+struct TilePlace {
+  int row, end_row, key;
+};
+
+// Calls work(place, products) for the tiles at place(0), place(1), ... of a KV head, in each thread with
+// its own products.
+template <typename T, int kRows, typename Place, typename Work>
+__device__ void for_each_tile(const SoftmaxLaunch& launch, int head, int tiles, const Place& place,
+                              Slices<T, kRows>& slices, const Work& work) {
+  const Probabilities& p = launch.problem;
+  const T* queries = static_cast<const T*>(p.queries);
+  const T* keys = static_cast<const T*>(p.keys) + head * p.key_head_stride;
+  const int slices_of_tile = (p.width + kSlice<T> - 1) / kSlice<T>;
+  const auto fetch = [&](int step) {
+    const TilePlace at = place(step / slices_of_tile);
+    const int channel = step % slices_of_tile * kSlice<T>, width = p.width - channel;
+    load_tile(slices.rows[step % 2], queries + channel, p.width, width, launch.aligned,
+              [&](int i) { return at.row + i < at.end_row ? at.row + i : -1; });
+    load_tile(slices.keys[step % 2], keys + channel, p.width, width, launch.aligned,
+              [&](int i) { return at.key + i < p.num_keys ? at.key + i : -1; });
+  };
+  fetch(0);
+  for (int tile = 0, step = 0; tile < tiles; ++tile) {
+    float products[kRows / kRowGroups][kKeysOfLane] = {};
+    for (int slice = 0; slice < slices_of_tile; ++slice, ++step) {
+      __pipeline_wait_prior(0);
+      __syncthreads();  // the slice is there, the one before is no longer read
+      if (step + 1 < tiles * slices_of_tile) fetch(step + 1);
+      multiply<T, kRows>(slices.rows[step % 2], slices.keys[step % 2], products);
+    }
+    work(place(tile), products);
+  }
+}
+
+// The keys that a row of all sets sees.
+struct SeenKeys {
+  int begin, end;
+  __device__ bool has(int key) const { return begin <= key && key < end; }
+};
+__device__ inline SeenKeys keys_seen(const Probabilities& p, int row) {
+  const int of_set = row % p.rows;
+  return {p.first != nullptr ? p.first[of_set] : 0, min(p.visible[of_set], p.num_keys)};
+}
+
+}  // namespace kvloupe::cuda
