@@ -179,12 +179,10 @@ SoftmaxLaunch launch_of(const Probabilities& problem) {
   launch.rows_of_softmax = p.joint_sums != nullptr ? p.rows : 1;
   launch.num_parts = p.begin < p.end ? ceil_of(p.end - p.begin, kKeysOfPart) : 0;
   launch.num_key_tiles = p.begin < p.end ? ceil_of(p.end - p.begin, kTileKeys) : 0;
-  const auto is_aligned_for = [&](auto number) {
+  launch.aligned = with_number_of(p.type, [&](auto number) {
     return is_aligned<decltype(number)>(p.queries, 0, p.width) &&
            is_aligned<decltype(number)>(p.keys, p.key_head_stride, p.width);
-  };
-  launch.aligned =
-      p.type == NumberType::Fp32 ? is_aligned_for(float{}) : is_aligned_for(std::uint16_t{});
+  });
   return launch;
 }
 

@@ -7,7 +7,6 @@
 
 #include "core/cuda/probabilities.cuh"
 #include "core/cuda/row_tile.cuh"
-#include "core/cuda/rows.cuh"
 
 #include <cmath>
 #include <cstdint>
@@ -49,19 +48,11 @@ cudaError_t launch_softmax(const SoftmaxLaunch& launch, cudaStream_t stream);
 // Form<T, rows of a block>::start() for the problem's type and the rows of a KV head.
 template <template <typename, int> typename Form, typename... Arguments>
 cudaError_t for_type_and_rows(const Probabilities& p, const Arguments&... arguments) {
-  const bool few = p.sets_of_head() * p.rows <= kFewRows;
-  switch (p.type) {
-    case NumberType::Fp32:
-      return few ? Form<float, kFewRows>::start(arguments...)
-                 : Form<float, kManyRows>::start(arguments...);
-    case NumberType::Fp16:
-      return few ? Form<Half, kFewRows>::start(arguments...)
-                 : Form<Half, kManyRows>::start(arguments...);
-    case NumberType::Bf16:
-      return few ? Form<BFloat16, kFewRows>::start(arguments...)
-                 : Form<BFloat16, kManyRows>::start(arguments...);
-  }
-  return cudaErrorInvalidValue;
+  return with_number_of(p.type, [&](auto number) {
+    using T = decltype(number);
+    return p.sets_of_head() * p.rows <= kFewRows ? Form<T, kFewRows>::start(arguments...)
+                                                 : Form<T, kManyRows>::start(arguments...);
+  });
 }
 
 template <typename T>

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # pack.sh BUILD KIT   puts the program, its CUDA plug-in, the tests that compare devices and the libraries of this
-#                     system that they need into the folder KIT, stripped: for a machine without a network that has a
-#                     GPU and the Torch of requirements.txt. run.sh uses it there as .gpu-kit. Some 30 MB.
+#                     system that they need into the archive KIT, stripped: for a machine without a network that has a
+#                     GPU and the Torch of requirements.txt. run.sh uses it there as .gpu-kit.tar.gz. Some 20 MB.
 set -euo pipefail
-build="$1" kit="$2"
+build="$1" archive="$2"
 tests=(test_cuda_parity test_selection_on_sim test_capture_on_sim)
-rm -rf "$kit"
+kit="$(mktemp -d)"
+trap 'rm -rf "$kit"' EXIT
 mkdir -p "$kit/bin" "$kit/lib"
 cp "$build/bin/kvloupe" "${tests[@]/#/$build/tests/}" "$kit/bin"
 cp "$build"/lib/libkvloupe_*.so "$kit/lib"
@@ -13,5 +14,6 @@ cp "$build"/lib/libkvloupe_*.so "$kit/lib"
 ldd "$kit"/bin/* "$build"/lib/libkvloupe_{core,engine}.so | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
   grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libgomp[^/]*|libkvloupe[^/]*)\.so|/torch/lib/|/nvidia/' |
   xargs cp -L -t "$kit/lib"
-strip --strip-debug "$kit"/bin/* "$kit"/lib/*
-du -sh "$kit"
+strip --strip-unneeded "$kit"/bin/* "$kit"/lib/*
+tar -C "$kit" -czf "$archive" .
+du -h "$archive"

@@ -61,10 +61,14 @@ def tests(details):
     return table(("test", "ran", "failed", "skipped"), lines) if lines else []
 
 
+def number(value, digits):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
 def latencies(details):
     found = read(details / "latency.json")
-    rows = [f"| {row['method']} | {row['past']:,} | {row['chunk_len']} | {row['total_ms']:.3f} | {row['parts']['select']:.3f} "
-            f"| {row['dense_ms']:.3f} | {row['dense_variant']} | {row.get('speedup', float('nan')):.2f} | {row['floor_ms']:.4f} |"
+    rows = [f"| {row['method']} | {row['past']:,} | {row['chunk_len']} | {number(row['total_ms'], 3)} | {number(row['parts']['select'], 3)} "
+            f"| {number(row['dense_ms'], 3)} | {row['dense_variant']} | {row.get('dense_reason') or number(row.get('speedup'), 2)} | {number(row['floor_ms'], 4)} |"
             for row in found.get("rows", [])]
     return (["", f"`latency` on {found['device_name']}, {found['dtype']}."]
             + table(("method", "past keys", "queries", "ms", "of it selection", "dense, ms", "dense by", "dense / method", "floor, ms"), rows)
@@ -75,7 +79,7 @@ def benches(details):
     lines = []
     for name in ("bench", "paged"):
         rows = read(details / f"{name}.json").get("rows", [])
-        cells = [f"| {row['id']} | {row['value']:.2f} {row.get('unit', '')} | {row.get('median_ms', float('nan')):.3f} "
+        cells = [f"| {row['id']} | {row['value']:.2f} {row.get('unit', '')} | {number(row.get('median_ms'), 3)} "
                  f"| {row.get('details', {}).get('dense_variant', '')} |" for row in rows if row.get("value") is not None]
         lines += table((f"row of `bench`, {name}", "dense / method", "ms", "dense by"), cells) if cells else []
     return lines

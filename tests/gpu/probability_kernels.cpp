@@ -2,8 +2,8 @@
 
 #include "tests/cuda/probabilities_case.h"
 #include "tests/gpu/device_memory.h"
+#include "tests/gpu/kernel_lines.h"
 
-#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -11,34 +11,12 @@ namespace kvloupe::gpu {
 namespace {
 
 using namespace kvloupe::cuda;
-using testing::SoftmaxResults;
 using testing::SoftmaxShape;
 using Placed = testing::PlacedSoftmax<DeviceNumbers>;
 
 std::string words_of(const SoftmaxShape& s) {
   return std::to_string(s.sets()) + " sets of " + std::to_string(s.rows) + " rows, " +
          std::to_string(s.keys) + " keys of " + std::to_string(s.width);
-}
-
-const char* word_of(bool is) { return is ? "true" : "false"; }
-
-bool print_case(const char* separator, const SoftmaxShape& shape) {
-  const Placed one(shape), in_fp32 = one.in_fp32();
-  bool started = one.launch() == cudaSuccess;
-  const SoftmaxResults first = one.results();
-  started = one.launch() == cudaSuccess && started;
-  const bool same = one.results() == first;
-  started = in_fp32.launch() == cudaSuccess && started;
-  const bool bits_of_fp32 = in_fp32.results() == first;
-  const double error = one.error(first);
-  const bool right = started && same && bits_of_fp32 && error < 1;
-  std::printf(
-      "%s\n    {\"kernel\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"error\": %.3g, "
-      "\"same_bits\": %s, \"bits_of_fp32\": %s, \"right\": %s}",
-      separator, testing::name_of(shape.reduced), testing::name_of(shape.type),
-      words_of(shape).c_str(), std::isfinite(error) ? error : 1e9, word_of(same),
-      word_of(bits_of_fp32), word_of(right));
-  return right;
 }
 
 #ifdef __CUDACC__
@@ -83,15 +61,12 @@ void print_times() {}
 
 bool print_probabilities() {
   std::printf(",\n  \"probabilities\": [");
-  const char* separator = "";
-  bool right = true;
-  for (const SoftmaxShape& shape : testing::softmax_shapes()) {
-    right = print_case(separator, shape) && right;
-    separator = ",";
-  }
+  Lines lines;
+  for (const SoftmaxShape& shape : testing::softmax_shapes())
+    lines.check_case(testing::name_of(shape.reduced), shape.type, words_of(shape), Placed(shape));
   std::printf("\n  ]");
   print_times();
-  return right;
+  return lines.right();
 }
 
 }  // namespace kvloupe::gpu

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# program.sh KIT DEVICE OUT   holds the program that pack.sh put into KIT against the CPU on DEVICE (cuda:N; `sim`: its
+# program.sh KIT DEVICE OUT   holds the program of the archive KIT (pack.sh) against the CPU on DEVICE (cuda:N; `sim`: its
 #                             rehearsal, with a few of the tests and no bench) and measures it there. Libraries are
 #                             those of python3's Torch, where it has one. Writes a text and JSON of each step to OUT.
 # Exits 1 where a test fails or a step does not run.
 set -euo pipefail
-kit="$(realpath "$1")" device="$2" out="$(realpath "$3")"
+archive="$(realpath "$1")" device="$2" out="$(realpath "$3")"
+work="$(mktemp -d)" kit="$(mktemp -d)"
+trap 'rm -rf "$work" "$kit"' EXIT
+tar -C "$kit" -xzf "$archive"
 if torch="$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2> /dev/null)"; then
   export LD_LIBRARY_PATH="$kit/lib:$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 fi
 export KVLOUPE_TESTED_DEVICE="$device"
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 status=0
 
@@ -37,13 +38,13 @@ check() {
 kvloupe="$kit/bin/kvloupe"
 quiet=(--quiet --config-dir "$work/config")
 step devices 60 "$kvloupe" devices --json "${quiet[@]}"
-step synthesize 120 "$kvloupe" synthesize --length 4096 -o s.h5 --json "${quiet[@]}"
-methods=(quoka:budget_tokens=1024 compact_attention quest:budget_tokens=1024)
+step synthesize 120 "$kvloupe" synthesize --length 8192 -o s.h5 --json "${quiet[@]}"
+methods=(quoka:budget_tokens=1024 compact_attention quest:budget_tokens=1024,skip_layers=0)
 methods=("${methods[@]/#/--method=}")
 if [ "$device" = sim ]; then
   check test_selection_on_sim 120 --gtest_filter='*InFp16*'
   check test_capture_on_sim 120 --gtest_filter='*HalfPrecision*'
-  step latency 120 "$kvloupe" latency s.h5 --lengths 1024 --repetitions 1 --device "$device" "${methods[@]}" --json "${quiet[@]}"
+  step latency 120 "$kvloupe" latency s.h5 --lengths 2048 --repetitions 1 --device "$device" "${methods[@]}" --json "${quiet[@]}"
 else
   check test_cuda_parity 120
   check test_selection_on_sim 120

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh                On a machine with a GPU, nvcc and python3, without a network: builds the CUDA kernels with their checks,
-#                       which need no library; then, where pack.sh has left .gpu-kit and python3 has its Torch, holds the
+#                       which need no library; then, where pack.sh has left .gpu-kit.tar.gz and python3 has its Torch, holds the
 #                       program against the CPU on that GPU and measures it. Writes page.md, kernels.json and what each
 #                       step said to $OUT (default: out/gpu). In less than 8 minutes on 16 cores.
 # run.sh --dry P BUILD  its rehearsal: with P, the checks compiled against the emulator, with what pack.sh takes from BUILD,
@@ -8,7 +8,7 @@
 # Exits 1 where a result is wrong.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-out="${OUT:-out/gpu}" kit=".gpu-kit"
+out="${OUT:-out/gpu}" kit=".gpu-kit.tar.gz"
 details="$out/details"
 rm -rf "$details"
 mkdir -p "$details"
@@ -16,7 +16,7 @@ mkdir -p "$details"
 if [ "${1:-}" = --dry ]; then
   checks=("$2")
   device=sim
-  kit="$out/kit"
+  kit="$out/kit.tar.gz"
   tests/gpu/pack.sh "$3" "$kit"
 else
   device=cuda:0
@@ -39,7 +39,7 @@ if [ "${1:-}" != --dry ] && command -v compute-sanitizer > /dev/null; then
   done
 fi
 
-if [ -d "$kit" ]; then
+if [ -f "$kit" ]; then
   tests/gpu/program.sh "$kit" "$device" "$details" || status=1
 else
   echo "no $kit: the kernels alone (tests/gpu/pack.sh makes it)"

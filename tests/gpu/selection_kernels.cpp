@@ -4,6 +4,7 @@
 #include "tests/cuda/pages_case.h"
 #include "tests/cuda/score_keys_case.h"
 #include "tests/gpu/device_memory.h"
+#include "tests/gpu/kernel_lines.h"
 
 #include <cmath>
 #include <cstdint>
@@ -54,41 +55,6 @@ class BestCase {
   DeviceNumbers<std::uint8_t> forced_;
   DeviceNumbers<std::int32_t> indices_;
   DeviceNumbers<std::int64_t> num_forced_, ties_;
-};
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
-}
-bool same_bits(const testing::BestResults& a, const testing::BestResults& b) { return a == b; }
-
-// One line of the list; `error` in parts of what is tolerated.
-class Lines {
- public:
-  template <typename Case>
-  void check_case(const char* kernel, NumberType type, const std::string& shape, const Case& one) {
-    const bool started = one.launch() == cudaSuccess;
-    const auto first = one.results();
-    const bool again = one.launch() == cudaSuccess;
-    const bool same = same_bits(first, one.results());
-    const double error = one.error(first);
-    bool bits_of_fp32 = true;  // that the same numbers give there
-    if constexpr (requires { one.in_fp32(); }) {
-      const Case in_fp32 = one.in_fp32();
-      bits_of_fp32 = in_fp32.launch() == cudaSuccess && same_bits(first, in_fp32.results());
-    }
-    const bool right = started && again && same && bits_of_fp32 && error < 1;
-    std::printf(
-        "%s\n    {\"kernel\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"error\": %.3g, "
-        "\"same_bits\": %s, \"bits_of_fp32\": %s, \"right\": %s}",
-        first_ ? "" : ",", kernel, name_of(type), shape.c_str(), std::isfinite(error) ? error : 1e9,
-        same ? "true" : "false", bits_of_fp32 ? "true" : "false", right ? "true" : "false");
-    first_ = false;
-    right_ = right_ && right;
-  }
-  bool right() const { return right_; }
-
- private:
-  bool first_ = true, right_ = true;
 };
 
 std::string number(int value) { return std::to_string(value); }
