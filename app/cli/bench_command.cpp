@@ -113,7 +113,8 @@ std::string device_of(const BenchArguments& arguments, const bench::Suite& suite
   return info.id;
 }
 
-// Rows are kept when the suite is interrupted: as text they are out, as JSON they are delivered then.
+// Rows are kept when the suite is interrupted or fails: as text they are out, as JSON they are delivered
+// then.
 void run_bench(const BenchArguments& arguments) {
   const bench::Suite& suite = find_suite(arguments.suite);
   std::vector<bench::Row> rows;
@@ -135,8 +136,8 @@ void run_bench(const BenchArguments& arguments) {
   };
   try {
     suite.run(run);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Cancelled || rows.empty()) throw;
+  } catch (...) {
+    if (rows.empty()) throw;
     if (arguments.json) results::add_data(json_of(run.machine, rows));
     results::deliver();
     throw;

@@ -122,6 +122,7 @@ ordered_json json_of(const LatencyReport& r) {
                     {"discarded", r.discarded}};
   if (r.dense_reason) json["dense_reason"] = trace::name_of(*r.dense_reason);
   if (const auto speedup = r.speedup()) json["speedup"] = *speedup;
+  if (r.device.starts_with("cuda")) json["gpu"] = nullptr;
   if (r.gpu)
     json["gpu"] = {{"sm_mhz", {r.gpu->least_sm_mhz, r.gpu->largest_sm_mhz}},
                    {"memory_mhz", {r.gpu->least_memory_mhz, r.gpu->largest_memory_mhz}},

@@ -23,9 +23,9 @@ using PackedSoftmax = at::ArrayRef<double>;
 std::vector<double> packed(const SoftmaxForm& softmax);
 SoftmaxForm unpacked(PackedSoftmax values);
 
-// q, k, v and what belongs to them lie on one device and are of one type (number_types.h). Outputs are of that type; logits, softmax and sums, and with them lse and
-// masses, are fp32 always. Tables (begin, positions, shared, kv_indptr,
-// kv_indices, mask) lie on the host: their sizes cut the work.
+// q, k, v and what belongs to them lie on one device and are of one type (number_types.h). Outputs are
+// of that type; logits, softmax and sums, and with them lse and masses, are fp32 always. Tables (begin,
+// positions, shared, kv_indptr, kv_indices, mask) lie on the host: their sizes cut the work.
 namespace op {
 
 using at::Tensor;

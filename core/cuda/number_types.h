@@ -1,6 +1,6 @@
-// The types of number that queries, keys and values have, by their bits: the same to nvcc and to the host's
-// compiler, neither of which needs a header of the toolkit for them. Conversions are for host code;
-// device code has those of tensor_core.cuh.
+// The types of number that queries, keys and values have, by their bits: the same to nvcc and to the
+// host's compiler, neither of which needs a header of the toolkit for them. Conversions are for host
+// code; device code has those of tensor_core.cuh.
 #pragma once
 
 #include <bit>

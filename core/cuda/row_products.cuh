@@ -1,7 +1,7 @@
 // Products of a few rows with every key of their KV head, reduced over the rows: what ranks keys. K is
-// read once, whatever the number of rows. Keys of any type, products in fp32, summed over the channels in
-// ascending order, so that a key's numbers depend on that key and the rows alone; the same numbers give the
-// same bits, whatever their type. No Torch header here.
+// read once, whatever the number of rows. Keys of any type, products in fp32, summed over the channels
+// in ascending order, so that a key's numbers depend on that key and the rows alone; the same numbers
+// give the same bits, whatever their type. No Torch header here.
 #pragma once
 
 #include "core/cuda/number_types.h"

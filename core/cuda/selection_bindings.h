@@ -20,9 +20,9 @@ namespace kvloupe::cuda {
 using Launch = std::function<cudaError_t(cudaStream_t)>;
 using Launcher = std::function<cudaError_t(const Launch&)>;
 
-// The operators of core/selection/operators.h by their names. Kernels take q and keys, or q and bounds, of
-// one type, fp32, fp16 or bf16, and rows of that type or fp32. Bounds are of the type of their rows, all other
-// numbers fp32.
+// The operators of core/selection/operators.h by their names. Kernels take q and keys, or q and bounds,
+// of one type, fp32, fp16 or bf16, and rows of that type or fp32. Bounds are of the type of their rows,
+// all other numbers fp32.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
     const Launcher& on_device, const at::Tensor& scores, std::int64_t budget,
     const std::optional<at::Tensor>& forced);

@@ -1,5 +1,5 @@
-// The dynamic shared memory of a block, as one object, and how many blocks have room. In one place, since `extern __shared__` is the
-// one declaration of CUDA that no other compiler reads.
+// The dynamic shared memory of a block, as one object, and how many blocks have room. In one place,
+// since `extern __shared__` is the one declaration of CUDA that no other compiler reads.
 #pragma once
 
 #include <algorithm>

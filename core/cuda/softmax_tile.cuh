@@ -1,8 +1,8 @@
-// Products of rows and keys for a softmax, a tile of kTileKeys keys and 16 or 64 rows at a time. Channels
-// come to shared memory in slices, the next one while this one is multiplied: so rows may be of any
-// width. A thread has every kRowGroups-th row and every kKeyLanes-th key of a tile: 32 products of 8 rows
-// and 4 keys take 12 reads of 16 bytes for each 16 bytes of channels. A product is summed over the channels in
-// ascending order, whatever the type.
+// Products of rows and keys for a softmax, a tile of kTileKeys keys and 16 or 64 rows at a time.
+// Channels come to shared memory in slices, the next one while this one is multiplied: so rows may be
+// of any width. A thread has every kRowGroups-th row and every kKeyLanes-th key of a tile: 32 products
+// of 8 rows and 4 keys take 12 reads of 16 bytes for each 16 bytes of channels. A product is summed
+// over the channels in ascending order, whatever the type.
 #pragma once
 
 #include "core/cuda/probabilities.cuh"

@@ -1,6 +1,7 @@
 // What the lanes of a warp do on tensor cores (sm_80 and later): bring matrices of 16-bit numbers to
-// their registers and multiply them; and what 16-bit numbers are in fp32. In one place, since PTX is what no other compiler reads; by the
-// host's compiler the lanes of the emulator do the same (emulator/tensor_core.h). All 32 lanes come.
+// their registers and multiply them; and what 16-bit numbers are in fp32. In one place, since PTX is what
+// no other compiler reads; by the host's compiler the lanes of the emulator do the same
+// (emulator/tensor_core.h). All 32 lanes come.
 //
 // With g = lane / 4 and t = lane % 4, a register has two neighbouring numbers of a matrix of 8 x 8:
 //   m[g][2 t] in its lower half, m[g][2 t + 1] in its upper one.

@@ -1,5 +1,6 @@
-// A method against dense attention of one chunk, on synthetic inputs of shape S (24 query heads, 8
-// KV heads, head_dim 128, of the device's timed_type()): the attention benchmarks of the contract, and block methods.
+// A method against dense attention of one chunk, on synthetic inputs of shape S (24 query heads, 8 KV
+// heads, head_dim 128, of the device's timed_type()): the attention benchmarks of the contract, and
+// block methods.
 #pragma once
 
 #include "core/base/cancel.h"

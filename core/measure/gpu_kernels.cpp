@@ -57,18 +57,15 @@ std::string why_not(const NamedAttention& form, const at::Tensor& expected) {
 std::vector<NamedAttention> gpu_kernels(const ChunkInputs& chunk) {
   const double scale = chunk.scale;
   const at::Tensor q = chunk.q, k = chunk.expanded_k, v = chunk.expanded_v;
-  const bool is_wide = q.scalar_type() == at::kFloat;
-  const at::ScalarType narrow = is_wide ? at::kHalf : q.scalar_type();
-  const at::Tensor q16 = q.to(narrow), k16 = k.to(narrow), v16 = v.to(narrow);
-  const at::Tensor shared_k16 = chunk.k.to(narrow), shared_v16 = chunk.v.to(narrow);
+  const at::Tensor q16 = q.to(at::kHalf), k16 = k.to(at::kHalf), v16 = v.to(at::kHalf);
+  const at::Tensor shared_k16 = chunk.k.to(at::kHalf), shared_v16 = chunk.v.to(at::kHalf);
   const at::Tensor mask16 =
-      chunk.mask.to(narrow).expand({1, q.size(1), q.size(2), chunk.k.size(2)});
-  const std::string type = narrow == at::kHalf ? ", fp16" : ", bf16";
+      chunk.mask.to(at::kHalf).expand({1, q.size(1), q.size(2), chunk.k.size(2)});
   std::vector<NamedAttention> forms = {
-      {"flash" + type, [=] { return flash(q16, shared_k16, shared_v16, scale); }},
-      {"memory-efficient" + type, [=] { return memory_efficient(q16, k16, v16, scale); }},
-      {"cuDNN" + type, [=] { return cudnn(q16, k16, v16, mask16, scale); }}};
-  if (is_wide)
+      {"flash, fp16", [=] { return flash(q16, shared_k16, shared_v16, scale); }},
+      {"memory-efficient, fp16", [=] { return memory_efficient(q16, k16, v16, scale); }},
+      {"cuDNN, fp16", [=] { return cudnn(q16, k16, v16, mask16, scale); }}};
+  if (q.scalar_type() == at::kFloat)
     forms.push_back({"memory-efficient, fp32", [=] { return memory_efficient(q, k, v, scale); }});
   return forms;
 }

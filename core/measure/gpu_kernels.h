@@ -15,7 +15,7 @@ struct NamedAttention {
   std::function<at::Tensor()> run;  // [1, num_q_heads, m, head_dim]
 };
 
-// Of a chunk, all of one type: the queries are the last m of T, and causal.
+// Of a chunk, all of one type, fp32 or fp16: the queries are the last m of T, and causal.
 struct ChunkInputs {
   at::Tensor q;                       // [1, num_q_heads, m, head_dim]
   at::Tensor k, v;                    // [1, num_kv_heads, T, head_dim]
@@ -24,9 +24,9 @@ struct ChunkInputs {
   double scale = 1;
 };
 
-// Flash, memory-efficient and cuDNN attention, which the first and the last have in 16 bits alone: in the
-// type of a chunk of such, else in fp16, by copies that are made here, before anything is timed, with
-// memory-efficient attention in fp32 beside them.
+// Flash, memory-efficient and cuDNN attention in fp16, which the first and the last do not do in fp32.
+// For a chunk in fp32 memory-efficient attention in fp32 beside them, and copies in fp16, made here,
+// before anything is timed.
 std::vector<NamedAttention> gpu_kernels(const ChunkInputs& chunk);
 
 // Those that Torch runs here and that give `expected` [num_q_heads, m, head_dim], to 2 % of its largest

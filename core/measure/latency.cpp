@@ -80,6 +80,12 @@ std::optional<double> LatencyReport::speedup() const {
   return dense.median_ms / total.median_ms;
 }
 
+bool is_executed(const selection::MethodSpec& spec, device::DeviceKind kind) {
+  if (kind == device::DeviceKind::Sim) return false;
+  const auto& lanes = spec.traits().lanes;
+  return kind == device::DeviceKind::Cpu || !lanes || lanes->leading;
+}
+
 LatencyReport measure_latency(const session::TraceSession& session,
                               const selection::MethodSpec& spec, int layer, int chunk,
                               const LatencyOptions& options, const WorkContext& context,
@@ -107,7 +113,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   report.past_len = cell.past_len;
   report.chunk_len = cell.chunk_len;
   report.lengthened = options.past_len.has_value();
-  report.executed = run.spec().traits().executed && device.kind != device::DeviceKind::Sim;
+  report.executed = is_executed(run.spec(), device.kind);
   const Peaks& peaks = peaks_of(options.device, type);  // before anything is timed
   RoundOptions rounds;
   rounds.repetitions = options.repetitions;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/device/device.h"
 #include "core/selection/method_spec.h"
 #include "core/session/session.h"
 #include "core/trace/selection_record.h"
@@ -57,8 +58,8 @@ struct LatencyReport {
   std::string dense_variant;  // which of the dense baselines was fastest
   // Set where the method attends to all keys in this cell: it ran dense attention itself.
   std::optional<trace::DenseReason> dense_reason;
-  // What ran does only the work that the method claims (Traits::executed), on a device whose times mean
-  // something. Else it is simulated, and its time says nothing of the method's speed.
+  // What ran does only the work that the method claims (is_executed). Else it is simulated, and its time
+  // says nothing of the method's speed.
   bool executed = true;
   // Attention over what was kept can take no less on this machine: its bytes at the measured
   // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
@@ -75,6 +76,10 @@ struct LatencyReport {
   // Dense attention's time over the method's; none for what is simulated or was not timed.
   std::optional<double> speedup() const;
 };
+
+// Whether the method does only the work that it claims there, on a device whose times mean something. Not
+// where each query uses lanes of its own and no kernel leaves out the others (generic_lane_attention.cpp).
+bool is_executed(const selection::MethodSpec& spec, device::DeviceKind kind);
 
 struct LatencyOptions {
   int repetitions = 15;

@@ -188,10 +188,11 @@ Work MethodRun::attention_work() const {
   // lanes are read that are stored.
   const double product = dim * ((lanes ? lanes->kept * (1 - lanes->sliced) : 1) + 1);
   const double stored = lanes && lanes->leading ? lanes->kept : lanes ? 1 - lanes->sliced : 1;
-  const double row = dim * (stored + 1);
+  // Lanes of keys are kept in fp32, whatever the type of the cache.
+  const double key_bytes = lanes ? sizeof(float) : static_cast<double>(cell_.k.element_size());
+  const double value_bytes = static_cast<double>(cell_.v.element_size());
   Work work;
-  const auto number_bytes = static_cast<double>(cell_.k.element_size());
-  work.bytes = 2 * number_bytes * dim * own * static_cast<double>(cell_.num_q_heads());
+  work.bytes = 2 * value_bytes * dim * own * static_cast<double>(cell_.num_q_heads());
   for (std::int64_t head = 0; head < cell_.num_kv_heads(); ++head) {
     const auto rows_per_head =
         static_cast<std::int64_t>(selected_.rows.size()) / cell_.num_kv_heads();
@@ -207,7 +208,7 @@ Work MethodRun::attention_work() const {
       work.flops += 2 * product * pairs * static_cast<double>(layout_.q_heads_per_row);
     }
     const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
-    work.bytes += number_bytes * row * keys;
+    work.bytes += dim * (stored * key_bytes + value_bytes) * keys;
   }
   return work;
 }

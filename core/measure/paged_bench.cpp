@@ -149,8 +149,10 @@ double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len, const st
   const double kv = 2 * keys * kHeadDim * (kKvHeads + kQHeads);  // as cached, and expanded
   const double masks = queries * keys * (1 + kGroup);            // for the chunk, and folded
   const double others = 4 * queries * kHeadDim * kQHeads;
+  // Where no kernel of a GPU takes the mask, Torch makes all logits, their weights and a copy of these.
+  const double logits = device == "cpu" ? 0 : 3 * sizeof(float) * kQHeads * queries * keys;
   // Torch's own buffers, and a copy of the kept keys.
-  return 1.25 * number_bytes * (kv + masks + others);
+  return 1.25 * number_bytes * (kv + masks + others) + logits;
 }
 
 PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,

@@ -1,6 +1,7 @@
-// Paged attention of one chunk against dense attention and the other ways to execute a block mask,
-// on random inputs of shape S (24 query heads, 8 KV heads, head_dim 128, of the device's timed_type(), blocks of 128): one
-// layer, the chunk open, as CompactAttention runs it (its Figure 1b, Table 9 and section 4.4).
+// Paged attention of one chunk against dense attention and the other ways to execute a block mask, on
+// random inputs of shape S (24 query heads, 8 KV heads, head_dim 128, of the device's timed_type(),
+// blocks of 128): one layer, the chunk open, as CompactAttention runs it (its Figure 1b, Table 9 and
+// section 4.4).
 #pragma once
 
 #include "core/base/cancel.h"

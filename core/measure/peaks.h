@@ -14,6 +14,6 @@ struct Peaks {
 
 // Of a device as device::open_device() takes it, of products of this type; of the processor, in fp32, for
 // `sim`, which runs there. Measured once in a process, with nothing else running: about a second.
-const Peaks& peaks_of(const std::string& device, ComputeType type = ComputeType::Fp32);
+const Peaks& peaks_of(const std::string& device, ComputeType type);
 
 }  // namespace kvloupe::measure

@@ -1,6 +1,7 @@
 // Copies of a layer's keys that methods score by instead of the keys themselves: rotated, by lane, or
-// cut down to a few directions; in fp32 whatever the type of the keys. A copy is made once and grows as keys come in, so that a chunk or a
-// step pays for its own keys alone; all methods that ask for the same one share it.
+// cut down to a few directions; in fp32 whatever the type of the keys. A copy is made once and grows as
+// keys come in, so that a chunk or a step pays for its own keys alone; all methods that ask for the
+// same one share it.
 #pragma once
 
 #include "core/attention/lane_attention.h"

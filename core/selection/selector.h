@@ -28,9 +28,9 @@ using BasisPtr = std::shared_ptr<const trace::Basis>;
 class KeyCopies;
 class ScoreMemo;
 
-// One (chunk, layer). Tensors are contiguous per head, values exactly as stored, all on one device, in one
-// type of attention/number_types.h: methods compute there, in fp32 whatever the type, so that their sets do
-// not depend on it, and bring positions back, or small tables that they decide by.
+// One (chunk, layer). Tensors are contiguous per head, values exactly as stored, all on one device, in
+// one type of attention/number_types.h: methods compute there, in fp32 whatever the type, so that their
+// sets do not depend on it, and bring positions back, or small tables that they decide by.
 struct Cell {
   int layer = 0;
   int chunk = 0;

@@ -78,9 +78,6 @@ struct Traits {
   // the SPEC's budget counts.
   double cache_share = 0;
   int dense_layers = 0;  // the model's first ones, in which it does not choose
-  // What runs here does only the work that the method's paper claims. False where lanes or channels
-  // that it would not read are multiplied all the same: its time is no measure of the method.
-  bool executed = true;
 
   bool evicts() const { return state_action == trace::StateAction::Eviction; }
   // In every cell: it prunes lanes and nothing else.

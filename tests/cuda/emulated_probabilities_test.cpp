@@ -1,6 +1,6 @@
-// The kernels of probabilities.cuh as host code, against plain loops in fp64: in several orders of threads,
-// with memory that faults beyond its ends, with each barrier left out in turn, and against the bits that
-// the same numbers give in fp32.
+// The kernels of probabilities.cuh as host code, against plain loops in fp64: in several orders of
+// threads, with memory that faults beyond its ends, with each barrier left out in turn, and against the
+// bits that the same numbers give in fp32.
 #include "tests/cuda/device_array.h"
 #include "tests/cuda/emulated_test.h"
 #include "tests/cuda/probabilities_case.h"

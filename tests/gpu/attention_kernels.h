@@ -3,7 +3,9 @@
 
 namespace kvloupe::gpu {
 
-// Prints ', "attention": [...]', and on a GPU ', "attention_times": [...]'. True where all is right.
+// Prints ', "attention": [...]'. True where all is right.
 bool print_attention();
+// On a GPU ', "attention_times": [...]'.
+void print_attention_times();
 
 }  // namespace kvloupe::gpu

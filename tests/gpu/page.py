@@ -39,8 +39,9 @@ def kernels(facts):
 
 
 def sanitizers(details):
-    return [f"\n{tool}: {(details / f'{tool}.txt').read_text().strip().splitlines()[-1]}"
-            for tool in ("memcheck", "racecheck", "initcheck", "synccheck") if (details / f"{tool}.txt").exists()]
+    last = lambda path: (path.read_text().strip().splitlines() or ["said nothing"])[-1]
+    return [f"\n{tool}: {last(details / f'{tool}.txt')}" for tool in ("racecheck", "memcheck", "synccheck", "initcheck")
+            if (details / f"{tool}.txt").exists()]
 
 
 def read(path):
@@ -52,9 +53,11 @@ def read(path):
 
 def tests(details):
     lines = []
-    for path in sorted(details.glob("test_*.json")):
-        found = read(path)
+    for path in sorted(details.glob("test_*.txt")):
+        found = read(path.with_suffix(".json"))
         if not found:
+            last = (path.read_text().strip().splitlines() or ["it said nothing"])[-1]
+            lines.append(f"| {path.stem} | did not finish: {last} | | |")
             continue
         skipped = sum(case.get("result") == "SKIPPED" for suite in found["testsuites"] for case in suite["testsuite"])
         lines.append(f"| {path.stem} | {found['tests'] - skipped} | {found['failures']} | {skipped} |")
@@ -66,13 +69,17 @@ def number(value, digits):
 
 
 def latencies(details):
-    found = read(details / "latency.json")
-    rows = [f"| {row['method']} | {row['past']:,} | {row['chunk_len']} | {number(row['total_ms'], 3)} | {number(row['parts']['select'], 3)} "
-            f"| {number(row['dense_ms'], 3)} | {row['dense_variant']} | {row.get('dense_reason') or number(row.get('speedup'), 2)} | {number(row['floor_ms'], 4)} |"
-            for row in found.get("rows", [])]
-    return (["", f"`latency` on {found['device_name']}, {found['dtype']}."]
-            + table(("method", "past keys", "queries", "ms", "of it selection", "dense, ms", "dense by", "dense / method", "floor, ms"), rows)
-            if rows else [])
+    lines = []
+    for path in sorted(details.glob("latency*.json")):
+        found = read(path)
+        rows = [f"| {row['method']} | {row['past']:,} | {row['chunk_len']} | {number(row['total_ms'], 3)} | {number(row['parts']['select'], 3)} "
+                f"| {number(row['dense_ms'], 3)} | {row['dense_variant']} | {row.get('dense_reason') or number(row.get('speedup'), 2)} "
+                f"| {number(row['floor_ms'], 4)} |" for row in found.get("rows", [])]
+        if rows:
+            lines += ["", f"`latency` on {found['device_name']}, {found['dtype']}."]
+            lines += table(("method", "past keys", "queries", "ms", "of it selection", "dense, ms", "dense by", "dense / method", "floor, ms"),
+                           rows)
+    return lines
 
 
 def benches(details):
@@ -88,8 +95,9 @@ def benches(details):
 def main():
     out = pathlib.Path(sys.argv[1])
     details = out / "details"
-    facts = json.loads((out / "kernels.json").read_text())
-    lines = kernels(facts) + sanitizers(details) + tests(details) + latencies(details) + benches(details)
+    facts = read(out / "kernels.json")
+    lines = kernels(facts) if facts else ["# CUDA kernels", "", "kernels.json is not whole: see kernels.txt in details.tar.gz"]
+    lines += sanitizers(details) + tests(details) + latencies(details) + benches(details)
     (out / "page.md").write_text("\n".join(lines) + "\n")
 
 

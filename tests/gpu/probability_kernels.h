@@ -3,8 +3,9 @@
 
 namespace kvloupe::gpu {
 
-// Prints ', "probabilities": [...]', and on a GPU ', "probability_times": [...]', in the form of
-// print_selection(). True where all is right.
+// Prints ', "probabilities": [...]' in the form of print_selection(). True where all is right.
 bool print_probabilities();
+// On a GPU ', "probability_times": [...]'.
+void print_probabilities_times();
 
 }  // namespace kvloupe::gpu

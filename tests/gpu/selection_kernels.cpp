@@ -132,8 +132,9 @@ bool print_selection() {
     lines.check_case(shape.split ? "page_scores" : "key_products", shape.type,
                      number(shape.keys) + " keys of " + number(shape.width()), ProductCase(shape));
   std::printf("\n  ]");
-  print_times();
   return lines.right();
 }
+
+void print_selection_times() { print_times(); }
 
 }  // namespace kvloupe::gpu

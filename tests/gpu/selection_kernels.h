@@ -3,7 +3,9 @@
 
 namespace kvloupe::gpu {
 
-// Prints ', "selection": [...]', and on a GPU ', "selection_times": [...]'. True where all is right.
+// Prints ', "selection": [...]'. True where all is right.
 bool print_selection();
+// On a GPU ', "selection_times": [...]'.
+void print_selection_times();
 
 }  // namespace kvloupe::gpu

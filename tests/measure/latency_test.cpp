@@ -307,6 +307,24 @@ TEST(MeasureLatency, LanesAndChannelsAreExecuted) {
   }
 }
 
+// On a GPU no kernel leaves out the lanes that one query of many does not use.
+TEST(MeasureLatency, WhatEachDeviceExecutes) {
+  using device::DeviceKind;
+  const SmallTrace trace;
+  const auto executed = [&](const char* text, DeviceKind kind) {
+    return is_executed(selection::MethodSpec::parse(text).resolved(trace.session().shape()), kind);
+  };
+  for (const char* text : {"quoka:budget_tokens=8", "static_slicing", "loki:budget_tokens=8"}) {
+    EXPECT_TRUE(executed(text, DeviceKind::Cpu)) << text;
+    EXPECT_TRUE(executed(text, DeviceKind::Cuda)) << text;
+    EXPECT_FALSE(executed(text, DeviceKind::Sim)) << text;
+  }
+  for (const char* text : {"aqua", "aqua_h2o", "aqua_memory"}) {
+    EXPECT_TRUE(executed(text, DeviceKind::Cpu)) << text;
+    EXPECT_FALSE(executed(text, DeviceKind::Cuda)) << text;
+  }
+}
+
 // Copies of the past are at hand before a round; the chunk's own keys are copied in each of them, and
 // what is attended to is the same in every round.
 TEST(MethodRun, RoundsOfLaneMethodsAreAlike) {

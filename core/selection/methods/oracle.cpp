@@ -29,7 +29,9 @@ class Oracle final : public ScoringSelector {
  private:
   // Both [num_kv_heads, T].
   static at::Tensor mass(const Cell& cell) {
-    return attention::chunk_mass(cell.q, cell.k, cell.softmax).key_mass;
+    // Tensor cores sum in another order: what is the truth for others must not depend on the type.
+    return attention::chunk_mass(cell.q.to(at::kFloat), cell.k.to(at::kFloat), cell.softmax)
+        .key_mass;
   }
 
   static at::Tensor largest(const Cell& cell) {

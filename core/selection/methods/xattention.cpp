@@ -74,16 +74,22 @@ class XAttention final : public BlockMasker {
       if (form.window > 0)
         sets.first.push_back(form.first_visible(std::max(a * stride_, cell.past_len)) / stride_);
     }
-    const std::vector<float> mass =
-        on_host<float>(reduce_probabilities(sets, keys.narrow(1, 0, end), ColumnReduce::Sum));
-    const std::int64_t strides_per_block = block_size_ / stride_;
-    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
-      std::vector<double> sums(static_cast<std::size_t>(grid.num_key_blocks()), 0.0);
-      for (std::int64_t n = 0; n < end; ++n)
-        sums[n / strides_per_block] += static_cast<double>(mass[head * end + n]);
-      float* scores = choice.scores.row(head, query_block);
-      for (std::size_t j = 0; j < sums.size(); ++j) scores[j] = static_cast<float>(sums[j]);
-    }
+    const at::Tensor mass = reduce_probabilities(sets, keys.narrow(1, 0, end), ColumnReduce::Sum);
+    const std::int64_t num_blocks = grid.block_of_query_block(query_block) + 1;
+    const std::vector<float> sums = on_host<float>(of_blocks(mass, num_blocks));
+    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+      std::copy_n(sums.begin() + head * num_blocks, num_blocks,
+                  choice.scores.row(head, query_block));
+  }
+
+  // What the strided keys of each block have: of mass [num_q_heads, strides], [num_q_heads, num_blocks].
+  at::Tensor of_blocks(const at::Tensor& mass, std::int64_t num_blocks) const {
+    const std::int64_t of_block = block_size_ / stride_,
+                       missing = num_blocks * of_block - mass.size(1);
+    return at::constant_pad_nd(mass, {0, missing})
+        .view({mass.size(0), num_blocks, of_block})
+        .sum({2}, false, at::kDouble)
+        .to(at::kFloat);
   }
 
   // Qr[a] for a of [begin, end), [num_q_heads, end - begin, stride * head_dim].
