@@ -86,9 +86,16 @@ inline double length(const Row& row) {
   return std::max(std::sqrt(square), 1e-6);
 }
 
-inline double product(const Row& a, const Row& b) {
-  double sum = 0;
-  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+// A product and the sum of the sizes of its terms, of which rounding errors are parts.
+struct Product {
+  double value = 0, size = 0;
+};
+inline Product product(const Row& a, const Row& b) {
+  Product sum;
+  for (std::size_t c = 0; c < a.size(); ++c) {
+    sum.value += a[c] * b[c];
+    sum.size += std::abs(a[c] * b[c]);
+  }
   return sum;
 }
 
@@ -130,8 +137,9 @@ inline std::vector<std::vector<Row>> sets_of(const ScoreShape& s, const ScoreInp
 
 }  // namespace detail
 
-// The largest difference from the definition, relative where the score is large; infinite where a
-// number is none.
+// The largest difference from the definition, in parts of what is tolerated: of the sizes that were summed
+// as many roundings of fp32 as dim errors of either sign add up to, and four of rows, lengths and the
+// quotient. Infinite where a number is none.
 inline double error_of(const ScoreShape& s, const ScoreInputs& in, const std::vector<float>& got) {
   double largest = 0;
   for (int kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
@@ -140,23 +148,27 @@ inline double error_of(const ScoreShape& s, const ScoreInputs& in, const std::ve
       const float* from = in.k.data() + s.offset + kv_head * s.key_head_stride() +
                           static_cast<std::ptrdiff_t>(key) * s.dim;
       const detail::Row row(from, from + s.dim);
-      double sum = 0;
+      double sum = 0, size = 0;
       for (const auto& rows : sets) {
-        double best = -INFINITY;
-        for (const auto& each : rows) best = std::max(best, detail::product(each, row));
+        double best = -INFINITY, largest_size = 0;
+        for (const auto& each : rows) {
+          const detail::Product found = detail::product(each, row);
+          best = std::max(best, found.value);
+          largest_size = std::max(largest_size, found.size);
+        }
         sum += best;
+        size += largest_size;
       }
-      double score = sum / static_cast<double>(sets.size());
-      if (s.cosine) score /= detail::length(row);
-      const double by = 1 + std::abs(score);
-      detail::note(got[static_cast<std::size_t>(kv_head) * s.keys + key] / by, score / by, largest);
+      const double by = static_cast<double>(sets.size()) * (s.cosine ? detail::length(row) : 1);
+      const double roundings = 4 + std::sqrt(static_cast<double>(s.dim));
+      // A key without length has no error.
+      const double tolerated = std::max(roundings * 0x1p-24 * size / by, 1e-30);
+      detail::note(got[static_cast<std::size_t>(kv_head) * s.keys + key], sum / by, largest,
+                   tolerated);
     }
   }
   return largest;
 }
-
-// Sums of up to 256 products in fp32, one after the other.
-inline constexpr double kScoreTolerance = 5e-5;
 
 // The case with its numbers where kernels reach them: Array<T>(vector) and Array<T>(count) have data()
 // and copy().
@@ -186,9 +198,7 @@ class PlacedScores {
   }
   std::vector<float> results() const { return scores_.copy(); }
   // In parts of what is tolerated.
-  double error(const std::vector<float>& got) const {
-    return error_of(shape_, inputs_, got) / kScoreTolerance;
-  }
+  double error(const std::vector<float>& got) const { return error_of(shape_, inputs_, got); }
   // Of the keys, read once, and of the scores.
   std::size_t bytes() const {
     return size_of(shape_.type) * inputs_.k.size() +
