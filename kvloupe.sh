@@ -23,10 +23,6 @@ build="$root/build/$preset"
 program="$build/bin/kvloupe"
 cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
 
-# On a busy machine threads that spin at OpenMP's barriers take the cores from those they wait for: a capture was seen to
-# take five times as long. Read when the OpenMP library is loaded, so it can't be set later.
-export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
-
 # The program's calls into its engine are bound once that is loaded, not at its start.
 unset LD_BIND_NOW
 

@@ -74,7 +74,7 @@ void run_lengths_suite(SuiteRun& run) {
   synthetic.output = folder.path() / "lengths.h5";
   capture::synthesize(synthetic, run.quiet());
   const session::TraceSession session(synthetic.output.string());
-  const auto methods = replay::parse_methods("all").specs;
+  const auto methods = replay::parse_methods("all").required_specs();
   const std::size_t steps = methods.size() * kLengths.size();
   std::size_t done = 0;
   for (const selection::MethodSpec& spec : methods)

@@ -5,6 +5,7 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -58,6 +59,13 @@ std::string rest_of(const CompareRow& row, const CompareReport& report, const Ch
   return text;
 }
 
+std::string traces_of(const CompareReport& report) {
+  std::vector<std::string> names;
+  for (const ComparedTrace& trace : report.traces)
+    names.push_back(std::filesystem::path(trace.path).filename().string());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 bool is_share(const std::string& number) {
   for (const char* word : {"recall", "overlap", "density", "kept", "gap"})
     if (number.find(word) != std::string::npos) return true;
@@ -95,16 +103,18 @@ ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool
 }
 
 figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
-                            const std::vector<std::string>& methods, const std::string& trace) {
+                            const std::vector<std::string>& methods) {
   const std::string scope = is_scope(axes.x) ? axes.x : "all";
   const std::string& phase = axes.phase;
   std::vector<std::string> order;
   std::map<std::string, std::map<double, double>> points;
-  for (const CompareRow& row : report.comparison.rows) {
+  for (const auto& [row, trace] : rows_of(report)) {
     if (row.scope != scope || row.phase != phase) continue;
     const auto x = x_of(row, report, axes.x), y = y_of(row, report, axes.y);
     if (!x || !y) continue;
-    const std::string name = printable(methods[row.method_idx] + rest_of(row, report, axes));
+    const std::string where = report.has_several() ? "  " + trace.title : "";
+    const std::string name =
+        printable(methods[row.method_idx] + rest_of(row, report, axes) + where);
     if (!contains(order, name)) order.push_back(name);
     points[name][*x] = *y;
   }
@@ -125,11 +135,11 @@ figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
       axes.y == kSolved ? "smallest " + report.axes.front() + " that is enough" : axes.y;
   chart.x_label = axes.x;
   chart.title = fmt::format("{} by {}", chart.y_label, axes.x);
-  chart.caption = fmt::format("{}  \u00B7  means over {} {}  \u00B7  open loop",
-                              printable(std::filesystem::path(trace).filename().string()),
-                              phase == "decode" ? "decode steps" : "prefill chunks",
-                              report.cells == "common" ? "in which none of the methods is dense"
-                                                       : "in which each method selects");
+  chart.caption =
+      fmt::format("{}  \u00B7  means over {} {}  \u00B7  open loop", printable(traces_of(report)),
+                  phase == "decode" ? "decode steps" : "prefill chunks",
+                  report.cells == "common" ? "in which none of the methods is dense"
+                                           : "in which each method selects");
   chart.log_x = !is_scope(axes.x) && figure::spans_octaves(chart.lines, true);
   chart.share = is_share(axes.y);
   chart.log_y = !chart.share && figure::spans_octaves(chart.lines, false);

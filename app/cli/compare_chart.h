@@ -23,6 +23,6 @@ ChartAxes chart_axes(ChartAxes asked, const std::vector<std::string>& swept, boo
 // One line a method, and a value of what else is swept; `methods` as they were written, one a method
 // of the list. Throws Error{Input} where no row has both numbers.
 figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
-                            const std::vector<std::string>& methods, const std::string& trace);
+                            const std::vector<std::string>& methods);
 
 }  // namespace kvloupe::cli

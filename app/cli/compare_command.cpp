@@ -22,7 +22,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <iterator>
+#include <filesystem>
+#include <map>
 #include <memory>
 
 namespace kvloupe::cli {
@@ -31,7 +32,7 @@ namespace {
 using replay::Comparison;
 
 struct CompareArguments {
-  std::string trace;
+  std::vector<std::string> traces;
   std::vector<std::string> methods;
   std::string layers;
   std::string device = "cpu";
@@ -40,35 +41,52 @@ struct CompareArguments {
   std::optional<int> chunk_size;
   std::string cells = "own";
   std::string weights = "cells";
-  std::string span;
+  std::string span, from, scope_chunks;
+  std::vector<std::string> columns;
   std::vector<std::string> scopes;
   std::vector<std::string> sweeps;
   std::string target;
+  bool full = false;
   bool json = false;
   bool force = false;
 };
 
 void say_other_cells(const Comparison& comparison, std::size_t methods) {
   if (comparison.on_other_cells.empty()) return;
-  std::string names;
+  std::vector<std::string> names;
   for (const std::string& method : comparison.on_other_cells)
-    names += (names.empty() ? "" : ", ") + printable(method);
+    if (const std::string name = printable(method.substr(0, method.find(':')));
+        std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
   log::warning(
-      "{} of {} methods are averaged over other cells than the rest, and their rows do not compare "
-      "with the rest: {}; --cells common averages all over the same cells",
-      comparison.on_other_cells.size(), methods, names);
+      "{} of {} rows are averaged over other cells than the rest and do not compare with it: {}; "
+      "--cells common averages all over the same cells",
+      comparison.on_other_cells.size(), methods, fmt::join(names, ", "));
+}
+
+// Each reason once, before the names of all that it holds for.
+void say_unavailable(const std::vector<replay::UnavailableMethod>& unavailable) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const replay::UnavailableMethod& entry : unavailable)
+    by_reason[entry.error.what()].push_back(printable(short_text(entry.method)));
+  for (const auto& [reason, names] : by_reason)
+    log::warning("{} {} left out: {}", fmt::join(names, "; "), names.size() > 1 ? "are" : "is",
+                 reason);
 }
 
 // Before anything is computed.
 void check_files(const CompareArguments& arguments,
-                 const std::vector<selection::MethodSpec>& specs) {
+                 const std::vector<replay::MethodName>& methods) {
   if (arguments.csv == "-" && arguments.json)
     throw usage_error("--csv - cannot be combined with --json",
                       "standard output has room for one of them",
                       "name a file for the CSV, or leave --json out");
-  InputFiles inputs = trace::files_of_trace(arguments.trace);
-  for (const selection::MethodSpec& spec : specs)
-    for (const std::filesystem::path& file : selection::files_of(spec)) inputs.push_back(file);
+  InputFiles inputs;
+  for (const std::string& path : arguments.traces)
+    for (const auto& file : trace::files_of_trace(path)) inputs.push_back(file);
+  for (const replay::MethodName& method : methods)
+    if (method.spec)
+      for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
   for (const std::string& file : {arguments.csv, arguments.png})
     if (!file.empty()) check_result_file(file, inputs, arguments.force);
   if (!arguments.csv.empty() && arguments.csv == arguments.png)
@@ -122,21 +140,96 @@ std::optional<ChartAxes> chart_of(const CompareArguments& arguments,
 
 // What a method is called in a picture: as it was written, of `all` by its id.
 std::vector<std::string> names_of(const replay::SweepPlan& plan, const CompareArguments& arguments,
-                                  const std::vector<selection::MethodSpec>& specs) {
-  const bool as_written = specs.size() == arguments.methods.size();
+                                  const std::vector<replay::MethodName>& methods) {
+  const bool as_written = methods.size() == arguments.methods.size();
   std::vector<std::string> names;
   for (const replay::SweepVariant& variant : plan.variants)
-    names.push_back(as_written ? arguments.methods[variant.method] : specs[variant.method].id());
+    names.push_back(as_written ? arguments.methods[variant.method]
+                               : methods[variant.method].spec->id());
   return names;
 }
 
-void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
-  auto [specs, unavailable] = replay::parse_methods(arguments.methods);
+// The chunk that holds a token, where the prompt is cut anew or as it was.
+int chunk_of(std::int32_t token, const std::optional<int>& chunk_size,
+             const trace::TraceInfo& info) {
+  return chunk_size ? token / *chunk_size : std::max(0, info.chunk_of_token(token));
+}
+
+// Which cells of a trace are averaged, and whose keys are watched there.
+replay::Counted counted_in(const CompareArguments& arguments, const trace::TraceInfo& info,
+                           ComparedTrace& described) {
+  replay::Counted counted;
+  if (!arguments.scope_chunks.empty()) {
+    const std::vector<int> range = parse_index_range("--scope-chunks", arguments.scope_chunks);
+    if (!arguments.chunk_size && range.back() >= static_cast<int>(info.chunks.size()))
+      throw input_error(
+          fmt::format("--scope-chunks {} is not in this trace", arguments.scope_chunks),
+          fmt::format("{} has {} chunks, numbered from 0", printable(info.path),
+                      info.chunks.size()),
+          "give chunks that it has");
+    counted.first_chunk = range.front();
+    counted.last_chunk = range.back();
+    described.chunks = range.size() == 1
+                           ? fmt::format("chunk {}", range.front())
+                           : fmt::format("chunks {} to {}", range.front(), range.back());
+  }
+  if (const auto from = span_of("--from", arguments.from, info)) {
+    counted.from = from->begin;
+    described.chunks = fmt::format("the chunks from {} on (chunk {})", printable(from->name),
+                                   chunk_of(from->begin, arguments.chunk_size, info));
+  }
+  described.span = span_of("--span", arguments.span, info);
+  if (!described.span) return counted;
+  const replay::KeySpan keys{described.span->begin, described.span->end};
+  counted.watched = replay::WatchedKeys{keys};
+  if (!described.chunks.empty()) return counted;
+  counted.watched = replay::watched_from_question(keys, info);
+  described.span_from_chunk = chunk_of(counted.watched->from, arguments.chunk_size, info);
+  described.span_from_question = counted.watched->from > 0;
+  return counted;
+}
+
+ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
+                       const CompareArguments& arguments, const replay::ReplayRequest& request,
+                       const GlobalOptions& global) {
+  std::vector<replay::MethodName> methods;
+  for (const replay::SweepVariant& variant : plan.variants) methods.push_back(variant.name);
+  const session::TraceSession session = open_session(path, global, methods);
+  report_damage(session.info());
+  for (const replay::MethodName& method : methods)
+    if (method.spec)
+      capture::ensure_basis(*method.spec, session.info().model, reporting_context("tokens"));
+  ComparedTrace trace;
+  trace.path = path;
   replay::CompareOptions options = options_of(arguments);
+  options.counted = counted_in(arguments, session.info(), trace);
+  trace.comparison =
+      replay::compare_sweep(session, plan, request, options, reporting_context("cells"));
+  return trace;
+}
+
+// The files' names without what they share at their ends: "needle-0.2.h5" and "needle-0.8.h5".
+void name_traces(std::vector<ComparedTrace>& traces) {
+  for (ComparedTrace& trace : traces)
+    trace.title = std::filesystem::path(trace.path).stem().string();
+  for (const ComparedTrace& a : traces)
+    for (const ComparedTrace& b : traces)
+      if (&a != &b && a.title == b.title) {
+        for (ComparedTrace& trace : traces) trace.title = trace.path;
+        return;
+      }
+}
+
+void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
+  replay::MethodList list = replay::parse_methods(arguments.methods);
+  check_columns(arguments.columns);
   const std::vector<replay::SweepAxis> axes = axes_of(arguments);
   const std::optional<replay::SweepTarget> target = target_of(arguments);
-  const replay::SweepPlan plan = replay::plan_sweep(specs, axes);
-  check_files(arguments, specs);
+  if (!arguments.from.empty() && !arguments.scope_chunks.empty())
+    throw usage_error("--from cannot be combined with --scope-chunks",
+                      "each says which chunks are averaged", "leave one of them out");
+  const replay::SweepPlan plan = replay::plan_sweep(list.methods, axes);
+  check_files(arguments, list.methods);
   const std::optional<ChartAxes> chart = chart_of(arguments, axes, target.has_value());
   replay::ReplayRequest request;
   if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
@@ -144,31 +237,34 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   request.want_output_error = true;
   request.device = arguments.device;
   device::open_device(request.device);
-  const session::TraceSession session(arguments.trace, global.memory);
-  report_damage(session.info());
-  for (const selection::MethodSpec& spec : specs)
-    capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
-  if (const auto span = span_of(arguments.span, session.info()))
-    options.span = {span->begin, span->end};
   for (const std::string& note : plan.notes) log::warning("{}", note);
 
-  CompareReport report{{}, arguments.cells, arguments.weights, arguments.chunk_size, {}, false};
-  Comparison& comparison = report.comparison;
-  comparison = replay::compare_sweep(session, plan, request, options, reporting_context("cells"));
+  CompareReport report;
+  report.cells = arguments.cells;
+  report.weights = arguments.weights;
+  report.chunk_size = arguments.chunk_size;
+  report.columns = arguments.columns;
+  report.full = arguments.full;
   for (const replay::SweepAxis& axis : axes) report.axes.push_back(axis.name);
-  if (target) {
-    replay::solve(plan, *target, comparison.rows);
-    report.has_target = true;
+  for (const replay::SweepVariant& variant : plan.variants)
+    report.short_names.push_back(variant.name.spec ? replay::short_name(*variant.name.spec)
+                                                   : variant.name.text);
+  for (const std::string& path : arguments.traces) {
+    ComparedTrace trace = compared(path, plan, arguments, request, global);
+    if (target) replay::solve(plan, *target, trace.comparison.rows);
+    say_other_cells(trace.comparison, plan.variants.size());
+    auto& unavailable = trace.comparison.unavailable;
+    unavailable.insert(unavailable.end(), list.unavailable.begin(), list.unavailable.end());
+    // The text names them below its table.
+    if (arguments.json || arguments.csv == "-") say_unavailable(unavailable);
+    report.traces.push_back(std::move(trace));
   }
-  say_other_cells(comparison, plan.variants.size());
-  std::move(unavailable.begin(), unavailable.end(), std::back_inserter(comparison.unavailable));
-  for (const replay::UnavailableMethod& entry : comparison.unavailable)
-    log::warning("{} is left out: {}", entry.method, entry.error.what());
+  report.has_target = target.has_value();
+  name_traces(report.traces);
   if (!arguments.csv.empty()) write_whole_file(arguments.csv, compare_csv(report));
   if (chart)
-    figure::write_chart(
-        compare_chart(report, *chart, names_of(plan, arguments, specs), arguments.trace),
-        arguments.png);
+    figure::write_chart(compare_chart(report, *chart, names_of(plan, arguments, list.methods)),
+                        arguments.png);
   if (arguments.json)
     results::add_data(compare_json(report));
   else if (arguments.csv != "-")
@@ -179,11 +275,19 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
 
 void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<CompareArguments>();
-  CLI::App* command = program.add_subcommand("compare", "averages of several methods on one trace");
-  command->add_option("trace", arguments->trace, "trace file")->required();
+  CLI::App* command =
+      program.add_subcommand("compare", "averages of several methods on one trace or more");
   command
-      ->add_option("--method", arguments->methods,
-                   "method SPEC, or all, or all:name=value,...; may be repeated")
+      ->add_option(
+          "traces", arguments->traces,
+          "trace files; of several each row says which it is of, and --span and --from are "
+          "found by name in each")
+      ->required();
+  command
+      ->add_option(
+          "--method", arguments->methods,
+          "method SPEC; run:N or what a recorded run is called; all, or all:name=value,...; "
+          "may be repeated")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -214,7 +318,20 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
                    "each cell counts one (cells), or as many as its chunk has queries (queries)")
       ->check(CLI::IsMember({"cells", "queries"}));
   command->add_option("--span", arguments->span,
-                      "a span of the trace or positions A-B: the share of its keys that is kept");
+                      "a span of the trace or positions A-B: the share of its keys that is kept, "
+                      "where the trace has a question from its chunk on");
+  command->add_option("--from", arguments->from,
+                      "average over the chunk that holds the first token of this span, or of "
+                      "positions A-B, and all later ones");
+  command->add_option("--scope-chunks", arguments->scope_chunks,
+                      "average over these chunks alone: a chunk, or a range such as 12-15");
+  command
+      ->add_option(
+          "--columns", arguments->columns,
+          "numbers of the table, as the CSV calls them, separated by commas; all for every "
+          "one")
+      ->delimiter(',');
+  command->add_flag("--full", arguments->full, "whole SPECs in the table");
   command
       ->add_option("--scope", arguments->scopes,
                    "rows of several places at once beside those of one, such as layer,kv_head: the "

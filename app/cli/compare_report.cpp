@@ -1,9 +1,7 @@
-// The forms in which rows are shown.
+// The rows as JSON and as CSV.
 #include "app/cli/compare_report.h"
 
 #include "app/cli/json_text.h"
-#include "app/cli/text_table.h"
-#include "core/base/printable.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -20,8 +18,7 @@ using nlohmann::ordered_json;
 using replay::CompareRow;
 using replay::SweptValue;
 
-using Number = std::optional<double> CompareRow::*;
-constexpr std::array<std::pair<const char*, Number>, 8> kNumbers = {{
+constexpr std::array<std::pair<const char*, CompareNumber>, 8> kNumbers = {{
     {"requested_budget", &CompareRow::requested_budget},
     {"effective_budget", &CompareRow::effective_budget},
     {"mass_recall", &CompareRow::mass_recall},
@@ -33,7 +30,7 @@ constexpr std::array<std::pair<const char*, Number>, 8> kNumbers = {{
 }};
 
 // After the leakage; the first five are empty for methods that do not choose blocks.
-constexpr std::array<std::pair<const char*, Number>, 9> kLastNumbers = {{
+constexpr std::array<std::pair<const char*, CompareNumber>, 9> kLastNumbers = {{
     {"native_density", &CompareRow::native_density},
     {"native_density_causal", &CompareRow::native_density_causal},
     {"native_density_rectangle", &CompareRow::native_density_rectangle},
@@ -46,7 +43,7 @@ constexpr std::array<std::pair<const char*, Number>, 9> kLastNumbers = {{
 }};
 
 // Of decode rows, by k.
-constexpr std::array<std::pair<const char*, Number>, 3> kRecallAt = {{
+constexpr std::array<std::pair<const char*, CompareNumber>, 3> kRecallAt = {{
     {"1", &CompareRow::recall_at_1},
     {"10", &CompareRow::recall_at_10},
     {"64", &CompareRow::recall_at_64},
@@ -81,6 +78,7 @@ ordered_json json_of(const CompareRow& row, const CompareReport& report) {
   ordered_json json{{"method", row.method}, {"phase", row.phase},
                     {"scope", row.scope},   {"index", row.index},
                     {"cells", row.cells},   {"fallback_cells", row.fallback_cells}};
+  if (row.run) json["run"] = *row.run;
   if (!row.grid.empty()) json["index"] = row.grid;
   for (const auto& [name, member] : kNumbers) json[name] = json_of(row.*member);
   json["leakage"] = leakage_of(row);
@@ -99,8 +97,8 @@ const SweptValue* find(const std::vector<SweptValue>& values, const std::string&
   return found == values.end() ? nullptr : &*found;
 }
 
-// In the order of CSV columns and of the table: of each axis its value, then where a target is set
-// what is enough.
+}  // namespace
+
 std::vector<std::string> axis_titles(const CompareReport& report) {
   std::vector<std::string> titles = report.axes;
   if (report.has_target)
@@ -120,9 +118,7 @@ std::vector<std::string> axis_cells(const CompareRow& row, const CompareReport& 
   return cells;
 }
 
-}  // namespace
-
-Number number_named(const std::string& name) {
+CompareNumber number_named(const std::string& name) {
   for (const auto& [known, member] : kNumbers)
     if (name == known) return member;
   for (const auto& [known, member] : kLastNumbers)
@@ -132,17 +128,65 @@ Number number_named(const std::string& name) {
   return nullptr;
 }
 
+bool CompareReport::has_runs() const {
+  for (const ComparedTrace& trace : traces)
+    for (const CompareRow& row : trace.comparison.rows)
+      if (row.run) return true;
+  return false;
+}
+
+std::vector<std::string> names_of_numbers() {
+  std::vector<std::string> names;
+  for (const auto& [name, member] : kNumbers) names.emplace_back(name);
+  for (const auto& [name, member] : kLastNumbers) names.emplace_back(name);
+  for (const auto& [k, member] : kRecallAt) names.push_back(fmt::format("recall_at_{}", k));
+  return names;
+}
+
+std::vector<ReportedRow> rows_of(const CompareReport& report) {
+  std::vector<ReportedRow> rows;
+  for (const ComparedTrace& trace : report.traces)
+    for (const CompareRow& row : trace.comparison.rows) rows.push_back({row, trace});
+  std::vector<ReportedRow> sorted;
+  for (std::size_t method = 0; method < report.short_names.size(); ++method)
+    for (const ReportedRow& one : rows)
+      if (one.row.method_idx == method) sorted.push_back(one);
+  return sorted;
+}
+
+namespace {
+
+// What was counted in a trace.
+ordered_json json_of(const ComparedTrace& trace) {
+  ordered_json json{{"path", trace.path},
+                    {"chunks", trace.chunks.empty() ? "all" : trace.chunks},
+                    {"span", nullptr}};
+  if (trace.span)
+    json["span"] = {{"name", trace.span->name},
+                    {"begin", trace.span->begin},
+                    {"end", trace.span->end},
+                    {"from_chunk", trace.span_from_chunk}};
+  return json;
+}
+
+}  // namespace
+
 std::string compare_json(const CompareReport& report) {
-  const replay::Comparison& comparison = report.comparison;
-  ordered_json json{{"chunk_size", nullptr},
-                    {"cells", report.cells},
-                    {"weights", report.weights},
-                    {"rows", ordered_json::array()},
-                    {"unavailable", ordered_json::array()}};
+  ordered_json json{{"chunk_size", nullptr},         {"cells", report.cells},
+                    {"weights", report.weights},     {"traces", ordered_json::array()},
+                    {"rows", ordered_json::array()}, {"unavailable", ordered_json::array()}};
   if (report.chunk_size) json["chunk_size"] = *report.chunk_size;
-  for (const replay::UnavailableMethod& entry : comparison.unavailable)
-    json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
-  for (const CompareRow& row : comparison.rows) json["rows"].push_back(json_of(row, report));
+  for (const ComparedTrace& trace : report.traces) {
+    json["traces"].push_back(json_of(trace));
+    for (const replay::UnavailableMethod& entry : trace.comparison.unavailable) {
+      json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
+      if (report.has_several()) json["unavailable"].back()["trace"] = trace.path;
+    }
+  }
+  for (const auto& [row, trace] : rows_of(report)) {
+    json["rows"].push_back(json_of(row, report));
+    if (report.has_several()) json["rows"].back()["trace"] = trace.path;
+  }
   return json_text(json);
 }
 
@@ -171,8 +215,11 @@ std::string compare_csv(const CompareReport& report) {
   for (const auto& [name, member] : kLastNumbers) text += fmt::format(",{}", name);
   for (const auto& [k, member] : kRecallAt) text += fmt::format(",recall_at_{}", k);
   for (const std::string& title : axis_titles(report)) text += "," + title;
+  const bool has_runs = report.has_runs();
+  if (has_runs) text += ",run";
+  if (report.has_several()) text += ",trace";
   text += '\n';
-  for (const CompareRow& row : report.comparison.rows) {
+  for (const auto& [row, trace] : rows_of(report)) {
     text += fmt::format("{},{},{},{},{}", quoted(row.method), row.phase, csv_place(row), row.cells,
                         row.fallback_cells);
     for (const auto& [name, member] : kNumbers) text += "," + csv_of(row.*member);
@@ -180,94 +227,11 @@ std::string compare_csv(const CompareReport& report) {
     for (const auto& [name, member] : kLastNumbers) text += "," + csv_of(row.*member);
     for (const auto& [k, member] : kRecallAt) text += "," + csv_of(row.*member);
     for (const std::string& cell : axis_cells(row, report)) text += "," + cell;
+    if (has_runs) text += row.run ? fmt::format(",{}", *row.run) : ",";
+    if (report.has_several()) text += "," + quoted(trace.path);
     text += '\n';
   }
   return text;
-}
-
-namespace {
-
-// Over what was averaged, one line for each method with a basis, and for each that is missing.
-std::string notes_text(const CompareReport& report) {
-  const replay::Comparison& comparison = report.comparison;
-  std::string text =
-      fmt::format("means over {}{}\n",
-                  report.cells == "common" ? "the cells where none of the methods is dense"
-                                           : "the cells where the method is not dense itself",
-                  report.weights == "queries" ? ", each as often as its chunk has queries" : "");
-  for (const CompareRow& row : comparison.rows) {
-    if (row.scope != "all" || row.phase != "prefill" || !row.basis) continue;
-    text += fmt::format("{}: basis fitted on {}, {} tokens{}\n", printable(row.method),
-                        printable(row.basis->source), row.basis->num_tokens,
-                        row.basis->leakage ? "; leakage: this trace holds that text" : "");
-  }
-  for (const replay::UnavailableMethod& entry : comparison.unavailable)
-    text += fmt::format("{} is not available: {}\n", printable(entry.method), entry.error.what());
-  return text;
-}
-
-// A column of the table for people; a share or an error needs digits, a count does not.
-struct Column {
-  const char* title;
-  Number number;
-  int digits;
-  bool only_where_known = false;  // left out where no method has it
-};
-constexpr std::array kColumns = {
-    Column{"budget", &CompareRow::requested_budget, 1},
-    Column{"kept", &CompareRow::effective_budget, 1},
-    Column{"recall", &CompareRow::mass_recall, 4},
-    Column{"gap", &CompareRow::gap, 4},
-    Column{"overlap", &CompareRow::topk_overlap, 4},
-    Column{"error", &CompareRow::output_error, 4},
-    Column{"density", &CompareRow::density, 4},
-    Column{"visible recall", &CompareRow::visible_recall, 4},
-    Column{"recall at 1", &CompareRow::recall_at_1, 4, true},
-    Column{"recall at 10", &CompareRow::recall_at_10, 4, true},
-    Column{"recall at 64", &CompareRow::recall_at_64, 4, true},
-    Column{"span kept", &CompareRow::span_kept, 4, true},
-    Column{"forced", &CompareRow::forced, 1},
-    Column{"KV bytes", &CompareRow::kv_bytes, 1},
-    Column{"metadata bytes", &CompareRow::metadata_bytes, 1},
-    Column{"native density", &CompareRow::native_density, 4, true},
-    Column{"native of causal", &CompareRow::native_density_causal, 4, true},
-    Column{"native of rectangle", &CompareRow::native_density_rectangle, 4, true},
-    Column{"density of causal", &CompareRow::density_causal, 4, true},
-    Column{"density of rectangle", &CompareRow::density_rectangle, 4, true},
-};
-
-std::string table_text(const CompareReport& report) {
-  const std::vector<CompareRow>& rows = report.comparison.rows;
-  std::vector<Column> columns;
-  for (const Column& column : kColumns)
-    if (!column.only_where_known ||
-        std::any_of(rows.begin(), rows.end(),
-                    [&](const CompareRow& row) { return is_shown(row.*column.number); }))
-      columns.push_back(column);
-  std::vector<std::string> header = {"method", "phase", "cells", "fallback"};
-  for (const Column& column : columns) header.emplace_back(column.title);
-  header.emplace_back("leakage");
-  for (const std::string& title : axis_titles(report)) header.push_back(title);
-  TextTable table(header);
-  for (const CompareRow& row : rows) {
-    if (row.scope != "all") continue;
-    std::vector<std::string> line = {row.method, row.phase, fmt::format("{}", row.cells),
-                                     fmt::format("{}", row.fallback_cells)};
-    for (const Column& column : columns) {
-      const auto& number = row.*column.number;
-      line.push_back(is_shown(number) ? fmt::format("{:.{}f}", *number, column.digits) : "-");
-    }
-    line.emplace_back(leakage_of(row) != 0 ? "yes" : "");
-    for (const std::string& cell : axis_cells(row, report)) line.push_back(cell);
-    table.add(line);
-  }
-  return table.text();
-}
-
-}  // namespace
-
-std::string compare_text(const CompareReport& report) {
-  return table_text(report) + notes_text(report);
 }
 
 }  // namespace kvloupe::cli

@@ -13,6 +13,7 @@
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/replay/explain.h"
+#include "core/replay/replay.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -73,7 +74,7 @@ ordered_json voters_json(const Explanation& why) {
 }
 
 ordered_json json_of(const Explanation& why, const session::TraceSession& session) {
-  ordered_json json{{"method", why.spec.canonical()},
+  ordered_json json{{"method", why.method},
                     {"layer", why.layer},
                     {"chunk", why.chunk},
                     {"row", row_json(why.layout.axis, why.layout.q_heads_per_row,
@@ -95,6 +96,7 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
                     {"lost_at", nullptr},
                     {"stages", stages_json(why)},
                     {"counterfactuals", counterfactuals_json(why)}};
+  if (why.run) json["run"] = *why.run;
   if (why.dense_reason) json["dense_reason"] = trace::name_of(*why.dense_reason);
   if (why.lost_at) json["lost_at"] = name_of(*why.lost_at);
   if (why.unit)
@@ -134,15 +136,20 @@ std::string decided_text(const Explanation& why) {
 std::string text_of(const Explanation& why, const session::TraceSession& session) {
   const auto& texts = session.token_texts();
   std::string text =
-      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.spec.canonical()), place_text(why),
-                  why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
+      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.method), place_text(why), why.key,
+                  printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };
-  text +=
-      fmt::format("score {}, cut {}, margin {}, rank {} of {}{}\n", number(why.score),
-                  number(why.cut), number(why.margin()), why.rank ? format_count(*why.rank) : "-",
-                  format_count(why.num_ranked()), decided_text(why));
+  if (why.run)
+    text += fmt::format(
+        "run {} as recorded: which keys were kept is known, how they were scored is not\n",
+        *why.run);
+  else
+    text +=
+        fmt::format("score {}, cut {}, margin {}, rank {} of {}{}\n", number(why.score),
+                    number(why.cut), number(why.margin()), why.rank ? format_count(*why.rank) : "-",
+                    format_count(why.num_ranked()), decided_text(why));
   text += fmt::format("by true mass {} of {}; ", format_count(why.true_rank),
                       format_count(why.candidates));
   text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,
@@ -186,12 +193,12 @@ void check(const ExplainArguments& arguments) {
                       "out");
 }
 
-std::string worst_text(const ExplainArguments& arguments, const selection::MethodSpec& spec,
+std::string worst_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
                        const session::TraceSession& session) {
   replay::LostKeysRequest request;
-  request.spec = spec;
+  request.method = choice;
   if (arguments.layer) request.layers = {*arguments.layer};
-  request.span = span_of(arguments.span, session.info());
+  request.span = span_of("--span", arguments.span, session.info());
   request.count = static_cast<std::size_t>(*arguments.worst);
   request.device = arguments.device;
   const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
@@ -199,33 +206,67 @@ std::string worst_text(const ExplainArguments& arguments, const selection::Metho
                         : lost_keys_text(lost, session, request.count);
 }
 
-void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
-  check(arguments);
+// One key: of a run whose method is known by selecting anew, as the scores are not recorded.
+std::string key_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
+                     const session::TraceSession& session) {
   replay::ExplainRequest request;
-  request.spec = selection::MethodSpec::parse(arguments.method);
+  request.layer = *arguments.layer;
+  request.chunk = *arguments.chunk;
+  request.key = *arguments.key;
   request.device = arguments.device;
-  device::open_device(request.device);
-  const session::TraceSession session(arguments.trace, global.memory);
-  report_damage(session.info());
-  request.spec = request.spec.resolved(session.shape());
-  if (!arguments.worst)
-    request.row =
-        replay::row_of_heads(request.spec, session.shape(), arguments.kv_head, arguments.q_head);
-  capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
-  std::string text;
-  if (arguments.worst) {
-    text = worst_text(arguments, request.spec, session);
-  } else {
-    request.layer = *arguments.layer;
-    request.chunk = *arguments.chunk;
-    request.key = *arguments.key;
-    request.want_needed_budget = !arguments.no_budget;
+  request.want_needed_budget = !arguments.no_budget;
+  request.row = replay::row_of_heads(replay::layout_of(choice, session.info()), session.shape(),
+                                     arguments.kv_head, arguments.q_head);
+  Explanation why;
+  if (choice.known()) {
+    request.spec = *choice.spec;
     if (request.want_needed_budget && request.spec.has_budget() &&
         !request.spec.traits().grows_with_budget)
       log::info("all budgets are tried, which takes long; --no-budget leaves them out");
-    const Explanation why = replay::explain(session, request, reporting_context("budgets"));
-    text = arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
+    why = replay::explain(session, request, reporting_context("budgets"));
+  } else {
+    why = replay::explain_recorded(session, choice.run, request);
   }
+  return arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
+}
+
+// That the answer is of a selection made anew, and where that is not what was recorded.
+void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& choice,
+              const session::TraceSession& session) {
+  log::info("run {} holds no scores: {} is selected anew to say why", choice.run,
+            printable(replay::short_name(*choice.spec)));
+  if (arguments.worst) return;
+  const trace::LayerRecord kept =
+      session.reader().read_run(choice.run, *arguments.layer, *arguments.chunk);
+  replay::ReplayRequest request;
+  request.spec = *choice.spec;
+  request.layers = {*arguments.layer};
+  request.chunk = *arguments.chunk;
+  request.want_mass = false;
+  request.device = arguments.device;
+  const replay::ReplayResult anew = replay::replay(session, request, reporting_context("cells"));
+  for (std::size_t row = 0; row < anew.cells.front().rows.size(); ++row)
+    if (anew.cells.front().rows[row].positions != kept.cells.front().rows.at(row).positions) {
+      log::warning(
+          "what is selected anew differs in this cell from what run {} recorded; the answer is of "
+          "the former",
+          choice.run);
+      return;
+    }
+}
+
+void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
+  check(arguments);
+  const replay::MethodName method(arguments.method);
+  device::open_device(arguments.device);
+  const session::TraceSession session = open_session(arguments.trace, global, {method});
+  report_damage(session.info());
+  const replay::MethodChoice choice = replay::choice_of(method, session.info());
+  if (choice.known())
+    capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
+  if (choice.known() && choice.recorded()) say_anew(arguments, choice, session);
+  const std::string text = arguments.worst ? worst_text(arguments, choice, session)
+                                           : key_text(arguments, choice, session);
   arguments.json ? results::add_data(text) : results::add_text(text);
 }
 
@@ -235,8 +276,7 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<ExplainArguments>();
   CLI::App* command = program.add_subcommand("explain", "why a method kept or lost a key");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
-      ->required();
+  command->add_option("--method", arguments->method, kMethodHelp)->required();
   const auto index = CLI::Range(0, 1 << 24);
   command->add_option("--layer", arguments->layer, "a layer; with --worst the only one searched")
       ->check(index);

@@ -107,8 +107,8 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--view", request.what.view, "view id, see kvloupe views")->required();
   command
       ->add_option("--method", request.what.methods,
-                   "method SPEC; given twice: the methods A and B; further ones for the views "
-                   "budget_sweep and method_compare")
+                   "method SPEC, or a recorded run: run:N, or what it is called; given twice: the "
+                   "methods A and B; further ones for the views budget_sweep and method_compare")
       ->allow_extra_args(false);
   command->add_option(
       "--goto", request.what.go_to,

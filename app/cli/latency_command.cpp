@@ -290,7 +290,9 @@ std::map<std::string, std::string> names_of(const LatencyArguments& arguments,
 }
 
 void run_latency(const LatencyArguments& arguments, const GlobalOptions& global) {
-  auto [specs, unavailable] = replay::parse_methods(arguments.methods);
+  replay::MethodList list = replay::parse_methods(arguments.methods);
+  const std::vector<selection::MethodSpec> specs = list.required_specs();
+  auto& unavailable = list.unavailable;
   const auto lengths = parse_lengths(arguments.lengths);
   const device::DeviceInfo device = device::open_device(arguments.device);
   check_picture(arguments);

@@ -44,6 +44,9 @@ std::string causes_sentence(const LostKeys& lost) {
   if (lost.all.lost <= 0) return "It loses no attention mass.";
   std::string text = fmt::format("It loses {:.1f} % of the attention mass of its candidates",
                                  100 * lost.all.lost / lost.all.whole);
+  if (!lost.method.known() && lost.all.causes().empty())
+    return text +
+           ". Why is not known: this version has no such method, and a run records no scores.";
   const char* between = ": ";
   for (const Stage cause : lost.all.causes()) {
     text += fmt::format("{}{} {:.1f} %", between, words_of(cause), 100 * lost.all.share_of(cause));
@@ -54,7 +57,7 @@ std::string causes_sentence(const LostKeys& lost) {
 
 std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& session,
                            std::size_t count) {
-  ordered_json json{{"method", lost.spec.canonical()},
+  ordered_json json{{"method", lost.method.text},
                     {"all", mass_json(lost.all)},
                     {"layers", ordered_json::array()},
                     {"keys", ordered_json::array()},
@@ -73,7 +76,7 @@ std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& se
                             {"token", token(session, key.key)},
                             {"true_mass", key.mass},
                             {"share", key.share},
-                            {"lost_at", name_of(key.cause)}});
+                            {"lost_at", key.cause ? ordered_json(name_of(*key.cause)) : nullptr}});
   }
   for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
     const replay::Regret& regret = lost.regrets[i];
@@ -92,8 +95,7 @@ std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& se
 
 std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& session,
                            std::size_t count) {
-  std::string text =
-      fmt::format("{}\n{}\n", printable(lost.spec.canonical()), causes_sentence(lost));
+  std::string text = fmt::format("{}\n{}\n", printable(lost.method.text), causes_sentence(lost));
   if (!lost.keys.empty()) {
     TextTable table({"layer", "head", "chunk", "key", "token", "true mass", "share", "lost at"});
     for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
@@ -101,7 +103,7 @@ std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& se
       table.add({fmt::format("{}", key.layer), replay::row_words(lost.layout, key.row),
                  fmt::format("{}", key.chunk), fmt::format("{}", key.key),
                  printable(token(session, key.key)), fmt::format("{:.4f}", key.mass),
-                 fmt::format("{:.2f} %", 100 * key.share), words_of(key.cause)});
+                 fmt::format("{:.2f} %", 100 * key.share), key.cause ? words_of(*key.cause) : "-"});
     }
     text += "\n" + table.text();
   }

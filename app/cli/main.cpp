@@ -9,6 +9,7 @@
 #include "core/base/paths.h"
 #include "core/base/results.h"
 #include "core/base/thread_room.h"
+#include "core/base/thread_waiting.h"
 #include "core/base/units.h"
 
 #include <CLI/CLI.hpp>
@@ -144,6 +145,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    kvloupe::spin_briefly();
     kvloupe::results::claim_standard_streams();
     const int exit_code = kvloupe::cli::run(argc, argv);
     kvloupe::results::deliver();

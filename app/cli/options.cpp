@@ -60,7 +60,8 @@ CLI::Validator finite_range(double least, double most) {
           "NUMBER " + range};
 }
 
-std::optional<trace::TokenSpan> span_of(const std::string& text, const trace::TraceInfo& info) {
+std::optional<trace::TokenSpan> span_of(const char* option, const std::string& text,
+                                        const trace::TraceInfo& info) {
   if (text.empty()) return std::nullopt;
   std::string names;
   for (const trace::TokenSpan& span : info.spans) {
@@ -71,12 +72,23 @@ std::optional<trace::TokenSpan> span_of(const std::string& text, const trace::Tr
   const auto first = parse_int(std::string_view(text).substr(0, dash));
   const auto last = dash == std::string::npos ? first : parse_int(text.substr(dash + 1));
   if (!first || !last || *first < 0 || *last < *first || *last >= info.num_tokens)
-    throw input_error(fmt::format("--span {} names no tokens of the trace", printable(text)),
+    throw input_error(fmt::format("{} {} names no tokens of the trace", option, printable(text)),
                       fmt::format("it has {} tokens and {}", format_count(info.num_tokens),
                                   names.empty() ? "no spans" : "the spans " + names),
                       "give the name of a span, or positions such as 1536-1551");
   return trace::TokenSpan{text, static_cast<std::int32_t>(*first),
                           static_cast<std::int32_t>(*last + 1)};
+}
+
+session::TraceSession open_session(const std::string& path, const GlobalOptions& global,
+                                   const std::vector<replay::MethodName>& methods) {
+  try {
+    return session::TraceSession(path, global.memory);
+  } catch (const Error&) {
+    for (const replay::MethodName& method : methods)
+      if (method.needs_trace()) throw Error(*method.no_spec);
+    throw;
+  }
 }
 
 void report_damage(const trace::TraceInfo& info) {

@@ -4,6 +4,8 @@
 
 #include "app/cli/commands.h"
 #include "core/base/cancel.h"
+#include "core/replay/compare.h"
+#include "core/session/session.h"
 #include "core/trace/trace_types.h"
 
 #include <CLI/CLI.hpp>
@@ -26,9 +28,18 @@ CLI::Validator finite_range(double least, double most);
 inline constexpr const char* kDeviceHelp =
     "where it is computed: cpu, cuda:N, or sim, a slow stand-in for a GPU (kvloupe devices)";
 
-// The tokens that --span names: a span of the trace, "needle", or positions, "1536-1551", both ends in.
-// Nothing for an empty text. Throws Error{Input}.
-std::optional<trace::TokenSpan> span_of(const std::string& text, const trace::TraceInfo& info);
+// The tokens that an option such as --span names: a span of the trace, "needle", or positions,
+// "1536-1551", both ends in. Nothing for an empty text. Throws Error{Input}.
+std::optional<trace::TokenSpan> span_of(const char* option, const std::string& text,
+                                        const trace::TraceInfo& info);
+
+// Opens the trace. Where that fails and one of the texts is no SPEC, what is wrong with the text is told:
+// only a trace could have had a run called so.
+session::TraceSession open_session(const std::string& path, const GlobalOptions& global,
+                                   const std::vector<replay::MethodName>& methods);
+// What --method takes where a recorded run will do.
+inline constexpr const char* kMethodHelp =
+    "method SPEC (kvloupe methods), or a recorded run: run:N, or what it is called (kvloupe info)";
 
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);

@@ -53,20 +53,34 @@ std::int64_t prefill_chunks(const trace::TraceInfo& info) {
   });
 }
 
+// Where the sets of the page come from.
+std::string source_of(const replay::MethodChoice& method) {
+  if (!method.recorded()) return "Open loop: selected anew on the stored queries and keys.";
+  if (method.known())
+    return fmt::format(
+        "The means are of run {} as recorded; the causes are found by selecting anew on the "
+        "stored queries and keys.",
+        method.run);
+  return fmt::format(
+      "Run {} as recorded. KVLoupe does not know its method, so it cannot say why a "
+      "key was lost.",
+      method.run);
+}
+
 std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
                   const replay::CompareRow& row) {
   const trace::TraceInfo& info = session.info();
   const auto number = [](const std::optional<double>& value) {
     return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : std::string("none");
   };
-  std::string text = fmt::format("# {} on {}\n\n`{}`\n\n", title_of(lost.spec),
-                                 printable(fs::path(info.path).filename().string()),
-                                 printable(lost.spec.canonical()));
-  text += fmt::format(
-      "{}, {} tokens in {} chunks, {} of {} layers captured; {}. Open loop: selected anew on the "
-      "stored queries and keys.\n\n",
-      printable(info.model.name), info.num_tokens, info.chunks.size(), lost.layers.size(),
-      info.model.num_layers, info.complete ? "complete" : "incomplete");
+  const replay::MethodChoice& method = lost.method;
+  std::string text = fmt::format(
+      "# {} on {}\n\n`{}`\n\n", method.known() ? title_of(*method.spec) : printable(method.text),
+      printable(fs::path(info.path).filename().string()), printable(method.text));
+  text += fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}. {}\n\n",
+                      printable(info.model.name), info.num_tokens, info.chunks.size(),
+                      lost.layers.size(), info.model.num_layers,
+                      info.complete ? "complete" : "incomplete", source_of(method));
   text +=
       "| mass recall | top-k overlap | output error | density | cells chosen in | all cells |\n";
   text += "|---|---|---|---|---|---|\n";
@@ -99,7 +113,7 @@ std::string keys(const replay::LostKeys& lost, const session::TraceSession& sess
     const replay::LostKey& key = lost.keys[i];
     text += fmt::format("| {} | {} | {} | {} | {} | {:.4f} | {:.2f} % | {} |\n", key.layer,
                         replay::row_words(lost.layout, key.row), key.chunk, key.key, token(key.key),
-                        key.mass, 100 * key.share, words_of(key.cause));
+                        key.mass, 100 * key.share, key.cause ? words_of(*key.cause) : "");
   }
   if (lost.regrets.empty()) return text + "\n";
   text +=
@@ -122,6 +136,14 @@ constexpr Picture kPictures[] = {{"worst_misses", "Worst misses"},
                                  {"miss_inspector", "The worst of them"},
                                  {"layer_head_overview", "Layers and heads"},
                                  {"kv_map", "What is kept, chunk by chunk"}};
+
+bool can_draw(const Picture& picture, const replay::LostKeys& lost) {
+  // These say why, of a method that can be run again; the second shows one key.
+  if (std::string_view(picture.view) == "worst_misses") return lost.method.known();
+  if (std::string_view(picture.view) == "miss_inspector")
+    return lost.method.known() && !lost.keys.empty();
+  return true;
+}
 
 // Where the trace lost most, so that the pictures show it.
 std::string place_of(const replay::LostKeys& lost) {
@@ -156,18 +178,19 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   if (arguments.folder.empty())
     throw usage_error("-o names no folder", "the page and its pictures need one",
                       "give a folder, such as -o report");
-  const auto spec_text = selection::MethodSpec::parse(arguments.method);
+  const replay::MethodName method(arguments.method);
   device::open_device(arguments.device);
-  const session::TraceSession session(arguments.trace, global.memory);
+  const session::TraceSession session = open_session(arguments.trace, global, {method});
   report_damage(session.info());
-  const selection::MethodSpec spec = spec_text.resolved(session.shape());
+  const replay::MethodChoice choice = replay::choice_of(method, session.info());
   const fs::path page = fs::path(arguments.folder) / "report.md";
   make_folder(arguments.folder);
   check_result_file(page, {arguments.trace}, arguments.force);
-  capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
+  if (choice.known())
+    capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
 
   replay::LostKeysRequest request;
-  request.spec = spec;
+  request.method = choice;
   request.device = arguments.device;
   request.count = kKeys;
   const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
@@ -175,13 +198,12 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   averages.want_output_error = true;
   averages.device = arguments.device;
   const replay::Comparison comparison =
-      replay::compare_methods(session, {spec}, averages, {}, reporting_context("cells"));
+      replay::compare_methods(session, {method}, averages, {}, reporting_context("cells"));
 
   std::string text = facts(session, lost, comparison.rows.front()) + causes(lost);
   text += keys(lost, session);
   for (const Picture& picture : kPictures) {
-    // It shows one key.
-    if (lost.keys.empty() && std::string_view(picture.view) == "miss_inspector") continue;
+    if (!can_draw(picture, lost)) continue;
     figure::ExportRequest drawn = picture_request(arguments, picture, global);
     drawn.what.go_to = place_of(lost);
     figure::export_view(drawn);
@@ -198,8 +220,7 @@ void add_report_command(CLI::App& program, const GlobalOptions& global) {
   CLI::App* command = program.add_subcommand(
       "report", "one page about a method on a trace: what it keeps, what it loses, and why");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
-      ->required();
+  command->add_option("--method", arguments->method, kMethodHelp)->required();
   command->add_option("-o,--output", arguments->folder, "folder for report.md and its pictures")
       ->required();
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();

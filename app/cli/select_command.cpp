@@ -154,10 +154,11 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
 
 std::string answer_json(const ReplayResult& result, std::optional<int> chunk_size) {
   ordered_json json{{"method", result.method},
-                    {"mode", "open_loop"},
+                    {"mode", name_of(result.mode)},
                     {"source_mode", name_of(result.source_mode)},
                     {"chunk_size", nullptr}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
+  if (result.run) json["run"] = *result.run;
   if (result.basis)
     json["basis"] = {{"source", result.basis->source},
                      {"tokens", result.basis->num_tokens},
@@ -203,11 +204,12 @@ std::vector<std::string> lane_columns(const ReplayResult& result, const ReplayCe
 
 // What is said above the table.
 std::string heading(const ReplayResult& result, std::optional<int> chunk_size) {
-  std::string text =
-      fmt::format("{}\nopen loop on a trace made in {}{}; means over the rows of a cell\n",
-                  printable(result.method),
-                  result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
-                  chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "");
+  std::string text = fmt::format(
+      "{}\n{}{} on a trace made in {}{}; means over the rows of a cell\n", printable(result.method),
+      result.run ? fmt::format("run {} as recorded, ", *result.run) : std::string(),
+      result.mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
+      result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
+      chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "");
   if (result.basis)
     text += fmt::format("basis fitted on {}, {} tokens; {}\n", printable(result.basis->source),
                         result.basis->num_tokens,
@@ -270,13 +272,33 @@ void save_run(const session::TraceSession& session, const selection::MethodSpec&
   log::info("saved as run {} of {}.runs.h5", number, session.info().path);
 }
 
+// What only a selection made anew could give.
+void check_recorded(const SelectArguments& arguments, const replay::MethodChoice& choice) {
+  const char* asked = arguments.save         ? "--save"
+                      : arguments.scores     ? "--scores"
+                      : arguments.chunk_size ? "--chunk-size"
+                                             : nullptr;
+  if (asked != nullptr)
+    throw usage_error(fmt::format("{} cannot be combined with run {}", asked, choice.run),
+                      "a recorded run holds what was kept of the trace's own chunks, and no scores",
+                      "leave the option out, or give the SPEC of a method to select anew");
+}
+
+ReplayResult selected(const session::TraceSession& session, const replay::MethodChoice& choice,
+                      const replay::ReplayRequest& request) {
+  const WorkContext context = reporting_context("cells");
+  if (choice.recorded())
+    return replay::recorded_run(session, choice.run, request.layers, request.chunk, true,
+                                request.want_output_error, context, request.device);
+  return replay::replay(session, request, context);
+}
+
 void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   replay::ReplayRequest request;
-  request.spec = selection::MethodSpec::parse(arguments.method);
+  const replay::MethodName method(arguments.method);
   if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
   request.chunk = parse_index_or_all("--chunk", arguments.chunk);
   request.chunk_size = arguments.chunk_size;
-  request.want_output_error = request.spec.traits().lanes.has_value();
   if (arguments.save && (request.chunk || request.chunk_size))
     throw usage_error("--save cannot be combined with --chunk or --chunk-size",
                       "a saved run covers all chunks of the trace",
@@ -286,11 +308,17 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   if (arguments.scores && !arguments.json)
     throw usage_error("--scores needs --json", "a table has no room for them", "add --json");
   device::open_device(request.device);
-  const session::TraceSession session(arguments.trace, global.memory);
+  const session::TraceSession session = open_session(arguments.trace, global, {method});
   report_damage(session.info());
-  request.spec = request.spec.resolved(session.shape());
-  capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
-  const ReplayResult result = replay::replay(session, request, reporting_context("cells"));
+  const replay::MethodChoice choice = replay::choice_of(method, session.info());
+  if (choice.recorded()) {
+    check_recorded(arguments, choice);
+  } else {
+    request.spec = *choice.spec;
+    capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
+  }
+  request.want_output_error = choice.known() && choice.spec->traits().lanes.has_value();
+  const ReplayResult result = selected(session, choice, request);
   const std::string text = arguments.json ? answer_json(result, arguments.chunk_size)
                                           : table_text(result, arguments.chunk_size);
   if (arguments.save) save_run(session, request.spec, result);
@@ -303,8 +331,7 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<SelectArguments>();
   CLI::App* command = program.add_subcommand("select", "what a method keeps, on stored Q and K");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
-      ->required();
+  command->add_option("--method", arguments->method, kMethodHelp)->required();
   command->add_option("--layer", arguments->layer, "a layer, or all");
   command->add_option("--chunk", arguments->chunk, "a chunk, or all");
   command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")

@@ -235,7 +235,8 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   const bool recorded = facts.choice.recorded();
   const std::string name =
       fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()));
-  const std::string own = distinct_params(facts.choice, context.workspace.method(other_than(slot)));
+  const std::string own =
+      state::distinct_params(facts.choice, context.workspace.method(other_than(slot)));
   chips.push_back({own.empty() ? name : name + ", " + own, widgets::color_of_slot(p, slot),
                    state::readable_name(facts.choice.text), name});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));

@@ -88,7 +88,7 @@ void cell_ui(DrawContext& context, const Line& line, const MissColumn<Line>& col
              const std::string& words) {
   if constexpr (std::is_same_v<Line, LostKey>)
     if (&column == &state::lost_columns().back()) {
-      cause_ui(context, line.cause, words);
+      if (line.cause) cause_ui(context, *line.cause, words);
       return;
     }
   widgets::text_colored(context.palette.text, words);

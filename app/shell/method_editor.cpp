@@ -111,7 +111,7 @@ void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& pal
   const state::MethodChoice choice = workspace.method(slot);
   const char* popup = slot == state::Slot::A ? "method A" : "method B";
   std::string text = choice.empty() ? std::string("choose") : state::short_label(choice);
-  if (const std::string own = distinct_params(choice, workspace.method(other_than(slot)));
+  if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
       !own.empty())
     text += "  " + widgets::elided(own, widgets::em(14));
   ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);

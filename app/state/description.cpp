@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 namespace kvloupe::state {
@@ -56,20 +57,18 @@ void check_number_of_methods(const ViewInfo& view, std::size_t given) {
                     "name fewer, or use a view that takes many");
 }
 
-// Throws unless it is a SPEC, or what a run of the trace is called.
+// Throws unless it is a SPEC, or names a run of the trace.
 void check_method(const std::string& text, const std::string& trace) {
+  const replay::MethodName name(text);
+  if (!name.needs_trace()) return;
+  std::optional<trace::TraceReader> reader;
   try {
-    selection::MethodSpec::parse(text);
+    reader.emplace(trace);
   } catch (const Error&) {
-    try {
-      const trace::TraceReader reader(trace);
-      for (const trace::RunInfo& run : reader.info().runs)
-        if (run.method == text) return;
-    } catch (const Error&) {
-      // No trace to hold it: what is wrong with the text is told.
-    }
-    throw;
+    // No trace to hold such a run: what is wrong with the text is told.
+    throw *name.no_spec;
   }
+  replay::choice_of(name, reader->info());
 }
 
 // A and B where both are drawn, then what stands beside them; each once, but for B.
@@ -103,12 +102,8 @@ InputFiles files_read(const Description& what) {
   if (!what.other_trace.empty())
     for (const auto& file : trace::files_of_trace(what.other_trace)) files.push_back(file);
   for (const std::string& method : what.methods) {
-    try {
-      for (const auto& file : selection::files_of(selection::MethodSpec::parse(method)))
-        files.push_back(file);
-    } catch (const Error&) {
-      // What only a run of the trace is called names no file that could be read.
-    }
+    if (const replay::MethodName name(method); name.spec)
+      for (const auto& file : selection::files_of(*name.spec)) files.push_back(file);
   }
   return files;
 }

@@ -31,16 +31,6 @@ bool matches(const MethodInfo& method, const std::string& query) {
   return true;
 }
 
-// "num_queries=16", one after the other.
-std::vector<std::string> params_of(const selection::MethodSpec& spec) {
-  const std::string canonical = spec.canonical();
-  std::istringstream rest(
-      canonical.substr(std::min(canonical.find(':'), canonical.size() - 1) + 1));
-  std::vector<std::string> params;
-  for (std::string param; std::getline(rest, param, ',');) params.push_back(param);
-  return params;
-}
-
 std::string title_of(const MethodInfo& method) {
   const bool evicts = method.state_action == trace::StateAction::Eviction;
   switch (method.granularity) {
@@ -135,11 +125,11 @@ std::string short_label(const MethodChoice& method) {
 
 std::string distinct_params(const MethodChoice& method, const MethodChoice& other) {
   if (!method.known() || !other.known() || short_label(method) != short_label(other)) return {};
-  const std::vector<std::string> others = params_of(*other.spec);
+  const auto others = other.spec->parameters();
   std::string text;
-  for (const std::string& param : params_of(*method.spec))
+  for (const auto& param : method.spec->parameters())
     if (std::find(others.begin(), others.end(), param) == others.end())
-      text += (text.empty() ? "" : ", ") + param;
+      text += fmt::format("{}{}={}", text.empty() ? "" : ", ", param.first, param.second);
   return text;
 }
 

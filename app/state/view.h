@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+namespace kvloupe::replay {
+struct MethodChoice;
+}
+
 namespace kvloupe::state {
 
 class Workspace;
-struct MethodChoice;
+using replay::MethodChoice;
 
 enum class Format { Png, Svg, Csv, Npy };  // no view has an SVG yet
 const char* name_of(Format format);        // "png", ...

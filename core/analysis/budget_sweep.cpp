@@ -31,7 +31,8 @@ SweepPass sweep_pass(const session::TraceSession& session,
                      const std::vector<selection::MethodSpec>& specs, const SweepScope& scope,
                      const WorkContext& context) {
   replay::ReplayRequest request{specs.front(), scope.layers, {}, {}, true, true, scope.device};
-  replay::Comparison comparison = replay::compare_methods(session, specs, request, {}, context);
+  replay::Comparison comparison =
+      replay::compare_methods(session, {specs.begin(), specs.end()}, request, {}, context);
   SweepPass pass;
   pass.unavailable = std::move(comparison.unavailable);
   for (const CompareRow& row : comparison.rows)

@@ -122,12 +122,12 @@ Scope parse_scope(const std::string& text) {
 class Averager::Cells {
  public:
   Cells(const std::optional<MethodSpec>& spec, int q_heads_per_row,
-        const session::TraceSession& session, const std::optional<KeySpan>& span)
+        const session::TraceSession& session, const Counted& counted)
       : q_heads_per_row_(q_heads_per_row),
         gqa_group_size_(session.info().model.gqa_group_size()),
         bytes_per_key_(static_cast<double>(bytes_per_key(spec, session.info()))),
         dtype_(session.info().dtype),
-        span_(span) {
+        counted_(counted) {
     for (const auto& [layer, softmax] : session.info().model.shaped_softmax)
       if (softmax.window > 0) windowed_.insert(layer);
     if (!spec) return;
@@ -137,6 +137,7 @@ class Averager::Cells {
   }
 
   void add(const ReplayCell& cell) {
+    if (!counted_.has(cell)) return;
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       RowCell& added = cells_.emplace_back();
       added.layer = cell.layer;
@@ -221,11 +222,14 @@ class Averager::Cells {
   static CompareRow row_of(const ReplayResult& result, trace::Phase phase, const Sums& sums) {
     CompareRow row;
     row.method = result.method;
+    row.run = result.run;
     row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
     row.cells = sums.cells;
     row.fallback_cells = sums.fallback_cells;
     for (std::size_t i = 0; i < kNumbers; ++i)
       if (sums.weights[i] > 0) row.*kMembers[i] = sums.sums[i] / sums.weights[i];
+    // Earlier versions did not record which keys were kept by rule.
+    if (result.run && row.forced == 0.0) row.forced.reset();
     row.basis = result.basis;
     return row;
   }
@@ -256,7 +260,8 @@ class Averager::Cells {
     if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
     // Pairs are counted by blocks, of which a window hides parts: not known there.
     if (cell.blocks && !windowed_.contains(cell.layer)) add_densities(cell, row, numbers);
-    if (span_) numbers[kSpanKept] = span_kept(cell, row, *span_).value_or(kUnknown);
+    if (counted_.watched && cell.span.end() > counted_.watched->from)
+      numbers[kSpanKept] = span_kept(cell, row, counted_.watched->keys).value_or(kUnknown);
     return numbers;
   }
 
@@ -280,14 +285,14 @@ class Averager::Cells {
   std::optional<selection::Metadata> metadata_;
   std::int64_t page_size_ = 0;
   trace::DType dtype_;
-  std::optional<KeySpan> span_;
+  Counted counted_;
   std::set<int> windowed_;  // layers
   std::vector<RowCell> cells_;
 };
 
 Averager::Averager(const std::optional<MethodSpec>& spec, int q_heads_per_row,
-                   const session::TraceSession& session, const std::optional<KeySpan>& span)
-    : cells_(std::make_unique<Cells>(spec, q_heads_per_row, session, span)) {}
+                   const session::TraceSession& session, const Counted& counted)
+    : cells_(std::make_unique<Cells>(spec, q_heads_per_row, session, counted)) {}
 Averager::~Averager() = default;
 Averager::Averager(Averager&&) noexcept = default;
 Averager& Averager::operator=(Averager&&) noexcept = default;

@@ -6,6 +6,7 @@
 #include "core/replay/replay.h"
 #include "core/replay/span_kept.h"
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ struct SweptValue {
 
 struct CompareRow {
   std::string method;
+  std::optional<int> run;  // of the trace, where it was recorded and not selected anew
   std::string phase;       // "prefill" or "decode"
   std::string scope;       // all | layer | kv_head | chunk, or several such as layer,kv_head
   int index = 0;           // of the layer, KV head or chunk; 0 for all and for several
@@ -73,6 +75,17 @@ enum class Weights {
   Queries,  // as many as its chunk has queries
 };
 
+// Which cells enter, and which keys are watched there.
+struct Counted {
+  int first_chunk = 0, last_chunk = std::numeric_limits<int>::max();
+  std::int32_t from = 0;  // chunks that hold this token or come later
+  std::optional<WatchedKeys> watched = {};
+
+  bool has(const ReplayCell& cell) const {
+    return cell.chunk >= first_chunk && cell.chunk <= last_chunk && cell.span.end() > from;
+  }
+};
+
 struct RowOptions {
   Weights weights = Weights::Cells;
   const Places* among = nullptr;   // cells outside are left out; null: none is
@@ -83,13 +96,14 @@ struct RowOptions {
 // comes in its numbers are kept, not its positions.
 class Averager {
  public:
-  // `spec` is empty for a recorded run of an unknown method. `span`: keys that are watched.
+  // `spec` is empty for a recorded run of an unknown method.
   Averager(const std::optional<selection::MethodSpec>& spec, int q_heads_per_row,
-           const session::TraceSession& session, const std::optional<KeySpan>& span = {});
+           const session::TraceSession& session, const Counted& counted = {});
   ~Averager();
   Averager(Averager&&) noexcept;
   Averager& operator=(Averager&&) noexcept;
 
+  // Passed over where it does not count.
   void add(const ReplayCell& cell);
   // Where the method is not dense; empty: it chooses nowhere, and is not asked for common cells.
   std::optional<Places> places() const;

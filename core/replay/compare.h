@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/replay/averages.h"
+#include "core/replay/method_choice.h"
 #include "core/replay/replay.h"
 
 #include <optional>
@@ -25,25 +26,46 @@ struct Comparison {
 struct CompareOptions {
   CellChoice cells = CellChoice::Own;
   Weights weights = Weights::Cells;
-  std::optional<KeySpan> span = {};  // watched
-  std::vector<Scope> scopes = {};    // beside all, layer, kv_head and chunk
+  Counted counted = {};
+  std::vector<Scope> scopes = {};  // beside all, layer, kv_head and chunk
 };
 
-// All methods in one pass over the trace; request.spec is not looked at. Throws the error of the
-// first method when none can be served.
+// The cells of one method, and what the result says of all of them.
+struct MethodCells {
+  Averager averager;
+  ReplayResult result;  // without cells
+};
+// What is selected anew takes one pass over the trace, a recorded run a pass of its own, layer by layer.
+// request.spec is not looked at. Throws what replay() throws.
+std::vector<MethodCells> measure_methods(const session::TraceSession& session,
+                                         const std::vector<MethodChoice>& choices,
+                                         const ReplayRequest& request, const Counted& counted,
+                                         const WorkContext& context);
+
+// Why the trace cannot serve what is asked of the method, as an Error{Input}; nothing if it can. A run
+// cannot be cut into other chunks, and has the layers that were recorded. Errors of the arguments are
+// thrown.
+std::optional<Error> why_unavailable(const session::TraceSession& session,
+                                     const MethodChoice& choice, const ReplayRequest& request,
+                                     const WorkContext& context);
+
+// request.spec is not looked at. Throws the error of the first method when none can be served.
 Comparison compare_methods(const session::TraceSession& session,
-                           const std::vector<selection::MethodSpec>& specs,
-                           const ReplayRequest& request, const CompareOptions& options,
-                           const WorkContext& context);
+                           const std::vector<MethodName>& methods, const ReplayRequest& request,
+                           const CompareOptions& options, const WorkContext& context);
 
-// What a text names.
+// What texts name.
 struct MethodList {
-  std::vector<selection::MethodSpec> specs;
+  std::vector<MethodName> methods;
   std::vector<UnavailableMethod> unavailable;  // of "all": a file that they need is not given
+
+  bool needs_trace() const;
+  // For what computes and cannot use a record. Throws Error{Usage}.
+  std::vector<selection::MethodSpec> required_specs() const;
 };
-// `text` is a method SPEC, or "all" or "all:name=value,...": every method of the catalogue, each
-// with those of the parameters that it has. Threshold methods take a budget only beside
-// lowering=budget. Throws Error{Usage}.
+// `text` is a method SPEC, what a run is called, "run:3", or "all" or "all:name=value,...": every method
+// of the catalogue, each with those of the parameters that it has. Threshold methods take a budget only
+// beside lowering=budget. Throws Error{Usage}.
 MethodList parse_methods(const std::string& text);
 // All that the texts name, in their order.
 MethodList parse_methods(const std::vector<std::string>& texts);

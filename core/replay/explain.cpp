@@ -1,11 +1,10 @@
 #include "core/replay/explain.h"
 
 #include "core/base/error.h"
+#include "core/replay/explain_parts.h"
 #include "core/replay/needed_budget.h"
 #include "core/replay/stage_runs.h"
-#include "core/selection/cell_rows.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 namespace kvloupe::replay {
 namespace {
 
-constexpr std::size_t kRivals = 5, kVoters = 5;
+constexpr std::size_t kRivals = 5;
 
 // Puts together what the runs of one cell say of one key.
 class Explainer {
@@ -23,6 +22,7 @@ class Explainer {
   Explainer(const session::TraceSession& session, const ExplainRequest& request,
             const WorkContext& context)
       : session_(session), request_(request), context_(context) {
+    result_.method = request.spec.canonical();
     result_.spec = request.spec;
     result_.layer = request.layer;
     result_.chunk = request.chunk;
@@ -44,8 +44,7 @@ class Explainer {
       if (decided && decided->evidence.unit_of(request_.key)) decided_ = decided;
       if (!here) note_eviction(runs, chunk);
     }
-    check_key(run);
-    describe(run);
+    describe(run, result_);
     score(run);
     find_voters(run, runs);
     find_needed_budget();
@@ -60,35 +59,6 @@ class Explainer {
   void note_eviction(const StageRuns& runs, int chunk) {
     const auto& dead = runs.evicted().at(row());
     if (std::binary_search(dead.begin(), dead.end(), request_.key)) evicted_after_ = chunk;
-  }
-
-  void check_key(const CellRun& run) const {
-    const std::int64_t first = run.selection.first_candidate,
-                       end = run.selection.end_of_candidates();
-    if (request_.key >= first && request_.key < end) return;
-    throw input_error(
-        fmt::format("key {} is no candidate of chunk {}", request_.key, request_.chunk),
-        first == end ? std::string("nothing stands before the chunk, so nothing was decided")
-                     : fmt::format("what is decided there are the keys {} to {}", first, end - 1),
-        first == end ? "give a later chunk" : "give one of them, or a later chunk");
-  }
-
-  void describe(const CellRun& run) {
-    const trace::SelectedRow& kept = run.selection.rows.at(row());
-    result_.kept = run.keeps(request_.row, request_.key);
-    result_.forced = std::binary_search(kept.forced.begin(), kept.forced.end(), request_.key);
-    result_.dense_reason = run.selection.dense_reason;
-    result_.candidates = run.selection.num_candidates;
-    result_.budget = run.selection.budget_tokens;
-    const float* mass = run.mass_of(request_.row);
-    const float own = mass[request_.key];
-    result_.true_mass = static_cast<double>(own);
-    result_.true_rank = 1;
-    for (std::int64_t key = run.selection.first_candidate; key < run.selection.end_of_candidates();
-         ++key) {
-      result_.whole_mass += static_cast<double>(mass[key]);
-      if (mass[key] > own || (mass[key] == own && key < request_.key)) ++result_.true_rank;
-    }
   }
 
   void score(const CellRun& run) {
@@ -174,36 +144,12 @@ class Explainer {
   }
 
   void find_voters(const CellRun& run, StageRuns& runs) {
-    const selection::Cell& cell = run.cell;
-    const int per_row = result_.layout.q_heads_per_row;
     // Of a key that is dead the chunk's queries decide nothing, nor where the method rests.
-    const bool rests = cell.phase == trace::Phase::Decode && !request_.spec.traits().acts_in_decode;
+    const bool rests =
+        run.cell.phase == trace::Phase::Decode && !request_.spec.traits().acts_in_decode;
     const auto sampled = evicted_after_ || rests ? std::vector<std::vector<std::int32_t>>()
-                                                 : runs.sampled_rows(cell);
-    for (int head = request_.row * per_row; head < (request_.row + 1) * per_row; ++head) {
-      const at::Tensor key = cell.k[head / cell.gqa_group_size()][request_.key];
-      const std::vector<double> products =
-          selection::on_host<double>(at::mv(cell.q[head].to(at::kDouble), key.to(at::kDouble)));
-      for (std::int64_t t = 0; t < cell.chunk_len; ++t) {
-        const std::int64_t position = cell.past_len + t;
-        if (request_.key < cell.softmax.first_visible(position)) continue;
-        const auto lse =
-            static_cast<double>(run.lse[static_cast<std::size_t>(head * cell.chunk_len + t)]);
-        Explanation::Voter voter{
-            head,
-            position,
-            std::exp(cell.softmax.logit(products[static_cast<std::size_t>(t)]) - lse),
-            {}};
-        if (!sampled.empty()) {
-          const auto& rows = sampled.at(static_cast<std::size_t>(head));
-          voter.sampled = rows.empty() || std::binary_search(rows.begin(), rows.end(), t);
-        }
-        result_.voters.push_back(voter);
-      }
-    }
-    const auto more = [](const auto& a, const auto& b) { return a.attention > b.attention; };
-    std::stable_sort(result_.voters.begin(), result_.voters.end(), more);
-    if (result_.voters.size() > kVoters) result_.voters.resize(kVoters);
+                                                 : runs.sampled_rows(run.cell);
+    add_voters(run, sampled, result_);
   }
 
   void find_needed_budget() {

@@ -62,7 +62,9 @@ struct ExplainRequest {
 };
 
 struct Explanation {
-  selection::MethodSpec spec;
+  std::string method;          // canonical, or as recorded
+  std::optional<int> run;      // whose recorded sets are spoken of; none: selected anew
+  selection::MethodSpec spec;  // none of a recorded run
   int layer = 0, chunk = 0, row = 0;
   selection::RowLayout layout;
   std::int64_t key = 0;
@@ -127,8 +129,13 @@ std::string budget_words(const Explanation& why);
 
 // The row that speaks for a KV head or a query head, one of which is given. Throws Error{Usage} where
 // the KV head has several rows, Error{Input} where the model has no such head.
-int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape& shape,
+int row_of_heads(const selection::RowLayout& layout, const selection::ModelShape& shape,
                  std::optional<int> kv_head, std::optional<int> q_head);
+
+// The same of a recorded run, whatever made it: what became of the key, and its true mass. Scores, stages
+// and counterfactuals are not recorded; an eviction is.
+Explanation explain_recorded(const session::TraceSession& session, int run,
+                             const ExplainRequest& request);
 
 // Throws Error{Input} for a key that is no candidate (one of the chunk itself, of a later one, hidden by
 // a window), and as replay() does.

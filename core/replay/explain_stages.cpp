@@ -71,9 +71,9 @@ std::string budget_words(const Explanation& why) {
   return budget + " is the smallest budget that keeps it, a larger one need not";
 }
 
-int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape& shape,
+int row_of_heads(const selection::RowLayout& layout, const selection::ModelShape& shape,
                  std::optional<int> kv_head, std::optional<int> q_head) {
-  const int per_row = selection::row_layout(spec, shape).q_heads_per_row;
+  const int per_row = layout.q_heads_per_row;
   const int group = shape.num_q_heads / shape.num_kv_heads;
   const auto check = [](int head, int count, const char* kind) {
     if (head < 0 || head >= count)
@@ -94,7 +94,7 @@ int row_of_heads(const selection::MethodSpec& spec, const selection::ModelShape&
   check(*kv_head, shape.num_kv_heads, "KV");
   if (per_row < group)
     throw usage_error(
-        fmt::format("{} does not choose by KV head", spec.id()),
+        "the method does not choose by KV head",
         fmt::format("query heads {} to {} of KV head {} have {} sets", *kv_head * group,
                     (*kv_head + 1) * group - 1, *kv_head, group / per_row),
         "give --q-head");

@@ -1,10 +1,13 @@
 #include "core/replay/lost_keys.h"
 
 #include "core/base/error.h"
+#include "core/replay/recorded_keys.h"
 #include "core/replay/request_checks.h"
 #include "core/replay/stage_runs.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <utility>
 
 namespace kvloupe::replay {
@@ -32,10 +35,14 @@ class RowLosses {
       follow(key, run.cell.chunk, cause != kKept, own);
       if (cause == kKept) continue;
       sums.lost += own;
-      sums.by_cause[cause] += own;
+      std::optional<Stage> known;
+      if (cause != kUnknown) {
+        sums.by_cause[cause] += own;
+        known = static_cast<Stage>(cause);
+      }
       if (own > 0)
-        keys_[cause].push_back({layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0,
-                                static_cast<Stage>(cause)});
+        keys_[cause].push_back(
+            {layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0, known});
     }
     ++sums.cells;
   }
@@ -59,15 +66,18 @@ class RowLosses {
   }
 
  private:
-  static constexpr std::uint8_t kKept = kNumStages;
+  static constexpr std::uint8_t kUnknown = kNumStages, kKept = kNumStages + 1;
 
   // For each candidate kKept, or the stage that lost it.
   std::vector<std::uint8_t> causes_of(const CellRun& run, const std::vector<Stage>& stages,
                                       int q_heads_per_row) const {
     const auto first = run.selection.first_candidate;
-    const Stage otherwise = stages.front() == Stage::Evicted ? Stage::Evicted : stages.back();
+    std::uint8_t otherwise = kUnknown;
+    if (!stages.empty())
+      otherwise = static_cast<std::uint8_t>(stages.front() == Stage::Evicted ? Stage::Evicted
+                                                                             : stages.back());
     std::vector<std::uint8_t> causes(static_cast<std::size_t>(run.selection.num_candidates),
-                                     static_cast<std::uint8_t>(otherwise));
+                                     otherwise);
     const auto mark = [&](const trace::SelectedRow& row, std::uint8_t cause) {
       for (const std::int32_t key : row.positions)
         causes[static_cast<std::size_t>(key - first)] = cause;
@@ -113,7 +123,7 @@ class RowLosses {
   const LostKeysRequest& request_;
   int layer_, row_;
   std::vector<Streak> streaks_;
-  std::array<std::vector<LostKey>, kNumStages> keys_;
+  std::array<std::vector<LostKey>, kNumStages + 1> keys_;  // by cause, last those without
   std::vector<Regret> regrets_;
 };
 
@@ -135,27 +145,56 @@ void LostMass::add(const LostMass& other) {
   for (std::size_t i = 0; i < by_cause.size(); ++i) by_cause[i] += other.by_cause[i];
 }
 
+namespace {
+
+// The cells of one layer, and what may have lost a key there.
+struct LayerCells {
+  std::vector<Stage> stages;
+  std::function<CellRun(int chunk)> step;
+};
+
+LayerCells cells_of(const session::TraceSession& session, const LostKeysRequest& request, int layer,
+                    const WorkContext& context) {
+  if (request.method.known()) {
+    auto runs =
+        std::make_shared<StageRuns>(session, *request.method.spec, layer, request.device, context);
+    return {runs->stages(), [runs](int chunk) {
+              return runs->step(chunk, {.alternatives = true, .evidence = false, .mass = true});
+            }};
+  }
+  const int run = request.method.run;
+  auto cells = std::make_shared<RecordedRuns>(session, run, layer, request.device);
+  std::vector<Stage> stages;
+  if (recorded_run_of(session.info(), run).state_action == trace::StateAction::Eviction)
+    stages.push_back(Stage::Evicted);
+  return {stages, [cells](int chunk) { return cells->step(chunk); }};
+}
+
+}  // namespace
+
 LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& request,
                    const WorkContext& context) {
   LostKeys result;
-  result.spec = request.spec;
-  result.layout = selection::row_layout(request.spec, session.shape());
-  result.layers = checked_layers(session.info(), request.layers);
+  result.method = request.method;
+  result.layout = layout_of(request.method, session.info());
+  result.layers = request.method.known()
+                      ? checked_layers(session.info(), request.layers)
+                      : checked_layers_of_run(session, request.method.run, request.layers);
   const auto num_chunks = static_cast<int>(session.info().chunks.size());
   const auto total = static_cast<std::int64_t>(result.layers.size()) * num_chunks;
   std::int64_t done = 0;
   for (const int layer : result.layers) {
-    StageRuns runs(session, request.spec, layer, request.device, context);
+    const LayerCells cells = cells_of(session, request, layer, context);
     LostMass& sums = result.by_layer.emplace_back();
     std::vector<RowLosses> rows;
     for (int row = 0; row < session.shape().num_q_heads / result.layout.q_heads_per_row; ++row)
       rows.emplace_back(request, layer, row, session.info().num_tokens);
     for (int chunk = 0; chunk < num_chunks; ++chunk) {
       context.cancel.throw_if_cancelled();
-      const CellRun run = runs.step(chunk, {.alternatives = true, .evidence = false, .mass = true});
-      if (!runs.stages().empty() && run.selection.chooses_keys())
-        for (RowLosses& row : rows)
-          row.add(run, runs.stages(), result.layout.q_heads_per_row, sums);
+      const CellRun run = cells.step(chunk);
+      const bool may_lose = !request.method.known() || !cells.stages.empty();
+      if (may_lose && run.selection.chooses_keys())
+        for (RowLosses& row : rows) row.add(run, cells.stages, result.layout.q_heads_per_row, sums);
       context.report(++done, total, "looking for lost keys");
     }
     for (RowLosses& row : rows) row.finish(result);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/replay/explain.h"
+#include "core/replay/method_choice.h"
 
 #include <array>
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace kvloupe::replay {
 inline constexpr std::size_t kListedKeys = 200;
 
 struct LostKeysRequest {
-  selection::MethodSpec spec;            // resolved
+  // A run of a known method is selected anew by its SPEC. Of an unknown one what it recorded is searched,
+  // and no cause is known but evictions.
+  MethodChoice method;
   std::vector<int> layers;               // empty: all captured
   std::optional<trace::TokenSpan> span;  // keys of this alone
   std::size_t count =
@@ -28,7 +31,7 @@ struct LostKey {
   std::int64_t key = 0;
   double mass = 0;   // M
   double share = 0;  // of what the row's candidates receive in this cell
-  Stage cause = Stage::Budget;
+  std::optional<Stage> cause;
 };
 
 // A key that was left out from chunk `dropped` on (eviction: evicted after the chunk before) and that a
@@ -44,8 +47,8 @@ struct Regret {
 // M of candidates, over cells in which keys were chosen.
 struct LostMass {
   double whole = 0, lost = 0;
-  std::array<double, kNumStages> by_cause{};
-  std::int64_t cells = 0;  // (layer, row, chunk)
+  std::array<double, kNumStages> by_cause{};  // the rest has no cause that is known
+  std::int64_t cells = 0;                     // (layer, row, chunk)
 
   double share_of(Stage cause) const {
     return lost > 0 ? by_cause[static_cast<std::size_t>(cause)] / lost : 0;
@@ -56,7 +59,7 @@ struct LostMass {
 };
 
 struct LostKeys {
-  selection::MethodSpec spec;
+  MethodChoice method;
   selection::RowLayout layout;
   std::vector<int> layers;
   std::vector<LostMass> by_layer;

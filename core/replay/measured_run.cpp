@@ -1,5 +1,6 @@
 // What recorded runs are worth.
 #include "core/base/error.h"
+#include "core/device/torch_device.h"
 #include "core/replay/cell_metrics.h"
 #include "core/replay/replay.h"
 #include "core/replay/replay_parts.h"
@@ -39,14 +40,15 @@ void add_lane_errors(const session::TraceSession& session, const trace::RunInfo&
 }  // namespace
 
 void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
-                 const WorkContext& context) {
+                 const WorkContext& context, const std::string& device) {
   const selection::RowLayout layout{result.row_axis, result.q_heads_per_row};
+  session::CellLoader cells(session, device::torch_device(device));
   std::int64_t done = 0;
   for (ReplayCell& cell : result.cells) {
     context.cancel.throw_if_cancelled();
     const Wanted of_cell{wanted.mass, wanted.output_error && cell.lane_counts.empty()};
     if (of_cell.mass || of_cell.output_error) {
-      const selection::Cell loaded = session::load_cell(session, cell.layer, cell.chunk, cell.span);
+      const selection::Cell loaded = cells.load(cell.layer, cell.chunk, cell.span);
       CellTruth truth(loaded, of_cell);
       selection::CellSelection selection;
       static_cast<trace::CellRecord&>(selection) = cell;
@@ -58,10 +60,11 @@ void add_metrics(const session::TraceSession& session, ReplayResult& result, con
 
 ReplayResult recorded_run(const session::TraceSession& session, int run,
                           const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
-                          bool want_output_error, const WorkContext& context) {
+                          bool want_output_error, const WorkContext& context,
+                          const std::string& device) {
   ReplayResult result = read_run(session, run, layers, chunk, context);
   if (!want_mass && !want_output_error) return result;
-  add_metrics(session, result, {want_mass, want_output_error}, context);
+  add_metrics(session, result, {want_mass, want_output_error}, context, device);
   const trace::RunInfo& recorded = recorded_run_of(session.info(), run);
   if (result.spec && recorded.granularity == trace::Granularity::Lane) {
     ReplayRequest request;
@@ -70,6 +73,7 @@ ReplayResult recorded_run(const session::TraceSession& session, int run,
     request.chunk = chunk;
     request.want_mass = want_mass;
     request.want_output_error = want_output_error;
+    request.device = device;
     add_lane_errors(session, recorded, request, context, result);
   }
   return result;

@@ -67,9 +67,20 @@ bool lacks_file(const selection::MethodInfo& info, const selection::ParamValues&
 
 }  // namespace
 
+bool MethodList::needs_trace() const {
+  return std::any_of(methods.begin(), methods.end(),
+                     [](const MethodName& method) { return method.needs_trace(); });
+}
+
+std::vector<MethodSpec> MethodList::required_specs() const {
+  std::vector<MethodSpec> specs;
+  for (const MethodName& method : methods) specs.push_back(method.required_spec());
+  return specs;
+}
+
 MethodList parse_methods(const std::string& text) {
   const std::string_view whole = text;
-  if (whole != "all" && !whole.starts_with("all:")) return {{MethodSpec::parse(text)}, {}};
+  if (whole != "all" && !whole.starts_with("all:")) return {{MethodName(text)}, {}};
   std::vector<Parameter> parameters;
   if (whole != "all") parameters = parameters_of(whole.substr(4));
   MethodList list;
@@ -82,7 +93,7 @@ MethodList parse_methods(const std::string& text) {
       spec += fmt::format("{}{}", spec == info.id ? ':' : ',', parameter.text);
     }
     try {
-      list.specs.push_back(MethodSpec::parse(spec));
+      list.methods.emplace_back(MethodSpec::parse(spec));
     } catch (const Error& error) {
       if (!lacks_file(info, values)) throw;
       list.unavailable.push_back({spec, error});
@@ -99,7 +110,7 @@ MethodList parse_methods(const std::vector<std::string>& texts) {
   MethodList all;
   for (const std::string& text : texts) {
     MethodList list = parse_methods(text);
-    std::move(list.specs.begin(), list.specs.end(), std::back_inserter(all.specs));
+    std::move(list.methods.begin(), list.methods.end(), std::back_inserter(all.methods));
     std::move(list.unavailable.begin(), list.unavailable.end(),
               std::back_inserter(all.unavailable));
   }

@@ -1,5 +1,6 @@
 // Between a replay and the runs that a trace records, both ways. Free of Torch.
 #include "core/base/error.h"
+#include "core/replay/method_choice.h"
 #include "core/replay/replay.h"
 #include "core/replay/request_checks.h"
 
@@ -52,16 +53,6 @@ std::optional<BasisNote> recorded_basis(const trace::RunInfo& run) {
   return note;
 }
 
-// Nothing for a method that this version does not know; its sets can be shown all the same.
-std::optional<MethodSpec> known_spec(const std::string& method,
-                                     const selection::ModelShape& shape) {
-  try {
-    return MethodSpec::parse(method).resolved(shape);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
 const ReplayCell* ReplayResult::find(int layer, int chunk) const {
@@ -74,16 +65,18 @@ ReplayResult read_run(const session::TraceSession& session, int run, const std::
                       std::optional<int> chunk, const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
   const trace::RunInfo& recorded = recorded_run_of(info, run);
-  const std::optional<MethodSpec> spec = known_spec(recorded.method, session.shape());
+  const std::optional<MethodSpec> spec = choice_of_run(recorded, session.shape()).spec;
   ReplayResult result;
   result.method = recorded.method;
   result.spec = spec;
+  result.run = run;
+  result.mode = recorded.mode;
   result.source_mode = info.mode;
   result.row_axis = recorded.row_axis;
   result.q_heads_per_row = recorded.q_heads_per_row;
   result.block_size = recorded.block_size;
   result.chunks = info.chunks;
-  result.layers = checked_layers(info, layers);
+  result.layers = checked_layers_of_run(session, run, layers);
   check_chunk(chunk, result.chunks.size());
   result.basis = recorded_basis(recorded);
   const bool to_the_end = !chunk || *chunk + 1 == static_cast<int>(result.chunks.size());

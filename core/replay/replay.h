@@ -77,6 +77,8 @@ struct ReplayResult {
   std::string method;  // canonical, or what a recorded run says
   // Resolved; empty for a recorded run of a method that this version does not know.
   std::optional<selection::MethodSpec> spec;
+  std::optional<int> run;                            // its number, of a recorded run
+  trace::LoopMode mode = trace::LoopMode::OpenLoop;  // how the selection was made
   trace::LoopMode source_mode = trace::LoopMode::OpenLoop;
   trace::RowAxis row_axis = trace::RowAxis::KvHead;
   int q_heads_per_row = 1;
@@ -132,15 +134,17 @@ struct Wanted {
 // of lane methods are no part of a record, so their output errors and score errors stay empty.
 // An unknown method is measured as a plain one.
 void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
-                 const WorkContext& context);
+                 const WorkContext& context, const std::string& device = "cpu");
 
-// A recorded run in the same form: what the trace says was selected. Reads, and needs no Torch.
+// A recorded run in the same form: what the trace says was selected. No layers: those that the run has.
+// Reads, and needs no Torch.
 ReplayResult read_run(const session::TraceSession& session, int run, const std::vector<int>& layers,
                       std::optional<int> chunk, const WorkContext& context);
 
 // The same, measured where asked for. The errors of lane methods are found by selecting anew.
 ReplayResult recorded_run(const session::TraceSession& session, int run,
                           const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
-                          bool want_output_error, const WorkContext& context);
+                          bool want_output_error, const WorkContext& context,
+                          const std::string& device = "cpu");
 
 }  // namespace kvloupe::replay

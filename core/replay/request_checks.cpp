@@ -25,6 +25,22 @@ std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<
   return layers;
 }
 
+std::vector<int> checked_layers_of_run(const session::TraceSession& session, int run,
+                                       const std::vector<int>& wanted) {
+  std::vector<int> layers = checked_layers(session.info(), wanted);
+  const auto is_missing = [&](int layer) { return !session.reader().has_run_layer(run, layer); };
+  if (wanted.empty()) {
+    std::erase_if(layers, is_missing);
+    return layers;
+  }
+  if (const auto missing = std::find_if(layers.begin(), layers.end(), is_missing);
+      missing != layers.end())
+    throw input_error(fmt::format("run {} has no layer {}", run, *missing),
+                      "it was recorded for other layers",
+                      "leave out the layers to take those that it has");
+  return layers;
+}
+
 void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks) {
   if (chunk && (*chunk < 0 || static_cast<std::size_t>(*chunk) >= num_chunks))
     throw input_error(fmt::format("chunk {} is not in this trace", *chunk),

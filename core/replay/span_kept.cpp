@@ -4,6 +4,12 @@
 
 namespace kvloupe::replay {
 
+WatchedKeys watched_from_question(const KeySpan& keys, const trace::TraceInfo& info) {
+  for (const trace::TokenSpan& span : info.spans)
+    if (span.name == "question") return {keys, span.begin};
+  return {keys, 0};
+}
+
 SpanCount count_in_span(const trace::CellRecord& cell, std::size_t row, const KeySpan& span) {
   const auto& kept = cell.rows[row].positions;
   const std::int64_t begin = std::max<std::int64_t>(span.first, cell.first_candidate);

@@ -13,6 +13,15 @@ namespace kvloupe::replay {
 // Positions [first, second).
 using KeySpan = std::pair<std::int32_t, std::int32_t>;
 
+// Keys whose share kept is averaged, over the chunks that hold the token `from` or come later.
+struct WatchedKeys {
+  KeySpan keys;
+  std::int32_t from = 0;
+};
+// From the question on where the trace has a span of that name: what a method keeps of a needle before
+// anybody asks for it hides what is left when the question comes.
+WatchedKeys watched_from_question(const KeySpan& keys, const trace::TraceInfo& info);
+
 struct SpanCount {
   std::int64_t kept = 0, candidates = 0;  // of the span's keys
 };

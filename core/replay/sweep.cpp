@@ -17,9 +17,9 @@ Comparison compare_sweep(const session::TraceSession& session, const SweepPlan& 
   for (const auto& [chunk_size, variants] : passes) {
     ReplayRequest pass = request;
     if (chunk_size) pass.chunk_size = chunk_size;
-    std::vector<selection::MethodSpec> specs;
-    for (const std::size_t variant : variants) specs.push_back(plan.variants[variant].spec);
-    Comparison one = compare_methods(session, specs, pass, options, context);
+    std::vector<MethodName> methods;
+    for (const std::size_t variant : variants) methods.push_back(plan.variants[variant].name);
+    Comparison one = compare_methods(session, methods, pass, options, context);
     for (CompareRow& row : one.rows) {
       row.method_idx = variants[row.method_idx];
       row.sweep = plan.variants[row.method_idx].values;

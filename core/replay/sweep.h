@@ -35,20 +35,20 @@ SweepTarget parse_target(const std::string& text);
 
 // A method with one value of each of the axes that it has.
 struct SweepVariant {
-  selection::MethodSpec spec;
+  MethodName name;
   std::optional<int> chunk_size;
   std::size_t method = 0;          // in the list given
   std::vector<SweptValue> values;  // in the order of the axes
 };
 struct SweepPlan {
   std::vector<SweepVariant> variants;  // of one method after the other, the last axis fastest
-  // Which methods do not have a parameter in use and stay as they are along that axis, one sentence each.
+  // Which methods do not have a parameter in use, or are recorded runs, and stay as they are along that
+  // axis, one sentence each.
   std::vector<std::string> notes;
 };
 // Every method at every point of the product of its axes. Throws Error{Usage}: an axis that no method
 // has, a value that one of them does not take, an axis given twice.
-SweepPlan plan_sweep(const std::vector<selection::MethodSpec>& specs,
-                     const std::vector<SweepAxis>& axes);
+SweepPlan plan_sweep(const std::vector<MethodName>& methods, const std::vector<SweepAxis>& axes);
 
 // All variants, one pass over the trace for each chunk size. Rows in the order of the plan, with
 // CompareRow::sweep; method_idx is the variant. Cells are common (CellChoice) to those of one chunk size.

@@ -17,8 +17,6 @@
 namespace kvloupe::replay {
 namespace {
 
-using selection::MethodSpec;
-
 constexpr const char* kChunkSize = "chunk_size";
 constexpr std::int64_t kMostChunkSize = 1 << 24;
 
@@ -58,17 +56,22 @@ int chunk_size_of(const std::string& value) {
   return static_cast<int>(*size);
 }
 
-void check_axes(const std::vector<MethodSpec>& specs, const std::vector<SweepAxis>& axes) {
+// Whether the values of an axis change what the method does.
+bool varies(const MethodName& method, const SweepAxis& axis) {
+  if (!method.spec) return false;
+  return axis.cuts_anew() || method.spec->number(axis.name) != nullptr;
+}
+
+void check_axes(const std::vector<MethodName>& methods, const std::vector<SweepAxis>& axes) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::string& name = axes[i].name;
     for (std::size_t j = 0; j < i; ++j)
       if (axes[j].name == name)
         throw usage_error(fmt::format("--sweep {} is given twice", name),
                           "the values of a parameter are one list", "join the two lists");
-    const bool known =
-        axes[i].cuts_anew() || std::any_of(specs.begin(), specs.end(), [&](const MethodSpec& spec) {
-          return spec.number(name) != nullptr;
-        });
+    const bool known = std::any_of(methods.begin(), methods.end(), [&](const MethodName& method) {
+      return varies(method, axes[i]);
+    });
     if (!known)
       throw usage_error(fmt::format("--sweep {} is not valid", printable(name)),
                         "none of the methods has a numeric parameter of that name in use",
@@ -77,12 +80,12 @@ void check_axes(const std::vector<MethodSpec>& specs, const std::vector<SweepAxi
 }
 
 // One method at every point of its axes.
-void add_variants(const MethodSpec& spec, std::size_t method, const std::vector<SweepAxis>& axes,
+void add_variants(const MethodName& name, std::size_t method, const std::vector<SweepAxis>& axes,
                   SweepPlan& plan) {
-  std::vector<SweepVariant> variants = {{spec, {}, method, {}}};
+  std::vector<SweepVariant> variants = {{name, {}, method, {}}};
   for (const SweepAxis& axis : axes) {
     const bool cuts = axis.cuts_anew();
-    if (!cuts && spec.number(axis.name) == nullptr) continue;
+    if (!varies(name, axis)) continue;
     std::vector<SweepVariant> longer;
     for (const SweepVariant& variant : variants)
       for (const std::string& value : axis.values) {
@@ -97,16 +100,17 @@ void add_variants(const MethodSpec& spec, std::size_t method, const std::vector<
     selection::ParamValues changes;
     for (const SweptValue& one : variant.values)
       if (one.name != kChunkSize) changes[one.name] = format_shortest(*one.value);
-    if (!changes.empty()) variant.spec = spec.with(changes);
+    if (!changes.empty()) variant.name = name.spec->with(changes);
     plan.variants.push_back(std::move(variant));
   }
 }
 
 // Empty where all methods have the axis.
-std::string note_of(const std::vector<MethodSpec>& specs, const SweepAxis& axis) {
+std::string note_of(const std::vector<MethodName>& methods, const SweepAxis& axis) {
   std::vector<std::string> without;
-  for (const MethodSpec& spec : specs)
-    if (!axis.cuts_anew() && spec.number(axis.name) == nullptr) without.push_back(spec.id());
+  for (const MethodName& method : methods)
+    if (!varies(method, axis))
+      without.push_back(method.spec ? method.spec->id() : printable(method.text));
   if (without.empty()) return {};
   return fmt::format("without a {} to vary, one row each: {}", axis.name, fmt::join(without, ", "));
 }
@@ -169,13 +173,13 @@ SweepTarget parse_target(const std::string& text) {
                     "write for example mass_recall=0.95");
 }
 
-SweepPlan plan_sweep(const std::vector<MethodSpec>& specs, const std::vector<SweepAxis>& axes) {
-  check_axes(specs, axes);
+SweepPlan plan_sweep(const std::vector<MethodName>& methods, const std::vector<SweepAxis>& axes) {
+  check_axes(methods, axes);
   SweepPlan plan;
   for (const SweepAxis& axis : axes)
-    if (std::string note = note_of(specs, axis); !note.empty())
+    if (std::string note = note_of(methods, axis); !note.empty())
       plan.notes.push_back(std::move(note));
-  for (std::size_t i = 0; i < specs.size(); ++i) add_variants(specs[i], i, axes, plan);
+  for (std::size_t i = 0; i < methods.size(); ++i) add_variants(methods[i], i, axes, plan);
   return plan;
 }
 

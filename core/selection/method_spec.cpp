@@ -209,6 +209,7 @@ struct MethodSpec::Value {
 
   const ParamInfo* param;  // of the catalogue
   std::string text;
+  bool is_default = false;  // also of a formula that became a number
   std::optional<std::int64_t> integer;
   std::optional<double> real;
 };
@@ -252,9 +253,10 @@ MethodSpec MethodSpec::of(const MethodInfo& info, const ParamValues& given) {
     if (found == given.end() && param->required)
       throw usage_error(fmt::format("{} needs {}", id, param->name), param->meaning,
                         fmt::format("write {}:{}=...", id, param->name));
-    parsed->values.emplace_back(param, found == given.end()
-                                           ? default_of(info, *param)
-                                           : normalise(info, *param, found->second));
+    const std::string otherwise = default_of(info, *param);
+    Value& value = parsed->values.emplace_back(
+        param, found == given.end() ? otherwise : normalise(info, *param, found->second));
+    value.is_default = !param->required && value.text == otherwise;
   }
   const MethodSpec spec(parsed);
   // A ratio replaces the default number of tokens.
@@ -336,8 +338,10 @@ MethodSpec MethodSpec::resolved(const ModelShape& shape) const {
   if (std::none_of(parsed_->values.begin(), parsed_->values.end(), is_open)) return *this;
   auto parsed = std::make_shared<Parsed>(*parsed_);
   for (Value& value : parsed->values)
-    if (is_open(value))
+    if (is_open(value)) {
       value = Value(value.param, fmt::format("{}", evaluate_formula(value.text, shape)));
+      value.is_default = true;
+    }
   return MethodSpec(std::move(parsed));
 }
 
@@ -351,6 +355,21 @@ std::string MethodSpec::canonical() const {
     separator = ',';
   }
   return result;
+}
+
+MethodSpec::Parameters MethodSpec::parameters() const {
+  Parameters all;
+  for (const Value& value : parsed_->values) all.emplace_back(value.param->name, value.text);
+  return all;
+}
+
+MethodSpec::Parameters MethodSpec::not_default() const {
+  Parameters set;
+  for (const Value& value : parsed_->values)
+    // No budget in tokens: the ratio says it, or the lowering.
+    if (!value.is_default && !(value.param->name == kBudgetTokens && value.text == kZero))
+      set.emplace_back(value.param->name, value.text);
+  return set;
 }
 
 bool MethodSpec::operator==(const MethodSpec& other) const {

@@ -118,6 +118,11 @@ class MethodSpec {
   // All parameters in order, the common ones first, numbers in their shortest form; itself a valid
   // SPEC, and the key to sort and to find by. Formulas must have been resolved.
   std::string canonical() const;
+  // Name and value of each, in order; `not_default` of those alone that a text must name to mean this
+  // SPEC.
+  using Parameters = std::vector<std::pair<std::string, std::string>>;
+  Parameters parameters() const;
+  Parameters not_default() const;
   // The same method with the same values.
   bool operator==(const MethodSpec& other) const;
 

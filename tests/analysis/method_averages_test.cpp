@@ -31,9 +31,10 @@ SmallTraceShape shape() {
 
 MethodAverages averages_of(const SmallTrace& trace, const std::string& spec,
                            const std::vector<int>& layers = {0, 1}) {
-  return average_anew(trace.session(),
-                      selection::MethodSpec::parse(spec).resolved(trace.session().shape()), layers,
-                      {}, {});
+  return average(
+      trace.session(),
+      replay::choice_anew(selection::MethodSpec::parse(spec).resolved(trace.session().shape())),
+      layers, {}, {});
 }
 
 // The keys that a method keeps of a chunk's past.
@@ -124,8 +125,9 @@ TEST(MethodAverages, OfAWatchedSpanAreTheKeysKept) {
   const SmallTrace trace(shape());
   const auto spec = selection::MethodSpec::parse("sliding_window:budget_tokens=10");
   // Of [20, 40) chunk 2 (32 keys) sees twelve and keeps 22 to 31; chunk 3 (48) keeps 38 and 39.
-  const MethodAverages averages = average_anew(
-      trace.session(), spec.resolved(trace.session().shape()), {0}, std::pair(20, 40), {});
+  const MethodAverages averages =
+      average(trace.session(), replay::choice_anew(spec.resolved(trace.session().shape())), {0},
+              replay::WatchedKeys{{20, 40}}, {});
   EXPECT_NEAR(averages.means(kPrefill).span_kept.value_or(-1), (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
 }
 
@@ -139,7 +141,8 @@ TEST(MethodAverages, AreThoseOfCompare) {
     replay::ReplayRequest request;
     request.want_output_error = true;
     const auto compared = replay::compare_methods(trace.session(), {spec}, request, {}, {});
-    const MethodAverages averages = average_anew(trace.session(), spec, {0, 1}, {}, {});
+    const MethodAverages averages =
+        average(trace.session(), replay::choice_anew(spec), {0, 1}, {}, {});
     for (const CompareRow& row : compared.rows) {
       if (row.scope != "all") continue;
       const CompareRow means = averages.means(row.phase == "prefill" ? kPrefill : kDecode);
@@ -181,7 +184,8 @@ TEST(MethodAverages, OfARunOfAnUnknownMethodAreThoseOfItsSets) {
   trace::append_sidecar_run(path, info, {0, 1}, {layer, layer});
 
   const session::TraceSession again(path);
-  const MethodAverages averages = average_recorded(again, 0, {0, 1}, {}, {});
+  const MethodAverages averages =
+      average(again, replay::choice_of(replay::MethodName("run:0"), again.info()), {0, 1}, {}, {});
   EXPECT_EQ(averages.means(kPrefill).method, "future_method:depth=3");
   expect_equal(averages.means(kPrefill), expected_of(trace, kPrefill, 4, newest), 4);
   expect_equal(averages.means(kDecode), expected_of(trace, kDecode, 4, newest), 4);

@@ -46,6 +46,12 @@ while read -r subcommand; do
   "$program" "$subcommand" --help >out.txt 2>err.txt </dev/null || fail "$subcommand --help: $(tail -n 1 err.txt)"
 done <subcommands.txt
 
+# How OpenMP's threads wait: its library says what it read when it was loaded. The user's own choice stays.
+waits() { env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose "$@" "$program" select "$trace" --method dense --chunk 0 2>&1 >/dev/null; }
+waits | grep -q "GOMP_SPINCOUNT = '3000'" || fail "the threads do not spin for a moment: $(waits | grep -E 'SPIN|POLICY')"
+waits OMP_WAIT_POLICY=active | grep -q "GOMP_SPINCOUNT = '3000'" && fail "OMP_WAIT_POLICY of the user is overridden"
+waits GOMP_SPINCOUNT=77 | grep -q "GOMP_SPINCOUNT = '77'" || fail "GOMP_SPINCOUNT of the user is overridden"
+
 # What `bench` times as start_window.
 [[ "$("$program" first-frame 2>err.txt)" == drawn ]] || fail "first-frame: $(tail -n 1 err.txt)"
 

@@ -449,9 +449,9 @@ TEST(MeasureLatency, EveryMethodAndKindOfCell) {
   shape.probe_len = 3;
   shape.decoded = 1;
   const SmallTrace trace(shape);
-  replay::MethodList list = replay::parse_methods("all:budget_tokens=8,basis=self");
-  EXPECT_EQ(list.specs.size() + list.unavailable.size(), selection::catalogue().size());
-  std::vector<selection::MethodSpec>& specs = list.specs;
+  const replay::MethodList list = replay::parse_methods("all:budget_tokens=8,basis=self");
+  EXPECT_EQ(list.methods.size() + list.unavailable.size(), selection::catalogue().size());
+  std::vector<selection::MethodSpec> specs = list.required_specs();
   for (const char* more :
        {"streaming_llm:budget_tokens=8,positions=reassigned", "snapkv:budget_tokens=8,state=select",
         "oracle:budget_tokens=8,budget_scope=all",

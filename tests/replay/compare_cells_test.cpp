@@ -16,10 +16,8 @@ using testing::SmallTrace;
 constexpr const char* kSmall = "quoka:budget_tokens=8";
 constexpr const char* kLarge = "quoka:budget_tokens=40";  // dense but in chunk 3
 
-std::vector<MethodSpec> specs_of(const std::vector<std::string>& texts) {
-  std::vector<MethodSpec> specs;
-  for (const std::string& text : texts) specs.push_back(MethodSpec::parse(text));
-  return specs;
+std::vector<MethodName> specs_of(const std::vector<std::string>& texts) {
+  return {texts.begin(), texts.end()};
 }
 
 std::vector<CompareRow> all_rows(const Comparison& comparison) {
@@ -105,7 +103,7 @@ TEST(CompareCells, OfAWatchedSpanTheKeysInThePastCount) {
   // Of [20, 40) chunk 1 (16 keys) sees none, chunk 2 (32 keys) twelve, chunk 3 all.
   const auto rows = all_rows(compare_methods(
       trace.session(), specs_of({"sliding_window:budget_tokens=10", kLarge, kSmall}), {},
-      {.span = std::pair(20, 40)}, {}));
+      {.counted = {.watched = WatchedKeys{{20, 40}}}}, {}));
   // The newest ten: of chunk 2 22..31, all in the span; of chunk 3 38..47, two in it.
   EXPECT_NEAR(*rows[0].span_kept, (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
   for (std::size_t i : {1, 2}) {

@@ -340,7 +340,7 @@ TEST_F(Explain, LostKeysHaveTheCausesThatExplainGives) {
         std::string("quest:budget_tokens=8,page_size=4,skip_layers=0"),
         std::string("flash_prefill:block_size=4,sink_blocks=0,window_blocks=1,alpha=0.9")}) {
     LostKeysRequest request;
-    request.spec = spec_of(method);
+    request.method = choice_anew(spec_of(method));
     request.layers = {kLayer};
     request.count = 1000;
     const LostKeys lost = lost_keys(trace_.session(), request, {});
@@ -364,12 +364,12 @@ TEST_F(Explain, LostKeysHaveTheCausesThatExplainGives) {
 
 TEST_F(Explain, ARegretIsWantedMoreThanWhenItWasDropped) {
   LostKeysRequest request;
-  request.spec = spec_of("tova:budget_tokens=9");
+  request.method = choice_anew(spec_of("tova:budget_tokens=9"));
   request.layers = {kLayer};
   const LostKeys lost = lost_keys(trace_.session(), request, {});
   ASSERT_FALSE(lost.regrets.empty());
   ReplayRequest whole;
-  whole.spec = request.spec;
+  whole.spec = *request.method.spec;
   whole.layers = {kLayer};
   const ReplayResult run = replay(trace_.session(), whole, {});
   for (const Regret& regret : lost.regrets) {
@@ -385,7 +385,7 @@ TEST_F(Explain, ARegretIsWantedMoreThanWhenItWasDropped) {
 
 TEST_F(Explain, AKeysLifeFollowsItsChunks) {
   ExplainRequest request;
-  request.spec = spec_of("tova:budget_tokens=9");
+  request.method = choice_anew(spec_of("tova:budget_tokens=9"));
   request.layer = kLayer;
   request.key = 20;  // of chunk 1
   const KeyLife life = key_life(trace_.session(), request, {});

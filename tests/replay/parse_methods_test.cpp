@@ -14,7 +14,8 @@ using selection::MethodSpec;
 
 TEST(ParseMethods, ThresholdMethodsTakeABudgetToRankBlocksBy) {
   int ranking = 0;
-  for (const MethodSpec& spec : parse_methods("all:budget_tokens=512,lowering=budget").specs) {
+  for (const MethodSpec& spec :
+       parse_methods("all:budget_tokens=512,lowering=budget").required_specs()) {
     if (spec.info().budget != selection::BudgetUse::Optional) continue;
     EXPECT_EQ(spec.integer("budget_tokens"), 512) << spec.id();
     EXPECT_EQ(spec.text("lowering"), "budget") << spec.id();
@@ -41,7 +42,7 @@ TEST(ParseMethods, MethodsThatLackAFileAreNamed) {
 
 TEST(ParseMethods, AllTakesParametersWhereTheyExist) {
   for (const MethodSpec& spec :
-       parse_methods("all:budget_tokens=77,window=9,budget_scope=all").specs) {
+       parse_methods("all:budget_tokens=77,window=9,budget_scope=all").required_specs()) {
     // Threshold methods have no budget unless they are told to rank blocks.
     const bool by_threshold = spec.info().budget == selection::BudgetUse::Optional;
     EXPECT_TRUE(!spec.has("budget_tokens") ||
@@ -51,10 +52,11 @@ TEST(ParseMethods, AllTakesParametersWhereTheyExist) {
     EXPECT_EQ(spec.scope() == selection::BudgetScope::All, spec.info().accepts_scope_all)
         << spec.id();
   }
-  EXPECT_EQ(parse_methods("quoka:budget_tokens=5").specs.size(), 1U);
-  for (const char* wrong : {"all:", "all:nonesuch=1", "all:budget_tokens=x", "all:=3", "al"}) {
+  EXPECT_EQ(parse_methods("quoka:budget_tokens=5").required_specs().size(), 1U);
+  for (const char* wrong : {"all:", "all:nonesuch=1", "all:budget_tokens=x", "all:=3", "al",
+                            "run:3", "run:x", "custom:mine"}) {
     try {
-      parse_methods(wrong);
+      parse_methods(wrong).required_specs();
       FAIL() << wrong;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::Usage) << wrong;

@@ -324,7 +324,8 @@ TEST(OnePass, GivesEveryMethodWhatItGetsAlone) {
   const SmallTrace trace(shape);
   std::vector<MethodSpec> specs;
   const MethodList all = parse_methods("all:budget_tokens=9,basis=self,num_queries=4");
-  for (const MethodSpec& spec : all.specs) specs.push_back(spec.resolved(trace.session().shape()));
+  for (const MethodSpec& spec : all.required_specs())
+    specs.push_back(spec.resolved(trace.session().shape()));
   ASSERT_EQ(specs.size() + all.unavailable.size(), selection::catalogue().size());
   ReplayRequest request;
   request.want_output_error = true;
@@ -371,8 +372,7 @@ TEST(OnePass, BudgetsShareTheScoresOfAMethod) {
 TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {
   const SmallTrace trace;
   const MethodList all = parse_methods("all:budget_tokens=9");
-  const auto& specs = all.specs;
-  const Comparison comparison = compare_methods(trace.session(), specs, {}, {}, {});
+  const Comparison comparison = compare_methods(trace.session(), all.methods, {}, {}, {});
   std::set<std::string> missing, shown;
   for (const UnavailableMethod& entry : comparison.unavailable)
     missing.insert(entry.method.substr(0, entry.method.find(':')));

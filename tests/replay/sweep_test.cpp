@@ -16,11 +16,7 @@ using testing::SmallTrace;
 
 using Texts = std::vector<std::string>;
 
-std::vector<MethodSpec> specs_of(const Texts& texts) {
-  std::vector<MethodSpec> specs;
-  for (const std::string& text : texts) specs.push_back(MethodSpec::parse(text));
-  return specs;
-}
+std::vector<MethodName> specs_of(const Texts& texts) { return {texts.begin(), texts.end()}; }
 
 SweepPlan plan_of(const Texts& methods, const Texts& sweeps) {
   std::vector<SweepAxis> axes;
@@ -57,7 +53,7 @@ TEST(Sweep, GoesThroughTheProductOfTheAxesThatAMethodHas) {
   Texts texts;
   for (const SweepVariant& variant : plan.variants) {
     EXPECT_EQ(variant.chunk_size, 20);
-    texts.push_back(variant.spec.canonical());
+    texts.push_back(variant.name.spec->canonical());
   }
   ASSERT_EQ(texts.size(), 4U + 1 + 2);
   EXPECT_THAT(texts[1], HasSubstr("budget_tokens=8,budget_ratio=0,"));
@@ -93,7 +89,7 @@ TEST(Sweep, EveryRowIsThatOfTheMethodAlone) {
     ReplayRequest alone = request;
     alone.chunk_size = plan.variants[i].chunk_size;
     for (const CompareRow& row :
-         compare_methods(trace.session(), {plan.variants[i].spec}, alone, {}, {}).rows) {
+         compare_methods(trace.session(), {plan.variants[i].name}, alone, {}, {}).rows) {
       const CompareRow& found = swept.rows[seen++];
       EXPECT_EQ(found.method_idx, i);
       EXPECT_EQ(found.method, row.method);

@@ -69,7 +69,8 @@ std::string why_no_merge(const MethodChoice& method, const OpenTrace& trace) {
 }
 
 int HeadMergeQuestion::row() const {
-  return replay::row_of_heads(*method.spec, place.trace->shape(), std::nullopt, place.q_head);
+  return replay::row_of_heads(selection::row_layout(*method.spec, place.trace->shape()),
+                              place.trace->shape(), std::nullopt, place.q_head);
 }
 
 // The heads of a row share an answer.

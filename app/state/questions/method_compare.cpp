@@ -56,7 +56,7 @@ Row row_of_method(MethodChoice method, const trace::TraceInfo& info) {
 std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& trace) {
   const replay::MethodList list = replay::parse_methods(text);
   std::vector<Row> rows;
-  for (const selection::MethodSpec& spec : list.specs)
+  for (const selection::MethodSpec& spec : list.required_specs())
     rows.push_back(row_of_method(choice_anew(spec.resolved(trace.shape())), trace.info()));
   for (const replay::UnavailableMethod& entry : list.unavailable) {
     rows.push_back(row_of_method({entry.method, -1, std::nullopt}, trace.info()));
@@ -168,13 +168,13 @@ std::string MethodAveragesQuestion::title() const {
 MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const {
   const session::TraceSession& session = *place.trace->session;
   const std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};
-  std::optional<replay::KeySpan> span;
-  if (watched) span.emplace(watched->begin, watched->end);
-  if (method.recorded())
-    return analysis::average_recorded(session, method.run, layers, span, steps.context);
-  KVLOUPE_CHECK(method.known());
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
-  return analysis::average_anew(session, *method.spec, layers, span, steps.context, place.device);
+  std::optional<replay::WatchedKeys> keys;
+  if (watched) keys = replay::watched_from_question({watched->begin, watched->end}, place.info());
+  if (!method.recorded()) {
+    KVLOUPE_CHECK(method.known());
+    capture::ensure_basis(*method.spec, place.info().model, steps.context);
+  }
+  return analysis::average(session, method, layers, keys, steps.context, place.device);
 }
 
 std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) { return answer.bytes(); }
@@ -246,7 +246,7 @@ const std::vector<CompareColumn>& compare_columns() {
        [](const CompareRow& row) { return row.gap; }, false},
       {"span_kept", "watched kept",
        "Of the watched keys before the chunk (those chosen, else the needle), the share kept, 0 to "
-       "1.",
+       "1; where the trace has a question, in the chunks from it on.",
        [](const CompareRow& row) { return row.span_kept; }, true},
       {"output_error", "output error",
        "How far the heads' outputs move, relative to their norm. The bars end at the largest of "

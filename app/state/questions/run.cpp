@@ -54,7 +54,7 @@ MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
   if (!sets->cells.empty() && !sets->cells.front().lane_counts.empty())
     return run_method(place, method, {place.layer}, std::nullopt, true, false, steps.context);
   replay::ReplayResult measured = *sets;
-  replay::add_metrics(*place.trace->session, measured, {true, false}, steps.context);
+  replay::add_metrics(*place.trace->session, measured, {true, false}, steps.context, place.device);
   return measured;
 }
 
@@ -65,7 +65,7 @@ replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
   const session::TraceSession& session = *place.trace->session;
   if (method.recorded())
     return replay::recorded_run(session, method.run, layers, chunk, want_mass, want_output_error,
-                                context);
+                                context, place.device);
   KVLOUPE_CHECK(method.known());
   capture::ensure_basis(*method.spec, place.info().model, context);
   const replay::ReplayRequest request{*method.spec,      layers,      chunk, {}, want_mass,

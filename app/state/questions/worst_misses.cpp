@@ -57,10 +57,10 @@ Table lost_table(const Result<WorstMissesQuestion>& result) {
   Table table{{"method", "layer", "row", "chunk", "key", "token", "mass", "share", "cause"}, {}};
   if (!result) return table;
   for (const LostKey& lost : result->lost.keys)
-    table.rows.push_back({result.question.method.text, cell(std::int64_t{lost.layer}),
-                          cell(std::int64_t{lost.row}), cell(std::int64_t{lost.chunk}),
-                          cell(lost.key), token_of(result.question.place, lost.key),
-                          cell(lost.mass), cell(lost.share), name_of(lost.cause)});
+    table.rows.push_back(
+        {result.question.method.text, cell(std::int64_t{lost.layer}), cell(std::int64_t{lost.row}),
+         cell(std::int64_t{lost.chunk}), cell(lost.key), token_of(result.question.place, lost.key),
+         cell(lost.mass), cell(lost.share), lost.cause ? name_of(*lost.cause) : ""});
   return table;
 }
 
@@ -129,7 +129,7 @@ LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
   KVLOUPE_CHECK(method.known());
   capture::ensure_basis(*method.spec, place.info().model, steps.context);
   replay::LostKeysRequest request;
-  request.spec = *method.spec;
+  request.method = choice_anew(*method.spec);
   request.layers = {place.layer};
   request.span = span;
   request.device = place.device;
@@ -163,7 +163,7 @@ std::string WorstMissesQuestion::obstacle() const {
 Answer WorstMissesQuestion::work(Steps& steps) const {
   Answer answer;
   answer.num_layers = static_cast<int>(place.info().layers.size());
-  answer.lost.spec = *method.spec;
+  answer.lost.method = method;
   answer.lost.layout = selection::row_layout(*method.spec, place.trace->shape());
   for (const int layer : place.info().layers) {
     steps.context.cancel.throw_if_cancelled();
@@ -210,7 +210,7 @@ std::string budget_words(const selection::MethodSpec& spec) {
 std::string sentence_of(const WorstMissesQuestion& question, const Answer& answer) {
   const replay::LostMass& sums = answer.lost.all;
   const std::string id = question.method.id();
-  const std::string budget = budget_words(answer.lost.spec);
+  const std::string budget = budget_words(*answer.lost.method.spec);
   const std::string at = budget.empty() ? "" : fmt::format(" at a budget of {}", budget);
   const std::string what = question.span ? fmt::format("what \u201C{}\u201D receives",
                                                        readable_name(question.span->name))
@@ -272,8 +272,11 @@ const std::vector<MissColumn<LostKey>>& lost_columns() {
       {"cause",
        "The first stage that would have kept it, had it alone been different "
        "(docs/explain.md).",
-       2.6F, [](const LostKey& lost) { return double(static_cast<int>(lost.cause)); },
-       [](const LostKey& lost, const Layout&) { return std::string(words_of(lost.cause)); },
+       2.6F,
+       [](const LostKey& lost) { return lost.cause ? double(static_cast<int>(*lost.cause)) : -1; },
+       [](const LostKey& lost, const Layout&) {
+         return std::string(lost.cause ? words_of(*lost.cause) : "");
+       },
        false}};
   return columns;
 }
