@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <set>
 
 namespace kvloupe::cli {
 namespace {
@@ -33,12 +34,12 @@ using replay::Comparison;
 struct CompareArguments {
   std::string trace;
   std::vector<std::string> methods;
-  std::string layers;
+  Indices layers;
   std::string device = "cpu";
   std::string csv, png;
   ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
-  std::string cells = "own";
+  std::string cells = "common";
   std::string weights = "cells";
   std::string span;
   std::vector<std::string> scopes;
@@ -48,15 +49,37 @@ struct CompareArguments {
   bool force = false;
 };
 
+// The methods, for a sentence.
+std::string list_of(const std::vector<std::string>& methods) {
+  std::vector<std::string> names;
+  for (const std::string& method : methods) names.push_back(printable(method));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void say_other_cells(const Comparison& comparison, std::size_t methods) {
   if (comparison.on_other_cells.empty()) return;
-  std::string names;
-  for (const std::string& method : comparison.on_other_cells)
-    names += (names.empty() ? "" : ", ") + printable(method);
   log::warning(
       "{} of {} methods are averaged over other cells than the rest, and their rows do not compare "
       "with the rest: {}; --cells common averages all over the same cells",
-      comparison.on_other_cells.size(), methods, names);
+      comparison.on_other_cells.size(), methods, list_of(comparison.on_other_cells));
+}
+
+// Rows without a cell say nothing: why there is none.
+void say_no_common_cell(const Comparison& comparison) {
+  std::set<std::string> said;  // chunk sizes of a sweep may say the same
+  for (const Comparison::NoCell& none : comparison.no_common_cell) {
+    const std::string text =
+        none.dense.empty()
+            ? fmt::format(
+                  "no {} cell is common to all these methods: in each one of them keeps "
+                  "everything; --cells own averages each over its own cells",
+                  none.phase)
+            : fmt::format(
+                  "no {} cell is common to all these methods: everything is kept in every one "
+                  "by {}; leave those out, or give --cells own",
+                  none.phase, list_of(none.dense));
+    if (said.insert(text).second) log::warning("{}", text);
+  }
 }
 
 // Before anything is computed.
@@ -69,6 +92,8 @@ void check_files(const CompareArguments& arguments,
   InputFiles inputs = trace::files_of_trace(arguments.trace);
   for (const selection::MethodSpec& spec : specs)
     for (const std::filesystem::path& file : selection::files_of(spec)) inputs.push_back(file);
+  check_ending("--csv", arguments.csv, {"--png"});
+  check_ending("--png", arguments.png, {"--csv"});
   for (const std::string& file : {arguments.csv, arguments.png})
     if (!file.empty()) check_result_file(file, inputs, arguments.force);
   if (!arguments.csv.empty() && arguments.csv == arguments.png)
@@ -82,7 +107,7 @@ void check_files(const CompareArguments& arguments,
 
 replay::CompareOptions options_of(const CompareArguments& arguments) {
   replay::CompareOptions options;
-  if (arguments.cells == "common") options.cells = replay::CellChoice::Common;
+  options.cells = arguments.cells == "own" ? replay::CellChoice::Own : replay::CellChoice::Common;
   if (arguments.weights == "queries") options.weights = replay::Weights::Queries;
   for (const std::string& scope : arguments.scopes)
     options.scopes.push_back(replay::parse_scope(scope));
@@ -139,7 +164,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   check_files(arguments, specs);
   const std::optional<ChartAxes> chart = chart_of(arguments, axes, target.has_value());
   replay::ReplayRequest request;
-  if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
+  request.layers = arguments.layers.numbers;
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
   request.device = arguments.device;
@@ -151,6 +176,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   if (const auto span = span_of(arguments.span, session.info()))
     options.span = {span->begin, span->end};
   for (const std::string& note : plan.notes) log::warning("{}", note);
+  if (axes.empty()) note_budgets_that_fit(specs, session.info());
 
   CompareReport report{{}, arguments.cells, arguments.weights, arguments.chunk_size, {}, false};
   Comparison& comparison = report.comparison;
@@ -161,6 +187,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     report.has_target = true;
   }
   say_other_cells(comparison, plan.variants.size());
+  say_no_common_cell(comparison);
   std::move(unavailable.begin(), unavailable.end(), std::back_inserter(comparison.unavailable));
   for (const replay::UnavailableMethod& entry : comparison.unavailable)
     log::warning("{} is left out: {}", entry.method, entry.error.what());
@@ -181,13 +208,11 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<CompareArguments>();
   CLI::App* command = program.add_subcommand("compare", "averages of several methods on one trace");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command
-      ->add_option("--method", arguments->methods,
-                   "method SPEC, or all, or all:name=value,...; may be repeated")
+  command->add_option("--method", arguments->methods, kMethodsHelp)
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--layers", arguments->layers, "a layer or a range such as 3-5");
+  add_layers_option(*command, arguments->layers, "layers (default: all)");
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
   command->add_option("--png", arguments->png,
@@ -202,13 +227,13 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
       ->add_option("--phase", arguments->axes.phase,
                    "whose rows the picture shows (default prefill, but for recall_at_1, 10 and 64)")
       ->check(CLI::IsMember({"prefill", "decode"}));
-  command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
-      ->check(CLI::Range(1, 1 << 24));
+  add_chunk_size_option(*command, arguments->chunk_size);
   command
       ->add_option("--cells", arguments->cells,
-                   "average each method where it is not dense itself (own), or all where none of "
-                   "them is (common)")
-      ->check(CLI::IsMember({"own", "common"}));
+                   "average all methods where none of them is dense (common), or each where it is "
+                   "not dense itself (own)")
+      ->check(CLI::IsMember({"common", "own"}))
+      ->capture_default_str();
   command
       ->add_option("--weights", arguments->weights,
                    "each cell counts one (cells), or as many as its chunk has queries (queries)")

@@ -143,7 +143,7 @@ std::string compare_json(const CompareReport& report) {
   for (const replay::UnavailableMethod& entry : comparison.unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
   for (const CompareRow& row : comparison.rows) json["rows"].push_back(json_of(row, report));
-  return json_text(json);
+  return json_text("kvloupe-compare/1", json);
 }
 
 namespace {
@@ -236,6 +236,13 @@ constexpr std::array kColumns = {
     Column{"density of rectangle", &CompareRow::density_rectangle, 4, true},
 };
 
+// Of a phase without a common cell, which a warning tells of.
+bool is_without_cells(const CompareRow& row, const replay::Comparison& comparison) {
+  const auto& none = comparison.no_common_cell;
+  return row.cells == 0 && std::any_of(none.begin(), none.end(),
+                                       [&](const auto& entry) { return entry.phase == row.phase; });
+}
+
 std::string table_text(const CompareReport& report) {
   const std::vector<CompareRow>& rows = report.comparison.rows;
   std::vector<Column> columns;
@@ -250,7 +257,7 @@ std::string table_text(const CompareReport& report) {
   for (const std::string& title : axis_titles(report)) header.push_back(title);
   TextTable table(header);
   for (const CompareRow& row : rows) {
-    if (row.scope != "all") continue;
+    if (row.scope != "all" || is_without_cells(row, report.comparison)) continue;
     std::vector<std::string> line = {row.method, row.phase, fmt::format("{}", row.cells),
                                      fmt::format("{}", row.fallback_cells)};
     for (const Column& column : columns) {

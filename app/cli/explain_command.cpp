@@ -32,7 +32,8 @@ using replay::Explanation;
 
 struct ExplainArguments {
   std::string trace, method, span, device = "cpu";
-  std::optional<int> layer, chunk, kv_head, q_head;
+  Indices layers, chunks;
+  std::optional<int> chunk_size, kv_head, q_head;
   std::optional<std::int64_t> key;
   std::optional<std::int64_t> worst;
   bool no_budget = false, json = false;
@@ -78,6 +79,7 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
                     {"chunk", why.chunk},
                     {"row", row_json(why.layout.axis, why.layout.q_heads_per_row,
                                      static_cast<std::size_t>(why.row))},
+                    {"chunk_size", or_null(session.chunk_size())},
                     {"key", why.key},
                     {"token", session.token_texts().at(static_cast<std::size_t>(why.key))},
                     {"kept", why.kept},
@@ -114,9 +116,9 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
   return json;
 }
 
-std::string place_text(const Explanation& why) {
-  return fmt::format("layer {}, {}, chunk {}", why.layer, replay::row_words(why.layout, why.row),
-                     why.chunk);
+std::string place_text(const Explanation& why, const session::TraceSession& session) {
+  return fmt::format("layer {}, {}, chunk {}{}", why.layer, replay::row_words(why.layout, why.row),
+                     why.chunk, cut_words(session));
 }
 std::string verdict(const Explanation& why) {
   if (why.lost_at) return fmt::format("lost: {}", words_of(*why.lost_at));
@@ -133,9 +135,9 @@ std::string decided_text(const Explanation& why) {
 
 std::string text_of(const Explanation& why, const session::TraceSession& session) {
   const auto& texts = session.token_texts();
-  std::string text =
-      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.spec.canonical()), place_text(why),
-                  why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
+  std::string text = fmt::format(
+      "{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.spec.canonical()), place_text(why, session),
+      why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };
@@ -171,13 +173,11 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
 }
 
 void check(const ExplainArguments& arguments) {
-  const bool place = arguments.chunk || arguments.key || arguments.kv_head || arguments.q_head;
-  if (arguments.worst && place)
-    throw usage_error("--worst cannot be combined with a place",
-                      "it looks for keys in all chunks and heads",
-                      "leave out --chunk, --key and "
-                      "the head; --layer and --span narrow the search");
-  if (!arguments.worst && !(arguments.layer && arguments.chunk && arguments.key))
+  if (arguments.worst && (arguments.key || arguments.kv_head || arguments.q_head))
+    throw usage_error("--worst cannot be combined with a key or a head",
+                      "it looks for keys in all heads",
+                      "leave these out; --layers, --chunks and --span narrow the search");
+  if (!arguments.worst && !(arguments.layers.given() && arguments.chunks.given() && arguments.key))
     throw usage_error("the place is missing", "one key in one cell is explained",
                       "give --layer, --chunk, --key and --kv-head or --q-head; or --worst N");
   if (!arguments.worst && !arguments.span.empty())
@@ -190,7 +190,8 @@ std::string worst_text(const ExplainArguments& arguments, const selection::Metho
                        const session::TraceSession& session) {
   replay::LostKeysRequest request;
   request.spec = spec;
-  if (arguments.layer) request.layers = {*arguments.layer};
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
   request.span = span_of(arguments.span, session.info());
   request.count = static_cast<std::size_t>(*arguments.worst);
   request.device = arguments.device;
@@ -202,29 +203,33 @@ std::string worst_text(const ExplainArguments& arguments, const selection::Metho
 void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
   check(arguments);
   replay::ExplainRequest request;
+  if (!arguments.worst) {
+    request.layer = only_one(arguments.layers, "a key is explained in one layer");
+    request.chunk = only_one(arguments.chunks, "a key is explained in one chunk");
+  }
   request.spec = selection::MethodSpec::parse(arguments.method);
   request.device = arguments.device;
   device::open_device(request.device);
-  const session::TraceSession session(arguments.trace, global.memory);
+  const session::TraceSession session(arguments.trace, global.memory, arguments.chunk_size);
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
   if (!arguments.worst)
     request.row =
         replay::row_of_heads(request.spec, session.shape(), arguments.kv_head, arguments.q_head);
   capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
+  note_budgets_that_fit({request.spec}, session.info());
   std::string text;
   if (arguments.worst) {
     text = worst_text(arguments, request.spec, session);
   } else {
-    request.layer = *arguments.layer;
-    request.chunk = *arguments.chunk;
     request.key = *arguments.key;
     request.want_needed_budget = !arguments.no_budget;
     if (request.want_needed_budget && request.spec.has_budget() &&
         !request.spec.traits().grows_with_budget)
       log::info("all budgets are tried, which takes long; --no-budget leaves them out");
     const Explanation why = replay::explain(session, request, reporting_context("budgets"));
-    text = arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
+    text = arguments.json ? json_text("kvloupe-explain/1", json_of(why, session))
+                          : text_of(why, session);
   }
   arguments.json ? results::add_data(text) : results::add_text(text);
 }
@@ -235,12 +240,10 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<ExplainArguments>();
   CLI::App* command = program.add_subcommand("explain", "why a method kept or lost a key");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
-      ->required();
-  const auto index = CLI::Range(0, 1 << 24);
-  command->add_option("--layer", arguments->layer, "a layer; with --worst the only one searched")
-      ->check(index);
-  command->add_option("--chunk", arguments->chunk, "a chunk")->check(index);
+  command->add_option("--method", arguments->method, kMethodHelp)->required();
+  add_layers_option(*command, arguments->layers, "a layer; with --worst those searched");
+  add_chunks_option(*command, arguments->chunks, "a chunk; with --worst those searched");
+  add_chunk_size_option(*command, arguments->chunk_size);
   command->add_option("--kv-head", arguments->kv_head, "a KV head");
   command->add_option("--q-head", arguments->q_head,
                       "a query head, where the method chooses for each or for some together");

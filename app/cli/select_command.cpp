@@ -33,8 +33,7 @@ using replay::ReplayResult;
 struct SelectArguments {
   std::string trace;
   std::string method;
-  std::string layer = "all";
-  std::string chunk = "all";
+  Indices layers, chunks;
   std::optional<int> chunk_size;
   std::string device = "cpu";
   bool scores = false;
@@ -181,7 +180,7 @@ std::string answer_json(const ReplayResult& result, std::optional<int> chunk_siz
     }
     json["layers"].push_back(std::move(layer));
   }
-  return json_text(json);
+  return json_text("kvloupe-select/1", json);
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -273,12 +272,12 @@ void save_run(const session::TraceSession& session, const selection::MethodSpec&
 void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   replay::ReplayRequest request;
   request.spec = selection::MethodSpec::parse(arguments.method);
-  if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
-  request.chunk = parse_index_or_all("--chunk", arguments.chunk);
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = request.spec.traits().lanes.has_value();
-  if (arguments.save && (request.chunk || request.chunk_size))
-    throw usage_error("--save cannot be combined with --chunk or --chunk-size",
+  if (arguments.save && (!request.chunks.empty() || request.chunk_size))
+    throw usage_error("--save cannot be combined with --chunks or --chunk-size",
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
   request.device = arguments.device;
@@ -290,6 +289,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   report_damage(session.info());
   request.spec = request.spec.resolved(session.shape());
   capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
+  note_budgets_that_fit({request.spec}, session.info());
   const ReplayResult result = replay::replay(session, request, reporting_context("cells"));
   const std::string text = arguments.json ? answer_json(result, arguments.chunk_size)
                                           : table_text(result, arguments.chunk_size);
@@ -303,12 +303,10 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
   auto arguments = std::make_shared<SelectArguments>();
   CLI::App* command = program.add_subcommand("select", "what a method keeps, on stored Q and K");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, "method SPEC, see kvloupe methods")
-      ->required();
-  command->add_option("--layer", arguments->layer, "a layer, or all");
-  command->add_option("--chunk", arguments->chunk, "a chunk, or all");
-  command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
-      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--method", arguments->method, kMethodHelp)->required();
+  add_layers_option(*command, arguments->layers, "layers (default: all)");
+  add_chunks_option(*command, arguments->chunks, "chunks (default: all)");
+  add_chunk_size_option(*command, arguments->chunk_size);
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON, with every position");
   command->add_flag("--scores", arguments->scores, "with --json: what was ranked, and the cut");

@@ -8,6 +8,26 @@ namespace kvloupe::replay {
 
 using selection::MethodSpec;
 
+namespace {
+
+void note_no_common_cell(const std::vector<Averager>& averagers,
+                         const std::vector<ReplayResult>& results, trace::Phase phase,
+                         Comparison& comparison) {
+  Comparison::NoCell none;
+  none.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
+  for (const CompareRow& row : comparison.rows)
+    if (row.phase == none.phase && row.cells > 0) return;
+  bool any = false;
+  for (std::size_t i = 0; i < averagers.size(); ++i) {
+    any = any || averagers[i].all_cells(phase) > 0;
+    const auto places = averagers[i].places(phase);
+    if (places && places->empty()) none.dense.push_back(results[i].method);
+  }
+  if (any) comparison.no_common_cell.push_back(std::move(none));
+}
+
+}  // namespace
+
 Comparison compare_methods(const session::TraceSession& session,
                            const std::vector<MethodSpec>& specs, const ReplayRequest& request,
                            const CompareOptions& options, const WorkContext& context) {
@@ -45,6 +65,9 @@ Comparison compare_methods(const session::TraceSession& session,
     }
     if (!alike && differs[i]) comparison.on_other_cells.push_back(results[i].method);
   }
+  if (alike)
+    for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode})
+      note_no_common_cell(averagers, results, phase, comparison);
   return comparison;
 }
 

@@ -141,8 +141,11 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
   result.spec = request.spec;
   result.layout = selection::row_layout(request.spec, session.shape());
   result.layers = checked_layers(session.info(), request.layers);
-  const auto num_chunks = static_cast<int>(session.info().chunks.size());
-  const auto total = static_cast<std::int64_t>(result.layers.size()) * num_chunks;
+  const std::vector<int> chunks = checked_chunks(request.chunks, session.info().chunks.size());
+  // What is evicted is decided by all chunks before.
+  const bool evicts = request.spec.traits().evicts();
+  const int end = chunks.empty() ? 0 : chunks.back() + 1;
+  const auto total = static_cast<std::int64_t>(result.layers.size()) * end;
   std::int64_t done = 0;
   for (const int layer : result.layers) {
     StageRuns runs(session, request.spec, layer, request.device, context);
@@ -150,13 +153,16 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
     std::vector<RowLosses> rows;
     for (int row = 0; row < session.shape().num_q_heads / result.layout.q_heads_per_row; ++row)
       rows.emplace_back(request, layer, row, session.info().num_tokens);
-    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+    for (int chunk = 0; chunk < end; ++chunk) {
       context.cancel.throw_if_cancelled();
-      const CellRun run = runs.step(chunk, {.alternatives = true, .evidence = false, .mass = true});
-      if (!runs.stages().empty() && run.selection.chooses_keys())
+      context.report(++done, total, "looking for lost keys");
+      const bool wanted = std::binary_search(chunks.begin(), chunks.end(), chunk);
+      if (!wanted && !evicts) continue;
+      const CellRun run =
+          runs.step(chunk, {.alternatives = wanted, .evidence = false, .mass = wanted});
+      if (wanted && !runs.stages().empty() && run.selection.chooses_keys())
         for (RowLosses& row : rows)
           row.add(run, runs.stages(), result.layout.q_heads_per_row, sums);
-      context.report(++done, total, "looking for lost keys");
     }
     for (RowLosses& row : rows) row.finish(result);
     result.all.add(sums);

@@ -17,6 +17,7 @@ inline constexpr std::size_t kListedKeys = 200;
 struct LostKeysRequest {
   selection::MethodSpec spec;            // resolved
   std::vector<int> layers;               // empty: all captured
+  std::vector<int> chunks;               // empty: all
   std::optional<trace::TokenSpan> span;  // keys of this alone
   std::size_t count =
       kListedKeys;  // of each layer, row and cause, and of regrets of each layer and row

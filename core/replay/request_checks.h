@@ -12,7 +12,9 @@ namespace kvloupe::replay {
 // The layers asked for, ascending; all captured ones for an empty list. Throws Error{Input} for one
 // not captured.
 std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted);
-// Throws Error{Input} for a chunk that does not exist.
+// The chunks asked for, ascending; all for an empty list. Throws Error{Input} for one that does not
+// exist.
+std::vector<int> checked_chunks(const std::vector<int>& wanted, std::size_t num_chunks);
 void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
 // Throws Error{Input} for a run that was not recorded.
 const trace::RunInfo& recorded_run_of(const trace::TraceInfo& info, int run);
