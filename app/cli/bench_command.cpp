@@ -65,7 +65,7 @@ std::string json_of(const bench::Machine& machine, const std::vector<bench::Row>
                          {"version", machine.version}}},
                        {"rows", ordered_json::array()}};
   for (const bench::Row& row : rows) json["rows"].push_back(json_of(row));
-  return json_text(json, 2);
+  return json_text("kvloupe-bench/1", json, 2);
 }
 
 constexpr const char* kLine = "{:<24} {:>14} {:>7} {:>5}  {:<28} {}\n";

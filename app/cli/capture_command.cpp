@@ -1,6 +1,8 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "app/cli/speed_json.h"
 #include "capture/model/optional_model.h"
 #include "capture/run/capture.h"
 #include "capture/tasks/task.h"
@@ -15,6 +17,8 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -30,6 +34,7 @@ namespace {
 using capture::CaptureEstimate;
 using capture::CaptureOptions;
 using capture::CaptureReport;
+using nlohmann::ordered_json;
 
 // The options as text, before they are checked. CaptureOptions holds what they mean.
 struct CaptureArguments {
@@ -37,7 +42,9 @@ struct CaptureArguments {
   std::string prompt, prompt_file, messages, task;
   std::vector<std::string> methods, spans;
   bool accept_terms = false;
-  std::string closed_loop, layers, dtype = "f16", compute = "fp32", store, output, resume;
+  Indices layers;
+  std::string closed_loop, dtype = "f16", compute = "fp32", store, output, resume;
+  bool json = false;
 };
 
 std::string task_help() {
@@ -125,10 +132,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (given("--closed-loop")) {
     options.closed_loop = selection::MethodSpec::parse(arguments.closed_loop);
   }
-  if (given("--layers")) {
-    const std::vector<int> layers = parse_index_range("--layers", arguments.layers);
-    options.layers = {layers.front(), layers.back()};
-  }
+  if (given("--layers")) options.layers = arguments.layers.numbers;
   if (given("--dtype"))
     options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
   if (given("--compute")) options.compute = *trace::from_text<ComputeType>(arguments.compute);
@@ -173,6 +177,44 @@ void print_speed(const CaptureReport& report) {
     results::print("the dense model beside it: {}\n", text_of(*report.speed->dense));
 }
 
+// What became of the question that a task asks.
+double score_of(const CaptureReport& report) {
+  return capture::string_match_all(report.answer, report.expected_answers);
+}
+
+// null where no token was asked for; what is not known of it likewise.
+ordered_json answer_json(const CaptureReport& report, const CaptureOptions& options) {
+  if (options.max_new_tokens == 0) return nullptr;
+  ordered_json json{{"text", report.answer},
+                    {"expected", nullptr},
+                    {"found", nullptr},
+                    {"score", nullptr},
+                    {"dense_text", nullptr}};
+  if (!report.expected_answers.empty()) {
+    json["expected"] = report.expected_answers;
+    json["score"] = score_of(report);
+    json["found"] = score_of(report) == 1;
+  }
+  if (options.store_drift) json["dense_text"] = report.dense_answer;
+  return json;
+}
+
+ordered_json report_json(const CaptureReport& report, const CaptureOptions& options) {
+  const auto perplexity = [](const std::optional<double>& loss) {
+    return loss ? ordered_json(std::exp(*loss)) : ordered_json(nullptr);
+  };
+  return {{"path", options.output.string()},
+          {"tokens", report.tokens},
+          {"decoded", report.decoded},
+          {"chunks", report.chunks},
+          {"bytes", report.bytes},
+          {"seconds", report.total_seconds},
+          {"perplexity", perplexity(report.mean_loss)},
+          {"dense_perplexity", perplexity(report.mean_dense_loss)},
+          {"speed", speed_json(report.speed)},
+          {"answer", answer_json(report, options)}};
+}
+
 void print_report(const CaptureReport& report, const CaptureOptions& options) {
   results::print("{}\n", printable(options.output.string()));
   results::print("{} tokens in {} chunks, {}, recorded in {}\n", format_count(report.tokens),
@@ -189,7 +231,7 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
   results::print("answer: {}\n", printable(report.answer));
   if (options.store_drift) results::print("dense answer: {}\n", printable(report.dense_answer));
   if (report.expected_answers.empty()) return;
-  const double score = capture::string_match_all(report.answer, report.expected_answers);
+  const double score = score_of(report);
   results::print("expected: {} ({})\n", fmt::join(report.expected_answers, ", "),
                  score == 1   ? "found"
                  : score == 0 ? "not found"
@@ -214,7 +256,10 @@ void run(const CaptureArguments& arguments, const CLI::App& command) {
   log::info("attention {}, selection {}, copies {}, waiting for the disk {}",
             format_duration(times.attention_seconds), format_duration(times.selection_seconds),
             format_duration(times.copy_seconds), format_duration(times.wait_seconds));
-  print_report(report, options);
+  if (arguments.json)
+    results::add_data(json_text("kvloupe-capture/1", report_json(report, options), 2));
+  else
+    print_report(report, options);
 }
 
 }  // namespace
@@ -251,8 +296,7 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
                     "also runs the dense model on the same tokens, and stores how far the closed "
                     "loop is from it: losses, next tokens, queries and keys; takes about twice the "
                     "time");
-  command->add_option("--layers", arguments->layers,
-                      "layers to record, such as 0-11 (default all)");
+  add_layers_option(*command, arguments->layers, "layers to record (default: all)");
   command->add_option("--dtype", arguments->dtype, "type of the stored q, k and v")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
@@ -293,6 +337,9 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
                    "again where q, k and v of all layers are stored; for a moment they take their "
                    "room on disk twice")
       ->expected(0, 1);
+  command->add_flag(
+      "--json", arguments->json,
+      "print what was recorded as JSON, and of a task its answer: text, expected, found");
   command->add_flag("--force", options.force, "overwrite the output");
   command->add_option("-o,--output", arguments->output, "the trace to write");
   // Asked for by --help alone, which need not start the engine for anything else.

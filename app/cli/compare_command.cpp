@@ -25,6 +25,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace kvloupe::cli {
 namespace {
@@ -34,14 +35,15 @@ using replay::Comparison;
 struct CompareArguments {
   std::vector<std::string> traces;
   std::vector<std::string> methods;
-  std::string layers;
+  Indices layers;
   std::string device = "cpu";
   std::string csv, png;
   ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
-  std::string cells = "own";
+  std::string cells = "common";
   std::string weights = "cells";
-  std::string span, from, scope_chunks;
+  std::string span, from;
+  Indices scope_chunks;
   std::vector<std::string> columns;
   std::vector<std::string> scopes;
   std::vector<std::string> sweeps;
@@ -50,6 +52,13 @@ struct CompareArguments {
   bool json = false;
   bool force = false;
 };
+
+// The methods, for a sentence.
+std::string list_of(const std::vector<std::string>& methods) {
+  std::vector<std::string> names;
+  for (const std::string& method : methods) names.push_back(printable(method));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 void say_other_cells(const Comparison& comparison, std::size_t methods) {
   if (comparison.on_other_cells.empty()) return;
@@ -74,6 +83,24 @@ void say_unavailable(const std::vector<replay::UnavailableMethod>& unavailable) 
                  reason);
 }
 
+// Rows without a cell say nothing: why there is none.
+void say_no_common_cell(const Comparison& comparison) {
+  std::set<std::string> said;  // chunk sizes of a sweep may say the same
+  for (const Comparison::NoCell& none : comparison.no_common_cell) {
+    const std::string text =
+        none.dense.empty()
+            ? fmt::format(
+                  "no {} cell is common to all these methods: in each one of them keeps "
+                  "everything; --cells own averages each over its own cells",
+                  none.phase)
+            : fmt::format(
+                  "no {} cell is common to all these methods: everything is kept in every one "
+                  "by {}; leave those out, or give --cells own",
+                  none.phase, list_of(none.dense));
+    if (said.insert(text).second) log::warning("{}", text);
+  }
+}
+
 // Before anything is computed.
 void check_files(const CompareArguments& arguments,
                  const std::vector<replay::MethodName>& methods) {
@@ -87,6 +114,8 @@ void check_files(const CompareArguments& arguments,
   for (const replay::MethodName& method : methods)
     if (method.spec)
       for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
+  check_ending("--csv", arguments.csv, {"--png"});
+  check_ending("--png", arguments.png, {"--csv"});
   for (const std::string& file : {arguments.csv, arguments.png})
     if (!file.empty()) check_result_file(file, inputs, arguments.force);
   if (!arguments.csv.empty() && arguments.csv == arguments.png)
@@ -100,7 +129,7 @@ void check_files(const CompareArguments& arguments,
 
 replay::CompareOptions options_of(const CompareArguments& arguments) {
   replay::CompareOptions options;
-  if (arguments.cells == "common") options.cells = replay::CellChoice::Common;
+  options.cells = arguments.cells == "own" ? replay::CellChoice::Own : replay::CellChoice::Common;
   if (arguments.weights == "queries") options.weights = replay::Weights::Queries;
   for (const std::string& scope : arguments.scopes)
     options.scopes.push_back(replay::parse_scope(scope));
@@ -159,19 +188,16 @@ int chunk_of(std::int32_t token, const std::optional<int>& chunk_size,
 replay::Counted counted_in(const CompareArguments& arguments, const trace::TraceInfo& info,
                            ComparedTrace& described) {
   replay::Counted counted;
-  if (!arguments.scope_chunks.empty()) {
-    const std::vector<int> range = parse_index_range("--scope-chunks", arguments.scope_chunks);
-    if (!arguments.chunk_size && range.back() >= static_cast<int>(info.chunks.size()))
+  counted.chunks = arguments.scope_chunks.numbers;
+  if (!counted.chunks.empty()) {
+    if (!arguments.chunk_size && counted.chunks.back() >= static_cast<int>(info.chunks.size()))
       throw input_error(
-          fmt::format("--scope-chunks {} is not in this trace", arguments.scope_chunks),
+          fmt::format("--scope-chunks {} is not in this trace", arguments.scope_chunks.text),
           fmt::format("{} has {} chunks, numbered from 0", printable(info.path),
                       info.chunks.size()),
           "give chunks that it has");
-    counted.first_chunk = range.front();
-    counted.last_chunk = range.back();
-    described.chunks = range.size() == 1
-                           ? fmt::format("chunk {}", range.front())
-                           : fmt::format("chunks {} to {}", range.front(), range.back());
+    described.chunks = fmt::format("chunk{} {}", counted.chunks.size() > 1 ? "s" : "",
+                                   arguments.scope_chunks.text);
   }
   if (const auto from = span_of("--from", arguments.from, info)) {
     counted.from = from->begin;
@@ -196,9 +222,12 @@ ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
   for (const replay::SweepVariant& variant : plan.variants) methods.push_back(variant.name);
   const session::TraceSession session = open_session(path, global, methods);
   report_damage(session.info());
+  std::vector<selection::MethodSpec> specs;
   for (const replay::MethodName& method : methods)
-    if (method.spec)
-      capture::ensure_basis(*method.spec, session.info().model, reporting_context("tokens"));
+    if (method.spec) specs.push_back(*method.spec);
+  for (const selection::MethodSpec& spec : specs)
+    capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
+  if (arguments.sweeps.empty()) note_budgets_that_fit(specs, session.info());
   ComparedTrace trace;
   trace.path = path;
   replay::CompareOptions options = options_of(arguments);
@@ -225,19 +254,20 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   check_columns(arguments.columns);
   const std::vector<replay::SweepAxis> axes = axes_of(arguments);
   const std::optional<replay::SweepTarget> target = target_of(arguments);
-  if (!arguments.from.empty() && !arguments.scope_chunks.empty())
+  if (!arguments.from.empty() && arguments.scope_chunks.given())
     throw usage_error("--from cannot be combined with --scope-chunks",
                       "each says which chunks are averaged", "leave one of them out");
   const replay::SweepPlan plan = replay::plan_sweep(list.methods, axes);
   check_files(arguments, list.methods);
   const std::optional<ChartAxes> chart = chart_of(arguments, axes, target.has_value());
   replay::ReplayRequest request;
-  if (!arguments.layers.empty()) request.layers = parse_index_range("--layers", arguments.layers);
+  request.layers = arguments.layers.numbers;
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
   request.device = arguments.device;
   device::open_device(request.device);
   for (const std::string& note : plan.notes) log::warning("{}", note);
+  if (axes.empty()) note_budgets_that_fit(specs, session.info());
 
   CompareReport report;
   report.cells = arguments.cells;
@@ -253,6 +283,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     ComparedTrace trace = compared(path, plan, arguments, request, global);
     if (target) replay::solve(plan, *target, trace.comparison.rows);
     say_other_cells(trace.comparison, plan.variants.size());
+    say_no_common_cell(trace.comparison);
     auto& unavailable = trace.comparison.unavailable;
     unavailable.insert(unavailable.end(), list.unavailable.begin(), list.unavailable.end());
     // The text names them below its table.
@@ -284,14 +315,11 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
           "found by name in each")
       ->required();
   command
-      ->add_option(
-          "--method", arguments->methods,
-          "method SPEC; run:N or what a recorded run is called; all, or all:name=value,...; "
-          "may be repeated")
+      ->add_option("--method", arguments->methods, kMethodsHelp)
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--layers", arguments->layers, "a layer or a range such as 3-5");
+  add_layers_option(*command, arguments->layers, "layers (default: all)");
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
   command->add_option("--png", arguments->png,
@@ -306,13 +334,13 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
       ->add_option("--phase", arguments->axes.phase,
                    "whose rows the picture shows (default prefill, but for recall_at_1, 10 and 64)")
       ->check(CLI::IsMember({"prefill", "decode"}));
-  command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
-      ->check(CLI::Range(1, 1 << 24));
+  add_chunk_size_option(*command, arguments->chunk_size);
   command
       ->add_option("--cells", arguments->cells,
-                   "average each method where it is not dense itself (own), or all where none of "
-                   "them is (common)")
-      ->check(CLI::IsMember({"own", "common"}));
+                   "average all methods where none of them is dense (common), or each where it is "
+                   "not dense itself (own)")
+      ->check(CLI::IsMember({"common", "own"}))
+      ->capture_default_str();
   command
       ->add_option("--weights", arguments->weights,
                    "each cell counts one (cells), or as many as its chunk has queries (queries)")
@@ -323,14 +351,19 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--from", arguments->from,
                       "average over the chunk that holds the first token of this span, or of "
                       "positions A-B, and all later ones");
-  command->add_option("--scope-chunks", arguments->scope_chunks,
-                      "average over these chunks alone: a chunk, or a range such as 12-15");
+  command->add_option_function<std::string>(
+      "--scope-chunks",
+      [arguments](const std::string& text) {
+        arguments->scope_chunks = parse_indices("--scope-chunks", text);
+      },
+      "average over these chunks alone: 12-15, 3, 3,7");
   command
       ->add_option(
           "--columns", arguments->columns,
           "numbers of the table, as the CSV calls them, separated by commas; all for every "
           "one")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_flag("--full", arguments->full, "whole SPECs in the table");
   command
       ->add_option("--scope", arguments->scopes,

@@ -187,7 +187,7 @@ std::string compare_json(const CompareReport& report) {
     json["rows"].push_back(json_of(row, report));
     if (report.has_several()) json["rows"].back()["trace"] = trace.path;
   }
-  return json_text(json);
+  return json_text("kvloupe-compare/1", json);
 }
 
 namespace {

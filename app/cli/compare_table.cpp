@@ -152,6 +152,14 @@ std::string notes(const CompareReport& report) {
   return text;
 }
 
+// Of a phase without a common cell, which a warning tells of.
+bool lacks_common_cells(const ReportedRow& one) {
+  const auto& none = one.trace.comparison.no_common_cell;
+  return one.row.cells == 0 &&
+         std::any_of(none.begin(), none.end(),
+                     [&](const auto& entry) { return entry.phase == one.row.phase; });
+}
+
 }  // namespace
 
 std::string short_text(const std::string& method) {
@@ -182,7 +190,7 @@ std::string compare_text(const CompareReport& report) {
   std::map<std::string, std::vector<ReportedRow>> phases;
   const auto all = rows_of(report);
   for (const ReportedRow& one : all)
-    if (one.row.scope == "all") phases[one.row.phase].push_back(one);
+    if (one.row.scope == "all" && !lacks_common_cells(one)) phases[one.row.phase].push_back(one);
   for (const char* phase : {"prefill", "decode"})
     if (const auto rows = phases.find(phase); rows != phases.end())
       text += fmt::format("\n{}{}", phases.size() > 1 ? fmt::format("{}\n", phase) : "",

@@ -32,7 +32,7 @@ void print_json(const std::vector<device::ListedDevice>& devices) {
           device.memory_bytes > 0 ? ordered_json(device.memory_bytes) : ordered_json(nullptr)},
          {"threads",
           device.info.threads > 0 ? ordered_json(device.info.threads) : ordered_json(nullptr)}});
-  results::add_data(json_text(json, 2));
+  results::add_data(json_text("kvloupe-devices/1", json, 2));
 }
 
 void print_table(const std::vector<device::ListedDevice>& devices) {

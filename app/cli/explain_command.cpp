@@ -33,7 +33,8 @@ using replay::Explanation;
 
 struct ExplainArguments {
   std::string trace, method, span, device = "cpu";
-  std::optional<int> layer, chunk, kv_head, q_head;
+  Indices layers, chunks;
+  std::optional<int> chunk_size, kv_head, q_head;
   std::optional<std::int64_t> key;
   std::optional<std::int64_t> worst;
   bool no_budget = false, json = false;
@@ -79,6 +80,7 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
                     {"chunk", why.chunk},
                     {"row", row_json(why.layout.axis, why.layout.q_heads_per_row,
                                      static_cast<std::size_t>(why.row))},
+                    {"chunk_size", or_null(session.chunk_size())},
                     {"key", why.key},
                     {"token", session.token_texts().at(static_cast<std::size_t>(why.key))},
                     {"kept", why.kept},
@@ -116,9 +118,9 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
   return json;
 }
 
-std::string place_text(const Explanation& why) {
-  return fmt::format("layer {}, {}, chunk {}", why.layer, replay::row_words(why.layout, why.row),
-                     why.chunk);
+std::string place_text(const Explanation& why, const session::TraceSession& session) {
+  return fmt::format("layer {}, {}, chunk {}{}", why.layer, replay::row_words(why.layout, why.row),
+                     why.chunk, cut_words(session));
 }
 std::string verdict(const Explanation& why) {
   if (why.lost_at) return fmt::format("lost: {}", words_of(*why.lost_at));
@@ -135,9 +137,9 @@ std::string decided_text(const Explanation& why) {
 
 std::string text_of(const Explanation& why, const session::TraceSession& session) {
   const auto& texts = session.token_texts();
-  std::string text =
-      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.method), place_text(why), why.key,
-                  printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
+  std::string text = fmt::format(
+      "{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.method), place_text(why, session),
+      why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };
@@ -177,16 +179,26 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
   return text;
 }
 
+// The place of one key.
+int layer_of(const ExplainArguments& arguments) {
+  return only_one(arguments.layers, "a key is explained in one layer");
+}
+int chunk_of(const ExplainArguments& arguments) {
+  return only_one(arguments.chunks, "a key is explained in one chunk");
+}
+
 void check(const ExplainArguments& arguments) {
-  const bool place = arguments.chunk || arguments.key || arguments.kv_head || arguments.q_head;
-  if (arguments.worst && place)
-    throw usage_error("--worst cannot be combined with a place",
-                      "it looks for keys in all chunks and heads",
-                      "leave out --chunk, --key and "
-                      "the head; --layer and --span narrow the search");
-  if (!arguments.worst && !(arguments.layer && arguments.chunk && arguments.key))
+  if (arguments.worst && (arguments.key || arguments.kv_head || arguments.q_head))
+    throw usage_error("--worst cannot be combined with a key or a head",
+                      "it looks for keys in all heads",
+                      "leave these out; --layers, --chunks and --span narrow the search");
+  if (!arguments.worst && !(arguments.layers.given() && arguments.chunks.given() && arguments.key))
     throw usage_error("the place is missing", "one key in one cell is explained",
                       "give --layer, --chunk, --key and --kv-head or --q-head; or --worst N");
+  if (!arguments.worst) {
+    layer_of(arguments);
+    chunk_of(arguments);
+  }
   if (!arguments.worst && !arguments.span.empty())
     throw usage_error("--span needs --worst", "one key is explained",
                       "add --worst N, or leave it "
@@ -197,7 +209,8 @@ std::string worst_text(const ExplainArguments& arguments, const replay::MethodCh
                        const session::TraceSession& session) {
   replay::LostKeysRequest request;
   request.method = choice;
-  if (arguments.layer) request.layers = {*arguments.layer};
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
   request.span = span_of("--span", arguments.span, session.info());
   request.count = static_cast<std::size_t>(*arguments.worst);
   request.device = arguments.device;
@@ -210,8 +223,8 @@ std::string worst_text(const ExplainArguments& arguments, const replay::MethodCh
 std::string key_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
                      const session::TraceSession& session) {
   replay::ExplainRequest request;
-  request.layer = *arguments.layer;
-  request.chunk = *arguments.chunk;
+  request.layer = layer_of(arguments);
+  request.chunk = chunk_of(arguments);
   request.key = *arguments.key;
   request.device = arguments.device;
   request.want_needed_budget = !arguments.no_budget;
@@ -227,7 +240,8 @@ std::string key_text(const ExplainArguments& arguments, const replay::MethodChoi
   } else {
     why = replay::explain_recorded(session, choice.run, request);
   }
-  return arguments.json ? json_text(json_of(why, session)) : text_of(why, session);
+  return arguments.json ? json_text("kvloupe-explain/1", json_of(why, session))
+                        : text_of(why, session);
 }
 
 // That the answer is of a selection made anew, and where that is not what was recorded.
@@ -237,11 +251,11 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
             printable(replay::short_name(*choice.spec)));
   if (arguments.worst) return;
   const trace::LayerRecord kept =
-      session.reader().read_run(choice.run, *arguments.layer, *arguments.chunk);
+      session.reader().read_run(choice.run, layer_of(arguments), chunk_of(arguments));
   replay::ReplayRequest request;
   request.spec = *choice.spec;
-  request.layers = {*arguments.layer};
-  request.chunk = *arguments.chunk;
+  request.layers = {layer_of(arguments)};
+  request.chunks = {chunk_of(arguments)};
   request.want_mass = false;
   request.device = arguments.device;
   const replay::ReplayResult anew = replay::replay(session, request, reporting_context("cells"));
@@ -259,11 +273,14 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
   check(arguments);
   const replay::MethodName method(arguments.method);
   device::open_device(arguments.device);
-  const session::TraceSession session = open_session(arguments.trace, global, {method});
+  const session::TraceSession session =
+      open_session(arguments.trace, global, {method}, arguments.chunk_size);
   report_damage(session.info());
   const replay::MethodChoice choice = replay::choice_of(method, session.info());
-  if (choice.known())
+  if (choice.known()) {
     capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
+    note_budgets_that_fit({*choice.spec}, session.info());
+  }
   if (choice.known() && choice.recorded()) say_anew(arguments, choice, session);
   const std::string text = arguments.worst ? worst_text(arguments, choice, session)
                                            : key_text(arguments, choice, session);
@@ -277,10 +294,9 @@ void add_explain_command(CLI::App& program, const GlobalOptions& global) {
   CLI::App* command = program.add_subcommand("explain", "why a method kept or lost a key");
   command->add_option("trace", arguments->trace, "trace file")->required();
   command->add_option("--method", arguments->method, kMethodHelp)->required();
-  const auto index = CLI::Range(0, 1 << 24);
-  command->add_option("--layer", arguments->layer, "a layer; with --worst the only one searched")
-      ->check(index);
-  command->add_option("--chunk", arguments->chunk, "a chunk")->check(index);
+  add_layers_option(*command, arguments->layers, "a layer; with --worst those searched");
+  add_chunks_option(*command, arguments->chunks, "a chunk; with --worst those searched");
+  add_chunk_size_option(*command, arguments->chunk_size);
   command->add_option("--kv-head", arguments->kv_head, "a KV head");
   command->add_option("--q-head", arguments->q_head,
                       "a query head, where the method chooses for each or for some together");

@@ -41,6 +41,16 @@ void parse_size(const std::string& text, figure::ExportRequest& request) {
   request.height = static_cast<int>(*height);
 }
 
+// --other-trace asks for the option that draws it.
+void draw_beside(state::Description& what) {
+  if (what.other_trace.empty()) return;
+  const auto [option, is_new] = what.options.try_emplace("beside", "other");
+  if (!is_new && option->second != "other")
+    throw usage_error("--other-trace is not drawn",
+                      fmt::format("--beside {} asks for something else", option->second),
+                      "leave one of the two out");
+}
+
 void check_distinct(const std::vector<figure::Output>& outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
@@ -53,7 +63,9 @@ void run(const Arguments& given, const GlobalOptions& global) {
   figure::ExportRequest request = given.request;
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
-    if (!file.empty()) outputs.push_back({format, file});
+    if (file.empty()) return;
+    check_ending(fmt::format("--{}", state::name_of(format)), file, {"--png", "--csv", "--npy"});
+    outputs.push_back({format, file});
   };
   take(given.png, state::Format::Png);
   take(given.svg, state::Format::Svg);
@@ -65,7 +77,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
   check_distinct(outputs);
   for (const auto& [name, value] : given.options)
     if (!value.empty()) request.what.options[name] = value;
-  if (!request.what.other_trace.empty()) request.what.options["beside"] = "other";
+  draw_beside(request.what);
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
   request.memory = global.memory;
@@ -106,16 +118,21 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("trace", request.what.trace, "trace file")->required();
   command->add_option("--view", request.what.view, "view id, see kvloupe views")->required();
   command
-      ->add_option("--method", request.what.methods,
-                   "method SPEC, or a recorded run: run:N, or what it is called; given twice: the "
-                   "methods A and B; further ones for the views budget_sweep and method_compare")
+      ->add_option(
+          "--method", request.what.methods,
+          "method SPEC, or a recorded run: run:N, or what it is called; given twice: the methods A "
+          "and B; further ones for the views budget_sweep and method_compare. A SPEC without a "
+          "budget has budget_tokens=1024; "
+          "with no method given and none recorded, quoka and oracle are shown with 1,024, or "
+          "an eighth of the tokens where the trace has no more than these")
       ->allow_extra_args(false);
   command->add_option(
       "--goto", request.what.go_to,
       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys");
   command->add_option("--device", request.what.device, kDeviceHelp)->capture_default_str();
+  add_chunk_size_option(*command, request.what.chunk_size);
   command->add_option("--other-trace", request.what.other_trace,
-                      "another trace, for views that draw one beside (option --beside other)");
+                      "another trace, for views that draw one beside the first");
   command->add_option("--png", given->png, "picture to write, or - for standard output");
   // Refused by every view: no help offers what there is not.
   command->add_option("--svg", given->svg)->group("");

@@ -2,6 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "app/cli/speed_json.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -68,20 +69,6 @@ ordered_json softmax_json(const trace::ModelInfo& model) {
     if (!softmax.sink_logits.empty()) row["sink_logit"] = softmax.sink_logits;
   }
   return layers;
-}
-
-ordered_json speed_json(const trace::ModelSpeed& speed) {
-  return {{"ttft_ms", speed.ttft_ms},
-          {"prefill_tokens_per_s", speed.prefill_tokens_per_s},
-          {"decode_tokens_per_s", speed.decode_tokens_per_s}};
-}
-
-// null where the trace does not say, and in "dense" without a drift.
-ordered_json speed_json(const std::optional<trace::CaptureSpeed>& speed) {
-  if (!speed) return nullptr;
-  ordered_json json = speed_json(speed->model);
-  json["dense"] = speed->dense ? speed_json(*speed->dense) : ordered_json(nullptr);
-  return json;
 }
 
 ordered_json info_json(const session::TraceSession& session) {
@@ -216,7 +203,7 @@ void add_info_command(CLI::App& program, const GlobalOptions& global) {
   command->callback([options, &global] {
     const session::TraceSession session(options->path, global.memory);
     report_damage(session.info());
-    options->json ? results::add_data(json_text(info_json(session), 2))
+    options->json ? results::add_data(json_text("kvloupe-info/1", info_json(session), 2))
                   : results::add_text(info_text(session));
   });
 }

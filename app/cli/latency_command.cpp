@@ -26,6 +26,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 namespace kvloupe::cli {
@@ -39,8 +40,8 @@ constexpr std::int64_t kLongest = 1 << 20;  // keys
 struct LatencyArguments {
   std::string trace;
   std::vector<std::string> methods;
-  std::string layer;
-  std::optional<int> chunk;
+  Indices layers, chunks;
+  std::optional<int> chunk_size;
   std::string lengths;
   std::string device = "cpu";
   int repetitions = 15;
@@ -134,14 +135,19 @@ ordered_json json_of(const LatencyReport& r) {
 
 std::string answer_json(const std::vector<LatencyReport>& reports,
                         const std::vector<replay::UnavailableMethod>& unavailable,
-                        const device::DeviceInfo& device) {
-  ordered_json json{{"device", device.id},           {"device_name", device.name},
-                    {"threads", device.threads},     {"dtype", reports.front().dtype},
-                    {"rows", ordered_json::array()}, {"unavailable", ordered_json::array()}};
+                        const device::DeviceInfo& device, std::optional<int> chunk_size) {
+  ordered_json json{{"device", device.id},
+                    {"device_name", device.name},
+                    {"threads", device.threads},
+                    {"dtype", reports.front().dtype},
+                    {"chunk_size", nullptr},
+                    {"rows", ordered_json::array()},
+                    {"unavailable", ordered_json::array()}};
+  if (chunk_size) json["chunk_size"] = *chunk_size;
   for (const LatencyReport& report : reports) json["rows"].push_back(json_of(report));
   for (const auto& entry : unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
-  return json_text(json);
+  return json_text("kvloupe-latency/1", json);
 }
 
 std::string speed_text(const LatencyReport& r) {
@@ -172,7 +178,7 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
     const LatencyReport& first = reports[begin];
     const LatencyReport* from = nullptr;
     for (end = begin; end < reports.size() && reports[end].method == first.method &&
-                      reports[end].layer == first.layer;
+                      reports[end].layer == first.layer && reports[end].chunk == first.chunk;
          ++end) {
       const LatencyReport& r = reports[end];
       const bool faster = !r.dense_reason && r.speedup().value_or(0) > 1;
@@ -183,7 +189,7 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
     }
     if (!first.executed) continue;
     text += fmt::format(
-        "{}, layer {}: {}\n", printable(first.method), first.layer,
+        "{}, layer {}, chunk {}: {}\n", printable(first.method), first.layer, first.chunk,
         from == nullptr
             ? std::string("not faster than dense attention at the longest")
             : "faster than dense attention from " + format_count(from->past_len) + " keys on");
@@ -191,7 +197,8 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
   return text;
 }
 
-std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) {
+std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
+                       std::optional<int> chunk_size) {
   const LatencyReport& first = reports.front();
   std::string text = fmt::format(
       "{}, {}; medians of {} rounds in which the method and the dense forms (four, on a GPU its "
@@ -201,6 +208,8 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths) 
   for (const LatencyReport& r : reports)
     if (const std::string gpu = r.gpu_words(); !gpu.empty())
       text += fmt::format("{}: {}\n", printable(r.method), gpu);
+  if (chunk_size)
+    text += fmt::format("the prompt is cut anew into chunks of {} (open loop)\n", *chunk_size);
   if (lengths)
     text += "the past of the cell is cut or repeated to each length\n" + crossover_text(reports);
   const auto simulated = std::find_if(reports.begin(), reports.end(),
@@ -217,7 +226,8 @@ void add_references(const std::vector<LatencyReport>& reports, const std::string
       floor{"floor of attention", {}, {}, true};
   const std::string& first = reports.front().method;
   for (const LatencyReport& r : reports) {
-    if (r.method != first || r.layer != reports.front().layer) continue;
+    if (r.method != first || r.layer != reports.front().layer || r.chunk != reports.front().chunk)
+      continue;
     for (figure::ChartLine* line : {&dense, &floor})
       line->x.push_back(static_cast<double>(r.past_len));
     const bool ratio = y == "speedup" || y == "select_of_dense";
@@ -239,8 +249,8 @@ figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std
   figure::Chart chart;
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const LatencyReport& r = reports[i];
-    const bool begins =
-        i == 0 || r.method != reports[i - 1].method || r.layer != reports[i - 1].layer;
+    const bool begins = i == 0 || r.method != reports[i - 1].method ||
+                        r.layer != reports[i - 1].layer || r.chunk != reports[i - 1].chunk;
     if (begins) chart.lines.emplace_back().name = printable(names.at(r.method));
     const auto value = r.dense_reason ? std::nullopt : number->of(r);
     if (!value) continue;
@@ -265,6 +275,7 @@ figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std
 
 void check_picture(const LatencyArguments& arguments) {
   if (arguments.png.empty()) return;
+  check_ending("--png", arguments.png, {});
   if (arguments.lengths.find(',') == std::string::npos)
     throw usage_error("the picture has no horizontal axis", "it shows times by length",
                       "add --lengths with two lengths or more, such as 1k,4k,16k");
@@ -272,9 +283,16 @@ void check_picture(const LatencyArguments& arguments) {
 }
 
 std::vector<int> layers_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
-  if (arguments.layer.empty()) return {info.layers[info.layers.size() / 2]};
-  if (const auto layer = parse_index_or_all("--layer", arguments.layer)) return {*layer};
-  return info.layers;
+  if (!arguments.layers.given()) return {info.layers[info.layers.size() / 2]};
+  return arguments.layers.numbers.empty() ? info.layers : arguments.layers.numbers;
+}
+
+std::vector<int> chunks_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
+  if (!arguments.chunks.given()) return {measure::last_full_chunk(info)};
+  if (!arguments.chunks.numbers.empty()) return arguments.chunks.numbers;
+  std::vector<int> all(info.chunks.size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 // A method as it was written, of `all` its id.
@@ -296,22 +314,24 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
   const auto lengths = parse_lengths(arguments.lengths);
   const device::DeviceInfo device = device::open_device(arguments.device);
   check_picture(arguments);
-  const session::TraceSession session(arguments.trace, global.memory);
+  const session::TraceSession session(arguments.trace, global.memory, arguments.chunk_size);
   report_damage(session.info());
   const std::vector<int> layers = layers_of(arguments, session.info());
-  const int chunk = arguments.chunk.value_or(measure::last_full_chunk(session.info()));
+  const std::vector<int> chunks = chunks_of(arguments, session.info());
+  if (arguments.lengths.empty()) note_budgets_that_fit(specs, session.info());
   std::vector<LatencyReport> reports;
   for (const selection::MethodSpec& spec : specs) {
     capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
     try {
       for (const int layer : layers)
-        for (const auto& length : lengths)
-          reports.push_back(measure::measure_latency(session, spec, layer, chunk,
-                                                     {.repetitions = arguments.repetitions,
-                                                      .past_len = length,
-                                                      .device = arguments.device},
-                                                     reporting_context("rounds of " + spec.id()),
-                                                     {}));
+        for (const int chunk : chunks)
+          for (const auto& length : lengths)
+            reports.push_back(measure::measure_latency(session, spec, layer, chunk,
+                                                       {.repetitions = arguments.repetitions,
+                                                        .past_len = length,
+                                                        .device = arguments.device},
+                                                       reporting_context("rounds of " + spec.id()),
+                                                       {}));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input || specs.size() == 1) throw;
       const std::string method = spec.resolved(session.shape()).canonical();
@@ -326,9 +346,10 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
         latency_chart(reports, arguments.y, names_of(arguments, specs, session), arguments.trace),
         arguments.png);
   if (arguments.json)
-    results::add_data(answer_json(reports, unavailable, device));
+    results::add_data(answer_json(reports, unavailable, device, arguments.chunk_size));
   else
-    results::add_text(table_text(reports) + notes_text(reports, !arguments.lengths.empty()));
+    results::add_text(table_text(reports) +
+                      notes_text(reports, !arguments.lengths.empty(), arguments.chunk_size));
 }
 
 }  // namespace
@@ -338,18 +359,14 @@ void add_latency_command(CLI::App& program, const GlobalOptions& global) {
   CLI::App* command =
       program.add_subcommand("latency", "how long methods take beside dense attention");
   command->add_option("trace", arguments->trace, "trace file")->required();
-  command
-      ->add_option("--method", arguments->methods,
-                   "method SPEC, or all, or all:name=value,...; may be repeated")
+  command->add_option("--method", arguments->methods, kSpecsHelp)
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--layer", arguments->layer,
-                      "a layer, or all; the middle one of the trace unless given");
-  command
-      ->add_option("--chunk", arguments->chunk,
-                   "a chunk; the last full one of the prompt unless given")
-      ->check(CLI::Range(0, 1 << 20));
+  add_layers_option(*command, arguments->layers, "layers (default: the middle one of the trace)");
+  add_chunks_option(*command, arguments->chunks,
+                    "chunks (default: the last full one of the prompt)");
+  add_chunk_size_option(*command, arguments->chunk_size);
   command->add_option("--lengths", arguments->lengths,
                       "after so many past keys each, for example 1k,4k,16k: the cell's own past, "
                       "cut or repeated");

@@ -55,13 +55,35 @@ std::string causes_sentence(const LostKeys& lost) {
   return text + (lost.all.lost > 0 ? " of what is lost." : ".");
 }
 
+std::string cut_words(const session::TraceSession& session) {
+  const auto size = session.chunk_size();
+  return size ? fmt::format(", of a prompt cut anew into chunks of {} (open loop)", *size) : "";
+}
+
+std::string causes_by_layer(const LostKeys& lost) {
+  const std::vector<Stage> causes = lost.all.causes();
+  if (causes.empty()) return "";
+  std::vector<std::string> header = {"layer", "lost"};
+  for (const Stage cause : causes) header.emplace_back(words_of(cause));
+  TextTable table(header);
+  for (std::size_t i = 0; i < lost.layers.size(); ++i) {
+    const replay::LostMass& mass = lost.by_layer[i];
+    std::vector<std::string> line = {
+        fmt::format("{}", lost.layers[i]),
+        mass.whole > 0 ? fmt::format("{:.1f} %", 100 * mass.lost / mass.whole) : "-"};
+    for (const Stage cause : causes)
+      line.push_back(mass.lost > 0 ? fmt::format("{:.1f} %", 100 * mass.share_of(cause)) : "-");
+    table.add(std::move(line));
+  }
+  return table.text();
+}
+
 std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& session,
                            std::size_t count) {
-  ordered_json json{{"method", lost.method.text},
-                    {"all", mass_json(lost.all)},
-                    {"layers", ordered_json::array()},
-                    {"keys", ordered_json::array()},
-                    {"regrets", ordered_json::array()}};
+  ordered_json json{{"method", lost.method.text}, {"chunk_size", nullptr},
+                    {"all", mass_json(lost.all)},      {"layers", ordered_json::array()},
+                    {"keys", ordered_json::array()},   {"regrets", ordered_json::array()}};
+  if (const auto size = session.chunk_size()) json["chunk_size"] = *size;
   for (std::size_t i = 0; i < lost.layers.size(); ++i) {
     ordered_json layer{{"layer", lost.layers[i]}};
     layer.update(mass_json(lost.by_layer[i]));
@@ -90,12 +112,15 @@ std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& se
                                {"mass_when_wanted", regret.mass_when_wanted},
                                {"lost_mass", regret.lost_mass}});
   }
-  return json_text(json);
+  return json_text("kvloupe-explain-worst/1", json);
 }
 
 std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& session,
                            std::size_t count) {
-  std::string text = fmt::format("{}\n{}\n", printable(lost.method.text), causes_sentence(lost));
+  std::string text = fmt::format("{}{}\n{}\n", printable(lost.method.text), cut_words(session),
+                                 causes_sentence(lost));
+  if (const std::string table = causes_by_layer(lost); !table.empty())
+    text += "\nCauses by layer, shares of what it loses:\n" + table;
   if (!lost.keys.empty()) {
     TextTable table({"layer", "head", "chunk", "key", "token", "true mass", "share", "lost at"});
     for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {

@@ -16,5 +16,9 @@ std::string lost_keys_text(const replay::LostKeys& lost, const session::TraceSes
                            std::size_t count);
 // "quoka:... loses 31 % of the mass: query sampling 61 %, head merge 20 %."
 std::string causes_sentence(const replay::LostKeys& lost);
+// ", of a prompt cut anew into chunks of 64"; empty where it is as recorded.
+std::string cut_words(const session::TraceSession& session);
+// A table; empty where nothing was lost.
+std::string causes_by_layer(const replay::LostKeys& lost);
 
 }  // namespace kvloupe::cli

@@ -207,7 +207,7 @@ void print_methods(const std::string& id, bool as_json) {
     json["methods"].push_back(json_of(method));
     text += text_of(method) + (id.empty() ? "\n" : "");
   }
-  as_json ? results::add_data(json_text(json)) : results::add_text(text);
+  as_json ? results::add_data(json_text("kvloupe-methods/1", json)) : results::add_text(text);
 }
 
 }  // namespace

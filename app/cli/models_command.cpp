@@ -34,7 +34,7 @@ void print_json(const std::vector<capture::FoundModel>& models) {
                               {"reason", runs ? nlohmann::ordered_json()
                                               : nlohmann::ordered_json(printable(model.refusal))}});
   }
-  results::add_data(json_text(json, 2));
+  results::add_data(json_text("kvloupe-models/1", json, 2));
 }
 
 void print_table(const std::vector<capture::FoundModel>& models,

@@ -7,11 +7,19 @@
 #include "core/base/thread_room.h"
 #include "core/base/units.h"
 #include "core/device/threads.h"
+#include "core/selection/default_budget.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <chrono>
-#include <numeric>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <utility>
 
 namespace kvloupe::cli {
 namespace {
@@ -24,30 +32,100 @@ std::optional<int> parse_index(std::string_view text) {
   return static_cast<int>(*number);
 }
 
-Error bad_option(const std::string& option, const std::string& text, const char* remedy) {
-  return usage_error(fmt::format("{} {} is not valid", option, text),
-                     "it counts from 0, in whole numbers", remedy);
+// "3-5", both ends in, or "3".
+std::optional<std::pair<int, int>> parse_range(std::string_view text) {
+  const auto dash = text.find('-');
+  const auto first = parse_index(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : parse_index(text.substr(dash + 1));
+  if (!first || !last || *first > *last) return std::nullopt;
+  return std::pair(*first, *last);
 }
+
+void add_indices_option(CLI::App& command, const std::string& one, const std::string& many,
+                        Indices& indices, const std::string& what) {
+  command
+      .add_option_function<std::string>(
+          one + "," + many,
+          [many, &indices](const std::string& text) { indices = parse_indices(many, text); },
+          what + ": 3, 3-5, 3,7 or all")
+      ->type_name("LIST");
+}
+
+// The formats that files are known by.
+constexpr std::array<std::string_view, 10> kEndings = {"png", "jpg", "svg", "pdf",  "gif",
+                                                       "csv", "npy", "tex", "json", "md"};
 
 }  // namespace
 
-std::optional<int> parse_index_or_all(const std::string& option, const std::string& text) {
-  if (text == "all") return std::nullopt;
-  const auto index = parse_index(text);
-  if (!index) throw bad_option(option, text, "give a number or all");
-  return index;
+Indices parse_indices(const std::string& option, const std::string& text) {
+  Indices indices{option, text, {}};
+  if (text == "all") return indices;
+  std::set<int> numbers;
+  std::stringstream parts(text + ",");
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto range = parse_range(part);
+    if (!range)
+      throw usage_error(fmt::format("{} {} is not valid", option, printable(text)),
+                        "it counts from 0, in whole numbers",
+                        "give a number, a range, a list or all: 3, 3-5, 3,7");
+    for (int i = range->first; i <= range->second; ++i) numbers.insert(i);
+  }
+  indices.numbers.assign(numbers.begin(), numbers.end());
+  return indices;
 }
 
-std::vector<int> parse_index_range(const std::string& option, const std::string& text) {
-  const auto dash = text.find('-');
-  const auto first = parse_index(std::string_view(text).substr(0, dash));
-  const auto last =
-      dash == std::string::npos ? first : parse_index(std::string_view(text).substr(dash + 1));
-  if (!first || !last || *first > *last)
-    throw bad_option(option, text, "give a number, or a range such as 3-5");
-  std::vector<int> indices(static_cast<std::size_t>(*last - *first + 1));
-  std::iota(indices.begin(), indices.end(), *first);
-  return indices;
+void add_layers_option(CLI::App& command, Indices& indices, const std::string& what) {
+  add_indices_option(command, "--layer", "--layers", indices, what);
+}
+
+void add_chunks_option(CLI::App& command, Indices& indices, const std::string& what) {
+  add_indices_option(command, "--chunk", "--chunks", indices, what);
+}
+
+int only_one(const Indices& indices, const std::string& why) {
+  if (indices.numbers.size() == 1) return indices.numbers.front();
+  throw usage_error(fmt::format("{} {} names more than one", indices.option, indices.text), why,
+                    "give one number");
+}
+
+void add_chunk_size_option(CLI::App& command, std::optional<int>& size) {
+  command
+      .add_option("--chunk-size", size,
+                  "cut the prompt into chunks anew, of so many tokens (open loop)")
+      ->check(CLI::Range(1, 1 << 24));
+}
+
+void check_ending(const std::string& option, const std::string& file,
+                  const std::vector<std::string>& others) {
+  std::string ending = std::filesystem::path(file).extension().string();
+  if (file == "-" || ending.empty()) return;
+  ending.erase(0, 1);
+  for (char& letter : ending)
+    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  const std::string own = option.substr(2);
+  if (ending == own || std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
+    return;
+  const bool writes_it = std::find(others.begin(), others.end(), "--" + ending) != others.end();
+  const std::string name = printable(file);
+  throw usage_error(fmt::format("{} {} is not valid", option, name),
+                    fmt::format("it writes {}, and the name ends as that of another format", own),
+                    writes_it
+                        ? fmt::format("write --{} {}, or end the name in .{}", ending, name, own)
+                        : fmt::format("end the name in .{}", own));
+}
+
+void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
+                           const trace::TraceInfo& info) {
+  std::set<std::string> names;
+  for (const selection::MethodSpec& spec : specs)
+    if (spec.budget_tokens() >= info.num_tokens) names.insert(spec.id());
+  if (names.empty()) return;
+  log::info(
+      "{} keep{} every key: the budget holds all {} tokens of the trace; name a smaller one, such "
+      "as "
+      "budget_tokens={}",
+      fmt::join(names, ", "), names.size() == 1 ? "s" : "", format_count(info.num_tokens),
+      selection::default_budget(info.num_tokens));
 }
 
 CLI::Validator finite_range(double least, double most) {
@@ -81,9 +159,16 @@ std::optional<trace::TokenSpan> span_of(const char* option, const std::string& t
 }
 
 session::TraceSession open_session(const std::string& path, const GlobalOptions& global,
-                                   const std::vector<replay::MethodName>& methods) {
+                                   const std::vector<replay::MethodName>& methods,
+                                   const std::optional<int>& chunk_size) {
+  if (chunk_size)
+    for (const replay::MethodName& method : methods)
+      if (method.names_run())
+        throw usage_error(fmt::format("--chunk-size cannot be combined with {}", method.text),
+                          "a recorded run holds what was kept of the trace's own chunks",
+                          "leave it out, or give the SPEC of a method to select anew");
   try {
-    return session::TraceSession(path, global.memory);
+    return session::TraceSession(path, global.memory, chunk_size);
   } catch (const Error&) {
     for (const replay::MethodName& method : methods)
       if (method.needs_trace()) throw Error(*method.no_spec);

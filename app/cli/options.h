@@ -5,6 +5,7 @@
 #include "app/cli/commands.h"
 #include "core/base/cancel.h"
 #include "core/replay/compare.h"
+#include "core/selection/method_spec.h"
 #include "core/session/session.h"
 #include "core/trace/trace_types.h"
 
@@ -16,13 +17,48 @@
 
 namespace kvloupe::cli {
 
-// "all" is nothing, "7" is 7.
-std::optional<int> parse_index_or_all(const std::string& option, const std::string& text);
-// "3-5" is 3, 4, 5; "7" is 7 alone.
-std::vector<int> parse_index_range(const std::string& option, const std::string& text);
+// Which layers or chunks an option names: "3", "3-5", "3,7", "0-2,7" or "all".
+struct Indices {
+  std::string option;        // "--layers"
+  std::string text;          // empty: it was not given
+  std::vector<int> numbers;  // ascending, each once; empty: all
+
+  bool given() const { return !text.empty(); }
+};
+Indices parse_indices(const std::string& option, const std::string& text);
+// --layer and --layers, --chunk and --chunks: one option with two names each. `what` says what they
+// are for, and what is taken where the option is not given. `indices` outlives the command.
+void add_layers_option(CLI::App& command, Indices& indices, const std::string& what);
+void add_chunks_option(CLI::App& command, Indices& indices, const std::string& what);
+// The number that was given where there is room for one alone, as `why` says.
+int only_one(const Indices& indices, const std::string& why);
+
+// --chunk-size of a command that selects anew. `size` outlives the command.
+void add_chunk_size_option(CLI::App& command, std::optional<int>& size);
+
+// Refuses a file whose name ends as that of another format: `option` is "--png". `others` are the
+// options of the command for such files. "-" and a name without an ending are any format's.
+void check_ending(const std::string& option, const std::string& file,
+                  const std::vector<std::string>& others);
 
 // A finite number from `least` to `most`: CLI::Range lets NaN pass.
 CLI::Validator finite_range(double least, double most);
+
+// What --method takes.
+inline constexpr const char* kMethodHelp =
+    "method SPEC (kvloupe methods; budget_tokens=1024 where it names no budget), or a recorded run: "
+    "run:N, or what it is called (kvloupe info)";
+inline constexpr const char* kMethodsHelp =
+    "method SPEC (budget_tokens=1024 where it names no budget); run:N or what a recorded run is "
+    "called; all, or all:name=value,...; may be repeated";
+// Where it is run, and what was recorded will not do.
+inline constexpr const char* kSpecsHelp =
+    "method SPEC, or all, or all:name=value,...; may be repeated; budget_tokens=1024 where it "
+    "names no budget";
+
+// Says which methods keep every key of the trace because it fits their budget, and what to write.
+void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
+                           const trace::TraceInfo& info);
 
 // What --device takes.
 inline constexpr const char* kDeviceHelp =
@@ -35,12 +71,10 @@ std::optional<trace::TokenSpan> span_of(const char* option, const std::string& t
 
 // Opens the trace. Where that fails and one of the texts is no SPEC, what is wrong with the text is told:
 // only a trace could have had a run called so.
+// A recorded run cannot be cut into other chunks: Error{Usage}.
 session::TraceSession open_session(const std::string& path, const GlobalOptions& global,
-                                   const std::vector<replay::MethodName>& methods);
-// What --method takes where a recorded run will do.
-inline constexpr const char* kMethodHelp =
-    "method SPEC (kvloupe methods), or a recorded run: run:N, or what it is called (kvloupe info)";
-
+                                   const std::vector<replay::MethodName>& methods,
+                                   const std::optional<int>& chunk_size = {});
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);
 

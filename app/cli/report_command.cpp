@@ -32,6 +32,8 @@ namespace fs = std::filesystem;
 
 struct ReportArguments {
   std::string trace, method, folder, device = "cpu";
+  Indices layers, chunks;
+  std::optional<int> chunk_size;
   bool force = false;
 };
 
@@ -47,10 +49,26 @@ std::string cell_of(const std::string& token) {
   return text;
 }
 
-std::int64_t prefill_chunks(const trace::TraceInfo& info) {
-  return std::count_if(info.chunks.begin(), info.chunks.end(), [](const trace::ChunkInfo& chunk) {
-    return chunk.phase == trace::Phase::Prefill;
-  });
+// Of those asked for.
+std::int64_t prefill_chunks(const trace::TraceInfo& info, const Indices& asked) {
+  std::int64_t count = 0;
+  for (int c = 0; c < static_cast<int>(info.chunks.size()); ++c)
+    count += info.chunks[static_cast<std::size_t>(c)].phase == trace::Phase::Prefill &&
+             (asked.numbers.empty() ||
+              std::binary_search(asked.numbers.begin(), asked.numbers.end(), c));
+  return count;
+}
+
+// What the numbers of the page leave out, and what they are of.
+std::string extent(const ReportArguments& arguments) {
+  std::string text;
+  if (arguments.chunk_size)
+    text += fmt::format(" The prompt is cut anew into chunks of {}.", *arguments.chunk_size);
+  if (!arguments.layers.numbers.empty())
+    text += fmt::format(" The numbers are of the layers {}.", arguments.layers.text);
+  if (!arguments.chunks.numbers.empty())
+    text += fmt::format(" The numbers are of the chunks {}.", arguments.chunks.text);
+  return text;
 }
 
 // Where the sets of the page come from.
@@ -68,7 +86,7 @@ std::string source_of(const replay::MethodChoice& method) {
 }
 
 std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
-                  const replay::CompareRow& row) {
+                  const replay::CompareRow& row, const ReportArguments& arguments) {
   const trace::TraceInfo& info = session.info();
   const auto number = [](const std::optional<double>& value) {
     return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : std::string("none");
@@ -77,18 +95,20 @@ std::string facts(const session::TraceSession& session, const replay::LostKeys& 
   std::string text = fmt::format(
       "# {} on {}\n\n`{}`\n\n", method.known() ? title_of(*method.spec) : printable(method.text),
       printable(fs::path(info.path).filename().string()), printable(method.text));
-  text += fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}. {}\n\n",
+  text += fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}. {}{}\n\n",
                       printable(info.model.name), info.num_tokens, info.chunks.size(),
-                      lost.layers.size(), info.model.num_layers,
-                      info.complete ? "complete" : "incomplete", source_of(method));
+                      info.layers.size(), info.model.num_layers,
+                      info.complete ? "complete" : "incomplete", source_of(method), extent(arguments));
   text +=
       "| mass recall | top-k overlap | output error | density | cells chosen in | all cells |\n";
   text += "|---|---|---|---|---|---|\n";
   // A cell is a row of heads in a chunk of a layer; those that keep everything enter no mean.
   const std::int64_t num_rows = session.shape().num_q_heads / lost.layout.q_heads_per_row;
-  return text + fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(row.mass_recall),
-                            number(row.topk_overlap), number(row.output_error), number(row.density),
-                            row.cells, num_rows * std::ssize(lost.layers) * prefill_chunks(info));
+  return text +
+         fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(row.mass_recall),
+                     number(row.topk_overlap), number(row.output_error), number(row.density),
+                     row.cells,
+                     num_rows * std::ssize(lost.layers) * prefill_chunks(info, arguments.chunks));
 }
 
 std::string causes(const replay::LostKeys& lost) {
@@ -160,6 +180,7 @@ figure::ExportRequest picture_request(const ReportArguments& arguments, const Pi
   request.what.view = picture.view;
   request.what.methods = {arguments.method};
   request.what.device = arguments.device;
+  request.what.chunk_size = arguments.chunk_size;
   request.file = (fs::path(arguments.folder) / (std::string(picture.view) + ".png")).string();
   request.force = arguments.force;
   request.memory = global.memory;
@@ -180,27 +201,37 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
                       "give a folder, such as -o report");
   const replay::MethodName method(arguments.method);
   device::open_device(arguments.device);
-  const session::TraceSession session = open_session(arguments.trace, global, {method});
+  const session::TraceSession session =
+      open_session(arguments.trace, global, {method}, arguments.chunk_size);
   report_damage(session.info());
   const replay::MethodChoice choice = replay::choice_of(method, session.info());
+  if (choice.known()) {
+    capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
+    note_budgets_that_fit({*choice.spec}, session.info());
+  }
+  replay::ReplayRequest averages;
+  averages.layers = arguments.layers.numbers;
+  averages.chunks = arguments.chunks.numbers;
+  averages.want_output_error = true;
+  averages.device = arguments.device;
+  if (const auto error =
+          replay::why_unavailable(session, choice, averages, reporting_context("cells")))
+    throw Error(*error);
   const fs::path page = fs::path(arguments.folder) / "report.md";
   make_folder(arguments.folder);
   check_result_file(page, {arguments.trace}, arguments.force);
-  if (choice.known())
-    capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
 
   replay::LostKeysRequest request;
   request.method = choice;
+  request.layers = averages.layers;
+  request.chunks = averages.chunks;
   request.device = arguments.device;
   request.count = kKeys;
   const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
-  replay::ReplayRequest averages;
-  averages.want_output_error = true;
-  averages.device = arguments.device;
   const replay::Comparison comparison =
       replay::compare_methods(session, {method}, averages, {}, reporting_context("cells"));
 
-  std::string text = facts(session, lost, comparison.rows.front()) + causes(lost);
+  std::string text = facts(session, lost, comparison.rows.front(), arguments) + causes(lost);
   text += keys(lost, session);
   for (const Picture& picture : kPictures) {
     if (!can_draw(picture, lost)) continue;
@@ -221,6 +252,9 @@ void add_report_command(CLI::App& program, const GlobalOptions& global) {
       "report", "one page about a method on a trace: what it keeps, what it loses, and why");
   command->add_option("trace", arguments->trace, "trace file")->required();
   command->add_option("--method", arguments->method, kMethodHelp)->required();
+  add_layers_option(*command, arguments->layers, "layers of the numbers (default: all)");
+  add_chunks_option(*command, arguments->chunks, "chunks of the numbers (default: all)");
+  add_chunk_size_option(*command, arguments->chunk_size);
   command->add_option("-o,--output", arguments->folder, "folder for report.md and its pictures")
       ->required();
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();

@@ -33,8 +33,7 @@ using replay::ReplayResult;
 struct SelectArguments {
   std::string trace;
   std::string method;
-  std::string layer = "all";
-  std::string chunk = "all";
+  Indices layers, chunks;
   std::optional<int> chunk_size;
   std::string device = "cpu";
   bool scores = false;
@@ -182,7 +181,7 @@ std::string answer_json(const ReplayResult& result, std::optional<int> chunk_siz
     }
     json["layers"].push_back(std::move(layer));
   }
-  return json_text(json);
+  return json_text("kvloupe-select/1", json);
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -284,23 +283,39 @@ void check_recorded(const SelectArguments& arguments, const replay::MethodChoice
                       "leave the option out, or give the SPEC of a method to select anew");
 }
 
+// Those asked for; what is alive at the end is told with the last chunk alone.
+void keep_chunks(const std::vector<int>& chunks, ReplayResult& result) {
+  const int num_chunks = static_cast<int>(result.chunks.size());
+  if (chunks.back() >= num_chunks)
+    throw input_error(fmt::format("chunk {} is not in this trace", chunks.back()),
+                      fmt::format("it has {} chunks, numbered from 0", num_chunks),
+                      "choose one of them, or all");
+  std::erase_if(result.cells, [&](const ReplayCell& cell) {
+    return !std::binary_search(chunks.begin(), chunks.end(), cell.chunk);
+  });
+  if (chunks.back() + 1 != num_chunks) result.final_alive.clear();
+}
+
 ReplayResult selected(const session::TraceSession& session, const replay::MethodChoice& choice,
                       const replay::ReplayRequest& request) {
   const WorkContext context = reporting_context("cells");
-  if (choice.recorded())
-    return replay::recorded_run(session, choice.run, request.layers, request.chunk, true,
-                                request.want_output_error, context, request.device);
-  return replay::replay(session, request, context);
+  if (!choice.recorded()) return replay::replay(session, request, context);
+  std::optional<int> chunk;
+  if (request.chunks.size() == 1) chunk = request.chunks.front();
+  ReplayResult result = replay::recorded_run(session, choice.run, request.layers, chunk, true,
+                                             request.want_output_error, context, request.device);
+  if (request.chunks.size() > 1) keep_chunks(request.chunks, result);
+  return result;
 }
 
 void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   replay::ReplayRequest request;
   const replay::MethodName method(arguments.method);
-  if (const auto layer = parse_index_or_all("--layer", arguments.layer)) request.layers = {*layer};
-  request.chunk = parse_index_or_all("--chunk", arguments.chunk);
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
   request.chunk_size = arguments.chunk_size;
-  if (arguments.save && (request.chunk || request.chunk_size))
-    throw usage_error("--save cannot be combined with --chunk or --chunk-size",
+  if (arguments.save && (!request.chunks.empty() || request.chunk_size))
+    throw usage_error("--save cannot be combined with --chunks or --chunk-size",
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
   request.device = arguments.device;
@@ -318,6 +333,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
     capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
   }
   request.want_output_error = choice.known() && choice.spec->traits().lanes.has_value();
+  if (choice.known()) note_budgets_that_fit({*choice.spec}, session.info());
   const ReplayResult result = selected(session, choice, request);
   const std::string text = arguments.json ? answer_json(result, arguments.chunk_size)
                                           : table_text(result, arguments.chunk_size);
@@ -332,10 +348,9 @@ void add_select_command(CLI::App& program, const GlobalOptions& global) {
   CLI::App* command = program.add_subcommand("select", "what a method keeps, on stored Q and K");
   command->add_option("trace", arguments->trace, "trace file")->required();
   command->add_option("--method", arguments->method, kMethodHelp)->required();
-  command->add_option("--layer", arguments->layer, "a layer, or all");
-  command->add_option("--chunk", arguments->chunk, "a chunk, or all");
-  command->add_option("--chunk-size", arguments->chunk_size, "cut the prompt into chunks anew")
-      ->check(CLI::Range(1, 1 << 24));
+  add_layers_option(*command, arguments->layers, "layers (default: all)");
+  add_chunks_option(*command, arguments->chunks, "chunks (default: all)");
+  add_chunk_size_option(*command, arguments->chunk_size);
   command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
   command->add_flag("--json", arguments->json, "as JSON, with every position");
   command->add_flag("--scores", arguments->scores, "with --json: what was ranked, and the cut");

@@ -53,7 +53,7 @@ Answer ask(const session::TraceSession& session, const selection::MethodSpec& sp
            const capture::Question& question, std::string name, const WorkContext& context) {
   replay::ReplayRequest request;
   request.spec = spec.resolved(session.shape());
-  request.chunk = question.chunk;
+  request.chunks = {question.chunk};
   const replay::ReplayResult result = replay::replay(session, request, context);
   const replay::ReplayCell& cell = result.cells.front();
   Answer answer;
@@ -108,7 +108,7 @@ void print(const std::vector<Answer>& answers, const Arguments& given) {
                               {"mass_recall", answer.mass_recall},
                               {"kept", answer.kept},
                               {"past", answer.past}});
-    results::add_data(json_text(json, 2));
+    results::add_data(json_text("kvloupe-synthesize/1", json, 2));
     return;
   }
   TextTable table({"method", "question", "needles", "recall", "kept", "of past"});

@@ -40,7 +40,7 @@ void print_json() {
          {"more_methods", view.more_methods != nullptr},
          {"options", options}});
   }
-  results::add_data(json_text(views, 2));
+  results::add_data(json_text("kvloupe-views/1", {{"views", views}}, 2));
 }
 
 void print_table() {

@@ -3,6 +3,7 @@
 
 #include "app/figure/figure_page.h"
 #include "app/figure/headless.h"
+#include "app/state/other_trace.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
@@ -52,18 +53,32 @@ void settle(state::Workspace& workspace, const state::ViewInfo& view) {
                       "choose another place or method");
 }
 
-void open_and_show(state::Workspace& workspace, const state::Description& what) {
-  if (!what.other_trace.empty()) {
-    workspace.traces.open(what.other_trace);
-    wait_until_idle(workspace);
-  }
-  workspace.traces.open(what.trace);
+// What is said of it where it cannot be opened begins with `role`.
+void open(state::Workspace& workspace, const std::string& trace, const std::string& role) {
+  workspace.traces.open(trace);
   wait_until_idle(workspace);
   const state::TraceTab* tab = workspace.traces.active();
   if (tab == nullptr || tab->state != state::ResultState::Ready)
-    throw input_error(fmt::format("{} cannot be shown", what.trace),
+    throw input_error(fmt::format("{}{} cannot be shown", role, trace),
                       tab ? tab->error : "it was not opened", "see kvloupe validate");
+}
+
+void open_and_show(state::Workspace& workspace, const state::Description& what) {
+  if (!what.other_trace.empty()) open(workspace, what.other_trace, "--other-trace ");
+  open(workspace, what.trace, "");
   state::show(workspace, what);
+  const state::TracePtr other = state::other_trace(workspace);
+  if (!other) return;
+  if (const std::string why = state::why_not_beside(*other, workspace.place()); !why.empty())
+    throw input_error(fmt::format("--other-trace {} cannot be drawn beside", what.other_trace), why,
+                      "name a trace of the same model and layers, or another layer by --goto");
+}
+
+state::Traces::Opener opener_of(const state::Description& what) {
+  if (!what.chunk_size) return state::open_trace;
+  return [size = *what.chunk_size](const std::string& path, const MemoryAccountPtr& memory) {
+    return state::open_cut_anew(path, memory, size);
+  };
 }
 
 Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
@@ -128,7 +143,7 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
     checked_view(request);
     check_result_file(output.file, state::files_read(request.what), request.force);
   }
-  state::Workspace workspace(request.memory);
+  state::Workspace workspace(request.memory, opener_of(request.what));
   open_and_show(workspace, request.what);
   for (const Output& output : outputs) {
     request.format = output.format;
@@ -147,7 +162,7 @@ void export_all_chunks(const ExportRequest& request) {
     throw usage_error(fmt::format("--all-chunks does not go with the view {}", view.id),
                       "it shows all chunks, or none, in any case", "leave it out");
   check_result_file(request.file, state::files_read(request.what), request.force);
-  state::Workspace workspace(request.memory);
+  state::Workspace workspace(request.memory, opener_of(request.what));
   open_and_show(workspace, request.what);
   state::Table all;
   const auto num_chunks = static_cast<int>(workspace.place().info().chunks.size());

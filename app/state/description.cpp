@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace kvloupe::state {
@@ -58,17 +60,49 @@ void check_number_of_methods(const ViewInfo& view, std::size_t given) {
 }
 
 // Throws unless it is a SPEC, or names a run of the trace.
-void check_method(const std::string& text, const std::string& trace) {
+void check_method(const std::string& text, const Description& what) {
   const replay::MethodName name(text);
-  if (!name.needs_trace()) return;
+  if (name.spec) return;
   std::optional<trace::TraceReader> reader;
   try {
-    reader.emplace(trace);
+    reader.emplace(what.trace);
   } catch (const Error&) {
     // No trace to hold such a run: what is wrong with the text is told.
-    throw *name.no_spec;
+    if (name.no_spec) throw Error(*name.no_spec);
+    throw;
   }
   replay::choice_of(name, reader->info());
+  if (what.chunk_size)
+    throw usage_error(fmt::format("{} cannot be shown on other chunks", text),
+                      "it is known as recorded alone, on the trace's own chunks",
+                      "leave out --chunk-size");
+}
+
+bool draws_another_trace(const ViewInfo& view) {
+  return std::any_of(view.options.begin(), view.options.end(), [](const ViewOption& option) {
+    return option.name == "beside" && option.choice("other") != nullptr;
+  });
+}
+
+void check_other_trace(const ViewInfo& view, const Description& what) {
+  if (what.other_trace.empty()) {
+    const auto beside = what.options.find("beside");
+    if (beside != what.options.end() && checked_choice(view, "beside", beside->second) == "other")
+      throw usage_error("--beside other has no other trace", "none is named",
+                        "add --other-trace T.h5");
+    return;
+  }
+  std::vector<std::string> able;
+  for (const ViewInfo& each : views())
+    if (draws_another_trace(each)) able.push_back(each.id);
+  if (!draws_another_trace(view))
+    throw usage_error(fmt::format("--other-trace does not go with the view {}", view.id),
+                      "it draws one trace",
+                      fmt::format("leave it out, or use {}", fmt::join(able, ", ")));
+  std::error_code ignored;
+  if (std::filesystem::equivalent(what.trace, what.other_trace, ignored))
+    throw usage_error(fmt::format("--other-trace {} is the trace itself", what.other_trace),
+                      "there would be nothing to draw beside it", "name another trace");
 }
 
 // A and B where both are drawn, then what stands beside them; each once, but for B.
@@ -90,8 +124,9 @@ std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewIn
 
 void check(const Description& what) {
   const ViewInfo& view = checked_view(what.view);
+  check_other_trace(view, what);
   for (const auto& [name, value] : what.options) checked_choice(view, name, value);
-  for (const std::string& method : what.methods) check_method(method, what.trace);
+  for (const std::string& method : what.methods) check_method(method, what);
   parse_goto(what.go_to);
   if (what.device != "cpu") device::open_device(what.device);
   check_number_of_methods(view, what.methods.size());
@@ -120,8 +155,12 @@ Description describe(const Workspace& workspace, const ViewInfo& view) {
     const std::string& value = workspace.option(view.id, option.name);
     if (value != option.choices.front()) what.options[option.name] = value;
   }
-  if (const TracePtr other = other_trace(workspace); other && what.options.contains("beside"))
-    what.other_trace = other->path;
+  if (what.options.contains("beside")) {
+    if (const TracePtr other = other_trace(workspace))
+      what.other_trace = other->path;
+    else
+      what.options.erase("beside");
+  }
   return what;
 }
 
@@ -155,6 +194,8 @@ std::vector<std::string> export_arguments(const Description& what) {
     arguments.insert(arguments.end(), {"--" + name, value});
   if (!what.other_trace.empty())
     arguments.insert(arguments.end(), {"--other-trace", what.other_trace});
+  if (what.chunk_size)
+    arguments.insert(arguments.end(), {"--chunk-size", std::to_string(*what.chunk_size)});
   return arguments;
 }
 

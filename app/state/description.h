@@ -7,6 +7,7 @@
 #include "core/base/output_file.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,11 @@ struct Description {
   std::map<std::string, std::string> options;  // of the view, by name
   std::string device = "cpu";                  // where it is computed
   std::string other_trace = {};                // file; drawn beside by the option `beside`
+  std::optional<int> chunk_size = {};          // the prompt is cut anew, and no run is as recorded
 };
 
 // Throws Error{Usage}: unknown view, option, device or value, a place or method that is not understood,
-// more methods than a view shows; Error{Input}: a device that cannot be used. No trace is opened, but
+// more methods than a view shows, another trace for a view that draws one alone; Error{Input}: a device that cannot be used. No trace is opened, but
 // for a method of a run that this version does not know, which the trace may hold.
 void check(const Description& what);
 // The files that such a figure is made of, and those that belong to its trace.

@@ -26,7 +26,7 @@ MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& 
 // Error{Usage}, and Error{Input} for a number that the trace has not.
 MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace);
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);
-// What is shown where nothing was recorded.
+// What is shown where nothing was recorded: quoka, with the default budget.
 std::string default_spec(std::int32_t num_tokens);
 
 }  // namespace kvloupe::state

@@ -12,13 +12,17 @@
 
 namespace kvloupe::state {
 
-TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory) {
+namespace {
+
+TracePtr open(const std::string& path, const MemoryAccountPtr& memory,
+              std::optional<int> chunk_size) {
   static std::atomic<int> last_id = 0;
   auto opened = std::make_shared<OpenTrace>();
   opened->id = ++last_id;
   opened->path = path;
   opened->name = printable(std::filesystem::path(path).filename().string());
-  opened->session = std::make_shared<session::TraceSession>(path, memory);
+  if (chunk_size) opened->name += fmt::format(", cut anew into chunks of {}", *chunk_size);
+  opened->session = std::make_shared<session::TraceSession>(path, memory, chunk_size);
   if (opened->info().chunks.empty() || opened->info().layers.empty())
     throw input_error(fmt::format("{} cannot be shown", path), "it holds no finished chunk",
                       "capture it again");
@@ -29,6 +33,16 @@ TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory) {
   opened->labels =
       charge_load(memory, path, held_bytes(opened->text) + held_bytes(opened->token_label));
   return opened;
+}
+
+}  // namespace
+
+TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory) {
+  return open(path, memory, std::nullopt);
+}
+
+TracePtr open_cut_anew(const std::string& path, const MemoryAccountPtr& memory, int chunk_size) {
+  return open(path, memory, chunk_size);
 }
 
 }  // namespace kvloupe::state

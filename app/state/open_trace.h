@@ -26,5 +26,7 @@ using TracePtr = std::shared_ptr<const OpenTrace>;
 // Reads what a window needs at once; from any thread. Throws Error{Input}, also for a trace that
 // holds no finished chunk and for one whose load finds no room.
 TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory);
+// The same with the prompt cut anew (session::TraceSession), which its name says.
+TracePtr open_cut_anew(const std::string& path, const MemoryAccountPtr& memory, int chunk_size);
 
 }  // namespace kvloupe::state

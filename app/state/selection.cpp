@@ -103,6 +103,9 @@ GotoTarget parse_goto(const std::string& text) {
     const std::size_t equals = item.find('=');
     const std::string name = item.substr(0, equals);
     const auto field = fields.find(name);
+    if (name == "head")
+      throw not_understood(text, "a head is a query head or a KV head",
+                           "write q_head=3 or kv_head=3, for example");
     if (equals == std::string::npos || (field == fields.end() && name != "key" && name != "span"))
       throw not_understood(text, fmt::format("'{}' is no coordinate", item),
                            "name layer, q_head, kv_head, chunk, query, key, span or window, as in "

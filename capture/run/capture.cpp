@@ -56,12 +56,6 @@ void check_numbers(const CaptureOptions& options) {
     throw usage_error(fmt::format("--max-new-tokens {} is out of range", options.max_new_tokens),
                       "a number of tokens is not negative", "use 0 to record the prompt alone");
   }
-  if (options.layers &&
-      (options.layers->first < 0 || options.layers->second < options.layers->first)) {
-    throw usage_error(
-        fmt::format("--layers {}-{} is not a range", options.layers->first, options.layers->second),
-        "the first layer is 0 and ranges ascend", "write it as in --layers 0-11");
-  }
 }
 
 void check_drift(const CaptureOptions& options) {
@@ -108,15 +102,15 @@ void check_output(const CaptureOptions& options) {
 // -----------------------------------------------------------------------
 
 std::vector<int> layers_to_record(const CaptureOptions& options, int num_layers) {
-  const auto [first, last] = options.layers.value_or(std::pair(0, num_layers - 1));
-  if (last >= num_layers) {
-    throw input_error(fmt::format("layer {} is not in the model", last),
-                      fmt::format("its layers are 0 to {}", num_layers - 1),
-                      "name layers of that range");
-  }
-  std::vector<int> layers;
-  for (int layer = first; layer <= last; ++layer) layers.push_back(layer);
-  return layers;
+  for (const int layer : options.layers)
+    if (layer < 0 || layer >= num_layers)
+      throw input_error(fmt::format("layer {} is not in the model", layer),
+                        fmt::format("its layers are 0 to {}", num_layers - 1),
+                        "name layers of that range");
+  if (!options.layers.empty()) return options.layers;
+  std::vector<int> all(static_cast<std::size_t>(num_layers));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 // The calibrated basis that a method needs, for the layers that it will select in; null without.

@@ -31,7 +31,7 @@ struct CaptureOptions {
   int chunk_size = 128;
   std::vector<selection::MethodSpec> methods;  // open loop
   std::optional<selection::MethodSpec> closed_loop;
-  std::optional<std::pair<int, int>> layers;  // inclusive
+  std::vector<int> layers;  // ascending; empty: all
   ComputeType compute = ComputeType::Fp32;
   trace::DType dtype = trace::DType::F16;
   bool store_qkv = true, store_lse = true;

@@ -169,7 +169,7 @@ CaptureOptions options_left(const fs::path& output) {
   options.store_probe = stores("probe");
   options.store_loss = stores("loss");
   options.store_drift = stores("drift");
-  if (!info.layers.empty()) options.layers = {info.layers.front(), info.layers.back()};
+  options.layers = info.layers;
   for (const trace::RunInfo& run : info.runs) {
     if (run.from_sidecar) continue;
     selection::MethodSpec spec = selection::MethodSpec::parse(run.method);

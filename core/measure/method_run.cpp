@@ -39,7 +39,7 @@ void check_servable(const session::TraceSession& session, const selection::Metho
   replay::ReplayRequest request;
   request.spec = spec;
   request.layers = {layer};
-  request.chunk = chunk;
+  request.chunks = {chunk};
   if (const auto error = replay::why_unavailable(session, request, context)) throw *error;
 }
 

@@ -6,7 +6,7 @@
 #include "core/replay/replay.h"
 #include "core/replay/span_kept.h"
 
-#include <limits>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,12 +77,13 @@ enum class Weights {
 
 // Which cells enter, and which keys are watched there.
 struct Counted {
-  int first_chunk = 0, last_chunk = std::numeric_limits<int>::max();
-  std::int32_t from = 0;  // chunks that hold this token or come later
+  std::vector<int> chunks = {};  // ascending; empty: all
+  std::int32_t from = 0;         // chunks that hold this token or come later
   std::optional<WatchedKeys> watched = {};
 
   bool has(const ReplayCell& cell) const {
-    return cell.chunk >= first_chunk && cell.chunk <= last_chunk && cell.span.end() > from;
+    const bool asked = chunks.empty() || std::binary_search(chunks.begin(), chunks.end(), cell.chunk);
+    return asked && cell.span.end() > from;
   }
 };
 

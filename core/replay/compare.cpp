@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace kvloupe::replay {
@@ -23,17 +24,34 @@ Averager averager_of(const session::TraceSession& session, const MethodChoice& c
 void measure_run(const session::TraceSession& session, const ReplayRequest& request, int run,
                  MethodCells& measured, const WorkContext& context) {
   std::vector<int> layers = checked_layers_of_run(session, run, request.layers);
+  const std::vector<int> chunks = checked_chunks(request.chunks, session.info().chunks.size());
   std::int64_t done = 0;
   for (const int layer : layers) {
     ReplayResult result =
-        recorded_run(session, run, {layer}, request.chunk, request.want_mass,
+        recorded_run(session, run, {layer}, std::nullopt, request.want_mass,
                      request.want_output_error, {context.cancel, {}}, request.device);
-    for (const ReplayCell& cell : result.cells) measured.averager.add(cell);
+    for (const ReplayCell& cell : result.cells)
+      if (std::binary_search(chunks.begin(), chunks.end(), cell.chunk)) measured.averager.add(cell);
     result.cells.clear();
     measured.result = std::move(result);
     context.report(++done, std::ssize(layers), "measuring");
   }
   measured.result.layers = std::move(layers);
+}
+
+void note_no_common_cell(const std::vector<MethodCells>& measured, trace::Phase phase,
+                         Comparison& comparison) {
+  Comparison::NoCell none;
+  none.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
+  for (const CompareRow& row : comparison.rows)
+    if (row.phase == none.phase && row.cells > 0) return;
+  bool any = false;
+  for (const MethodCells& method : measured) {
+    any = any || method.averager.all_cells(phase) > 0;
+    const auto places = method.averager.places(phase);
+    if (places && places->empty()) none.dense.push_back(method.result.method);
+  }
+  if (any) comparison.no_common_cell.push_back(std::move(none));
 }
 
 }  // namespace
@@ -115,6 +133,9 @@ Comparison compare_methods(const session::TraceSession& session,
     }
     if (!alike && differs[i]) comparison.on_other_cells.push_back(served[i].text);
   }
+  if (alike)
+    for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode})
+      note_no_common_cell(measured, phase, comparison);
   return comparison;
 }
 

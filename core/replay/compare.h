@@ -20,6 +20,12 @@ struct Comparison {
   // Methods that are averaged over other cells than most are, `dense` apart: their rows are not
   // comparable with the others'. Canonical.
   std::vector<std::string> on_other_cells;
+  // With common cells: where there is none, and who keeps everything in every cell there. Canonical.
+  struct NoCell {
+    std::string phase;
+    std::vector<std::string> dense;
+  };
+  std::vector<NoCell> no_common_cell;
   std::vector<UnavailableMethod> unavailable;  // what this trace cannot serve, with the reason
 };
 

@@ -150,7 +150,7 @@ namespace {
 // The cells of one layer, and what may have lost a key there.
 struct LayerCells {
   std::vector<Stage> stages;
-  std::function<CellRun(int chunk)> step;
+  std::function<CellRun(int chunk, bool wanted)> step;  // not wanted: for what comes after alone
 };
 
 LayerCells cells_of(const session::TraceSession& session, const LostKeysRequest& request, int layer,
@@ -158,8 +158,8 @@ LayerCells cells_of(const session::TraceSession& session, const LostKeysRequest&
   if (request.method.known()) {
     auto runs =
         std::make_shared<StageRuns>(session, *request.method.spec, layer, request.device, context);
-    return {runs->stages(), [runs](int chunk) {
-              return runs->step(chunk, {.alternatives = true, .evidence = false, .mass = true});
+    return {runs->stages(), [runs](int chunk, bool wanted) {
+              return runs->step(chunk, {.alternatives = wanted, .evidence = false, .mass = wanted});
             }};
   }
   const int run = request.method.run;
@@ -167,7 +167,7 @@ LayerCells cells_of(const session::TraceSession& session, const LostKeysRequest&
   std::vector<Stage> stages;
   if (recorded_run_of(session.info(), run).state_action == trace::StateAction::Eviction)
     stages.push_back(Stage::Evicted);
-  return {stages, [cells](int chunk) { return cells->step(chunk); }};
+  return {stages, [cells](int chunk, bool) { return cells->step(chunk); }};
 }
 
 }  // namespace
@@ -180,8 +180,11 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
   result.layers = request.method.known()
                       ? checked_layers(session.info(), request.layers)
                       : checked_layers_of_run(session, request.method.run, request.layers);
-  const auto num_chunks = static_cast<int>(session.info().chunks.size());
-  const auto total = static_cast<std::int64_t>(result.layers.size()) * num_chunks;
+  const std::vector<int> chunks = checked_chunks(request.chunks, session.info().chunks.size());
+  // What is evicted is decided by all chunks before.
+  const bool needs_all = request.method.known() && request.method.spec->traits().evicts();
+  const int end = chunks.empty() ? 0 : chunks.back() + 1;
+  const auto total = static_cast<std::int64_t>(result.layers.size()) * end;
   std::int64_t done = 0;
   for (const int layer : result.layers) {
     const LayerCells cells = cells_of(session, request, layer, context);
@@ -189,13 +192,15 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
     std::vector<RowLosses> rows;
     for (int row = 0; row < session.shape().num_q_heads / result.layout.q_heads_per_row; ++row)
       rows.emplace_back(request, layer, row, session.info().num_tokens);
-    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+    for (int chunk = 0; chunk < end; ++chunk) {
       context.cancel.throw_if_cancelled();
-      const CellRun run = cells.step(chunk);
-      const bool may_lose = !request.method.known() || !cells.stages.empty();
-      if (may_lose && run.selection.chooses_keys())
-        for (RowLosses& row : rows) row.add(run, cells.stages, result.layout.q_heads_per_row, sums);
       context.report(++done, total, "looking for lost keys");
+      const bool wanted = std::binary_search(chunks.begin(), chunks.end(), chunk);
+      if (!wanted && !needs_all) continue;
+      const CellRun run = cells.step(chunk, wanted);
+      const bool may_lose = !request.method.known() || !cells.stages.empty();
+      if (wanted && may_lose && run.selection.chooses_keys())
+        for (RowLosses& row : rows) row.add(run, cells.stages, result.layout.q_heads_per_row, sums);
     }
     for (RowLosses& row : rows) row.finish(result);
     result.all.add(sums);

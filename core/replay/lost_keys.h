@@ -20,6 +20,7 @@ struct LostKeysRequest {
   // and no cause is known but evictions.
   MethodChoice method;
   std::vector<int> layers;               // empty: all captured
+  std::vector<int> chunks;               // empty: all
   std::optional<trace::TokenSpan> span;  // keys of this alone
   std::size_t count =
       kListedKeys;  // of each layer, row and cause, and of regrets of each layer and row

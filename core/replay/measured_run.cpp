@@ -70,7 +70,7 @@ ReplayResult recorded_run(const session::TraceSession& session, int run,
     ReplayRequest request;
     request.spec = *result.spec;
     request.layers = result.layers;
-    request.chunk = chunk;
+    if (chunk) request.chunks = {*chunk};
     request.want_mass = want_mass;
     request.want_output_error = want_output_error;
     request.device = device;

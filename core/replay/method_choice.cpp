@@ -50,6 +50,8 @@ MethodName::MethodName(std::string name) : text(std::move(name)) {
 
 MethodName::MethodName(const MethodSpec& known) : spec(known) {}
 
+bool MethodName::names_run() const { return run.has_value() || is_custom(text); }
+
 const MethodSpec& MethodName::required_spec() const {
   if (spec) return *spec;
   if (no_spec && !is_custom(text)) throw *no_spec;

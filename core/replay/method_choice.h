@@ -25,6 +25,8 @@ struct MethodName {
   explicit MethodName(std::string name);
   MethodName(const selection::MethodSpec& known);  // NOLINT: every SPEC names itself
 
+  // A number, or a name that no method has: custom:NAME, as imports and other programs call their runs.
+  bool names_run() const;
   // Only a trace can say what it means.
   bool needs_trace() const { return no_spec.has_value(); }
   // For what computes and cannot use a record. Throws Error{Usage}.

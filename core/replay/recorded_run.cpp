@@ -64,6 +64,9 @@ const ReplayCell* ReplayResult::find(int layer, int chunk) const {
 ReplayResult read_run(const session::TraceSession& session, int run, const std::vector<int>& layers,
                       std::optional<int> chunk, const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
+  if (session.chunk_size())
+    throw input_error("a recorded run cannot be cut into other chunks",
+                      "it says what was kept in the trace's own", "leave out --chunk-size");
   const trace::RunInfo& recorded = recorded_run_of(info, run);
   const std::optional<MethodSpec> spec = choice_of_run(recorded, session.shape()).spec;
   ReplayResult result;

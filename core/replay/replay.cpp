@@ -20,25 +20,6 @@
 namespace kvloupe::replay {
 namespace {
 
-// The prefill part cut anew from position 0; decoded tokens stay chunks of one.
-std::vector<trace::ChunkInfo> rechunked(const std::vector<trace::ChunkInfo>& chunks, int size) {
-  if (size < 1)
-    throw usage_error(fmt::format("chunk size {} is not valid", size), "it must be at least 1",
-                      "give a number of tokens");
-  std::int32_t prefill_end = 0;
-  for (const trace::ChunkInfo& chunk : chunks)
-    if (chunk.phase == trace::Phase::Prefill) prefill_end = std::max(prefill_end, chunk.end());
-  std::vector<trace::ChunkInfo> result;
-  for (std::int32_t begin = 0; begin < prefill_end;) {
-    const std::int32_t length = std::min<std::int32_t>(size, prefill_end - begin);
-    result.push_back({begin, length, trace::Phase::Prefill});
-    begin += length;
-  }
-  for (const trace::ChunkInfo& chunk : chunks)
-    if (chunk.phase == trace::Phase::Decode) result.push_back(chunk);
-  return result;
-}
-
 // `layers` and those whose sets they reuse, ascending.
 std::vector<int> layers_to_run(const session::TraceSession& session,
                                const selection::MethodSpec& spec, const std::vector<int>& layers) {
@@ -66,7 +47,7 @@ void check_probe(const session::TraceSession& session, const ReplayRequest& requ
         fmt::format("{} cannot be replayed", spec.id()),
         "the trace has no probe queries and no novelty of its tokens",
         fmt::format("capture again with --method {} or with --store qkv,lse,probe", spec.id()));
-  if (request.chunk_size)
+  if (request.chunk_size || session.chunk_size())
     throw input_error(fmt::format("{} cannot be replayed on other chunks", spec.id()),
                       "the trace holds probe queries for its own chunks only",
                       "leave out --chunk-size, or capture with it");
@@ -89,9 +70,10 @@ class MethodReplay {
     result_.row_axis = layout_.axis;
     result_.q_heads_per_row = layout_.q_heads_per_row;
     result_.block_size = selection::describe_run(spec, session.shape()).block_size;
-    result_.chunks = request.chunk_size ? rechunked(info.chunks, *request.chunk_size) : info.chunks;
+    result_.chunks =
+        request.chunk_size ? session::cut_anew(info.chunks, *request.chunk_size) : info.chunks;
     result_.layers = checked_layers(info, request.layers);
-    check_chunk(request.chunk, result_.chunks.size());
+    chunks_ = checked_chunks(request.chunks, result_.chunks.size());
     layers_ = layers_to_run(session, spec, result_.layers);
     if (spec.traits().needs_probe) check_probe(session, request, spec);
     selection::BasisPtr basis;
@@ -105,9 +87,12 @@ class MethodReplay {
   }
 
   const std::vector<int>& layers() const { return layers_; }
-  int first_chunk() const { return request_.chunk && !evicts_ ? *request_.chunk : 0; }
+  int first_chunk() const { return evicts_ || chunks_.empty() ? 0 : chunks_.front(); }
+  int end_chunk() const { return chunks_.empty() ? 0 : chunks_.back() + 1; }
+  // What is evicted is decided by all chunks before.
   bool runs(int layer, int chunk) const {
-    return chunk >= first_chunk() && std::binary_search(layers_.begin(), layers_.end(), layer);
+    return (evicts_ ? chunk < end_chunk() : reports(chunk)) &&
+           std::binary_search(layers_.begin(), layers_.end(), layer);
   }
   bool needs_probe() const { return spec_.traits().needs_probe; }
 
@@ -122,7 +107,7 @@ class MethodReplay {
     if (reported == result_.layers.end() || *reported != cell.layer) return std::nullopt;
     note_evictions(static_cast<std::size_t>(reported - result_.layers.begin()), cell.chunk,
                    evicted);
-    if (request_.chunk && *request_.chunk != cell.chunk) return std::nullopt;
+    if (!reports(cell.chunk)) return std::nullopt;
     ReplayCell replayed;
     replayed.layer = cell.layer;
     replayed.chunk = cell.chunk;
@@ -140,14 +125,16 @@ class MethodReplay {
   }
 
   ReplayResult finish() {
-    const bool to_the_end =
-        !request_.chunk || *request_.chunk + 1 == static_cast<int>(result_.chunks.size());
-    if (evicts_ && to_the_end)
+    if (evicts_ && end_chunk() == static_cast<int>(result_.chunks.size()))
       for (const int layer : result_.layers) result_.final_alive.push_back(selector_->alive(layer));
     return std::move(result_);
   }
 
  private:
+  bool reports(int chunk) const {
+    return std::binary_search(chunks_.begin(), chunks_.end(), chunk);
+  }
+
   void prepare_history() {
     if (result_.chunks.size() >= trace::kAlive)
       throw input_error(fmt::format("{} cannot be replayed", spec_.id()),
@@ -174,6 +161,7 @@ class MethodReplay {
   const ReplayRequest& request_;
   selection::RowLayout layout_;
   bool evicts_;
+  std::vector<int> chunks_;  // asked for, ascending
   std::vector<int> layers_;  // result_.layers and those that they need, ascending
   std::unique_ptr<selection::Selector> selector_;
   ReplayResult result_;
@@ -189,14 +177,14 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
   std::vector<std::unique_ptr<MethodReplay>> methods;
   std::set<int> layers;
   std::vector<trace::ChunkInfo> chunks = session.info().chunks;
-  if (request.chunk_size) chunks = rechunked(chunks, *request.chunk_size);
-  int first = request.chunk.value_or(0);
+  if (request.chunk_size) chunks = session::cut_anew(chunks, *request.chunk_size);
+  int first = static_cast<int>(chunks.size()), end = 0;
   for (const selection::MethodSpec& spec : specs) {
     methods.push_back(std::make_unique<MethodReplay>(session, spec, request, context));
     layers.insert(methods.back()->layers().begin(), methods.back()->layers().end());
     first = std::min(first, methods.back()->first_chunk());
+    end = std::max(end, methods.back()->end_chunk());
   }
-  const int end = request.chunk ? *request.chunk + 1 : static_cast<int>(chunks.size());
 
   session::CellLoader cells(session, device::torch_device(request.device));
   // Layer by layer, so that each is read once. Sets that pass between layers wait with the method.

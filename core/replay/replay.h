@@ -64,7 +64,7 @@ struct BasisNote {
 struct ReplayRequest {
   selection::MethodSpec spec;     // resolved
   std::vector<int> layers;        // empty: all captured
-  std::optional<int> chunk;       // empty: all
+  std::vector<int> chunks;        // empty: all
   std::optional<int> chunk_size;  // re-chunks the trace (labelled open loop)
   bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
   bool want_output_error = false;
@@ -121,7 +121,7 @@ std::optional<Error> why_unavailable(const session::TraceSession& session,
 trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec& spec,
                         const selection::ModelShape& shape);
 
-// One layer of a whole replay (no single chunk, the trace's own chunks) as a trace records it.
+// One layer of a whole replay (all chunks, the trace's own) as a trace records it.
 trace::LayerRecord layer_record(const ReplayResult& result, std::size_t layer_idx);
 
 // What to measure of a selection.

@@ -5,8 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace kvloupe::replay {
+namespace {
+
+// Each once.
+std::vector<int> ascending(std::vector<int> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+}  // namespace
 
 std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<int>& wanted) {
   if (info.layers.empty())
@@ -19,10 +30,15 @@ std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<
                         fmt::format("it holds {} layers from {} to {}", info.layers.size(),
                                     info.layers.front(), info.layers.back()),
                         "see kvloupe info for the layers captured");
-  std::vector<int> layers = wanted;
-  std::sort(layers.begin(), layers.end());
-  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
-  return layers;
+  return ascending(wanted);
+}
+
+std::vector<int> checked_chunks(const std::vector<int>& wanted, std::size_t num_chunks) {
+  for (const int chunk : wanted) check_chunk(chunk, num_chunks);
+  if (!wanted.empty()) return ascending(wanted);
+  std::vector<int> all(num_chunks);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 std::vector<int> checked_layers_of_run(const session::TraceSession& session, int run,

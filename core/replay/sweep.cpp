@@ -27,6 +27,8 @@ Comparison compare_sweep(const session::TraceSession& session, const SweepPlan& 
     }
     std::move(one.on_other_cells.begin(), one.on_other_cells.end(),
               std::back_inserter(all.on_other_cells));
+    std::move(one.no_common_cell.begin(), one.no_common_cell.end(),
+              std::back_inserter(all.no_common_cell));
     std::move(one.unavailable.begin(), one.unavailable.end(), std::back_inserter(all.unavailable));
   }
   std::stable_sort(all.rows.begin(), all.rows.end(), [](const CompareRow& a, const CompareRow& b) {

@@ -1,18 +1,56 @@
 #include "core/session/session.h"
 
+#include "core/base/error.h"
 #include "core/base/held_bytes.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace kvloupe::session {
 
-TraceSession::TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory)
-    : TraceSession(path, memory, trace::LoadBudget(path.string(), *memory)) {}
+namespace {
+
+std::optional<trace::TraceInfo> cut_info(const trace::TraceInfo& info,
+                                         std::optional<int> chunk_size) {
+  if (!chunk_size) return std::nullopt;
+  trace::TraceInfo cut = info;
+  cut.chunks = cut_anew(info.chunks, *chunk_size);
+  cut.runs.clear();
+  return cut;
+}
+
+}  // namespace
+
+std::vector<trace::ChunkInfo> cut_anew(const std::vector<trace::ChunkInfo>& chunks, int size) {
+  if (size < 1)
+    throw usage_error(fmt::format("chunk size {} is not valid", size), "it must be at least 1",
+                      "give a number of tokens");
+  std::int32_t prompt_end = 0;
+  for (const trace::ChunkInfo& chunk : chunks)
+    if (chunk.phase == trace::Phase::Prefill) prompt_end = std::max(prompt_end, chunk.end());
+  std::vector<trace::ChunkInfo> result;
+  for (std::int32_t begin = 0; begin < prompt_end;) {
+    const std::int32_t length = std::min<std::int32_t>(size, prompt_end - begin);
+    result.push_back({begin, length, trace::Phase::Prefill});
+    begin += length;
+  }
+  for (const trace::ChunkInfo& chunk : chunks)
+    if (chunk.phase == trace::Phase::Decode) result.push_back(chunk);
+  return result;
+}
 
 TraceSession::TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
-                           const trace::LoadBudget&)
+                           std::optional<int> chunk_size)
+    : TraceSession(path, memory, chunk_size, trace::LoadBudget(path.string(), *memory)) {}
+
+TraceSession::TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
+                           std::optional<int> chunk_size, const trace::LoadBudget&)
     : memory_(std::move(memory)),
       reader_(path),
+      chunk_size_(chunk_size),
+      cut_(cut_info(reader_.info(), chunk_size)),
       ids_(reader_.token_ids()),
       texts_(reader_.token_texts()),
       load_(charge_load(memory_, path.string(), load_bytes().sum())) {}

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,14 +25,22 @@ struct LoadBytes {
   std::uint64_t sum() const { return tokens + chunks + runs; }
 };
 
+// The prompt in chunks of `size` from position 0; decoded tokens stay chunks of one. Throws
+// Error{Usage} for a size below 1.
+std::vector<trace::ChunkInfo> cut_anew(const std::vector<trace::ChunkInfo>& chunks, int size);
+
 class TraceSession {
  public:
-  // Charges `memory` for what it loads and caches. Throws Error{Input}, also where the load alone
-  // finds no room.
+  // Charges `memory` for what it loads and caches. With a `chunk_size` the prompt is cut anew
+  // (cut_anew), and the recorded runs, which are of other chunks, are left out. Throws Error{Input},
+  // also where the load alone finds no room.
   explicit TraceSession(const std::filesystem::path& path,
-                        MemoryAccountPtr memory = std::make_shared<MemoryAccount>());
+                        MemoryAccountPtr memory = std::make_shared<MemoryAccount>(),
+                        std::optional<int> chunk_size = {});
 
-  const trace::TraceInfo& info() const { return reader_.info(); }
+  const trace::TraceInfo& info() const { return cut_ ? *cut_ : reader_.info(); }
+  std::optional<int> chunk_size() const { return chunk_size_; }  // of a prompt cut anew
+  // As it stands in the file: its own chunks.
   const trace::TraceReader& reader() const { return reader_; }
   const std::vector<std::int32_t>& token_ids() const { return ids_; }
   const std::vector<std::string>& token_texts() const { return texts_; }  // raw bytes
@@ -45,10 +54,12 @@ class TraceSession {
  private:
   // One budget for all of the load.
   TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
-               const trace::LoadBudget& budget);
+               std::optional<int> chunk_size, const trace::LoadBudget& budget);
 
   MemoryAccountPtr memory_;
   trace::TraceReader reader_;
+  std::optional<int> chunk_size_;
+  std::optional<trace::TraceInfo> cut_;  // where it is not the reader's
   std::vector<std::int32_t> ids_;
   std::vector<std::string> texts_;
   MemoryCharge load_;

@@ -240,6 +240,10 @@ selection::Cell CellLoader::load(int layer, int chunk_idx, const trace::ChunkInf
 
 void add_probe(const TraceSession& session, selection::Cell& cell) {
   const trace::TraceInfo& info = session.info();
+  if (session.chunk_size())
+    throw input_error("the method's probe queries are not known on other chunks",
+                      "the trace holds them for its own chunks only",
+                      "leave out --chunk-size, or capture with it");
   const auto probe = cell.phase == trace::Phase::Prefill
                          ? session.reader().read_probe(cell.layer, cell.chunk)
                          : std::optional<std::vector<float>>(std::in_place);

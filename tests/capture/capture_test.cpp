@@ -78,7 +78,7 @@ TEST(Capture, OnlyNamedLayersAreRecordedButAllRun) {
   options.methods = {MethodSpec::parse("snapkv:budget_tokens=40")};
   capture_tiny(options);
   options.output = "one.h5";
-  options.layers = {2, 2};
+  options.layers = {2};
   capture_tiny(options);
   const trace::TraceReader all("all.h5"), one("one.h5");
   EXPECT_EQ(one.info().layers, std::vector<int>{2});

@@ -244,7 +244,7 @@ TEST(Help, OfExportNamesTheChoicesOfEachView) {
   std::string words;  // lines are broken anywhere
   for (const char c : help)
     if (std::isspace(static_cast<unsigned char>(c)) == 0) words += c;
-  for (const json& view : json::parse(run_program({"views", "--json"}).standard_output))
+  for (const json& view : answer_of({"views", "--json"})["views"])
     for (const json& option : view["options"]) {
       std::string choices =
           view["id"].get<std::string>() + ":" + option["meaning"].get<std::string>() + "(";

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -158,6 +161,42 @@ TEST(Explain, TheWorstAreSortedAndTheirCausesAddUp) {
                          first["row"]["kv_head"].dump(), "--key", first["key"].dump(), "--json"}));
   EXPECT_EQ(why["lost_at"], first["lost_at"]);
   EXPECT_EQ(why["true_mass"], first["true_mass"]);
+}
+
+// A line a layer: what it loses, and of that the share of each cause, as the JSON has them.
+TEST(Explain, TheTextNamesTheCausesOfEachLayer) {
+  const std::vector<std::string> words = {"--method", "quoka:budget_tokens=24", "--worst", "2"};
+  const std::string text = run_program(explain(words)).standard_output;
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  const json worst = answer_of(explain(as_json));
+  const std::size_t title = text.find("Causes by layer");
+  ASSERT_NE(title, std::string::npos) << text;
+  std::istringstream lines(text.substr(text.find('\n', title) + 1));
+  std::string header;
+  std::getline(lines, header);
+  const auto percent = [](double share) {
+    char number[16];
+    std::snprintf(number, sizeof number, "%.1f %%", 100 * share);
+    return std::string(number);
+  };
+  ASSERT_EQ(worst["layers"].size(), 2U);
+  for (const json& layer : worst["layers"]) {
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_EQ(line.substr(line.find_first_not_of(' ')).rfind(layer["layer"].dump() + " ", 0), 0U)
+        << line;
+    EXPECT_NE(line.find(percent(layer["lost"].get<double>() / layer["mass"].get<double>())),
+              std::string::npos)
+        << line;
+    EXPECT_FALSE(layer["causes"].empty());
+    for (const auto& [cause, share] : layer["causes"].items()) {
+      std::string name = cause;
+      std::replace(name.begin(), name.end(), '_', ' ');
+      EXPECT_NE(header.find(name), std::string::npos) << name;
+      EXPECT_NE(line.find(percent(share.get<double>())), std::string::npos) << line;
+    }
+  }
 }
 
 TEST(Report, IsOnePageWithItsPictures) {

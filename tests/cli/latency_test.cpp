@@ -109,7 +109,7 @@ TEST(CompareCells, AreSaidAndTheSpanIsNamedOrRefused) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  const auto own = run_program(with({"--json"}));
+  const auto own = run_program(with({"--json", "--cells", "own"}));
   EXPECT_THAT(own.standard_error, HasSubstr("--cells common"));
   const auto common =
       run_program(with({"--json", "--cells", "common", "--weights", "queries", "--span", "10-19"}));

@@ -176,6 +176,34 @@ TEST_F(Outputs, OfACaptureGoWhereALinkLeads) {
   EXPECT_EQ(std::distance(fs::directory_iterator("elsewhere"), fs::directory_iterator()), 1);
 }
 
+// The name says what the user means to have.
+TEST_F(Outputs, OfAnotherFormatsNameAreRefused) {
+  const std::vector<std::string> view = {"export", "in.h5", "--view", "kv_map"};
+  const std::vector<std::string> compare = {"compare", "in.h5", "--method", "oracle"};
+  const std::vector<std::string> latency = {"latency", "in.h5",     "--method",
+                                            "oracle",  "--lengths", "64,128"};
+  const auto refused = [](std::vector<std::string> words, const std::string& option,
+                          const std::string& file, const std::string& remedy) {
+    words.insert(words.end(), {option, file});
+    SCOPED_TRACE(::testing::PrintToString(words));
+    expect_refused(run_program(words), 2, option + " " + file + " is not valid");
+    EXPECT_THAT(run_program(words).last_error_line(), HasSubstr(remedy));
+    EXPECT_FALSE(fs::exists(file));
+  };
+  refused(view, "--png", "k.svg", "; end the name in .png");
+  refused(view, "--png", "k.PDF", "; end the name in .png");
+  refused(view, "--png", "k.csv", "; write --csv k.csv, or end the name in .png");
+  refused(view, "--csv", "k.png", "; write --png k.png, or end the name in .csv");
+  refused(view, "--csv", "k.npy", "; write --npy k.npy, or end the name in .csv");
+  refused(view, "--npy", "k.csv", "; write --csv k.csv, or end the name in .npy");
+  refused(compare, "--csv", "k.png", "; write --png k.png, or end the name in .csv");
+  refused(compare, "--csv", "k.json", "; end the name in .csv");
+  refused(compare, "--png", "k.csv", "; write --csv k.csv, or end the name in .png");
+  refused(latency, "--png", "k.jpg", "; end the name in .png");
+  for (const char* file : {"table.csv", "table.CSV", "table", "table.txt", "table.v2"})
+    EXPECT_EQ(export_csv(file).exit_code, 0) << file;
+}
+
 // Every way in which a command answers.
 const std::vector<std::string> kAnswers = {
     "--version",
@@ -210,6 +238,33 @@ TEST_F(Outputs, AResultThatIsNotDeliveredIsAFailure) {
       expect_refused(result, 1, "the result was not delivered");
       EXPECT_THAT(result.last_error_line(), HasSubstr(reason));
     }
+}
+
+// As head does: it has what it wanted, and nobody is told.
+TEST_F(Outputs, AReaderThatTookSomeAndWentAwayEndsItQuietly) {
+  const std::vector<std::string> large = {
+      "select in.h5 --method quoka:budget_tokens=24 --json --scores",
+      "export in.h5 --view attention_map --npy - --goto layer=1",
+      "compare in.h5 --method all:budget_tokens=24,basis=self --scope layer,chunk --csv -",
+  };
+  for (const std::string& answer : large) {
+    SCOPED_TRACE(answer);
+    const auto length = run_script("exec $kvloupe --quiet " + answer).standard_output.size();
+    // A pipe holds 4 KiB at the least: more of them are read, and the rest is not written. The program
+    // must not have written all before that.
+    const ProgramResult result = run_script(
+        "rm -f pipe; mkfifo pipe; (head -c 1 >/dev/null; sleep 0.2) <pipe & $kvloupe --quiet " +
+        answer + " >pipe; code=$?; wait; exit $code");
+    ASSERT_GT(length, 65536U + 1);  // what a pipe holds
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.standard_output, "");
+    EXPECT_THAT(result.standard_error, ::testing::Not(HasSubstr("error")));
+    const ProgramResult head =
+        run_script("set -o pipefail; $kvloupe --quiet " + answer + " | head -c 100");
+    EXPECT_EQ(head.exit_code, 0);
+    EXPECT_EQ(head.standard_output.size(), 100U);
+    EXPECT_THAT(head.standard_error, ::testing::Not(HasSubstr("error")));
+  }
 }
 
 // Otherwise the first file that is opened takes the place of a closed stream, and gets what is

@@ -295,7 +295,7 @@ TEST(Compare, AllStandsForEveryMethodAndNamesTheMissingOnes) {
   const std::size_t known = answer_of({"methods", "--json"})["methods"].size();
   const ProgramResult result =
       run_program({"compare", kTrace, "--method", "all:budget_tokens=24,basis=self", "--layers",
-                   "1-1", "--json"});
+                   "1-1", "--cells", "own", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.standard_error;
   const json answer = json::parse(result.standard_output);
   std::set<std::string> missing, shown;

@@ -214,7 +214,7 @@ TEST(ReusedLayers, AreRunButOnlyReportedWhenAskedFor) {
     for (int chunk = 0; chunk < 6; ++chunk) {
       ReplayRequest request = request_of(trace, spec);
       request.layers = {5, 2};
-      request.chunk = chunk;
+      request.chunks = {chunk};
       const ReplayResult some = replay(trace.session(), request, {});
       EXPECT_EQ(some.layers, (std::vector<int>{2, 5}));
       ASSERT_EQ(some.cells.size(), 2U);

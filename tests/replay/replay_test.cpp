@@ -122,7 +122,7 @@ TEST(Replay, OneChunkEqualsTheSameChunkOfAll) {
     const ReplayResult all = replay_of(trace, spec, with_errors());
     for (int chunk = 0; chunk < 6; ++chunk) {
       ReplayRequest request = with_errors();
-      request.chunk = chunk;
+      request.chunks = {chunk};
       request.layers = {1};
       const ReplayResult one = replay_of(trace, spec, request);
       ASSERT_EQ(one.cells.size(), 1U);
@@ -186,13 +186,67 @@ TEST(Replay, RefusesWhatTheTraceLacks) {
   request.layers = {2};
   EXPECT_EQ(kind_of(request), 1);
   request = {};
-  request.chunk = 4;
+  request.chunks = {0, 4};
   EXPECT_EQ(kind_of(request), 1);
-  request.chunk = -1;
+  request.chunks = {-1};
   EXPECT_EQ(kind_of(request), 1);
   request = {};
   request.chunk_size = 0;
   EXPECT_EQ(kind_of(request), 2);
+}
+
+TEST(Replay, SomeChunksAreThoseOfAll) {
+  const SmallTrace trace(with_decode());
+  for (const char* spec : {"quoka:budget_tokens=7,num_queries=3", "h2o:budget_tokens=7"}) {
+    const ReplayResult all = replay_of(trace, spec, with_errors());
+    for (const std::vector<int>& chunks : {std::vector{3, 1}, {2, 3, 4}, {0, 5}}) {
+      ReplayRequest request = with_errors();
+      request.chunks = chunks;
+      const ReplayResult some = replay_of(trace, spec, request);
+      ASSERT_EQ(some.cells.size(), 2 * chunks.size());
+      for (const ReplayCell& cell : some.cells) {
+        EXPECT_TRUE(std::find(chunks.begin(), chunks.end(), cell.chunk) != chunks.end());
+        const ReplayCell& expected = *all.find(cell.layer, cell.chunk);
+        for (std::size_t row = 0; row < 2; ++row)
+          EXPECT_EQ(cell.rows[row].positions, expected.rows[row].positions);
+      }
+      const bool to_the_end = chunks.back() == 5;
+      EXPECT_EQ(some.final_alive, to_the_end ? all.final_alive : decltype(all.final_alive)());
+    }
+  }
+}
+
+// A session whose prompt is cut anew is as a trace that was captured so; decoded tokens stay.
+TEST(Replay, OfACutSessionIsThatOfTheSameCut) {
+  const SmallTrace trace(with_decode());
+  const session::TraceSession cut(trace.session().info().path, trace.session().memory(), 20);
+  EXPECT_EQ(cut.chunk_size(), 20);
+  EXPECT_EQ(trace.session().chunk_size(), std::nullopt);
+  EXPECT_TRUE(cut.info().runs.empty());
+  std::vector<int> begins, lengths;
+  for (const trace::ChunkInfo& chunk : cut.info().chunks) {
+    begins.push_back(chunk.begin);
+    lengths.push_back(chunk.length);
+  }
+  EXPECT_EQ(begins, (std::vector<int>{0, 20, 40, 53, 54}));
+  EXPECT_EQ(lengths, (std::vector<int>{20, 20, 13, 1, 1}));
+  for (const char* spec : {"quoka:budget_tokens=7,num_queries=3", "h2o:budget_tokens=7"}) {
+    ReplayRequest request = with_errors();
+    request.spec = selection::MethodSpec::parse(spec).resolved(cut.shape());
+    const ReplayResult by_session = replay(cut, request, {});
+    request.chunk_size = 20;
+    const ReplayResult by_request = replay(trace.session(), request, {});
+    ASSERT_EQ(by_session.cells.size(), by_request.cells.size());
+    for (std::size_t i = 0; i < by_session.cells.size(); ++i)
+      for (std::size_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(by_session.cells[i].rows[row].positions, by_request.cells[i].rows[row].positions);
+        EXPECT_EQ(by_session.cells[i].metrics[row].mass_recall,
+                  by_request.cells[i].metrics[row].mass_recall);
+      }
+  }
+  EXPECT_THROW(read_run(cut, 0, {}, {}, {}), Error);
+  EXPECT_THROW(session::TraceSession(trace.session().info().path, trace.session().memory(), 0),
+               Error);
 }
 
 TEST(Replay, NamesTheNanThatACellCanSee) {
@@ -203,9 +257,9 @@ TEST(Replay, NamesTheNanThatACellCanSee) {
   request.layers = {0};
   EXPECT_NO_THROW(replay_of(trace, "quoka:budget_tokens=7", request));
   request.layers = {1};
-  request.chunk = 1;
+  request.chunks = {1};
   EXPECT_NO_THROW(replay_of(trace, "quoka:budget_tokens=7", request));
-  request.chunk = 2;
+  request.chunks = {2};
   try {
     replay_of(trace, "quoka:budget_tokens=7", request);
     FAIL() << "accepted";

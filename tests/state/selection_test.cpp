@@ -92,6 +92,12 @@ TEST(Goto, TextThatIsNoPlaceIsRefused) {
     }
   }
   EXPECT_NO_THROW(state::parse_goto(""));
+  try {
+    state::parse_goto("layer=1,head=3");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("write q_head=3 or kv_head=3"));
+  }
 }
 
 TEST_F(Selection, PlacesAsTextLeadThereAgain) {

@@ -177,12 +177,8 @@ int last_prompt_chunk(const trace::TraceInfo& info) {
 
 void add_beside(const AquaLanesQuestion& question, Steps& steps, Answer& answer) {
   const trace::TraceInfo& info = question.beside->info();
-  const bool has_layer =
-      std::find(info.layers.begin(), info.layers.end(), question.place.layer) != info.layers.end();
-  if (info.model.file_hash != question.place.info().model.file_hash || !has_layer)
-    throw input_error(fmt::format("{} cannot be drawn beside", question.beside->name),
-                      has_layer ? std::string("it is of another model")
-                                : fmt::format("it does not hold layer {}", question.place.layer),
+  if (const std::string why = why_not_beside(*question.beside, question.place); !why.empty())
+    throw input_error(fmt::format("{} cannot be drawn beside", question.beside->name), why,
                       "open another trace of the same model and layers");
   const LaneReport other =
       analysis::lane_report(*question.beside->session, *question.method.spec, question.place.layer,

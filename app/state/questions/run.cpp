@@ -68,7 +68,8 @@ replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
                                 context, place.device);
   KVLOUPE_CHECK(method.known());
   capture::ensure_basis(*method.spec, place.info().model, context);
-  const replay::ReplayRequest request{*method.spec,      layers,      chunk, {}, want_mass,
+  const auto chunks = chunk ? std::vector{*chunk} : std::vector<int>();
+  const replay::ReplayRequest request{*method.spec,      layers,      chunks, {}, want_mass,
                                       want_output_error, place.device};
   return replay::replay(session, request, context);
 }

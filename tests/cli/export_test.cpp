@@ -1,0 +1,141 @@
+// What `export` draws beside a trace, averages over chunks, and refuses.
+#include "tests/base/temporary_folder.h"
+#include "tests/cli/run_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+using nlohmann::json;
+using test::answer_of;
+using test::ProgramResult;
+using test::run_program;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
+const std::string kTrace = kGoldens + "group3_f16.h5";
+
+ProgramResult lanes(const Words& more) {
+  Words words = {"export",          kTrace,  "--view", "aqua_lanes", "--method",
+                 "aqua:basis=self", "--csv", "-"};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_program(words);
+}
+
+void expect_refused(const ProgramResult& result, int exit_code, const std::string& what,
+                    const std::string& why) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
+  EXPECT_EQ(result.standard_output, "");
+  EXPECT_THAT(result.last_error_line(), HasSubstr("error: " + what));
+  EXPECT_THAT(result.last_error_line(), HasSubstr(why));
+}
+
+TEST(OtherTrace, SpeaksOfItself) {
+  const TemporaryFolder folder;
+  const std::string copy = (folder / "copy.h5").string(), text = (folder / "text.h5").string();
+  std::filesystem::copy_file(kTrace, copy);
+  std::ofstream(text) << "plain text";
+  EXPECT_EQ(lanes({"--other-trace", copy}).exit_code, 0)
+      << lanes({"--other-trace", copy}).standard_error;
+  EXPECT_EQ(lanes({"--other-trace", copy, "--beside", "other"}).exit_code, 0);
+  expect_refused(lanes({"--other-trace", "none.h5"}), 1, "--other-trace none.h5 cannot be shown",
+                 "");
+  expect_refused(lanes({"--other-trace", text}), 1, "--other-trace " + text + " cannot be shown",
+                 "");
+  const std::string other = kGoldens + "group1_f32.h5";
+  expect_refused(lanes({"--other-trace", other}), 1,
+                 "--other-trace " + other + " cannot be drawn beside", "it is of another model");
+  expect_refused(lanes({"--other-trace", kTrace}), 2, "--other-trace " + kTrace,
+                 "is the trace itself");
+  expect_refused(lanes({"--other-trace", copy, "--beside", "none"}), 2,
+                 "--other-trace is not drawn", "--beside none");
+  expect_refused(lanes({"--beside", "other"}), 2, "--beside other has no other trace",
+                 "--other-trace");
+  expect_refused(
+      run_program({"export", kTrace, "--view", "kv_map", "--other-trace", copy, "--csv", "-"}), 2,
+      "--other-trace does not go with the view kv_map", "use aqua_lanes");
+}
+
+struct HeadValue {
+  int layer = 0, head = 0;
+  std::string value;
+};
+
+std::vector<HeadValue> overview(const std::string& metric, const std::string& method) {
+  const ProgramResult result =
+      run_program({"export", kTrace, "--view", "layer_head_overview", "--metric", metric,
+                   "--chunks", "all", "--method", method, "--csv", "-"});
+  EXPECT_EQ(result.exit_code, 0) << result.standard_error;
+  std::istringstream lines(result.standard_output);
+  std::string line;
+  std::getline(lines, line);
+  std::vector<HeadValue> values;
+  while (std::getline(lines, line)) {
+    std::istringstream cells(line);
+    std::string layer, head;
+    HeadValue value;
+    std::getline(cells, layer, ',');
+    std::getline(cells, head, ',');
+    std::getline(cells, value.value, ',');
+    value.layer = std::stoi(layer);
+    value.head = std::stoi(head);
+    values.push_back(value);
+  }
+  return values;
+}
+
+// A method that is dense in the prompt and selects at each decoded token: the mean over these.
+TEST(Overview, OfAllChunksIsOfTheDecodeStepsWhereThePromptIsDense) {
+  const std::string method = "quest:budget_tokens=32,page_size=8,skip_layers=0,prefill=dense";
+  const json run = answer_of({"select", kTrace, "--method", method, "--json"});
+  const auto values = overview("mass_recall", method);
+  ASSERT_EQ(values.size(), 2U * 6U);
+  for (const HeadValue& value : values) {
+    double sum = 0;
+    int cells = 0;
+    for (const json& layer : run["layers"])
+      for (const json& chunk : layer["chunks"]) {
+        EXPECT_EQ(chunk["dense_reason"].is_null(), chunk["phase"] == "decode");
+        if (layer["layer"] != value.layer || chunk["phase"] != "decode") continue;
+        sum += chunk["q_heads"][static_cast<std::size_t>(value.head)]["mass_recall"].get<double>();
+        ++cells;
+      }
+    ASSERT_EQ(cells, 3);
+    ASSERT_NE(value.value, "");
+    EXPECT_NEAR(std::stod(value.value), sum / cells, 1e-6);
+  }
+  for (const HeadValue& value : overview("merge_loss", "oracle:budget_tokens=24"))
+    EXPECT_NE(value.value, "");
+}
+
+TEST(Overview, OfAllChunksIsOfThePromptWhereItSelects) {
+  const std::string method = "oracle:budget_tokens=24";
+  const json run = answer_of({"select", kTrace, "--method", method, "--json"});
+  for (const HeadValue& value : overview("mass_recall", method)) {
+    double sum = 0;
+    int cells = 0;
+    for (const json& layer : run["layers"])
+      for (const json& chunk : layer["chunks"]) {
+        if (layer["layer"] != value.layer || chunk["phase"] != "prefill" ||
+            !chunk["dense_reason"].is_null())
+          continue;
+        sum += chunk["kv_heads"][static_cast<std::size_t>(value.head)]["mass_recall"].get<double>();
+        ++cells;
+      }
+    EXPECT_NEAR(std::stod(value.value), sum / cells, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe
