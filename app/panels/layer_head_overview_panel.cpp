@@ -173,17 +173,22 @@ class OverviewPanel final : public Panel {
     if (ImGui::Checkbox("all chunks", &all))
       cursor.set_option("layer_head_overview.chunks", all ? "all" : "current");
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip("Mean over all chunks that selected, instead of the current chunk");
+      ImGui::SetTooltip(
+          "Mean over all chunks of the prompt that selected (over the decode steps where none "
+          "did), "
+          "instead of the current chunk");
   }
 
   static void scale_ui(DrawContext& context, const Shown& result, const MetricWords& words,
                        const Coloring& coloring) {
-    const bool mean = result.question.mean_of_chunks();
+    const char* const mean = !result.question.mean_of_chunks() ? ""
+                             : result->overview.phase == trace::Phase::Decode
+                                 ? ", mean over decode steps"
+                                 : ", mean over chunks";
     widgets::color_scale_ui(
         context.palette, coloring.color, fmt::format("{:.2g}", coloring.range.low),
         fmt::format("{:.2g}", coloring.range.high),
-        context.figure ? fmt::format("{}{}", words.unit, mean ? ", mean over chunks" : "") : "",
-        widgets::em(7));
+        context.figure ? fmt::format("{}{}", words.unit, mean) : "", widgets::em(7));
     if (words.metric == OverviewMetric::RelevancePearson)
       remark_ui(context, context.palette.text,
                 fmt::format("{} of {} heads above 0.5", result->above_half, result->num_known));

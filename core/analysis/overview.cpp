@@ -46,9 +46,57 @@ std::optional<double> value_of(const replay::ReplayCell& cell, OverviewMetric me
   }
 }
 
-bool counts(const replay::ReplayCell& cell, int chunk) {
+bool counts(const replay::ReplayCell& cell, int chunk, trace::Phase phase) {
   if (cell.dense_reason) return false;
-  return chunk >= 0 ? cell.chunk == chunk : cell.span.phase == trace::Phase::Prefill;
+  return chunk >= 0 ? cell.chunk == chunk : cell.span.phase == phase;
+}
+
+trace::Phase phase_of_mean(const replay::ReplayResult& result) {
+  const auto chooses_in = [&](trace::Phase phase) {
+    return std::any_of(result.cells.begin(), result.cells.end(),
+                       [&](const replay::ReplayCell& cell) { return counts(cell, -1, phase); });
+  };
+  return !chooses_in(trace::Phase::Prefill) && chooses_in(trace::Phase::Decode)
+             ? trace::Phase::Decode
+             : trace::Phase::Prefill;
+}
+
+std::vector<int> chunks_of(const trace::TraceInfo& info, trace::Phase phase) {
+  std::vector<int> chunks;
+  for (std::size_t c = 0; c < info.chunks.size(); ++c)
+    if (info.chunks[c].phase == phase) chunks.push_back(static_cast<int>(c));
+  return chunks;
+}
+
+// Fills the overview with means over the chunks. False where heads were merged in none.
+bool fill_merge_losses(const session::TraceSession& session, replay::ExplainRequest request,
+                       const std::vector<int>& chunks, Overview& overview,
+                       const WorkContext& context) {
+  const auto total = overview.values.rows * static_cast<std::int64_t>(chunks.size());
+  std::int64_t done = 0;
+  bool any = false;
+  overview.values.values.clear();
+  for (const int layer : overview.layers) {
+    std::vector<double> sums(static_cast<std::size_t>(overview.values.cols), 0);
+    std::vector<int> cells(sums.size(), 0);
+    for (const int c : chunks) {
+      context.cancel.throw_if_cancelled();
+      request.layer = layer;
+      request.chunk = c;
+      const auto rows = replay::head_choices_of_rows(session, request, context);
+      for (std::size_t row = 0; row < rows.size(); ++row) {
+        if (rows[row].heads.empty()) continue;
+        sums[row] += rows[row].merge_loss();
+        ++cells[row];
+        any = true;
+      }
+      context.report(++done, total, "cells");
+    }
+    for (std::size_t row = 0; row < sums.size(); ++row)
+      overview.values.values.push_back(cells[row] > 0 ? static_cast<float>(sums[row] / cells[row])
+                                                      : kNoValue);
+  }
+  return any;
 }
 
 // The same from the probabilities themselves, for logits that are not linear in the keys and rows
@@ -99,6 +147,7 @@ Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric m
                 (span || metric != OverviewMetric::SpanKept));
   Overview overview;
   overview.metric = metric;
+  overview.phase = phase_of_mean(result);
   overview.layers = result.layers;
   overview.per_kv_head =
       metric != OverviewMetric::OutputError && result.row_axis == trace::RowAxis::KvHead;
@@ -110,7 +159,7 @@ Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric m
   std::vector<int> cells(rows * columns, 0);
   for (const replay::ReplayCell& cell : result.cells) {
     const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
-    if (!counts(cell, chunk) || layer == result.layers.end()) continue;
+    if (!counts(cell, chunk, overview.phase) || layer == result.layers.end()) continue;
     const auto row = static_cast<std::size_t>(layer - result.layers.begin());
     for (std::size_t column = 0; column < columns_of(cell, metric); ++column) {
       const auto value = value_of(cell, metric, column, span);
@@ -131,11 +180,6 @@ Overview overview_of_merge(const session::TraceSession& session, const selection
                            std::optional<int> chunk, const std::string& device,
                            const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
-  std::vector<int> chunks;
-  for (int c = 0; c < static_cast<int>(info.chunks.size()); ++c)
-    if (chunk ? c == *chunk
-              : info.chunks[static_cast<std::size_t>(c)].phase == trace::Phase::Prefill)
-      chunks.push_back(c);
   Overview overview;
   overview.metric = OverviewMetric::MergeLoss;
   overview.layers = info.layers;
@@ -143,29 +187,17 @@ Overview overview_of_merge(const session::TraceSession& session, const selection
   overview.per_kv_head = layout.axis == trace::RowAxis::KvHead;
   overview.values.rows = static_cast<std::int64_t>(info.layers.size());
   overview.values.cols = info.model.num_q_heads / layout.q_heads_per_row;
-  const auto total = overview.values.rows * static_cast<std::int64_t>(chunks.size());
-  std::int64_t done = 0;
   replay::ExplainRequest request;
   request.spec = spec;
   request.device = device;
-  for (const int layer : info.layers) {
-    std::vector<double> sums(static_cast<std::size_t>(overview.values.cols), 0);
-    std::vector<int> cells(sums.size(), 0);
-    for (const int c : chunks) {
-      context.cancel.throw_if_cancelled();
-      request.layer = layer;
-      request.chunk = c;
-      const auto rows = replay::head_choices_of_rows(session, request, context);
-      for (std::size_t row = 0; row < rows.size(); ++row) {
-        if (rows[row].heads.empty()) continue;
-        sums[row] += rows[row].merge_loss();
-        ++cells[row];
-      }
-      context.report(++done, total, "cells");
-    }
-    for (std::size_t row = 0; row < sums.size(); ++row)
-      overview.values.values.push_back(cells[row] > 0 ? static_cast<float>(sums[row] / cells[row])
-                                                      : kNoValue);
+  const auto fill = [&](const std::vector<int>& chunks) {
+    return fill_merge_losses(session, request, chunks, overview, context);
+  };
+  if (chunk) {
+    fill({*chunk});
+  } else if (!fill(chunks_of(info, trace::Phase::Prefill))) {
+    const std::vector<int> steps = chunks_of(info, trace::Phase::Decode);
+    if (!steps.empty() && fill(steps)) overview.phase = trace::Phase::Decode;
   }
   return overview;
 }

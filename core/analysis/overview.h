@@ -50,18 +50,20 @@ constexpr bool needs_method(OverviewMetric metric) {
 
 struct Overview {
   OverviewMetric metric = OverviewMetric::MassRecall;
+  // A mean over chunks is of those of the prompt; where none of them chose, of the decode steps.
+  trace::Phase phase = trace::Phase::Prefill;
   std::vector<int> layers;  // rows
   bool per_kv_head = true;  // columns: KV heads, else query heads
   // [layers, heads]. NaN where nothing was selected; of a span, where none of it is a candidate.
   Matrix values;
 };
 
-// From a replay that has the metric (averaged over its prefill cells with no dense reason, or one
-// chunk). SpanKept is of `span`, and the sets alone are enough for it.
+// From a replay that has the metric: of one chunk, or the mean over the cells of Overview::phase with no
+// dense reason. SpanKept is of `span`, and the sets alone are enough for it.
 Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric,
                             int chunk = -1, const std::optional<replay::KeySpan>& span = {});
 // MergeLoss: each head of a cell is asked alone, which nothing else needs. Of one chunk, or the mean
-// over the prefill chunks in which heads were merged. `spec` is resolved. Throws as replay().
+// over the chunks in which heads were merged. `spec` is resolved. Throws as replay().
 Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,
                            std::optional<int> chunk, const std::string& device,
                            const WorkContext& context);

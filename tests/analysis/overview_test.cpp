@@ -98,6 +98,22 @@ TEST(OverviewOfReplay, AveragesTheCellsInWhichTheMethodSelected) {
   EXPECT_FLOAT_EQ(error.values.at(0, 3), 0.2f);
 }
 
+// Quest as published decodes sparsely and prefills densely.
+TEST(OverviewOfReplay, AveragesTheDecodeStepsWhereThePromptIsDense) {
+  replay::ReplayResult result = replay_of_two_layers();
+  EXPECT_EQ(overview_of_replay(result, OverviewMetric::MassRecall).phase, trace::Phase::Prefill);
+  for (replay::ReplayCell& entry : result.cells)
+    if (entry.span.phase == trace::Phase::Prefill)
+      entry.dense_reason = trace::DenseReason::MethodRule;
+  result.cells.push_back(cell(4, 4, {0.5, 1}, {1, 1, 1, 1}));
+  result.cells.back().span.phase = trace::Phase::Decode;
+  const Overview recall = overview_of_replay(result, OverviewMetric::MassRecall);
+  EXPECT_EQ(recall.phase, trace::Phase::Decode);
+  EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);
+  EXPECT_FLOAT_EQ(recall.values.at(0, 1), 0.5f);
+  EXPECT_FLOAT_EQ(recall.values.at(1, 0), 0);
+}
+
 TEST(OverviewOfReplay, OneChunkAlone) {
   const Overview recall = overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall, 2);
   EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);

@@ -237,7 +237,8 @@ ViewInfo layer_head_overview_view() {
        "the needle; merge_loss asks every query head alone, and takes longest"},
       {"chunks",
        {"current", "all"},
-       "of a method: the current chunk, or the mean over all chunks that selected"}};
+       "of a method: the current chunk, or the mean over all chunks of the prompt that selected, "
+       "over the decode steps where none did"}};
   view.dock = Dock::Left;
   view.problem = problem;
   view.table = table;

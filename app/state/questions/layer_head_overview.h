@@ -29,7 +29,7 @@ struct OverviewQuestion {
   Place place;  // trace, chunk; of SpanKept the keys watched
   MethodChoice method;
   analysis::OverviewMetric asked = analysis::OverviewMetric::MassRecall;
-  bool all_chunks = false;  // the mean over the prefill chunks that selected
+  bool all_chunks = false;  // the mean over the chunks that selected (Overview::phase)
   struct Answer {
     analysis::Overview overview;
     int q_heads_per_column = 1;
