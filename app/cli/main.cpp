@@ -148,6 +148,8 @@ int main(int argc, char** argv) {
     const int exit_code = kvloupe::cli::run(argc, argv);
     kvloupe::results::deliver();
     return exit_code;
+  } catch (const kvloupe::results::ReaderGone&) {
+    return 0;
   } catch (const std::exception& thrown) {
     const kvloupe::Error error = kvloupe::error_from("the command failed", thrown);
     kvloupe::log::write(kvloupe::log::Level::Error, error.what());

@@ -15,6 +15,7 @@ namespace kvloupe::results {
 namespace {
 
 std::string held;
+bool anything_read = false;  // by who reads standard output
 
 }  // namespace
 
@@ -34,7 +35,10 @@ void add_data(std::string_view bytes) { held += bytes; }
 void deliver() {
   if (held.empty()) return;
   const std::string bytes = std::exchange(held, {});
-  int reason = write_all(STDOUT_FILENO, bytes);
+  std::string_view left = bytes;
+  int reason = write_all(STDOUT_FILENO, left);
+  anything_read = anything_read || left.size() < bytes.size();
+  if (reason == EPIPE && anything_read) throw ReaderGone();
   // Some file systems tell of a full disk at closing alone.
   if (reason == 0 && ::close(::dup(STDOUT_FILENO)) != 0) reason = errno;
   if (reason == 0) return;

@@ -24,7 +24,12 @@ void print(fmt::format_string<Args...> format, Args&&... args) {
   add_text(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Writes all that was added since the last time. Throws Error{Input} where it could not be written.
+// Thrown, and no error: who reads the results took some of them and went away, as head does. There is
+// nothing to say, and nobody to work for.
+struct ReaderGone {};
+
+// Writes all that was added since the last time. Throws Error{Input} where it could not be written, and
+// ReaderGone.
 void deliver();
 
 }  // namespace kvloupe::results

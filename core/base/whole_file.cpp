@@ -46,7 +46,7 @@ int write_to(const fs::path& path, int flags, std::string_view bytes) {
 
 }  // namespace
 
-int write_all(int descriptor, std::string_view bytes) {
+int write_all(int descriptor, std::string_view& bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written > 0) {

@@ -27,7 +27,8 @@ class TemporaryFile {
 // (results.h), a device or FIFO is written through. Throws Error{Input}.
 void write_whole_file(const std::filesystem::path& path, std::string_view bytes);
 
-// All of the bytes, also where they go in parts. Returns 0 or the errno.
-int write_all(int descriptor, std::string_view bytes);
+// All of the bytes, also where they go in parts; what could not be written stays in `bytes`. Returns 0
+// or the errno.
+int write_all(int descriptor, std::string_view& bytes);
 
 }  // namespace kvloupe

@@ -212,6 +212,31 @@ TEST_F(Outputs, AResultThatIsNotDeliveredIsAFailure) {
     }
 }
 
+// As head does: it has what it wanted, and nobody is told.
+TEST_F(Outputs, AReaderThatTookSomeAndWentAwayEndsItQuietly) {
+  const std::vector<std::string> large = {
+      "select in.h5 --method quoka:budget_tokens=24 --json --scores",
+      "export in.h5 --view layer_head_overview --method oracle:budget_tokens=24 --png -",
+      "compare in.h5 --method all:budget_tokens=24,basis=self --scope layer,chunk --csv -",
+  };
+  for (const std::string& answer : large) {
+    SCOPED_TRACE(answer);
+    const auto length = run_script("exec $kvloupe --quiet " + answer).standard_output.size();
+    const ProgramResult result = run_script(
+        "rm -f pipe; mkfifo pipe; (head -c 1 >/dev/null; sleep 0.2) <pipe & $kvloupe --quiet " +
+        answer + " >pipe; code=$?; wait; exit $code");
+    ASSERT_GT(length, 65536U + 1);  // more than a pipe holds, so that writing waits for the reader
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.standard_output, "");
+    EXPECT_THAT(result.standard_error, ::testing::Not(HasSubstr("error")));
+    const ProgramResult head =
+        run_script("set -o pipefail; $kvloupe --quiet " + answer + " | head -c 100");
+    EXPECT_EQ(head.exit_code, 0);
+    EXPECT_EQ(head.standard_output.size(), 100U);
+    EXPECT_THAT(head.standard_error, ::testing::Not(HasSubstr("error")));
+  }
+}
+
 // Otherwise the first file that is opened takes the place of a closed stream, and gets what is
 // printed.
 TEST_F(Outputs, AClosedStreamHarmsNoFile) {
