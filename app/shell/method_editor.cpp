@@ -191,7 +191,8 @@ bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palett
   const auto unavailable = unavailable_.ask(workspace, {workspace.place()});
   const auto groups = state::method_groups(query_);
   const auto take = [&](const selection::MethodInfo& method) {
-    draft.change_method(method.id, workspace.place().trace->shape());
+    draft.change_method(method.id, workspace.place().trace->shape(),
+                        workspace.place().info().num_tokens);
     changed = true;
     ImGui::CloseCurrentPopup();
   };
@@ -254,7 +255,8 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
         reason_of(unavailable_.ask(workspace, {workspace.place()}), info->id);
     if (!reason.empty()) widgets::text_wrapped(palette.warning, "With its defaults: " + reason);
   }
-  const state::MethodDraft defaults = draft.defaults(workspace.place().trace->shape());
+  const state::MethodDraft defaults =
+      draft.defaults(workspace.place().trace->shape(), workspace.place().info().num_tokens);
   for (const ParamInfo* param : draft.params())
     changed |=
         param_ui(draft, *param, defaults.value(param->name), workspace.place().info().num_tokens);

@@ -1,10 +1,9 @@
 #include "app/state/method_choice.h"
 
 #include "core/base/error.h"
+#include "core/selection/default_budget.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
 
 namespace kvloupe::state {
 
@@ -46,7 +45,7 @@ MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace) {
 }
 
 std::string default_spec(std::int32_t num_tokens) {
-  return fmt::format("quoka:budget_tokens={}", std::max(16, num_tokens / 8));
+  return fmt::format("quoka:budget_tokens={}", selection::default_budget(num_tokens));
 }
 
 }  // namespace kvloupe::state

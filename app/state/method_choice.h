@@ -42,7 +42,7 @@ MethodChoice choice_anew(const selection::MethodSpec& spec);
 // What a run of the trace is called, known or not; else a SPEC. Throws Error{Usage}.
 MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace);
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);
-// What is shown where nothing was recorded.
+// What is shown where nothing was recorded: quoka, with the default budget.
 std::string default_spec(std::int32_t num_tokens);
 
 }  // namespace kvloupe::state

@@ -2,6 +2,7 @@
 #include "app/state/method_draft.h"
 
 #include "core/base/error.h"
+#include "core/selection/default_budget.h"
 
 namespace kvloupe::state {
 namespace {
@@ -29,7 +30,8 @@ MethodDraft::MethodDraft(const std::string& spec, const selection::ModelShape& s
   values_ = values_of(parsed.canonical());
 }
 
-void MethodDraft::change_method(const std::string& id, const selection::ModelShape& shape) {
+void MethodDraft::change_method(const std::string& id, const selection::ModelShape& shape,
+                                std::int64_t num_tokens) {
   const selection::MethodInfo* info = selection::find_method(id);
   if (info == nullptr) return;
   const std::map<std::string, std::string> before = values_;
@@ -53,11 +55,19 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
     if (param.name == "budget_scope" && !info->accepts_scope_all) continue;
     values_[param.name] = kept->second;
   }
+  const auto names = [&](const char* budget) {
+    const auto value = before.find(budget);
+    return value != before.end() && !value->second.empty() && value->second != "0";
+  };
+  if (info->budget == selection::BudgetUse::Required && !names("budget_tokens") &&
+      !names("budget_ratio"))
+    values_["budget_tokens"] = std::to_string(selection::default_budget(num_tokens));
 }
 
-MethodDraft MethodDraft::defaults(const selection::ModelShape& shape) const {
+MethodDraft MethodDraft::defaults(const selection::ModelShape& shape,
+                                  std::int64_t num_tokens) const {
   MethodDraft draft;
-  draft.change_method(id_, shape);
+  draft.change_method(id_, shape, num_tokens);
   return draft;
 }
 

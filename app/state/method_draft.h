@@ -3,6 +3,7 @@
 
 #include "core/selection/method_spec.h"
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,10 +17,12 @@ class MethodDraft {
   MethodDraft(const std::string& spec, const selection::ModelShape& shape);
 
   const std::string& id() const { return id_; }
-  // Another method; budget and scope stay where it has them.
-  void change_method(const std::string& id, const selection::ModelShape& shape);
-  // The same method with the defaults of this model; empty values where it has none.
-  MethodDraft defaults(const selection::ModelShape& shape) const;
+  // Another method; budget and scope stay where it has them, else its budget is the default one for
+  // a trace of so many tokens.
+  void change_method(const std::string& id, const selection::ModelShape& shape,
+                     std::int64_t num_tokens);
+  // The same method with its defaults there; empty values where it has none.
+  MethodDraft defaults(const selection::ModelShape& shape, std::int64_t num_tokens) const;
   // The common parameters where the method has a budget, then its own.
   std::vector<const selection::ParamInfo*> params() const;
   const std::string& value(const std::string& name) const;

@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/base/units.h"
+#include "core/selection/default_budget.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -137,7 +138,7 @@ std::vector<ParamInfo> budget_params() {
   ParamInfo tokens;
   tokens.name = kBudgetTokens;
   tokens.type = ParamType::Int;
-  tokens.default_text = "1024";
+  tokens.default_text = std::to_string(kDefaultBudget);
   tokens.max = 2147483647;
   tokens.meaning = "keys kept per layer and row; 0 when budget_ratio is used";
   ParamInfo ratio;

@@ -2,6 +2,7 @@
 #include "core/selection/method_spec.h"
 
 #include "core/base/error.h"
+#include "core/selection/default_budget.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -126,6 +127,16 @@ TEST(MethodSpec, ARatioReplacesTheDefaultTokens) {
   EXPECT_EQ(
       canonical("keydiff:budget_ratio=-0"),
       "keydiff:budget_tokens=1024,budget_ratio=0,budget_scope=past,skip_layers=0,state=evict");
+}
+
+TEST(MethodSpec, TheDefaultBudgetIsThatOfASpecUnlessItWouldKeepAll) {
+  EXPECT_EQ(MethodSpec::parse("quoka").budget_tokens(), 1024);
+  EXPECT_EQ(selection::default_budget(100000), 1024);
+  EXPECT_EQ(selection::default_budget(1025), 1024);
+  EXPECT_EQ(selection::default_budget(1024), 128);
+  EXPECT_EQ(selection::default_budget(152), 19);
+  EXPECT_EQ(selection::default_budget(127), 16);
+  EXPECT_EQ(selection::default_budget(1), 16);
 }
 
 TEST(MethodSpec, NumbersTakeTheirShortestForm) {

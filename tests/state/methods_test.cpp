@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace kvloupe {
 namespace {
@@ -196,7 +197,7 @@ TEST(MethodDraft, ParametersOfTheCatalogueMakeAValidSpec) {
   const selection::ModelShape shape{30, 9, 3, 64};
   for (const selection::MethodInfo& info : selection::catalogue()) {
     state::MethodDraft draft("quoka:budget_tokens=77", shape);
-    draft.change_method(info.id, shape);
+    draft.change_method(info.id, shape, 4096);
     EXPECT_EQ(draft.id(), info.id);
     const bool needs_path = std::any_of(info.params.begin(), info.params.end(), [](const auto& p) {
       return p.type == selection::ParamType::Path && p.default_text.empty();
@@ -210,6 +211,27 @@ TEST(MethodDraft, ParametersOfTheCatalogueMakeAValidSpec) {
       EXPECT_EQ(draft.value("budget_tokens"), "0") << info.id;
     }
   }
+}
+
+// As `export` and the window's first methods have it.
+TEST(MethodDraft, HasTheDefaultBudgetWhereNoneIsNamed) {
+  const selection::ModelShape shape{30, 9, 3, 64};
+  for (const char* before : {"dense", "flash_prefill", "aqua:basis=self"})
+    for (const auto& [tokens, budget] :
+         {std::pair{4096, "1024"}, std::pair{800, "100"}, std::pair{60, "16"}}) {
+      state::MethodDraft draft(before, shape);
+      draft.change_method("quoka", shape, tokens);
+      EXPECT_EQ(draft.value("budget_tokens"), budget) << before;
+      EXPECT_EQ(draft.problem(), "") << before;
+      draft.set("budget_tokens", "77");
+      EXPECT_EQ(draft.defaults(shape, tokens).value("budget_tokens"), budget);
+    }
+  state::MethodDraft by_ratio("quoka:budget_ratio=0.25", shape);
+  by_ratio.change_method("keydiff", shape, 800);
+  EXPECT_EQ(by_ratio.value("budget_tokens"), "0");
+  EXPECT_EQ(by_ratio.value("budget_ratio"), "0.25");
+  EXPECT_EQ(state::default_spec(4096), "quoka:budget_tokens=1024");
+  EXPECT_EQ(state::default_spec(800), "quoka:budget_tokens=100");
 }
 
 TEST(MethodDraft, TokensAndRatioExcludeEachOther) {
