@@ -11,7 +11,7 @@ MAJOR = 1
 MOST = {"num_layers": 4096, "num_q_heads": 65536, "num_kv_heads": 65536, "head_dim": 65536}
 MOST_SPANS = 65536
 LAYER_TYPES = ("full", "sliding", "nope")
-TEXTS = ("name", "architecture", "file_hash", "rope_scaling", "rope_pairing", "compute")
+TEXTS = ("name", "architecture", "file_hash", "rope_scaling", "rope_pairing", "compute", "adapter")
 
 
 class Chunk(typing.NamedTuple):
@@ -66,6 +66,7 @@ def load_model(file, warnings):
     if model["num_q_heads"] % model["num_kv_heads"]:
         raise Defect(f"{model['num_q_heads']} query heads cannot be shared by {model['num_kv_heads']} KV heads")
     model["hidden_size"] = tolerate(warnings, lambda: int_attribute(group, "hidden_size")) or 0
+    model["v_head_dim"] = tolerate(warnings, lambda: int_attribute(group, "v_head_dim")) or 0
     for name in TEXTS:
         model[name] = tolerate(warnings, lambda: text_attribute(group, name)) or ""
     model["rope_scaling"] = model["rope_scaling"] or "none"

@@ -76,8 +76,9 @@ def write_model(file, model):
     group = file.create_group("model")
     for name in ("name", "architecture", "rope_pairing", "rope_scaling", "file_hash"):
         group.attrs[name] = getattr(model, name)
-    if model.compute:
-        group.attrs["compute"] = model.compute
+    for name in ("compute", "adapter", "v_head_dim"):
+        if getattr(model, name):
+            group.attrs[name] = getattr(model, name)
     for name in ("num_layers", "num_q_heads", "num_kv_heads", "head_dim", "hidden_size"):
         group.attrs[name] = np.int64(getattr(model, name))
     group.attrs["softmax_scale"] = np.float64(model.softmax_scale)

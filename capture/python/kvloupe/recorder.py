@@ -5,11 +5,13 @@ import time
 import torch
 
 from . import guards
+from .adapters import adapter_of, hash_with_adapter
+from .calls import Called, cache_of, entries, held_model
 from .chunks import ChunkTable
 from .errors import KvloupeError
 from .layer_record import LayerRecorder
 from .layout import PREFILL
-from .model_info import attention_modules, describe_model, require_layers
+from .model_info import LayerShape, attention_modules, describe_model, require_layers
 from .part_file import PartFile
 from .ranks import heads_of_rank, rank_of_process, rank_path
 from .tap import AttentionTap
@@ -29,17 +31,24 @@ class Recorder:
 
     def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force):
         guards.check_options(chunk_size, dtype, store, batch_index)
-        self._model, self._path, self._force = model, path, force
+        self._entries = entries(model)
+        self._model, self._path, self._force = held_model(model), path, force
         self._dtype, self._store, self._batch_index = dtype, frozenset(store), batch_index
         self._spans = guards.checked_spans(spans)
         self._text = TokenText(tokenizer) if tokenizer is not None else None
+        self._adapter = adapter_of(model)
         self._rank = rank_of_process()
-        self._modules = attention_modules(model)
-        self._layers = require_layers(model, self._modules, layers, is_part=bool(self._rank))
+        self._modules = attention_modules(self._model)
+        self._layers = require_layers(self._model, self._modules, layers, is_part=bool(self._rank))
         self._chunks = ChunkTable(chunk_size)
         self._writer = None
         self._recorders = {}  # layer -> LayerRecorder
+        self._shapes = {}  # layer -> shape_of its first call
+        self._ended = False
+        self._calls = []  # of what leads to the decoder
         self._forward = None
+        self._fed = []  # all token ids, padding included
+        self._pads = 0  # of padding on the left, which are not recorded
         self._ids = []  # of the decode chunks
         self._unfed = []  # sampled last, and not fed
         self._expected_tokens = 0
@@ -56,14 +65,17 @@ class Recorder:
         wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
         self._tap = AttentionTap(wanted, self._heard)
         self._tap.install()
-        self._hooks = [self._model.register_forward_pre_hook(self._before_forward, with_kwargs=True),
-                       self._model.register_forward_hook(self._after_forward)]
+        # What listens stays out of the graphs of torch.compile.
+        before, after = torch.compiler.disable(self._before_forward), torch.compiler.disable(self._after_forward)
+        self._hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in self._entries]
+        self._hooks.append(self._entries[-1].register_forward_hook(after))
         if hasattr(self._model, "generate"):
             self._generate = self._model.generate
             self._model.generate = self._generate_and_note
         return self
 
     def __exit__(self, kind, error, traceback):
+        self._ended = True
         self._tap.remove()
         for hook in self._hooks:
             hook.remove()
@@ -74,6 +86,7 @@ class Recorder:
             if kind is None:
                 raise KvloupeError("nothing was recorded", "the model did not run inside the with statement",
                                    "call model(...) or model.generate(...) inside it")
+            guards.check_graph(error)
             return
         # A forward that failed has left its tokens uncounted, and what it wrote lies beyond what is done.
         try:
@@ -86,10 +99,11 @@ class Recorder:
             raise
         if kind is None:
             guards.check_spans_inside(self._spans, self._chunks.num_tokens)
+        guards.check_graph(error)
 
     def _find_hash(self):
         try:
-            self._hash = hash_of_model(self._model)
+            self._hash = hash_with_adapter(self._model, hash_of_model(self._model), self._adapter)
         except OSError:
             pass  # The folder is gone: the hash is not known.
 
@@ -98,18 +112,28 @@ class Recorder:
     def _generate_and_note(self, *arguments, **options):
         settings = options.get("generation_config") or getattr(self._model, "generation_config", None)
         self._expected_tokens = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 0
-        before = self._chunks.num_tokens
+        before = len(self._fed)
         result = self._generate(*arguments, **options)
         sequences = getattr(result, "sequences", result)
-        if self._chunks.num_tokens > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
+        if len(self._fed) > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
             if self._batch_index < sequences.shape[0]:
-                self._unfed = sequences[self._batch_index, self._chunks.num_tokens :].tolist()
+                self._unfed = sequences[self._batch_index, len(self._fed) :].tolist()
         return result
 
-    def _before_forward(self, model, arguments, options):
-        ids = guards.ids_of_forward(model, arguments, options, self._batch_index)
-        past = guards.past_of_forward(options)
-        guards.check_continues(past, self._chunks.num_tokens)
+    def _before_forward(self, module, arguments, options):
+        if self._ended:
+            return  # A graph that was compiled meanwhile may still call this.
+        self._calls.append(Called(module, arguments, options))
+        if module is not self._entries[-1]:
+            return
+        calls, self._calls = self._calls, []
+        self._forward = None
+        fed = guards.ids_of_forward(calls, self._batch_index)
+        cache = cache_of(calls)
+        guards.check_continues(cache, fed, self._fed)
+        if not self._fed:
+            self._pads = guards.pads_of_forward(calls, self._batch_index, len(fed))
+        ids = fed if self._fed else fed[self._pads :]
         pieces = self._chunks.cut(len(ids))
         if pieces[0].phase != PREFILL:
             self._close_open_chunk()
@@ -118,35 +142,46 @@ class Recorder:
             # The structure changes now: what is done is safe before.
             self._write_pending()
             self._writer.reserve(total)
-        self._forward = Forward(ids, pieces, options.get("past_key_values"))
+        self._forward = Forward(fed, ids, pieces, self._pads, cache)
 
     def _heard(self, layer, call):
-        if self._forward is None:
+        forward = self._forward
+        if forward is None:
             raise KvloupeError("the recording was stopped", "attention ran outside of a forward of the recorded model",
-                               "call the model that was given to kvloupe.record")
-        guards.check_call(layer, call, self._batch_index, self._forward, self._chunks.num_tokens)
+                               "call the model that was given to kvloupe.record, and backward() of checkpointed layers after it")
+        guards.check_call(layer, call, forward)
+        layout = guards.layout_of(layer, call, forward)
+        guards.check_mask(layer, call, layout, forward, self._batch_index)
+        forward.layers.add(layer)
+        if layer not in self._shapes:
+            self._shapes[layer] = shape_of(call)
+        if len(set(self._shapes.values())) > 1:
+            return  # All layers are heard before this is said.
         if self._writer is None:
             self._begin(call)
         if layer not in self._recorders:
             self._recorders[layer] = LayerRecorder(layer, self._writer, call)
-        self._recorders[layer].take(call, self._batch_index, self._forward.pieces)
-        self._forward.layers.add(layer)
+        self._recorders[layer].take(call, self._batch_index, layout, forward.pieces)
 
     def _begin(self, call):
-        model = describe_model(self._model, self._modules, guards.scale_of(call))
+        model = describe_model(self._model, self._modules, shape_of(call), self._rank)
+        model.adapter = self._adapter
         heads = heads_of_rank(self._model, model, call, self._rank)
         header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank)
         capacity = len(self._forward.ids) + max(self._expected_tokens, MOST_PENDING_TOKENS)
         self._writer = TraceWriter(self._output, header, capacity)
 
     def _after_forward(self, model, arguments, output):
+        if self._ended:
+            return
         forward = self._forward
+        guards.check_shapes(self._shapes)
         missing = [layer for layer in self._layers if layer not in forward.layers]
         if missing:
             raise KvloupeError("the recording was stopped",
                                f"the attention of layer {missing[0]} did not pass through transformers' attention interface",
-                               "use an implementation of transformers (attn_implementation=\"sdpa\" or \"eager\") and no "
-                               "torch.compile")
+                               "leave it out by layers=, or use an attention of transformers (attn_implementation=\"sdpa\"), under "
+                               "torch.compiler.set_stance(\"force_eager\") where the model is compiled")
         for recorder in self._recorders.values():
             recorder.accept()
         self._writer.write_tokens(forward.ids, [self._text.bytes_of(id) for id in forward.ids] if self._text else ())
@@ -154,6 +189,7 @@ class Recorder:
         decoded = forward.pieces[0].phase != PREFILL
         if decoded:
             self._ids += forward.ids
+        self._fed += forward.fed
         self._unfed = []
         self._pending += chunks
         self._forward = None
@@ -179,9 +215,18 @@ class Recorder:
 class Forward:
     """One call of the model, until all its layers have been heard."""
 
-    def __init__(self, ids, pieces, cache):
+    def __init__(self, fed, ids, pieces, pads, cache):
+        self.cache = cache
+        self.fed = fed  # token ids, those of padding included
         self.ids = ids
         self.pieces = pieces
-        self.cache = cache
+        self.pads = pads
+        self.num_rows = len(fed)
+        self.end = pieces[-1].end
         self.layers = set()
-        self.checked_masks = {}  # id -> the mask itself, so that no other takes its id meanwhile
+        self.checked_masks = {}  # what was checked -> the mask itself, so that no other takes its id meanwhile
+
+
+def shape_of(call):
+    """What a layer is given, which the configuration may not say."""
+    return LayerShape(call.query.shape[1], call.key.shape[1], call.query.shape[3], call.value.shape[3], guards.scale_of(call))
