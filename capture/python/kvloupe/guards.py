@@ -6,9 +6,12 @@ from .calls import cached_tokens, room_of
 from .errors import KvloupeError
 from .layout import DTYPES
 from .model_info import as_option, window_of
+from .output_check import largest_excess
 from .softmax_form import SoftmaxForm
 
 STORES = {"qkv", "lse", "mass"}
+# Decoded tokens between two looks at an attention's output.
+DECODED_BETWEEN = 64
 
 
 def check_options(chunk_size, dtype, store, batch_index):
@@ -124,8 +127,7 @@ _STRANGE = ("position_bias", "cu_seq_lens_q", "head_mask", "indices", "block_ind
 def check_call(layer, call, forward):
     arguments = call.arguments
     if layer in forward.layers:
-        raise stopped(f"layer {layer} attends twice in one forward, and a trace holds one attention of a layer",
-                      "leave such layers out by layers=, or record another model")
+        raise stopped(f"layer {layer} attends twice in one forward, and a trace holds one attention of a layer", "record another model")
     for name in _STRANGE:
         if arguments.get(name) is not None:
             raise stopped(f"layer {layer} attends with {name}, which a trace cannot hold", "record without it")
@@ -161,13 +163,12 @@ def check_mask(layer, call, layout, forward, batch_index):
         return
     other = masks.find_other(call, batch_index, layout, window)
     if isinstance(other, str):
-        raise stopped(f"the mask of layer {layer} {other}", "record without a mask of one's own")
+        raise stopped(f"the mask of layer {layer} {other}", "record a model without such a mask, and give it none of your own")
     if other is not None:
         row, key, shown = other
         raise stopped(f"the mask of layer {layer} is not causal{' in its window' if window else ''}: it {'shows' if shown else 'hides'} "
                       f"{_place(key, layout)} {'to' if shown else 'from'} {_place(row, layout)}",
-                      "record one plain sequence: no packed sequences, no images that see each other, no mask of one's own, and a "
-                      "cache that began inside the recording")
+                      "record one plain sequence: no packed ones, no images that see each other, no mask of your own")
     forward.checked_masks[kind] = call.mask
 
 
@@ -184,11 +185,29 @@ def check_past(layer, held):
                       "record without beam search, and with a cache that keeps its values and that nothing else writes to")
 
 
-def check_output(layer, excess):
-    if excess is not None and excess <= 1:
+def check_output(layer, call, layout, forward, batch_index):
+    """Of every forward of several tokens, of the first decoded token and of one in so many."""
+    if layout.num_rows == 1 and layout.end % DECODED_BETWEEN and forward.follows_decoded:
         return
-    raise stopped(f"the attention of layer {layer} gives something else than softmax(q k) v: more enters it than a trace holds",
-                  "record the layers without it by layers=, or another model")
+    excess = largest_excess(call, call.output, softmax_of(call, scale_of(call)), batch_index, layout)
+    if excess is None or excess > 1:
+        raise stopped(f"the attention of layer {layer} gives something else than softmax(q k) v: more enters it than a trace holds",
+                      "record another model")
+
+
+def check_layers(wanted, forward):
+    """That all of them were heard and can be recorded, when the last has been heard."""
+    good = [layer for layer in wanted if layer in forward.layers and layer not in forward.refused]
+    others = f", as layers={as_option(good)}" if good else ""
+    if forward.refused:
+        refusal = forward.refused[min(forward.refused)]
+        raise stopped(refusal.why, f"record the layers of which this is not so{others}") if good else refusal
+    missing = [layer for layer in wanted if layer not in forward.layers]
+    if missing:
+        raise stopped(f"the attention of layer {missing[0]} did not pass through transformers' attention interface",
+                      f"record the layers whose attention does{others}" if good else
+                      'use an attention of transformers (attn_implementation="sdpa"), and where the model is compiled '
+                      'torch.compiler.set_stance("force_eager")')
 
 
 def check_shapes(shapes):

@@ -6,7 +6,6 @@ import torch
 
 from . import guards
 from .layout import PREFILL
-from .output_check import DECODED_BETWEEN, largest_excess
 from .past_rows import PastRows
 from .softmax import sum_rows
 
@@ -26,7 +25,6 @@ class LayerRecorder:
         self._open_mass = None  # [kv heads, keys] of the prefill chunk that is open
         self._waiting = []  # (begin, rows) of accepted forwards
         self._past_keys, self._past_values = PastRows(), PastRows()
-        self._looked_at = None  # the last decoded token whose output was looked at
         self._heard = None
         sinks = self._form.sinks
         in_file = self._form if sinks is None else dataclasses.replace(self._form, sinks=sinks.detach().float().cpu().numpy())
@@ -42,7 +40,6 @@ class LayerRecorder:
         keys, values = (rows_up_to(rows[batch_index], layout) for rows in (call.key, call.value))
         held = [past.look(rows, begin, first_key) for past, rows in ((self._past_keys, keys), (self._past_values, values))]
         guards.check_past(self.layer, [is_same for _, is_same in held])
-        self._look_at_output(call, batch_index, layout)
         heard = Heard(begin, self._open_mass, self._mass_end, [seen for seen, _ in held])
         q = widened(call.query[batch_index, :, layout.skipped_rows :].to(kind), head_dim)
         k = widened(keys.to(kind), head_dim)
@@ -55,13 +52,6 @@ class LayerRecorder:
             self._writer.write_rows(self.layer, begin, heard.rows)
             heard.rows = {}
         self._heard = heard
-
-    def _look_at_output(self, call, batch_index, layout):
-        """Of every forward of several tokens, and of a decoded token now and then."""
-        if layout.num_rows == 1 and self._looked_at is not None and layout.end - self._looked_at < DECODED_BETWEEN:
-            return
-        guards.check_output(self.layer, largest_excess(call, call.output, self._form, batch_index, layout))
-        self._looked_at = layout.end if layout.num_rows == 1 else None
 
     def _sum(self, q, k, first_key, pieces, heard):
         lse, begin = [], pieces[0].begin

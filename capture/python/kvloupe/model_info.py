@@ -8,7 +8,7 @@ import typing
 from .calls import decoder_of
 from .errors import KvloupeError
 
-_UNSUITED = "record the decoder of a language model whose attention runs through transformers' attention interface"
+_UNSUITED = "record a language model of a decoder alone, whose attention runs through transformers' attention interface"
 
 
 @dataclasses.dataclass
@@ -67,7 +67,8 @@ def attention_modules(model):
     for name, module in decoder_of(model).named_modules():
         layer = getattr(module, "layer_idx", None)
         is_attention = isinstance(layer, int) and "attention" in type(module).__name__.lower() and "cross" not in name
-        if is_attention and hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS"):
+        has_interface = hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS") and hasattr(module, "config")
+        if is_attention and has_interface:
             found[module] = layer
     return found
 
@@ -94,19 +95,19 @@ def require_layers(model, modules, layers, is_part):
     if is_part and len(missing) < len(wanted):
         return [layer for layer in wanted if layer in suited]
     if missing:
-        why = ("has more than one softmax attention" if missing[0] in by_layer else
-               f"has no attention that is known: {_class_in_layer(model, missing[0])} does not use transformers' attention interface")
-        raise KvloupeError("this model cannot be recorded" if layers is None else f"layers={layers} cannot be recorded",
+        why = "has more than one softmax attention" if missing[0] in by_layer else "has no attention that is known"
+        other = _class_in_layer(model, missing[0])
+        if missing[0] not in by_layer and other:
+            why += f": {other} does not use transformers' attention interface"
+        whole = "not all layers of this model can be recorded" if suited else "this model cannot be recorded"
+        raise KvloupeError(whole if layers is None else f"layers={layers} cannot be recorded",
                            f"layer {missing[0]} of {type(model).__name__} {why}",
                            f"record the layers that have one, as layers={as_option(suited)}" if suited else _UNSUITED)
     return list(wanted)
 
 
 def _class_in_layer(model, layer):
-    for module in model.modules():
-        if getattr(module, "layer_idx", None) == layer:
-            return type(module).__name__
-    return type(model).__name__
+    return next((type(module).__name__ for module in model.modules() if getattr(module, "layer_idx", None) == layer), "")
 
 
 _COMPUTE = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}

@@ -3,9 +3,6 @@ import torch
 
 from .softmax import exact_products
 
-# Decoded tokens between two looks at a layer.
-DECODED_BETWEEN = 64
-
 
 def largest_excess(call, output, form, batch_index, layout):
     """How far the output of some rows is from what q, k and v say, in units of what rounding explains; None where the output

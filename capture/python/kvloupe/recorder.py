@@ -59,9 +59,17 @@ class Recorder:
 
     def __enter__(self):
         self._output = PartFile(rank_path(self._path, self._rank), self._force)
+        try:
+            self._listen()
+        except BaseException:
+            self._output.drop()
+            raise
         self._hash = ""
         self._hashing = threading.Thread(target=self._find_hash, daemon=True)
         self._hashing.start()
+        return self
+
+    def _listen(self):
         wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
         self._tap = AttentionTap(wanted, self._heard)
         self._tap.install()
@@ -72,7 +80,6 @@ class Recorder:
         if hasattr(self._model, "generate"):
             self._generate = self._model.generate
             self._model.generate = self._generate_and_note
-        return self
 
     def __exit__(self, kind, error, traceback):
         self._ended = True
@@ -142,21 +149,25 @@ class Recorder:
             # The structure changes now: what is done is safe before.
             self._write_pending()
             self._writer.reserve(total)
-        self._forward = Forward(fed, ids, pieces, self._pads, cache)
+        self._forward = Forward(fed, ids, pieces, self._pads, cache, follows_decoded=bool(self._ids))
 
     def _heard(self, layer, call):
         forward = self._forward
         if forward is None:
             raise KvloupeError("the recording was stopped", "attention ran outside of a forward of the recorded model",
                                "call the model that was given to kvloupe.record, and backward() of checkpointed layers after it")
-        guards.check_call(layer, call, forward)
         layout = guards.layout_of(layer, call, forward)
-        guards.check_mask(layer, call, layout, forward, self._batch_index)
+        try:
+            guards.check_call(layer, call, forward)
+            guards.check_mask(layer, call, layout, forward, self._batch_index)
+            guards.check_output(layer, call, layout, forward, self._batch_index)
+        except KvloupeError as refusal:
+            # Said after the last layer, with those that can be recorded.
+            forward.refused.setdefault(layer, refusal)
         forward.layers.add(layer)
-        if layer not in self._shapes:
-            self._shapes[layer] = shape_of(call)
-        if len(set(self._shapes.values())) > 1:
-            return  # All layers are heard before this is said.
+        self._shapes.setdefault(layer, shape_of(call))
+        if forward.refused or len(set(self._shapes.values())) > 1:
+            return
         if self._writer is None:
             self._begin(call)
         if layer not in self._recorders:
@@ -175,13 +186,8 @@ class Recorder:
         if self._ended:
             return
         forward = self._forward
+        guards.check_layers(self._layers, forward)
         guards.check_shapes(self._shapes)
-        missing = [layer for layer in self._layers if layer not in forward.layers]
-        if missing:
-            raise KvloupeError("the recording was stopped",
-                               f"the attention of layer {missing[0]} did not pass through transformers' attention interface",
-                               "leave it out by layers=, or use an attention of transformers (attn_implementation=\"sdpa\"), under "
-                               "torch.compiler.set_stance(\"force_eager\") where the model is compiled")
         for recorder in self._recorders.values():
             recorder.accept()
         self._writer.write_tokens(forward.ids, [self._text.bytes_of(id) for id in forward.ids] if self._text else ())
@@ -215,15 +221,17 @@ class Recorder:
 class Forward:
     """One call of the model, until all its layers have been heard."""
 
-    def __init__(self, fed, ids, pieces, pads, cache):
+    def __init__(self, fed, ids, pieces, pads, cache, follows_decoded):
         self.cache = cache
+        self.follows_decoded = follows_decoded
         self.fed = fed  # token ids, those of padding included
         self.ids = ids
         self.pieces = pieces
         self.pads = pads
         self.num_rows = len(fed)
         self.end = pieces[-1].end
-        self.layers = set()
+        self.layers = set()  # that were heard
+        self.refused = {}  # layer -> what cannot be recorded of it
         self.checked_masks = {}  # what was checked -> the mask itself, so that no other takes its id meanwhile
 
 
