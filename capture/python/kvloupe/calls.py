@@ -50,6 +50,7 @@ class Called:
     """One call of such a module: its arguments by name."""
 
     def __init__(self, module, arguments, options):
+        self.module = module
         try:
             signature = inspect.signature(module.forward)
             bound = signature.bind_partial(*arguments, **options)

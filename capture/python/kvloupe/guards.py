@@ -10,8 +10,8 @@ from .output_check import largest_excess
 from .softmax_form import SoftmaxForm
 
 STORES = {"qkv", "lse", "mass"}
-# Decoded tokens between two looks at an attention's output.
-DECODED_BETWEEN = 64
+# An attention's output is looked at in every forward up to so many tokens, then in one of so many.
+LOOK_EVERY = 512
 
 
 def check_options(chunk_size, dtype, store, batch_index):
@@ -186,8 +186,8 @@ def check_past(layer, held):
 
 
 def check_output(layer, call, layout, forward, batch_index):
-    """Of every forward of several tokens, of the first decoded token and of one in so many."""
-    if layout.num_rows == 1 and layout.end % DECODED_BETWEEN and forward.follows_decoded:
+    passes = layout.end // LOOK_EVERY > layout.first_row // LOOK_EVERY
+    if layout.end > LOOK_EVERY and not passes and not forward.decodes_first:
         return
     excess = largest_excess(call, call.output, softmax_of(call, scale_of(call)), batch_index, layout)
     if excess is None or excess > 1:

@@ -25,24 +25,30 @@ def _expected(call, form, batch_index, layout, rows):
     from .masks import expected as seen_keys
     q, k, v = call.query[batch_index, :, rows].float(), call.key[batch_index].float(), call.value[batch_index].float()
     group = q.shape[0] // k.shape[0]
-    q = q.view(k.shape[0], group * len(rows), -1)
+    q = q.reshape(k.shape[0], group * len(rows), -1)
+    seen = seen_keys(layout, rows, form.window)[0].repeat(group, 1)
+    # The room of a cache, and what a window hides, may hold anything.
+    k, v = (part.masked_fill(~seen.any(0)[:, None], 0.0) for part in (k, v))
     logits = (q @ k.transpose(1, 2)).mul_(form.scale)
+    room = _room(call.query, q, k, v, logits.masked_fill(~seen, 0.0), form.scale)
     if form.softcap:
         logits = form.softcap * torch.tanh(logits / form.softcap)
-    seen = seen_keys(layout, rows, form.window)[0].repeat(group, 1)
-    most = logits.masked_fill(~seen, 0.0).abs().amax()
     logits.masked_fill_(~seen, float("-inf"))
     sums = logits.logsumexp(-1, keepdim=True)
     if form.sinks is not None:
         sinks = form.sinks.detach().to(sums).view(-1, group, 1).expand(-1, -1, len(rows)).reshape(sums.shape)
         sums = torch.logaddexp(sums, sinks)
     p = (logits - sums).exp_()
-    v = v.masked_fill(~seen.any(0)[:, None], 0.0)  # The room of a cache may hold anything.
-    eps = _rounding(call.query)
-    # A logit is rounded relative to its size, which changes p by as much; then p and the products are.
-    room = eps * (8 + 4 * most) * v.abs().amax(1, keepdim=True) + 1e-30
-    shape = (-1, len(rows), v.shape[-1])
-    return (p @ v).view(-1, group, *shape[1:]).flatten(0, 1), room.repeat_interleave(group, 0)
+    return (p @ v).view(-1, len(rows), v.shape[-1]), room.repeat_interleave(group, 0)
+
+
+def _room(query, q, k, v, logits, scale):
+    """[KV heads, 1, channels]. What rounds a logit changes its probability by as much. Queries and keys of few bits round the
+    logits; sums in single precision are off by less, but by more the longer their terms are."""
+    single = torch.finfo(torch.float32).eps
+    longest = q.norm(dim=-1).amax() * k.norm(dim=-1).amax() * scale
+    relative = _rounding(query) * (8 + 4 * logits.abs().amax()) + single * (32 + 2 * k.shape[1] ** 0.5 + 8 * longest)
+    return relative * v.abs().amax(1, keepdim=True) + 1e-30
 
 
 def _rounding(query):

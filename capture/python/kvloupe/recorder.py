@@ -76,7 +76,7 @@ class Recorder:
         # What listens stays out of the graphs of torch.compile.
         before, after = torch.compiler.disable(self._before_forward), torch.compiler.disable(self._after_forward)
         self._hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in self._entries]
-        self._hooks.append(self._entries[-1].register_forward_hook(after))
+        self._hooks += [module.register_forward_hook(after) for module in self._entries]
         if hasattr(self._model, "generate"):
             self._generate = self._model.generate
             self._model.generate = self._generate_and_note
@@ -130,6 +130,8 @@ class Recorder:
     def _before_forward(self, module, arguments, options):
         if self._ended:
             return  # A graph that was compiled meanwhile may still call this.
+        if any(called.module is module for called in self._calls):
+            self._calls = []  # That call did not come as far as the decoder.
         self._calls.append(Called(module, arguments, options))
         if module is not self._entries[-1]:
             return
@@ -149,7 +151,8 @@ class Recorder:
             # The structure changes now: what is done is safe before.
             self._write_pending()
             self._writer.reserve(total)
-        self._forward = Forward(fed, ids, pieces, self._pads, cache, follows_decoded=bool(self._ids))
+        self._forward = Forward(calls[0].module, fed, ids, pieces, self._pads, cache)
+        self._forward.decodes_first = pieces[0].phase != PREFILL and not self._ids
 
     def _heard(self, layer, call):
         forward = self._forward
@@ -182,10 +185,10 @@ class Recorder:
         capacity = len(self._forward.ids) + max(self._expected_tokens, MOST_PENDING_TOKENS)
         self._writer = TraceWriter(self._output, header, capacity)
 
-    def _after_forward(self, model, arguments, output):
-        if self._ended:
-            return
+    def _after_forward(self, module, arguments, output):
         forward = self._forward
+        if self._ended or forward is None or module is not forward.entered:
+            return
         guards.check_layers(self._layers, forward)
         guards.check_shapes(self._shapes)
         for recorder in self._recorders.values():
@@ -221,9 +224,10 @@ class Recorder:
 class Forward:
     """One call of the model, until all its layers have been heard."""
 
-    def __init__(self, fed, ids, pieces, pads, cache, follows_decoded):
+    def __init__(self, entered, fed, ids, pieces, pads, cache):
+        self.entered = entered  # the outermost module that was called, which ends the forward
         self.cache = cache
-        self.follows_decoded = follows_decoded
+        self.decodes_first = False
         self.fed = fed  # token ids, those of padding included
         self.ids = ids
         self.pieces = pieces

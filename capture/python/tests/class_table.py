@@ -1,10 +1,10 @@
 """Model classes and ways of calling them: recorded right, or refused in a sentence that helps.
 
-    python -m tests.class_table     prints the table; test_class_table.py asserts the same rows
+    KVLOUPE_PROGRAM=build/release/bin/kvloupe python -m tests.class_table     prints the table; test_class_table.py asserts its rows
 
 Each model is tiny, made from a configuration, with random weights. What is right is what transformers' eager attention gives as
 `output_attentions` in a plain forward over the recorded tokens: the probabilities that numpy computes from the stored queries and
-keys may differ by 1e-5. A row names its outcome beforehand: RIGHT, or words of the refusal.
+keys may differ by 1e-5. The program finds each trace sound. A row names its outcome beforehand: RIGHT, or words of the refusal.
 """
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ import transformers
 import kvloupe
 
 from .class_table_models import build, tokens
-from .support import scratch
+from .support import program, scratch
 
 RIGHT = "recorded"
 TOLERANCE = 1e-5
@@ -69,6 +69,7 @@ def judge(row):
             row.run(given, tokens())
     except kvloupe.KvloupeError as refusal:
         return Outcome(row, str(refusal))
+    program("validate", path)
     with h5py.File(path) as file:
         ids = torch.tensor(file["tokens/ids"][:]).long()[None]
         attentions = (row.reference or plain_attentions)(model, ids)
