@@ -127,7 +127,8 @@ _STRANGE = ("position_bias", "cu_seq_lens_q", "head_mask", "indices", "block_ind
 def check_call(layer, call, forward):
     arguments = call.arguments
     if layer in forward.layers:
-        raise stopped(f"layer {layer} attends twice in one forward, and a trace holds one attention of a layer", "record another model")
+        raise stopped(f"layer {layer} attends twice in one forward, and a trace holds one attention of a layer",
+                      "record another model")
     for name in _STRANGE:
         if arguments.get(name) is not None:
             raise stopped(f"layer {layer} attends with {name}, which a trace cannot hold", "record without it")

@@ -1,6 +1,7 @@
 """Whether an attention does what the trace will say of it: its output on some rows, against softmax(q k) v."""
 import torch
 
+from .masks import expected as seen_keys
 from .softmax import exact_products
 
 
@@ -22,7 +23,6 @@ def largest_excess(call, output, form, batch_index, layout):
 
 def _expected(call, form, batch_index, layout, rows):
     """Output [heads, rows, channels] and what it may be off by."""
-    from .masks import expected as seen_keys
     q, k, v = call.query[batch_index, :, rows].float(), call.key[batch_index].float(), call.value[batch_index].float()
     group = q.shape[0] // k.shape[0]
     q = q.reshape(k.shape[0], group * len(rows), -1)

@@ -1,6 +1,8 @@
 """By what a cache is recognised as the one that was recorded: a number for each key, or value, of the past."""
 import torch
 
+from .softmax import exact_products
+
 # Of a row's length: models that make their keys anew from a compressed cache round them otherwise each time.
 LEAST_TOLERANCE = 1e-4
 
@@ -21,7 +23,6 @@ class PastRows:
             generator = torch.Generator().manual_seed(1)
             signs = torch.randint(0, 2, (rows.shape[-1],), generator=generator).mul_(2).sub_(1)
             self._signs = signs.to(rows.device, torch.float32)
-        from .softmax import exact_products
         with exact_products(rows.device.type):
             sums = rows.float() @ self._signs
         new = rows[:, begin - first :].float()

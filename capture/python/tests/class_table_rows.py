@@ -3,7 +3,7 @@ import peft
 import torch
 import transformers
 
-from .class_table import HALF_TOLERANCE, RIGHT, Row, eager, plain_attentions
+from .class_table import HALF_TOLERANCE, RIGHT, Row, eager
 from .class_table_models import CONFIGS, tokens
 
 PADS = 4

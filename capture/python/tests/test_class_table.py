@@ -2,7 +2,7 @@
 import unittest
 
 from . import class_table_rows as rows
-from .class_table import RIGHT, judge
+from .class_table import RIGHT, judge, plain_attentions
 
 
 class ClassTable(unittest.TestCase):
@@ -37,13 +37,12 @@ class ClassTable(unittest.TestCase):
     def test_a_layer_without_its_softcap_would_show(self):
         """That the comparison sees what it is for."""
         row = next(row for row in rows.CLASSES if row.name == "Gemma2ForCausalLM")
-        reference = rows.plain_attentions
 
         def other(model, ids):
             for module in model.modules():
                 if hasattr(module, "attn_logit_softcapping"):
                     module.attn_logit_softcapping = None
-            return reference(model, ids)
+            return plain_attentions(model, ids)
         wrong = judge(rows.Row(row.name, row.way, RIGHT, row.run, reference=other))
         self.assertEqual(wrong.text, RIGHT)
         self.assertGreater(wrong.largest, 1e-4)

@@ -1,5 +1,7 @@
 """Pasts that are not what was recorded, and masks that are not what a trace says: each is refused, none is recorded as if."""
+import functools
 import unittest
+import unittest.mock
 
 import numpy as np
 import torch
@@ -328,6 +330,65 @@ class LeftPadding(Case):
 
 class LeftPaddingWithSdpa(LeftPadding):
     attention = "sdpa"
+
+
+def bottom_right(module, query, key, value, attention_mask, scaling=None, position_ids=None, bias=0.0, **_):
+    """As flash attention: no mask of positions, the last query at the last key; sequences are told by their positions."""
+    group = query.shape[1] // key.shape[1]
+    key, value = (rows.repeat_interleave(group, 1) for rows in (key, value))
+    rows, keys = torch.arange(query.shape[2])[:, None] + key.shape[2] - query.shape[2], torch.arange(key.shape[2])
+    hidden = keys > rows
+    if position_ids is not None and query.shape[2] == key.shape[2]:
+        sequence = (position_ids[0].diff(prepend=position_ids[0, :1] - 1) != 1).cumsum(0)
+        hidden = hidden | (sequence[:, None] != sequence)
+    logits = (query @ key.transpose(2, 3) * scaling - bias * (rows - keys)).masked_fill(hidden, float("-inf"))
+    return (logits.softmax(-1) @ value).transpose(1, 2).contiguous(), None
+
+
+class OfOnesOwn(Case):
+    """An attention that is registered with transformers under another name, which says nothing of what it hides."""
+    name = "bottom_right"
+
+    def setUp(self):
+        super().setUp()
+        self.as_eager = self.record(lambda: self.model(self.ids))
+        self.addCleanup(self.as_eager.close)
+        self.path = scratch(f"{self.id()}.own.h5")
+        self.addCleanup(setattr, self.model.config, "_attn_implementation", "eager")
+        self.use(bottom_right)
+
+    def use(self, function):
+        patched = unittest.mock.patch.dict(transformers.AttentionInterface._global_mapping, {self.name: function})
+        patched.start()
+        self.addCleanup(patched.stop)
+        self.model.config._attn_implementation = self.name
+
+    def test_plain(self):
+        cache = self.cache()
+
+        def run():
+            for begin, end in ((0, 9), (9, 20), (20, 21), (21, self.count)):
+                self.model(self.ids[:, begin:end], past_key_values=cache)
+        with self.record(run) as trace:
+            for layer in trace.layers:
+                np.testing.assert_allclose(trace.lse(layer)[:], self.as_eager.lse(layer)[:], atol=2e-5)
+
+    def test_packed_by_positions(self):
+        positions = torch.cat([torch.arange(20), torch.arange(self.count - 20)])[None]
+        self.refuse("something else than softmax", lambda: self.model(self.ids, position_ids=positions, use_cache=False))
+
+    def test_a_bias_that_nothing_tells(self):
+        self.use(functools.partial(bottom_right, bias=0.1))
+        self.refuse("layer 0 gives something else than softmax", lambda: self.model(self.ids))
+
+    def test_filled_before(self):
+        cache = self.cache(20)
+        self.refuse("the cache has 20 tokens", lambda: self.model(self.ids[:, 20:21], None, None, cache))
+
+
+class FlashOfOnesOwn(OfOnesOwn):
+    """What stands where flash attention would: it has masks of keys at most."""
+    name = "flash_attention_2"
 
 
 if __name__ == "__main__":
