@@ -6,7 +6,7 @@ from .layout import DTYPES
 from .model_info import window_of
 from .softmax_form import SoftmaxForm
 
-STORES = {"qkv", "lse", "mass"}
+STORES = {"qkv", "lse", "mass", "probe", "loss"}
 # Rows of a mask that are compared with the softmax that is recorded.
 MASK_ROWS = 64
 
@@ -16,8 +16,8 @@ def check_options(chunk_size, dtype, store, batch_index):
         raise KvloupeError(f"chunk_size={chunk_size!r} cannot be used", "a chunk has at least one token", "give a number from 1 on")
     if dtype not in DTYPES:
         raise KvloupeError(f"dtype={dtype!r} cannot be used", "q, k and v are stored as float16 or float32", "give one of them")
-    if isinstance(store, str) or not set(store) <= STORES or not store:
-        raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse and mass can be stored",
+    if store is not None and (isinstance(store, str) or not set(store) <= STORES or not store):
+        raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse, mass, probe and loss can be stored",
                            'give some of them, as in store=("qkv", "lse")')
     if not isinstance(batch_index, int) or batch_index < 0:
         raise KvloupeError(f"batch_index={batch_index!r} cannot be used", "it counts the rows of a batch from 0", "give 0")
