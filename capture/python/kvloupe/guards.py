@@ -2,11 +2,10 @@
 import torch
 
 from .errors import KvloupeError
-from .layout import DTYPES
+from .layout import DTYPES, STORES
 from .model_info import window_of
 from .softmax_form import SoftmaxForm
 
-STORES = {"qkv", "lse", "mass", "probe", "loss"}
 # Rows of a mask that are compared with the softmax that is recorded.
 MASK_ROWS = 64
 
@@ -16,7 +15,7 @@ def check_options(chunk_size, dtype, store, batch_index):
         raise KvloupeError(f"chunk_size={chunk_size!r} cannot be used", "a chunk has at least one token", "give a number from 1 on")
     if dtype not in DTYPES:
         raise KvloupeError(f"dtype={dtype!r} cannot be used", "q, k and v are stored as float16 or float32", "give one of them")
-    if store is not None and (isinstance(store, str) or not set(store) <= STORES or not store):
+    if store is not None and (isinstance(store, str) or not set(store) <= set(STORES) or not store):
         raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse, mass, probe and loss can be stored",
                            'give some of them, as in store=("qkv", "lse")')
     if not isinstance(batch_index, int) or batch_index < 0:

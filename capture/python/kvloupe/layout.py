@@ -14,6 +14,7 @@ SCHEMA_VERSION = "1.8"
 PRODUCER = f"kvloupe for Python {__version__}"
 
 PREFILL, DECODE = 0, 1
+STORES = ("qkv", "lse", "mass", "probe", "loss")
 DTYPES = {"float16": "f16", "float32": "f32"}
 # Readers fetch one layer and head. A piece of a dataset is large enough to be read quickly, and small enough that the last one,
 # which is seldom full, wastes little: a sixteenth of what is expected of a head, from 16 to 128 KiB.
