@@ -10,7 +10,7 @@ from .errors import KvloupeError
 
 
 # The room grows by this part of itself at least.
-GROWTH = 32
+GROWTH = 64
 
 
 @dataclasses.dataclass(frozen=True)
