@@ -4,9 +4,10 @@ import math
 
 import torch
 
-# Logits that are held at a time: few enough for a processor's cache, enough to keep a device busy.
-MOST_LOGITS = {"cpu": 1 << 20}
-MOST_LOGITS_ELSEWHERE = 1 << 26
+# Logits that are held at a time. On a CPU threads wait for each other after every step, which costs most on a busy machine: so
+# the steps are long, and what a thread works on still fits a large cache.
+MOST_LOGITS_OF_A_THREAD = 1 << 22
+MOST_LOGITS_OF_A_DEVICE = 1 << 26
 # Fewer rows at a time would make the product slow, however many keys there are.
 LEAST_ROWS = 32
 # Powers of 2 are taken faster than those of e.
@@ -34,7 +35,7 @@ def sum_rows(q, k, form, first_row, first_key, with_mass):
     Returns lse [H, m] and, where asked for, the mass [G, n]: summed over the rows and the group's heads; fp32. Both come from one
     product: exp(l - lse) is exp(l - max) times a factor of the row.
     """
-    q, k = q.float(), k.float()
+    k = k.float()
     num_kv_heads, num_keys, _ = k.shape
     grouped = q.unflatten(0, (num_kv_heads, -1))
     sinks = None if form.sinks is None else form.sinks.float().view(num_kv_heads, -1, 1)
@@ -58,7 +59,7 @@ def sum_rows(q, k, form, first_row, first_key, with_mass):
 def _tiles(shape, num_keys, device_type):
     """(KV heads, rows) that are summed together."""
     num_kv_heads, group, num_rows, _ = shape
-    most = MOST_LOGITS.get(device_type, MOST_LOGITS_ELSEWHERE)
+    most = MOST_LOGITS_OF_A_THREAD * torch.get_num_threads() if device_type == "cpu" else MOST_LOGITS_OF_A_DEVICE
     rows = min(num_rows, max(LEAST_ROWS, most // (group * num_keys)))
     heads = max(1, most // (group * rows * num_keys))
     return [(slice(head, min(head + heads, num_kv_heads)), slice(row, min(row + rows, num_rows)))
@@ -70,7 +71,8 @@ def _powers(q, k, form, first_row, first_key):
     heads, group, num_rows, dim = q.shape
     logits = torch.empty(heads, group * num_rows, k.shape[1], device=q.device)
     scale = form.scale if form.softcap else form.scale * LOG2_E
-    logits.baddbmm_(q.reshape(heads, group * num_rows, dim), k.transpose(1, 2), beta=0, alpha=scale)
+    q = q.to(torch.float32, copy=True, memory_format=torch.contiguous_format).view(heads, group * num_rows, dim)
+    logits.baddbmm_(q, k.transpose(1, 2), beta=0, alpha=scale)
     if form.softcap:
         logits.div_(form.softcap).tanh_().mul_(form.softcap * LOG2_E)
     logits = logits.view(heads, group, num_rows, -1)
