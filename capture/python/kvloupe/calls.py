@@ -46,6 +46,11 @@ def cache_of(calls):
     return next((called.cache for called in reversed(calls) if called.cache is not None), None)
 
 
+def positions_of(calls):
+    """position_ids of the tokens, or None where the decoder counts them itself."""
+    return next((called.positions for called in reversed(calls) if called.positions is not None), None)
+
+
 class Called:
     """One call of such a module: its arguments by name."""
 
@@ -71,6 +76,10 @@ class Called:
     def mask(self):
         """As it was given: a tensor, a table of them by kinds of layers, or None."""
         return self._by_name.get("attention_mask")
+
+    @property
+    def positions(self):
+        return self._by_name.get("position_ids")
 
     @property
     def cache(self):

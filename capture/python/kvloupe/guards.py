@@ -4,12 +4,11 @@ import sys
 from . import masks
 from .calls import cached_tokens, room_of
 from .errors import KvloupeError
-from .layout import DTYPES
+from .layout import DTYPES, STORES
 from .model_info import as_option, window_of
 from .output_check import largest_excess
 from .softmax_form import SoftmaxForm
 
-STORES = {"qkv", "lse", "mass"}
 # An attention's output is looked at in every forward up to so many tokens, then in one of so many.
 LOOK_EVERY = 512
 
@@ -19,8 +18,8 @@ def check_options(chunk_size, dtype, store, batch_index):
         raise KvloupeError(f"chunk_size={chunk_size!r} cannot be used", "a chunk has at least one token", "give a number from 1 on")
     if dtype not in DTYPES:
         raise KvloupeError(f"dtype={dtype!r} cannot be used", "q, k and v are stored as float16 or float32", "give one of them")
-    if isinstance(store, str) or not set(store) <= STORES or not store:
-        raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse and mass can be stored",
+    if store is not None and (isinstance(store, str) or not set(store) <= set(STORES) or not store):
+        raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse, mass, probe and loss can be stored",
                            'give some of them, as in store=("qkv", "lse")')
     if not isinstance(batch_index, int) or batch_index < 0:
         raise KvloupeError(f"batch_index={batch_index!r} cannot be used", "it counts the rows of a batch from 0", "give 0")

@@ -124,6 +124,13 @@ def load_text(file, num_tokens):
     return read_range(text, 0, int(offsets[-1]), np.uint8).tobytes(), offsets
 
 
+def load_nll(file, num_tokens):
+    """-log P of each token [T], or None where it was not stored."""
+    if member(file, "/tokens/nll") is None:
+        return None
+    return read_range(open_dataset(file, "/tokens/nll", "float", 1), 0, num_tokens, np.float32)
+
+
 def load_spans(file):
     if member(file, "/tokens/spans") is None:
         return []

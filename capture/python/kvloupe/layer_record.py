@@ -55,6 +55,7 @@ class LayerRecorder:
 
     def _sum(self, q, k, first_key, pieces, heard):
         lse, begin = [], pieces[0].begin
+        k = k.float()  # Each piece reads all of them.
         for piece in pieces:
             wants_mass = "mass" in self._writer.header.store and piece.phase == PREFILL
             first = max(0, piece.begin - self._form.window + 1) if self._form.window else 0
@@ -85,6 +86,15 @@ class LayerRecorder:
             self._write_mass(self._mass_end, self._open_mass)
             self._mass_end += self._open_mass.size
             self._open_mass = None
+
+    def drop_mass(self):
+        self._open_mass = None
+
+    def write_probe(self, chunk, queries):
+        """queries [q heads, probe tokens, D] after a prefill chunk."""
+        header = self._writer.header
+        rows = widened(queries.to(STORED[header.dtype]), header.model.head_dim)
+        self._writer.write_probe(self.layer, chunk, rows.cpu().numpy())
 
     def write(self):
         if not self._waiting:
