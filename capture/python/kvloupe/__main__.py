@@ -1,13 +1,13 @@
 """python -m kvloupe record MODEL_FOLDER ... | merge PART..."""
-import argparse
 import json
 import sys
 
+from . import arguments
 from .errors import KvloupeError
 
 
-def main(arguments=None):
-    options = parser().parse_args(arguments)
+def main(given=None):
+    options = parser().parse_args(given)
     try:
         options.run(options)
     except KvloupeError as error:
@@ -19,21 +19,27 @@ def main(arguments=None):
 
 
 def parser():
-    top = argparse.ArgumentParser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces.")
+    top = arguments.Parser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     record = commands.add_parser("record", help="run a model on a prompt and record it")
     record.add_argument("model", metavar="MODEL_FOLDER", help="a Hugging Face folder, or a name in the local cache")
     prompt = record.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt-file", metavar="F", help="text, wrapped in the chat template as one user message; - is standard input")
-    prompt.add_argument("--messages", metavar="F.json", help="messages for the chat template")
+    prompt.add_argument("--messages", metavar="F.json", help="messages for the chat template; - is standard input")
     record.add_argument("--raw", action="store_true", help="the text as it stands, without the chat template")
     record.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 or auto")
     record.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="type of the weights; auto: as stored")
     record.add_argument("--attention", metavar="NAME", help="attn_implementation of transformers")
-    record.add_argument("--chunk-size", type=positive, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
-    record.add_argument("--layers", metavar="A-B", help="layers to record, inclusive")
+    record.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
+    record.add_argument("--layers", type=arguments.layers, metavar="LIST", help="layers to record: 3, 0-3, 3,7 or all (default)")
     record.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="type of the stored q, k and v")
-    record.add_argument("--max-new-tokens", type=int, default=0, metavar="N", help="tokens to decode greedily (default 0)")
+    record.add_argument("--store", type=arguments.store, metavar="LIST",
+                        help="list of qkv, lse, mass, probe, loss (default qkv,lse, and mass where it is small)")
+    record.add_argument("--span", dest="spans", type=arguments.named_text, action=arguments.Named, default={}, metavar="NAME=TEXT",
+                        help="a span of that name where TEXT stands in the prompt; may be repeated. Where it stands more than once the "
+                             "next ones are NAME.2, NAME.3")
+    record.add_argument("--max-new-tokens", type=arguments.new_tokens, default=0, metavar="N", help="tokens to decode greedily (default 0)")
+    record.add_argument("--no-hash", dest="hash", action="store_false", help="leave out the SHA-256 of the weights")
     record.add_argument("--force", action="store_true", help="replace an existing trace")
     record.add_argument("-o", dest="output", required=True, metavar="T.h5")
     record.set_defaults(run=run_record)
@@ -45,23 +51,20 @@ def parser():
     return top
 
 
-def positive(text):
-    if int(text) < 1:
-        raise ValueError
-    return int(text)
-
-
 def run_merge(options):
     from .join import merge_parts
     merge_parts(options.parts, options.output, force=options.force)
 
 
 def run_record(options):
+    from .part_file import check_output
+    check_output(options.output, options.force)  # Before the seconds that torch and a model take to load.
+    prompt = read_prompt(options)
     try:
         from .record_folder import record_folder
     except ImportError as error:
         raise KvloupeError("recording is not possible here", f"{error.name} is not installed", "pip install torch transformers") from None
-    record_folder(options, read_prompt(options), layers_of(options.layers))
+    record_folder(options, prompt)
 
 
 def read_prompt(options):
@@ -76,16 +79,6 @@ def read_prompt(options):
         return text if options.prompt_file else json.loads(text)
     except (OSError, ValueError) as error:
         raise KvloupeError(f"cannot read {path}", str(error), "check the file") from None
-
-
-def layers_of(text):
-    if text is None:
-        return None
-    first, _, last = text.partition("-")
-    try:
-        return range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise KvloupeError(f"--layers {text} cannot be used", "it is no range of numbers", "give it as in 0-3") from None
 
 
 if __name__ == "__main__":

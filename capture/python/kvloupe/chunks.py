@@ -21,7 +21,9 @@ class ChunkTable:
     def __init__(self, chunk_size):
         self.chunk_size = chunk_size
         self.num_tokens = 0
+        self.num_chunks = 0  # that have ended
         self.open_begin = None
+        self._prefill_keys = 0  # of prefill chunks that have ended, all keys that each sees
 
     def cut(self, num_new):
         """The pieces of a forward of so many tokens; a prefill chunk left open must be closed before decoding."""
@@ -40,7 +42,10 @@ class ChunkTable:
         """Takes in a forward's pieces; returns the chunks (begin, length, phase) that they complete."""
         self.num_tokens = pieces[-1].end
         self.open_begin = None if pieces[-1].closes else pieces[-1].chunk_begin
-        return [(piece.chunk_begin, piece.end - piece.chunk_begin, piece.phase) for piece in pieces if piece.closes]
+        ended = [piece for piece in pieces if piece.closes]
+        self.num_chunks += len(ended)
+        self._prefill_keys += sum(piece.end for piece in ended if piece.phase == PREFILL)
+        return [(piece.chunk_begin, piece.end - piece.chunk_begin, piece.phase) for piece in ended]
 
     def close_open(self):
         """The prefill chunk left open, or None; it ends here."""
@@ -48,4 +53,10 @@ class ChunkTable:
             return None
         chunk = (self.open_begin, self.num_tokens - self.open_begin, PREFILL)
         self.open_begin = None
+        self.num_chunks += 1
+        self._prefill_keys += self.num_tokens
         return chunk
+
+    def prefill_keys(self, num_new):
+        """Keys that each prefill chunk sees, its own included, summed over the chunks after so many new tokens of prefill."""
+        return self._prefill_keys + sum(piece.end for piece in self.cut(num_new))

@@ -1,14 +1,16 @@
 """What cannot be recorded, each with its sentence, and what a call of an attention says of its layer."""
-import torch
+import sys
 
+from . import masks
+from .calls import cached_tokens, room_of
 from .errors import KvloupeError
-from .layout import DTYPES
-from .model_info import window_of
+from .layout import DTYPES, STORES
+from .model_info import as_option, window_of
+from .output_check import largest_excess
 from .softmax_form import SoftmaxForm
 
-STORES = {"qkv", "lse", "mass"}
-# Rows of a mask that are compared with the softmax that is recorded.
-MASK_ROWS = 64
+# An attention's output is looked at in every forward up to so many tokens, then in one of so many.
+LOOK_EVERY = 512
 
 
 def check_options(chunk_size, dtype, store, batch_index):
@@ -16,8 +18,8 @@ def check_options(chunk_size, dtype, store, batch_index):
         raise KvloupeError(f"chunk_size={chunk_size!r} cannot be used", "a chunk has at least one token", "give a number from 1 on")
     if dtype not in DTYPES:
         raise KvloupeError(f"dtype={dtype!r} cannot be used", "q, k and v are stored as float16 or float32", "give one of them")
-    if isinstance(store, str) or not set(store) <= STORES or not store:
-        raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse and mass can be stored",
+    if store is not None and (isinstance(store, str) or not set(store) <= set(STORES) or not store):
+        raise KvloupeError(f"store={store!r} cannot be used", "qkv, lse, mass, probe and loss can be stored",
                            'give some of them, as in store=("qkv", "lse")')
     if not isinstance(batch_index, int) or batch_index < 0:
         raise KvloupeError(f"batch_index={batch_index!r} cannot be used", "it counts the rows of a batch from 0", "give 0")
@@ -46,36 +48,54 @@ def stopped(why, what_to_do):
 
 # --- a forward -----------------------------------------------------------------------------------------------------------
 
-def ids_of_forward(model, arguments, options, batch_index):
-    ids = options.get("input_ids", arguments[0] if arguments else None)
+def ids_of_forward(calls, batch_index):
+    """Token ids [tokens] of the row that is recorded, padding included. `calls` are those that led to the decoder."""
+    ids = next((called.ids for called in reversed(calls) if called.ids is not None), None)
     if ids is None or ids.dim() != 2 or ids.shape[1] == 0:
         raise stopped("the model was called without input_ids [batch, tokens]", "pass token ids, not inputs_embeds")
     if batch_index >= ids.shape[0]:
         raise stopped(f"batch_index is {batch_index} and the batch has {ids.shape[0]} rows", "give the row to record")
-    mask = options.get("attention_mask", arguments[1] if len(arguments) > 1 else None)
-    if isinstance(mask, torch.Tensor) and mask.dim() == 2 and not bool(mask[batch_index].all()):
-        left = not bool(mask[batch_index, 0])
-        raise stopped(f"the sequence has {'left ' if left else ''}padding, whose tokens would stand in the trace",
-                      "record one sequence at a time, without padding")
     return ids[batch_index].tolist()
 
 
-def past_of_forward(options):
-    """Tokens that the model's cache has; 0 without one."""
-    cache = options.get("past_key_values")
-    return int(cache.get_seq_length()) if cache is not None else 0
+def pads_of_forward(calls, batch_index, num_rows):
+    """Tokens of padding on the left, when the sequence begins."""
+    mask = next((called.mask for called in calls if called.mask is not None), None)
+    pads = masks.pads_of(mask, batch_index, num_rows)
+    if pads is None:
+        raise stopped("the attention mask leaves tokens out that do not stand before all others",
+                      "pad on the left, or record one sequence at a time, without padding")
+    return pads
 
 
-def check_continues(past, recorded):
-    if past == recorded:
+def check_continues(cache, ids, recorded):
+    """That the cache holds what was recorded: `recorded` are all ids so far, padding included."""
+    past = cached_tokens(cache)
+    if past == len(recorded):
         return
+    if past is None:
+        raise stopped(f"nothing tells how many tokens the cache holds, which is a {type(cache).__name__}",
+                      "pass a cache of transformers, such as DynamicCache")
+    if past == 0 and ids[: len(recorded)] == recorded:
+        raise stopped("the model was fed the tokens once more that were recorded, as it is without a cache",
+                      "allow the cache (use_cache=True), or record a single forward")
     if past == 0:
-        raise stopped("a second sequence began, and a trace holds one", "record each sequence to a file of its own")
-    if past < recorded:
-        raise stopped(f"the cache was cropped from {recorded} tokens to {past}",
+        raise stopped("a second sequence began, and a trace holds one",
+                      "record each sequence to a file of its own, or pass the past_key_values of the first")
+    if past < len(recorded):
+        raise stopped(f"the cache was cropped from {len(recorded)} tokens to {past}",
                       "record without what takes tokens back, such as assisted generation")
-    raise stopped(f"the cache has {past} tokens of which {recorded} were recorded",
+    raise stopped(f"the cache has {past} tokens of which {len(recorded)} were recorded",
                   "begin the recording before the first token is fed")
+
+
+def check_graph(error):
+    """What torch.compile raises where nothing may leave its graph, in words of ours."""
+    dynamo = sys.modules.get("torch._dynamo.exc")
+    if error is None or dynamo is None or not isinstance(error, dynamo.TorchDynamoException):
+        return
+    raise stopped("torch.compile could not leave its graph where attention is listened to, as it must be with fullgraph=True",
+                  'compile without it, or record under torch.compiler.set_stance("force_eager")') from error
 
 
 # --- a call of an attention ------------------------------------------------------------------------------------------------
@@ -94,80 +114,109 @@ def softmax_of(call, scale):
     return SoftmaxForm(scale, window_of(call.module, call.arguments), float(softcap), sinks)
 
 
-def check_same_softmax(layer, form, now, call):
-    if scale_of(call) != form.scale:
-        raise stopped(f"layer {layer} scales its logits by {scale_of(call)} and others by {form.scale}",
-                      "record the layers of one scale by layers=")
+def check_same_softmax(layer, form, now):
     if (now.window, now.softcap) != (form.window, form.softcap):
         raise stopped(f"the softmax of layer {layer} changed between calls", "record with one configuration")
 
 
-def check_call(layer, call, batch_index, forward, recorded):
+# What enters some attentions beside queries, keys and a mask.
+_STRANGE = ("position_bias", "cu_seq_lens_q", "head_mask", "indices", "block_indices")
+
+
+def check_call(layer, call, forward):
     arguments = call.arguments
     if layer in forward.layers:
-        raise stopped(f"layer {layer} ran twice in one forward", "record without gradient checkpointing")
-    for name in ("position_bias", "cu_seq_lens_q", "head_mask"):
+        raise stopped(f"layer {layer} attends twice in one forward, and a trace holds one attention of a layer",
+                      "record another model")
+    for name in _STRANGE:
         if arguments.get(name) is not None:
             raise stopped(f"layer {layer} attends with {name}, which a trace cannot hold", "record without it")
-    if arguments.get("is_causal") is False or getattr(call.module, "is_causal", True) is False:
+    if arguments.get("dropout"):
+        raise stopped(f"layer {layer} drops probabilities at random (dropout {arguments['dropout']})", "call model.eval() before")
+    if call.mask is None and not masks.is_causal(call) and call.query.shape[2] > 1:
         raise stopped(f"layer {layer} attends to later tokens too", "record a causal model")
     if "Paged" in type(arguments.get("cache")).__name__:
         raise stopped("the model ran in continuous batching", "record model.generate or model(...)")
-    if call.value.shape[-1] != call.query.shape[-1]:
-        raise stopped(f"values of layer {layer} have {call.value.shape[-1]} channels and keys {call.query.shape[-1]}",
-                      "record a model whose heads are of one size")
-    mask = call.mask
-    if isinstance(mask, torch.Tensor) and mask.dim() == 4 and id(mask) not in forward.checked_masks:
-        check_mask(layer, call, mask[min(batch_index, mask.shape[0] - 1), 0], recorded)
-        forward.checked_masks[id(mask)] = mask
 
 
-def check_mask(layer, call, mask, recorded):
-    """That some of its rows hide what causality and the layer's window hide, and nothing else."""
+def layout_of(layer, call, forward):
+    """Where rows and keys of the call lie, and that they are as many as the model was given."""
     num_rows, num_keys = call.query.shape[2], call.key.shape[2]
-    end = recorded + num_rows
-    first_key = max(0, end - num_keys)  # A static cache has room for keys to come: these are hidden, too.
-    some = torch.linspace(0, num_rows - 1, min(MASK_ROWS, num_rows)).long().unique().to(mask.device)
-    shown = mask[some, :num_keys]
-    shown = shown if shown.dtype == torch.bool else shown > torch.finfo(shown.dtype).min / 2
-    rows = (some + recorded).unsqueeze(1)
-    keys = torch.arange(first_key, first_key + shown.shape[1], device=mask.device).unsqueeze(0)
-    expected = keys <= rows
+    if num_rows != forward.num_rows:
+        raise stopped(f"attention of layer {layer} is given {num_rows} queries for {forward.num_rows} tokens",
+                      "record a model that makes each token one query: no prompt tuning, no images in place of tokens")
+    layout = masks.Layout(num_rows, num_keys, forward.end + forward.pads, forward.pads)
     window = window_of(call.module, call.arguments)
-    if window:
-        expected &= keys > rows - window
-    if not torch.equal(shown, expected):
-        raise stopped(f"the mask of layer {layer} is not causal{' in its window' if window else ''}: it hides or shows other keys",
-                      "record one plain sequence: no packed sequences, no images, no mask of one's own")
+    first_seen = layout.first_row + layout.skipped_rows - window + 1 if window else 0
+    # Keys behind the newest are room to come, which a cache has from the beginning or not at all.
+    too_many = num_keys > layout.end and room_of(forward.cache, layer) != num_keys
+    if too_many or layout.first_key > max(forward.pads, first_seen):
+        raise stopped(f"attention of layer {layer} is given {num_keys} keys where {layout.end} tokens were fed",
+                      "record with a cache that began inside the recording and keeps all tokens")
+    return layout
 
 
-def visible_keys(call, batch_index, end):
-    """(keys [kv heads, n, D] up to the newest, position of the first): all keys, or the newest where a cache drops those that
-    no window sees."""
-    return _up_to(call.key[batch_index], end)
-
-
-def visible_values(call, batch_index, end):
-    return _up_to(call.value[batch_index], end)[0]
-
-
-def _up_to(rows, end):
-    if rows.shape[1] > end:  # A static cache: room for what is to come.
-        return rows[:, :end], 0
-    return rows, end - rows.shape[1]
-
-
-def check_same_cache(layer, call, keys, first_key, begin, last_key):
-    """That the newest key of the past is the one recorded: beams that change places and caches that were edited show here."""
-    if last_key is None or first_key >= begin or "Quant" in type(call.arguments.get("past_key_values")).__name__:
+def check_mask(layer, call, layout, forward, batch_index):
+    window = window_of(call.module, call.arguments)
+    kind = (id(call.mask), call.implementation, layout.num_keys, window)
+    if kind in forward.checked_masks:
         return
-    if not torch.equal(keys[:, begin - 1 - first_key], last_key):
+    other = masks.find_other(call, batch_index, layout, window)
+    if isinstance(other, str):
+        raise stopped(f"the mask of layer {layer} {other}", "record a model without such a mask, and give it none of your own")
+    if other is not None:
+        row, key, shown = other
+        raise stopped(f"the mask of layer {layer} is not causal{' in its window' if window else ''}: it {'shows' if shown else 'hides'} "
+                      f"{_place(key, layout)} {'to' if shown else 'from'} {_place(row, layout)}",
+                      "record one plain sequence: no packed ones, no images that see each other, no mask of your own")
+    forward.checked_masks[kind] = call.mask
+
+
+def _place(position, layout):
+    if position < layout.pads:
+        return "the padding"
+    return f"token {position - layout.pads}" if position < layout.end else "a key that was never fed"
+
+
+def check_past(layer, held):
+    """held: truth values, or None where there is no past."""
+    if any(value is not None and not bool(value) for value in held):
         raise stopped(f"the cache of layer {layer} does not hold the sequence that was recorded",
-                      "record without beam search, and with an unquantised cache that nothing else writes to")
+                      "record without beam search, and with a cache that keeps its values and that nothing else writes to")
 
 
-def check_heads(layer, q, keys, values, heads, head_dim):
-    if (q.shape[0], keys.shape[0], values.shape[0], q.shape[2]) != (heads.num_q, heads.num_kv, heads.num_kv, head_dim):
-        raise stopped(f"layer {layer} has {q.shape[0]} query and {keys.shape[0]} KV heads of {q.shape[2]} channels where the "
-                      f"model's configuration names {heads.num_q} and {heads.num_kv} of {head_dim}",
-                      "record the layers of one shape by layers=")
+def check_output(layer, call, layout, forward, batch_index):
+    passes = layout.end // LOOK_EVERY > layout.first_row // LOOK_EVERY
+    if layout.end > LOOK_EVERY and not passes and not forward.decodes_first:
+        return
+    excess = largest_excess(call, call.output, softmax_of(call, scale_of(call)), batch_index, layout)
+    if excess is None or excess > 1:
+        raise stopped(f"the attention of layer {layer} gives something else than softmax(q k) v: more enters it than a trace holds",
+                      "record another model")
+
+
+def check_layers(wanted, forward):
+    """That all of them were heard and can be recorded, when the last has been heard."""
+    good = [layer for layer in wanted if layer in forward.layers and layer not in forward.refused]
+    others = f", as layers={as_option(good)}" if good else ""
+    if forward.refused:
+        refusal = forward.refused[min(forward.refused)]
+        raise stopped(refusal.why, f"record the layers of which this is not so{others}") if good else refusal
+    missing = [layer for layer in wanted if layer not in forward.layers]
+    if missing:
+        raise stopped(f"the attention of layer {missing[0]} did not pass through transformers' attention interface",
+                      f"record the layers whose attention does{others}" if good else
+                      'use an attention of transformers (attn_implementation="sdpa"), and where the model is compiled '
+                      'torch.compiler.set_stance("force_eager")')
+
+
+def check_shapes(shapes):
+    """shapes: layer -> LayerShape of each layer heard. One trace holds one such shape."""
+    kinds = {}
+    for layer, shape in sorted(shapes.items()):
+        kinds.setdefault(shape, []).append(layer)
+    if len(kinds) < 2:
+        return
+    described = ", ".join(f"layers {as_option(layers)} have {shape}" for shape, layers in kinds.items())
+    raise stopped(f"the layers differ, and a trace holds one kind: {described}",
+                  f"record some, as layers={as_option(max(kinds.values(), key=len))}")

@@ -11,7 +11,7 @@ MAJOR = 1
 MOST = {"num_layers": 4096, "num_q_heads": 65536, "num_kv_heads": 65536, "head_dim": 65536}
 MOST_SPANS = 65536
 LAYER_TYPES = ("full", "sliding", "nope")
-TEXTS = ("name", "architecture", "file_hash", "rope_scaling", "rope_pairing", "compute")
+TEXTS = ("name", "architecture", "file_hash", "rope_scaling", "rope_pairing", "compute", "adapter")
 
 
 class Chunk(typing.NamedTuple):
@@ -66,6 +66,7 @@ def load_model(file, warnings):
     if model["num_q_heads"] % model["num_kv_heads"]:
         raise Defect(f"{model['num_q_heads']} query heads cannot be shared by {model['num_kv_heads']} KV heads")
     model["hidden_size"] = tolerate(warnings, lambda: int_attribute(group, "hidden_size")) or 0
+    model["v_head_dim"] = tolerate(warnings, lambda: int_attribute(group, "v_head_dim")) or 0
     for name in TEXTS:
         model[name] = tolerate(warnings, lambda: text_attribute(group, name)) or ""
     model["rope_scaling"] = model["rope_scaling"] or "none"
@@ -121,6 +122,13 @@ def load_text(file, num_tokens):
     if (np.diff(offsets) < 0).any() or offsets[0] < 0 or offsets[-1] > text.shape[0]:
         raise Defect("/tokens/text_offsets falls, or ends beyond the text")
     return read_range(text, 0, int(offsets[-1]), np.uint8).tobytes(), offsets
+
+
+def load_nll(file, num_tokens):
+    """-log P of each token [T], or None where it was not stored."""
+    if member(file, "/tokens/nll") is None:
+        return None
+    return read_range(open_dataset(file, "/tokens/nll", "float", 1), 0, num_tokens, np.float32)
 
 
 def load_spans(file):

@@ -22,7 +22,7 @@ def merge_parts(paths, path, force=False):
         if num_chunks == 0:
             raise _refuse("one of them has no chunk that was done", "record again")
         owners = {layer: _owners(parts, layer) for layer in sorted({layer for part in parts for layer in part.layers})}
-        writer = TraceWriter(PartFile(path, force), _joint_header(parts, owners), parts[0].num_tokens)
+        writer = TraceWriter(PartFile(path, force), _joint_header(parts, owners), parts[0].num_tokens, _prefill_keys(parts[0]))
         try:
             _copy(parts[0], owners, num_chunks, writer)
         except BaseException:
@@ -85,9 +85,15 @@ def _joint_header(parts, owners):
         for name, what in (("q", "qkv"), ("lse", "lse"), ("key_mass", "mass")):
             if all(part.has(layer, name) for part in having):
                 store.add(what)
+    if all(part.nll is not None for part in parts):
+        store.add("loss")
     spans = tuple((span.name, span.begin, span.end) for span in first.spans)
     heads = Heads(0, model.num_q_heads, 0, model.num_kv_heads)
     return Header(model, heads, first.dtype, frozenset(store), spans, first.text is not None)
+
+
+def _prefill_keys(part):
+    return sum(chunk.end for chunk in part.chunks if chunk.phase == "prefill")
 
 
 def _hash_of(parts):
@@ -101,7 +107,8 @@ def _copy(first, owners, num_chunks, writer):
     if first.text is not None:
         raw, offsets = first.text
         texts = [raw[offsets[t] : offsets[t + 1]] for t in range(num_tokens)]
-    writer.write_tokens(first.ids[:num_tokens], texts)
+    losses = first.nll[:num_tokens] if "loss" in writer.header.store else None
+    writer.write_tokens(first.ids[:num_tokens], texts, losses)
     for layer, having in owners.items():
         forms = [part.form(layer) for part in having]
         sinks = None if forms[0].sinks is None else np.concatenate([np.atleast_1d(form.sinks) for form in forms])

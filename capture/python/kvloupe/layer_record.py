@@ -6,6 +6,7 @@ import torch
 
 from . import guards
 from .layout import PREFILL
+from .past_rows import PastRows
 from .softmax import sum_rows
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
@@ -23,26 +24,28 @@ class LayerRecorder:
         self._mass_end = 0  # where the next chunk begins in key_mass
         self._open_mass = None  # [kv heads, keys] of the prefill chunk that is open
         self._waiting = []  # (begin, rows) of accepted forwards
-        self._last_key = None
+        self._past_keys, self._past_values = PastRows(), PastRows()
         self._heard = None
         sinks = self._form.sinks
         in_file = self._form if sinks is None else dataclasses.replace(self._form, sinks=sinks.detach().float().cpu().numpy())
         writer.begin_layer(layer, in_file)
 
-    def take(self, call, batch_index, pieces):
-        store, heads = self._writer.header.store, self._writer.header.heads
-        guards.check_same_softmax(self.layer, self._form, guards.softmax_of(call, self._form.scale), call)
+    def take(self, call, batch_index, layout, pieces):
+        header = self._writer.header
+        store, head_dim = header.store, header.model.head_dim
+        guards.check_same_softmax(self.layer, self._form, guards.softmax_of(call, self._form.scale))
         begin, end = pieces[0].begin, pieces[-1].end
-        keys, first_key = guards.visible_keys(call, batch_index, end)
-        guards.check_same_cache(self.layer, call, keys, first_key, begin, self._last_key)
-        kind = STORED[self._writer.header.dtype]
-        q = call.query[batch_index].to(kind)
-        values = guards.visible_values(call, batch_index, end)[:, begin - first_key :]
-        guards.check_heads(self.layer, q, keys, values, heads, self._writer.header.model.head_dim)
-        heard = Heard(begin, self._open_mass, self._mass_end, keys[:, -1].clone())
-        k = keys.to(kind)
+        kind = STORED[header.dtype]
+        first_key = max(0, layout.first_key - layout.pads)
+        keys, values = (rows_up_to(rows[batch_index], layout) for rows in (call.key, call.value))
+        held = [past.look(rows, begin, first_key) for past, rows in ((self._past_keys, keys), (self._past_values, values))]
+        guards.check_past(self.layer, [is_same for _, is_same in held])
+        heard = Heard(begin, self._open_mass, self._mass_end, [seen for seen, _ in held])
+        q = widened(call.query[batch_index, :, layout.skipped_rows :].to(kind), head_dim)
+        k = widened(keys.to(kind), head_dim)
         if "qkv" in store:
-            heard.rows.update(q=q.cpu().numpy(), k=k[:, begin - first_key :].cpu().numpy(), v=values.to(kind).cpu().numpy())
+            v = widened(values[:, begin - first_key :].to(kind), head_dim)
+            heard.rows.update(q=q.cpu().numpy(), k=k[:, begin - first_key :].cpu().numpy(), v=v.cpu().numpy())
         if store & {"lse", "mass"}:
             self._sum(q, k, first_key, pieces, heard)
         if end - begin >= MOST_WAITING_ROWS:
@@ -52,6 +55,7 @@ class LayerRecorder:
 
     def _sum(self, q, k, first_key, pieces, heard):
         lse, begin = [], pieces[0].begin
+        k = k.float()  # Each piece reads all of them.
         for piece in pieces:
             wants_mass = "mass" in self._writer.header.store and piece.phase == PREFILL
             first = max(0, piece.begin - self._form.window + 1) if self._form.window else 0
@@ -72,7 +76,9 @@ class LayerRecorder:
         if heard.rows:
             # They may lie in the memory of a cache, which the next forward writes to.
             self._waiting.append((heard.begin, {name: rows.copy() for name, rows in heard.rows.items()}))
-        self._open_mass, self._mass_end, self._last_key = heard.mass, heard.mass_end, heard.last_key
+        self._open_mass, self._mass_end = heard.mass, heard.mass_end
+        self._past_keys.accept(heard.seen[0])
+        self._past_values.accept(heard.seen[1])
 
     def close_chunk(self):
         """The prefill chunk that was open has ended."""
@@ -80,6 +86,15 @@ class LayerRecorder:
             self._write_mass(self._mass_end, self._open_mass)
             self._mass_end += self._open_mass.size
             self._open_mass = None
+
+    def drop_mass(self):
+        self._open_mass = None
+
+    def write_probe(self, chunk, queries):
+        """queries [q heads, probe tokens, D] after a prefill chunk."""
+        header = self._writer.header
+        rows = widened(queries.to(STORED[header.dtype]), header.model.head_dim)
+        self._writer.write_probe(self.layer, chunk, rows.cpu().numpy())
 
     def write(self):
         if not self._waiting:
@@ -92,12 +107,12 @@ class LayerRecorder:
 class Heard:
     """What a forward would change of the layer."""
 
-    def __init__(self, begin, mass, mass_end, last_key):
+    def __init__(self, begin, mass, mass_end, seen):
         self.begin = begin
         self.rows = {}
         self.mass = mass
         self.mass_end = mass_end
-        self.last_key = last_key
+        self.seen = seen  # of the new keys, and of the new values
 
     def add_mass(self, mass, first_key, piece, write):
         whole = np.zeros((mass.shape[0], piece.end), dtype=np.float32)
@@ -109,3 +124,13 @@ class Heard:
             write(self.mass_end, whole)
             self.mass_end += whole.size
             self.mass = None
+
+
+def rows_up_to(rows, layout):
+    """Keys or values [heads, tokens, D] of the tokens fed: no padding before them, and no room for what is to come behind."""
+    return rows[:, max(0, layout.pads - layout.first_key) : layout.end - layout.first_key]
+
+
+def widened(rows, head_dim):
+    """Channels of zeros behind those that there are, which change no product: where values have more or fewer than keys."""
+    return rows if rows.shape[-1] == head_dim else torch.nn.functional.pad(rows, (0, head_dim - rows.shape[-1]))

@@ -10,23 +10,35 @@ TRACE_FORMAT = "kvloupe-trace"
 SIDECAR_FORMAT = "kvloupe-runs"
 # What one rank of a distributed model saw: a trace of some heads or layers alone, which kvloupe.merge joins.
 PART_FORMAT = "kvloupe-part"
-SCHEMA_VERSION = "1.8"
+SCHEMA_VERSION = "1.9"
 PRODUCER = f"kvloupe for Python {__version__}"
 
 PREFILL, DECODE = 0, 1
+STORES = ("qkv", "lse", "mass", "probe", "loss")
 DTYPES = {"float16": "f16", "float32": "f32"}
-# Readers fetch one layer and head; pieces of this size are read quickly and waste little.
-STORAGE_CHUNK_BYTES = 128 << 10
+# Readers fetch one layer and head. A piece of a dataset is large enough to be read quickly, and small enough that the last one,
+# which is seldom full, wastes little: a sixteenth of what is expected of a head, from 16 to 128 KiB.
+MOST_PIECE_BYTES = 128 << 10
+LEAST_PIECE_BYTES = 16 << 10
+PIECES_OF_A_HEAD = 16
+# Of vectors, whose pieces are counted in entries.
+LEAST_PIECE, MOST_PIECE = 256, 32768
 SPAN_TYPE = np.dtype([("name", h5py.string_dtype()), ("begin", "<i4"), ("end", "<i4")])
 
 
-def create_growing(group, name, shape, dtype, storage_chunk, axes, units, long_name):
-    """A dataset that grows along its last axis but channels. Its room is allocated when its extent changes, so that
-    writing values changes nothing of the structure on disk."""
+def create_vector(group, name, length, dtype, axis, units, long_name, expected=0):
+    """A growing dataset of one axis; `expected` entries, where more are than it has room for at first."""
+    piece = min(max(length, expected, LEAST_PIECE), MOST_PIECE)
+    return create_growing(group, name, (length,), dtype, (piece,), [axis], units, long_name)
+
+
+def create_growing(group, name, shape, dtype, piece, axes, units, long_name):
+    """A dataset whose room is allocated when its extent changes, so that writing values changes nothing of the structure on
+    disk."""
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    creation.set_chunk(storage_chunk)
+    creation.set_chunk(piece)
     space = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED,) * len(shape))
     kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
     dataset = h5py.Dataset(h5py.h5d.create(group.id, name.encode(), kind, space, creation))
@@ -51,11 +63,16 @@ def text_array(texts):
     return np.array(texts, dtype=object).astype(h5py.string_dtype())
 
 
-def tokens_per_storage_chunk(tokens, bytes_per_token):
-    """About 128 KiB, all chunks of a head alike so that the last is full."""
-    most = max(STORAGE_CHUNK_BYTES // bytes_per_token, 1)
-    pieces = -(-tokens // most)
-    return -(-tokens // pieces)
+def tokens_per_piece(tokens, bytes_per_token, least_bytes=LEAST_PIECE_BYTES):
+    """All pieces of a head alike, so that the last of the tokens expected fill one."""
+    size = min(max(tokens * bytes_per_token // PIECES_OF_A_HEAD, least_bytes), MOST_PIECE_BYTES)
+    most = max(size // bytes_per_token, 1)
+    return -(-tokens // -(-tokens // most)) if tokens > most else most
+
+
+def whole_pieces(count, piece):
+    """Entries of the pieces that hold so many."""
+    return -(-count // piece) * piece
 
 
 def write_root(file, mark, dtype):
@@ -76,13 +93,22 @@ def write_model(file, model):
     group = file.create_group("model")
     for name in ("name", "architecture", "rope_pairing", "rope_scaling", "file_hash"):
         group.attrs[name] = getattr(model, name)
-    if model.compute:
-        group.attrs["compute"] = model.compute
+    for name in ("compute", "adapter", "v_head_dim"):
+        if getattr(model, name):
+            group.attrs[name] = getattr(model, name)
     for name in ("num_layers", "num_q_heads", "num_kv_heads", "head_dim", "hidden_size"):
         group.attrs[name] = np.int64(getattr(model, name))
     group.attrs["softmax_scale"] = np.float64(model.softmax_scale)
     group.attrs["rope_theta"] = np.float64(model.rope_theta)
     group.attrs["layer_types"] = text_array(model.layer_types)
+
+
+def write_probe(file, probe):
+    group = file.create_group("probe")
+    group.attrs["text"] = probe.text
+    group.attrs["num_tokens"] = np.int64(len(probe.ids))
+    ids = group.create_dataset("ids", data=np.asarray(probe.ids, dtype="<i4"))
+    describe(ids, ["probe_token"], "1", "token ids of the probe")
 
 
 def write_spans(group, spans):

@@ -5,9 +5,10 @@ import os
 import sys
 import typing
 
+from .calls import decoder_of
 from .errors import KvloupeError
 
-_UNSUITED = "record the decoder of a language model whose attention runs through transformers' attention interface"
+_UNSUITED = "record a language model of a decoder alone, whose attention runs through transformers' attention interface"
 
 
 @dataclasses.dataclass
@@ -27,6 +28,27 @@ class ModelInfo:
     rope_pairing: str = "half_split"
     file_hash: str = ""
     compute: str = ""  # fp32, bf16 or fp16; empty where the weights are of another type
+    v_head_dim: int = 0  # channels of v that are not padding; 0 where all are
+    adapter: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerShape:
+    num_q_heads: int
+    num_kv_heads: int
+    qk_head_dim: int
+    v_head_dim: int
+    scale: float
+
+    @property
+    def head_dim(self):
+        """Of a trace, which has one: the fewer channels are filled up by zeros, which change no product."""
+        return max(self.qk_head_dim, self.v_head_dim)
+
+    def __str__(self):
+        values = "" if self.v_head_dim == self.qk_head_dim else f" (values {self.v_head_dim})"
+        return (f"{self.num_q_heads} query and {self.num_kv_heads} KV heads of {self.qk_head_dim} channels{values} and the scale "
+                f"{self.scale:.6g}")
 
 
 def text_config(model):
@@ -39,45 +61,53 @@ def attention_modules(model):
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "get_text_config"):
         raise KvloupeError("this model cannot be recorded", f"{type(model).__name__} is no model of transformers", _UNSUITED)
-    if config.is_encoder_decoder:
+    if getattr(config, "is_encoder_decoder", False):
         raise KvloupeError("this model cannot be recorded", f"{type(model).__name__} has an encoder", _UNSUITED)
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     found = {}
-    for name, module in decoder.named_modules():
+    for name, module in decoder_of(model).named_modules():
         layer = getattr(module, "layer_idx", None)
         is_attention = isinstance(layer, int) and "attention" in type(module).__name__.lower() and "cross" not in name
-        if is_attention and hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS"):
+        has_interface = hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS") and hasattr(module, "config")
+        if is_attention and has_interface:
             found[module] = layer
     return found
+
+
+def as_option(layers):
+    """Layers as a user names them: [0, 2], or range(8) where they are many in a row."""
+    layers = list(layers)
+    if len(layers) > 3 and layers == list(range(layers[0], layers[-1] + 1)):
+        return f"range({layers[0]}, {layers[-1] + 1})" if layers[0] else f"range({len(layers)})"
+    return str(layers)
 
 
 def require_layers(model, modules, layers, is_part):
     """The layers to record; each must have one attention module, but of a part each that is there."""
     count = text_config(model).num_hidden_layers
     by_layer = sorted(modules.values())
-    if len(set(by_layer)) != len(by_layer):
-        raise KvloupeError("this model cannot be recorded", "a layer has more than one softmax attention", _UNSUITED)
     wanted = range(count) if layers is None else sorted(set(layers))
     outside = [layer for layer in wanted if not 0 <= layer < count]
     if outside or not wanted:
         raise KvloupeError(f"layers={layers} cannot be recorded", f"the model has the layers 0 to {count - 1}",
                            "name layers of the model")
-    missing = [layer for layer in wanted if layer not in by_layer]
+    suited = [layer for layer in range(count) if by_layer.count(layer) == 1]
+    missing = [layer for layer in wanted if layer not in suited]
     if is_part and len(missing) < len(wanted):
-        return [layer for layer in wanted if layer in by_layer]
+        return [layer for layer in wanted if layer in suited]
     if missing:
-        raise KvloupeError("this model cannot be recorded",
-                           f"layer {missing[0]} of {type(model).__name__} has no attention that is known: "
-                           f"{_class_in_layer(model, missing[0])} does not use transformers' attention interface",
-                           "name the layers that have one by layers=" if len(missing) < len(wanted) else _UNSUITED)
+        why = "has more than one softmax attention" if missing[0] in by_layer else "has no attention that is known"
+        other = _class_in_layer(model, missing[0])
+        if missing[0] not in by_layer and other:
+            why += f": {other} does not use transformers' attention interface"
+        whole = "not all layers of this model can be recorded" if suited else "this model cannot be recorded"
+        raise KvloupeError(whole if layers is None else f"layers={layers} cannot be recorded",
+                           f"layer {missing[0]} of {type(model).__name__} {why}",
+                           f"record the layers that have one, as layers={as_option(suited)}" if suited else _UNSUITED)
     return list(wanted)
 
 
 def _class_in_layer(model, layer):
-    for module in model.modules():
-        if getattr(module, "layer_idx", None) == layer:
-            return type(module).__name__
-    return type(model).__name__
+    return next((type(module).__name__ for module in model.modules() if getattr(module, "layer_idx", None) == layer), "")
 
 
 _COMPUTE = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
@@ -85,18 +115,22 @@ _COMPUTE = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": 
 _NOPE_UNLESS_SLIDING = {"cohere2", "exaone4"}
 
 
-def describe_model(model, modules, softmax_scale):
-    """softmax_scale is what the attention was called with. Layer types are filled in as layers are seen."""
+def describe_model(model, modules, shape, rank):
+    """shape: the LayerShape of a call; the heads of a rank are some of those that the configuration names. Layer types are
+    filled in as layers are seen."""
     config = text_config(model)
-    num_q_heads = config.num_attention_heads
+    num_q_heads, num_kv_heads = shape.num_q_heads, shape.num_kv_heads
+    if rank:
+        num_q_heads = config.num_attention_heads
+        num_kv_heads = getattr(config, "num_key_value_heads", None) or num_q_heads
     theta, scaling = rope_of(config)
     name = os.path.basename(os.path.normpath(getattr(model.config, "_name_or_path", "") or type(model).__name__))
     return ModelInfo(
         name=name, architecture=config.model_type.removesuffix("_text"), num_layers=config.num_hidden_layers, num_q_heads=num_q_heads,
-        num_kv_heads=getattr(config, "num_key_value_heads", None) or num_q_heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_q_heads, hidden_size=config.hidden_size,
-        softmax_scale=softmax_scale, rope_theta=theta, rope_scaling=scaling,
-        layer_types=layer_types(config, modules), compute=_COMPUTE.get(str(getattr(model, "dtype", "")), ""))
+        num_kv_heads=num_kv_heads, head_dim=shape.head_dim, hidden_size=config.hidden_size,
+        softmax_scale=shape.scale, rope_theta=theta, rope_scaling=scaling,
+        layer_types=layer_types(config, modules), compute=_COMPUTE.get(str(getattr(model, "dtype", "")), ""),
+        v_head_dim=shape.v_head_dim if shape.v_head_dim < shape.head_dim else 0)
 
 
 def layer_types(config, modules):
@@ -140,6 +174,9 @@ def rope_of(config):
     for kind, value in kinds.items():
         if value.get("rope_theta") != theta or _without_defaults(value) != scaling:
             scaling[kind] = value
+    turned = getattr(config, "qk_rope_head_dim", None)
+    if turned:  # The last channels alone.
+        scaling["qk_rope_head_dim"] = turned
     return theta, json.dumps(scaling, sort_keys=True) if scaling else "none"
 
 

@@ -42,6 +42,7 @@ class Part:
         self.num_tokens = self.chunks[-1].end if self.chunks else 0
         self.ids = header.load_ids(file, self.num_tokens)
         self.text = header.load_text(file, self.num_tokens)
+        self.nll = header.load_nll(file, self.num_tokens)
         self.spans = header.load_spans(file)
         generated = member(file, "/tokens/generated")
         self.generated = read(generated).tolist() if generated is not None else []

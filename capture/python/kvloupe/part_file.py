@@ -10,14 +10,39 @@ except ImportError:  # Windows: two recordings of one name are not told apart th
     fcntl = None
 
 
+def names_of(path):
+    """The file, and what it is called while it is written."""
+    path = pathlib.Path(os.path.realpath(path))
+    return path, path.with_name(path.name + ".part")
+
+
+def refuse_existing(path, force):
+    if path.exists() and not force:
+        raise KvloupeError(f"{path} exists", "a recording would replace it", "give force=True (--force), or another path")
+
+
+def check_output(path, force):
+    """What can be said before anything is computed. Nothing is made or locked."""
+    path, part = names_of(path)
+    refuse_existing(path, force)
+    if not path.parent.is_dir():
+        raise KvloupeError(f"cannot write {part}", f"there is no folder {path.parent}", "give another path")
+    if not force and part.exists() and part.stat().st_size:
+        raise _left_behind(part)
+
+
+def _left_behind(part):
+    return KvloupeError(f"{part} exists", "a recording of that name was cut short and left its chunks there",
+                        "rename it, which makes it a trace, give force=True (--force) to drop it, or another path")
+
+
 class PartFile:
     """`path`.part, held by an exclusive lock, which readers do not take; renamed to `path` at the end."""
 
     def __init__(self, path, force):
-        self.path = pathlib.Path(os.path.realpath(path))
-        self.part = self.path.with_name(self.path.name + ".part")
+        self.path, self.part = names_of(path)
         self.force = force
-        self._refuse_existing()
+        refuse_existing(self.path, force)
         try:
             self._descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
@@ -25,15 +50,10 @@ class PartFile:
         try:
             self._lock()
             if os.fstat(self._descriptor).st_size and not force:
-                raise KvloupeError(f"{self.part} exists", "a recording of that name was cut short and left its chunks there",
-                                   "rename it, which makes it a trace, give force=True to drop it, or another path")
+                raise _left_behind(self.part)
         except KvloupeError:
             os.close(self._descriptor)
             raise
-
-    def _refuse_existing(self):
-        if self.path.exists() and not self.force:
-            raise KvloupeError(f"{self.path} exists", "a recording would replace it", "give force=True or another path")
 
     def _lock(self):
         if fcntl is None:
@@ -48,7 +68,7 @@ class PartFile:
 
     def keep(self):
         """Gives the file its name."""
-        self._refuse_existing()
+        refuse_existing(self.path, self.force)
         os.replace(self.part, self.path)
         self.release()
 

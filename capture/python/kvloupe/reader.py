@@ -15,6 +15,10 @@ def open_trace(path):
     return Trace(path)
 
 
+# Of /model, where the trace says nothing of it.
+OPTIONAL = ("adapter", "v_head_dim")
+
+
 class Trace:
     """info: what the file says of itself, as `kvloupe info --json` has it; warnings: what could not be read.
     tokens: ids [T]; chunks; spans; layers: the numbers of those captured; runs: the trace's own, then those saved beside it."""
@@ -105,7 +109,8 @@ class Trace:
     @property
     def info(self):
         return {"path": self.path, "schema_version": self.schema_version, "complete": self.complete, "mode": self.mode,
-                "model": dict(self.model), "tokens": self.num_tokens, "chunks_done": len(self.chunks), "layers": list(self.layers),
+                "model": {name: value for name, value in self.model.items() if value or name not in OPTIONAL},
+                "tokens": self.num_tokens, "chunks_done": len(self.chunks), "layers": list(self.layers),
                 "dtype": self.dtype, "runs": [{"id": run.id, "method": run.method, "mode": run.mode} for run in self.runs],
                 "bytes": os.path.getsize(self.path)}
 

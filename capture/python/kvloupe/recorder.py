@@ -4,13 +4,17 @@ import time
 
 import torch
 
-from . import guards
+from . import guards, mass_rule
+from .adapters import adapter_of, hash_with_adapter
+from .calls import Called, cache_of, entries, held_model, positions_of
 from .chunks import ChunkTable
 from .errors import KvloupeError
 from .layer_record import LayerRecorder
 from .layout import PREFILL
-from .model_info import attention_modules, describe_model, require_layers
+from .losses import Losses
+from .model_info import LayerShape, attention_modules, describe_model, require_layers
 from .part_file import PartFile
+from .probe import Prober, probe_text
 from .ranks import heads_of_rank, rank_of_process, rank_path
 from .tap import AttentionTap
 from .token_text import TokenText
@@ -27,43 +31,81 @@ LONGEST_WAIT_SECONDS = 5.0
 class Recorder:
     """What kvloupe.record returns; its options are described there."""
 
-    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force):
+    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash):
         guards.check_options(chunk_size, dtype, store, batch_index)
-        self._model, self._path, self._force = model, path, force
-        self._dtype, self._store, self._batch_index = dtype, frozenset(store), batch_index
+        self._entries = entries(model)
+        self._model, self._path, self._force = held_model(model), path, force
+        self._dtype, self._batch_index, self._wants_hash = dtype, batch_index, hash
+        # Without a choice the mass is stored as long as it is small.
+        self._store = frozenset(("qkv", "lse", "mass") if store is None else store)
+        self._mass_is_optional = store is None
         self._spans = guards.checked_spans(spans)
         self._text = TokenText(tokenizer) if tokenizer is not None else None
+        self._adapter = adapter_of(model)
         self._rank = rank_of_process()
-        self._modules = attention_modules(model)
-        self._layers = require_layers(model, self._modules, layers, is_part=bool(self._rank))
+        self._modules = attention_modules(self._model)
+        self._layers = require_layers(self._model, self._modules, layers, is_part=bool(self._rank))
+        self._prober = None
+        if "probe" in self._store:
+            self._store |= {"loss"}  # What selects by a probe needs both.
+            self._prober = self._make_prober(tokenizer)
+        self._losses = Losses(batch_index) if "loss" in self._store else None
         self._chunks = ChunkTable(chunk_size)
         self._writer = None
         self._recorders = {}  # layer -> LayerRecorder
+        self._shapes = {}  # layer -> shape_of its first call
+        self._ended = False
+        self._calls = []  # of what leads to the decoder
         self._forward = None
+        self._fed = []  # all token ids, padding included
+        self._pads = 0  # of padding on the left, which are not recorded
         self._ids = []  # of the decode chunks
         self._unfed = []  # sampled last, and not fed
-        self._expected_tokens = 0
+        self._expected_prefill = self._expected_new = 0
         self._pending = []  # chunks whose rows wait to be written
         self._written_at = time.monotonic()
+
+    def _make_prober(self, tokenizer):
+        if self._rank:
+            raise KvloupeError("the probe cannot be recorded", "the model is spread over processes", "leave probe out of store")
+        return Prober(self._model, self._modules, probe_text(tokenizer), self._batch_index)
+
+    def expect(self, prefill_tokens, new_tokens):
+        """What will be recorded in all, where it is known beforehand: room is made for it at once."""
+        self._expected_prefill, self._expected_new = prefill_tokens, new_tokens
 
     # --- the with statement ------------------------------------------------------------------------------------------
 
     def __enter__(self):
         self._output = PartFile(rank_path(self._path, self._rank), self._force)
+        try:
+            self._listen()
+        except BaseException:
+            self._output.drop()
+            raise
         self._hash = ""
         self._hashing = threading.Thread(target=self._find_hash, daemon=True)
         self._hashing.start()
+        return self
+
+    def _listen(self):
         wanted = {module: layer for module, layer in self._modules.items() if layer in self._layers}
         self._tap = AttentionTap(wanted, self._heard)
         self._tap.install()
-        self._hooks = [self._model.register_forward_pre_hook(self._before_forward, with_kwargs=True),
-                       self._model.register_forward_hook(self._after_forward)]
+        if self._prober:
+            self._prober.install()
+        # What listens stays out of the graphs of torch.compile.
+        before, after = torch.compiler.disable(self._before_forward), torch.compiler.disable(self._after_forward)
+        self._hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in self._entries]
+        self._hooks += [module.register_forward_hook(after) for module in self._entries]
         if hasattr(self._model, "generate"):
             self._generate = self._model.generate
             self._model.generate = self._generate_and_note
-        return self
 
     def __exit__(self, kind, error, traceback):
+        self._ended = True
+        if self._prober:
+            self._prober.remove()
         self._tap.remove()
         for hook in self._hooks:
             hook.remove()
@@ -74,6 +116,7 @@ class Recorder:
             if kind is None:
                 raise KvloupeError("nothing was recorded", "the model did not run inside the with statement",
                                    "call model(...) or model.generate(...) inside it")
+            guards.check_graph(error)
             return
         # A forward that failed has left its tokens uncounted, and what it wrote lies beyond what is done.
         try:
@@ -86,10 +129,12 @@ class Recorder:
             raise
         if kind is None:
             guards.check_spans_inside(self._spans, self._chunks.num_tokens)
+        guards.check_graph(error)
 
     def _find_hash(self):
         try:
-            self._hash = hash_of_model(self._model)
+            base = hash_of_model(self._model) if self._wants_hash else ""
+            self._hash = hash_with_adapter(self._model, base, self._adapter)
         except OSError:
             pass  # The folder is gone: the hash is not known.
 
@@ -97,69 +142,136 @@ class Recorder:
 
     def _generate_and_note(self, *arguments, **options):
         settings = options.get("generation_config") or getattr(self._model, "generation_config", None)
-        self._expected_tokens = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 0
-        before = self._chunks.num_tokens
+        new = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 1
+        self._expected_new = new - 1  # The last is not fed.
+        before = len(self._fed)
         result = self._generate(*arguments, **options)
         sequences = getattr(result, "sequences", result)
-        if self._chunks.num_tokens > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
+        if len(self._fed) > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
             if self._batch_index < sequences.shape[0]:
-                self._unfed = sequences[self._batch_index, self._chunks.num_tokens :].tolist()
+                self._unfed = sequences[self._batch_index, len(self._fed) :].tolist()
         return result
 
-    def _before_forward(self, model, arguments, options):
-        ids = guards.ids_of_forward(model, arguments, options, self._batch_index)
-        past = guards.past_of_forward(options)
-        guards.check_continues(past, self._chunks.num_tokens)
+    @property
+    def _is_deaf(self):
+        """The probe is no part of the sequence, and a graph that was compiled meanwhile may still tell of what comes later."""
+        return self._ended or (self._prober is not None and self._prober.is_running)
+
+    def _before_forward(self, module, arguments, options):
+        if self._is_deaf:
+            return
+        if any(called.module is module for called in self._calls):
+            self._calls = []  # That call did not come as far as the decoder.
+        self._calls.append(Called(module, arguments, options))
+        if module is not self._entries[-1]:
+            return
+        calls, self._calls = self._calls, []
+        self._forward = None
+        fed = guards.ids_of_forward(calls, self._batch_index)
+        cache = cache_of(calls)
+        guards.check_continues(cache, fed, self._fed)
+        if not self._fed:
+            self._pads = guards.pads_of_forward(calls, self._batch_index, len(fed))
+        ids = fed if self._fed else fed[self._pads :]
         pieces = self._chunks.cut(len(ids))
         if pieces[0].phase != PREFILL:
             self._close_open_chunk()
         total = self._chunks.num_tokens + len(ids)
+        if self._prober:
+            self._prober.begin(self._chunks.num_tokens, len(ids), self._pads, positions_of(calls))
+        if self._writer is not None and pieces[0].phase == PREFILL and not self._mass_is_due(self._writer.header.model, len(ids)):
+            self._drop_mass()
         if self._writer is not None and not self._writer.has_room(total):
             # The structure changes now: what is done is safe before.
             self._write_pending()
             self._writer.reserve(total)
-        self._forward = Forward(ids, pieces, options.get("past_key_values"))
+        self._forward = Forward(calls[0].module, fed, ids, pieces, self._pads, cache)
+        self._forward.decodes_first = pieces[0].phase != PREFILL and not self._ids
 
     def _heard(self, layer, call):
-        if self._forward is None:
+        if self._is_deaf:
+            return
+        forward = self._forward
+        if forward is None:
             raise KvloupeError("the recording was stopped", "attention ran outside of a forward of the recorded model",
-                               "call the model that was given to kvloupe.record")
-        guards.check_call(layer, call, self._batch_index, self._forward, self._chunks.num_tokens)
+                               "call the model that was given to kvloupe.record, and backward() of checkpointed layers after it")
+        layout = guards.layout_of(layer, call, forward)
+        try:
+            guards.check_call(layer, call, forward)
+            guards.check_mask(layer, call, layout, forward, self._batch_index)
+            guards.check_output(layer, call, layout, forward, self._batch_index)
+        except KvloupeError as refusal:
+            # Said after the last layer, with those that can be recorded.
+            forward.refused.setdefault(layer, refusal)
+        forward.layers.add(layer)
+        self._shapes.setdefault(layer, shape_of(call))
+        if forward.refused or len(set(self._shapes.values())) > 1:
+            return
         if self._writer is None:
             self._begin(call)
         if layer not in self._recorders:
             self._recorders[layer] = LayerRecorder(layer, self._writer, call)
-        self._recorders[layer].take(call, self._batch_index, self._forward.pieces)
-        self._forward.layers.add(layer)
+        self._recorders[layer].take(call, self._batch_index, layout, forward.pieces)
+
+    def _mass_is_due(self, model, num_new):
+        """Of a prefill, with what is expected to follow. The share of the mass grows with each chunk, so what is dropped stays so."""
+        if not self._mass_is_optional or "mass" not in self._store:
+            return True
+        before = self._chunks.num_tokens
+        prefill = max(num_new, self._expected_prefill - before)
+        return mass_rule.is_small(model, self._dtype, before + prefill + self._expected_new, self._chunks.prefill_keys(prefill))
+
+    def _drop_mass(self):
+        self._write_pending()
+        for recorder in self._recorders.values():
+            recorder.drop_mass()
+        self._writer.drop_mass()
+        self._store -= {"mass"}
 
     def _begin(self, call):
-        model = describe_model(self._model, self._modules, guards.scale_of(call))
+        model = describe_model(self._model, self._modules, shape_of(call), self._rank)
+        model.adapter = self._adapter
         heads = heads_of_rank(self._model, model, call, self._rank)
-        header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank)
-        capacity = len(self._forward.ids) + max(self._expected_tokens, MOST_PENDING_TOKENS)
-        self._writer = TraceWriter(self._output, header, capacity)
+        num_new = len(self._forward.ids)
+        if not self._mass_is_due(model, num_new):
+            self._store -= {"mass"}
+        header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank,
+                        self._prober.text if self._prober else None)
+        prefill = max(num_new, self._expected_prefill)
+        self._writer = TraceWriter(self._output, header, prefill + min(self._expected_new, MOST_PENDING_TOKENS),
+                                   self._chunks.prefill_keys(prefill))
 
-    def _after_forward(self, model, arguments, output):
+    def _after_forward(self, module, arguments, output):
         forward = self._forward
-        missing = [layer for layer in self._layers if layer not in forward.layers]
-        if missing:
-            raise KvloupeError("the recording was stopped",
-                               f"the attention of layer {missing[0]} did not pass through transformers' attention interface",
-                               "use an implementation of transformers (attn_implementation=\"sdpa\" or \"eager\") and no "
-                               "torch.compile")
+        if self._is_deaf or forward is None or module is not forward.entered:
+            return
+        guards.check_layers(self._layers, forward)
+        guards.check_shapes(self._shapes)
+        losses = self._losses.take(output, forward.ids) if self._losses else None
+        if self._prober:
+            self._run_probe(forward.pieces)
         for recorder in self._recorders.values():
             recorder.accept()
-        self._writer.write_tokens(forward.ids, [self._text.bytes_of(id) for id in forward.ids] if self._text else ())
+        self._writer.write_tokens(forward.ids, [self._text.bytes_of(id) for id in forward.ids] if self._text else (), losses)
         chunks = self._chunks.advance(forward.pieces)
         decoded = forward.pieces[0].phase != PREFILL
         if decoded:
             self._ids += forward.ids
+        self._fed += forward.fed
         self._unfed = []
         self._pending += chunks
         self._forward = None
         waited = time.monotonic() - self._written_at
         if not decoded or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
             self._write_pending()
+
+    def _run_probe(self, pieces):
+        """After each prefill chunk of the forward; the last may go on, and is probed again then."""
+        for number, piece in enumerate(pieces, self._chunks.num_chunks):
+            if piece.phase == PREFILL:
+                queries = self._prober.run(piece.end)
+                for layer, recorder in self._recorders.items():
+                    recorder.write_probe(number, queries[layer])
 
     def _close_open_chunk(self):
         chunk = self._chunks.close_open()
@@ -179,9 +291,21 @@ class Recorder:
 class Forward:
     """One call of the model, until all its layers have been heard."""
 
-    def __init__(self, ids, pieces, cache):
+    def __init__(self, entered, fed, ids, pieces, pads, cache):
+        self.entered = entered  # the outermost module that was called, which ends the forward
+        self.cache = cache
+        self.decodes_first = False
+        self.fed = fed  # token ids, those of padding included
         self.ids = ids
         self.pieces = pieces
-        self.cache = cache
-        self.layers = set()
-        self.checked_masks = {}  # id -> the mask itself, so that no other takes its id meanwhile
+        self.pads = pads
+        self.num_rows = len(fed)
+        self.end = pieces[-1].end
+        self.layers = set()  # that were heard
+        self.refused = {}  # layer -> what cannot be recorded of it
+        self.checked_masks = {}  # what was checked -> the mask itself, so that no other takes its id meanwhile
+
+
+def shape_of(call):
+    """What a layer is given, which the configuration may not say."""
+    return LayerShape(call.query.shape[1], call.key.shape[1], call.query.shape[3], call.value.shape[3], guards.scale_of(call))

@@ -1,5 +1,8 @@
 """Where recording listens: the functions that transformers' attention modules hand their queries, keys and values to."""
+import functools
 import sys
+
+import torch
 
 
 class AttentionTap:
@@ -43,24 +46,31 @@ class AttentionTap:
     def remove(self):
         while self._undo:
             self._undo.pop()()
+        self._modules = {}  # A graph that was compiled meanwhile may still tell of them.
 
     def _listener(self, original, implementation):
-        def attention(module, query, key, value, attention_mask=None, *more, **arguments):
-            result = original(module, query, key, value, attention_mask, *more, **arguments)
-            layer = self._modules.get(module)
-            if layer is not None:
-                call = AttentionCall(module, query, key, value, attention_mask, arguments, implementation)
-                self._heard(layer, call)
+        # Out of the graphs of torch.compile, which go on with `original`.
+        tell = torch.compiler.disable(functools.partial(self._tell, implementation))
+
+        @functools.wraps(original)
+        def attention(module, query, key, value, attention_mask=None, **arguments):
+            result = original(module, query, key, value, attention_mask, **arguments)
+            tell(module, query, key, value, attention_mask, arguments, result[0])
             return result
         return attention
+
+    def _tell(self, implementation, module, query, key, value, mask, arguments, output):
+        layer = self._modules.get(module)
+        if layer is not None:
+            self._heard(layer, AttentionCall(module, query, key, value, mask, arguments, implementation, output))
 
 
 class AttentionCall:
     """Of one layer in one forward; query [batch, q heads, new tokens, dim], key and value [batch, kv heads, keys, dim]."""
 
-    def __init__(self, module, query, key, value, mask, arguments, implementation):
+    def __init__(self, module, query, key, value, mask, arguments, implementation, output):
         self.module = module
-        self.query, self.key, self.value = (_local(tensor).detach() for tensor in (query, key, value))
+        self.query, self.key, self.value, self.output = (_local(tensor).detach() for tensor in (query, key, value, output))
         self.mask = mask
         self.arguments = arguments
         self.implementation = implementation

@@ -9,6 +9,10 @@ from . import layout
 from .errors import KvloupeError
 
 
+# The room grows by this part of itself at least.
+GROWTH = 64
+
+
 @dataclasses.dataclass(frozen=True)
 class Heads:
     """The heads that a file has of each layer: all, or those of one rank."""
@@ -35,6 +39,7 @@ class Header:
     spans: tuple
     has_text: bool
     rank: tuple = ()  # (rank, ranks) of a part
+    probe: object = None  # probe.ProbeText
 
 
 def _writing(method):
@@ -54,13 +59,14 @@ class TraceWriter:
     nothing to a reader, so rows are written whenever they are there."""
 
     @_writing
-    def __init__(self, output, header, capacity):
-        """output: a PartFile, which this takes over."""
+    def __init__(self, output, header, capacity, mass_keys=0):
+        """output: a PartFile, which this takes over; mass_keys: keys of all prefill chunks, as far as it is known."""
         self.header = header
         self._output = output
-        # The lock is ours already. No cache: pieces of a storage chunk are written where they belong at once.
+        self._mass_keys = mass_keys
+        # The lock is ours already. No cache: a part of a piece is written where it belongs at once, and nothing is read for it.
         self._file = h5py.File(output.part, "w", locking=False, rdcc_nbytes=0, track_order=False)
-        self._begin(capacity)
+        self._begin(max(capacity, 1))
 
     def _begin(self, capacity):
         header, file = self.header, self._file
@@ -70,37 +76,40 @@ class TraceWriter:
             for name, value in dataclasses.asdict(header.heads).items():
                 file.attrs[name] = np.int64(value)
         layout.write_model(file, header.model)
+        if header.probe is not None:
+            layout.write_probe(file, header.probe)
         self._capacity = capacity  # tokens that there is room for
+        self._piece = layout.tokens_per_piece(capacity, header.model.head_dim * np.dtype(header.dtype).itemsize)
         self._chunk_capacity = 256
         tokens = file.create_group("tokens")
-        self._ids = self._vector(tokens, "ids", capacity, "<i4", "token", "1", "token id")
+        self._ids = layout.create_vector(tokens, "ids", capacity, "<i4", "token", "1", "token id")
         layout.write_spans(tokens, header.spans)
         self._text = None
         if header.has_text:
-            self._offsets = self._vector(tokens, "text_offsets", capacity + 1, "<u8", "token", "byte",
-                                         "where each token's bytes begin in text")
-            self._text = self._vector(tokens, "text", 8 * capacity, "u1", "byte", "1", "raw bytes of all tokens")
+            self._offsets = layout.create_vector(tokens, "text_offsets", capacity + 1, "<u8", "token", "byte",
+                                                 "where each token's bytes begin in text")
+            self._text = layout.create_vector(tokens, "text", 0, "u1", "byte", "1", "raw bytes of all tokens", 8 * capacity)
             self._offsets[0] = 0
             self._text_end = 0
         chunks = file.create_group("chunks")
         self._chunk_sets = [
-            self._vector(chunks, "begin", self._chunk_capacity, "<i4", "chunk", "token", "first token of the chunk"),
-            self._vector(chunks, "length", self._chunk_capacity, "<i4", "chunk", "token", "tokens in the chunk"),
-            self._vector(chunks, "phase", self._chunk_capacity, "u1", "chunk", "1", "0 prefill, 1 decode")]
+            layout.create_vector(chunks, "begin", self._chunk_capacity, "<i4", "chunk", "token", "first token of the chunk"),
+            layout.create_vector(chunks, "length", self._chunk_capacity, "<i4", "chunk", "token", "tokens in the chunk"),
+            layout.create_vector(chunks, "phase", self._chunk_capacity, "u1", "chunk", "1", "0 prefill, 1 decode")]
         if "mass" in header.store:
-            self._mass_offsets = self._vector(chunks, "mass_offsets", self._chunk_capacity + 1, "<i8", "chunk", "1",
-                                              "where each chunk begins in key_mass")
+            self._mass_offsets = layout.create_vector(chunks, "mass_offsets", self._chunk_capacity + 1, "<i8", "chunk", "1",
+                                                      "where each chunk begins in key_mass")
             self._mass_offsets[0] = 0
         self._layers = file.create_group("layers")
         self._layers.attrs["NX_class"] = "NXentry"
-        self._per_token = []  # (dataset, token axis)
+        self._per_token = [(self._ids, 0)]  # (dataset, token axis)
+        if "loss" in header.store:
+            self._nll = layout.create_vector(tokens, "nll", capacity, "<f4", "token", "nat", "-log P of each token given those before it")
+            self._per_token.append((self._nll, 0))
+        self._sets = {}  # layer -> name -> dataset
         self._mass_end = 0
         self.num_tokens = 0
         self.num_chunks = 0
-
-    def _vector(self, group, name, length, dtype, axis, units, long_name):
-        piece = min(max(length, 1), 65536)
-        return layout.create_growing(group, name, (length,), dtype, (piece,), [axis], units, long_name)
 
     # --- what is written -----------------------------------------------------------------------------------------
 
@@ -117,24 +126,35 @@ class TraceWriter:
             group.attrs["softcap"] = np.float64(form.softcap)
         if form.sinks is not None:
             group.attrs["sink_logit"] = np.asarray(form.sinks, dtype=np.float32)
-        heads, dim = self.header.heads, self.header.model.head_dim
+        sets = self._sets[layer] = {}
         if "qkv" in self.header.store:
-            size = np.dtype(self.header.dtype).itemsize
-            piece = layout.tokens_per_storage_chunk(self._capacity, dim * size)
-            for name, count, axis, long_name in (("q", heads.num_q, "q_head", "queries"),
-                                                 ("k", heads.num_kv, "kv_head", "keys"),
-                                                 ("v", heads.num_kv, "kv_head", "values")):
-                dataset = layout.create_growing(group, name, (count, self._capacity, dim), "<f" + str(size),
-                                                (1, piece, dim), [axis, "token", "channel"], "1", long_name)
-                self._per_token.append((dataset, 1))
+            self._begin_rows(group, sets)
         if "lse" in self.header.store:
-            piece = layout.tokens_per_storage_chunk(self._capacity, 4)
-            dataset = layout.create_growing(group, "lse", (heads.num_q, self._capacity), "<f4", (1, piece),
-                                            ["q_head", "token"], "nat", "log-sum-exp of the scaled logits")
-            self._per_token.append((dataset, 1))
+            piece = layout.tokens_per_piece(self._capacity, 4, layout.LEAST_PIECE_BYTES // 8)
+            num_heads = self.header.heads.num_q
+            sets["lse"] = layout.create_growing(group, "lse", (num_heads, self._capacity), "<f4", (1, piece), ["q_head", "token"],
+                                                "nat", "log-sum-exp of the scaled logits")
+            self._per_token.append((sets["lse"], 1))
             layout.describe_plot(group, "lse", [".", "."], f"Layer {layer}: log-sum-exp by head")
         if "mass" in self.header.store:
-            self._vector(group, "key_mass", 0, "<f4", "cell", "probability", "attention mass of each key")
+            sets["key_mass"] = layout.create_vector(group, "key_mass", 0, "<f4", "cell", "probability", "attention mass of each key",
+                                                    self.header.heads.num_kv * self._mass_keys)
+        if self.header.probe is not None:
+            sets["probe_q"] = self._begin_probe(group)
+
+    def _begin_rows(self, group, sets):
+        heads, dim = self.header.heads, self.header.model.head_dim
+        size = np.dtype(self.header.dtype).itemsize
+        for name, count, axis, long_name in (("q", heads.num_q, "q_head", "queries"), ("k", heads.num_kv, "kv_head", "keys"),
+                                             ("v", heads.num_kv, "kv_head", "values")):
+            sets[name] = layout.create_growing(group, name, (count, self._capacity, dim), "<f" + str(size), (1, self._piece, dim),
+                                               [axis, "token", "channel"], "1", long_name)
+            self._per_token.append((sets[name], 1))
+
+    def _begin_probe(self, group):
+        box = (self.header.heads.num_q, len(self.header.probe.ids), self.header.model.head_dim)
+        return layout.create_growing(group, "probe_q", (0, *box), "<f" + str(np.dtype(self.header.dtype).itemsize), (1, *box),
+                                     ["chunk", "q_head", "probe_token", "channel"], "1", "queries of the probe after each prefill chunk")
 
     def _name_layer_type(self, layer, window):
         """The call of a layer says for sure whether it has a window; its configuration may not."""
@@ -149,11 +169,11 @@ class TraceWriter:
 
     @_writing
     def reserve(self, num_tokens):
-        """Room for so many tokens in all; grows by a quarter at least, so that the structure seldom changes."""
+        """Room for so many tokens in all. It grows by whole pieces, so that nothing is left over, and by a part of what is there,
+        so that the structure seldom changes."""
         if self.has_room(num_tokens):
             return
-        self._capacity = max(num_tokens, self._capacity + max(self._capacity // 4, 256))
-        self._ids.resize(self._capacity, 0)
+        self._capacity = layout.whole_pieces(max(num_tokens, self._capacity + self._capacity // GROWTH), self._piece)
         if self._text is not None:
             self._offsets.resize(self._capacity + 1, 0)
         for dataset, axis in self._per_token:
@@ -163,32 +183,52 @@ class TraceWriter:
     @_writing
     def write_rows(self, layer, begin, rows):
         """rows: name -> array [heads, tokens(, head_dim)] of the tokens from begin on."""
-        group = self._layers[str(layer)]
         for name, values in rows.items():
-            group[name][:, begin : begin + values.shape[1]] = values
+            self._sets[layer][name][:, begin : begin + values.shape[1]] = values
 
     @_writing
     def write_mass(self, layer, mass_begin, mass):
         """mass [kv heads, keys] of a prefill chunk, at its place in key_mass."""
-        dataset = self._layers[str(layer)]["key_mass"]
-        end = mass_begin + mass.size
+        self._put(self._sets[layer]["key_mass"], mass_begin, mass.reshape(-1))
+
+    def _put(self, dataset, begin, values):
+        """Values at their place in a vector, which grows by whole pieces."""
+        end = begin + len(values)
         if end > dataset.shape[0]:
-            dataset.resize(end + end // 4, 0)
-        dataset[mass_begin:end] = mass.reshape(-1)
+            dataset.resize(layout.whole_pieces(end, dataset.chunks[0]), 0)
+        dataset[begin:end] = values
 
     @_writing
-    def write_tokens(self, ids, texts):
-        """The next tokens, and their bytes where the header promised them. They count once they are in a chunk."""
+    def drop_mass(self):
+        """Leaves key_mass out of the trace after all; its room is used for what is written next."""
+        self._file.flush()
+        del self._file["chunks/mass_offsets"]
+        for layer, sets in self._sets.items():
+            del sets["key_mass"], self._layers[str(layer)]["key_mass"]
+        self.header = dataclasses.replace(self.header, store=self.header.store - {"mass"})
+        self._file.flush()
+
+    @_writing
+    def write_probe(self, layer, chunk, queries):
+        """queries [q heads, probe tokens, head_dim] after a prefill chunk, done or open."""
+        dataset = self._sets[layer]["probe_q"]
+        if chunk >= dataset.shape[0]:
+            dataset.resize(chunk + 1, 0)
+        dataset[chunk] = queries
+
+    @_writing
+    def write_tokens(self, ids, texts, losses=None):
+        """The next tokens, and their bytes and losses where the header promised them. They count once they are in a chunk."""
         begin, end = self.num_tokens, self.num_tokens + len(ids)
         self.reserve(end)
         self._ids[begin:end] = ids
+        if losses is not None:
+            self._nll[begin:end] = losses
         if self._text is not None:
             ends = self._text_end + np.cumsum([len(text) for text in texts], dtype=np.uint64)
             self._offsets[begin + 1 : end + 1] = ends
             raw = np.frombuffer(b"".join(texts), dtype=np.uint8)
-            if int(ends[-1]) > self._text.shape[0]:
-                self._text.resize(2 * int(ends[-1]), 0)
-            self._text[self._text_end : int(ends[-1])] = raw
+            self._put(self._text, self._text_end, raw)
             self._text_end = int(ends[-1])
         self.num_tokens = end
 
@@ -226,7 +266,6 @@ class TraceWriter:
             return self.drop()
         last_begin, last_length = (int(dataset[self.num_chunks - 1]) for dataset in self._chunk_sets[:2])
         tokens = last_begin + last_length
-        self._ids.resize(tokens, 0)
         if self._text is not None:
             self._offsets.resize(tokens + 1, 0)
             self._text.resize(int(self._offsets[tokens]), 0)
@@ -234,8 +273,12 @@ class TraceWriter:
             dataset.resize(self.num_chunks, 0)
         if "mass" in self.header.store:
             self._mass_offsets.resize(self.num_chunks + 1, 0)
-            for group in self._layers.values():
-                group["key_mass"].resize(self._mass_end, 0)
+            for sets in self._sets.values():
+                sets["key_mass"].resize(self._mass_end, 0)
+        if self.header.probe is not None:
+            prefill = np.flatnonzero(self._chunk_sets[2][:] == layout.PREFILL)
+            for sets in self._sets.values():
+                sets["probe_q"].resize(int(prefill[-1]) + 1, 0)
         for dataset, axis in self._per_token:
             dataset.resize(tokens, axis)
         if len(generated):

@@ -9,12 +9,14 @@ import tempfile
 import unittest
 from unittest import mock
 
+import h5py
 import numpy as np
 import tokenizers
 import torch
 import transformers
 
 import kvloupe
+from kvloupe import arguments
 from kvloupe.__main__ import main
 from kvloupe.token_text import TokenText, byte_table
 from kvloupe.weights_hash import hash_of_folder, hash_of_model
@@ -25,20 +27,21 @@ FOLDER = ROOT / "capture" / "python"
 
 
 def run(*arguments, given=""):
-    """(exit code, standard error) of the command, in this process."""
-    errors = io.StringIO()
-    with contextlib.redirect_stderr(errors), mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode()))):
+    """(exit code, standard error, standard output) of the command, in this process."""
+    errors, output = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output), \
+            mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode()))):
         try:
             code = main([str(argument) for argument in arguments])
         except SystemExit as end:
             code = end.code
-    return code, errors.getvalue()
+    return code, errors.getvalue(), output.getvalue()
 
 
 class Command(unittest.TestCase):
     def record(self, *arguments, expect=0, given=""):
         path = scratch("command.h5")
-        code, errors = run("record", *arguments, "--force", "-o", path, given=given)
+        code, errors, self.output = run("record", *arguments, "--force", "-o", path, given=given)
         self.assertEqual(code, expect, errors)
         return path if expect == 0 else errors.strip().splitlines()[-1]
 
@@ -58,6 +61,63 @@ class Command(unittest.TestCase):
             self.assertTrue(trace.text().startswith(wrapped))
             self.assertEqual([chunk.phase for chunk in trace.chunks][-2:], ["decode"] * 2)
         self.assertIn("sound", program("validate", path))
+        size = f"{path.stat().st_size / 2**20:.1f} MiB"
+        self.assertRegex(self.output, f"^{path}\n{len(expected) - 1} tokens in {len(trace.chunks)} chunks, 2 of 4 layers, {size}, "
+                         "recorded in [0-9.]+ s\n$")
+
+    def test_what_is_stored(self):
+        for store, layer, tokens in (((), {"q", "k", "v", "lse", "key_mass"}, set()), (("--store", "qkv"), {"q", "k", "v"}, set()),
+                                     (("--store", "qkv,mass"), {"q", "k", "v", "key_mass"}, set()),
+                                     (("--store", "lse,probe,qkv"), {"q", "k", "v", "lse", "probe_q"}, {"nll"}),
+                                     (("--store", "loss", "--max-new-tokens", 2), set(), {"nll"})):
+            path = self.record(MODELS / "llama", "--prompt-file", "-", "--chunk-size", 4, *store, given="the cat sat")
+            with h5py.File(path) as file:
+                self.assertEqual(set(file["layers/2"]), layer, store)
+                self.assertEqual(set(file["tokens"]) & {"nll"}, tokens, store)
+            self.assertIn("sound", program("validate", path))
+
+    def test_spans_by_their_text(self):
+        """The same as those of the program's own capture."""
+        text = scratch("spans.txt")
+        text.write_text("one cat, two cats; caf\u00e9 cat \u4e16\u754c")
+        named = ["--span", "animal=cat", "--span", "place=af\u00e9", "--span", "letter=\u754c"]
+        path, own = self.record(MODELS / "llama", "--prompt-file", text, "--raw", *named), scratch("own-spans.h5")
+        program("capture", "--model", MODELS / "llama", "--prompt-file", text, "--raw", *named, "-o", own)
+        with kvloupe.open(path) as trace, kvloupe.open(own) as expected:
+            self.assertEqual([tuple(span) for span in trace.spans], [tuple(span) for span in expected.spans])
+            spans = {span.name: (span.begin, span.end) for span in trace.spans}
+            self.assertEqual(set(spans), {"animal", "animal.2", "animal.3", "place", "letter"})
+            for name, word in (("animal", "cat"), ("animal.3", "cat"), ("place", "af\u00e9")):
+                self.assertIn(word, trace.text(*spans[name]))
+        for given, sentence in ((["--span", "a=dog"], "--span a marks nothing; the prompt does not hold the text 'dog'; write"),
+                                (["--span", "a=cat", "--span", "a.2=two"], "--span a.2 cannot be added; there is a span a.2 already")):
+            self.assertIn(sentence, self.record(MODELS / "llama", "--prompt-file", text, "--raw", *given, expect=1))
+
+    def test_a_file_that_exists_is_said_before_anything_is_loaded(self):
+        path = scratch("mine.h5")
+        path.write_bytes(b"mine")
+        for given in ([], ["--prompt-file", scratch("absent.txt")]):
+            code, errors, output = run("record", scratch("absent"), *(given or ["--prompt-file", "-"]), "-o", path)
+            self.assertEqual((code, output), (1, ""))
+            self.assertRegex(errors, f"^error: {path} exists; a recording would replace it; give force=True")
+        self.assertEqual(path.read_bytes(), b"mine")
+        left, nowhere = scratch("left.h5.part"), scratch("absent") / "t.h5"
+        left.write_bytes(b"chunks")
+        self.assertIn("was cut short", run("record", "m", "--prompt-file", "-", "-o", scratch("left.h5"))[1])
+        self.assertIn("there is no folder", run("record", "m", "--prompt-file", "-", "-o", nowhere)[1])
+
+    def test_control_c(self):
+        path = scratch("stopped.h5")
+
+        def stop(*_, **__):
+            raise KeyboardInterrupt
+        with mock.patch("transformers.LlamaForCausalLM.generate", stop):
+            code, errors, _ = run("record", MODELS / "llama", "--prompt-file", "-", "--raw", "--chunk-size", 8, "--max-new-tokens", 2,
+                                  "-o", path, given="a" * 20)
+        self.assertEqual(code, 130)
+        self.assertRegex(errors.splitlines()[-1], "error: the recording was stopped; .*; .*stopped.h5 holds 16 of 20 tokens: open it")
+        with kvloupe.open(path) as trace:
+            self.assertEqual((trace.num_tokens, trace.complete), (16, False))
 
     def test_messages_and_raw_text(self):
         messages = scratch("messages.json")
@@ -76,12 +136,30 @@ class Command(unittest.TestCase):
         self.assertRegex(self.record(MODELS / "llama", "--prompt-file", "-", "--raw", expect=1, given=""), "the prompt has no tokens")
         self.assertRegex(self.record(MODELS / "llama", "--prompt-file", "-", "--layers", "2-9", expect=1, given="x"),
                          "the model has the layers 0 to 2")
-        self.record(MODELS / "llama", "--prompt-file", "-", "--chunk-size", 0, expect=2, given="x")
-        self.assertEqual(run("record")[0], 2)
+        self.assertRegex(self.record(MODELS / "llama", "--prompt-file", "-", "--device", "cuda:77", expect=1, given="x"),
+                         "error: --device cuda:77 cannot be used; .*; ")
+
+    def test_values_that_mean_nothing(self):
+        for given, sentence in ((("--chunk-size", 0), "--chunk-size cannot take '0'"), (("--chunk-size", "x"), "--chunk-size cannot take 'x'"),
+                                (("--layers", "2-1"), "--layers cannot take '2-1'"), (("--layers", "0-99999999"), "--layers cannot"),
+                                (("--layers", ","), "--layers cannot take ','"), (("--layers", "-1"), "--layers"),
+                                (("--dtype", "bf16"), "invalid choice: 'bf16'"), (("--store", ""), "--store cannot take ''"),
+                                (("--store", "qkv,nll"), "--store cannot take 'nll'"), (("--max-new-tokens", "-1"), "--max-new-tokens"),
+                                (("--span", "a"), "--span cannot take 'a'"), (("--span", "=a: b"), "--span cannot take '=a: b'"),
+                                (("--span", "a=b", "--span", "a=c"), "--span names a twice"), (("--what",), "--what"), ((), "-o")):
+            code, errors, output = run("record", "absent", "--prompt-file", "absent", *(["-o", scratch("x.h5")] if given else []), *given)
+            self.assertEqual((code, output), (2, ""), given)
+            last = errors.splitlines()[-1]
+            self.assertTrue(last.startswith("error: ") and sentence in last and last.count("; ") == 2, last)
+        self.assertEqual(run()[0], 2)
+
+    def test_lists_of_layers(self):
+        for text, expected in (("all", None), ("3", [3]), ("3-5", [3, 4, 5]), ("7,3", [3, 7]), ("0-1,1-2", [0, 1, 2])):
+            self.assertEqual(arguments.layers(text), expected)
 
     def test_the_lines_of_the_readme(self):
         blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
-        self.assertEqual(len(blocks), 2)
+        self.assertEqual(len(blocks), 3)
         names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
                  "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False)}
         before = os.getcwd()
@@ -90,7 +168,8 @@ class Command(unittest.TestCase):
             try:
                 for block in blocks:
                     exec(block, names)  # What a user would paste.
-                self.assertIn("sound", program("validate", "t.h5"))
+                for name in "t.h5", "losses.h5":
+                    self.assertIn("sound", program("validate", name))
             finally:
                 os.chdir(before)
         names["trace"].close()

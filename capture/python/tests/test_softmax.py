@@ -31,7 +31,7 @@ class SumRows(unittest.TestCase):
             form = SoftmaxForm(0.7, **form)
             lse, mass = softmax.sum_rows(q, k, form, 0, 0, True)
             for logits, rows in ((1, 1), (1, 7), (100, 3), (10**6, 20)):
-                with mock.patch.multiple(softmax, MOST_LOGITS=logits, MOST_ROWS=rows):
+                with mock.patch.multiple(softmax, MOST_LOGITS_OF_A_THREAD=logits, LEAST_ROWS=rows):
                     again = softmax.sum_rows(q, k, form, 0, 0, True)
                 torch.testing.assert_close(again[0], lse)
                 torch.testing.assert_close(again[1], mass)

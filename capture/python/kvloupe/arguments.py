@@ -1,0 +1,81 @@
+"""What options of the command line mean. A value that means nothing is a wrong use: one sentence, exit code 2."""
+import argparse
+
+from .layout import STORES
+
+MOST_LAYERS = 4096
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """Ours are a sentence with a reason and an advice; argparse puts the option's name before it."""
+        sentence = message.split(": ", 1)[-1]
+        if sentence.count("; ") != 2:
+            sentence = f"{self.prog} cannot be run like this; {message}; {self.prog} --help lists the options"
+        self.exit(2, f"error: {sentence}\n")
+
+
+def _wrong(what, why, what_to_do):
+    return argparse.ArgumentTypeError(f"{what}; {why}; {what_to_do}")
+
+
+def _number(option, text, least):
+    if not text.isascii() or not text.isdecimal() or int(text) < least:
+        raise _wrong(f"{option} cannot take '{text}'", f"it takes a number from {least} on", f"write it as in {option} 128")
+    return int(text)
+
+
+def chunk_size(text):
+    return _number("--chunk-size", text, 1)
+
+
+def new_tokens(text):
+    return _number("--max-new-tokens", text, 0)
+
+
+def _is_layer(text):
+    return text.isascii() and text.isdecimal() and int(text) < MOST_LAYERS
+
+
+def layers(text):
+    """Ascending numbers; None for all."""
+    if text == "all":
+        return None
+    found = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not (_is_layer(first) and _is_layer(last) and int(first) <= int(last)):
+            raise _wrong(f"--layers cannot take '{text}'", "it takes numbers of layers and ranges of them",
+                         "write it as in --layers 3, 0-3, 3,7 or all")
+        found.update(range(int(first), int(last) + 1))
+    return sorted(found)
+
+
+def store(text):
+    words = text.split(",")
+    for word in words:
+        if word not in STORES:
+            raise _wrong(f"--store cannot take '{word}'", f"it takes a list of {', '.join(STORES[:-1])} and {STORES[-1]}",
+                         "write it as in --store qkv,lse")
+    return tuple(dict.fromkeys(words))
+
+
+def named_text(text):
+    name, _, words = text.partition("=")
+    if not name or not words:
+        raise _wrong(f"--span cannot take '{text}'", "it takes a name and the text that it stands for",
+                     'write it as in --span answer="the text"')
+    return name, words
+
+
+class Named(argparse.Action):
+    """Gathers (name, text) pairs."""
+
+    def __call__(self, parser, options, pair, option=None):
+        name, text = pair
+        gathered = dict(getattr(options, self.dest))
+        if name in gathered:
+            raise argparse.ArgumentError(self, f"--span names {name} twice; a name stands for one text; give the second another name")
+        gathered[name] = text
+        setattr(options, self.dest, gathered)
