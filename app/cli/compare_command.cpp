@@ -267,7 +267,6 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   request.device = arguments.device;
   device::open_device(request.device);
   for (const std::string& note : plan.notes) log::warning("{}", note);
-  if (axes.empty()) note_budgets_that_fit(specs, session.info());
 
   CompareReport report;
   report.cells = arguments.cells;

@@ -28,7 +28,7 @@ ProgramResult compare(std::vector<std::string> more) {
 
 TEST(CompareSweep, RowsCarryTheirValuesAndEqualThoseOfTheMethodAlone) {
   const ProgramResult run = compare({"--method", "quoka:num_queries=4", "--method", "dense",
-                                     "--sweep", "budget_tokens=8..32", "--json"});
+                                     "--sweep", "budget_tokens=8..32", "--cells", "own", "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.standard_error;
   EXPECT_THAT(run.standard_error, HasSubstr("one row each: dense"));
   std::vector<int> budgets;

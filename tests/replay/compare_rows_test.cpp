@@ -17,7 +17,7 @@ using selection::MethodSpec;
 using testing::SmallTrace;
 
 std::vector<CompareRow> rows_of(const SmallTrace& trace, const std::string& method,
-                                const CompareOptions& options = {}) {
+                                const CompareOptions& options = CompareOptions()) {
   return compare_methods(trace.session(), {MethodSpec::parse(method)}, {}, options, {}).rows;
 }
 
@@ -88,8 +88,9 @@ TEST(CompareRows, RecallAtKIsTheShareOfTheTrueBestThatIsKept) {
 TEST(CompareRows, TheGridHasARowForEveryPairOfIndices) {
   const SmallTrace trace;
   const auto plain = rows_of(trace, "quoka:budget_tokens=8");
-  const auto rows = rows_of(trace, "quoka:budget_tokens=8",
-                            {.scopes = {parse_scope("kv_head,layer"), parse_scope("layer")}});
+  CompareOptions options;
+  options.scopes = {parse_scope("kv_head,layer"), parse_scope("layer")};
+  const auto rows = rows_of(trace, "quoka:budget_tokens=8", options);
   ReplayRequest request;
   request.spec = MethodSpec::parse("quoka:budget_tokens=8").resolved(trace.session().shape());
   const ReplayResult result = replay(trace.session(), request, {});

@@ -55,7 +55,7 @@ class Explain : public ::testing::Test {
     ReplayRequest request;
     request.spec = spec_of(method);
     request.layers = {kLayer};
-    request.chunk = kChunk;
+    request.chunks = {kChunk};
     const ReplayResult result = replay(trace_.session(), request, {});
     const auto& positions = result.find(kLayer, kChunk)->rows.at(static_cast<std::size_t>(row));
     return std::binary_search(positions.positions.begin(), positions.positions.end(), key);
@@ -385,7 +385,7 @@ TEST_F(Explain, ARegretIsWantedMoreThanWhenItWasDropped) {
 
 TEST_F(Explain, AKeysLifeFollowsItsChunks) {
   ExplainRequest request;
-  request.method = choice_anew(spec_of("tova:budget_tokens=9"));
+  request.spec = spec_of("tova:budget_tokens=9");
   request.layer = kLayer;
   request.key = 20;  // of chunk 1
   const KeyLife life = key_life(trace_.session(), request, {});
