@@ -287,7 +287,8 @@ void add_capture_command(CLI::App& program, const GlobalOptions& global) {
       ->capture_default_str();
   command
       ->add_option("--method", arguments->methods,
-                   "a method whose selections are recorded (open loop); may be repeated")
+                   "a method whose selections are recorded (open loop); may be repeated; one that "
+                   "takes a budget and names none has budget_tokens=1024")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--closed-loop", arguments->closed_loop,

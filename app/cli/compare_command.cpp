@@ -88,7 +88,10 @@ void say_no_common_cell(const Comparison& comparison) {
   std::set<std::string> said;  // chunk sizes of a sweep may say the same
   for (const Comparison::NoCell& none : comparison.no_common_cell) {
     const std::string text =
-        none.dense.empty()
+        !none.asked
+            ? fmt::format("no {} cell is averaged: none of these methods chooses among keys",
+                          none.phase)
+        : none.dense.empty()
             ? fmt::format(
                   "no {} cell is common to all these methods: in each one of them keeps "
                   "everything; --cells own averages each over its own cells",
@@ -313,8 +316,7 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
           "trace files; of several each row says which it is of, and --span and --from are "
           "found by name in each")
       ->required();
-  command
-      ->add_option("--method", arguments->methods, kMethodsHelp)
+  command->add_option("--method", arguments->methods, kMethodsHelp)
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -350,12 +352,14 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--from", arguments->from,
                       "average over the chunk that holds the first token of this span, or of "
                       "positions A-B, and all later ones");
-  command->add_option_function<std::string>(
-      "--scope-chunks",
-      [arguments](const std::string& text) {
-        arguments->scope_chunks = parse_indices("--scope-chunks", text);
-      },
-      "average over these chunks alone: 12-15, 3, 3,7");
+  command
+      ->add_option_function<std::string>(
+          "--scope-chunks,--chunk,--chunks",
+          [arguments](const std::string& text) {
+            arguments->scope_chunks = parse_indices("--scope-chunks", text);
+          },
+          "average over these chunks alone: 12-15, 3, 3,7 or all")
+      ->type_name("LIST");
   command
       ->add_option(
           "--columns", arguments->columns,

@@ -155,9 +155,9 @@ std::string notes(const CompareReport& report) {
 // Of a phase without a common cell, which a warning tells of.
 bool lacks_common_cells(const ReportedRow& one) {
   const auto& none = one.trace.comparison.no_common_cell;
-  return one.row.cells == 0 &&
-         std::any_of(none.begin(), none.end(),
-                     [&](const auto& entry) { return entry.phase == one.row.phase; });
+  return one.row.cells == 0 && std::any_of(none.begin(), none.end(), [&](const auto& entry) {
+           return entry.phase == one.row.phase;
+         });
 }
 
 }  // namespace
@@ -191,6 +191,7 @@ std::string compare_text(const CompareReport& report) {
   const auto all = rows_of(report);
   for (const ReportedRow& one : all)
     if (one.row.scope == "all" && !lacks_common_cells(one)) phases[one.row.phase].push_back(one);
+  if (phases.empty()) text += "\nno cell is averaged, as the warnings say\n";
   for (const char* phase : {"prefill", "decode"})
     if (const auto rows = phases.find(phase); rows != phases.end())
       text += fmt::format("\n{}{}", phases.size() > 1 ? fmt::format("{}\n", phase) : "",

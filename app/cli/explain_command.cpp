@@ -137,9 +137,9 @@ std::string decided_text(const Explanation& why) {
 
 std::string text_of(const Explanation& why, const session::TraceSession& session) {
   const auto& texts = session.token_texts();
-  std::string text = fmt::format(
-      "{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.method), place_text(why, session),
-      why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
+  std::string text =
+      fmt::format("{}\n{}\nkey {} \"{}\": {}\n\n", printable(why.method), place_text(why, session),
+                  why.key, printable(texts.at(static_cast<std::size_t>(why.key))), verdict(why));
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };

@@ -121,8 +121,9 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
       ->add_option(
           "--method", request.what.methods,
           "method SPEC, or a recorded run: run:N, or what it is called; given twice: the methods A "
-          "and B; further ones for the views budget_sweep and method_compare. A SPEC without a "
-          "budget has budget_tokens=1024; "
+          "and B; further ones for the views budget_sweep and method_compare. A method that takes "
+          "a "
+          "budget and names none has budget_tokens=1024; "
           "with no method given and none recorded, quoka and oracle are shown with 1,024, or "
           "an eighth of the tokens where the trace has no more than these")
       ->allow_extra_args(false);

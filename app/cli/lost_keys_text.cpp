@@ -80,9 +80,9 @@ std::string causes_by_layer(const LostKeys& lost) {
 
 std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& session,
                            std::size_t count) {
-  ordered_json json{{"method", lost.method.text}, {"chunk_size", nullptr},
-                    {"all", mass_json(lost.all)},      {"layers", ordered_json::array()},
-                    {"keys", ordered_json::array()},   {"regrets", ordered_json::array()}};
+  ordered_json json{{"method", lost.method.text},    {"chunk_size", nullptr},
+                    {"all", mass_json(lost.all)},    {"layers", ordered_json::array()},
+                    {"keys", ordered_json::array()}, {"regrets", ordered_json::array()}};
   if (const auto size = session.chunk_size()) json["chunk_size"] = *size;
   for (std::size_t i = 0; i < lost.layers.size(); ++i) {
     ordered_json layer{{"layer", lost.layers[i]}};

@@ -46,15 +46,16 @@ CLI::Validator finite_range(double least, double most);
 
 // What --method takes.
 inline constexpr const char* kMethodHelp =
-    "method SPEC (kvloupe methods; budget_tokens=1024 where it names no budget), or a recorded run: "
-    "run:N, or what it is called (kvloupe info)";
+    "method SPEC, see kvloupe methods; one that takes a budget and names none has "
+    "budget_tokens=1024. Or a recorded run: run:N, or what it is called (kvloupe info)";
 inline constexpr const char* kMethodsHelp =
-    "method SPEC (budget_tokens=1024 where it names no budget); run:N or what a recorded run is "
-    "called; all, or all:name=value,...; may be repeated";
+    "method SPEC; one that takes a budget and names none has budget_tokens=1024. Or run:N or what "
+    "a "
+    "recorded run is called; or all, or all:name=value,...; may be repeated";
 // Where it is run, and what was recorded will not do.
 inline constexpr const char* kSpecsHelp =
-    "method SPEC, or all, or all:name=value,...; may be repeated; budget_tokens=1024 where it "
-    "names no budget";
+    "method SPEC, or all, or all:name=value,...; may be repeated; one that takes a budget and "
+    "names none has budget_tokens=1024";
 
 // Says which methods keep every key of the trace because it fits their budget, and what to write.
 void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,

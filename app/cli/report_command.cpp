@@ -95,10 +95,11 @@ std::string facts(const session::TraceSession& session, const replay::LostKeys& 
   std::string text = fmt::format(
       "# {} on {}\n\n`{}`\n\n", method.known() ? title_of(*method.spec) : printable(method.text),
       printable(fs::path(info.path).filename().string()), printable(method.text));
-  text += fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}. {}{}\n\n",
-                      printable(info.model.name), info.num_tokens, info.chunks.size(),
-                      info.layers.size(), info.model.num_layers,
-                      info.complete ? "complete" : "incomplete", source_of(method), extent(arguments));
+  text +=
+      fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}. {}{}\n\n",
+                  printable(info.model.name), info.num_tokens, info.chunks.size(),
+                  info.layers.size(), info.model.num_layers,
+                  info.complete ? "complete" : "incomplete", source_of(method), extent(arguments));
   text +=
       "| mass recall | top-k overlap | output error | density | cells chosen in | all cells |\n";
   text += "|---|---|---|---|---|---|\n";

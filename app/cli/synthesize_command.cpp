@@ -149,8 +149,10 @@ void add_synthesize_command(CLI::App& program, const GlobalOptions& global) {
   capture::SyntheticOptions& options = given->options;
   command->add_option("-o,--output", given->output, "trace to write")->required();
   command
-      ->add_option("--method", given->methods,
-                   "method SPEC, may be repeated (default: quoka, compact_attention, oracle)")
+      ->add_option(
+          "--method", given->methods,
+          "method SPEC, may be repeated (default: quoka, compact_attention, oracle); one that "
+          "takes a budget and names none has budget_tokens=1024")
       ->allow_extra_args(false);
   command->add_option("--length", options.length, "tokens")
       ->check(CLI::Range(std::int64_t{4096}, std::int64_t{1} << 20))

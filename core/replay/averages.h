@@ -82,7 +82,8 @@ struct Counted {
   std::optional<WatchedKeys> watched = {};
 
   bool has(const ReplayCell& cell) const {
-    const bool asked = chunks.empty() || std::binary_search(chunks.begin(), chunks.end(), cell.chunk);
+    const bool asked =
+        chunks.empty() || std::binary_search(chunks.begin(), chunks.end(), cell.chunk);
     return asked && cell.span.end() > from;
   }
 };

@@ -45,10 +45,11 @@ void note_no_common_cell(const std::vector<MethodCells>& measured, trace::Phase 
   none.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
   for (const CompareRow& row : comparison.rows)
     if (row.phase == none.phase && row.cells > 0) return;
-  bool any = false;  // cell in which a method that ever chooses might have
+  bool any = false;
   for (const MethodCells& method : measured) {
+    any = any || method.averager.all_cells(phase) > 0;
     const auto places = method.averager.places(phase);
-    any = any || (places && method.averager.all_cells(phase) > 0);
+    none.asked = none.asked || places.has_value();
     if (places && places->empty()) none.dense.push_back(method.result.method);
   }
   if (any) comparison.no_common_cell.push_back(std::move(none));

@@ -20,10 +20,11 @@ struct Comparison {
   // Methods that are averaged over other cells than most are, `dense` apart: their rows are not
   // comparable with the others'. Canonical.
   std::vector<std::string> on_other_cells;
-  // With common cells: where there is none, and who keeps everything in every cell there. Canonical.
+  // With common cells: where there is none.
   struct NoCell {
     std::string phase;
-    std::vector<std::string> dense;
+    bool asked = false;              // some method chooses among keys
+    std::vector<std::string> dense;  // those that keep everything in every cell; canonical
   };
   std::vector<NoCell> no_common_cell;
   std::vector<UnavailableMethod> unavailable;  // what this trace cannot serve, with the reason

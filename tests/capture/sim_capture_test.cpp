@@ -125,7 +125,7 @@ TEST(CaptureOnSim, HalfPrecisionTraces) {
 
 TEST(CaptureOnSim, LayersThatAreNotRecorded) {
   CaptureOptions options = exact_options("cpu.h5");
-  options.layers = {1, 1};
+  options.layers = {1};
   options.store_loss = false;
   compare(options);
 }

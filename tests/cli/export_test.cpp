@@ -53,9 +53,12 @@ TEST(OtherTrace, SpeaksOfItself) {
                  "");
   expect_refused(lanes({"--other-trace", text}), 1, "--other-trace " + text + " cannot be shown",
                  "");
-  const std::string other = kGoldens + "group1_f32.h5";
-  expect_refused(lanes({"--other-trace", other}), 1,
-                 "--other-trace " + other + " cannot be drawn beside", "it is of another model");
+  const std::string model = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
+  expect_refused(lanes({"--other-trace", model}), 1,
+                 "--other-trace " + model + " cannot be drawn beside", "it is of another model");
+  const std::string layers = kGoldens + "group1_f32.h5";
+  expect_refused(lanes({"--other-trace", layers, "--goto", "layer=1"}), 1,
+                 "--other-trace " + layers + " cannot be drawn beside", "it does not hold layer 1");
   expect_refused(lanes({"--other-trace", kTrace}), 2, "--other-trace " + kTrace,
                  "is the trace itself");
   expect_refused(lanes({"--other-trace", copy, "--beside", "none"}), 2,

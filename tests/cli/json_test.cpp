@@ -42,7 +42,7 @@ std::vector<std::string> subcommands() {
 }
 
 bool has_json(const std::string& command) {
-  return run_program({command, "--help"}).standard_output.find("--json") != std::string::npos;
+  return run_program({command, "--help"}).standard_output.find("\n  --json ") != std::string::npos;
 }
 
 // A tiny model with room for a task, whose answers are nonsense.
