@@ -56,7 +56,7 @@ struct CompareArguments {
 // The methods, for a sentence.
 std::string list_of(const std::vector<std::string>& methods) {
   std::vector<std::string> names;
-  for (const std::string& method : methods) names.push_back(printable(method));
+  for (const std::string& method : methods) names.push_back(printable(short_text(method)));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -194,11 +194,9 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   counted.chunks = arguments.scope_chunks.numbers;
   if (!counted.chunks.empty()) {
     if (!arguments.chunk_size && counted.chunks.back() >= static_cast<int>(info.chunks.size()))
-      throw input_error(
-          fmt::format("--scope-chunks {} is not in this trace", arguments.scope_chunks.text),
-          fmt::format("{} has {} chunks, numbered from 0", printable(info.path),
-                      info.chunks.size()),
-          "give chunks that it has");
+      throw input_error(fmt::format("chunk {} is not in this trace", counted.chunks.back()),
+                        fmt::format("it has {} chunks, numbered from 0", info.chunks.size()),
+                        "choose one of them, or all");
     described.chunks = fmt::format("chunk{} {}", counted.chunks.size() > 1 ? "s" : "",
                                    arguments.scope_chunks.text);
   }
@@ -238,6 +236,19 @@ ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
   trace.comparison =
       replay::compare_sweep(session, plan, request, options, reporting_context("cells"));
   return trace;
+}
+
+// What fails says of which trace, where there are several.
+ComparedTrace compared_or_named(const std::string& path, const replay::SweepPlan& plan,
+                                const CompareArguments& arguments,
+                                const replay::ReplayRequest& request, const GlobalOptions& global) {
+  try {
+    return compared(path, plan, arguments, request, global);
+  } catch (const Error& error) {
+    if (arguments.traces.size() == 1 || error.kind() != ErrorKind::Input) throw;
+    throw Error(error.kind(), fmt::format("{}: {}", printable(path), error.what_failed()),
+                error.why(), error.remedy());
+  }
 }
 
 // The files' names without what they share at their ends: "needle-0.2.h5" and "needle-0.8.h5".
@@ -282,7 +293,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     report.short_names.push_back(variant.name.spec ? replay::short_name(*variant.name.spec)
                                                    : variant.name.text);
   for (const std::string& path : arguments.traces) {
-    ComparedTrace trace = compared(path, plan, arguments, request, global);
+    ComparedTrace trace = compared_or_named(path, plan, arguments, request, global);
+    for (const std::string& note : trace.comparison.notes) log::warning("{}", note);
     if (target) replay::solve(plan, *target, trace.comparison.rows);
     say_other_cells(trace.comparison, plan.variants.size());
     say_no_common_cell(trace.comparison);

@@ -191,7 +191,7 @@ std::string compare_text(const CompareReport& report) {
   const auto all = rows_of(report);
   for (const ReportedRow& one : all)
     if (one.row.scope == "all" && !lacks_common_cells(one)) phases[one.row.phase].push_back(one);
-  if (phases.empty()) text += "\nno cell is averaged, as the warnings say\n";
+  if (phases.empty()) return "No cell is averaged, as the warnings say.\n";
   for (const char* phase : {"prefill", "decode"})
     if (const auto rows = phases.find(phase); rows != phases.end())
       text += fmt::format("\n{}{}", phases.size() > 1 ? fmt::format("{}\n", phase) : "",

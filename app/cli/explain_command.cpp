@@ -249,24 +249,31 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
               const session::TraceSession& session) {
   log::info("run {} holds no scores: {} is selected anew to say why", choice.run,
             printable(replay::short_name(*choice.spec)));
-  if (arguments.worst) return;
-  const trace::LayerRecord kept =
-      session.reader().read_run(choice.run, layer_of(arguments), chunk_of(arguments));
   replay::ReplayRequest request;
   request.spec = *choice.spec;
-  request.layers = {layer_of(arguments)};
-  request.chunks = {chunk_of(arguments)};
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
   request.want_mass = false;
   request.device = arguments.device;
   const replay::ReplayResult anew = replay::replay(session, request, reporting_context("cells"));
-  for (std::size_t row = 0; row < anew.cells.front().rows.size(); ++row)
-    if (anew.cells.front().rows[row].positions != kept.cells.front().rows.at(row).positions) {
-      log::warning(
-          "what is selected anew differs in this cell from what run {} recorded; the answer is of "
-          "the former",
-          choice.run);
-      return;
-    }
+  std::size_t differ = 0, layer = 0;
+  trace::LayerRecord kept;
+  for (std::size_t i = 0; i < anew.cells.size(); ++i) {
+    const replay::ReplayCell& cell = anew.cells[i];
+    if (i == 0 || cell.layer != anew.cells[i - 1].layer)
+      kept = session.reader().read_run(choice.run, anew.layers.at(layer++));
+    const auto& rows = kept.cells.at(static_cast<std::size_t>(cell.chunk)).rows;
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      if (rows[row].positions != cell.rows.at(row).positions) {
+        ++differ;
+        break;
+      }
+  }
+  if (differ > 0)
+    log::warning(
+        "what is selected anew differs from what run {} recorded in {} of {} cells; the answer is "
+        "of the former",
+        choice.run, differ, anew.cells.size());
 }
 
 void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {

@@ -40,10 +40,12 @@ ordered_json row_of(const LostKeys& lost, int row) {
 }  // namespace
 
 std::string causes_sentence(const LostKeys& lost) {
-  if (lost.all.cells == 0) return "The method chooses among keys in no cell of this trace.";
+  if (lost.all.cells == 0) return "The method chooses among keys in none of the cells searched.";
+  if (lost.all.whole <= 0) return "None of the keys looked for stands before the chunks searched.";
   if (lost.all.lost <= 0) return "It loses no attention mass.";
-  std::string text = fmt::format("It loses {:.1f} % of the attention mass of its candidates",
-                                 100 * lost.all.lost / lost.all.whole);
+  std::string text = fmt::format("It loses {:.1f} % of the attention mass of {}",
+                                 100 * lost.all.lost / lost.all.whole,
+                                 lost.span ? "the span's keys" : "its candidates");
   if (!lost.method.known() && lost.all.causes().empty())
     return text +
            ". Why is not known: this version has no such method, and a run records no scores.";

@@ -238,8 +238,15 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
     if (!can_draw(picture, lost)) continue;
     figure::ExportRequest drawn = picture_request(arguments, picture, global);
     drawn.what.go_to = place_of(lost);
-    figure::export_view(drawn);
-    text += fmt::format("## {}\n\n![{}]({}.png)\n\n", picture.title, picture.title, picture.view);
+    text += fmt::format("## {}\n\n", picture.title);
+    try {
+      figure::export_view(drawn);
+      text += fmt::format("![{}]({}.png)\n\n", picture.title, picture.view);
+    } catch (const Error& error) {
+      // A run may lack layers that a picture shows; the page is whole without it.
+      if (error.kind() != ErrorKind::Input || !choice.recorded()) throw;
+      text += fmt::format("Not drawn: {}.\n\n", printable(error.why()));
+    }
   }
   write_whole_file(page, text);
   results::add_text(fmt::format("wrote {}\n", page.string()));

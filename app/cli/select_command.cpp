@@ -273,14 +273,14 @@ void save_run(const session::TraceSession& session, const selection::MethodSpec&
 
 // What only a selection made anew could give.
 void check_recorded(const SelectArguments& arguments, const replay::MethodChoice& choice) {
-  const char* asked = arguments.save         ? "--save"
-                      : arguments.scores     ? "--scores"
-                      : arguments.chunk_size ? "--chunk-size"
-                                             : nullptr;
-  if (asked != nullptr)
-    throw usage_error(fmt::format("{} cannot be combined with run {}", asked, choice.run),
-                      "a recorded run holds what was kept of the trace's own chunks, and no scores",
+  const auto refuse = [&](const char* option, const char* why) {
+    throw usage_error(fmt::format("{} cannot be combined with run {}", option, choice.run), why,
                       "leave the option out, or give the SPEC of a method to select anew");
+  };
+  if (arguments.save) refuse("--save", "it is recorded already");
+  if (arguments.scores) refuse("--scores", "no run records the scores that it chose by");
+  if (arguments.chunk_size)
+    refuse("--chunk-size", "it holds what was kept of the trace's own chunks");
 }
 
 // Those asked for; what is alive at the end is told with the last chunk alone.

@@ -192,6 +192,7 @@ std::vector<std::string> export_arguments(const Description& what) {
     arguments.insert(arguments.end(), {"--method", method});
   for (const auto& [name, value] : what.options)
     arguments.insert(arguments.end(), {"--" + name, value});
+  if (what.device != "cpu") arguments.insert(arguments.end(), {"--device", what.device});
   if (!what.other_trace.empty())
     arguments.insert(arguments.end(), {"--other-trace", what.other_trace});
   if (what.chunk_size)

@@ -6,6 +6,7 @@
 #include "core/selection/selector.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -121,6 +122,14 @@ Comparison compare_methods(const session::TraceSession& session,
   if (served.empty()) throw comparison.unavailable.front().error;
   const std::vector<MethodCells> measured =
       measure_methods(session, served, request, options.counted, context);
+  for (std::size_t i = 0; i < served.size(); ++i)
+    if (const auto& layers = measured[i].result.layers;
+        served[i].recorded() && request.layers.empty() &&
+        layers.size() < session.info().layers.size())
+      comparison.notes.push_back(
+          fmt::format("run {} has {} of the {} layers: {}{}", served[i].run, layers.size(),
+                      session.info().layers.size(), fmt::join(layers, ", "),
+                      options.cells == CellChoice::Common ? "; all rows are of these" : ""));
   PlacesOf places;
   for (const MethodCells& method : measured) places.push_back(method.averager.places());
   const Places common = common_places(places);

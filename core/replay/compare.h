@@ -28,6 +28,7 @@ struct Comparison {
   };
   std::vector<NoCell> no_common_cell;
   std::vector<UnavailableMethod> unavailable;  // what this trace cannot serve, with the reason
+  std::vector<std::string> notes;              // runs that lack layers, one sentence each
 };
 
 struct CompareOptions {

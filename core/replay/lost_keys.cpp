@@ -176,6 +176,7 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
                    const WorkContext& context) {
   LostKeys result;
   result.method = request.method;
+  result.span = request.span;
   result.layout = layout_of(request.method, session.info());
   result.layers = request.method.known()
                       ? checked_layers(session.info(), request.layers)

@@ -61,6 +61,7 @@ struct LostMass {
 
 struct LostKeys {
   MethodChoice method;
+  std::optional<trace::TokenSpan> span;  // whose keys were looked for; none: all candidates
   selection::RowLayout layout;
   std::vector<int> layers;
   std::vector<LostMass> by_layer;

@@ -82,9 +82,16 @@ MethodChoice choice_of(const MethodName& name, const trace::TraceInfo& info) {
   const selection::ModelShape shape = selection::shape_of(info.model);
   if (name.run) return choice_of_run(recorded_run_of(info, *name.run), shape);
   if (name.spec) return choice_anew(name.spec->resolved(shape));
+  std::vector<const trace::RunInfo*> called_so;
   for (const trace::RunInfo& run : info.runs)
-    if (run.method == name.text) return choice_of_run(run, shape);
-  throw no_such_run(name, info);
+    if (run.method == name.text) called_so.push_back(&run);
+  if (called_so.empty()) throw no_such_run(name, info);
+  if (called_so.size() > 1)
+    throw input_error(fmt::format("{} runs are called {}", called_so.size(), printable(name.text)),
+                      "one of them must be meant",
+                      fmt::format("give its number, run:{} or run:{}", called_so.front()->id,
+                                  called_so.back()->id));
+  return choice_of_run(*called_so.front(), shape);
 }
 
 selection::RowLayout layout_of(const MethodChoice& choice, const trace::TraceInfo& info) {

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -43,17 +44,20 @@ std::vector<int> checked_chunks(const std::vector<int>& wanted, std::size_t num_
 
 std::vector<int> checked_layers_of_run(const session::TraceSession& session, int run,
                                        const std::vector<int>& wanted) {
-  std::vector<int> layers = checked_layers(session.info(), wanted);
+  const trace::TraceInfo& info = session.info();
+  std::vector<int> layers = checked_layers(info, wanted);
   const auto is_missing = [&](int layer) { return !session.reader().has_run_layer(run, layer); };
   if (wanted.empty()) {
     std::erase_if(layers, is_missing);
     return layers;
   }
+  std::vector<int> own = info.layers;
+  std::erase_if(own, is_missing);
   if (const auto missing = std::find_if(layers.begin(), layers.end(), is_missing);
       missing != layers.end())
     throw input_error(fmt::format("run {} has no layer {}", run, *missing),
-                      "it was recorded for other layers",
-                      "leave out the layers to take those that it has");
+                      fmt::format("it was recorded for the layers {}", fmt::join(own, ", ")),
+                      "choose one of these");
   return layers;
 }
 
@@ -67,8 +71,11 @@ void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks) {
 const trace::RunInfo& recorded_run_of(const trace::TraceInfo& info, int run) {
   for (const trace::RunInfo& entry : info.runs)
     if (entry.id == run) return entry;
+  std::vector<int> ids;
+  for (const trace::RunInfo& entry : info.runs) ids.push_back(entry.id);
   throw input_error(fmt::format("run {} is not in this trace", run),
-                    fmt::format("it has {} runs", info.runs.size()),
+                    ids.empty() ? "it has no runs that can be read"
+                                : fmt::format("it has the runs {}", fmt::join(ids, ", ")),
                     "see kvloupe info for the runs");
 }
 

@@ -29,6 +29,7 @@ Comparison compare_sweep(const session::TraceSession& session, const SweepPlan& 
               std::back_inserter(all.on_other_cells));
     std::move(one.no_common_cell.begin(), one.no_common_cell.end(),
               std::back_inserter(all.no_common_cell));
+    if (all.notes.empty()) all.notes = std::move(one.notes);
     std::move(one.unavailable.begin(), one.unavailable.end(), std::back_inserter(all.unavailable));
   }
   std::stable_sort(all.rows.begin(), all.rows.end(), [](const CompareRow& a, const CompareRow& b) {

@@ -35,6 +35,8 @@ state::Description parsed(const std::vector<std::string>& arguments) {
       what.go_to = arguments[i + 1];
     else if (name == "method")
       what.methods.push_back(arguments[i + 1]);
+    else if (name == "device")
+      what.device = arguments[i + 1];
     else
       what.options[name] = arguments[i + 1];
   }
@@ -58,6 +60,7 @@ class Description : public test::WorkspaceTest {
     const state::Description what = state::describe(workspace, view);
     const auto other = shown(state::export_arguments(what));
     EXPECT_EQ(state::goto_text(other->place()), state::goto_text(place())) << view.id;
+    EXPECT_EQ(other->place().device, place().device) << view.id;
     if (view.shows_both) {
       EXPECT_EQ(other->selection().method, workspace.selection().method) << view.id;
     } else if (view.num_methods > 0) {
@@ -72,6 +75,12 @@ class Description : public test::WorkspaceTest {
               state::export_arguments(what));
   }
 };
+
+TEST_F(Description, ADeviceSurvives) {
+  open();
+  workspace.cursor.set_device("sim");
+  expect_round_trip(*state::find_view("kv_map"));
+}
 
 TEST_F(Description, OfEveryViewWithEveryOptionLeadsBack) {
   open();
