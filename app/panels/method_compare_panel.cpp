@@ -103,10 +103,16 @@ class MethodComparePanel final : public Panel {
       chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
                        "Every method, selected anew on the stored Q and K, at the budget of "
                        "A; where that has none, at the one a window begins with."});
-    if (question.watched)
-      chips.push_back(
-          {"watched: " + state::readable_name(question.watched->name), 0,
-           fmt::format("Keys {} to {}.", question.watched->begin, question.watched->end - 1)});
+    if (question.watched) {
+      const trace::TokenSpan& keys = *question.watched;
+      const bool later =
+          replay::watched_from_question({keys.begin, keys.end}, place.info()).from > 0;
+      chips.push_back({fmt::format("watched: {}{}", state::readable_name(keys.name),
+                                   later ? ", from the question on" : ""),
+                       0,
+                       fmt::format("Keys {} to {}{}.", keys.begin, keys.end - 1,
+                                   later ? ", in the question's chunk and all later ones" : "")});
+    }
     const bool common = question.cells == replay::CellChoice::Common;
     widgets::figure_head_ui(
         context.palette, context.figure, "Methods compared", "",
