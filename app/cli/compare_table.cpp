@@ -191,12 +191,13 @@ std::string compare_text(const CompareReport& report) {
   const auto all = rows_of(report);
   for (const ReportedRow& one : all)
     if (one.row.scope == "all" && !lacks_common_cells(one)) phases[one.row.phase].push_back(one);
-  if (phases.empty()) return "No cell is averaged, as the warnings say.\n";
+  const std::string below = notes(report);
+  if (phases.empty())
+    return "No cell is averaged, as the warnings say.\n" + (below.empty() ? "" : "\n" + below);
   for (const char* phase : {"prefill", "decode"})
     if (const auto rows = phases.find(phase); rows != phases.end())
       text += fmt::format("\n{}{}", phases.size() > 1 ? fmt::format("{}\n", phase) : "",
                           table_text(report, rows->second));
-  const std::string below = notes(report);
   return below.empty() ? text : text + "\n" + below;
 }
 

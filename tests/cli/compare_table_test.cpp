@@ -171,7 +171,8 @@ TEST(CompareTable, ColumnsAreThoseAskedFor) {
 }
 
 TEST(CompareTable, AReasonIsSaidOnceForAllThatItHoldsFor) {
-  Arguments arguments = {"--method", "aqua", "--method", "aqua:dim_ratio=0.5", "--method", "dense"};
+  Arguments arguments = {"--method",           "aqua",     "--method",
+                         "aqua:dim_ratio=0.5", "--method", "oracle:budget_tokens=24"};
   const auto expect_once = [](const std::string& said, const std::string& words) {
     const auto first = said.find(words);
     ASSERT_NE(first, std::string::npos) << said;
