@@ -35,6 +35,18 @@ def probe_text(tokenizer):
     return ProbeText(TEXT, tuple(ids))
 
 
+class _Past(transformers.DynamicCache):
+    """What the probe goes on from."""
+    is_given = False  # Whether all of it is there, so that what comes is the probe's own.
+
+    def update(self, key_states, value_states, layer_idx, *arguments, **options):
+        if self.is_given:
+            for given, new in ((self.layers[layer_idx].keys, key_states), (self.layers[layer_idx].values, value_states)):
+                if given.shape[1::2] != new.shape[1::2]:
+                    raise _refused(f"layer {layer_idx} caches something else than the keys and values of its attention")
+        return super().update(key_states, value_states, layer_idx, *arguments, **options)
+
+
 class Prober:
     """Listens beside the recorder: it keeps the keys and values that all layers attended to in a forward, and afterwards runs the
     probe on those that each chunk had. The model's own cache is not touched."""
@@ -77,9 +89,10 @@ class Prober:
         """The probe's queries after the first `end` tokens: layer -> [q heads, probe tokens, D]."""
         self._end = end
         layers = sorted(self._kept)
-        cache = transformers.DynamicCache()
+        cache = _Past()
         for layer in layers:
             cache.update(*self._past(layer, end), layer)
+        cache.is_given = True
         self.is_running, self._queries = True, {}
         try:
             with torch.no_grad(), _state_kept(self._decoder):

@@ -1,6 +1,9 @@
 """Adapters of peft: named in the trace, a part of the hash of the weights, and refused where they are no part of a sequence."""
 import hashlib
+import pathlib
+import tempfile
 import unittest
+import unittest.mock
 
 import peft
 import torch
@@ -23,8 +26,8 @@ class Adapters(unittest.TestCase):
         self.base = load_model("llama")
         self.addCleanup(load_model.cache_clear)
 
-    def recorded(self, model):
-        with kvloupe.record(model, self.path, force=True, chunk_size=16), torch.no_grad():
+    def recorded(self, model, **options):
+        with kvloupe.record(model, self.path, force=True, chunk_size=16, **options), torch.no_grad():
             model(prompt("llama"))
         with kvloupe.open(self.path) as trace:
             return trace.model["adapter"], trace.model["file_hash"]
@@ -41,6 +44,25 @@ class Adapters(unittest.TestCase):
         self.assertEqual(self.recorded(adapted), (name, digest))
         self.assertEqual(self.recorded(adapted.get_base_model()), (name, digest))
         self.assertIn("sound", program("validate", self.path))
+
+    def test_no_hash_is_wanted(self):
+        adapted = peft.get_peft_model(self.base, lora())
+        self.assertEqual(self.recorded(adapted, hash=False), ("default(LORA)", ""))
+
+    def test_the_hash_that_is_kept_is_that_of_the_files(self):
+        """Whichever comes first, the adapted model or the plain one."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        plain = hash_of_folder(MODELS / "llama")
+        with unittest.mock.patch.dict("os.environ", XDG_CACHE_HOME=folder.name), \
+                unittest.mock.patch("kvloupe.known_hashes.QUIET_SECONDS", -1):
+            adapted = peft.get_peft_model(self.base, lora())
+            first = self.recorded(adapted)[1]
+            self.assertEqual(len(list(pathlib.Path(folder.name).rglob("*.json"))), 1)
+            with adapted.disable_adapter():
+                self.assertEqual(self.recorded(adapted)[1], plain)
+            self.assertEqual(self.recorded(adapted)[1], first)
+        self.assertNotEqual(first, plain)
 
     def test_another_weight_is_another_hash(self):
         adapted = peft.get_peft_model(self.base, lora())

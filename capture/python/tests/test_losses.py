@@ -6,12 +6,14 @@ from unittest import mock
 
 import h5py
 import numpy as np
+import peft
 import torch
 import transformers
 
 import kvloupe
 from kvloupe.probe import TEXT
 
+from .class_table_models import build
 from .support import FAMILIES, MODELS, STEPS, generate, load_model, load_tokenizer, program, program_json, prompt, scratch
 
 EVERYTHING = ("qkv", "lse", "mass", "probe", "loss")
@@ -61,6 +63,33 @@ class Losses(unittest.TestCase):
         with h5py.File(path) as file:
             np.testing.assert_allclose(file["tokens/nll"][:], plain_losses(model, ids), atol=1e-4)
             self.assertEqual(set(file["layers/0"]), set())
+
+    def test_padding_on_the_left_has_none(self):
+        model, ids, pads = load_model("llama"), prompt("llama"), 3
+        padded = torch.cat([torch.full((1, pads), 2), ids], 1)
+        mask = (torch.arange(padded.shape[1]) >= pads).long()[None]
+
+        def generated():
+            return model.generate(padded, attention_mask=mask, max_new_tokens=4, do_sample=False, eos_token_id=None, pad_token_id=2,
+                                  logits_to_keep=0)
+        for run, count in ((generated, 37), (lambda: model(padded, attention_mask=mask), 34)):
+            path = scratch("padded-losses.h5")
+            with kvloupe.record(model, path, chunk_size=16, store=("loss",), force=True), torch.no_grad():
+                run()
+            with h5py.File(path) as file:
+                tokens = torch.tensor(file["tokens/ids"][:].astype(np.int64))[None]
+                self.assertEqual((tokens.shape[1], tokens[0, :34].tolist()), (count, ids[0].tolist()))
+                np.testing.assert_allclose(file["tokens/nll"][:], plain_losses(model, tokens), atol=1e-4)
+
+    def test_a_model_that_is_called_around_its_language_head(self):
+        """The decoder alone is heard there, whose output has no logits."""
+        path, model, ids = scratch("around.h5"), load_model("llama"), prompt("llama")
+        for store in (("qkv", "loss"), ("qkv", "probe")):
+            with self.subTest(store=store), torch.no_grad(), \
+                    self.assertRaisesRegex(kvloupe.KvloupeError, "output has no logits; .* and call that one"):
+                with kvloupe.record(model, path, store=store, tokenizer=load_tokenizer("llama")):
+                    model.model(ids)
+            self.assertFalse(path.exists() or path.with_name("around.h5.part").exists())
 
     def test_logits_that_are_missing(self):
         path, whole, ids = scratch("no-losses.h5"), load_model("llama"), prompt("llama")
@@ -128,6 +157,51 @@ class Probe(unittest.TestCase):
         with h5py.File(path) as file:
             self.assertEqual(len(file["chunks/phase"]), 3 + STEPS)
 
+    def compare(self, model, given, ids):
+        """Queries stored of a recording of `given`, which holds `model`, with those of the plain model."""
+        path, tokenizer = scratch("probe-of-one-kind.h5"), load_tokenizer("llama")
+        probe = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
+        with kvloupe.record(given, path, tokenizer=tokenizer, chunk_size=16, dtype="float32", store=EVERYTHING, force=True), \
+                torch.no_grad():
+            given(ids)
+        with h5py.File(path) as file, torch.compiler.set_stance("force_eager"):
+            np.testing.assert_allclose(file["tokens/nll"][:], plain_losses(model, ids), atol=1e-4)
+            for number, end in enumerate(file["chunks/begin"][:] + file["chunks/length"][:]):
+                for layer, queries in queries_after(model, ids[:, :end], probe).items():
+                    stored = file[f"layers/{layer}/probe_q"][number]
+                    np.testing.assert_allclose(stored, queries, atol=1e-4, err_msg=f"layer {layer}, chunk {number}")
+        self.assertIn("sound", program("validate", path))
+
+    def test_a_model_with_an_adapter(self):
+        self.addCleanup(load_model.cache_clear)
+        load_model.cache_clear()
+        torch.manual_seed(3)
+        base = load_model("llama")
+        config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+        self.compare(base, peft.get_peft_model(base, config), prompt("llama"))
+
+    def test_a_compiled_model(self):
+        torch._dynamo.reset()
+        self.addCleanup(torch._dynamo.reset)
+        self.addCleanup(load_model.cache_clear)
+        load_model.cache_clear()
+        model = load_model("llama")
+        self.compare(model, torch.compile(model, backend="eager"), prompt("llama"))
+        model.model.compile(backend="eager")
+        self.compare(model, model, prompt("llama"))
+
+    def test_latent_attention(self):
+        """Its cache holds what keys are made from, so no past can be handed to the probe."""
+        path, tokenizer = scratch("probe-latent.h5"), load_tokenizer("llama")
+        model = build("DeepseekV3Wide", changes=dict(vocab_size=load_model("llama").config.vocab_size))
+        with self.assertRaisesRegex(kvloupe.KvloupeError, "layer 0 caches .*leave probe out of store"), torch.no_grad():
+            with kvloupe.record(model, path, store=("qkv", "probe"), tokenizer=tokenizer):
+                model(prompt("llama"))
+        with kvloupe.record(model, path, store=("qkv", "loss"), dtype="float32", force=True), torch.no_grad():
+            model(prompt("llama"))
+        with h5py.File(path) as file:
+            np.testing.assert_allclose(file["tokens/nll"][:], plain_losses(model, prompt("llama")), atol=1e-4)
+
     def test_random_numbers_and_turning_frequencies_stay(self):
         config = transformers.AutoConfig.from_pretrained(MODELS / "llama")
         config.rope_parameters = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
@@ -154,6 +228,10 @@ class Probe(unittest.TestCase):
         with self.assertRaisesRegex(kvloupe.KvloupeError, "do not stand at the positions 0, 1, 2"), torch.no_grad():
             with kvloupe.record(model, path, store=("qkv", "probe"), tokenizer=tokenizer):
                 model(ids, position_ids=torch.arange(5, 39)[None])
+        mask = (torch.arange(34) >= 3).long()[None]
+        with self.assertRaisesRegex(kvloupe.KvloupeError, "padding stands before the sequence"), torch.no_grad():
+            with kvloupe.record(model, path, store=("qkv", "probe"), tokenizer=tokenizer):
+                model(ids, attention_mask=mask)
         self.assertFalse(path.exists())
 
 
