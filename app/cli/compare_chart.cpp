@@ -34,15 +34,24 @@ std::optional<double> value_of(const std::vector<replay::SweptValue>& values,
   return std::nullopt;
 }
 
+// A number that the rows have; null: none is called so.
+const replay::NumberInfo* row_number(const std::string& name) {
+  const replay::NumberInfo* const info = replay::find_number(name);
+  return info != nullptr && info->rows != replay::InRows::None ? info : nullptr;
+}
+std::optional<double> number_of(const CompareRow& row, const std::string& name) {
+  return row.numbers[row_number(name)->number];
+}
+
 std::optional<double> x_of(const CompareRow& row, const CompareReport& report,
                            const std::string& x) {
   if (is_scope(x)) return row.index;
   if (contains(report.axes, x)) return value_of(row.sweep, x);
-  return row.*number_named(x);
+  return number_of(row, x);
 }
 std::optional<double> y_of(const CompareRow& row, const CompareReport& report,
                            const std::string& y) {
-  return y == kSolved ? value_of(row.solved, report.axes.front()) : row.*number_named(y);
+  return y == kSolved ? value_of(row.solved, report.axes.front()) : number_of(row, y);
 }
 
 // What sets the lines of one method apart: the values of all that is swept and not drawn.
@@ -66,16 +75,11 @@ std::string traces_of(const CompareReport& report) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-bool is_share(const std::string& number) {
-  for (const char* word : {"recall", "overlap", "density", "kept", "gap"})
-    if (number.find(word) != std::string::npos) return true;
-  return false;
-}
-
 }  // namespace
 
 ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool has_target) {
-  const bool of_decode = axes.y.starts_with("recall_at_");
+  const replay::NumberInfo* const drawn = row_number(axes.y);
+  const bool of_decode = drawn != nullptr && drawn->rows == replay::InRows::Decode;
   if (axes.phase.empty()) axes.phase = of_decode ? "decode" : "prefill";
   if (of_decode && axes.phase == "prefill")
     throw usage_error(fmt::format("--y {} is not of prefill", printable(axes.y)),
@@ -90,7 +94,7 @@ ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool
                       has_target ? fmt::format("one value solves all along {}", axes.x)
                                  : std::string("there is no target"),
                       "give --target, --sweep and --x layer, kv_head or chunk");
-  const auto known = [&](const std::string& name) { return number_named(name) != nullptr; };
+  const auto known = [&](const std::string& name) { return row_number(name) != nullptr; };
   if (!is_scope(axes.x) && !contains(swept, axes.x) && !known(axes.x))
     throw usage_error(fmt::format("--x {} is not known", printable(axes.x)),
                       "it is neither swept, nor a place, nor a column of numbers",
@@ -141,7 +145,8 @@ figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
                   report.cells == "common" ? "in which none of the methods is dense"
                                            : "in which each method selects");
   chart.log_x = !is_scope(axes.x) && figure::spans_octaves(chart.lines, true);
-  chart.share = is_share(axes.y);
+  const replay::NumberInfo* const info = row_number(axes.y);
+  chart.share = info != nullptr && info->is_share();
   chart.log_y = !chart.share && figure::spans_octaves(chart.lines, false);
   return chart;
 }

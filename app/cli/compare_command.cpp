@@ -156,7 +156,7 @@ std::optional<replay::SweepTarget> target_of(const CompareArguments& arguments) 
   if (arguments.sweeps.empty())
     throw usage_error("--target has nothing to choose from", "no parameter is swept",
                       "add for example --sweep budget_tokens=32..1024");
-  if (target.number == &replay::CompareRow::span_kept && arguments.span.empty())
+  if (target.number == replay::Number::SpanKept && arguments.span.empty())
     throw usage_error("--target span_kept has no span", "no keys are watched",
                       "add --span with the name of a span, or positions such as 1536-1551");
   return target;
@@ -395,9 +395,9 @@ void add_compare_command(CLI::App& program, const GlobalOptions& global) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--target", arguments->target,
                       "NUMBER=value: the smallest of the swept values with which a row reaches it: "
-                      "at least the value for mass_recall, visible_recall, topk_overlap and "
-                      "span_kept, at most for output_error, gap and density. Nothing is "
-                      "interpolated");
+                      "at least the value of what is better when higher, such as mass_recall and "
+                      "span_kept, at most of the others, such as output_error and density. Nothing "
+                      "is interpolated");
   command->add_flag("--json", arguments->json, "as JSON, with every scope");
   command->add_flag("--force", arguments->force, "let the CSV replace a trace or a model, too");
   command->callback([arguments, &global] {

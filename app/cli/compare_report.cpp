@@ -8,46 +8,24 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstring>
 
 namespace kvloupe::cli {
 namespace {
 
 using nlohmann::ordered_json;
 using replay::CompareRow;
+using replay::kNumbers;
+using replay::NumberInfo;
 using replay::SweptValue;
 
-constexpr std::array<std::pair<const char*, CompareNumber>, 8> kNumbers = {{
-    {"requested_budget", &CompareRow::requested_budget},
-    {"effective_budget", &CompareRow::effective_budget},
-    {"mass_recall", &CompareRow::mass_recall},
-    {"topk_overlap", &CompareRow::topk_overlap},
-    {"output_error", &CompareRow::output_error},
-    {"density", &CompareRow::density},
-    {"forced", &CompareRow::forced},
-    {"kv_bytes", &CompareRow::kv_bytes},
-}};
+constexpr const char* kRecallAt = "recall_at_";  // a k follows
 
-// After the leakage; the first five are empty for methods that do not choose blocks.
-constexpr std::array<std::pair<const char*, CompareNumber>, 9> kLastNumbers = {{
-    {"native_density", &CompareRow::native_density},
-    {"native_density_causal", &CompareRow::native_density_causal},
-    {"native_density_rectangle", &CompareRow::native_density_rectangle},
-    {"density_causal", &CompareRow::density_causal},
-    {"density_rectangle", &CompareRow::density_rectangle},
-    {"gap", &CompareRow::gap},
-    {"span_kept", &CompareRow::span_kept},
-    {"visible_recall", &CompareRow::visible_recall},
-    {"metadata_bytes", &CompareRow::metadata_bytes},
-}};
+// What follows in the JSON; the leakage comes behind the first of its numbers.
+constexpr replay::Number kBeforeLeakage = replay::Number::KvBytes;
 
-// Of decode rows, by k.
-constexpr std::array<std::pair<const char*, CompareNumber>, 3> kRecallAt = {{
-    {"1", &CompareRow::recall_at_1},
-    {"10", &CompareRow::recall_at_10},
-    {"64", &CompareRow::recall_at_64},
-}};
+bool is_in_rows(const NumberInfo& info) { return info.rows != replay::InRows::None; }
 
 bool is_shown(const std::optional<double>& number) { return number && std::isfinite(*number); }
 
@@ -80,11 +58,14 @@ ordered_json json_of(const CompareRow& row, const CompareReport& report) {
                     {"cells", row.cells},   {"fallback_cells", row.fallback_cells}};
   if (row.run) json["run"] = *row.run;
   if (!row.grid.empty()) json["index"] = row.grid;
-  for (const auto& [name, member] : kNumbers) json[name] = json_of(row.*member);
-  json["leakage"] = leakage_of(row);
-  for (const auto& [name, member] : kLastNumbers) json[name] = json_of(row.*member);
-  if (row.phase == "decode")
-    for (const auto& [k, member] : kRecallAt) json["recall_at_k"][k] = json_of(row.*member);
+  for (const NumberInfo& info : kNumbers) {
+    const std::string name = info.id;
+    const ordered_json value = is_in_rows(info) ? json_of(row.numbers[info.number]) : nullptr;
+    if (info.rows == replay::InRows::All) json[name] = value;
+    if (info.rows == replay::InRows::Decode && row.phase == "decode")
+      json["recall_at_k"][name.substr(std::strlen(kRecallAt))] = value;
+    if (info.number == kBeforeLeakage) json["leakage"] = leakage_of(row);
+  }
   if (!report.axes.empty()) json["sweep"] = json_of(row.sweep);
   if (report.has_target) json["solved"] = json_of(row.solved);
   return json;
@@ -118,29 +99,11 @@ std::vector<std::string> axis_cells(const CompareRow& row, const CompareReport& 
   return cells;
 }
 
-CompareNumber number_named(const std::string& name) {
-  for (const auto& [known, member] : kNumbers)
-    if (name == known) return member;
-  for (const auto& [known, member] : kLastNumbers)
-    if (name == known) return member;
-  for (const auto& [k, member] : kRecallAt)
-    if (name == fmt::format("recall_at_{}", k)) return member;
-  return nullptr;
-}
-
 bool CompareReport::has_runs() const {
   for (const ComparedTrace& trace : traces)
     for (const CompareRow& row : trace.comparison.rows)
       if (row.run) return true;
   return false;
-}
-
-std::vector<std::string> names_of_numbers() {
-  std::vector<std::string> names;
-  for (const auto& [name, member] : kNumbers) names.emplace_back(name);
-  for (const auto& [name, member] : kLastNumbers) names.emplace_back(name);
-  for (const auto& [k, member] : kRecallAt) names.push_back(fmt::format("recall_at_{}", k));
-  return names;
 }
 
 std::vector<ReportedRow> rows_of(const CompareReport& report) {
@@ -210,10 +173,10 @@ std::string csv_place(const CompareRow& row) {
 
 std::string compare_csv(const CompareReport& report) {
   std::string text = "method,phase,scope,index,cells,fallback_cells";
-  for (const auto& [name, member] : kNumbers) text += fmt::format(",{}", name);
-  text += ",leakage";
-  for (const auto& [name, member] : kLastNumbers) text += fmt::format(",{}", name);
-  for (const auto& [k, member] : kRecallAt) text += fmt::format(",recall_at_{}", k);
+  for (const NumberInfo& info : kNumbers) {
+    if (is_in_rows(info)) text += fmt::format(",{}", info.id);
+    if (info.number == kBeforeLeakage) text += ",leakage";
+  }
   for (const std::string& title : axis_titles(report)) text += "," + title;
   const bool has_runs = report.has_runs();
   if (has_runs) text += ",run";
@@ -222,10 +185,10 @@ std::string compare_csv(const CompareReport& report) {
   for (const auto& [row, trace] : rows_of(report)) {
     text += fmt::format("{},{},{},{},{}", quoted(row.method), row.phase, csv_place(row), row.cells,
                         row.fallback_cells);
-    for (const auto& [name, member] : kNumbers) text += "," + csv_of(row.*member);
-    text += fmt::format(",{}", leakage_of(row));
-    for (const auto& [name, member] : kLastNumbers) text += "," + csv_of(row.*member);
-    for (const auto& [k, member] : kRecallAt) text += "," + csv_of(row.*member);
+    for (const NumberInfo& info : kNumbers) {
+      if (is_in_rows(info)) text += "," + csv_of(row.numbers[info.number]);
+      if (info.number == kBeforeLeakage) text += fmt::format(",{}", leakage_of(row));
+    }
     for (const std::string& cell : axis_cells(row, report)) text += "," + cell;
     if (has_runs) text += row.run ? fmt::format(",{}", *row.run) : ",";
     if (report.has_several()) text += "," + quoted(trace.path);

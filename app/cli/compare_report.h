@@ -50,12 +50,6 @@ std::string title_of(const replay::CompareRow& row, const CompareReport& report)
 // What differs from the defaults in a SPEC; any other text as it stands.
 std::string short_text(const std::string& method);
 
-using CompareNumber = std::optional<double> replay::CompareRow::*;
-// The number of a row that the CSV calls so; null: it has none of that name.
-CompareNumber number_named(const std::string& name);
-// Those that the CSV has, in its order.
-std::vector<std::string> names_of_numbers();
-
 // In the order of CSV columns and of the table: of each axis its value, then where a target is set
 // what is enough.
 std::vector<std::string> axis_titles(const CompareReport& report);

@@ -17,85 +17,65 @@
 namespace kvloupe::cli {
 namespace {
 
+using replay::Column;
 using replay::CompareRow;
+using replay::Number;
+using replay::NumberInfo;
 
 // A terminal, and what a mail or a review shows without wrapping.
 constexpr std::size_t kWidth = 120;
 
-// A share or an error needs digits, a count does not. Some stand in every table, some where a row of the
-// phase has them; the rest are asked for by --columns.
-enum class Shown { Always, WhereKnown, OnRequest };
-struct Column {
-  const char* name;  // as in the CSV
-  const char* title;
-  CompareNumber number;
-  int digits;
-  Shown shown;
-};
-constexpr std::array kColumns = {
-    Column{"requested_budget", "budget", &CompareRow::requested_budget, 0, Shown::WhereKnown},
-    Column{"effective_budget", "kept", &CompareRow::effective_budget, 1, Shown::Always},
-    Column{"mass_recall", "recall", &CompareRow::mass_recall, 4, Shown::Always},
-    Column{"gap", "gap", &CompareRow::gap, 4, Shown::Always},
-    Column{"topk_overlap", "overlap", &CompareRow::topk_overlap, 4, Shown::OnRequest},
-    Column{"output_error", "error", &CompareRow::output_error, 4, Shown::Always},
-    Column{"density", "density", &CompareRow::density, 4, Shown::Always},
-    Column{"visible_recall", "visible recall", &CompareRow::visible_recall, 4, Shown::OnRequest},
-    Column{"span_kept", "span kept", &CompareRow::span_kept, 4, Shown::WhereKnown},
-    Column{"recall_at_1", "at 1", &CompareRow::recall_at_1, 4, Shown::WhereKnown},
-    Column{"recall_at_10", "at 10", &CompareRow::recall_at_10, 4, Shown::WhereKnown},
-    Column{"recall_at_64", "at 64", &CompareRow::recall_at_64, 4, Shown::WhereKnown},
-    Column{"forced", "by rule", &CompareRow::forced, 1, Shown::OnRequest},
-    Column{"kv_bytes", "KV bytes", &CompareRow::kv_bytes, 0, Shown::OnRequest},
-    Column{"metadata_bytes", "metadata bytes", &CompareRow::metadata_bytes, 0, Shown::OnRequest},
-    Column{"native_density", "native density", &CompareRow::native_density, 4, Shown::OnRequest},
-    Column{"native_density_causal", "native of causal", &CompareRow::native_density_causal, 4,
-           Shown::OnRequest},
-    Column{"native_density_rectangle", "native of rectangle", &CompareRow::native_density_rectangle,
-           4, Shown::OnRequest},
-    Column{"density_causal", "density of causal", &CompareRow::density_causal, 4, Shown::OnRequest},
-    Column{"density_rectangle", "density of rectangle", &CompareRow::density_rectangle, 4,
-           Shown::OnRequest},
-};
+// What is read first; the other numbers follow in the order of their table.
+constexpr std::array kFirst = {Number::RequestedBudget, Number::EffectiveBudget, Number::MassRecall,
+                               Number::Gap};
 constexpr const char* kAll = "all";
 
 bool is_known(const std::optional<double>& number) { return number && std::isfinite(*number); }
 
-std::vector<Column> columns_of(const CompareReport& report, const std::vector<ReportedRow>& rows) {
-  const auto known = [&](const Column& column) {
-    return std::any_of(rows.begin(), rows.end(),
-                       [&](const ReportedRow& one) { return is_known(one.row.*column.number); });
+// Those that a table may have, in the order in which it shows them.
+std::vector<NumberInfo> all_columns() {
+  std::vector<NumberInfo> columns;
+  for (const Number number : kFirst) columns.push_back(info_of(number));
+  for (const NumberInfo& info : replay::kNumbers)
+    if (info.rows != replay::InRows::None &&
+        std::find(kFirst.begin(), kFirst.end(), info.number) == kFirst.end())
+      columns.push_back(info);
+  return columns;
+}
+
+std::vector<NumberInfo> columns_of(const CompareReport& report,
+                                   const std::vector<ReportedRow>& rows) {
+  const auto is_due = [&](const NumberInfo& info) {
+    if (info.column != Column::WhereKnown) return info.column == Column::Always;
+    return std::any_of(rows.begin(), rows.end(), [&](const ReportedRow& one) {
+      return is_known(one.row.numbers[info.number]);
+    });
   };
-  std::vector<Column> columns;
-  if (report.columns.empty() || report.columns.front() == kAll) {
-    const bool all = !report.columns.empty();
-    for (const Column& column : kColumns)
-      if (all || column.shown == Shown::Always ||
-          (column.shown == Shown::WhereKnown && known(column)))
-        columns.push_back(column);
-    return columns;
+  std::vector<NumberInfo> columns = all_columns();
+  if (report.columns.empty()) {
+    std::erase_if(columns, [&](const NumberInfo& info) { return !is_due(info); });
+  } else if (report.columns.front() != kAll) {
+    columns.clear();
+    for (const std::string& name : report.columns) columns.push_back(*replay::find_number(name));
   }
-  for (const std::string& name : report.columns)
-    for (const Column& column : kColumns)
-      if (name == column.name) columns.push_back(column);
   return columns;
 }
 
 std::string table_text(const CompareReport& report, const std::vector<ReportedRow>& rows) {
-  const std::vector<Column> columns = columns_of(report, rows);
+  const std::vector<NumberInfo> columns = columns_of(report, rows);
   std::vector<std::string> header = {"method"};
   if (report.has_several()) header.emplace_back("trace");
   header.insert(header.end(), {"cells"});
-  for (const Column& column : columns) header.emplace_back(column.title);
+  for (const NumberInfo& info : columns) header.emplace_back(info.heading);
   for (const std::string& title : axis_titles(report)) header.push_back(title);
   TextTable table(header);
   for (const auto& [row, trace] : rows) {
     std::vector<std::string> line = {title_of(row, report)};
     if (report.has_several()) line.push_back(trace.title);
     line.push_back(fmt::format("{}", row.cells));
-    for (const Column& column : columns) {
-      const auto& number = row.*column.number;
-      line.push_back(is_known(number) ? fmt::format("{:.{}f}", *number, column.digits) : "-");
+    for (const NumberInfo& info : columns) {
+      const auto number = row.numbers[info.number];
+      line.push_back(is_known(number) ? fmt::format("{:.{}f}", *number, info.digits) : "-");
     }
     for (const std::string& cell : axis_cells(row, report)) line.push_back(cell);
     table.add(line);
@@ -175,7 +155,7 @@ std::string title_of(const CompareRow& row, const CompareReport& report) {
 
 void check_columns(const std::vector<std::string>& columns) {
   std::vector<std::string> known = {kAll};
-  for (const Column& column : kColumns) known.emplace_back(column.name);
+  for (const NumberInfo& info : all_columns()) known.emplace_back(info.id);
   for (const std::string& name : columns) {
     const bool alone = name != kAll || columns.size() == 1;
     if (alone && std::find(known.begin(), known.end(), name) != known.end()) continue;

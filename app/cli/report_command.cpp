@@ -88,7 +88,9 @@ std::string source_of(const replay::MethodChoice& method) {
 std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
                   const replay::CompareRow& row, const ReportArguments& arguments) {
   const trace::TraceInfo& info = session.info();
-  const auto number = [](const std::optional<double>& value) {
+  using replay::Number;
+  const auto number = [&](Number which) {
+    const auto value = row.numbers[which];
     return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : std::string("none");
   };
   const replay::MethodChoice& method = lost.method;
@@ -106,9 +108,9 @@ std::string facts(const session::TraceSession& session, const replay::LostKeys& 
   // A cell is a row of heads in a chunk of a layer; those that keep everything enter no mean.
   const std::int64_t num_rows = session.shape().num_q_heads / lost.layout.q_heads_per_row;
   return text +
-         fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(row.mass_recall),
-                     number(row.topk_overlap), number(row.output_error), number(row.density),
-                     row.cells,
+         fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(Number::MassRecall),
+                     number(Number::TopkOverlap), number(Number::OutputError),
+                     number(Number::Density), row.cells,
                      num_rows * std::ssize(lost.layers) * prefill_chunks(info, arguments.chunks));
 }
 

@@ -18,8 +18,8 @@ namespace kvloupe::panels {
 namespace {
 
 using analysis::kSweepTargets;
-using analysis::SweepMetric;
 using analysis::SweepPoint;
+using replay::Number;
 using state::BudgetSweepQuestion;
 using state::SweepCurve;
 using state::SweepExtent;
@@ -27,22 +27,6 @@ using Curves = state::Result<BudgetSweepQuestion>;
 
 constexpr const char* kView = "budget_sweep";
 constexpr float kTableWidth = 27;  // em
-
-struct MetricWords {
-  const char* axis;   // before the colon: where room is short
-  const char* reach;  // before the targets
-};
-MetricWords words_of(SweepMetric metric) {
-  switch (metric) {
-    case SweepMetric::MassRecall:
-      return {"mass recall: share of attention kept", "recall of"};
-    case SweepMetric::TopkOverlap:
-      return {"top-k overlap: share of true top keys", "overlap of"};
-    case SweepMetric::OutputError:
-      return {"output error, relative", "error of at most"};
-  }
-  fail_check("a known metric", __FILE__, __LINE__);
-}
 
 class BudgetSweepPanel final : public Panel {
  public:
@@ -53,20 +37,20 @@ class BudgetSweepPanel final : public Panel {
     head_ui(context, result);
     options_ui(context);
     if (!ready_ui(context, result, "Sweeping the budget")) return;
-    const SweepMetric metric = state::budget_sweep_metric(context.workspace);
+    const Number number = state::budget_sweep_number(context.workspace);
     const std::vector<SweepStroke> lines = sweep_strokes(context.palette, result.question, *result);
-    legend(context, lines, metric);
-    notes_ui(context, result, metric);
+    legend(context, lines, number);
+    notes_ui(context, result, number);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (room.x > widgets::em(2 * kTableWidth)) {
-      plot_ui(context, result, lines, metric, {room.x - widgets::em(kTableWidth + 1), room.y});
+      plot_ui(context, result, lines, number, {room.x - widgets::em(kTableWidth + 1), room.y});
       ImGui::SameLine(0, widgets::em(1));
       ImGui::BeginChild("enough", {0, 0});
-      enough_ui(context, result, lines, metric);
+      enough_ui(context, result, lines, number);
       ImGui::EndChild();
     } else {
-      plot_ui(context, result, lines, metric, {-1, std::max(widgets::em(12), room.y * 0.62F)});
-      enough_ui(context, result, lines, metric);
+      plot_ui(context, result, lines, number, {-1, std::max(widgets::em(12), room.y * 0.62F)});
+      enough_ui(context, result, lines, number);
     }
   }
 
@@ -123,11 +107,10 @@ class BudgetSweepPanel final : public Panel {
     }
   }
 
-  static void legend(DrawContext& context, const std::vector<SweepStroke>& lines,
-                     SweepMetric metric) {
+  static void legend(DrawContext& context, const std::vector<SweepStroke>& lines, Number number) {
     std::vector<widgets::LegendItem> items;
     for (const SweepStroke& line : lines)
-      if (line.curve->is_known(metric))
+      if (line.curve->is_known(number))
         items.push_back({line.label, line.color,
                          line.curve->has_budget() ? widgets::LegendItem::Shape::Line
                                                   : widgets::LegendItem::Shape::Dot});
@@ -137,8 +120,8 @@ class BudgetSweepPanel final : public Panel {
   }
 
   // What the curves alone would not tell.
-  static void notes_ui(DrawContext& context, const Curves& result, SweepMetric metric) {
-    for (const std::string& note : state::sweep_notes(*result, metric))
+  static void notes_ui(DrawContext& context, const Curves& result, Number number) {
+    for (const std::string& note : state::sweep_notes(*result, number))
       widgets::text_wrapped(context.palette.warning, note);
     widgets::text_wrapped(
         context.palette.muted,
@@ -149,51 +132,51 @@ class BudgetSweepPanel final : public Panel {
   }
 
   void plot_ui(DrawContext& context, const Curves& result, const std::vector<SweepStroke>& lines,
-               SweepMetric metric, ImVec2 size) {
+               Number number, ImVec2 size) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
     const TickRoom room;
     if (!ImPlot::BeginPlot("##sweep", size, kFlags)) return;
-    setup_axes(result, lines, metric, size.y);
+    setup_axes(result, lines, number, size.y);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    sweep_targets_ui(context, metric);
+    sweep_targets_ui(context, number);
     for (auto line = lines.rbegin(); line != lines.rend(); ++line)
-      sweep_curve_ui(context, *line, metric);
+      sweep_curve_ui(context, *line, number);
     for (const state::Slot slot : state::kSlots) budget_now_ui(context, result.question, slot);
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, lines, metric);
+    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, lines, number);
     ImPlot::EndPlot();
   }
 
-  void setup_axes(const Curves& result, const std::vector<SweepStroke>& lines, SweepMetric metric,
+  void setup_axes(const Curves& result, const std::vector<SweepStroke>& lines, Number number,
                   float height) {
-    std::string axis = words_of(metric).axis;
+    const replay::NumberInfo& info = replay::info_of(number);
+    std::string axis = fmt::format("{}: {}", info.title, info.brief);
     if (ImGui::CalcTextSize(axis.c_str()).x > height - widgets::em(5))
       axis = axis.substr(0, axis.find(':'));
     ImPlot::SetupAxes("budget: keys kept per row (below: cells averaged)", axis.c_str(),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
-    const bool error = metric == SweepMetric::OutputError;
     double low = 1, high = 0;
     for (const SweepStroke& line : lines)
       for (const SweepPoint& point : line.curve->points)
-        if (const double value = point.value(metric); sweep_has_place(metric, value)) {
+        if (const double value = point.value(number); sweep_has_place(number, value)) {
           low = std::min(low, value);
           high = std::max(high, value);
         }
     const auto coarse = analysis::coarse_budgets(result->past);
     std::int64_t first = coarse.front();  // two keys at least lie before the last chunk
     for (const SweepStroke& line : lines)
-      for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)])
+      for (const auto& enough : line.curve->enough_of(number))
         if (!line.bound) first = std::min(first, enough.value_or(first));
     const ImPlotCond fit =
-        fit_.condition(fmt::format("{}|{}|{}", result.key, analysis::name_of(metric),
+        fit_.condition(fmt::format("{}|{}|{}", result.key, replay::name_of(number),
                                    result.state == state::ResultState::Ready));
     ImPlot::SetupAxisLimits(ImAxis_X1, static_cast<double>(first) * 0.85,
                             static_cast<double>(result->past) * 1.08, fit);
-    if (error) {
+    if (!info.is_share()) {
       ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
       ImPlot::SetupAxisLimits(ImAxis_Y1, std::clamp(low * 0.7, 0.002, 0.007),
                               std::max(high * 1.4, 0.15), fit);
@@ -233,15 +216,15 @@ class BudgetSweepPanel final : public Panel {
   }
 
   static void point_at(DrawContext& context, const Curves& result,
-                       const std::vector<SweepStroke>& lines, SweepMetric metric) {
+                       const std::vector<SweepStroke>& lines, Number number) {
     const ImVec2 mouse = ImGui::GetMousePos();
     float near = widgets::em(0.9F);
     const SweepStroke* line = nullptr;
     const SweepPoint* point = nullptr;
     for (const SweepStroke& candidate : lines)
       for (const SweepPoint& other : candidate.curve->points) {
-        if (std::isnan(other.value(metric))) continue;
-        const ImVec2 at = ImPlot::PlotToPixels(sweep_budget_at(other), other.value(metric));
+        if (std::isnan(other.value(number))) continue;
+        const ImVec2 at = ImPlot::PlotToPixels(sweep_budget_at(other), other.value(number));
         const float distance = std::hypot(at.x - mouse.x, at.y - mouse.y);
         if (distance >= near) continue;
         near = distance;
@@ -254,8 +237,10 @@ class BudgetSweepPanel final : public Panel {
     const std::string text = fmt::format(
         "{}\n{}{:.1f} kept (mean)\nmass recall {}   top-k overlap {}   output error {}\n"
         "{} cells averaged, {} dense for want of keys{}",
-        point->spec, asked, point->kept, number(point->mass_recall), number(point->topk_overlap),
-        number(point->output_error), format_count(point->cells), format_count(point->dense_cells),
+        point->spec, asked, point->value(Number::EffectiveBudget),
+        text_of(point->value(Number::MassRecall)), text_of(point->value(Number::TopkOverlap)),
+        text_of(point->value(Number::OutputError)), format_count(point->cells),
+        format_count(point->dense_cells),
         line->curve->has_budget() ? "\nclick: show this budget" : "");
     ImGui::SetTooltip("%s", text.c_str());
     if (!plot_clicked() || result.stale || !line->curve->has_budget()) return;
@@ -263,22 +248,26 @@ class BudgetSweepPanel final : public Panel {
     context.workspace.cursor.set_method(slot, point->spec);
   }
 
-  static std::string number(double value) {
+  static std::string text_of(double value) {
     return std::isnan(value) ? "\u2013" : fmt::format("{:.4g}", value);
   }
 
   static void enough_ui(DrawContext& context, const Curves& result,
-                        const std::vector<SweepStroke>& lines, SweepMetric metric) {
+                        const std::vector<SweepStroke>& lines, Number number) {
     heading_ui(context, "The budget that is enough",
                result->exact ? "one key less is not" : "of those computed");
     constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_BordersInnerH |
                                        ImGuiTableFlags_SizingStretchProp |
                                        ImGuiTableFlags_PadOuterX;
     if (!ImGui::BeginTable("##enough", 4, kFlags)) return;
-    ImGui::TableSetupColumn(words_of(metric).reach, ImGuiTableColumnFlags_WidthStretch, 2.2F);
+    const replay::NumberInfo& info = replay::info_of(number);
+    const std::string reached =
+        fmt::format("{} of{}", info.heading, info.higher_is_better() ? "" : " at most");
+    ImGui::TableSetupColumn(reached.c_str(), ImGuiTableColumnFlags_WidthStretch, 2.2F);
     for (const analysis::SweepTarget& target : kSweepTargets)
-      ImGui::TableSetupColumn(fmt::format("{:g} %", 100 * sweep_goal_of(metric, target)).c_str(),
-                              ImGuiTableColumnFlags_WidthStretch, 1.0F);
+      ImGui::TableSetupColumn(
+          fmt::format("{:g} %", 100 * analysis::goal_of(number, target)).c_str(),
+          ImGuiTableColumnFlags_WidthStretch, 1.0F);
     ImGui::TableHeadersRow();
     for (const SweepStroke& line : lines) {
       if (!line.curve->has_budget() || line.curve->points.empty()) continue;
@@ -286,7 +275,7 @@ class BudgetSweepPanel final : public Panel {
       ImGui::TableNextColumn();
       widgets::text_colored(line.color,
                             widgets::elided(line.label, ImGui::GetContentRegionAvail().x));
-      for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)]) {
+      for (const auto& enough : line.curve->enough_of(number)) {
         ImGui::TableNextColumn();
         widgets::text_colored(enough ? context.palette.text : context.palette.faint,
                               enough ? format_count(*enough) : "\u2013");

@@ -14,8 +14,8 @@
 namespace kvloupe::panels {
 namespace {
 
-using analysis::OverviewMetric;
-using state::MetricWords;
+using replay::Number;
+using replay::NumberInfo;
 using state::OverviewQuestion;
 using Shown = state::Result<OverviewQuestion>;
 
@@ -29,15 +29,15 @@ ImU32 spread(const widgets::Palette& palette, double t) {
   return widgets::sequential_color(palette, 0.08 + 0.92 * t);
 }
 
-// How a metric is coloured.
+// How a number is coloured.
 struct Coloring {
   ImU32 (*color)(const widgets::Palette&, double);
   state::OverviewScale::Range range;
 
-  Coloring(const MetricWords& words, state::OverviewScale::Range ends)
-      : color(words.metric == OverviewMetric::Entropy ? spread
-              : words.higher_is_better                ? rising
-                                                      : falling),
+  Coloring(const NumberInfo& info, state::OverviewScale::Range ends)
+      : color(info.better == replay::Better::Neither ? spread
+              : info.higher_is_better()              ? rising
+                                                     : falling),
         range(ends) {}
   ImU32 at(const widgets::Palette& palette, double value) const {
     if (std::isnan(value)) return palette.raised;
@@ -105,22 +105,22 @@ class OverviewPanel final : public Panel {
     const Shown result = shown_.ask(context.workspace, asked);
     head_ui(context, result.question);
     if (!context.figure) controls_ui(context, asked);
-    const MetricWords& words = state::words_of(result.question.metric());
-    if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", words.title))) return;
-    const Coloring coloring(words, scale_.of(result.question, *result));
+    const NumberInfo& info = replay::info_of(result.question.number());
+    if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
+    const Coloring coloring(info, scale_.of(result.question, *result));
     note_ui(context, result.question);
-    scale_ui(context, result, words, coloring);
+    scale_ui(context, result, info, coloring);
     if (!context.figure) {
-      grid_ui(context, result, words, coloring);
+      grid_ui(context, result, info, coloring);
       return;
     }
     const float side = widgets::em(19);
     ImGui::BeginChild("grid", {ImGui::GetContentRegionAvail().x - side, 0});
-    grid_ui(context, result, words, coloring);
+    grid_ui(context, result, info, coloring);
     ImGui::EndChild();
     ImGui::SameLine();
     ImGui::BeginChild("extremes", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-    extremes_ui(context, result, words, coloring);
+    extremes_ui(context, result, info, coloring);
     ImGui::EndChild();
   }
 
@@ -128,7 +128,7 @@ class OverviewPanel final : public Panel {
   // Budgets and fallbacks are those of the head that the place names.
   static void head_ui(DrawContext& context, const OverviewQuestion& question) {
     const std::string title =
-        fmt::format("{} by layer and head", state::words_of(question.metric()).title);
+        fmt::format("{} by layer and head", replay::headline_of(question.number()));
     if (!question.of_method()) {
       widgets::figure_head_ui(context.palette, context.figure, title, "",
                               place_caption(question.place), trace_chips(context, question.place));
@@ -142,7 +142,7 @@ class OverviewPanel final : public Panel {
 
   static void note_ui(DrawContext& context, const OverviewQuestion& question) {
     if (!question.of_method()) return;
-    if (question.metric() == question.asked) {
+    if (question.number() == question.asked) {
       method_note_ui(context, question.place,
                      *state::known_facts(context.workspace, question.place, question.method));
       return;
@@ -152,17 +152,17 @@ class OverviewPanel final : public Panel {
         fmt::format(
             "{} cuts lanes and keeps every key: \u201C{}\u201D would be 1 everywhere, shown is "
             "what the cut lanes cost.",
-            question.method.id(), state::words_of(question.asked).title));
+            question.method.id(), replay::headline_of(question.asked)));
   }
 
   static void controls_ui(DrawContext& context, const OverviewQuestion& asked) {
     state::Cursor& cursor = context.workspace.cursor;
     ImGui::SetNextItemWidth(std::min(widgets::em(11), ImGui::GetContentRegionAvail().x));
-    if (ImGui::BeginCombo("##metric", state::words_of(asked.asked).title)) {
-      for (const MetricWords& words : state::metric_words()) {
-        if (ImGui::Selectable(words.title, words.metric == asked.asked))
-          cursor.set_option("layer_head_overview.metric", analysis::name_of(words.metric));
-        if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", words.meaning);
+    if (ImGui::BeginCombo("##metric", replay::headline_of(asked.asked).c_str())) {
+      for (const Number number : analysis::kOverviewNumbers) {
+        if (ImGui::Selectable(replay::headline_of(number).c_str(), number == asked.asked))
+          cursor.set_option("layer_head_overview.metric", replay::name_of(number));
+        if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", replay::info_of(number).sentence);
       }
       ImGui::EndCombo();
     }
@@ -179,7 +179,7 @@ class OverviewPanel final : public Panel {
           "instead of the current chunk");
   }
 
-  static void scale_ui(DrawContext& context, const Shown& result, const MetricWords& words,
+  static void scale_ui(DrawContext& context, const Shown& result, const NumberInfo& info,
                        const Coloring& coloring) {
     const char* const mean = !result.question.mean_of_chunks() ? ""
                              : result->overview.phase == trace::Phase::Decode
@@ -188,8 +188,8 @@ class OverviewPanel final : public Panel {
     widgets::color_scale_ui(
         context.palette, coloring.color, fmt::format("{:.2g}", coloring.range.low),
         fmt::format("{:.2g}", coloring.range.high),
-        context.figure ? fmt::format("{}{}", words.unit, mean) : "", widgets::em(7));
-    if (words.metric == OverviewMetric::RelevancePearson)
+        context.figure ? fmt::format("{}{}", info.brief, mean) : "", widgets::em(7));
+    if (info.number == Number::RelevancePearson)
       remark_ui(context, context.palette.text,
                 fmt::format("{} of {} heads above 0.5", result->above_half, result->num_known));
     const auto keys = result.question.watched();
@@ -210,7 +210,7 @@ class OverviewPanel final : public Panel {
     widgets::text_wrapped(color, text);
   }
 
-  static void grid_ui(DrawContext& context, const Shown& result, const MetricWords& words,
+  static void grid_ui(DrawContext& context, const Shown& result, const NumberInfo& info,
                       const Coloring& coloring) {
     const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
     const Grid grid(result->overview, context.figure);
@@ -226,7 +226,7 @@ class OverviewPanel final : public Panel {
         const ImU32 color = coloring.at(context.palette, value);
         draw->AddRectFilled(from, to, color, std::min(3.0F, grid.cell_h * 0.2F));
         if (std::isnan(value)) draw->AddLine({from.x, to.y}, {to.x, from.y}, context.palette.faint);
-        if (words.metric == OverviewMetric::RelevancePearson && value > 0.5)
+        if (info.number == Number::RelevancePearson && value > 0.5)
           draw->AddRect({from.x + 1, from.y + 1}, {to.x - 1, to.y - 1}, context.palette.text, 2, 0,
                         1.5F);
         if (numbers) number_in(draw, value, color, from, to);
@@ -237,8 +237,8 @@ class OverviewPanel final : public Panel {
     if (!ImGui::IsItemHovered() || context.figure) return;
     const auto [l, h] = grid.under(ImGui::GetMousePos());
     const int layer = result->overview.layers[static_cast<std::size_t>(l)];
-    ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, words.title,
-                      static_cast<double>(result->overview.values.at(l, h)), words.meaning);
+    ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, info.title,
+                      static_cast<double>(result->overview.values.at(l, h)), info.sentence);
     if (pressed && !result.stale) go(context.workspace, *result, layer, h);
   }
 
@@ -312,9 +312,9 @@ class OverviewPanel final : public Panel {
                   widgets::ink_on(color), text.c_str());
   }
 
-  static void extremes_ui(DrawContext& context, const Shown& result, const MetricWords& words,
+  static void extremes_ui(DrawContext& context, const Shown& result, const NumberInfo& info,
                           const Coloring& coloring) {
-    const bool entropy = words.metric == OverviewMetric::Entropy;
+    const bool entropy = info.number == Number::Entropy;
     const std::vector<std::int32_t>& cells = result->by_worth;
     // As many as the height has room for, beside two headings and the meaning.
     const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);
@@ -333,7 +333,7 @@ class OverviewPanel final : public Panel {
         extreme_ui(context, result, coloring, cells[best ? cells.size() - 1 - i : i]);
       ImGui::Dummy({0, widgets::em(0.6F)});
     }
-    widgets::text_wrapped(context.palette.muted, words.meaning);
+    widgets::text_wrapped(context.palette.muted, info.sentence);
   }
 
   static void extreme_ui(DrawContext& context, const Shown& result, const Coloring& coloring,

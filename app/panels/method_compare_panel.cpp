@@ -26,28 +26,18 @@ using Comparison = state::Result<MethodCompareQuestion>;
 constexpr const char* kView = "method_compare";
 constexpr float kWidth = 78;  // em, of the table
 
-bool named(const CompareColumn& column, const char* name) {
-  return column.name == std::string(name);
-}
-bool is_share(const CompareColumn& column) {
-  return named(column, "mass_recall") || named(column, "topk_overlap") ||
-         named(column, "span_kept");
-}
-bool has_bar(const CompareColumn& column) {
-  return is_share(column) || named(column, "output_error");
-}
-
 // Room for the column, in parts of the table.
 float weight_of(const CompareColumn& column) {
-  if (column.value == nullptr) return 5.0F;
-  if (has_bar(column)) return 2.0F;
-  return named(column, "cells") ? 1.7F : 1.15F;
+  if (column.is_method()) return 5.0F;
+  if (column.has_bar()) return 2.0F;
+  return column.is_cells() ? 1.7F : 1.15F;
 }
 
 std::string text_of(const CompareColumn& column, double value) {
-  if (named(column, "kv_bytes")) return format_bytes(static_cast<std::uint64_t>(value));
-  if (has_bar(column) || named(column, "gap") || named(column, "density"))
-    return fmt::format("{:.4f}", value);
+  using replay::Unit;
+  const Unit unit = column.number != nullptr ? column.number->unit : Unit::Keys;
+  if (unit == Unit::Bytes) return format_bytes(static_cast<std::uint64_t>(value));
+  if (unit != Unit::Keys) return fmt::format("{:.{}f}", value, column.number->digits);
   const bool whole = std::abs(value - std::round(value)) < 0.05;
   return whole ? format_count(std::llround(value)) : fmt::format("{:.1f}", value);
 }
@@ -159,7 +149,7 @@ class MethodComparePanel final : public Panel {
     for (const CompareColumn& column : columns)
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
     header_ui(context, order);
-    const double largest_error = largest_of(*result, "output_error", phase_of(result));
+    const double largest_error = largest_error_of(*result, phase_of(result));
     for (const std::size_t i : sorted) {
       ImGui::PushID(static_cast<int>(i));
       row_ui(context, result, result->rows[i], largest_error);
@@ -176,11 +166,11 @@ class MethodComparePanel final : public Panel {
     return std::clamp(std::min(by_rows, room.x / widgets::em(kWidth)), 0.5F, 1.15F);
   }
 
-  static double largest_of(const MethodCompareQuestion::Answer& answer, const char* name,
-                           trace::Phase phase) {
+  // Where the bars of what is no share end.
+  static double largest_error_of(const MethodCompareQuestion::Answer& answer, trace::Phase phase) {
     double largest = 0;
     for (const CompareColumn& column : state::compare_columns()) {
-      if (!named(column, name)) continue;
+      if (!column.has_bar() || column.number->is_share()) continue;
       for (const Row& row : answer.rows)
         largest = std::max(largest, state::value_of(row, column, phase).value_or(0));
     }
@@ -224,11 +214,11 @@ class MethodComparePanel final : public Panel {
       return;
     }
     for (const CompareColumn& column : state::compare_columns()) {
-      if (column.value == nullptr) continue;
+      if (column.is_method()) continue;
       ImGui::TableNextColumn();
       if (row.pending())
         widgets::text_colored(context.palette.faint, "\u2026");
-      else if (named(column, "cells"))
+      else if (column.is_cells())
         cells_ui(context, row, phase_of(result));
       else
         value_ui(context, column, state::value_of(row, column, phase_of(result)), largest_error);
@@ -334,7 +324,7 @@ class MethodComparePanel final : public Panel {
     }
     const std::string text = text_of(column, *value);
     widgets::text_colored(context.palette.text, text);
-    if (!has_bar(column)) return;
+    if (!column.has_bar()) return;
     // Bars begin below one another, whatever the digits take.
     ImGui::SameLine(0, widgets::em(3.4F) - ImGui::CalcTextSize(text.c_str()).x);
     const float room = ImGui::GetContentRegionAvail().x;
@@ -342,7 +332,7 @@ class MethodComparePanel final : public Panel {
       ImGui::NewLine();
       return;
     }
-    const bool share = is_share(column);
+    const bool share = column.number->is_share();
     const double part = share ? *value : largest_error > 0 ? *value / largest_error : 0;
     widgets::share_bar_ui(context.palette, part, share ? context.palette.hit : context.palette.miss,
                           room, widgets::em(0.5F));

@@ -13,8 +13,8 @@
 namespace kvloupe::panels {
 namespace {
 
-using analysis::SweepMetric;
 using analysis::SweepPoint;
+using replay::Number;
 using state::BudgetSweepQuestion;
 using state::SweepCurve;
 
@@ -48,13 +48,13 @@ void single_ui(DrawContext& context, const SweepStroke& line, ImVec2 at) {
 }
 
 // Rings around the smallest budgets that are enough.
-void marks_ui(DrawContext& context, const SweepStroke& line, SweepMetric metric) {
+void marks_ui(DrawContext& context, const SweepStroke& line, Number number) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  for (const auto& enough : line.curve->enough[static_cast<std::size_t>(metric)])
+  for (const auto& enough : line.curve->enough_of(number))
     for (const SweepPoint& point : line.curve->points) {
       if (!enough || point.budget != *enough) continue;
-      const double value = point.value(metric);
-      if (!sweep_has_place(metric, value)) continue;
+      const double value = point.value(number);
+      if (!sweep_has_place(number, value)) continue;
       const ImVec2 at = ImPlot::PlotToPixels(sweep_budget_at(point), value);
       draw->AddCircleFilled(at, widgets::em(0.36F), line.color);
       draw->AddCircleFilled(at, widgets::em(0.2F), context.palette.panel);
@@ -86,36 +86,34 @@ std::vector<SweepStroke> sweep_strokes(const widgets::Palette& p,
   return lines;
 }
 
-double sweep_goal_of(SweepMetric metric, const analysis::SweepTarget& target) {
-  return metric == SweepMetric::OutputError ? target.error : target.share;
-}
-bool sweep_has_place(SweepMetric metric, double value) {
-  return metric == SweepMetric::OutputError ? value > 0 : !std::isnan(value);
+bool sweep_has_place(Number number, double value) {
+  return replay::info_of(number).is_share() ? !std::isnan(value) : value > 0;
 }
 
 double sweep_budget_at(const SweepPoint& point) {
-  return point.budget > 0 ? static_cast<double>(point.budget) : std::max(1.0, point.kept);
+  return point.budget > 0 ? static_cast<double>(point.budget)
+                          : std::max(1.0, point.value(Number::EffectiveBudget));
 }
 
-void sweep_targets_ui(DrawContext& context, SweepMetric metric) {
+void sweep_targets_ui(DrawContext& context, Number number) {
   const ImPlotRange x = ImPlot::GetPlotLimits().X;
   for (const analysis::SweepTarget& target : analysis::kSweepTargets) {
-    const double goal = sweep_goal_of(metric, target);
+    const double goal = analysis::goal_of(number, target);
     ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(x.Min, goal),
                                        ImPlot::PlotToPixels(x.Max, goal),
                                        widgets::with_alpha(context.palette.good, 0.5F), 1.0F);
   }
 }
 
-void sweep_curve_ui(DrawContext& context, const SweepStroke& line, SweepMetric metric) {
+void sweep_curve_ui(DrawContext& context, const SweepStroke& line, Number number) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const SweepCurve& curve = *line.curve;
   std::optional<ImVec2> last;
   float phase = 0;
   for (const SweepPoint& point : curve.points) {
-    double value = point.value(metric);
+    double value = point.value(number);
     if (!curve.has_budget()) value = std::max(value, ImPlot::GetPlotLimits().Y.Min);
-    if (!sweep_has_place(metric, value)) {
+    if (!sweep_has_place(number, value)) {
       last.reset();
       continue;
     }
@@ -132,7 +130,7 @@ void sweep_curve_ui(DrawContext& context, const SweepStroke& line, SweepMetric m
       draw->AddCircleFilled(at, widgets::em(line.slot ? 0.2F : 0.15F), line.color);
     last = at;
   }
-  if (!line.dashed()) marks_ui(context, line, metric);
+  if (!line.dashed()) marks_ui(context, line, number);
 }
 
 void budget_now_ui(DrawContext& context, const BudgetSweepQuestion& question, state::Slot slot) {

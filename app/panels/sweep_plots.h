@@ -20,15 +20,14 @@ std::vector<SweepStroke> sweep_strokes(const widgets::Palette& palette,
                                        const state::BudgetSweepQuestion& question,
                                        const state::BudgetSweepQuestion::Answer& answer);
 
-double sweep_goal_of(analysis::SweepMetric metric, const analysis::SweepTarget& target);
 // Not for what is unknown, nor for an error of 0 on a log axis.
-bool sweep_has_place(analysis::SweepMetric metric, double value);
+bool sweep_has_place(replay::Number number, double value);
 // Where a point stands on the budget axis: a method without one, where it ends up.
 double sweep_budget_at(const analysis::SweepPoint& point);
 
 // Between BeginPlot and EndPlot, axes set up.
-void sweep_targets_ui(DrawContext& context, analysis::SweepMetric metric);
-void sweep_curve_ui(DrawContext& context, const SweepStroke& line, analysis::SweepMetric metric);
+void sweep_targets_ui(DrawContext& context, replay::Number number);
+void sweep_curve_ui(DrawContext& context, const SweepStroke& line, replay::Number number);
 // The budget that A or B has now.
 void budget_now_ui(DrawContext& context, const state::BudgetSweepQuestion& question,
                    state::Slot slot);

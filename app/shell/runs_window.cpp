@@ -52,10 +52,11 @@ void share_ui(const widgets::Palette& palette, double share, const std::string& 
 
 std::string mass_text(const Summary& summary) {
   std::string text = fmt::format("\nlayer {}, all chunks:", summary.question.place.layer);
-  if (summary->mass_recall) text += fmt::format(" mass recall {:.2f}", *summary->mass_recall);
-  if (summary->effective_budget)
-    text += fmt::format(", {} keys kept in those that selected",
-                        format_count(std::llround(*summary->effective_budget)));
+  const auto recall = summary->numbers[replay::Number::MassRecall];
+  const auto kept = summary->numbers[replay::Number::EffectiveBudget];
+  if (recall) text += fmt::format(" mass recall {:.2f}", *recall);
+  if (kept)
+    text += fmt::format(", {} keys kept in those that selected", format_count(std::llround(*kept)));
   return text;
 }
 
@@ -126,9 +127,10 @@ void RunsWindow::worth_ui(state::Workspace& workspace, const widgets::Palette& p
 
 void RunsWindow::mass_ui(const widgets::Palette& palette, const Summary& summary) {
   if (!is_here(palette, summary)) return;
-  if (!summary->mass_recall) return widgets::text_colored(palette.faint, "keeps all");
-  share_ui(palette, *summary->mass_recall, fmt::format("{:.2f}", *summary->mass_recall));
-  if (ImGui::IsItemHovered() && summary->effective_budget)
+  const auto recall = summary->numbers[replay::Number::MassRecall];
+  if (!recall) return widgets::text_colored(palette.faint, "keeps all");
+  share_ui(palette, *recall, fmt::format("{:.2f}", *recall));
+  if (ImGui::IsItemHovered() && summary->numbers[replay::Number::EffectiveBudget])
     ImGui::SetTooltip("%s", mass_text(summary).c_str());
 }
 

@@ -1,38 +1,23 @@
 // What budget_sweep.h says of budgets and curves, without computing any. Free of Torch.
 #include "core/analysis/budget_sweep.h"
-#include "core/base/error.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvloupe::analysis {
 
-const char* name_of(SweepMetric metric) {
-  switch (metric) {
-    case SweepMetric::MassRecall:
-      return "mass_recall";
-    case SweepMetric::TopkOverlap:
-      return "topk_overlap";
-    case SweepMetric::OutputError:
-      return "output_error";
-  }
-  fail_check("a known metric", __FILE__, __LINE__);
+double goal_of(replay::Number number, const SweepTarget& target) {
+  return replay::info_of(number).is_share() ? target.share : target.error;
 }
 
-bool reaches(SweepMetric metric, double value, const SweepTarget& target) {
-  return metric == SweepMetric::OutputError ? value <= target.error : value >= target.share;
+bool reaches(replay::Number number, double value, const SweepTarget& target) {
+  const double goal = goal_of(number, target);
+  return replay::info_of(number).higher_is_better() ? value >= goal : value <= goal;
 }
 
-double SweepPoint::value(SweepMetric metric) const {
-  switch (metric) {
-    case SweepMetric::MassRecall:
-      return mass_recall;
-    case SweepMetric::TopkOverlap:
-      return topk_overlap;
-    case SweepMetric::OutputError:
-      return output_error;
-  }
-  fail_check("a known metric", __FILE__, __LINE__);
+double SweepPoint::value(replay::Number number) const {
+  return numbers[number].value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::int64_t longest_past(const trace::TraceInfo& info) {
@@ -64,11 +49,11 @@ std::vector<std::int64_t> finer_budgets(std::int64_t past) {
   return budgets;
 }
 
-std::optional<SweepBracket> reached_from(const std::vector<SweepPoint>& points, SweepMetric metric,
-                                         const SweepTarget& target) {
+std::optional<SweepBracket> reached_from(const std::vector<SweepPoint>& points,
+                                         replay::Number number, const SweepTarget& target) {
   std::optional<SweepBracket> bracket;
   for (auto point = points.rbegin(); point != points.rend(); ++point) {
-    if (!reaches(metric, point->value(metric), target)) {
+    if (!reaches(number, point->value(number), target)) {
       if (bracket) bracket->below = point->budget;
       return bracket;
     }

@@ -15,10 +15,7 @@ bool speaks_for(const CompareRow& row, const SweepScope& scope) {
 SweepPoint point_of(const CompareRow& row) {
   SweepPoint point;
   point.spec = row.method;
-  point.kept = row.effective_budget.value_or(SweepPoint::kUnknown);
-  point.mass_recall = row.mass_recall.value_or(SweepPoint::kUnknown);
-  point.topk_overlap = row.topk_overlap.value_or(SweepPoint::kUnknown);
-  point.output_error = row.output_error.value_or(SweepPoint::kUnknown);
+  point.numbers = row.numbers;
   point.cells = row.cells;
   point.dense_cells = row.fallback_cells;
   point.leakage = row.basis && row.basis->leakage;

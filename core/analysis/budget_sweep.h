@@ -6,24 +6,23 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::analysis {
 
-enum class SweepMetric { MassRecall, TopkOverlap, OutputError };
-inline constexpr std::array kSweepMetrics{SweepMetric::MassRecall, SweepMetric::TopkOverlap,
-                                          SweepMetric::OutputError};
-const char* name_of(SweepMetric metric);  // "mass_recall", ...
+// What a sweep draws.
+inline constexpr std::array kSweepNumbers{replay::Number::MassRecall, replay::Number::TopkOverlap,
+                                          replay::Number::OutputError};
 
 // The targets: a share of mass or of the top keys at least, an error at most.
 struct SweepTarget {
   double share = 0, error = 0;
 };
 inline constexpr std::array<SweepTarget, 3> kSweepTargets{{{0.9, 0.1}, {0.95, 0.05}, {0.99, 0.01}}};
-bool reaches(SweepMetric metric, double value, const SweepTarget& target);
+double goal_of(replay::Number number, const SweepTarget& target);
+bool reaches(replay::Number number, double value, const SweepTarget& target);
 
 // Which cells are averaged.
 struct SweepScope {
@@ -34,17 +33,14 @@ struct SweepScope {
 
 // A method with one budget.
 struct SweepPoint {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  std::string spec;         // canonical
-  std::int64_t budget = 0;  // tokens asked for; 0: the method has no budget
-  double kept = kUnknown;   // keys, mean
-  // NaN: not known. Recall and overlap of lane methods, which rank no keys.
-  double mass_recall = kUnknown, topk_overlap = kUnknown, output_error = kUnknown;
+  std::string spec;              // canonical
+  std::int64_t budget = 0;       // tokens asked for; 0: the method has no budget
+  replay::Numbers numbers;       // means
   std::int64_t cells = 0;        // averaged; 0: nothing above is known
   std::int64_t dense_cells = 0;  // left out for want of keys: all of them fit the budget
   bool leakage = false;          // the basis was fitted on text of this trace
 
-  double value(SweepMetric metric) const;
+  double value(replay::Number number) const;  // NaN: not known
 };
 
 struct SweepPass {
@@ -73,7 +69,7 @@ struct SweepBracket {
   std::int64_t below = 0, at = 0;
 };
 // `points` by ascending budget. Nothing where the last one does not reach the target.
-std::optional<SweepBracket> reached_from(const std::vector<SweepPoint>& points, SweepMetric metric,
-                                         const SweepTarget& target);
+std::optional<SweepBracket> reached_from(const std::vector<SweepPoint>& points,
+                                         replay::Number number, const SweepTarget& target);
 
 }  // namespace kvloupe::analysis

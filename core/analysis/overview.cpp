@@ -16,13 +16,15 @@
 namespace kvloupe::analysis {
 namespace {
 
+using replay::Number;
+
 constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
-std::size_t columns_of(const replay::ReplayCell& cell, OverviewMetric metric) {
-  switch (metric) {
-    case OverviewMetric::OutputError:
+std::size_t columns_of(const replay::ReplayCell& cell, Number number) {
+  switch (number) {
+    case Number::OutputError:
       return cell.output_error.size();
-    case OverviewMetric::SpanKept:
+    case Number::SpanKept:
       return cell.rows.size();
     default:
       return cell.metrics.size();
@@ -30,16 +32,16 @@ std::size_t columns_of(const replay::ReplayCell& cell, OverviewMetric metric) {
 }
 
 // Empty: the cell does not count.
-std::optional<double> value_of(const replay::ReplayCell& cell, OverviewMetric metric,
-                               std::size_t column, const std::optional<replay::KeySpan>& span) {
-  switch (metric) {
-    case OverviewMetric::MassRecall:
+std::optional<double> value_of(const replay::ReplayCell& cell, Number number, std::size_t column,
+                               const std::optional<replay::KeySpan>& span) {
+  switch (number) {
+    case Number::MassRecall:
       return cell.metrics[column].mass_recall;
-    case OverviewMetric::TopkOverlap:
+    case Number::TopkOverlap:
       return cell.metrics[column].topk_overlap;
-    case OverviewMetric::Gap:
+    case Number::Gap:
       return cell.metrics[column].gap;
-    case OverviewMetric::SpanKept:
+    case Number::SpanKept:
       return replay::span_kept(cell, column, span.value());
     default:
       return cell.output_error[column];
@@ -141,19 +143,18 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 }  // namespace
 
-Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric, int chunk,
+Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number, int chunk,
                             const std::optional<replay::KeySpan>& span) {
-  KVLOUPE_CHECK(needs_method(metric) && metric != OverviewMetric::MergeLoss &&
-                (span || metric != OverviewMetric::SpanKept));
+  KVLOUPE_CHECK(needs_method(number) && number != Number::MergeLoss &&
+                (span || number != Number::SpanKept));
   Overview overview;
-  overview.metric = metric;
+  overview.number = number;
   overview.phase = phase_of_mean(result);
   overview.layers = result.layers;
-  overview.per_kv_head =
-      metric != OverviewMetric::OutputError && result.row_axis == trace::RowAxis::KvHead;
+  overview.per_kv_head = number != Number::OutputError && result.row_axis == trace::RowAxis::KvHead;
   std::size_t columns = 0;
   for (const replay::ReplayCell& cell : result.cells)
-    columns = std::max(columns, columns_of(cell, metric));
+    columns = std::max(columns, columns_of(cell, number));
   const std::size_t rows = result.layers.size();
   std::vector<double> sums(rows * columns, 0);
   std::vector<int> cells(rows * columns, 0);
@@ -161,8 +162,8 @@ Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric m
     const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
     if (!counts(cell, chunk, overview.phase) || layer == result.layers.end()) continue;
     const auto row = static_cast<std::size_t>(layer - result.layers.begin());
-    for (std::size_t column = 0; column < columns_of(cell, metric); ++column) {
-      const auto value = value_of(cell, metric, column, span);
+    for (std::size_t column = 0; column < columns_of(cell, number); ++column) {
+      const auto value = value_of(cell, number, column, span);
       if (!value) continue;
       sums[row * columns + column] += *value;
       ++cells[row * columns + column];
@@ -181,7 +182,7 @@ Overview overview_of_merge(const session::TraceSession& session, const selection
                            const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
   Overview overview;
-  overview.metric = OverviewMetric::MergeLoss;
+  overview.number = Number::MergeLoss;
   overview.layers = info.layers;
   const selection::RowLayout layout = selection::row_layout(spec, session.shape());
   overview.per_kv_head = layout.axis == trace::RowAxis::KvHead;
@@ -202,9 +203,9 @@ Overview overview_of_merge(const session::TraceSession& session, const selection
   return overview;
 }
 
-Overview overview_of_attention(const session::TraceSession& session, OverviewMetric metric,
+Overview overview_of_attention(const session::TraceSession& session, replay::Number number,
                                int chunk, const WorkContext& context) {
-  KVLOUPE_CHECK(!needs_method(metric));
+  KVLOUPE_CHECK(!needs_method(number));
   const trace::TraceInfo& info = session.info();
   if (chunk < 0 || chunk >= static_cast<int>(info.chunks.size())) {
     throw input_error(fmt::format("chunk {} cannot be shown", chunk),
@@ -212,7 +213,7 @@ Overview overview_of_attention(const session::TraceSession& session, OverviewMet
                       "choose a chunk inside the trace");
   }
   Overview overview;
-  overview.metric = metric;
+  overview.number = number;
   overview.layers = info.layers;
   overview.per_kv_head = false;
   overview.values.rows = static_cast<std::int64_t>(info.layers.size());
@@ -223,7 +224,7 @@ Overview overview_of_attention(const session::TraceSession& session, OverviewMet
     const selection::Cell cell =
         session::load_cell(session, info.layers[i], chunk, info.chunks[chunk]);
     const std::vector<float> row =
-        metric == OverviewMetric::Entropy ? row_entropies(cell) : relevance_pearsons(cell, context);
+        number == Number::Entropy ? row_entropies(cell) : relevance_pearsons(cell, context);
     overview.values.values.insert(overview.values.values.end(), row.begin(), row.end());
   }
   context.report(overview.values.rows, overview.values.rows, "layers");

@@ -3,53 +3,33 @@
 
 #include "core/analysis/pyramid.h"
 #include "core/replay/averages.h"
+#include "core/replay/numbers.h"
 #include "core/session/session.h"
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::analysis {
 
-enum class OverviewMetric {
-  MassRecall,        // per KV head, of the chosen method
-  TopkOverlap,       // per KV head
-  Gap,               // per KV head: the oracle's recall with as many keys, less the method's
-  SpanKept,          // per KV head: share of a watched span's keys
-  MergeLoss,         // per row: recall that its query heads lose by sharing one set, mean over them
-  OutputError,       // per query head
-  RelevancePearson,  // per query head: Pearson r of S_q against the largest attention; method-free
-  Entropy,           // per query head: mean row entropy of attention in nats; method-free
+// What a head can be measured by: of a method, MergeLoss and OutputError among them; or of attention alone.
+inline constexpr std::array kOverviewNumbers{
+    replay::Number::MassRecall,        // per KV head, of the chosen method
+    replay::Number::TopkOverlap,       // per KV head
+    replay::Number::Gap,               // per KV head
+    replay::Number::SpanKept,          // per KV head
+    replay::Number::MergeLoss,         // per row, mean over its query heads
+    replay::Number::OutputError,       // per query head
+    replay::Number::RelevancePearson,  // per query head
+    replay::Number::Entropy,           // per query head
 };
-// "mass_recall", ... Of the header alone: the list of views names the metrics before anything that
-// computes is loaded.
-constexpr const char* name_of(OverviewMetric metric) {
-  switch (metric) {
-    case OverviewMetric::MassRecall:
-      return "mass_recall";
-    case OverviewMetric::TopkOverlap:
-      return "topk_overlap";
-    case OverviewMetric::Gap:
-      return "gap";
-    case OverviewMetric::SpanKept:
-      return "span_kept";
-    case OverviewMetric::MergeLoss:
-      return "merge_loss";
-    case OverviewMetric::OutputError:
-      return "output_error";
-    case OverviewMetric::RelevancePearson:
-      return "relevance_pearson";
-    case OverviewMetric::Entropy:
-      return "entropy";
-  }
-  return "";
-}
-constexpr bool needs_method(OverviewMetric metric) {
-  return metric != OverviewMetric::RelevancePearson && metric != OverviewMetric::Entropy;
+constexpr bool needs_method(replay::Number number) {
+  return number != replay::Number::RelevancePearson && number != replay::Number::Entropy;
 }
 
 struct Overview {
-  OverviewMetric metric = OverviewMetric::MassRecall;
+  replay::Number number = replay::Number::MassRecall;
   // A mean over chunks is of those of the prompt; where none of them chose, of the decode steps.
   trace::Phase phase = trace::Phase::Prefill;
   std::vector<int> layers;  // rows
@@ -58,9 +38,9 @@ struct Overview {
   Matrix values;
 };
 
-// From a replay that has the metric: of one chunk, or the mean over the cells of Overview::phase with no
+// From a replay that has the number: of one chunk, or the mean over the cells of Overview::phase with no
 // dense reason. SpanKept is of `span`, and the sets alone are enough for it.
-Overview overview_of_replay(const replay::ReplayResult& result, OverviewMetric metric,
+Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             int chunk = -1, const std::optional<replay::KeySpan>& span = {});
 // MergeLoss: each head of a cell is asked alone, which nothing else needs. Of one chunk, or the mean
 // over the chunks in which heads were merged. `spec` is resolved. Throws as replay().
@@ -68,7 +48,7 @@ Overview overview_of_merge(const session::TraceSession& session, const selection
                            std::optional<int> chunk, const std::string& device,
                            const WorkContext& context);
 // RelevancePearson and Entropy: of one chunk.
-Overview overview_of_attention(const session::TraceSession& session, OverviewMetric metric,
+Overview overview_of_attention(const session::TraceSession& session, replay::Number number,
                                int chunk, const WorkContext& context);
 
 }  // namespace kvloupe::analysis

@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <sstream>
@@ -21,67 +19,23 @@ using selection::MethodSpec;
 
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-// What one row of a cell enters the averages with, in the order of kMembers.
-enum Number : std::size_t {
-  kRequested,
-  kEffective,
-  kRecall,
-  kOverlap,
-  kError,
-  kDensity,
-  kForced,
-  kKvBytes,
-  kNativePast,
-  kNativeCausal,
-  kNativeRectangle,
-  kSetCausal,
-  kSetRectangle,
-  kGap,
-  kSpanKept,
-  kVisibleRecall,
-  kMetadata,
-  kRecallAtK,  // and the next two
-  kNumbers = kRecallAtK + kRecallAt.size(),
-};
-constexpr std::array<std::optional<double> CompareRow::*, kNumbers> kMembers = {
-    &CompareRow::requested_budget,
-    &CompareRow::effective_budget,
-    &CompareRow::mass_recall,
-    &CompareRow::topk_overlap,
-    &CompareRow::output_error,
-    &CompareRow::density,
-    &CompareRow::forced,
-    &CompareRow::kv_bytes,
-    &CompareRow::native_density,
-    &CompareRow::native_density_causal,
-    &CompareRow::native_density_rectangle,
-    &CompareRow::density_causal,
-    &CompareRow::density_rectangle,
-    &CompareRow::gap,
-    &CompareRow::span_kept,
-    &CompareRow::visible_recall,
-    &CompareRow::metadata_bytes,
-    &CompareRow::recall_at_1,
-    &CompareRow::recall_at_10,
-    &CompareRow::recall_at_64};
-using Numbers = std::array<double, kNumbers>;  // kUnknown where there is none
-
 constexpr std::array<Scope, 4> kScopes = {
     {{}, {.layer = true}, {.kv_head = true}, {.chunk = true}}};
+
+constexpr std::array<Number, kRecallAt.size()> kRecallNumbers = {
+    Number::RecallAt1, Number::RecallAt10, Number::RecallAt64};
 
 struct RowCell {
   int layer = 0, kv_head = 0, chunk = 0;
   trace::Phase phase = trace::Phase::Prefill;
   std::int32_t queries = 0;
   bool dense = false, fallback = false;
-  Numbers numbers{};
+  Numbers numbers;
 };
 
 struct Sums {
   std::int64_t cells = 0, fallback_cells = 0;
-  Numbers sums{}, weights{};
+  std::array<double, kNumRowNumbers> sums{}, weights{};
 };
 
 double mean_error(const ReplayCell& cell, std::size_t row, int q_heads_per_row) {
@@ -211,10 +165,10 @@ class Averager::Cells {
     if (cell.dense || (options.among && !options.among->contains({cell.layer, cell.chunk}))) return;
     const double weight = options.weights == Weights::Cells ? 1 : cell.queries;
     ++sums.cells;
-    for (std::size_t i = 0; i < kNumbers; ++i) {
-      const double number = cell.numbers[i];
-      if (std::isnan(number)) continue;
-      sums.sums[i] += weight * number;
+    for (std::size_t i = 0; i < kNumRowNumbers; ++i) {
+      const auto number = cell.numbers[kNumbers[i].number];
+      if (!number) continue;
+      sums.sums[i] += weight * *number;
       sums.weights[i] += weight;
     }
   }
@@ -226,42 +180,46 @@ class Averager::Cells {
     row.phase = phase == trace::Phase::Prefill ? "prefill" : "decode";
     row.cells = sums.cells;
     row.fallback_cells = sums.fallback_cells;
-    for (std::size_t i = 0; i < kNumbers; ++i)
-      if (sums.weights[i] > 0) row.*kMembers[i] = sums.sums[i] / sums.weights[i];
+    for (std::size_t i = 0; i < kNumRowNumbers; ++i)
+      if (sums.weights[i] > 0) row.numbers.set(kNumbers[i].number, sums.sums[i] / sums.weights[i]);
     // Earlier versions did not record which keys were kept by rule.
-    if (result.run && row.forced == 0.0) row.forced.reset();
+    if (result.run && row.numbers[Number::Forced] == 0.0) row.numbers.set(Number::Forced, {});
     row.basis = result.basis;
     return row;
   }
 
   Numbers numbers_of(const ReplayCell& cell, std::size_t row) const {
     Numbers numbers;
-    numbers.fill(kUnknown);
     const trace::SelectedRow& kept = cell.rows[row];
     const auto past_end =
         std::lower_bound(kept.positions.begin(), kept.positions.end(), cell.span.begin);
     const auto kept_past = static_cast<double>(past_end - kept.positions.begin());
-    if (cell.budget_tokens) numbers[kRequested] = static_cast<double>(*cell.budget_tokens);
-    numbers[kEffective] = static_cast<double>(kept.positions.size());
+    if (cell.budget_tokens)
+      numbers.set(Number::RequestedBudget, static_cast<double>(*cell.budget_tokens));
+    numbers.set(Number::EffectiveBudget, static_cast<double>(kept.positions.size()));
     if (cell.lane_counts.empty() && !cell.metrics.empty()) {
-      numbers[kRecall] = cell.metrics[row].mass_recall;
-      numbers[kOverlap] = cell.metrics[row].topk_overlap;
-      numbers[kGap] = cell.metrics[row].gap;
-      numbers[kVisibleRecall] = cell.metrics[row].visible_recall;
-      for (std::size_t i = 0; i < kRecallAt.size() && cell.span.phase == trace::Phase::Decode; ++i)
-        numbers[kRecallAtK + i] = cell.metrics[row].recall_at[i];
+      numbers.set(Number::MassRecall, cell.metrics[row].mass_recall);
+      numbers.set(Number::TopkOverlap, cell.metrics[row].topk_overlap);
+      numbers.set(Number::Gap, cell.metrics[row].gap);
+      numbers.set(Number::VisibleRecall, cell.metrics[row].visible_recall);
+      if (cell.span.phase == trace::Phase::Decode)
+        for (std::size_t i = 0; i < kRecallAt.size(); ++i)
+          numbers.set(kRecallNumbers[i], cell.metrics[row].recall_at[i]);
     }
-    numbers[kDensity] = kept_past / static_cast<double>(cell.span.begin - cell.first_candidate);
-    numbers[kForced] = static_cast<double>(kept.forced.size());
-    numbers[kKvBytes] = kept_past * bytes_per_key_;
+    numbers.set(Number::Density,
+                kept_past / static_cast<double>(cell.span.begin - cell.first_candidate));
+    numbers.set(Number::Forced, static_cast<double>(kept.forced.size()));
+    numbers.set(Number::KvBytes, kept_past * bytes_per_key_);
     if (metadata_)
-      numbers[kMetadata] = metadata_bytes(*metadata_, page_size_, dtype_, cell.span.begin,
-                                          past_end - kept.positions.begin());
-    if (!cell.output_error.empty()) numbers[kError] = mean_error(cell, row, q_heads_per_row_);
+      numbers.set(Number::MetadataBytes,
+                  metadata_bytes(*metadata_, page_size_, dtype_, cell.span.begin,
+                                 past_end - kept.positions.begin()));
+    if (!cell.output_error.empty())
+      numbers.set(Number::OutputError, mean_error(cell, row, q_heads_per_row_));
     // Pairs are counted by blocks, of which a window hides parts: not known there.
     if (cell.blocks && !windowed_.contains(cell.layer)) add_densities(cell, row, numbers);
     if (counted_.watched && cell.span.end() > counted_.watched->from)
-      numbers[kSpanKept] = span_kept(cell, row, counted_.watched->keys).value_or(kUnknown);
+      numbers.set(Number::SpanKept, span_kept(cell, row, counted_.watched->keys));
     return numbers;
   }
 
@@ -270,12 +228,12 @@ class Averager::Cells {
         native_shares(*cell.blocks, static_cast<int>(row) * q_heads_per_row_, q_heads_per_row_);
     const PairShares set = shares_of_set(
         cell.blocks->grid, static_cast<std::int64_t>(cell.rows[row].positions.size()));
-    numbers[kNativePast] = native.past;
-    numbers[kNativeCausal] = native.causal;
-    numbers[kNativeRectangle] = native.rectangle;
-    if (cell.reads_masks) numbers[kDensity] = native.past;
-    numbers[kSetCausal] = cell.reads_masks ? native.causal : set.causal;
-    numbers[kSetRectangle] = cell.reads_masks ? native.rectangle : set.rectangle;
+    numbers.set(Number::NativeDensity, native.past);
+    numbers.set(Number::NativeDensityCausal, native.causal);
+    numbers.set(Number::NativeDensityRectangle, native.rectangle);
+    if (cell.reads_masks) numbers.set(Number::Density, native.past);
+    numbers.set(Number::DensityCausal, cell.reads_masks ? native.causal : set.causal);
+    numbers.set(Number::DensityRectangle, cell.reads_masks ? native.rectangle : set.rectangle);
   }
 
   int q_heads_per_row_;

@@ -3,6 +3,7 @@
 
 #include "core/replay/common_cells.h"
 #include "core/replay/kv_bytes.h"
+#include "core/replay/numbers.h"
 #include "core/replay/replay.h"
 #include "core/replay/span_kept.h"
 
@@ -31,27 +32,9 @@ struct CompareRow {
   std::int64_t cells = 0;  // cells averaged
   // dense_fallback: dense for want of keys, not by the method's rule
   std::int64_t fallback_cells = 0;
-  std::optional<double> requested_budget, effective_budget;
-  // Recall and overlap are empty for lane methods, which rank no keys.
-  std::optional<double> mass_recall, topk_overlap, output_error, density;
-  std::optional<double> forced;  // keys kept by rule
-  // Past K and V that the row's attention reads, in the trace's dtype; lanes sliced off the cached
-  // keys for good are not counted.
-  std::optional<double> kv_bytes;
-  // Block methods, see block_report.h: the native masks, mean over the row's query heads, and what
-  // the chunk attends to after the unions (`density` is its share of the past).
-  std::optional<double> native_density, native_density_causal, native_density_rectangle;
-  std::optional<double> density_causal, density_rectangle;
-  // The oracle's mass_recall with as many keys, less the method's.
-  std::optional<double> gap;
-  // Share of the watched span's candidates that is kept, over the cells that have any.
-  std::optional<double> span_kept;
-  // Share of all the mass that the queries see, their own chunk's keys among them.
-  std::optional<double> visible_recall;
-  // What the method holds beside K and V to choose with, see kv_bytes.h.
-  std::optional<double> metadata_bytes;
-  // Decode: the share that is kept of the k candidates of most true mass.
-  std::optional<double> recall_at_1, recall_at_10, recall_at_64;
+  // Recall and overlap are unknown for lane methods, which rank no keys; what counts blocks
+  // (block_report.h) for methods that choose none.
+  Numbers numbers;
   std::optional<BasisNote> basis;
   // Which of the methods compared; and where parameters are swept (sweep.h) their values, and for
   // each the smallest that reaches the target, if any does.

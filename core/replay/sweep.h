@@ -24,9 +24,8 @@ SweepAxis parse_sweep(const std::string& text);
 
 // A number of the rows and what it must come to.
 struct SweepTarget {
-  std::optional<double> CompareRow::*number = nullptr;
-  bool at_most = false;  // else at least
-  double value = 0;
+  Number number = Number::MassRecall;
+  double value = 0;  // at least; at most of what is better when lower
 
   bool is_reached(const CompareRow& row) const;
 };

@@ -115,20 +115,9 @@ std::string note_of(const std::vector<MethodName>& methods, const SweepAxis& axi
   return fmt::format("without a {} to vary, one row each: {}", axis.name, fmt::join(without, ", "));
 }
 
-struct TargetNumber {
-  const char* name;
-  std::optional<double> CompareRow::*number;
-  bool at_most;
-};
-constexpr std::array kTargets = {
-    TargetNumber{"mass_recall", &CompareRow::mass_recall, false},
-    TargetNumber{"visible_recall", &CompareRow::visible_recall, false},
-    TargetNumber{"topk_overlap", &CompareRow::topk_overlap, false},
-    TargetNumber{"span_kept", &CompareRow::span_kept, false},
-    TargetNumber{"output_error", &CompareRow::output_error, true},
-    TargetNumber{"gap", &CompareRow::gap, true},
-    TargetNumber{"density", &CompareRow::density, true},
-};
+bool is_target(const NumberInfo& info) {
+  return info.rows != InRows::None && info.better != Better::Neither;
+}
 
 }  // namespace
 
@@ -156,17 +145,18 @@ SweepAxis parse_sweep(const std::string& text) {
 }
 
 bool SweepTarget::is_reached(const CompareRow& row) const {
-  const std::optional<double>& reached = row.*number;
-  return reached && (at_most ? *reached <= value : *reached >= value);
+  const auto reached = row.numbers[number];
+  return reached && (info_of(number).higher_is_better() ? *reached >= value : *reached <= value);
 }
 
 SweepTarget parse_target(const std::string& text) {
   std::vector<std::string> names;
   const auto parts = split(text);
   const auto value = parts ? parse_double(parts->second) : std::nullopt;
-  for (const TargetNumber& target : kTargets) {
-    if (value && parts->first == target.name) return {target.number, target.at_most, *value};
-    names.push_back(fmt::format("{}{}", target.name, target.at_most ? " (at most)" : ""));
+  for (const NumberInfo& info : kNumbers) {
+    if (!is_target(info)) continue;
+    if (value && parts->first == info.id) return {info.number, *value};
+    names.push_back(fmt::format("{}{}", info.id, info.higher_is_better() ? "" : " (at most)"));
   }
   throw usage_error(fmt::format("--target {} is not valid", printable(text)),
                     fmt::format("it is NAME=number with one of {}", fmt::join(names, ", ")),

@@ -13,6 +13,7 @@
 namespace kvloupe::analysis {
 namespace {
 
+using replay::Number;
 using replay::testing::SmallTrace;
 using selection::MethodSpec;
 using ::testing::ElementsAre;
@@ -95,10 +96,10 @@ void expect_plain_means(const SmallTrace& trace, const std::string& text, std::i
   ASSERT_EQ(point.cells, cells);
   EXPECT_EQ(point.dense_cells, dense);
   EXPECT_EQ(point.budget, budget);
-  EXPECT_NEAR(point.kept, kept / cells, 1e-9);
-  EXPECT_NEAR(point.mass_recall, sum.recall / cells, 1e-5);
-  EXPECT_NEAR(point.topk_overlap, sum.overlap / cells, 1e-9);
-  EXPECT_NEAR(point.output_error, sum.error / cells, 1e-4);
+  EXPECT_NEAR(point.value(Number::EffectiveBudget), kept / cells, 1e-9);
+  EXPECT_NEAR(point.value(Number::MassRecall), sum.recall / cells, 1e-5);
+  EXPECT_NEAR(point.value(Number::TopkOverlap), sum.overlap / cells, 1e-9);
+  EXPECT_NEAR(point.value(Number::OutputError), sum.error / cells, 1e-4);
 }
 
 TEST(BudgetSweep, PointsAreMeansOfPlainLoops) {
@@ -127,9 +128,9 @@ TEST(BudgetSweep, AMethodWithoutABudgetIsOnePointAndOneThatFitsAveragesNothing) 
                                     {{0}, {}}, {});
   ASSERT_EQ(pass.points.size(), 2U);
   EXPECT_EQ(pass.points[0].budget, 0);
-  EXPECT_GT(pass.points[0].kept, 0);
+  EXPECT_GT(pass.points[0].value(Number::EffectiveBudget), 0);
   EXPECT_EQ(pass.points[1].cells, 0);
-  EXPECT_TRUE(std::isnan(pass.points[1].mass_recall));
+  EXPECT_TRUE(std::isnan(pass.points[1].value(Number::MassRecall)));
 }
 
 TEST(BudgetSweep, WhatTheTraceCannotServeIsSaidAndTheRestIsMeasured) {
@@ -166,22 +167,22 @@ TEST(BudgetSweep, ATargetIsReachedFromWhereNoLargerBudgetMissesIt) {
   const std::array<double, 4> errors{0.4, 0.1, 0.05, 0.02};
   for (std::size_t i = 0; i < 4; ++i) {
     points[i].budget = std::int64_t{16} << i;
-    points[i].mass_recall = recalls[i];
-    points[i].output_error = errors[i];
+    points[i].numbers.set(Number::MassRecall, recalls[i]);
+    points[i].numbers.set(Number::OutputError, errors[i]);
   }
-  const auto ninety = reached_from(points, SweepMetric::MassRecall, kSweepTargets[0]);
+  const auto ninety = reached_from(points, Number::MassRecall, kSweepTargets[0]);
   ASSERT_TRUE(ninety);
   EXPECT_EQ(ninety->below, 64);
   EXPECT_EQ(ninety->at, 128);
-  EXPECT_EQ(reached_from(points, SweepMetric::MassRecall, kSweepTargets[1])->at, 128);
-  EXPECT_FALSE(reached_from(points, SweepMetric::MassRecall, kSweepTargets[2]));
-  EXPECT_EQ(reached_from(points, SweepMetric::OutputError, kSweepTargets[0])->at, 32);
-  EXPECT_EQ(reached_from(points, SweepMetric::OutputError, kSweepTargets[1])->below, 32);
-  EXPECT_FALSE(reached_from(points, SweepMetric::TopkOverlap, kSweepTargets[0]));  // not known
-  EXPECT_FALSE(reached_from({}, SweepMetric::MassRecall, kSweepTargets[0]));
-  for (SweepPoint& point : points) point.mass_recall = 0.91;
-  EXPECT_EQ(reached_from(points, SweepMetric::MassRecall, kSweepTargets[0])->below, 0);
-  EXPECT_EQ(reached_from(points, SweepMetric::MassRecall, kSweepTargets[0])->at, 16);
+  EXPECT_EQ(reached_from(points, Number::MassRecall, kSweepTargets[1])->at, 128);
+  EXPECT_FALSE(reached_from(points, Number::MassRecall, kSweepTargets[2]));
+  EXPECT_EQ(reached_from(points, Number::OutputError, kSweepTargets[0])->at, 32);
+  EXPECT_EQ(reached_from(points, Number::OutputError, kSweepTargets[1])->below, 32);
+  EXPECT_FALSE(reached_from(points, Number::TopkOverlap, kSweepTargets[0]));  // not known
+  EXPECT_FALSE(reached_from({}, Number::MassRecall, kSweepTargets[0]));
+  for (SweepPoint& point : points) point.numbers.set(Number::MassRecall, 0.91);
+  EXPECT_EQ(reached_from(points, Number::MassRecall, kSweepTargets[0])->below, 0);
+  EXPECT_EQ(reached_from(points, Number::MassRecall, kSweepTargets[0])->at, 16);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace kvloupe::analysis {
 namespace {
 
 using replay::CompareRow;
+using replay::Number;
 using replay::Places;
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
@@ -81,10 +82,10 @@ constexpr trace::Phase kPrefill = trace::Phase::Prefill, kDecode = trace::Phase:
 
 void expect_equal(const CompareRow& means, const Expected& expected, int budget) {
   EXPECT_EQ(means.cells, expected.cells);
-  EXPECT_NEAR(means.mass_recall.value_or(-1), expected.recall, 1e-5);
-  EXPECT_NEAR(means.density.value_or(-1), expected.density, 1e-12);
-  EXPECT_EQ(means.effective_budget, budget);
-  EXPECT_EQ(means.kv_bytes, budget * 2.0 * 8 * 4);  // K and V, head_dim, fp32
+  EXPECT_NEAR(means.numbers[Number::MassRecall].value_or(-1), expected.recall, 1e-5);
+  EXPECT_NEAR(means.numbers[Number::Density].value_or(-1), expected.density, 1e-12);
+  EXPECT_EQ(means.numbers[Number::EffectiveBudget], budget);
+  EXPECT_EQ(means.numbers[Number::KvBytes], budget * 2.0 * 8 * 4);  // K and V, head_dim, fp32
 }
 
 TEST(MethodAverages, AreThoseOfPlainLoops) {
@@ -107,11 +108,12 @@ TEST(MethodAverages, AmongFewerCellsAreOfTheseAlone) {
   const CompareRow all = averages.means(kPrefill), fewer = averages.means(kPrefill, &later);
   EXPECT_EQ(all.cells, 3 * 2 * 2);
   EXPECT_EQ(fewer.cells, 2 * 2 * 2);
-  EXPECT_NEAR(all.density.value_or(-1), (10.0 / 16 + 10.0 / 32 + 10.0 / 48) / 3, 1e-12);
-  EXPECT_NEAR(fewer.density.value_or(-1), (10.0 / 32 + 10.0 / 48) / 2, 1e-12);
+  EXPECT_NEAR(all.numbers[Number::Density].value_or(-1), (10.0 / 16 + 10.0 / 32 + 10.0 / 48) / 3,
+              1e-12);
+  EXPECT_NEAR(fewer.numbers[Number::Density].value_or(-1), (10.0 / 32 + 10.0 / 48) / 2, 1e-12);
   const Places none;
   EXPECT_EQ(averages.means(kPrefill, &none).cells, 0);
-  EXPECT_FALSE(averages.means(kPrefill, &none).mass_recall.has_value());
+  EXPECT_FALSE(averages.means(kPrefill, &none).numbers[Number::MassRecall].has_value());
 }
 
 TEST(MethodAverages, DenseChoosesNowhereAndIsNotAsked) {
@@ -128,7 +130,8 @@ TEST(MethodAverages, OfAWatchedSpanAreTheKeysKept) {
   const MethodAverages averages =
       average(trace.session(), replay::choice_anew(spec.resolved(trace.session().shape())), {0},
               replay::WatchedKeys{{20, 40}}, {});
-  EXPECT_NEAR(averages.means(kPrefill).span_kept.value_or(-1), (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
+  EXPECT_NEAR(averages.means(kPrefill).numbers[Number::SpanKept].value_or(-1),
+              (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
 }
 
 TEST(MethodAverages, AreThoseOfCompare) {
@@ -148,18 +151,18 @@ TEST(MethodAverages, AreThoseOfCompare) {
       const CompareRow means = averages.means(row.phase == "prefill" ? kPrefill : kDecode);
       EXPECT_EQ(means.phase, row.phase);
       EXPECT_EQ(means.scope, row.scope);
-      EXPECT_EQ(means.gap, row.gap);
+      EXPECT_EQ(means.numbers[Number::Gap], row.numbers[Number::Gap]);
       EXPECT_EQ(means.method, row.method);
       EXPECT_EQ(means.cells, row.cells);
       EXPECT_EQ(means.fallback_cells, row.fallback_cells);
-      EXPECT_EQ(means.requested_budget, row.requested_budget);
-      EXPECT_EQ(means.effective_budget, row.effective_budget);
-      EXPECT_EQ(means.mass_recall, row.mass_recall);
-      EXPECT_EQ(means.topk_overlap, row.topk_overlap);
-      EXPECT_EQ(means.output_error, row.output_error);
-      EXPECT_EQ(means.density, row.density);
-      EXPECT_EQ(means.forced, row.forced);
-      EXPECT_EQ(means.kv_bytes, row.kv_bytes);
+      EXPECT_EQ(means.numbers[Number::RequestedBudget], row.numbers[Number::RequestedBudget]);
+      EXPECT_EQ(means.numbers[Number::EffectiveBudget], row.numbers[Number::EffectiveBudget]);
+      EXPECT_EQ(means.numbers[Number::MassRecall], row.numbers[Number::MassRecall]);
+      EXPECT_EQ(means.numbers[Number::TopkOverlap], row.numbers[Number::TopkOverlap]);
+      EXPECT_EQ(means.numbers[Number::OutputError], row.numbers[Number::OutputError]);
+      EXPECT_EQ(means.numbers[Number::Density], row.numbers[Number::Density]);
+      EXPECT_EQ(means.numbers[Number::Forced], row.numbers[Number::Forced]);
+      EXPECT_EQ(means.numbers[Number::KvBytes], row.numbers[Number::KvBytes]);
     }
   }
 }
@@ -189,8 +192,8 @@ TEST(MethodAverages, OfARunOfAnUnknownMethodAreThoseOfItsSets) {
   EXPECT_EQ(averages.means(kPrefill).method, "future_method:depth=3");
   expect_equal(averages.means(kPrefill), expected_of(trace, kPrefill, 4, newest), 4);
   expect_equal(averages.means(kDecode), expected_of(trace, kDecode, 4, newest), 4);
-  EXPECT_FALSE(averages.means(kPrefill).requested_budget.has_value());
-  EXPECT_FALSE(averages.means(kPrefill).forced.has_value());  // unknown, not 0
+  EXPECT_FALSE(averages.means(kPrefill).numbers[Number::RequestedBudget].has_value());
+  EXPECT_FALSE(averages.means(kPrefill).numbers[Number::Forced].has_value());  // unknown, not 0
   EXPECT_EQ(averages.places(kPrefill), (Places{{0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {1, 3}}));
 }
 

@@ -11,11 +11,12 @@
 namespace kvloupe::analysis {
 namespace {
 
+using replay::Number;
 using replay::testing::SmallTrace;
 
 TEST(OverviewOfAttention, EntropyIsThatOfTheRows) {
   const SmallTrace trace;
-  const Overview overview = overview_of_attention(trace.session(), OverviewMetric::Entropy, 1, {});
+  const Overview overview = overview_of_attention(trace.session(), Number::Entropy, 1, {});
   EXPECT_EQ(overview.layers, (std::vector<int>{0, 1}));
   EXPECT_FALSE(overview.per_kv_head);
   ASSERT_EQ(overview.values.rows, 2);
@@ -36,14 +37,13 @@ TEST(OverviewOfAttention, EntropyIsThatOfTheRows) {
 
 TEST(OverviewOfAttention, EntropyOfASingleKeyIsZero) {
   const SmallTrace trace({.chunk_lengths = {1, 3}});
-  const Overview overview = overview_of_attention(trace.session(), OverviewMetric::Entropy, 0, {});
+  const Overview overview = overview_of_attention(trace.session(), Number::Entropy, 0, {});
   for (const float value : overview.values.values) EXPECT_NEAR(value, 0, 1e-6);
 }
 
 TEST(OverviewOfAttention, PearsonIsThatOfQueryGeometry) {
   const SmallTrace trace;
-  const Overview overview =
-      overview_of_attention(trace.session(), OverviewMetric::RelevancePearson, 2, {});
+  const Overview overview = overview_of_attention(trace.session(), Number::RelevancePearson, 2, {});
   for (int head = 0; head < 4; ++head) {
     const QueryGeometry geometry = query_geometry(trace.session(), 1, 2, head, 2, {}, 10, {});
     EXPECT_NEAR(overview.values.at(1, head), geometry.pearson_r, 1e-6);
@@ -81,18 +81,18 @@ replay::ReplayResult replay_of_two_layers() {
 }
 
 TEST(OverviewOfReplay, AveragesTheCellsInWhichTheMethodSelected) {
-  const Overview recall = overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall);
+  const Overview recall = overview_of_replay(replay_of_two_layers(), Number::MassRecall);
   EXPECT_TRUE(recall.per_kv_head);
   EXPECT_EQ(recall.layers, (std::vector<int>{4, 7}));
   EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.375f);
   EXPECT_FLOAT_EQ(recall.values.at(0, 1), 0.5f);
   EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));  // dense or decode everywhere
-  const Overview overlap = overview_of_replay(replay_of_two_layers(), OverviewMetric::TopkOverlap);
+  const Overview overlap = overview_of_replay(replay_of_two_layers(), Number::TopkOverlap);
   EXPECT_FLOAT_EQ(overlap.values.at(0, 1), 0.25f);
-  const Overview gap = overview_of_replay(replay_of_two_layers(), OverviewMetric::Gap);
+  const Overview gap = overview_of_replay(replay_of_two_layers(), Number::Gap);
   EXPECT_TRUE(gap.per_kv_head);
   EXPECT_FLOAT_EQ(gap.values.at(0, 1), 0.125f);
-  const Overview error = overview_of_replay(replay_of_two_layers(), OverviewMetric::OutputError);
+  const Overview error = overview_of_replay(replay_of_two_layers(), Number::OutputError);
   EXPECT_FALSE(error.per_kv_head);
   ASSERT_EQ(error.values.cols, 4);
   EXPECT_FLOAT_EQ(error.values.at(0, 3), 0.2f);
@@ -101,13 +101,13 @@ TEST(OverviewOfReplay, AveragesTheCellsInWhichTheMethodSelected) {
 // Quest as published decodes sparsely and prefills densely.
 TEST(OverviewOfReplay, AveragesTheDecodeStepsWhereThePromptIsDense) {
   replay::ReplayResult result = replay_of_two_layers();
-  EXPECT_EQ(overview_of_replay(result, OverviewMetric::MassRecall).phase, trace::Phase::Prefill);
+  EXPECT_EQ(overview_of_replay(result, Number::MassRecall).phase, trace::Phase::Prefill);
   for (replay::ReplayCell& entry : result.cells)
     if (entry.span.phase == trace::Phase::Prefill)
       entry.dense_reason = trace::DenseReason::MethodRule;
   result.cells.push_back(cell(4, 4, {0.5, 1}, {1, 1, 1, 1}));
   result.cells.back().span.phase = trace::Phase::Decode;
-  const Overview recall = overview_of_replay(result, OverviewMetric::MassRecall);
+  const Overview recall = overview_of_replay(result, Number::MassRecall);
   EXPECT_EQ(recall.phase, trace::Phase::Decode);
   EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);
   EXPECT_FLOAT_EQ(recall.values.at(0, 1), 0.5f);
@@ -115,11 +115,11 @@ TEST(OverviewOfReplay, AveragesTheDecodeStepsWhereThePromptIsDense) {
 }
 
 TEST(OverviewOfReplay, OneChunkAlone) {
-  const Overview recall = overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall, 2);
+  const Overview recall = overview_of_replay(replay_of_two_layers(), Number::MassRecall, 2);
   EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);
   EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));
-  EXPECT_FLOAT_EQ(
-      overview_of_replay(replay_of_two_layers(), OverviewMetric::MassRecall, 3).values.at(1, 0), 0);
+  EXPECT_FLOAT_EQ(overview_of_replay(replay_of_two_layers(), Number::MassRecall, 3).values.at(1, 0),
+                  0);
 }
 
 // Two KV heads keep of the keys before the chunk: [20, 30) is watched.
@@ -139,7 +139,7 @@ TEST(OverviewOfReplay, OfAWatchedSpanTheShareOfItsKeysThatIsKept) {
   add(3, 40, {{20, 25, 29, 30}, {29}});   // all of it
   const replay::KeySpan span{20, 30};
   const auto of = [&](int chunk) {
-    return overview_of_replay(result, OverviewMetric::SpanKept, chunk, span).values;
+    return overview_of_replay(result, Number::SpanKept, chunk, span).values;
   };
   EXPECT_TRUE(std::isnan(of(1).at(0, 0)));
   EXPECT_FLOAT_EQ(of(2).at(0, 0), 0.5F);
@@ -151,12 +151,12 @@ TEST(OverviewOfReplay, OfAWatchedSpanTheShareOfItsKeysThatIsKept) {
 }
 
 TEST(OverviewMetrics, NamesAndNeeds) {
-  EXPECT_STREQ(name_of(OverviewMetric::MassRecall), "mass_recall");
-  EXPECT_STREQ(name_of(OverviewMetric::RelevancePearson), "relevance_pearson");
-  EXPECT_STREQ(name_of(OverviewMetric::Gap), "gap");
-  EXPECT_STREQ(name_of(OverviewMetric::SpanKept), "span_kept");
-  EXPECT_TRUE(needs_method(OverviewMetric::OutputError));
-  EXPECT_FALSE(needs_method(OverviewMetric::Entropy));
+  EXPECT_STREQ(name_of(Number::MassRecall), "mass_recall");
+  EXPECT_STREQ(name_of(Number::RelevancePearson), "relevance_pearson");
+  EXPECT_STREQ(name_of(Number::Gap), "gap");
+  EXPECT_STREQ(name_of(Number::SpanKept), "span_kept");
+  EXPECT_TRUE(needs_method(Number::OutputError));
+  EXPECT_FALSE(needs_method(Number::Entropy));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 namespace kvloupe::analysis {
 namespace {
 
+using replay::Number;
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 
@@ -67,7 +68,7 @@ TEST_P(ShapedViews, MapsAndRowsAreTheProbabilities) {
 }
 
 TEST_P(ShapedViews, EntropyIsThatOfTheKeysSeen) {
-  const Overview overview = overview_of_attention(trace_.session(), OverviewMetric::Entropy, 1, {});
+  const Overview overview = overview_of_attention(trace_.session(), Number::Entropy, 1, {});
   for (int head = 0; head < 4; ++head) {
     double sum = 0;
     for (int t = 16; t < 32; ++t)

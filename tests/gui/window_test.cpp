@@ -286,7 +286,8 @@ TEST_F(WindowTest, ABudgetIsChosenInTheSweep) {
   ImVec2 at;
   for (const state::SweepLine& line : state::sweep_lines(sweep.question, *sweep))
     for (const analysis::SweepPoint& point : line.curve->points)
-      if (line.slot == Slot::B && point.budget == 256) at = pixel_in_sweep(256, point.mass_recall);
+      if (line.slot == Slot::B && point.budget == 256)
+        at = pixel_in_sweep(256, point.value(replay::Number::MassRecall));
   ASSERT_GT(at.x, 0);
   drive("sweep", [at](ImGuiTestContext* ctx) {
     ctx->MouseMoveToPos(at);

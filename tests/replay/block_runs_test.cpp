@@ -125,14 +125,15 @@ TEST(BlockRunsTest, CompareAveragesDensities) {
   }
   const CompareRow all = summarise(result, trace.session()).front();
   ASSERT_EQ(all.cells, rows);
-  EXPECT_NEAR(*all.native_density, native / rows, 1e-12);
-  EXPECT_NEAR(*all.native_density_causal, native_causal / rows, 1e-12);
-  EXPECT_NEAR(*all.density_causal, causal / rows, 1e-12);
-  EXPECT_NEAR(*all.density_rectangle, rectangle / rows, 1e-12);
-  EXPECT_LE(*all.native_density, *all.density);
+  EXPECT_NEAR(*all.numbers[Number::NativeDensity], native / rows, 1e-12);
+  EXPECT_NEAR(*all.numbers[Number::NativeDensityCausal], native_causal / rows, 1e-12);
+  EXPECT_NEAR(*all.numbers[Number::DensityCausal], causal / rows, 1e-12);
+  EXPECT_NEAR(*all.numbers[Number::DensityRectangle], rectangle / rows, 1e-12);
+  EXPECT_LE(*all.numbers[Number::NativeDensity], *all.numbers[Number::Density]);
   const CompareRow tokens =
       summarise(replayed(trace, "oracle:budget_tokens=8"), trace.session()).front();
-  EXPECT_FALSE(tokens.native_density || tokens.density_causal || tokens.density_rectangle);
+  EXPECT_FALSE(tokens.numbers[Number::NativeDensity] || tokens.numbers[Number::DensityCausal] ||
+               tokens.numbers[Number::DensityRectangle]);
 }
 
 // The last query blocks of the prompt are dense and do not vote: the method was told where it ends.

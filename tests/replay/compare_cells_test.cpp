@@ -66,7 +66,7 @@ TEST(CompareCells, CommonOnesAreThoseWhereNoMethodIsDense) {
   const auto last_chunk = [](const ReplayCell& cell) { return cell.chunk == 3 ? 1 : 0; };
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(rows[i].cells, 2 * 2 * 1);
-    EXPECT_NEAR(*rows[i].mass_recall,
+    EXPECT_NEAR(*rows[i].numbers[Number::MassRecall],
                 mean(replayed(trace, i == 0 ? kLarge : kSmall), recall, last_chunk), 1e-12);
   }
   EXPECT_TRUE(comparison.on_other_cells.empty());
@@ -82,7 +82,7 @@ TEST(CompareCells, WeighedByQueriesAShortChunkCountsLess) {
       compare_methods(trace.session(), specs_of({kSmall}), {}, {.weights = Weights::Queries}, {}));
   const auto queries = [](const ReplayCell& cell) { return cell.span.length; };
   const double weighed = mean(replayed(trace, kSmall), recall, queries);
-  EXPECT_NEAR(*rows[0].mass_recall, weighed, 1e-12);
+  EXPECT_NEAR(*rows[0].numbers[Number::MassRecall], weighed, 1e-12);
   EXPECT_NE(weighed, mean(replayed(trace, kSmall), recall, [](const ReplayCell&) { return 1; }));
 }
 
@@ -93,9 +93,10 @@ TEST(CompareCells, TheGapIsToTheOracleOfAsManyKeys) {
       compare_methods(trace.session(), specs_of({window, "oracle:budget_tokens=8"}), {}, {}, {}));
   const auto one = [](const ReplayCell&) { return 1; };
   const double best = mean(replayed(trace, "oracle:budget_tokens=8"), recall, one);
-  EXPECT_NEAR(*rows[0].gap, best - mean(replayed(trace, window), recall, one), 1e-9);
-  EXPECT_GT(*rows[0].gap, 0.01);
-  EXPECT_NEAR(*rows[1].gap, 0, 1e-9);
+  EXPECT_NEAR(*rows[0].numbers[Number::Gap], best - mean(replayed(trace, window), recall, one),
+              1e-9);
+  EXPECT_GT(*rows[0].numbers[Number::Gap], 0.01);
+  EXPECT_NEAR(*rows[1].numbers[Number::Gap], 0, 1e-9);
 }
 
 TEST(CompareCells, OfAWatchedSpanTheKeysInThePastCount) {
@@ -105,7 +106,7 @@ TEST(CompareCells, OfAWatchedSpanTheKeysInThePastCount) {
       trace.session(), specs_of({"sliding_window:budget_tokens=10", kLarge, kSmall}), {},
       {.counted = {.watched = WatchedKeys{{20, 40}}}}, {}));
   // The newest ten: of chunk 2 22..31, all in the span; of chunk 3 38..47, two in it.
-  EXPECT_NEAR(*rows[0].span_kept, (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
+  EXPECT_NEAR(*rows[0].numbers[Number::SpanKept], (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
   for (std::size_t i : {1, 2}) {
     double sum = 0;
     int cells = 0;
@@ -118,7 +119,7 @@ TEST(CompareCells, OfAWatchedSpanTheKeysInThePastCount) {
         sum += kept / (std::min(cell.span.begin, 40) - 20);
         ++cells;
       }
-    EXPECT_NEAR(*rows[i].span_kept, sum / cells, 1e-12);
+    EXPECT_NEAR(*rows[i].numbers[Number::SpanKept], sum / cells, 1e-12);
   }
 }
 

@@ -51,12 +51,13 @@ TEST(CompareRows, VisibleRecallCountsTheChunksOwnKeys) {
         return kept / std::accumulate(mass.begin(), mass.end(), 0.0);
       });
   const CompareRow row = all_of(rows_of(trace, "sliding_window:budget_tokens=10"), "prefill");
-  EXPECT_NEAR(*row.visible_recall, expected, 1e-5);
-  EXPECT_GT(*row.visible_recall, *row.mass_recall);
-  EXPECT_FALSE(row.recall_at_1.has_value());
+  EXPECT_NEAR(*row.numbers[Number::VisibleRecall], expected, 1e-5);
+  EXPECT_GT(*row.numbers[Number::VisibleRecall], *row.numbers[Number::MassRecall]);
+  EXPECT_FALSE(row.numbers[Number::RecallAt1].has_value());
   // Each query sees its own key beside the set: not known from the set.
   EXPECT_FALSE(all_of(rows_of(trace, "sliding_window:budget_tokens=10,budget_scope=all"), "prefill")
-                   .visible_recall.has_value());
+                   .numbers[Number::VisibleRecall]
+                   .has_value());
 }
 
 TEST(CompareRows, RecallAtKIsTheShareOfTheTrueBestThatIsKept) {
@@ -77,12 +78,13 @@ TEST(CompareRows, RecallAtKIsTheShareOfTheTrueBestThatIsKept) {
   };
   const CompareRow row =
       all_of(rows_of(trace, "streaming_llm:budget_tokens=10,sink_tokens=0"), "decode");
-  EXPECT_NEAR(*row.recall_at_1, expected(1), 1e-12);
-  EXPECT_NEAR(*row.recall_at_10, expected(10), 1e-12);
-  EXPECT_NEAR(*row.recall_at_64, expected(64), 1e-12);  // of fewer past keys: of all of them
-  EXPECT_GT(*row.recall_at_10, 0);
+  EXPECT_NEAR(*row.numbers[Number::RecallAt1], expected(1), 1e-12);
+  EXPECT_NEAR(*row.numbers[Number::RecallAt10], expected(10), 1e-12);
+  EXPECT_NEAR(*row.numbers[Number::RecallAt64], expected(64),
+              1e-12);  // of fewer past keys: of all of them
+  EXPECT_GT(*row.numbers[Number::RecallAt10], 0);
   const CompareRow best = all_of(rows_of(trace, "oracle:budget_tokens=10"), "decode");
-  EXPECT_EQ(best.recall_at_10, 1);
+  EXPECT_EQ(best.numbers[Number::RecallAt10], 1);
 }
 
 TEST(CompareRows, TheGridHasARowForEveryPairOfIndices) {
@@ -100,7 +102,7 @@ TEST(CompareRows, TheGridHasARowForEveryPairOfIndices) {
     if (row.scope != "layer,kv_head") {
       EXPECT_EQ(row.scope, plain[others].scope);
       EXPECT_EQ(row.index, plain[others].index);
-      EXPECT_EQ(row.mass_recall, plain[others++].mass_recall);
+      EXPECT_EQ(row.numbers[Number::MassRecall], plain[others++].numbers[Number::MassRecall]);
       EXPECT_TRUE(row.grid.empty());
       continue;
     }
@@ -114,7 +116,7 @@ TEST(CompareRows, TheGridHasARowForEveryPairOfIndices) {
         ++cells;
       }
     EXPECT_EQ(row.cells, cells);
-    EXPECT_NEAR(*row.mass_recall, sum / cells, 1e-12);
+    EXPECT_NEAR(*row.numbers[Number::MassRecall], sum / cells, 1e-12);
   }
   EXPECT_EQ(grid, (std::vector<std::vector<int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
   EXPECT_EQ(others, plain.size());
@@ -126,7 +128,7 @@ TEST(CompareRows, TheGridHasARowForEveryPairOfIndices) {
 TEST(CompareRows, MetadataIsWhatIsHeldToChooseWith) {
   const SmallTrace trace;
   const auto bytes = [&](const std::string& method) {
-    return *all_of(rows_of(trace, method), "prefill").metadata_bytes;
+    return *all_of(rows_of(trace, method), "prefill").numbers[Number::MetadataBytes];
   };
   // A largest and a smallest key of each page; 10 pages of 5 hold 48 keys, 7 hold 32, 4 hold 16.
   EXPECT_DOUBLE_EQ(bytes("quest:budget_tokens=10,page_size=5,skip_layers=0"),

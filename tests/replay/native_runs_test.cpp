@@ -252,10 +252,10 @@ TEST(NativeRuns, CompareCountsPairs) {
     }
     const CompareRow all = summarise(result, trace.session()).front();
     ASSERT_EQ(all.cells, rows);
-    EXPECT_NEAR(*all.density, past / rows, 1e-12);
-    EXPECT_NEAR(*all.native_density, past / rows, 1e-12);
-    EXPECT_NEAR(*all.density_causal, causal / rows, 1e-12);
-    EXPECT_NEAR(*all.effective_budget, effective / rows, 1e-9);
+    EXPECT_NEAR(*all.numbers[Number::Density], past / rows, 1e-12);
+    EXPECT_NEAR(*all.numbers[Number::NativeDensity], past / rows, 1e-12);
+    EXPECT_NEAR(*all.numbers[Number::DensityCausal], causal / rows, 1e-12);
+    EXPECT_NEAR(*all.numbers[Number::EffectiveBudget], effective / rows, 1e-9);
   }
 }
 

@@ -114,8 +114,9 @@ TEST(RecordedRun, OfAnUnknownMethodShowsItsSets) {
   }
   const auto rows = summarise(read, again);
   EXPECT_EQ(rows.front().method, "future_method:depth=3");
-  EXPECT_DOUBLE_EQ(*rows.front().effective_budget, 4);
-  EXPECT_DOUBLE_EQ(*rows.front().kv_bytes, 4 * 2 * 8 * 4);  // keys, K and V, head_dim, fp32
+  EXPECT_DOUBLE_EQ(*rows.front().numbers[Number::EffectiveBudget], 4);
+  EXPECT_DOUBLE_EQ(*rows.front().numbers[Number::KvBytes],
+                   4 * 2 * 8 * 4);  // keys, K and V, head_dim, fp32
 }
 
 TEST(RecordedRun, HasTheMethodAsAValueWhereItIsKnown) {

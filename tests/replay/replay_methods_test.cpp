@@ -169,14 +169,14 @@ TEST(Lanes, ComparedWithoutRecallAndWithTheBytesOfWhatIsKept) {
   const CompareRow aqua = row_of("aqua:basis=" + basis);
   EXPECT_EQ(aqua.cells, 2 * 2 * 3);
   EXPECT_EQ(aqua.fallback_cells, 2 * 2);
-  EXPECT_FALSE(aqua.mass_recall.has_value());
-  EXPECT_FALSE(aqua.topk_overlap.has_value());
-  EXPECT_DOUBLE_EQ(*aqua.density, 1);
-  EXPECT_DOUBLE_EQ(*aqua.kv_bytes, (16 + 32 + 48) / 3.0 * 2 * 8 * 4);
+  EXPECT_FALSE(aqua.numbers[Number::MassRecall].has_value());
+  EXPECT_FALSE(aqua.numbers[Number::TopkOverlap].has_value());
+  EXPECT_DOUBLE_EQ(*aqua.numbers[Number::Density], 1);
+  EXPECT_DOUBLE_EQ(*aqua.numbers[Number::KvBytes], (16 + 32 + 48) / 3.0 * 2 * 8 * 4);
   ASSERT_TRUE(aqua.basis.has_value());
   // floor(0.3 * 8) = 2 lanes of each key are gone.
   const CompareRow memory = row_of("aqua_memory:slice_ratio=0.3,basis=" + basis);
-  EXPECT_DOUBLE_EQ(*memory.kv_bytes, (16 + 32 + 48) / 3.0 * (6 + 8) * 4);
+  EXPECT_DOUBLE_EQ(*memory.numbers[Number::KvBytes], (16 + 32 + 48) / 3.0 * (6 + 8) * 4);
   const MethodSpec whole = MethodSpec::parse("aqua");
   const MethodSpec sliced = MethodSpec::parse("aqua_memory:slice_ratio=0.99");
   EXPECT_EQ(bytes_per_key(whole, trace.session().info()), (8 + 8) * 4);
@@ -186,8 +186,8 @@ TEST(Lanes, ComparedWithoutRecallAndWithTheBytesOfWhatIsKept) {
   const MethodSpec leading = MethodSpec::parse("static_slicing:dim_ratio=0.4");
   EXPECT_EQ(bytes_per_key(leading, trace.session().info()), (3 + 8) * 4);
   const CompareRow sinks = row_of("streaming_llm:budget_tokens=10");
-  EXPECT_DOUBLE_EQ(*sinks.kv_bytes, 10.0 * 2 * 8 * 4);
-  EXPECT_DOUBLE_EQ(*sinks.forced, 10);
+  EXPECT_DOUBLE_EQ(*sinks.numbers[Number::KvBytes], 10.0 * 2 * 8 * 4);
+  EXPECT_DOUBLE_EQ(*sinks.numbers[Number::Forced], 10);
   EXPECT_FALSE(sinks.basis.has_value());
 }
 

@@ -369,9 +369,9 @@ TEST(Compare, AveragesCellsWithoutADenseReasonAndDecodeApart) {
   const CompareRow& all = row_at(rows, "prefill", "all", 0);
   EXPECT_EQ(all.cells, 2 * 2 * 3);
   EXPECT_EQ(all.fallback_cells, 2 * 2);
-  EXPECT_DOUBLE_EQ(*all.requested_budget, 8);
-  EXPECT_DOUBLE_EQ(*all.effective_budget, 8);
-  EXPECT_DOUBLE_EQ(*all.density, 0.25);
+  EXPECT_DOUBLE_EQ(*all.numbers[Number::RequestedBudget], 8);
+  EXPECT_DOUBLE_EQ(*all.numbers[Number::EffectiveBudget], 8);
+  EXPECT_DOUBLE_EQ(*all.numbers[Number::Density], 0.25);
   double recall = 0, error = 0, head_recall = 0;
   for (const ReplayCell& cell : result.cells) {
     if (cell.chunk < 1 || cell.chunk > 3) continue;
@@ -379,12 +379,13 @@ TEST(Compare, AveragesCellsWithoutADenseReasonAndDecodeApart) {
     for (const double e : cell.output_error) error += e / 24;
     head_recall += cell.metrics[1].mass_recall / 6;
   }
-  EXPECT_NEAR(*all.mass_recall, recall, 1e-12);
-  EXPECT_NEAR(*all.output_error, error, 1e-12);
-  EXPECT_NEAR(*row_at(rows, "prefill", "kv_head", 1).mass_recall, head_recall, 1e-12);
+  EXPECT_NEAR(*all.numbers[Number::MassRecall], recall, 1e-12);
+  EXPECT_NEAR(*all.numbers[Number::OutputError], error, 1e-12);
+  EXPECT_NEAR(*row_at(rows, "prefill", "kv_head", 1).numbers[Number::MassRecall], head_recall,
+              1e-12);
   EXPECT_EQ(row_at(rows, "prefill", "layer", 1).cells, 6);
   EXPECT_EQ(row_at(rows, "prefill", "chunk", 0).fallback_cells, 4);
-  EXPECT_FALSE(row_at(rows, "prefill", "chunk", 0).mass_recall.has_value());
+  EXPECT_FALSE(row_at(rows, "prefill", "chunk", 0).numbers[Number::MassRecall].has_value());
   EXPECT_EQ(row_at(rows, "decode", "all", 0).cells, 2 * 2 * 2);
 }
 
@@ -394,8 +395,8 @@ TEST(Compare, DenseHasNoCellsAndNoBudget) {
   EXPECT_EQ(rows.front().cells, 0);
   // Chunk 0 alone has no past; the other cells are dense by the method, which is no fallback.
   EXPECT_EQ(rows.front().fallback_cells, 4);
-  EXPECT_FALSE(rows.front().requested_budget.has_value());
-  EXPECT_FALSE(rows.front().output_error.has_value());
+  EXPECT_FALSE(rows.front().numbers[Number::RequestedBudget].has_value());
+  EXPECT_FALSE(rows.front().numbers[Number::OutputError].has_value());
 }
 
 // Scope all: own keys among the kept ones are no past keys.
@@ -404,8 +405,8 @@ TEST(Compare, DensityCountsPastKeysAlone) {
   const auto rows = summarise(replay_of(trace, "sliding_window:budget_tokens=20,budget_scope=all"),
                               trace.session());
   // Chunk 1: T = 32, keeps 12..31, of which 4 past of 16.
-  EXPECT_DOUBLE_EQ(*row_at(rows, "prefill", "chunk", 1).density, 4.0 / 16);
-  EXPECT_DOUBLE_EQ(*row_at(rows, "prefill", "chunk", 1).effective_budget, 20);
+  EXPECT_DOUBLE_EQ(*row_at(rows, "prefill", "chunk", 1).numbers[Number::Density], 4.0 / 16);
+  EXPECT_DOUBLE_EQ(*row_at(rows, "prefill", "chunk", 1).numbers[Number::EffectiveBudget], 20);
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ TEST(Sweep, EveryRowIsThatOfTheMethodAlone) {
       EXPECT_EQ(found.scope, row.scope);
       EXPECT_EQ(found.index, row.index);
       EXPECT_EQ(found.cells, row.cells);
-      EXPECT_EQ(found.mass_recall, row.mass_recall);
-      EXPECT_EQ(found.output_error, row.output_error);
+      EXPECT_EQ(found.numbers[Number::MassRecall], row.numbers[Number::MassRecall]);
+      EXPECT_EQ(found.numbers[Number::OutputError], row.numbers[Number::OutputError]);
       ASSERT_EQ(found.sweep.size(), plan.variants[i].values.size());
       EXPECT_EQ(found.sweep.back().name, "chunk_size");
       EXPECT_EQ(found.sweep.back().value, plan.variants[i].chunk_size);
@@ -116,7 +116,7 @@ CompareRow row_of(std::size_t variant, double budget, double queries, double rec
   row.phase = "prefill";
   row.scope = layer < 0 ? "all" : "layer";
   row.index = std::max(layer, 0);
-  row.mass_recall = recall;
+  row.numbers.set(Number::MassRecall, recall);
   row.sweep = {{"budget_tokens", budget}, {"num_queries", queries}};
   return row;
 }
@@ -129,7 +129,7 @@ TEST(Sweep, TheSmallestValueThatReachesTheTargetIsFoundByAxisAndPlace) {
                                   row_of(2, 4, 2, 0.8),   row_of(3, 4, 4, 0.95),
                                   row_of(4, 8, 2, 0.96),  row_of(5, 8, 4, 0.9),
                                   row_of(6, 16, 2, 0.5),  row_of(0, 16, 2, 0.99, 1)};
-  rows[6].mass_recall.reset();
+  rows[6].numbers.set(Number::MassRecall, {});
   solve(plan, parse_target("mass_recall=0.95"), rows);
   const auto solved = [&](std::size_t row) {
     return std::pair(rows[row].solved[0].value, rows[row].solved[1].value);
@@ -146,7 +146,8 @@ TEST(Sweep, TheSmallestValueThatReachesTheTargetIsFoundByAxisAndPlace) {
 
 TEST(Sweep, TargetsAreReachedFromTheRightSide) {
   CompareRow row;
-  row.output_error = row.mass_recall = row.gap = 0.5;
+  for (const Number number : {Number::OutputError, Number::MassRecall, Number::Gap})
+    row.numbers.set(number, 0.5);
   EXPECT_TRUE(parse_target("mass_recall=0.5").is_reached(row));
   EXPECT_FALSE(parse_target("mass_recall=0.51").is_reached(row));
   EXPECT_TRUE(parse_target("output_error=0.5").is_reached(row));

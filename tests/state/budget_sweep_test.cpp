@@ -14,8 +14,9 @@
 namespace kvloupe::state {
 namespace {
 
-using analysis::kSweepMetrics;
+using analysis::kSweepNumbers;
 using analysis::kSweepTargets;
+using replay::Number;
 using replay::testing::SmallTrace;
 
 class BudgetSweepTest : public ::testing::Test {
@@ -133,14 +134,14 @@ TEST_F(BudgetSweepTest, TheOracleNeedsWhatSortingTheMassSays) {
     }
   }
   for (const analysis::SweepPoint& point : oracle.points)
-    EXPECT_NEAR(point.mass_recall, recall(static_cast<int>(point.budget)), 1e-5);
+    EXPECT_NEAR(point.value(Number::MassRecall), recall(static_cast<int>(point.budget)), 1e-5);
 }
 
 TEST_F(BudgetSweepTest, OneKeyLessThanEnoughMissesTheTargetAndWasTried) {
   const auto result = answer(question("quoka:budget_tokens=8", "snapkv:budget_tokens=8,window=4"));
   ASSERT_EQ(result->curves.size(), 4U);  // with the bounds
   for (const SweepCurve& curve : result->curves)
-    for (std::size_t m = 0; m < kSweepMetrics.size(); ++m)
+    for (std::size_t m = 0; m < kSweepNumbers.size(); ++m)
       for (std::size_t t = 0; t < kSweepTargets.size(); ++t) {
         if (!curve.enough[m][t]) continue;
         const auto at = std::find_if(curve.points.begin(), curve.points.end(), [&](const auto& p) {
@@ -148,14 +149,14 @@ TEST_F(BudgetSweepTest, OneKeyLessThanEnoughMissesTheTargetAndWasTried) {
         });
         ASSERT_NE(at, curve.points.end());
         EXPECT_TRUE(
-            analysis::reaches(kSweepMetrics[m], at->value(kSweepMetrics[m]), kSweepTargets[t]));
+            analysis::reaches(kSweepNumbers[m], at->value(kSweepNumbers[m]), kSweepTargets[t]));
         if (at->budget == 1) continue;
         ASSERT_NE(at, curve.points.begin());
         EXPECT_EQ((at - 1)->budget, at->budget - 1) << curve.name;
-        EXPECT_FALSE(analysis::reaches(kSweepMetrics[m], (at - 1)->value(kSweepMetrics[m]),
+        EXPECT_FALSE(analysis::reaches(kSweepNumbers[m], (at - 1)->value(kSweepNumbers[m]),
                                        kSweepTargets[t]));
         for (auto later = at; later != curve.points.end(); ++later)
-          EXPECT_TRUE(analysis::reaches(kSweepMetrics[m], later->value(kSweepMetrics[m]),
+          EXPECT_TRUE(analysis::reaches(kSweepNumbers[m], later->value(kSweepNumbers[m]),
                                         kSweepTargets[t]));
       }
 }
@@ -203,8 +204,8 @@ TEST_F(BudgetSweepTest, ALaneMethodHasAnErrorAloneAndWhatCannotBeServedSaysWhy) 
   const auto result = answer(question("aqua:basis=self", "infinipot:budget_tokens=8"));
   const SweepCurve& lanes = curve_of(*result, "aqua");
   ASSERT_EQ(lanes.points.size(), 1U);
-  EXPECT_TRUE(std::isnan(lanes.points[0].mass_recall));
-  EXPECT_GT(lanes.points[0].output_error, 0);
+  EXPECT_TRUE(std::isnan(lanes.points[0].value(Number::MassRecall)));
+  EXPECT_GT(lanes.points[0].value(Number::OutputError), 0);
   EXPECT_FALSE(lanes.enough[2][0]);  // there is no budget to name
   const SweepCurve& unserved = curve_of(*result, "infinipot");
   EXPECT_TRUE(unserved.points.empty());
@@ -227,13 +228,14 @@ TEST_F(BudgetSweepTest, ARunOfAMethodUnknownToThisVersionIsOnePoint) {
   const SweepCurve& curve = curve_of(*result, "from_the_future");
   EXPECT_FALSE(curve.has_budget());
   ASSERT_EQ(curve.points.size(), 1U);
-  EXPECT_EQ(curve.points[0].kept, 8);
+  EXPECT_EQ(curve.points[0].value(Number::EffectiveBudget), 8);
   // It is measured as the same sets are under the name that is known.
   const auto known = answer(question("quoka:budget_tokens=8"));
   for (const auto& point : curve_of(*known, "quoka").points)
     if (point.budget == 8) {
-      EXPECT_NEAR(curve.points[0].mass_recall, point.mass_recall, 1e-6);
-      EXPECT_NEAR(curve.points[0].output_error, point.output_error, 1e-6);
+      EXPECT_NEAR(curve.points[0].value(Number::MassRecall), point.value(Number::MassRecall), 1e-6);
+      EXPECT_NEAR(curve.points[0].value(Number::OutputError), point.value(Number::OutputError),
+                  1e-6);
     }
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using analysis::KeyState;
 using analysis::KeyVerdict;
-using analysis::OverviewMetric;
+using replay::Number;
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 using ::testing::HasSubstr;
@@ -70,7 +70,7 @@ class MethodQuestionsTest : public ::testing::Test {
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const Place place = at(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
-  const auto overview = answer(OverviewQuestion{place, quoka, OverviewMetric::MassRecall, false});
+  const auto overview = answer(OverviewQuestion{place, quoka, Number::MassRecall, false});
   ASSERT_EQ(overview->overview.values.rows, 2);
   ASSERT_EQ(overview->overview.values.cols, 2);
   EXPECT_EQ(overview->q_heads_per_column, 2);
@@ -103,9 +103,7 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
 TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
   Place place = at(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
-  const auto question = [&] {
-    return OverviewQuestion{place, quoka, OverviewMetric::SpanKept, false};
-  };
+  const auto question = [&] { return OverviewQuestion{place, quoka, Number::SpanKept, false}; };
   EXPECT_EQ(question().obstacle(), "Choose keys to watch: the trace names no needle");
   place.key_begin = 10;
   place.key_end = 25;
@@ -121,31 +119,30 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
     }
   place.key_end = 26;
   EXPECT_NE(question().key(), key);  // another answer
-  const OverviewQuestion recall{place, quoka, OverviewMetric::MassRecall, false};
+  const OverviewQuestion recall{place, quoka, Number::MassRecall, false};
   const std::string recall_key = recall.key();
   place.key_end = 27;
-  EXPECT_EQ((OverviewQuestion{place, quoka, OverviewMetric::MassRecall, false}.key()), recall_key);
+  EXPECT_EQ((OverviewQuestion{place, quoka, Number::MassRecall, false}.key()), recall_key);
 }
 
 TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
   const Place place = at(trace_, 0, 0, 2);
-  const OverviewQuestion question{place, method(place, "aqua:basis=self"),
-                                  OverviewMetric::MassRecall, false};
-  EXPECT_EQ(question.metric(), OverviewMetric::OutputError);
-  EXPECT_EQ(answer(question)->overview.metric, OverviewMetric::OutputError);
-  const OverviewQuestion entropy{place, question.method, OverviewMetric::Entropy, false};
-  EXPECT_EQ(entropy.metric(), OverviewMetric::Entropy);
+  const OverviewQuestion question{place, method(place, "aqua:basis=self"), Number::MassRecall,
+                                  false};
+  EXPECT_EQ(question.number(), Number::OutputError);
+  EXPECT_EQ(answer(question)->overview.number, Number::OutputError);
+  const OverviewQuestion entropy{place, question.method, Number::Entropy, false};
+  EXPECT_EQ(entropy.number(), Number::Entropy);
 }
 
 TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
   const Place place = at(trace_, 0, 0, 2), later = at(trace_, 1, 3, 3);
   const MethodChoice a = method(place, "quoka:budget_tokens=8");
   const MethodChoice b = method(place, "oracle:budget_tokens=8");
-  const auto key = [](const Place& where, const MethodChoice& choice, OverviewMetric metric,
-                      bool all) {
-    return key_of(OverviewQuestion{where, choice, metric, all});
+  const auto key = [](const Place& where, const MethodChoice& choice, Number number, bool all) {
+    return key_of(OverviewQuestion{where, choice, number, all});
   };
-  const auto recall = OverviewMetric::MassRecall, entropy = OverviewMetric::Entropy;
+  const auto recall = Number::MassRecall, entropy = Number::Entropy;
   EXPECT_NE(key(place, a, recall, false), key(place, b, recall, false));
   EXPECT_NE(key(place, a, recall, false), key(later, a, recall, false));
   EXPECT_EQ(key(place, a, recall, true), key(later, a, recall, true));
@@ -156,10 +153,10 @@ TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
 
 TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
   const Place place = at(trace_, 0, 0, 2);
-  OverviewQuestion question{place, method(place, "quoka:budget_tokens=8"),
-                            OverviewMetric::OutputError, false};
+  OverviewQuestion question{place, method(place, "quoka:budget_tokens=8"), Number::OutputError,
+                            false};
   OverviewQuestion::Answer shown;
-  shown.overview.metric = OverviewMetric::OutputError;
+  shown.overview.number = Number::OutputError;
   OverviewScale scale;
   const auto high = [&](float highest) {
     shown.highest = highest;
@@ -173,7 +170,7 @@ TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
   EXPECT_EQ(high(0.2F), second);
   question.method = method(place, "oracle:budget_tokens=8");
   EXPECT_EQ(high(0.37F), first);
-  shown.overview.metric = OverviewMetric::MassRecall;
+  shown.overview.number = Number::MassRecall;
   EXPECT_EQ(high(0.4F), 1);
   EXPECT_EQ(scale.of(question, shown).low, 0);
 }
@@ -310,8 +307,8 @@ TEST_F(MethodQuestionsTest, SummariesAreMeansOverTheCellsThatSelected) {
       ++cells;
     }
   EXPECT_EQ(summary->cells, cells);
-  EXPECT_NEAR(summary->mass_recall.value(), sum / cells, 1e-5);
-  EXPECT_EQ(summary->effective_budget, 8);
+  EXPECT_NEAR(summary->numbers[Number::MassRecall].value(), sum / cells, 1e-5);
+  EXPECT_EQ(summary->numbers[Number::EffectiveBudget], 8);
 }
 
 TEST_F(MethodQuestionsTest, MethodsThatTheTraceCannotServeSayWhy) {

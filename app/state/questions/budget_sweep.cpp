@@ -17,10 +17,10 @@
 namespace kvloupe::state {
 namespace {
 
-using analysis::kSweepMetrics;
+using analysis::kSweepNumbers;
 using analysis::kSweepTargets;
-using analysis::SweepMetric;
 using analysis::SweepPoint;
+using replay::Number;
 using selection::MethodSpec;
 
 constexpr const char* kViewId = "budget_sweep";
@@ -111,10 +111,10 @@ class Sweep {
     while (true) {
       std::set<std::pair<std::size_t, std::int64_t>> halves;
       for (std::size_t i = 0; i < answer_.curves.size(); ++i)
-        for (const SweepMetric metric : kSweepMetrics)
+        for (const Number number : kSweepNumbers)
           for (const auto& target : kSweepTargets) {
             if (!answer_.curves[i].has_budget()) continue;
-            const auto gap = analysis::reached_from(answer_.curves[i].points, metric, target);
+            const auto gap = analysis::reached_from(answer_.curves[i].points, number, target);
             if (gap && gap->at - gap->below > 1)
               halves.emplace(i, gap->below + (gap->at - gap->below) / 2);
           }
@@ -187,10 +187,10 @@ class Sweep {
 
   void note_enough() {
     for (SweepCurve& curve : answer_.curves)
-      for (std::size_t m = 0; m < kSweepMetrics.size() && curve.has_budget(); ++m)
+      for (std::size_t m = 0; m < kSweepNumbers.size() && curve.has_budget(); ++m)
         for (std::size_t t = 0; t < kSweepTargets.size(); ++t) {
           const auto found =
-              analysis::reached_from(curve.points, kSweepMetrics[m], kSweepTargets[t]);
+              analysis::reached_from(curve.points, kSweepNumbers[m], kSweepTargets[t]);
           curve.enough[m][t] = found ? std::optional(found->at) : std::nullopt;
         }
   }
@@ -225,10 +225,11 @@ Table table(Workspace& workspace) {
   if (!result) return table;
   for (const SweepCurve& curve : result->curves)
     for (const SweepPoint& point : curve.points)
-      table.rows.push_back({point.spec, curve.has_budget() ? cell(point.budget) : "",
-                            cell(point.kept), cell(point.mass_recall), cell(point.topk_overlap),
-                            cell(point.output_error), cell(point.cells),
-                            name_of(result.question.extent)});
+      table.rows.push_back(
+          {point.spec, curve.has_budget() ? cell(point.budget) : "",
+           cell(point.value(Number::EffectiveBudget)), cell(point.value(Number::MassRecall)),
+           cell(point.value(Number::TopkOverlap)), cell(point.value(Number::OutputError)),
+           cell(point.cells), name_of(result.question.extent)});
   return table;
 }
 
@@ -324,8 +325,15 @@ std::uint64_t BudgetSweepQuestion::bytes(const Answer& answer) {
   return sum;
 }
 
-bool SweepCurve::is_known(SweepMetric metric) const {
-  return !points.empty() && !std::isnan(points.front().value(metric));
+const std::array<std::optional<std::int64_t>, kSweepTargets.size()>& SweepCurve::enough_of(
+    Number number) const {
+  const auto* const at = std::find(kSweepNumbers.begin(), kSweepNumbers.end(), number);
+  KVLOUPE_CHECK(at != kSweepNumbers.end());
+  return enough[static_cast<std::size_t>(at - kSweepNumbers.begin())];
+}
+
+bool SweepCurve::is_known(Number number) const {
+  return !points.empty() && !std::isnan(points.front().value(number));
 }
 
 std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
@@ -360,14 +368,13 @@ std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
   return lines;
 }
 
-std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer,
-                                     SweepMetric metric) {
+std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer, Number number) {
   std::vector<std::string> notes, lanes;
   for (const SweepCurve& curve : answer.curves) {
     if (!curve.method.known())
       notes.push_back(curve.name + ": as recorded; this version cannot select anew with it.");
     if (!curve.problem.empty()) notes.push_back(fmt::format("{}: {}.", curve.name, curve.problem));
-    if (!curve.points.empty() && !curve.is_known(metric)) lanes.push_back(curve.name);
+    if (!curve.points.empty() && !curve.is_known(number)) lanes.push_back(curve.name);
     if (std::any_of(curve.points.begin(), curve.points.end(),
                     [](const SweepPoint& point) { return point.leakage; }))
       notes.push_back(curve.name + ": leakage, its basis was fitted on this text.");
@@ -392,10 +399,10 @@ BudgetSweepQuestion budget_sweep_question(const Workspace& workspace) {
   return question;
 }
 
-SweepMetric budget_sweep_metric(const Workspace& workspace) {
-  for (const SweepMetric metric : kSweepMetrics)
-    if (workspace.option(kViewId, "metric") == analysis::name_of(metric)) return metric;
-  fail_check("a metric of the view", __FILE__, __LINE__);
+Number budget_sweep_number(const Workspace& workspace) {
+  for (const Number number : kSweepNumbers)
+    if (workspace.option(kViewId, "metric") == replay::name_of(number)) return number;
+  fail_check("a number of the view", __FILE__, __LINE__);
 }
 
 std::optional<double> budget_now(Workspace& workspace, const Place& place,
@@ -413,10 +420,10 @@ ViewInfo budget_sweep_view() {
   view.summary = "what each budget keeps, and the budget that is enough";
   view.metrics = "Averages";
   view.coordinates = {"layer", "q_head", "kv_head"};
+  std::vector<std::string> numbers;
+  for (const Number number : kSweepNumbers) numbers.emplace_back(replay::name_of(number));
   view.options = {
-      {"metric",
-       {"mass_recall", "topk_overlap", "output_error"},
-       "what is drawn against the budget"},
+      {"metric", numbers, "what is drawn against the budget"},
       {"scope",
        {"head", "layer", "trace"},
        "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},

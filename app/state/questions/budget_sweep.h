@@ -32,14 +32,16 @@ struct SweepCurve {
   std::vector<analysis::SweepPoint> points;  // ascending budgets, one where there is no budget;
                                              // those that average no cell are left out
   std::string problem;                       // why there is no point
-  // From which budget on a target is reached, [metric][target] in the order of kSweepMetrics and kSweepTargets.
+  // From which budget on a target is reached, [number][target] in the order of kSweepNumbers and kSweepTargets.
   std::array<std::array<std::optional<std::int64_t>, analysis::kSweepTargets.size()>,
-             analysis::kSweepMetrics.size()>
+             analysis::kSweepNumbers.size()>
       enough{};
+  const std::array<std::optional<std::int64_t>, analysis::kSweepTargets.size()>& enough_of(
+      replay::Number number) const;
 
   bool has_budget() const { return method.known() && method.spec->has_budget(); }
   // Lane methods rank no keys: of them the output error alone is known.
-  bool is_known(analysis::SweepMetric metric) const;
+  bool is_known(replay::Number number) const;
 };
 
 struct BudgetSweepQuestion {
@@ -80,13 +82,13 @@ struct SweepLine {
 // A and B first, the bounds last.
 std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
                                    const BudgetSweepQuestion::Answer& answer);
-// What the curves of a metric alone would not tell, one sentence each.
+// What the curves of a number alone would not tell, one sentence each.
 std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer,
-                                     analysis::SweepMetric metric);
+                                     replay::Number number);
 
 class Workspace;
 BudgetSweepQuestion budget_sweep_question(const Workspace& workspace);
-analysis::SweepMetric budget_sweep_metric(const Workspace& workspace);
+replay::Number budget_sweep_number(const Workspace& workspace);
 // Tokens that the method keeps as it is chosen; a share of the keys counts by its mean.
 std::optional<double> budget_now(Workspace& workspace, const Place& place,
                                  const MethodChoice& method);

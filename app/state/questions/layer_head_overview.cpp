@@ -14,15 +14,16 @@
 namespace kvloupe::state {
 namespace {
 
-using analysis::OverviewMetric;
+using analysis::kOverviewNumbers;
+using replay::Number;
 
 constexpr const char* kViewId = "layer_head_overview";
 
 // The default for a name that there is not.
-OverviewMetric metric_named(const std::string& name) {
-  for (const MetricWords& words : metric_words())
-    if (name == analysis::name_of(words.metric)) return words.metric;
-  return metric_words().front().metric;
+Number number_named(const std::string& name) {
+  for (const Number number : kOverviewNumbers)
+    if (name == replay::name_of(number)) return number;
+  return kOverviewNumbers.front();
 }
 
 std::string problem(Workspace& workspace) {
@@ -37,8 +38,7 @@ Table table(Workspace& workspace) {
   if (!result) return {};
   const analysis::Overview& overview = result->overview;
   Table table{
-      {"layer", overview.per_kv_head ? "kv_head" : "q_head", analysis::name_of(overview.metric)},
-      {}};
+      {"layer", overview.per_kv_head ? "kv_head" : "q_head", replay::name_of(overview.number)}, {}};
   for (std::int64_t r = 0; r < overview.values.rows; ++r)
     for (std::int64_t c = 0; c < overview.values.cols; ++c)
       table.rows.push_back({cell(std::int64_t{overview.layers[static_cast<std::size_t>(r)]}),
@@ -76,7 +76,8 @@ void count(OverviewQuestion::Answer& answer) {
   }
   const bool by_gap = !answer.gap.values.empty();
   const std::vector<float>& order = by_gap ? answer.gap.values : values;
-  const bool higher_is_better = !by_gap && words_of(answer.overview.metric).higher_is_better;
+  const bool higher_is_better =
+      !by_gap && replay::info_of(answer.overview.number).higher_is_better();
   std::stable_sort(answer.by_worth.begin(), answer.by_worth.end(),
                    [&](std::int32_t a, std::int32_t b) {
                      const float x = order[static_cast<std::size_t>(a)];
@@ -87,89 +88,53 @@ void count(OverviewQuestion::Answer& answer) {
 
 }  // namespace
 
-const std::array<MetricWords, 8>& metric_words() {
-  static const std::array<MetricWords, 8> words{{
-      {OverviewMetric::MassRecall, "Mass recall", "share of attention mass kept",
-       "The share of true attention mass on past keys that the kept keys carry.", true},
-      {OverviewMetric::TopkOverlap, "Top-k overlap", "share of kept keys that are true top keys",
-       "Of the keys kept, the share that is among as many true top keys.", true},
-      {OverviewMetric::Gap, "Gap to the oracle", "mass recall that the true top keys would add",
-       "What as many true top keys would recall, less what the kept keys do: 0 is the best choice.",
-       false},
-      {OverviewMetric::SpanKept, "Watched keys kept", "share of the watched keys that is kept",
-       "Of the keys watched (those chosen, else the needle) that lie before the chunk, the share "
-       "that is kept.",
-       true},
-      {OverviewMetric::MergeLoss, "Merge loss", "recall lost by one set for several query heads",
-       "What each query head would recall with a set of its own, less what it recalls with the one "
-       "that its row keeps for all: mean over the heads.",
-       false},
-      {OverviewMetric::OutputError, "Output error", "relative error of the head's output",
-       "How far the attention output moves when only the kept keys are attended to.", false},
-      {OverviewMetric::RelevancePearson, "Pearson r of S_q", "r of S_q against largest attention",
-       "Where r is above 0.5, queries far from the mean query are the ones that attend sharply: "
-       "QuoKA's premise holds.",
-       true},
-      {OverviewMetric::Entropy, "Entropy", "mean row entropy in nats",
-       "How spread the head's attention is.", false},
-  }};
-  return words;
-}
-
-const MetricWords& words_of(OverviewMetric metric) {
-  for (const MetricWords& words : metric_words())
-    if (words.metric == metric) return words;
-  fail_check("a metric with words", __FILE__, __LINE__);
-}
-
 OverviewQuestion overview_question(const Workspace& workspace) {
   OverviewQuestion question{workspace.place(), workspace.method(),
-                            metric_named(workspace.option(kViewId, "metric")),
+                            number_named(workspace.option(kViewId, "metric")),
                             workspace.option(kViewId, "chunks") == "all"};
   // What heads would keep alone was not recorded: all of it is selected anew, and says so.
-  if (question.asked == OverviewMetric::MergeLoss && question.method.known())
+  if (question.asked == Number::MergeLoss && question.method.known())
     question.method = choice_anew(*question.method.spec);
   return question;
 }
 
-OverviewMetric OverviewQuestion::metric() const {
+Number OverviewQuestion::number() const {
   if (place.empty() || method.empty()) return asked;
-  if (!analysis::needs_method(asked) || asked == OverviewMetric::OutputError ||
-      asked == OverviewMetric::MergeLoss)
+  if (!analysis::needs_method(asked) || asked == Number::OutputError || asked == Number::MergeLoss)
     return asked;
-  return facts_of(place, method).keeps_every_key() ? OverviewMetric::OutputError : asked;
+  return facts_of(place, method).keeps_every_key() ? Number::OutputError : asked;
 }
 
 std::optional<trace::TokenSpan> OverviewQuestion::watched() const {
-  return metric() == OverviewMetric::SpanKept ? watched_span(place) : std::nullopt;
+  return number() == Number::SpanKept ? watched_span(place) : std::nullopt;
 }
 
 std::string OverviewQuestion::key() const {
   const std::string chunk = mean_of_chunks() ? "all" : fmt::format("c{}", place.chunk);
   const auto keys = watched();
-  return fmt::format("{}|{}|{}|{}|{}", place.trace_key(), chunk, analysis::name_of(metric()),
+  return fmt::format("{}|{}|{}|{}|{}", place.trace_key(), chunk, replay::name_of(number()),
                      of_method() ? method.key() : std::string("any method"),
                      keys ? fmt::format("{}-{}", keys->begin, keys->end) : std::string());
 }
 
 std::string OverviewQuestion::title() const {
-  return fmt::format("Measuring {} in all layers", analysis::name_of(metric()));
+  return fmt::format("Measuring {} in all layers", replay::name_of(number()));
 }
 
 std::string OverviewQuestion::obstacle() const {
   if (place.empty()) return "Open a trace";
   if (analysis::needs_method(asked) && method.empty()) return "Choose a method";
-  if (asked == OverviewMetric::MergeLoss) {
+  if (asked == Number::MergeLoss) {
     return HeadMergeQuestion{place, method}.obstacle();
   }
-  const bool unwatched = metric() == OverviewMetric::SpanKept && !watched();
+  const bool unwatched = number() == Number::SpanKept && !watched();
   return unwatched ? "Choose keys to watch: the trace names no needle" : "";
 }
 
 OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
-  const OverviewMetric wanted = metric();
+  const Number wanted = number();
   Answer answer;
-  if (wanted == OverviewMetric::MergeLoss) {
+  if (wanted == Number::MergeLoss) {
     capture::ensure_basis(*method.spec, place.info().model, steps.context);
     answer.overview = analysis::overview_of_merge(
         *place.trace->session, *method.spec,
@@ -177,8 +142,8 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     answer.q_heads_per_column =
         selection::row_layout(*method.spec, place.trace->shape()).q_heads_per_row;
   } else if (of_method()) {
-    const bool error = wanted == OverviewMetric::OutputError;
-    const bool mass = !error && wanted != OverviewMetric::SpanKept;
+    const bool error = wanted == Number::OutputError;
+    const bool mass = !error && wanted != Number::SpanKept;
     const auto chunk = all_chunks ? std::nullopt : std::optional<int>(place.chunk);
     const replay::ReplayResult run =
         run_method(place, method, place.info().layers, chunk, mass, error, steps.context);
@@ -186,10 +151,9 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
     answer.overview =
         analysis::overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk, span);
-    if (wanted == OverviewMetric::MassRecall)
+    if (wanted == Number::MassRecall)
       answer.gap =
-          analysis::overview_of_replay(run, OverviewMetric::Gap, all_chunks ? -1 : place.chunk)
-              .values;
+          analysis::overview_of_replay(run, Number::Gap, all_chunks ? -1 : place.chunk).values;
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
   } else {
     answer.overview =
@@ -207,13 +171,11 @@ std::uint64_t OverviewQuestion::bytes(const Answer& answer) {
 
 OverviewScale::Range OverviewScale::of(const OverviewQuestion& question,
                                        const OverviewQuestion::Answer& answer) {
-  const OverviewMetric metric = answer.overview.metric;
-  if (metric == OverviewMetric::RelevancePearson) return {-1, 1};
-  if (metric == OverviewMetric::MassRecall || metric == OverviewMetric::TopkOverlap ||
-      metric == OverviewMetric::SpanKept)
-    return {0, 1};
+  const replay::NumberInfo& info = replay::info_of(answer.overview.number);
+  if (info.unit == replay::Unit::Correlation) return {-1, 1};
+  if (info.is_share() && info.higher_is_better()) return {0, 1};
   const std::string content =
-      fmt::format("{}|{}|{}", question.place.trace_key(), analysis::name_of(metric),
+      fmt::format("{}|{}|{}", question.place.trace_key(), info.id,
                   question.of_method() ? question.method.key() : std::string());
   if (content != content_) highest_ = 0;
   content_ = content;
@@ -222,9 +184,8 @@ OverviewScale::Range OverviewScale::of(const OverviewQuestion& question,
 }
 
 ViewInfo layer_head_overview_view() {
-  std::vector<std::string> metrics;
-  for (const MetricWords& words : metric_words())
-    metrics.emplace_back(analysis::name_of(words.metric));
+  std::vector<std::string> numbers;
+  for (const Number number : kOverviewNumbers) numbers.emplace_back(replay::name_of(number));
   ViewInfo view;
   view.id = kViewId;
   view.title = "Layer x head";
@@ -232,7 +193,7 @@ ViewInfo layer_head_overview_view() {
   view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.options = {
-      {"metric", metrics,
+      {"metric", numbers,
        "what is measured in every head; span_kept: of the keys of --goto span=, else of "
        "the needle; merge_loss asks every query head alone, and takes longest"},
       {"chunks",

@@ -4,7 +4,6 @@
 #include "app/state/questions/run.h"
 #include "core/analysis/overview.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,23 +11,12 @@
 
 namespace kvloupe::state {
 
-// The words for a metric.
-struct MetricWords {
-  analysis::OverviewMetric metric;
-  const char* title;
-  const char* unit;
-  const char* meaning;
-  bool higher_is_better;
-};
-const std::array<MetricWords, 8>& metric_words();
-const MetricWords& words_of(analysis::OverviewMetric metric);
-
 struct OverviewQuestion {
   static constexpr const char* kName = "overview";
   static constexpr Pace kPace = Pace::Patient;
   Place place;  // trace, chunk; of SpanKept the keys watched
   MethodChoice method;
-  analysis::OverviewMetric asked = analysis::OverviewMetric::MassRecall;
+  replay::Number asked = replay::Number::MassRecall;
   bool all_chunks = false;  // the mean over the chunks that selected (Overview::phase)
   struct Answer {
     analysis::Overview overview;
@@ -44,10 +32,10 @@ struct OverviewQuestion {
 
   // What is measured: recalls, overlap and shares of keys say nothing of methods that keep every key
   // and cut lanes; for those it is the output error.
-  analysis::OverviewMetric metric() const;
-  bool of_method() const { return analysis::needs_method(metric()); }
+  replay::Number number() const;
+  bool of_method() const { return analysis::needs_method(number()); }
   bool mean_of_chunks() const { return of_method() && all_chunks; }
-  // The keys that SpanKept is of; empty: it is another metric, or nothing is watched.
+  // The keys that SpanKept is of; empty: it is another number, or nothing is watched.
   std::optional<trace::TokenSpan> watched() const;
 
   std::string key() const;

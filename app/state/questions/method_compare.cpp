@@ -130,7 +130,7 @@ std::vector<std::string> cells_of(const Row& row, const Place& place) {
   std::vector<std::string> cells;
   for (const CompareColumn& column : compare_columns()) {
     const auto value = value_of(row, column, phase);
-    cells.push_back(column.value == nullptr ? row.method.text : value ? cell(*value) : "");
+    cells.push_back(column.is_method() ? row.method.text : value ? cell(*value) : "");
   }
   cells.push_back(row.averages ? cell(row.in(phase).all_cells) : "");
   cells.push_back(row.leaks(place.info()) ? "1" : "0");
@@ -232,51 +232,38 @@ std::uint64_t MethodCompareQuestion::bytes(const Answer& answer) {
   return sum;
 }
 
+bool CompareColumn::falling() const {
+  return number != nullptr ? number->higher_is_better() : is_cells();
+}
+
 const std::vector<CompareColumn>& compare_columns() {
-  using Value = std::optional<double>;
-  static const std::vector<CompareColumn> columns{
-      {"method", "method", "", nullptr, false},
-      {"mass_recall", "mass recall",
-       "Share of the true attention mass that the kept keys carry, 0 to 1.",
-       [](const CompareRow& row) { return row.mass_recall; }, true},
-      {"topk_overlap", "top-k overlap",
-       "Of the keys kept, the share that is among as many true top keys, 0 to 1.",
-       [](const CompareRow& row) { return row.topk_overlap; }, true},
-      {"gap", "gap", "Mass recall that as many true top keys would add: 0 is the best choice.",
-       [](const CompareRow& row) { return row.gap; }, false},
-      {"span_kept", "watched kept",
-       "Of the watched keys before the chunk (those chosen, else the needle), the share kept, 0 to "
-       "1; where the trace has a question, in the chunks from it on.",
-       [](const CompareRow& row) { return row.span_kept; }, true},
-      {"output_error", "output error",
-       "How far the heads' outputs move, relative to their norm. The bars end at the largest of "
-       "the table.",
-       [](const CompareRow& row) { return row.output_error; }, false},
-      {"requested_budget", "budget", "KVs asked for, a row and chunk.",
-       [](const CompareRow& row) { return row.requested_budget; }, false},
-      {"effective_budget", "kept", "KVs kept, a row and chunk.",
-       [](const CompareRow& row) { return row.effective_budget; }, false},
-      {"forced", "by rule",
-       "Of those, kept by rule: sinks, windows, recent keys. Runs of earlier versions do not say.",
-       [](const CompareRow& row) { return row.forced; }, false},
-      {"density", "density", "Kept past keys as a share of all past keys, 0 to 1.",
-       [](const CompareRow& row) { return row.density; }, false},
-      {"kv_bytes", "KV read", "K and V of the kept past keys in the trace's precision, a row.",
-       [](const CompareRow& row) { return row.kv_bytes; }, false},
-      {"cells", "cells",
-       "Layers, rows and chunks averaged, of all. Left out are those in which the method, or with "
-       "common cells any of them, kept everything.",
-       [](const CompareRow& row) { return Value(row.cells); }, true},
-      {"fallback_cells", "fallback",
-       "Cells that kept everything for want of keys, not by the method's rule.",
-       [](const CompareRow& row) { return Value(row.fallback_cells); }, false},
-  };
+  using replay::Number;
+  static const std::vector<CompareColumn> columns = [] {
+    std::vector<CompareColumn> made{{"method", "method", "", nullptr}};
+    for (const Number number :
+         {Number::MassRecall, Number::TopkOverlap, Number::Gap, Number::SpanKept,
+          Number::OutputError, Number::RequestedBudget, Number::EffectiveBudget, Number::Forced,
+          Number::Density, Number::KvBytes}) {
+      const replay::NumberInfo& info = replay::info_of(number);
+      made.push_back({info.id, info.title, info.sentence, &info});
+    }
+    made.push_back({"cells", "cells",
+                    "Layers, rows and chunks averaged, of all. Left out are those in which the "
+                    "method, or with common cells any of them, kept everything.",
+                    nullptr, &CompareRow::cells});
+    made.push_back({"fallback_cells", "fallback",
+                    "Cells that kept everything for want of keys, not by the method's rule.",
+                    nullptr, &CompareRow::fallback_cells});
+    return made;
+  }();
   return columns;
 }
 
 std::optional<double> value_of(const Row& row, const CompareColumn& column, trace::Phase phase) {
-  if (row.averages == nullptr || column.value == nullptr) return std::nullopt;
-  const auto value = column.value(row.in(phase).row);
+  if (row.averages == nullptr || column.is_method()) return std::nullopt;
+  const CompareRow& means = row.in(phase).row;
+  if (column.count != nullptr) return static_cast<double>(means.*column.count);
+  const auto value = means.numbers[column.number->number];
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
@@ -332,7 +319,7 @@ CompareOrder compare_order(const Workspace& workspace) {
   const std::string& name = workspace.option(kViewId, "sort");
   const bool reversed = workspace.option(kViewId, "order") == "reversed";
   for (const CompareColumn& column : compare_columns())
-    if (name == column.name) return {&column, column.falling != reversed};
+    if (name == column.name) return {&column, column.falling() != reversed};
   fail_check("a column for each choice of the option sort", __FILE__, __LINE__);
 }
 
@@ -341,7 +328,7 @@ std::vector<std::size_t> sorted_rows(const Answer& answer, const CompareOrder& o
   const auto rank = [&](const Row& row) {
     if (!row.unavailable.empty()) return 3;
     if (row.pending()) return 2;
-    return order.column->value != nullptr && !value_of(row, *order.column, phase) ? 1 : 0;
+    return !order.column->is_method() && !value_of(row, *order.column, phase) ? 1 : 0;
   };
   std::vector<std::size_t> indices(answer.rows.size());
   std::iota(indices.begin(), indices.end(), std::size_t{0});
@@ -350,7 +337,7 @@ std::vector<std::size_t> sorted_rows(const Answer& answer, const CompareOrder& o
     const Row& b = answer.rows[order.falling ? i : j];
     if (rank(a) != rank(b)) return rank(answer.rows[i]) < rank(answer.rows[j]);
     if (rank(a) != 0) return false;
-    if (order.column->value == nullptr) return a.method.text < b.method.text;
+    if (order.column->is_method()) return a.method.text < b.method.text;
     return *value_of(a, *order.column, phase) < *value_of(b, *order.column, phase);
   });
   return indices;

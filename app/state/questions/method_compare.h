@@ -72,12 +72,22 @@ struct MethodCompareQuestion {
   static std::uint64_t bytes(const Answer& answer);
 };
 
+// A number of the rows, or what no number is.
 struct CompareColumn {
   const char* name;  // in tables, and for the option `sort`
   const char* title;
   const char* meaning;
-  std::optional<double> (*value)(const replay::CompareRow& row);  // null: the method itself
-  bool falling;                                                   // highest first, else lowest
+  const replay::NumberInfo* number;                   // null: none
+  std::int64_t replay::CompareRow::*count = nullptr;  // of cells; null: none
+
+  bool is_method() const { return number == nullptr && count == nullptr; }
+  bool is_cells() const { return count == &replay::CompareRow::cells; }
+  // What a bar shows at a glance: shares that are better the higher, and the error.
+  bool has_bar() const {
+    return number != nullptr && (number->unit == replay::Unit::Relative ||
+                                 (number->is_share() && number->higher_is_better()));
+  }
+  bool falling() const;  // highest first by nature, else lowest
 };
 // The method first, then what it is worth, then what it costs, then over how many cells.
 const std::vector<CompareColumn>& compare_columns();
