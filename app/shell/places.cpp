@@ -2,6 +2,7 @@
 
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "core/device/device.h"
 
 #include <algorithm>
 
@@ -46,13 +47,30 @@ bool is_choice(const std::string& name, const std::string& value) {
                      });
 }
 
+// Whether it is there shows when something is computed on it; what draws says so then.
+bool is_device(const std::string& text) {
+  try {
+    device::parse_device(text);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 KeptPlace place_of(const state::TraceTab& tab) {
   const state::Selection& s = tab.selection;
-  return {tab.path,         state::goto_text(s.place), texts_of(s.method),
-          texts_of(s.more), texts_of(tab.tried),       std::string(1, state::letter_of(s.shown)),
-          s.options};
+  KeptPlace kept;
+  kept.trace = tab.path;
+  kept.goto_text = state::goto_text(s.place);
+  kept.methods = texts_of(s.method);
+  kept.more = texts_of(s.more);
+  kept.tried = texts_of(tab.tried);
+  kept.shown = state::letter_of(s.shown);
+  kept.options = s.options;
+  kept.device = s.place.device;
+  return kept;
 }
 
 void restore_place(state::TraceTab& tab) {
@@ -68,6 +86,7 @@ void restore_place(state::TraceTab& tab) {
   s.shown = kept->shown == "B" ? state::Slot::B : state::Slot::A;
   for (const auto& [name, value] : kept->options)
     if (is_choice(name, value)) s.options[name] = value;
+  if (is_device(kept->device)) s.place.device = kept->device;
   try {
     state::Place place = s.place;
     state::apply_goto(place, state::parse_goto(kept->goto_text));

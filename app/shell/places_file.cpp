@@ -19,7 +19,7 @@ constexpr std::size_t kMostMethods = 64;
 std::filesystem::path file() { return paths::state_dir() / "places.json"; }
 
 // Newest last: [{"trace": path, "goto": text, "methods": [A, B], "shown": "A", "more": [..],
-// "tried": [..], "options": {"view.option": value}}].
+// "tried": [..], "options": {"view.option": value}, "device": "cpu"}].
 ordered_json load() {
   try {
     ordered_json json = read_small_json(file());
@@ -58,6 +58,7 @@ KeptPlace place_in(const ordered_json& entry, const std::string& trace) {
   place.more = texts_in(entry, "more");
   place.tried = texts_in(entry, "tried");
   place.shown = text_in(entry, "shown");
+  place.device = text_in(entry, "device");
   if (const auto options = entry.find("options"); options != entry.end() && options->is_object())
     for (const auto& [name, value] : options->items())
       if (value.is_string()) place.options[name] = value.get<std::string>();
@@ -77,7 +78,8 @@ ordered_json json_of(const KeptPlace& place) {
           {"shown", place.shown},
           {"more", json_of(place.more)},
           {"tried", json_of(place.tried)},
-          {"options", place.options}};
+          {"options", place.options},
+          {"device", place.device}};
 }
 
 }  // namespace

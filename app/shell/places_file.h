@@ -15,6 +15,7 @@ struct KeptPlace {
   std::vector<std::string> methods, more, tried;  // A and B first; "": one that could not be read
   std::string shown;                              // "A" or "B"
   std::map<std::string, std::string> options;     // "view.option"
+  std::string device;                             // as --device takes it
   bool operator==(const KeptPlace&) const = default;
 };
 

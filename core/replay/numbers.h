@@ -81,11 +81,12 @@ inline constexpr std::array kNumbers = {
                "share of kept keys that are true top keys",
                "Of the keys kept, the share that is among as many true top keys, 0 to 1.",
                Unit::Share, 4, Better::Higher, InRows::All, Column::OnRequest, Section::WhatIsKept},
-    NumberInfo{Number::OutputError, "output_error", "output error", "error",
-               "relative error of the head's output",
-               "How far the attention output moves when only the kept keys are attended to, relative "
-               "to its norm.",
-               Unit::Relative, 4, Better::Lower, InRows::All, Column::Always, Section::WhatIsKept},
+    NumberInfo{
+        Number::OutputError, "output_error", "output error", "error",
+        "relative error of the head's output",
+        "How far the attention output moves when only the kept keys are attended to, relative "
+        "to its norm.",
+        Unit::Relative, 4, Better::Lower, InRows::All, Column::Always, Section::WhatIsKept},
     NumberInfo{Number::Density, "density", "density", "density", "share of past keys kept",
                "Kept past keys as a share of all past keys, 0 to 1.", Unit::Share, 4, Better::Lower,
                InRows::All, Column::Always, Section::HowMuch},
@@ -101,11 +102,12 @@ inline constexpr std::array kNumbers = {
                "Pairs of query and past key in the block masks of the method itself, as a share of "
                "all such pairs.",
                Unit::Share, 4, Better::Lower, InRows::All, Column::OnRequest, Section::HowMuch},
-    NumberInfo{Number::NativeDensityCausal, "native_density_causal", "native density, causal",
-               "native of causal", "pairs in the method's own masks, of all that are causal",
-               "Pairs of query and key in the block masks of the method itself, as a share of those "
-               "in which the key is not later.",
-               Unit::Share, 4, Better::Lower, InRows::All, Column::OnRequest, Section::HowMuch},
+    NumberInfo{
+        Number::NativeDensityCausal, "native_density_causal", "native density, causal",
+        "native of causal", "pairs in the method's own masks, of all that are causal",
+        "Pairs of query and key in the block masks of the method itself, as a share of those "
+        "in which the key is not later.",
+        Unit::Share, 4, Better::Lower, InRows::All, Column::OnRequest, Section::HowMuch},
     NumberInfo{Number::NativeDensityRectangle, "native_density_rectangle",
                "native density, rectangle", "native of rectangle",
                "pairs in the method's own masks, of all",
@@ -117,20 +119,21 @@ inline constexpr std::array kNumbers = {
                "Pairs of query and key that are read, as a share of those in which the key is not "
                "later.",
                Unit::Share, 4, Better::Lower, InRows::All, Column::OnRequest, Section::HowMuch},
-    NumberInfo{Number::DensityRectangle, "density_rectangle", "density, rectangle",
-               "density of rectangle", "pairs read, of all",
-               "Pairs of query and key that are read, as a share of all pairs, later keys included.",
-               Unit::Share, 4, Better::Lower, InRows::All, Column::OnRequest, Section::HowMuch},
+    NumberInfo{
+        Number::DensityRectangle, "density_rectangle", "density, rectangle", "density of rectangle",
+        "pairs read, of all",
+        "Pairs of query and key that are read, as a share of all pairs, later keys included.",
+        Unit::Share, 4, Better::Lower, InRows::All, Column::OnRequest, Section::HowMuch},
     NumberInfo{Number::Gap, "gap", "gap", "gap", "mass recall that the true top keys would add",
                "What as many true top keys would recall, less what the kept keys do: 0 is the best "
                "choice.",
                Unit::Share, 4, Better::Lower, InRows::All, Column::Always, Section::WhatIsKept},
-    NumberInfo{Number::SpanKept, "span_kept", "watched kept", "span kept",
-               "share of the watched keys that is kept",
-               "Of the watched keys before the chunk (those chosen, else the needle), the share kept, "
-               "0 to 1. A mean is of the chunks from the question on, where the trace has one.",
-               Unit::Share, 4, Better::Higher, InRows::All, Column::WhereKnown,
-               Section::WhatIsKept},
+    NumberInfo{
+        Number::SpanKept, "span_kept", "watched kept", "span kept",
+        "share of the watched keys that is kept",
+        "Of the watched keys before the chunk (those chosen, else the needle), the share kept, "
+        "0 to 1. A mean is of the chunks from the question on, where the trace has one.",
+        Unit::Share, 4, Better::Higher, InRows::All, Column::WhereKnown, Section::WhatIsKept},
     NumberInfo{Number::VisibleRecall, "visible_recall", "visible recall", "visible recall",
                "share of all attention mass that the queries still see",
                "The share of all attention mass on the kept keys and on those of the chunk itself.",
@@ -184,7 +187,7 @@ constexpr bool is_in_order() {
 static_assert(detail::is_in_order(), "one row of the table for each Number, in their order");
 
 const NumberInfo* find_number(const std::string& id);  // null: none is called so
-const char* heading_of(Section section);  // in docs/metrics.md
+const char* heading_of(Section section);               // in docs/metrics.md
 // With a capital letter.
 std::string headline_of(Number number);
 

@@ -1,6 +1,6 @@
 // The table of numbers against itself and against docs/metrics.md, which has their formulas.
-#include "core/replay/averages.h"
 #include "core/replay/numbers.h"
+#include "core/replay/averages.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,8 @@ std::string formula_name(const NumberInfo& info) {
 }
 
 TEST(Numbers, HaveTheirFormulaWhereTheTableSays) {
-  const auto sections = sections_of(std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../../docs/metrics.md");
+  const auto sections =
+      sections_of(std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../../docs/metrics.md");
   for (const NumberInfo& info : kNumbers) {
     const auto section = sections.find(heading_of(info.section));
     ASSERT_NE(section, sections.end()) << info.id;

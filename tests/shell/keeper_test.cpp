@@ -85,6 +85,7 @@ TEST_F(Keeper, RestoresWhatWasLookedAt) {
         {state::choice_of_text("tova:budget_tokens=32", *window.workspace.place().trace)});
     cursor.show(Slot::B);
     cursor.set_option("layer_head_overview.metric", "entropy");
+    cursor.set_device("sim");
     window.explorer.panels().set_open({"latency"}, false);
     left = window.workspace.selection();
     tried = window.workspace.traces.ready()->tried;
@@ -97,6 +98,7 @@ TEST_F(Keeper, RestoresWhatWasLookedAt) {
   state::Selection now = window.workspace.selection();
   now.place.trace = left.place.trace;  // the same file, opened again
   EXPECT_TRUE(now == left);
+  EXPECT_EQ(now.place.device, "sim");
   EXPECT_EQ(window.workspace.traces.ready()->tried, tried);
   EXPECT_FALSE(window.explorer.panels().is_open("latency"));
   EXPECT_TRUE(window.explorer.panels().is_open("kv_map"));

@@ -151,7 +151,7 @@ TEST_F(Session, PlacesOfTwoWritersAllArrive) {
     writers.emplace_back([writer] {
       for (int i = 0; i < 20; ++i) {
         const std::string trace = "/" + std::to_string(writer) + "-" + std::to_string(i) + ".h5";
-        shell::save_places({{trace, "", {}, {}, {}, "A", {}}});
+        shell::save_places({{trace, "", {}, {}, {}, "A", {}, "cpu"}});
       }
     });
   for (std::thread& writer : writers) writer.join();
