@@ -3,7 +3,6 @@
 #include "app/cli/compare_chart.h"
 #include "app/cli/compare_report.h"
 #include "app/cli/options.h"
-#include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -226,8 +225,6 @@ ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
   std::vector<selection::MethodSpec> specs;
   for (const replay::MethodName& method : methods)
     if (method.spec) specs.push_back(*method.spec);
-  for (const selection::MethodSpec& spec : specs)
-    capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
   if (arguments.sweeps.empty()) note_budgets_that_fit(specs, session.info());
   ComparedTrace trace;
   trace.path = path;

@@ -5,7 +5,6 @@
 #include "app/cli/options.h"
 #include "app/cli/row_json.h"
 #include "app/cli/text_table.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -285,7 +284,6 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
   report_damage(session.info());
   const replay::MethodChoice choice = replay::choice_of(method, session.info());
   if (choice.known()) {
-    capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
     note_budgets_that_fit({*choice.spec}, session.info());
   }
   if (choice.known() && choice.recorded()) say_anew(arguments, choice, session);

@@ -81,6 +81,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
   parse_size(given.size, request);
   request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
   request.memory = global.memory;
+  request.bases = basis_maker();
   if (!given.all_chunks) {
     figure::export_view(request, outputs);
     return;

@@ -4,7 +4,6 @@
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "app/figure/chart.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
@@ -321,7 +320,6 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
   if (arguments.lengths.empty()) note_budgets_that_fit(specs, session.info());
   std::vector<LatencyReport> reports;
   for (const selection::MethodSpec& spec : specs) {
-    capture::ensure_basis(spec, session.info().model, reporting_context("tokens"));
     try {
       for (const int layer : layers)
         for (const int chunk : chunks)

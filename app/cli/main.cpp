@@ -135,6 +135,7 @@ int run(int argc, char** argv) {
   shell::WindowOptions window;
   window.traces = traces;
   window.memory = global.memory;
+  window.bases = basis_maker();
   std::once_flag started;
   window.start_engine = [&] { std::call_once(started, use_engine, global); };
   return shell::run_window(window);

@@ -1,5 +1,6 @@
 #include "app/cli/options.h"
 
+#include "capture/run/calibrate.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -158,6 +159,15 @@ std::optional<trace::TokenSpan> span_of(const char* option, const std::string& t
                           static_cast<std::int32_t>(*last + 1)};
 }
 
+selection::BasisMaker basis_maker() {
+  return {[](const auto& spec, const auto& model) {
+            return capture::basis_maker().is_due(spec, model);
+          },
+          [](const auto& spec, const auto& model, const WorkContext& context) {
+            capture::basis_maker().make(spec, model, context);
+          }};
+}
+
 session::TraceSession open_session(const std::string& path, const GlobalOptions& global,
                                    const std::vector<replay::MethodName>& methods,
                                    const std::optional<int>& chunk_size) {
@@ -168,7 +178,12 @@ session::TraceSession open_session(const std::string& path, const GlobalOptions&
                           "a recorded run holds what was kept of the trace's own chunks",
                           "leave it out, or give the SPEC of a method to select anew");
   try {
-    return session::TraceSession(path, global.memory, chunk_size);
+    selection::BasisMaker bases = basis_maker();
+    // What is read is counted in tokens, whatever the command counts.
+    bases.make = [make = bases.make](const auto& spec, const auto& model, const WorkContext&) {
+      make(spec, model, reporting_context("tokens"));
+    };
+    return session::TraceSession(path, global.memory, chunk_size, std::move(bases));
   } catch (const Error&) {
     for (const replay::MethodName& method : methods)
       if (method.needs_trace()) throw Error(*method.no_spec);

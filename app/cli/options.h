@@ -70,6 +70,8 @@ inline constexpr const char* kDeviceHelp =
 std::optional<trace::TokenSpan> span_of(const char* option, const std::string& text,
                                         const trace::TraceInfo& info);
 
+// That of the capture, which is of the engine: may be had before that is loaded, and asked afterwards.
+selection::BasisMaker basis_maker();
 // Opens the trace. Where that fails and one of the texts is no SPEC, what is wrong with the text is told:
 // only a trace could have had a run called so.
 // A recorded run cannot be cut into other chunks: Error{Usage}.

@@ -3,7 +3,6 @@
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/options.h"
 #include "app/figure/export.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
@@ -187,6 +186,7 @@ figure::ExportRequest picture_request(const ReportArguments& arguments, const Pi
   request.file = (fs::path(arguments.folder) / (std::string(picture.view) + ".png")).string();
   request.force = arguments.force;
   request.memory = global.memory;
+  request.bases = basis_maker();
   return request;
 }
 
@@ -209,7 +209,6 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   report_damage(session.info());
   const replay::MethodChoice choice = replay::choice_of(method, session.info());
   if (choice.known()) {
-    capture::ensure_basis(*choice.spec, session.info().model, reporting_context("tokens"));
     note_budgets_that_fit({*choice.spec}, session.info());
   }
   replay::ReplayRequest averages;

@@ -4,7 +4,6 @@
 #include "app/cli/options.h"
 #include "app/cli/row_json.h"
 #include "app/cli/text_table.h"
-#include "capture/run/calibrate.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -330,7 +329,6 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
     check_recorded(arguments, choice);
   } else {
     request.spec = *choice.spec;
-    capture::ensure_basis(request.spec, session.info().model, reporting_context("tokens"));
   }
   request.want_output_error = choice.known() && choice.spec->traits().lanes.has_value();
   if (choice.known()) note_budgets_that_fit({*choice.spec}, session.info());

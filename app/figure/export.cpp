@@ -74,13 +74,6 @@ void open_and_show(state::Workspace& workspace, const state::Description& what) 
                       "name a trace of the same model and layers, or another layer by --goto");
 }
 
-state::Traces::Opener opener_of(const state::Description& what) {
-  if (!what.chunk_size) return state::open_trace;
-  return [size = *what.chunk_size](const std::string& path, const MemoryAccountPtr& memory) {
-    return state::open_cut_anew(path, memory, size);
-  };
-}
-
 Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const ExportRequest& request) {
   renderer.gui().apply_style(request.theme, kFigureTextScale);
@@ -143,7 +136,8 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
     checked_view(request);
     check_result_file(output.file, state::files_read(request.what), request.force);
   }
-  state::Workspace workspace(request.memory, opener_of(request.what));
+  state::Workspace workspace(request.memory,
+                             state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
   for (const Output& output : outputs) {
     request.format = output.format;
@@ -162,7 +156,8 @@ void export_all_chunks(const ExportRequest& request) {
     throw usage_error(fmt::format("--all-chunks does not go with the view {}", view.id),
                       "it shows all chunks, or none, in any case", "leave it out");
   check_result_file(request.file, state::files_read(request.what), request.force);
-  state::Workspace workspace(request.memory, opener_of(request.what));
+  state::Workspace workspace(request.memory,
+                             state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
   state::Table all;
   const auto num_chunks = static_cast<int>(workspace.place().info().chunks.size());

@@ -4,6 +4,7 @@
 #include "app/state/description.h"
 #include "app/widgets/theme.h"
 #include "core/base/memory_account.h"
+#include "core/selection/basis_maker.h"
 
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct ExportRequest {
   double scale = 1;
   widgets::ThemeKind theme = widgets::ThemeKind::Light;
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
+  selection::BasisMaker bases = {};
 };
 
 struct Output {

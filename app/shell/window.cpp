@@ -12,6 +12,7 @@ int run_window(const WindowOptions& options) {
   AppWindow::Options window;
   window.window = options;
   window.settings = load_settings();
+  window.opener = state::opener_with({.bases = options.bases});
   AppWindow app(std::move(window));
   while (app.frame() && !interrupted.cancelled()) app.wait();
   if (interrupted.cancelled())

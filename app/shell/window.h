@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/memory_account.h"
+#include "core/selection/basis_maker.h"
 
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@ struct WindowOptions {
   std::vector<std::string> traces;
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   std::function<void()> start_engine;  // that of state::Answers
+  selection::BasisMaker bases = {};    // asked once the engine runs
 };
 
 // Runs until the user closes the window. Throws Error{Input} when there is no display.

@@ -9,20 +9,25 @@
 
 #include <atomic>
 #include <filesystem>
+#include <utility>
 
 namespace kvloupe::state {
 
-namespace {
+TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory) {
+  return open_trace_with(path, memory, {});
+}
 
-TracePtr open(const std::string& path, const MemoryAccountPtr& memory,
-              std::optional<int> chunk_size) {
+TracePtr open_trace_with(const std::string& path, const MemoryAccountPtr& memory,
+                         OpenOptions options) {
+  const std::optional<int> chunk_size = options.chunk_size;
   static std::atomic<int> last_id = 0;
   auto opened = std::make_shared<OpenTrace>();
   opened->id = ++last_id;
   opened->path = path;
   opened->name = printable(std::filesystem::path(path).filename().string());
   if (chunk_size) opened->name += fmt::format(", cut anew into chunks of {}", *chunk_size);
-  opened->session = std::make_shared<session::TraceSession>(path, memory, chunk_size);
+  opened->session =
+      std::make_shared<session::TraceSession>(path, memory, chunk_size, std::move(options.bases));
   if (opened->info().chunks.empty() || opened->info().layers.empty())
     throw input_error(fmt::format("{} cannot be shown", path), "it holds no finished chunk",
                       "capture it again");
@@ -35,14 +40,11 @@ TracePtr open(const std::string& path, const MemoryAccountPtr& memory,
   return opened;
 }
 
-}  // namespace
-
-TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory) {
-  return open(path, memory, std::nullopt);
-}
-
-TracePtr open_cut_anew(const std::string& path, const MemoryAccountPtr& memory, int chunk_size) {
-  return open(path, memory, chunk_size);
+std::function<TracePtr(const std::string& path, const MemoryAccountPtr&)> opener_with(
+    OpenOptions options) {
+  return [options = std::move(options)](const std::string& path, const MemoryAccountPtr& memory) {
+    return open_trace_with(path, memory, options);
+  };
 }
 
 }  // namespace kvloupe::state

@@ -3,7 +3,9 @@
 
 #include "core/session/session.h"
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,15 @@ using TracePtr = std::shared_ptr<const OpenTrace>;
 // Reads what a window needs at once; from any thread. Throws Error{Input}, also for a trace that
 // holds no finished chunk and for one whose load finds no room.
 TracePtr open_trace(const std::string& path, const MemoryAccountPtr& memory);
-// The same with the prompt cut anew (session::TraceSession), which its name says.
-TracePtr open_cut_anew(const std::string& path, const MemoryAccountPtr& memory, int chunk_size);
+// The same as the session takes them; the name says where the prompt is cut anew.
+struct OpenOptions {
+  std::optional<int> chunk_size = {};
+  selection::BasisMaker bases = {};
+};
+TracePtr open_trace_with(const std::string& path, const MemoryAccountPtr& memory,
+                         OpenOptions options);
+// All traces with the same options.
+std::function<TracePtr(const std::string& path, const MemoryAccountPtr&)> opener_with(
+    OpenOptions options);
 
 }  // namespace kvloupe::state

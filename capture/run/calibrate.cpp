@@ -216,6 +216,16 @@ void make_auto_bases(const std::string& model_hash,
   }
 }
 
+bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
+  const auto& basis = spec.traits().basis;
+  if (!basis || !basis->is_auto() || model.file_hash.empty()) return false;
+  std::error_code code;
+  if (fs::exists(selection::auto_basis_path(basis->kind, model.file_hash), code)) return false;
+  // Read once: the window asks again and again for traces of other models.
+  static const std::string bundled = bundled_model_hash();
+  return model.file_hash == bundled;
+}
+
 }  // namespace
 
 std::vector<trace::Basis> calibrate(const std::shared_ptr<const LoadedModel>& model,
@@ -264,21 +274,13 @@ std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
   return written;
 }
 
-bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
-  const auto& basis = spec.traits().basis;
-  if (!basis || !basis->is_auto() || model.file_hash.empty()) return false;
-  std::error_code code;
-  if (fs::exists(selection::auto_basis_path(basis->kind, model.file_hash), code)) return false;
-  // Read once: the window asks again and again for traces of other models.
-  static const std::string bundled = bundled_model_hash();
-  return model.file_hash == bundled;
-}
-
-void ensure_basis(const selection::MethodSpec& spec, const trace::ModelInfo& model,
-                  const WorkContext& context) {
-  if (!needs_calibration(spec, model)) return;
-  make_auto_bases(
-      model.file_hash, [] { return load_model("smollm2"); }, context);
+selection::BasisMaker basis_maker() {
+  return {needs_calibration, [](const selection::MethodSpec& spec, const trace::ModelInfo& model,
+                                const WorkContext& context) {
+            if (!needs_calibration(spec, model)) return;
+            make_auto_bases(
+                model.file_hash, [] { return load_model("smollm2"); }, context);
+          }};
 }
 
 void ensure_basis(const selection::MethodSpec& spec,

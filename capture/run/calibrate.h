@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/selection/basis_maker.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/basis_file.h"
 
@@ -46,14 +47,11 @@ struct WrittenBasis {
 std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
                                           const WorkContext& context);
 
-// To be called before selection::load_basis. Where `spec` asks for basis=auto and `model` is the
-// bundled one, makes its bases, of all kinds, if they were not made yet: once for all programs,
-// with a message on standard error. Else does nothing.
-void ensure_basis(const selection::MethodSpec& spec, const trace::ModelInfo& model,
-                  const WorkContext& context);
-// Whether it has something to make.
-bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model);
-// The same with the model in memory already.
+// For traces (session::TraceSession): where a SPEC asks for basis=auto and the model is the bundled one,
+// makes its bases, of all kinds, if they were not made yet: once for all programs, with a message on
+// standard error.
+selection::BasisMaker basis_maker();
+// The same before selection::load_basis, with the model in memory already.
 void ensure_basis(const selection::MethodSpec& spec,
                   const std::shared_ptr<const LoadedModel>& model, const WorkContext& context);
 

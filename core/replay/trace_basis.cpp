@@ -68,6 +68,7 @@ selection::BasisPtr basis_for(const session::TraceSession& session,
   const auto& wanted = spec.traits().basis;
   if (!wanted) return nullptr;
   if (wanted->is_self()) return basis_of_trace(session, wanted->kind, layers, context);
+  if (session.bases().make) session.bases().make(spec, session.info().model, context);
   selection::BasisPtr basis = selection::load_basis(spec, session.info().model);
   for (const int layer : layers) {
     if (basis->layers.count(layer) == 0)

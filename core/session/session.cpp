@@ -42,14 +42,17 @@ std::vector<trace::ChunkInfo> cut_anew(const std::vector<trace::ChunkInfo>& chun
 }
 
 TraceSession::TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
-                           std::optional<int> chunk_size)
-    : TraceSession(path, memory, chunk_size, trace::LoadBudget(path.string(), *memory)) {}
+                           std::optional<int> chunk_size, selection::BasisMaker bases)
+    : TraceSession(path, memory, chunk_size, std::move(bases),
+                   trace::LoadBudget(path.string(), *memory)) {}
 
 TraceSession::TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
-                           std::optional<int> chunk_size, const trace::LoadBudget&)
+                           std::optional<int> chunk_size, selection::BasisMaker bases,
+                           const trace::LoadBudget&)
     : memory_(std::move(memory)),
       reader_(path),
       chunk_size_(chunk_size),
+      bases_(std::move(bases)),
       cut_(cut_info(reader_.info(), chunk_size)),
       ids_(reader_.token_ids()),
       texts_(reader_.token_texts()),

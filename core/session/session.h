@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/memory_account.h"
+#include "core/selection/basis_maker.h"
 #include "core/selection/method_spec.h"
 #include "core/trace/load_budget.h"
 #include "core/trace/trace_reader.h"
@@ -33,10 +34,10 @@ class TraceSession {
  public:
   // Charges `memory` for what it loads and caches. With a `chunk_size` the prompt is cut anew
   // (cut_anew), and the recorded runs, which are of other chunks, are left out. Throws Error{Input},
-  // also where the load alone finds no room.
+  // also where the load alone finds no room. What is selected on it asks `bases` for what is missing.
   explicit TraceSession(const std::filesystem::path& path,
                         MemoryAccountPtr memory = std::make_shared<MemoryAccount>(),
-                        std::optional<int> chunk_size = {});
+                        std::optional<int> chunk_size = {}, selection::BasisMaker bases = {});
 
   const trace::TraceInfo& info() const { return cut_ ? *cut_ : reader_.info(); }
   std::optional<int> chunk_size() const { return chunk_size_; }  // of a prompt cut anew
@@ -46,6 +47,7 @@ class TraceSession {
   const std::vector<std::string>& token_texts() const { return texts_; }  // raw bytes
   LoadBytes load_bytes() const;
   const MemoryAccountPtr& memory() const { return memory_; }
+  const selection::BasisMaker& bases() const { return bases_; }
   selection::ModelShape shape() const { return selection::shape_of(info().model); }
 
   struct Cache;
@@ -54,11 +56,13 @@ class TraceSession {
  private:
   // One budget for all of the load.
   TraceSession(const std::filesystem::path& path, MemoryAccountPtr memory,
-               std::optional<int> chunk_size, const trace::LoadBudget& budget);
+               std::optional<int> chunk_size, selection::BasisMaker bases,
+               const trace::LoadBudget& budget);
 
   MemoryAccountPtr memory_;
   trace::TraceReader reader_;
   std::optional<int> chunk_size_;
+  selection::BasisMaker bases_;
   std::optional<trace::TraceInfo> cut_;  // where it is not the reader's
   std::vector<std::int32_t> ids_;
   std::vector<std::string> texts_;

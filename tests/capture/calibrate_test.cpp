@@ -242,14 +242,15 @@ TEST_F(Calibrate, FirstUseMakesTheBundledModelsBasesOnce) {
 
   trace::ModelInfo other = model_->info;
   other.file_hash = std::string(64, 'e');
-  EXPECT_FALSE(needs_calibration(MethodSpec::parse("aqua"), other));
-  EXPECT_FALSE(needs_calibration(MethodSpec::parse("aqua:basis=self"), model_->info));
-  EXPECT_FALSE(needs_calibration(MethodSpec::parse("quoka"), model_->info));
-  ensure_basis(MethodSpec::parse("aqua"), other, {});
+  const selection::BasisMaker bases = basis_maker();
+  EXPECT_FALSE(bases.is_due(MethodSpec::parse("aqua"), other));
+  EXPECT_FALSE(bases.is_due(MethodSpec::parse("aqua:basis=self"), model_->info));
+  EXPECT_FALSE(bases.is_due(MethodSpec::parse("quoka"), model_->info));
+  bases.make(MethodSpec::parse("aqua"), other, {});
   EXPECT_FALSE(fs::exists(aqua.parent_path()));
-  EXPECT_TRUE(needs_calibration(MethodSpec::parse("aqua"), model_->info));
+  EXPECT_TRUE(bases.is_due(MethodSpec::parse("aqua"), model_->info));
 
-  ensure_basis(MethodSpec::parse("aqua"), model_->info, {});
+  bases.make(MethodSpec::parse("aqua"), model_->info, {});
   ASSERT_TRUE(fs::exists(aqua));
   ASSERT_TRUE(fs::exists(loki));
   EXPECT_EQ(trace::read_basis(aqua).source, "persuasion");

@@ -32,7 +32,7 @@ ALLOWED = {
     "core/calibration": ORDER,
     "core/cuda": ["core/base", "core/attention", "core/device"],
     "capture": CORE,
-    "app/state": CORE + ["capture"],
+    "app/state": CORE,
     "app/widgets": CORE + APP[:1],
     "app/panels": CORE + APP[:2],
     "app/figure": CORE + APP[:3],

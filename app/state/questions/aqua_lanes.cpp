@@ -3,7 +3,6 @@
 #include "app/state/other_trace.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 
 #include <fmt/format.h>
 
@@ -204,7 +203,6 @@ std::string AquaLanesQuestion::key() const {
 }
 
 AquaLanesQuestion::Answer AquaLanesQuestion::work(Steps& steps) const {
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
   Answer answer;
   answer.report = analysis::lane_report(*place.trace->session, *method.spec, place.layer,
                                         place.chunk, place.kv_head(), steps.context);

@@ -3,7 +3,6 @@
 #include "app/state/questions/run.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -74,7 +73,6 @@ class Sweep {
       curve.method = method;
       curve.family = family_of(method);
       answer_.curves.push_back(std::move(curve));
-      if (method.known()) capture::ensure_basis(*method.spec, info.model, steps.context);
     }
     name_curves(answer_.curves);
     look_at(question.extent == SweepExtent::Trace ? info.layers

@@ -2,7 +2,6 @@
 
 #include "app/state/questions/selected_vs_true.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -98,7 +97,6 @@ std::string ExplainQuestion::obstacle() const {
 }
 
 ExplainQuestion::Answer ExplainQuestion::work(Steps& steps) const {
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
   replay::ExplainRequest request = request_of(place, method, position);
   request.want_needed_budget = try_all_budgets || !budget_takes_long();
   return replay::explain(*place.trace->session, request, steps.context);
@@ -140,7 +138,6 @@ std::string KeyLifeQuestion::title() const {
 std::string KeyLifeQuestion::obstacle() const { return why_not_anew(place, method, position); }
 
 KeyLifeQuestion::Answer KeyLifeQuestion::work(Steps& steps) const {
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
   return replay::key_life(*place.trace->session, request_of(place, method, position),
                           steps.context);
 }

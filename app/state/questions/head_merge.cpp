@@ -3,7 +3,6 @@
 #include "app/state/questions/worst_misses.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -93,7 +92,6 @@ std::string HeadMergeQuestion::obstacle() const {
 }
 
 Answer HeadMergeQuestion::work(Steps& steps) const {
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
   replay::ExplainRequest request;
   request.spec = *method.spec;
   request.layer = place.layer;

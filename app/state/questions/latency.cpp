@@ -3,7 +3,6 @@
 #include "app/state/questions/run.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 
 #include <fmt/format.h>
 
@@ -89,7 +88,6 @@ std::string LatencyQuestion::obstacle() const {
 }
 
 LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
   return measure::measure_latency(*place.trace->session, *method.spec, place.layer, place.chunk,
                                   measure::LatencyOptions{.device = place.device}, steps.context,
                                   [&](const LatencyReport& report) { steps.show(report); });

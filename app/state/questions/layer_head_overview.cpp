@@ -3,7 +3,6 @@
 #include "app/state/questions/head_merge.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -135,7 +134,6 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
   const Number wanted = number();
   Answer answer;
   if (wanted == Number::MergeLoss) {
-    capture::ensure_basis(*method.spec, place.info().model, steps.context);
     answer.overview = analysis::overview_of_merge(
         *place.trace->session, *method.spec,
         all_chunks ? std::nullopt : std::optional<int>(place.chunk), place.device, steps.context);

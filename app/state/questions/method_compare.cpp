@@ -3,7 +3,6 @@
 #include "app/state/method_groups.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/trace/trace_names.h"
@@ -172,7 +171,6 @@ MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const 
   if (watched) keys = replay::watched_from_question({watched->begin, watched->end}, place.info());
   if (!method.recorded()) {
     KVLOUPE_CHECK(method.known());
-    capture::ensure_basis(*method.spec, place.info().model, steps.context);
   }
   return analysis::average(session, method, layers, keys, steps.context, place.device);
 }

@@ -1,7 +1,6 @@
 #include "app/state/questions/run.h"
 
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/replay/kv_bytes.h"
 
@@ -67,7 +66,6 @@ replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
     return replay::recorded_run(session, method.run, layers, chunk, want_mass, want_output_error,
                                 context, place.device);
   KVLOUPE_CHECK(method.known());
-  capture::ensure_basis(*method.spec, place.info().model, context);
   const auto chunks = chunk ? std::vector{*chunk} : std::vector<int>();
   const replay::ReplayRequest request{*method.spec,      layers,      chunks, {}, want_mass,
                                       want_output_error, place.device};

@@ -1,6 +1,5 @@
 #include "app/state/questions/runs.h"
 
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -12,7 +11,8 @@ namespace {
 std::string why_unavailable(const Place& place, const std::string& id, const WorkContext& context) {
   try {
     const auto spec = selection::MethodSpec::parse(id).resolved(place.trace->shape());
-    if (capture::needs_calibration(spec, place.info().model)) return {};  // made when it is asked
+    const selection::BasisMaker& bases = place.trace->session->bases();
+    if (bases.is_due && bases.is_due(spec, place.info().model)) return {};  // made when it is asked
     const replay::ReplayRequest request{spec, {}, {}, {}, false, false};
     const auto error = replay::why_unavailable(*place.trace->session, request, context);
     return error ? error->what() : std::string();

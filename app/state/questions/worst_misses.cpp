@@ -3,7 +3,6 @@
 #include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -127,7 +126,6 @@ std::string LayerMissesQuestion::obstacle() const {
 
 LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
   KVLOUPE_CHECK(method.known());
-  capture::ensure_basis(*method.spec, place.info().model, steps.context);
   replay::LostKeysRequest request;
   request.method = choice_anew(*method.spec);
   request.layers = {place.layer};
