@@ -1,5 +1,5 @@
 // Linked into every program of a sanitized build. Not counted as leaks of ours: what Mesa's software driver keeps for good,
-// and what HDF5 forgets of a damaged object that it refuses half-read. The driver is unloaded with the last context, after
+// and what HDF5 does not free of a damaged object that it refuses half-read. The driver is unloaded with the last context, after
 // which the sanitizer could not tell whose block it found; so no library is unloaded here. Nor races between that driver's
 // own threads, whose locks the thread sanitizer cannot see.
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// The main of every GoogleTest program: a test that skipped because the machine lacks what it needs
-// makes the program a skipped one, so that nobody counts it as passed.
+// The main of every GoogleTest program. When one test skips because the machine lacks what it needs,
+// ctest reports the whole program as skipped, so that it does not count as passed.
 #include <gmock/gmock.h>
 
 namespace {

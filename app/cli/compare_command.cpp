@@ -82,7 +82,7 @@ void say_unavailable(const std::vector<replay::UnavailableMethod>& unavailable) 
                  reason);
 }
 
-// Rows without a cell say nothing: why there is none.
+// Where rows have no cell: says why no cell is common.
 void say_no_common_cell(const Comparison& comparison) {
   std::set<std::string> said;  // chunk sizes of a sweep may say the same
   for (const Comparison::NoCell& none : comparison.no_common_cell) {

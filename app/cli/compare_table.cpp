@@ -132,7 +132,7 @@ std::string notes(const CompareReport& report) {
   return text;
 }
 
-// Of a phase without a common cell, which a warning tells of.
+// Whether the row's phase has no common cell; a warning says so elsewhere.
 bool lacks_common_cells(const ReportedRow& one) {
   const auto& none = one.trace.comparison.no_common_cell;
   return one.row.cells == 0 && std::any_of(none.begin(), none.end(), [&](const auto& entry) {

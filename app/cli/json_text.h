@@ -10,7 +10,7 @@ namespace kvloupe::cli {
 // An object, with a line end. `schema` is the command's name, what else tells its forms apart, and the
 // version: "kvloupe-compare/1"; a key that is renamed, removed or means another thing is a new version.
 // Valid and harmless to a terminal, whatever bytes a trace held: text outside ASCII is escaped, and
-// U+FFFD stands for what is no UTF-8. indent < 0: on one line.
+// U+FFFD replaces what is not UTF-8. indent < 0: on one line.
 inline std::string json_text(const std::string& schema, const nlohmann::ordered_json& json,
                              int indent = -1) {
   nlohmann::ordered_json whole{{"schema", schema}};

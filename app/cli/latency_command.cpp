@@ -218,7 +218,7 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
   return text;
 }
 
-// What the methods are held against: dense attention, and for the whole time what cannot be avoided.
+// What the methods are compared with: dense attention, and for the whole time the floor.
 void add_references(const std::vector<LatencyReport>& reports, const std::string& y,
                     figure::Chart& chart) {
   figure::ChartLine dense{"dense attention", {}, {}, true},

@@ -10,7 +10,7 @@ namespace kvloupe::figure {
 struct ChartLine {
   std::string name;
   std::vector<double> x, y;  // as many of each, x ascending; gaps are left out
-  bool reference = false;    // what the others are held against: dashed, without marks
+  bool reference = false;    // what the others are compared with: dashed, without marks
 };
 
 struct Chart {

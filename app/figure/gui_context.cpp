@@ -166,7 +166,7 @@ void GuiContext::apply_style(widgets::ThemeKind theme, float scale) {
 std::uint64_t GuiContext::glyph_bytes() const {
   ImGui::SetCurrentContext(imgui_);
   std::uint64_t bytes = 0;
-  // Not PlatformIO.Textures: until the frame's end it still names those that have died.
+  // Not PlatformIO.Textures: until the frame's end it still lists textures that were destroyed.
   for (const ImTextureData* texture : ImGui::GetIO().Fonts->TexList)
     bytes += static_cast<std::uint64_t>(texture->GetSizeInBytes()) *
              (texture->Pixels != nullptr ? 2 : 1);

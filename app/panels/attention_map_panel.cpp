@@ -87,7 +87,7 @@ class AttentionMapPanel final : public Panel {
     const Place place = strip ? strip.question.place : now;
     // Parts of another place are not drawn beside this one.
     if (verdicts && verdicts.question.place.cell_key() != place.cell_key()) verdicts.answer = {};
-    state::MethodFacts early;  // a run of one trace says nothing of another
+    state::MethodFacts early;  // a run belongs to one trace alone
     if (!verdicts && place.trace == now.trace) early = state::facts_of(place, wanted.method);
     head_ui(context, place, verdicts ? verdicts->facts : early);
     if (verdicts && verdicts.stale) widgets::stale_ui(context.palette);

@@ -83,7 +83,7 @@ std::array<std::string, 4> numbers_of(const Worths& worths, const Times& times, 
   return numbers;
 }
 
-// What the method shown reads. A budget ranks blocks: then it is none of the three.
+// What the method shown reads. Where a budget ranks blocks, it reads none of the three ways.
 bool is_read(const BlockTablesQuestion::Answer& answer, BlockWay way) {
   if (answer.reads_masks) return way == BlockWay::Native;
   return way == BlockWay::HeadUnion && !answer.facts.requested_budget;

@@ -23,8 +23,8 @@ void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& searc
 void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height);
 // The key in all layers and rows; a click goes there (key_fates_grid.cpp).
 void key_fates_ui(DrawContext& context, const KeyUnderMethod& key);
-// Who was kept in its place, and who asked for it (key_lists.cpp). The heights are those of what
-// would be drawn now.
+// The keys kept in its place, and the queries that attend to it (key_lists.cpp). The heights are those
+// of what would be drawn now.
 void key_lists_ui(DrawContext& context, const KeyUnderMethod& key);
 float key_lists_height(const KeyUnderMethod& key, float width);
 float key_fates_height(const KeyUnderMethod& key);

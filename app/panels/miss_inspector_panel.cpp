@@ -55,7 +55,7 @@ class MissInspectorPanel final : public Panel {
   }
 
  private:
-  // The trace's own names are quoted; "key 1173" is none.
+  // The trace's own names are quoted; "key 1173" is not such a name.
   static std::string words_of(const Place& place, const trace::TokenSpan& span) {
     return place.has_keys() ? span.name
                             : fmt::format("\u201C{}\u201D", state::readable_name(span.name));

@@ -137,7 +137,7 @@ class ReceivedRankingsPanel final : public Panel {
     if (chosen && (chosen.question.place.cell_key() != place.cell_key() ||
                    chosen.question.place.window != place.window))
       chosen.answer = {};
-    state::MethodFacts early;  // a run of one trace says nothing of another
+    state::MethodFacts early;  // a run belongs to one trace alone
     if (!chosen && place.trace == now.trace) early = state::facts_of(place, workspace.method());
     const state::MethodFacts& facts = chosen ? chosen->facts : early;
     widgets::figure_head_ui(context.palette, context.figure, "Received rankings",

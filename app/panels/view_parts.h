@@ -21,7 +21,7 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
                                         const state::MethodFacts& facts, state::Slot slot);
 // The SPEC as captions carry it, flagged where its basis was fitted on the text under test.
 std::string method_caption(const state::MethodFacts& facts);
-// What the colours alone would not tell of the method in this layer, one line; nothing if there is
+// One line about the method in this layer that the colours alone do not show; empty where there is
 // nothing to say.
 std::string method_note(const state::Place& place, const state::MethodFacts& facts);
 void method_note_ui(DrawContext& context, const state::Place& place,

@@ -1,4 +1,4 @@
-// Work that nobody waits for, in a thread of its own: a disk that takes its time holds up no frame.
+// Work in a thread of its own, for which no frame waits: a slow disk does not delay the window.
 #pragma once
 
 #include <condition_variable>

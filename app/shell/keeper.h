@@ -18,7 +18,7 @@ namespace kvloupe::shell {
 
 class Keeper {
  public:
-  // Opens the traces, or where there are none those of the last session.
+  // Opens the traces; where none are named, those of the last session.
   Keeper(state::Workspace& workspace, Explorer& explorer, const std::vector<std::string>& traces);
   ~Keeper();  // saves all
 

@@ -21,7 +21,7 @@ struct KeptPlace {
 
 // From any thread, and beside other windows.
 void save_places(const std::vector<KeptPlace>& places);
-// Nothing where the file has none, or is none.
+// Nothing where the file has no place of the trace, or is no file of places.
 std::optional<KeptPlace> find_place(const std::string& trace);
 
 }  // namespace kvloupe::shell

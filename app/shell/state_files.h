@@ -13,7 +13,7 @@ namespace kvloupe::shell {
 
 // "" where there is none. Throws Error{Input}: no regular file, far too large, or it cannot be read.
 std::string read_small_file(const std::filesystem::path& path);
-// The same as JSON; throws Error{Input} also where it is none. Null where there is no file.
+// The same as JSON; throws Error{Input} also for a file that is not JSON. Null where there is no file.
 nlohmann::ordered_json read_small_json(const std::filesystem::path& path);
 // A file that cannot be written is told on standard error, once for each reason.
 void write_small_file(const std::filesystem::path& path, const std::string& text);

@@ -60,8 +60,8 @@ std::shared_ptr<const void> AnswerStore::put_of(const CancelToken& work, const s
                                                 std::uint64_t bytes) {
   answer = charged(std::move(answer), bytes);
   std::shared_ptr<const void> before;
-  // Under the lock: who forgets cancels first and takes the lock then, so it finds either the flag
-  // raised here or the entry there.
+  // Under the lock: whoever drops the entry cancels first and then takes the lock. So either the flag
+  // is found raised here, or the entry is found there.
   const std::lock_guard lock(mutex_);
   if (!work.cancelled()) before = put_locked(key, answer);
   return answer;

@@ -62,7 +62,7 @@ class AnswerStore final : public MemoryCache {
   using Entries = std::map<std::string, Entry>;
   std::shared_ptr<const void> charged(std::shared_ptr<const void> answer,
                                       std::uint64_t bytes) const;
-  // The answer that was there before: it dies outside of the lock.
+  // The answer that was there before: the caller destroys it outside of the lock.
   std::shared_ptr<const void> put_locked(const std::string& key,
                                          std::shared_ptr<const void> answer);
   Entries::const_iterator oldest() const;

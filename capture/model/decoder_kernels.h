@@ -27,7 +27,7 @@ RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeFrequenci
 
 // Takes the rows of the fused projection, [m, num_heads * head_dim], apart into heads,
 // [num_heads, m, head_dim], and rotates the first `num_rotated` of them; the table is not read where
-// that is none.
+// `num_rotated` is 0.
 at::Tensor split_and_rotate(const at::Tensor& projected, std::int64_t num_heads,
                             std::int64_t num_rotated, const RopeTable& table,
                             trace::RopePairing pairing);

@@ -36,7 +36,7 @@ class HfFolder final : public ModelSource {
   std::map<std::string, std::string> read_index() const;
   void open_weights();
   void add_file(const std::string& name, const std::map<std::string, std::string>& index);
-  // Null where there is none, or null stands there.
+  // Null where the key is missing, or its value is null.
   const nlohmann::json* find(const Key& key) const;
   [[noreturn]] void refuse_type(const Key& key, const char* wanted) const;
 

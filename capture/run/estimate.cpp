@@ -44,7 +44,7 @@ at::Tensor ones(at::IntArrayRef sizes, c10::Device device) {
   return at::ones(sizes, at::dtype(at::kFloat).device(device));
 }
 
-// That a token meets.
+// The number of weights that a token is multiplied with.
 std::int64_t feed_forward_weights(const LayerWeights& layer, const ExpertForm& experts) {
   const FeedForward& one = layer.experts.empty() ? layer.ffn : layer.experts.front();
   const std::int64_t weights = one.gate_up_proj.numel() + one.down_proj.numel();

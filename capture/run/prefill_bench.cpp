@@ -67,7 +67,7 @@ PrefillBench bench_prefill(const PrefillBenchOptions& options, const WorkContext
     double plain = 0;
     if (options.want_plain) plain = plain_prefill_ms(model, ids, capture.chunk_size, context);
     context.cancel.throw_if_cancelled();
-    // Its own progress would speak of tokens.
+    // Without progress of its own: that would count tokens.
     const CaptureReport report = run_capture(capture, model, {}, {context.cancel, {}});
     std::error_code code;
     std::filesystem::remove(capture.output, code);

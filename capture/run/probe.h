@@ -1,4 +1,4 @@
-// The probe: a short text that the model reads after each prefill chunk and forgets again. Its
+// The probe: a short text that the model reads after each prefill chunk, without keeping its KVs. Its
 // queries stand for what will be asked of the context (InfiniPot's catalyst prompt).
 #pragma once
 

@@ -24,7 +24,7 @@ struct PromptSource {
 // other and Error{Input} for a file that cannot be used; both before any model is loaded.
 PromptSource read_prompt_source(const CaptureOptions& options);
 
-// The tokens to feed. Throws Error{Input} when they are none or more than
+// The tokens to feed. Throws Error{Input} where there are no tokens, or more than
 // request.max_prompt_tokens.
 TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request);
 

@@ -86,7 +86,7 @@ void send_all(int socket, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;  // it has ended: its answer, or that there is none, tells
+    if (count <= 0) break;  // the process has ended: its answer, or the lack of one, says why
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
   shutdown(socket, SHUT_WR);

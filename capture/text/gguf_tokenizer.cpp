@@ -22,7 +22,7 @@ std::string key_of(std::string_view name) { return std::string(kPrefix).append(n
 
 std::int32_t token_id(const GgufFile& file, std::string_view name) {
   const auto id = file.integer(key_of(name)).value_or(-1);
-  // Some files write that there is none as the largest number.
+  // Some files write the largest number where there is no such token.
   if (id == std::numeric_limits<std::uint32_t>::max()) return -1;
   if (id < -1 || id > std::numeric_limits<std::int32_t>::max())
     throw refused(file, fmt::format("{} is {}", key_of(name), id));

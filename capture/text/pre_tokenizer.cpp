@@ -1,5 +1,5 @@
 // PCRE2, since these expressions need Unicode's classes and look ahead. llama.cpp's own splitting is left aside: it writes
-// several of them anew for std::regex, which knows no classes beyond ASCII (other tokens for Hindi or Russian with the
+// several of them anew for std::regex, which has no classes beyond ASCII (other tokens for Hindi or Russian with the
 // vocabulary of GPT-OSS) and overflows the stack on a long word.
 #include "capture/text/pre_tokenizer.h"
 

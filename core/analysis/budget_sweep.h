@@ -1,5 +1,5 @@
 // What each budget keeps, and the smallest one that is enough. Averages are those of `compare`: over
-// the prefill cells that are not dense, so a larger budget may stand for fewer cells.
+// the prefill cells that are not dense, so a larger budget may average fewer cells.
 #pragma once
 
 #include "core/replay/compare.h"
@@ -37,7 +37,7 @@ struct SweepPoint {
   std::int64_t budget = 0;       // tokens asked for; 0: the method has no budget
   replay::Numbers numbers;       // means
   std::int64_t cells = 0;        // averaged; 0: nothing above is known
-  std::int64_t dense_cells = 0;  // left out for want of keys: all of them fit the budget
+  std::int64_t dense_cells = 0;  // left out because all keys fit the budget
   bool leakage = false;          // the basis was fitted on text of this trace
 
   double value(replay::Number number) const;  // NaN: not known

@@ -7,8 +7,9 @@ namespace kvloupe::analysis {
 namespace {
 
 // Marks the kept keys. Of those kept by rule, the ones that lie together from the first position on
-// are sinks, and the ones that end the past are recent; where they fill all of it nobody can tell.
-// Under eviction the newest keys may have gaps: there they need only follow each other in the row.
+// are sinks, and the ones that end the past are recent; where they fill all of it the two cannot be
+// told apart. Under eviction the newest keys may have gaps: there they need only follow each other in
+// the row.
 void mark_kept(const trace::SelectedRow& row, bool evicts, std::int32_t past_len,
                KeyState* states) {
   const auto& kept = row.positions;

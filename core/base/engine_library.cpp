@@ -30,7 +30,7 @@ void load_engine() {
   if (loaded.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(loading);
   if (loaded.load(std::memory_order_relaxed)) return;
-  // A library of Torch's ends the program where there is none.
+  // A library of Torch's ends the program where no current folder exists.
   std::error_code code;
   if (std::filesystem::current_path(code).empty())
     throw input_error("the working folder cannot be used", code.message(),

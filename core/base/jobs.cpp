@@ -109,7 +109,7 @@ struct JobSystem::Impl {
       lock.unlock();
 
       run_work(*job, context_of(job));
-      job->work = nullptr;  // what the work captured dies here, not under the lock
+      job->work = nullptr;  // what the work captured is destroyed here, not under the lock
 
       std::function<void()> wake_now;
       lock.lock();

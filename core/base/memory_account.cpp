@@ -31,7 +31,8 @@ void MemoryAccount::remove(MemoryCache& cache) {
   std::erase(caches_, &cache);
 }
 
-// What goes dies here, where no lock is held: it may be the last that holds a trace and its cache.
+// Entries that are dropped are destroyed here, where no lock is held: one may be the last owner of a
+// trace and its cache.
 void MemoryAccount::make_room() {
   while (held() > limit_)
     if (take_oldest() == nullptr) return;

@@ -19,8 +19,8 @@ enum class MemoryPart { Load, Tensors, Answers, Textures };
 inline constexpr std::array kMemoryParts = {MemoryPart::Load, MemoryPart::Tensors,
                                             MemoryPart::Answers, MemoryPart::Textures};
 
-// A cache whose entries may go. Any thread that charges calls it: nobody may charge, nor let die
-// what could hold a trace, under the lock that these members take.
+// A cache whose entries may be dropped. Any thread that charges calls it. So no caller may hold the lock
+// that these members take while it charges, or while it destroys what could own a trace.
 class MemoryCache {
  public:
   // MemoryAccount::now of the last use of what would go first; nothing where nothing can go.

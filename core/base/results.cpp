@@ -39,7 +39,7 @@ void deliver() {
   int reason = write_all(STDOUT_FILENO, left);
   anything_read = anything_read || left.size() < bytes.size();
   if (reason == EPIPE && anything_read) throw ReaderGone();
-  // Some file systems tell of a full disk at closing alone.
+  // Some file systems report a full disk only at closing.
   if (reason == 0 && ::close(::dup(STDOUT_FILENO)) != 0) reason = errno;
   if (reason == 0) return;
   throw input_error("the result was not delivered",

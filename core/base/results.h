@@ -1,5 +1,5 @@
 // What a command answers, on standard output: held back until the command has succeeded, then
-// delivered whole. A failure leaves nothing there, and a result that nobody got is a failure.
+// delivered whole. A failure leaves nothing there, and a result that was not delivered is a failure.
 // Messages for people go to standard error (log.h). No other file writes to standard output.
 #pragma once
 
@@ -24,8 +24,8 @@ void print(fmt::format_string<Args...> format, Args&&... args) {
   add_text(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Thrown, and no error: who reads the results took some of them and went away, as head does. There is
-// nothing to say, and nobody to work for.
+// Thrown, but not an error: the reader of the results took some of them and closed the pipe, as head
+// does. The program ends without a message.
 struct ReaderGone {};
 
 // Writes all that was added since the last time. Throws Error{Input} where it could not be written, and

@@ -27,7 +27,7 @@ class SafetensorsFile {
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::uint64_t data_begin() const { return data_begin_; }  // the end of the header
-  // The values of a tensor of type F32, F16 or BF16. Throws Error{Input}: there is none of that
+  // The values of a tensor of type F32, F16 or BF16. Throws Error{Input}: no tensor has that
   // name, it has another type, the file ends early.
   std::vector<float> read(const std::string& name) const;
   // The sentence for what is wrong with the content of this file.

@@ -1,5 +1,6 @@
 // Attention of rows in fp16 and bf16: products on tensor cores, summed in fp32, and softmax in fp32. What
-// is rounded to the type of the inputs beside them: exp(score - max) before it meets V, and the output.
+// is rounded to the type of the inputs beside them: exp(score - max) before it is multiplied with V, and
+// the output.
 #include "core/cuda/attend.cuh"
 #include "core/cuda/half_tile.cuh"
 #include "core/cuda/shared_memory.cuh"

@@ -58,8 +58,8 @@ struct LatencyReport {
   std::string dense_variant;  // which of the dense baselines was fastest
   // Set where the method attends to all keys in this cell: it ran dense attention itself.
   std::optional<trace::DenseReason> dense_reason;
-  // What ran does only the work that the method claims (is_executed). Else it is simulated, and its time
-  // says nothing of the method's speed.
+  // The run multiplied only what the method uses by its definition (is_executed). Else it is simulated,
+  // and its time does not show the method's speed.
   bool executed = true;
   // Attention over what was kept can take no less on this machine: its bytes at the measured
   // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
@@ -71,14 +71,15 @@ struct LatencyReport {
   // Why no speed is given: "sim runs in host memory, its times are no device's". Empty where it was
   // executed.
   std::string why_simulated() const;
-  // Under what conditions a GPU was timed, or that nobody told; empty elsewhere.
+  // Under what conditions a GPU was timed, or that they are not known; empty elsewhere.
   std::string gpu_words() const;
   // Dense attention's time over the method's; none for what is simulated or was not timed.
   std::optional<double> speedup() const;
 };
 
-// Whether the method does only the work that it claims there, on a device whose times mean something. Not
-// where each query uses lanes of its own and no kernel leaves out the others (generic_lane_attention.cpp).
+// Whether the method multiplies only what it uses by its definition there, on a device whose times mean
+// something. Not where each query uses lanes of its own and no kernel skips the others
+// (generic_lane_attention.cpp).
 bool is_executed(const selection::MethodSpec& spec, device::DeviceKind kind);
 
 struct LatencyOptions {

@@ -30,7 +30,7 @@ struct CompareRow {
   int index = 0;           // of the layer, KV head or chunk; 0 for all and for several
   std::vector<int> grid;   // of several: an index each, in the order of their names; else empty
   std::int64_t cells = 0;  // cells averaged
-  // dense_fallback: dense for want of keys, not by the method's rule
+  // dense_fallback: dense because all keys fit, not by the method's rule
   std::int64_t fallback_cells = 0;
   // Recall and overlap are unknown for lane methods, which rank no keys; what counts blocks
   // (block_report.h) for methods that choose none.

@@ -20,7 +20,7 @@ struct Comparison {
   // Methods that are averaged over other cells than most are, `dense` apart: their rows are not
   // comparable with the others'. Canonical.
   std::vector<std::string> on_other_cells;
-  // With common cells: where there is none.
+  // With common cells: a phase in which no cell is common.
   struct NoCell {
     std::string phase;
     bool asked = false;              // some method chooses among keys

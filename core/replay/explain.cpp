@@ -39,7 +39,7 @@ class Explainer {
       context_.cancel.throw_if_cancelled();
       const bool here = chunk == request_.chunk;
       run = runs.step(chunk, {here, true, here});
-      // A cut of which the key had no part, because it had died before, says nothing.
+      // A cut in which the key took no part, because it was evicted before, explains nothing.
       const auto& decided = run.decided.at(row());
       if (decided && decided->evidence.unit_of(request_.key)) decided_ = decided;
       if (!here) note_eviction(runs, chunk);
@@ -55,7 +55,7 @@ class Explainer {
  private:
   std::size_t row() const { return static_cast<std::size_t>(request_.row); }
 
-  // Where the key died.
+  // Where the key was evicted.
   void note_eviction(const StageRuns& runs, int chunk) {
     const auto& dead = runs.evicted().at(row());
     if (std::binary_search(dead.begin(), dead.end(), request_.key)) evicted_after_ = chunk;
@@ -144,7 +144,7 @@ class Explainer {
   }
 
   void find_voters(const CellRun& run, StageRuns& runs) {
-    // Of a key that is dead the chunk's queries decide nothing, nor where the method rests.
+    // The chunk's queries decide nothing for a key that was evicted, nor where the method does not select.
     const bool rests =
         run.cell.phase == trace::Phase::Decode && !request_.spec.traits().acts_in_decode;
     const auto sampled = evicted_after_ || rests ? std::vector<std::vector<std::int32_t>>()

@@ -36,7 +36,7 @@ class BudgetTrials {
     }
     const auto source = selection::source_layer(spec, shape_, request.layer);
     if (source) add(session, *source, request.chunk);
-    // What died is decided by the chunks before.
+    // The chunks before decide what was evicted.
     for (int chunk = spec.traits().evicts() ? 0 : request.chunk; chunk <= request.chunk; ++chunk)
       add(session, request.layer, chunk);
   }
@@ -52,7 +52,7 @@ class BudgetTrials {
                                   selection.rows[row_].positions.end(), request_.key);
       if (!request_.spec.traits().evicts()) continue;
       const auto evicted = selector->evict(cell);
-      // What died never returns.
+      // An evicted key never returns.
       if (std::binary_search(evicted[row_].begin(), evicted[row_].end(), request_.key))
         return false;
     }

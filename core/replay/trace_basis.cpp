@@ -22,7 +22,7 @@ std::string hash_of_tokens(const session::TraceSession& session) {
   return hash.hex_digest();
 }
 
-// Cells of whole chunks tell of values that are not finite by layer, head and position.
+// Cells of whole chunks report values that are not finite by layer, head and position.
 trace::LayerBasis fit_layer(const session::TraceSession& session, trace::BasisKind kind, int layer,
                             const WorkContext& context) {
   selection::BasisFit fit(kind);

@@ -67,7 +67,7 @@ Traits traits_of(const MethodSpec& spec) {
   traits.dense_layers = spec.skip_layers();
   traits.native_masks = spec.native_lowering();
   if (method.traits) method.traits(spec, traits);
-  // What dies at one chunk is missed in the sums of the next: not so where only places count.
+  // A key evicted at one chunk is missing from the sums of the next, except where only positions count.
   if (traits.evicts()) traits.grows_with_budget = method.info.needs.empty();
   return traits;
 }

@@ -46,8 +46,8 @@ struct Cell {
   at::Tensor probe_q;  // [num_q_heads, n, head_dim] queries of the probe text after this chunk
   // [T] -log P of each token given those before it, on the host; position 0: infinity.
   at::Tensor novelty;
-  // Of the keys of this layer, of the same KV cache (key_copies.h): for all methods and chunks that
-  // are given them. Null: each selection makes its own.
+  // Of the keys of this layer, of the same KV cache (key_copies.h): shared by all methods and chunks
+  // that get this pointer. Null: each selection makes its own.
   std::shared_ptr<KeyCopies> copies;
   // Likewise, where several methods are asked about the cell (score_memo.h).
   std::shared_ptr<ScoreMemo> memo;

@@ -60,7 +60,7 @@ struct Traits {
   bool prefill_sees_past_only = false;
   std::optional<LaneTrait> lanes;   // set: it prunes lanes, in every cell
   std::optional<BasisTrait> basis;  // set: it cannot do without one
-  bool acts_in_decode = true;       // else a decoded token attends to all keys left, and none dies
+  bool acts_in_decode = true;       // else a decoded token attends to all keys left and evicts none
   bool needs_probe = false;         // the probe queries and novelty that only some captures record
   // A few rows of a chunk stand for the others: Selector::sampled_rows() says which.
   bool samples_rows = false;

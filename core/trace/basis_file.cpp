@@ -1,4 +1,4 @@
-// Reads and writes calibrated bases. A file is believed only after its shapes, its values and the
+// Reads and writes calibrated bases. A file is used only after its shapes, its values and the
 // orthonormality of its directions were checked: the lane methods' identity S^ = <P mask(P^T q), k>
 // holds for orthonormal P alone.
 #include "core/trace/basis_file.h"

@@ -9,7 +9,7 @@
 namespace kvloupe::trace {
 
 struct CaptureRequest {
-  std::string model;  // its name where it is a bundled one; a file's path is nobody's business
+  std::string model;  // its name where it is a bundled one; empty for a file, whose path is private
   int chunk_size = 0;
   int max_new_tokens = 0;
   std::string device;                // that the model ran on: "cpu", "cuda:0"; empty: not known

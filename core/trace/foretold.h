@@ -1,4 +1,4 @@
-// What a model foretold of its text, beside what it attended to: the next tokens that it found most
+// What a model predicted, beside what it attended to: the next tokens that it found most
 // probable where one was sampled, and how far a closed loop drifted from the dense model on the
 // same tokens (FORMAT.md, section 4a).
 #pragma once

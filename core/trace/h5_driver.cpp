@@ -66,8 +66,8 @@ herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, 
   return of(file).disk->read(address, {static_cast<std::byte*>(out), size}) ? 0 : -1;
 }
 
-// The superblock says where the file ends, and nothing beyond is believed: it goes before what refers
-// to new structure. Of a version 1 tree ("TREE", the kind, the level; HDF5 File Format Specification,
+// The superblock says where the file ends, and readers accept nothing beyond: it is written before what
+// refers to new structure. Of a version 1 tree ("TREE", the kind, the level; HDF5 File Format Specification,
 // III.A) the parent goes before the node that gave a part of itself to a new one.
 int rank_of(H5FD_mem_t type, std::span<const std::byte> bytes) {
   if (type == H5FD_MEM_SUPER) return std::numeric_limits<int>::max();

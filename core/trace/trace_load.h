@@ -53,7 +53,7 @@ void tolerate(std::vector<std::string>& warnings, const Body& body) {
   }
 }
 
-// Throws Defect for what makes a trace unreadable, Error for a file that is none of ours or too
+// Throws Defect for what makes a trace unreadable, Error for a file that is no trace or too
 // new; all else that is wrong goes to info.warnings and is left out.
 LoadedTrace load_trace(hid_t file, const std::string& path);
 

@@ -12,7 +12,7 @@ constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
 constexpr std::string_view kSchemaVersion = "1.9";
 constexpr int kSchemaMajor = 1;
-// Far more than a sentence or two: what a reader believes.
+// The most tokens that a reader accepts; a probe is a sentence or two.
 constexpr int kMaxProbeTokens = 4096;
 constexpr int kMaxBlockSize = 1 << 20;
 

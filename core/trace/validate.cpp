@@ -113,7 +113,7 @@ void check_guarded(Validation& found, const std::function<void()>& check) {
 
 Validation check_trace(const std::filesystem::path& path, const WorkContext& context) {
   Validation found;
-  // Each part is read once; a file whose parts are one and the same thing many times is none.
+  // Each part is read once. A file that points many times to the same bytes exceeds the budget.
   const LoadBudget budget(bytes_on_disk(path.string()), LoadBudget::Scope::Work);
   std::optional<TraceReader> reader;
   try {

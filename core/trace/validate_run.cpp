@@ -50,7 +50,7 @@ std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo
   return std::nullopt;
 }
 
-// A key dies once and not before it was seen, and a cell lists exactly the keys still alive.
+// A key is evicted once and not before it was seen, and a cell lists exactly the keys still alive.
 std::optional<std::string> find_eviction_defect(const TraceInfo& info, const RunInfo& run,
                                                 int layer, const RunLayer& data) {
   const auto rows = static_cast<std::size_t>(data.num_rows);

@@ -20,7 +20,7 @@ inline std::vector<float> random_numbers(std::size_t count, std::uint64_t seed) 
 
 namespace detail {
 
-// The largest difference so far, in parts of `unit`; infinite where a number is none.
+// The largest difference so far, in parts of `unit`; infinite where a number is NaN.
 inline void note(double got, double want, double& largest, double unit = 1) {
   const double error = std::abs(got - want) / unit;
   largest = std::isfinite(error) ? std::max(largest, error) : INFINITY;

@@ -20,7 +20,7 @@ struct BestShape {
   int rows, count, kept, gap = 0;
   double forced = -1;  // share of forced positions; less than 0: no marks
   int steps = 0;  // scores are so many steps of one value; 0: all differ; -1: zeros of both signs
-  bool strange = false;  // zeros of both signs, infinities, numbers that are none among them
+  bool strange = false;  // with zeros of both signs, infinities and NaNs among them
 
   std::int64_t row_stride() const { return count + gap; }
 };

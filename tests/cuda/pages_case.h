@@ -165,7 +165,7 @@ inline std::size_t num_products(const ProductShape& s) {
   return static_cast<std::size_t>(s.all_sets()) * (s.largest ? 1 : s.rows) * s.keys;
 }
 
-// The largest difference from the definition; infinite where a number is none.
+// The largest difference from the definition; infinite where a number is NaN.
 inline double error_of(const ProductShape& s, const ProductInputs& in,
                        const std::vector<float>& got) {
   double error = 0;

@@ -161,7 +161,7 @@ inline WantedSoftmax wanted_of(const SoftmaxShape& s, const SoftmaxInputs& in) {
 }
 
 // The largest difference from the definition, in parts of what is tolerated: what exp of a logit in fp32
-// may be off. Infinite where a number is none.
+// may be off. Infinite where a number is NaN.
 inline double error_of(const SoftmaxShape& s, const SoftmaxInputs& in, const SoftmaxResults& got) {
   constexpr double kTolerated = 2e-5, kOfNothing = 1e-4;
   const WantedSoftmax want = wanted_of(s, in);

@@ -252,7 +252,7 @@ class PlacedCase {
 };
 
 // Largest differences from the definition, and the largest in parts of what is tolerated; infinite where
-// a number is none.
+// a number is NaN.
 struct Errors {
   double output = 0, lse = 0, key_mass = 0;
   double of_tolerated = 0;

@@ -139,7 +139,7 @@ inline std::vector<std::vector<Row>> sets_of(const ScoreShape& s, const ScoreInp
 
 // The largest difference from the definition, in parts of what is tolerated: of the sizes that were summed
 // as many roundings of fp32 as dim errors of either sign add up to, and four of rows, lengths and the
-// quotient. Infinite where a number is none.
+// quotient. Infinite where a number is NaN.
 inline double error_of(const ScoreShape& s, const ScoreInputs& in, const std::vector<float>& got) {
   double largest = 0;
   for (int kv_head = 0; kv_head < s.kv_heads; ++kv_head) {

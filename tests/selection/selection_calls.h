@@ -81,7 +81,7 @@ class SelectionCalls {
     }
   }
 
-  // Ties, both zeros, infinities and numbers that are none; forced ones here or there.
+  // Ties, both zeros, infinities and NaNs; forced ones here or there.
   void best(const Place& place, std::vector<SelectionResult>& to) const {
     const std::int64_t n = s_.keys;
     at::Tensor marks = at::zeros({n - 1}, at::kByte);

@@ -1,4 +1,4 @@
-// Small files that claim, pack or cross-refer to more than their size warrants, and files that are none.
+// Small files that claim, pack or cross-refer to more than their size warrants, and paths that are no regular files.
 #include "core/trace/load_budget.h"
 
 #include "core/base/error.h"
@@ -205,7 +205,7 @@ TEST_F(SpanNamesTest, OneTextManyTimesIsNotCopiedForEver) {
   EXPECT_THAT(reader.info().warnings.front(), HasSubstr("a text takes 1.0 MiB of memory"));
 }
 
-// --- files that are none ----------------------------------------------------------------------------------------------
+// --- no regular files -------------------------------------------------------------------------------------------------
 
 TEST_F(BombTest, OnlyRegularFilesAreOpened) {
   const fs::path fifo = folder_ / "fifo.h5";

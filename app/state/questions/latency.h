@@ -34,7 +34,7 @@ struct LatencyPart {
   measure::LatencyStats stats;
 };
 std::vector<LatencyPart> parts_of(const measure::LatencyReport& report);
-// What the times say of the method against dense attention, or why they say nothing.
+// How fast the method is against dense attention, or why the times do not show it.
 std::string verdict_of(const measure::LatencyReport& report);
 
 }  // namespace kvloupe::state

@@ -30,8 +30,8 @@ struct OverviewQuestion {
     std::vector<std::int32_t> by_worth;
   };
 
-  // What is measured: recalls, overlap and shares of keys say nothing of methods that keep every key
-  // and cut lanes; for those it is the output error.
+  // What is measured. Recalls, overlap and shares of keys have no meaning for methods that keep every
+  // key and cut lanes; for those it is the output error.
   replay::Number number() const;
   bool of_method() const { return analysis::needs_method(number()); }
   bool mean_of_chunks() const { return of_method() && all_chunks; }

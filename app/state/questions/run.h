@@ -81,7 +81,7 @@ struct MethodFacts {
   std::optional<replay::BasisNote> basis;  // that queries and keys are rotated by
   std::vector<Chunk> chunks;
 
-  // Lane methods that evict nothing: recall and overlap say nothing of them.
+  // Lane methods that evict nothing: recall and overlap have no meaning for them.
   bool keeps_every_key() const { return prunes_lanes && !evicts; }
   Chunk at(int chunk) const;
 };

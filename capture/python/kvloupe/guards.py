@@ -109,7 +109,7 @@ def softmax_of(call, scale):
     sinks = call.arguments.get("s_aux")
     if hasattr(sinks, "to_local"):
         sinks = sinks.to_local()
-    # transformers' SDPA knows no softcap: where it did not refuse, it went without.
+    # transformers' SDPA has no softcap: where it did not refuse one, it ignored it.
     softcap = 0.0 if call.implementation == "sdpa" else call.arguments.get("softcap") or 0.0
     return SoftmaxForm(scale, window_of(call.module, call.arguments), float(softcap), sinks)
 

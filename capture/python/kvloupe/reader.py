@@ -15,7 +15,7 @@ def open_trace(path):
     return Trace(path)
 
 
-# Of /model, where the trace says nothing of it.
+# Attributes of /model that a trace may lack.
 OPTIONAL = ("adapter", "v_head_dim")
 
 

@@ -46,7 +46,7 @@ class AttentionTap:
     def remove(self):
         while self._undo:
             self._undo.pop()()
-        self._modules = {}  # A graph that was compiled meanwhile may still tell of them.
+        self._modules = {}  # A graph that was compiled meanwhile may still call the listener for them.
 
     def _listener(self, original, implementation):
         # Out of the graphs of torch.compile, which go on with `original`.

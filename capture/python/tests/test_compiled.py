@@ -40,7 +40,7 @@ class Compiled(unittest.TestCase):
     def test_one_recording_after_another(self):
         for count in (20, 31, 31):
             self.record(lambda: self.logits(self.ids[:, :count]))
-            self.logits()  # Heard by nobody.
+            self.logits()  # Not recorded.
             with kvloupe.open(self.path) as trace:
                 self.assertEqual((trace.num_tokens, trace.complete), (count, True))
 

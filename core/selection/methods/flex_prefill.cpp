@@ -116,7 +116,7 @@ class Head {
     observe();
   }
 
-  // All queries of the chunk choose pairs, then; else its last rows speak alone.
+  // If so, all queries of the chunk choose pairs; else only its last rows do.
   bool is_query_aware() const {
     return divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
   }

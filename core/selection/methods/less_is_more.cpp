@@ -1,7 +1,7 @@
 // LessIsMore (arXiv 2508.07101) on a chunk: like TidalDecode, but all heads share one set, the best
 // keys of every query head in turn, with sinks and the newest keys.
 //   k_mid = floor(B (1 - recent_ratio)),  recent = B - k_mid; the sinks are taken out of recent, and
-//   there are none if recent < sink_tokens
+//   sinks are not kept if recent < sink_tokens
 //   zbar[h,j] = mean over the chunk's rows t of z[h,t,j],  z the scaled logits
 //   each query head ranks the candidates [sinks, P - recent) by zbar
 //   union, rank by rank: every head's first in head order, then every head's second, ..., each key

@@ -63,8 +63,8 @@ class XAttention final : public BlockMasker {
     const BlockGrid& grid = choice.grid;
     const std::int64_t begin = (grid.past_len + grid.row_begin(query_block)) / stride_;
     const std::int64_t end = strides(grid.past_len + grid.row_end(query_block));
-    // A product stands for the mean of stride_ logits. The learned sink of a head has no place among
-    // such means.
+    // A product stands for the mean of stride_ logits. The learned sink of a head is left out: it
+    // is no such mean.
     SoftmaxForm form = cell.softmax;
     form.scale /= static_cast<double>(stride_);
     form.sink_logits.clear();
