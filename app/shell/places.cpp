@@ -2,7 +2,6 @@
 
 #include "app/state/view_list.h"
 #include "core/base/error.h"
-#include "core/device/device.h"
 
 #include <algorithm>
 
@@ -47,16 +46,6 @@ bool is_choice(const std::string& name, const std::string& value) {
                      });
 }
 
-// Whether it is there shows when something is computed on it; what draws says so then.
-bool is_device(const std::string& text) {
-  try {
-    device::parse_device(text);
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 KeptPlace place_of(const state::TraceTab& tab) {
@@ -86,7 +75,8 @@ void restore_place(state::TraceTab& tab) {
   s.shown = kept->shown == "B" ? state::Slot::B : state::Slot::A;
   for (const auto& [name, value] : kept->options)
     if (is_choice(name, value)) s.options[name] = value;
-  if (is_device(kept->device)) s.place.device = kept->device;
+  // The engine, which is not loaded yet, knows devices: where this is none, or is gone, views say so.
+  if (!kept->device.empty()) s.place.device = kept->device;
   try {
     state::Place place = s.place;
     state::apply_goto(place, state::parse_goto(kept->goto_text));

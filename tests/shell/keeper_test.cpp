@@ -126,6 +126,7 @@ TEST_F(Keeper, HostilePlacesAreDefaults) {
   const std::string a = trace("a.h5");
   for (const std::string& entry :
        {std::string(R"({"goto": "layer=999999999,chunk=3", "methods": [7, {}], "more": "x"})"),
+        std::string(R"({"device": "##%n%s\n"})"), std::string(R"({"device": {}})"),
         std::string(R"({"goto": 3, "methods": ["quoka:budget_tokens=-1", "##%s"], "shown": [1]})"),
         std::string(R"({"options": {"kv_map.": "x", "nothing.metric": "y", "latency": {}}})"),
         std::string(R"({"options": {"layer_head_overview.metric": "%n%n"}, "tried": [[1], null]})"),
