@@ -34,7 +34,7 @@ def commands(program, trace, all_methods):
         if not all_methods and method not in FEW:
             continue
         for view in views:
-            if view["id"] == "latency":  # measures
+            if view["id"] in ("latency", "block_tables"):  # they measure times
                 continue
             for kind in ("csv", "npy"):
                 if kind in view["formats"]:
