@@ -108,6 +108,8 @@ function(kvloupe_add_test)
   kvloupe_sanitized(${target})
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${target})
+    # Whoever computes may compute on `sim`.
+    add_dependencies(${target} kvloupe_sim_plugin)
   endif()
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   kvloupe_register_test(NAME ${arg_NAME} COMMAND ${target} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})

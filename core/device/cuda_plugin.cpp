@@ -2,71 +2,36 @@
 
 #include "core/base/error.h"
 #include "core/device/cuda_plugin_api.h"
+#include "core/device/plugin.h"
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <mutex>
+#include <string>
 
 #include <dlfcn.h>
 
 namespace kvloupe::device {
 namespace {
 
-namespace fs = std::filesystem;
-constexpr const char* kUseCpu = "or use --device cpu";
+constexpr Plugin kPlugin{"the CUDA device", "CUDA plug-in", "libkvloupe_cuda.so",
+                         "KVLOUPE_CUDA_PLUGIN", "install the CUDA toolkit (nvcc) and build again"};
 
-std::string loader_message() {
-  const char* message = ::dlerror();
-  return message == nullptr ? "the loader gave no reason" : message;
-}
-
-// Opened for good: Torch's registrations cannot be taken back.
-void* open_library(const std::string& name, int flags) {
-  return ::dlopen(name.c_str(), RTLD_NOW | flags);
-}
-
-// KVLOUPE_CUDA_PLUGIN, or ../lib beside the program's folder.
-fs::path plugin_path() {
-  if (const char* path = std::getenv("KVLOUPE_CUDA_PLUGIN"); path != nullptr && *path != '\0')
-    return path;
-  std::error_code code;
-  const fs::path program = fs::read_symlink("/proc/self/exe", code);
-  return program.parent_path().parent_path() / "lib" / "libkvloupe_cuda.so";
-}
+// Opened for good, its names at hand for the plug-in.
+bool open_library(const char* name) { return ::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr; }
 
 cuda::DescribeDevice load_plugin() {
   const std::string what = "the CUDA device cannot be used";
-  if (open_library("libcuda.so.1", RTLD_GLOBAL) == nullptr) {
+  if (!open_library("libcuda.so.1")) {
     throw input_error(what, "this machine has no NVIDIA driver (libcuda.so.1 was not found)",
                       fmt::format("install the driver {}", kUseCpu));
   }
-  if (open_library("libtorch_cuda.so", RTLD_GLOBAL) == nullptr) {
+  if (!open_library("libtorch_cuda.so")) {
     throw input_error(
         what, fmt::format("a library of Torch's CUDA part is missing ({})", loader_message()),
         fmt::format("let the set-up fetch them with KVLOUPE_GPU=1 ./kvloupe.sh {}", kUseCpu));
   }
-  const fs::path path = plugin_path();
-  std::error_code code;
-  if (!fs::exists(path, code)) {
-    throw input_error(
-        what, fmt::format("KVLoupe's CUDA plug-in was not built ({} is missing)", path.string()),
-        fmt::format("install the CUDA toolkit (nvcc) and build again {}", kUseCpu));
-  }
-  void* plugin = open_library(path.string(), RTLD_LOCAL);
-  if (plugin == nullptr) {
-    throw input_error(what,
-                      fmt::format("KVLoupe's CUDA plug-in does not load ({})", loader_message()),
-                      fmt::format("build it again for this machine {}", kUseCpu));
-  }
-  auto* describe =
-      reinterpret_cast<cuda::DescribeDevice>(::dlsym(plugin, cuda::kDescribeDeviceName));
-  if (describe == nullptr) {
-    throw input_error(what, fmt::format("{} is not a plug-in of this version", path.string()),
-                      fmt::format("build it again {}", kUseCpu));
-  }
-  return describe;
+  return reinterpret_cast<cuda::DescribeDevice>(load_symbol(kPlugin, cuda::kDescribeDeviceName));
 }
 
 // Whether the device can be used.

@@ -2,9 +2,9 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
-#include "core/cuda/sim/sim_device.h"
 #include "core/device/cuda_plugin.h"
 #include "core/device/scalar_type.h"
+#include "core/device/sim_plugin.h"
 #include "core/device/threads.h"
 #include "core/device/torch_device.h"
 
@@ -88,7 +88,7 @@ DeviceInfo open_device(const std::string& text) {
       return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index).name, 0,
               DeviceKind::Cuda};
     case DeviceKind::Sim:
-      sim::register_device();
+      open_sim();
       return {"sim", "the operators of a GPU in host memory", num_threads(), DeviceKind::Sim};
   }
   return {"cpu", cpu_name(), num_threads()};
@@ -123,22 +123,27 @@ std::vector<ListedDevice> list_devices() {
   const std::uint64_t memory = memory_of_machine();
   std::vector<ListedDevice> devices;
   devices.push_back({open_device("cpu"), "", memory});
-  devices.push_back({open_device("sim"), "", memory});
   // One that fails says so and hides none of the others.
-  const auto list = [&](const std::string& id, auto&& look) {
+  const auto list = [&](const DeviceInfo& if_it_fails, auto&& look) {
     try {
       look();
     } catch (const Error& error) {
-      devices.push_back({{id, "NVIDIA CUDA", 0, DeviceKind::Cuda}, error.why(), 0});
+      devices.push_back({if_it_fails, error.why(), 0});
     }
   };
-  list("cuda", [&] {
+  list({"sim", "the operators of a GPU in host memory", 0, DeviceKind::Sim}, [&] {
+    devices.push_back({open_device("sim"), "", memory});
+  });
+  const DeviceInfo no_cuda{"cuda", "NVIDIA CUDA", 0, DeviceKind::Cuda};
+  list(no_cuda, [&] {
     const int count = num_cuda_devices();
     for (int i = 0; i < count; ++i) {
-      const std::string id = fmt::format("cuda:{}", i);
-      list(id, [&] {
+      DeviceInfo listed = no_cuda;
+      listed.id = fmt::format("cuda:{}", i);
+      list(listed, [&] {
         const CudaDevice device = open_cuda_device(i);
-        devices.push_back({{id, device.name, 0, DeviceKind::Cuda}, "", device.memory_bytes});
+        listed.name = device.name;
+        devices.push_back({listed, "", device.memory_bytes});
       });
     }
   });

@@ -2,7 +2,7 @@
 // the CPU: the same numbers to 1e-5, the same tokens.
 #include "capture/run/memory_plan.h"
 #include "core/base/error.h"
-#include "core/cuda/sim/sim_device.h"
+#include "core/device/sim_plugin.h"
 #include "core/device/torch_device.h"
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/method_specs.h"
@@ -114,7 +114,7 @@ TEST(CaptureOnSim, IsTheCpusTraceOf512Tokens) {
   ASSERT_TRUE(run_capture(options, {}, {}).complete);
   EXPECT_GE(trace::TraceReader("sim.h5").info().num_tokens, 512);
   expect_same_trace("sim.h5", "cpu.h5", 1e-5);
-  EXPECT_EQ(sim::allocated_bytes(), 0U);
+  EXPECT_EQ(device::sim_allocated_bytes(), 0U);
 }
 
 TEST(CaptureOnSim, HalfPrecisionTraces) {

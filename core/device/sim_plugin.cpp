@@ -1,0 +1,30 @@
+#include "core/device/sim_plugin.h"
+
+#include "core/device/plugin.h"
+#include "core/device/sim_plugin_api.h"
+
+namespace kvloupe::device {
+namespace {
+
+constexpr Plugin kPlugin{"the device sim", "plug-in for it", "libkvloupe_sim.so",
+                         "KVLOUPE_SIM_PLUGIN", "build the target kvloupe_sim_plugin"};
+
+template <typename Function>
+Function symbol(const char* name) {
+  return reinterpret_cast<Function>(load_symbol(kPlugin, name));
+}
+
+}  // namespace
+
+void open_sim() {
+  // Where it throws, the next call tries again.
+  static const bool open = (symbol<sim::RegisterDevice>(sim::kRegisterDeviceName)(), true);
+  static_cast<void>(open);
+}
+
+std::size_t sim_allocated_bytes() {
+  open_sim();
+  return symbol<sim::AllocatedBytes>(sim::kAllocatedBytesName)();
+}
+
+}  // namespace kvloupe::device
