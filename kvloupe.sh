@@ -23,9 +23,6 @@ build="$root/build/$preset"
 program="$build/bin/kvloupe"
 cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
 
-# The program's calls into its engine are bound once that is loaded, not at its start.
-unset LD_BIND_NOW
-
 say() { printf '%s\n' "$*" >&2; }
 fail() {
   printf 'error: %s\n' "$*" >&2

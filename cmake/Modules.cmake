@@ -11,10 +11,6 @@
 #   A shared library of all objects of these modules, linked to what they name from outside the project. The modules of
 #   this project that they need beside themselves must be in LINKS. Tests link modules, the program links these.
 #
-# kvloupe_load_later(kvloupe kvloupe_engine): the program is linked to the shared library, so that the linker checks every
-#   name, but does not ask for it at its start: dlopen brings it. Only calls of functions wait for that (they are bound at
-#   the first call), which tests/cli/start_test.sh checks. Not in sanitizer builds, where type checks refer to more.
-#
 # kvloupe_sanitized(program)
 #   Links cmake/sanitize.cpp into a program of a build with the address sanitizer.
 #
@@ -72,16 +68,6 @@ function(kvloupe_add_shared)
   endif()
   # Calls inside the library stay direct calls.
   target_link_options(${arg_NAME} PRIVATE -Wl,-Bsymbolic-functions)
-endfunction()
-
-function(kvloupe_load_later program library)
-  if(KVLOUPE_SANITIZE)
-    return()
-  endif()
-  find_program(KVLOUPE_PATCHELF patchelf REQUIRED)
-  target_link_options(${program} PRIVATE -Wl,-z,lazy)
-  add_custom_command(TARGET ${program} POST_BUILD VERBATIM
-    COMMAND ${KVLOUPE_PATCHELF} --remove-needed $<TARGET_FILE_NAME:${library}> $<TARGET_FILE:${program}>)
 endfunction()
 
 function(kvloupe_sanitized program)

@@ -2,6 +2,7 @@
 
 #include "core/base/version.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/measure/peaks.h"
 #include "core/measure/timed_type.h"
 
@@ -30,9 +31,9 @@ std::string stats_text(const measure::LatencyStats& stats) {
 }
 
 Machine describe_machine(const std::string& device) {
-  const device::DeviceInfo info = device::open_device(device);
-  const ComputeType type = measure::timed_type(device);
-  const double read_bandwidth = measure::peaks_of(device, type).bytes_per_s;
+  const device::DeviceInfo info = engine().open_device(device);
+  const ComputeType type = engine().timed_type(device, trace::DType::F16);
+  const double read_bandwidth = engine().peaks_of(device, type).bytes_per_s;
   return {info.label(), info.name, info.threads, read_bandwidth, type, version()};
 }
 

@@ -2,10 +2,12 @@
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
 #include "app/shell/frame_bench.h"
+#include "capture/engine.h"
 #include "capture/run/capture.h"
 #include "capture/run/prefill_bench.h"
 #include "core/base/error.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/timing.h"
 
@@ -53,7 +55,7 @@ Row capture_overhead_row(const WorkContext& context) {
   const ScratchFolder folder;
   capture::PrefillBenchOptions options;
   options.folder = folder.path();
-  const capture::PrefillBench bench = capture::bench_prefill(options, context);
+  const capture::PrefillBench bench = capture_engine().bench_prefill(options, context);
   row.time = measure::stats_of(bench.recorded_ms);
   const measure::LatencyStats plain = measure::stats_of(bench.plain_ms);
   row.value = row.time.median_ms / plain.median_ms;
@@ -68,7 +70,7 @@ void capture_8k_trace(const std::filesystem::path& output, const WorkContext& co
   options.task = "niah:length=8192,depth=0.5,seed=1";
   options.methods = {selection::MethodSpec::parse("quoka:budget_tokens=1024")};
   options.output = output;
-  capture::run_capture(options, {}, context);
+  capture_engine().run_capture(options, {}, context);
   context.cancel.throw_if_cancelled();
 }
 
@@ -109,14 +111,14 @@ void run_contract_suite(SuiteRun& run) {
   const auto step = [&](std::size_t done, const char* what) { run.step(done, 8, what); };
   const WorkContext quiet = run.quiet();
   const auto quoka_after = [&](std::int64_t past_len) {
-    return measure::bench_attention({.past_len = past_len, .device = run.device}, 11, quiet);
+    return engine().bench_attention({.past_len = past_len, .device = run.device}, 11, quiet);
   };
   step(1, "attention after 32,768 keys");
   const AttentionBench at_32k = quoka_after(32768);
   // The best bandwidth seen before and after: the floor is what the machine can do.
   if (run.on_processor())
     run.machine.read_bandwidth =
-        std::max(run.machine.read_bandwidth, device::measure_read_bandwidth());
+        std::max(run.machine.read_bandwidth, engine().measure_read_bandwidth());
   run.add(attention_row("attn_32k", run.goal(12), at_32k));
   step(2, "attention after 65,536 keys");
   run.add(attention_row("attn_64k", run.goal(20), quoka_after(65536)));

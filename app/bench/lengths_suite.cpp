@@ -2,9 +2,11 @@
 // synthetic trace whose past is repeated (core/measure/cell_source.h).
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
+#include "capture/engine.h"
 #include "capture/run/synthetic.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
 #include "core/session/session.h"
@@ -54,7 +56,7 @@ Row measured(const session::TraceSession& session, const selection::MethodSpec& 
   const int chunk = measure::last_full_chunk(session.info());
   try {
     const int layer = session.info().layers.front();
-    return row_of(measure::measure_latency(session, spec, layer, chunk, options, run.quiet(), {}),
+    return row_of(engine().measure_latency(session, spec, layer, chunk, options, run.quiet(), {}),
                   past_len);
   } catch (const Error& error) {
     // A method that needs what no synthetic trace has still leaves the others their rows.
@@ -72,7 +74,7 @@ void run_lengths_suite(SuiteRun& run) {
   capture::SyntheticOptions synthetic;
   synthetic.length = kTraceTokens;
   synthetic.output = folder.path() / "lengths.h5";
-  capture::synthesize(synthetic, run.quiet());
+  capture_engine().synthesize(synthetic, run.quiet());
   const session::TraceSession session(synthetic.output.string());
   const auto methods = replay::parse_methods("all").required_specs();
   const std::size_t steps = methods.size() * kLengths.size();

@@ -2,6 +2,7 @@
 #include "app/bench/bench.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/paged_bench.h"
 #include "core/measure/peaks.h"
@@ -67,7 +68,7 @@ constexpr std::array<MethodCase, 3> kMethods = {
 constexpr int kMethodRepetitions = 3;
 
 Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, const SuiteRun& run) {
-  const measure::Peaks& peaks = measure::peaks_of(run.device, run.machine.type);
+  const measure::Peaks& peaks = engine().peaks_of(run.device, run.machine.type);
   const PagedSide& side = bench.sides[index];
   Row row = empty_row(point, side.sparsity, run);
   if (side.paged.samples == 0) {
@@ -98,8 +99,8 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, co
 
 // Empty where the device has the memory.
 std::string why_too_large(const Point& point, const SuiteRun& run) {
-  const double needed = measure::paged_bench_bytes(point.past_len, point.chunk_len, run.device);
-  const double available = device::available_memory(run.device);
+  const double needed = engine().paged_bench_bytes(point.past_len, point.chunk_len, run.device);
+  const double available = engine().available_memory(run.device);
   if (needed <= available) return {};
   return fmt::format("needs {} of memory, {} can be had",
                      format_bytes(static_cast<std::uint64_t>(needed)),
@@ -116,7 +117,7 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
     }
     return rows;
   }
-  const PagedBench bench = measure::bench_paged(point.past_len, point.chunk_len, sparsities,
+  const PagedBench bench = engine().bench_paged(point.past_len, point.chunk_len, sparsities,
                                                 kRepetitions, run.device, run.quiet());
   for (std::size_t i = 0; i < sparsities.size(); ++i)
     rows.push_back(paged_row(point, bench, i, run));
@@ -133,7 +134,7 @@ Row method_row(const MethodCase& method, const Point& point, const SuiteRun& run
   row.reason = why_too_large(point, run);
   if (!row.reason.empty()) return row;
   const measure::AttentionBench bench =
-      measure::bench_attention(what, kMethodRepetitions, run.quiet());
+      engine().bench_attention(what, kMethodRepetitions, run.quiet());
   set_measured(row, bench);
   if (row.value)
     row.numbers = {{"dense_ms", bench.dense.median_ms},

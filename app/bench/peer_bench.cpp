@@ -1,10 +1,12 @@
 // capture_vs_peer: the same prefill with the same arrays recorded, by transformers and h5py.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
+#include "capture/engine.h"
 #include "capture/run/prefill_bench.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
 #include "core/device/threads.h"
+#include "core/engine/engine.h"
 #include "core/measure/timing.h"
 
 #include <fmt/format.h>
@@ -75,14 +77,14 @@ Row capture_vs_peer(bool peers, const WorkContext& context) {
   options.ids_file = folder.path() / "ids.txt";
   options.repetitions = kRepetitions;
   options.want_plain = false;
-  const capture::PrefillBench ours = capture::bench_prefill(options, context);
+  const capture::PrefillBench ours = capture_engine().bench_prefill(options, context);
   context.cancel.throw_if_cancelled();
 
   const auto model = paths::data_dir() / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf";
   const CommandResult peer = run_peer(fmt::format(
       "run --model {} --ids {} --output {} --threads {} --repetitions {}", quoted(model.string()),
       quoted(options.ids_file.string()), quoted((folder.path() / "peer.h5").string()),
-      device::num_threads(), kRepetitions));
+      engine().num_threads(), kRepetitions));
   context.cancel.throw_if_cancelled();
   const auto times = nlohmann::json::parse(peer.output, nullptr, false);
   if (!peer.succeeded || !times.is_array() || times.empty()) {

@@ -3,10 +3,12 @@
 // their type (device.h); ours are packed, which can be more.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
+#include "capture/engine.h"
 #include "capture/run/linear_bench.h"
 #include "capture/run/prefill_bench.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/measure/timing.h"
 
 #include <fmt/format.h>
@@ -25,7 +27,7 @@ Row prefill_row(std::int64_t tokens, const WorkContext& context) {
   options.tokens = tokens;
   options.repetitions = kRepetitions;
   options.folder = folder.path();
-  const capture::PrefillBench bench = capture::bench_prefill(options, context);
+  const capture::PrefillBench bench = capture_engine().bench_prefill(options, context);
   Row row{.id = fmt::format("prefill_{}k", tokens / 1024),
           .meaning = "prefill of smollm2, dense, nothing recorded",
           .unit = "tokens/s"};
@@ -65,13 +67,13 @@ Row linear_row(const LinearCase& what, const WorkContext& context) {
       .unit = "%",
       .threshold = 60,
       .goal = Goal::AtLeast};
-  if (!device::multiplies(what.type)) {
+  if (!engine().multiplies(what.type)) {
     row.reason = "this processor does not multiply matrices of bf16";
     return row;
   }
-  const double peak = device::measure_peak_flops(what.type);
+  const double peak = engine().measure_peak_flops(what.type);
   const capture::LinearBench bench =
-      capture::bench_linear(what.shape, what.type, kLinearTokens, kRepetitions, context);
+      capture_engine().bench_linear(what.shape, what.type, kLinearTokens, kRepetitions, context);
   row.time = measure::stats_of(bench.ms);
   const double flops = 1000 * bench.flops / row.time.median_ms;
   row.value = 100 * flops / peak;

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/results.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -101,7 +102,7 @@ const bench::Suite& find_suite(const std::string& name) {
 
 // The device's full name.
 std::string device_of(const BenchArguments& arguments, const bench::Suite& suite) {
-  const device::DeviceInfo info = device::open_device(arguments.device);
+  const device::DeviceInfo info = engine().open_device(arguments.device);
   const bool runs = info.kind == device::DeviceKind::Cpu ||
                     (info.kind == device::DeviceKind::Cuda && suite.on_gpu);
   if (!runs)

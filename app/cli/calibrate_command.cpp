@@ -2,6 +2,7 @@
 // traces is in calibrate_on_traces.cpp.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
+#include "capture/engine.h"
 #include "capture/run/calibrate.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
@@ -63,7 +64,7 @@ void run(const CalibrateArguments& arguments) {
   options.output = arguments.output;
   if (!arguments.corpus.empty()) options.text.corpus = arguments.corpus;
   const WorkContext context = reporting_context("tokens");
-  for (const auto& [path, basis] : capture::run_calibration(options, context)) {
+  for (const auto& [path, basis] : capture_engine().run_calibration(options, context)) {
     results::print("{}\n{} of {}: {} tokens of {} (SHA-256 {}...), {} layers\n",
                    printable(path.string()), trace::name_of(basis.kind),
                    printable(basis.model_name), format_count(basis.num_tokens),

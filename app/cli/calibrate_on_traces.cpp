@@ -9,6 +9,7 @@
 #include "core/base/units.h"
 #include "core/calibration/gate_training.h"
 #include "core/calibration/pattern_search.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -30,7 +31,7 @@ void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
 
 void run_seer(const calibration::GateTrainingOptions& options) {
   const calibration::GateTrainingReport report =
-      calibration::train_gate(options, reporting_context("layers"));
+      engine().train_gate(options, reporting_context("layers"));
   results::print(
       "{}\ngate of {} layers, trained on {} query blocks of each head in {}; held out: {}\n\n",
       printable(options.output.string()), report.num_layers, format_count(report.train_blocks),
@@ -50,7 +51,7 @@ void run_seer(const calibration::GateTrainingOptions& options) {
 
 void run_minference(const calibration::PatternSearchOptions& options) {
   const calibration::PatternSearchReport report =
-      calibration::search_patterns(options, reporting_context("layers"));
+      engine().search_patterns(options, reporting_context("layers"));
   results::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
                  printable(options.output.string()), report.num_heads, report.num_layers,
                  format_shortest(options.max_density));

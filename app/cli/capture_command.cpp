@@ -3,6 +3,7 @@
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/speed_json.h"
+#include "capture/engine.h"
 #include "capture/model/optional_model.h"
 #include "capture/run/capture.h"
 #include "capture/tasks/task.h"
@@ -49,7 +50,7 @@ struct CaptureArguments {
 
 std::string task_help() {
   std::string help;
-  for (const capture::TaskInfo& task : capture::task_catalogue()) {
+  for (const capture::TaskInfo& task : capture_engine().task_catalogue()) {
     help += fmt::format("\n  {}  {}", task.id, task.summary);
     for (const selection::ParamInfo& param : task.params) {
       help += fmt::format("\n      {}={}  {}", param.name, param.default_text, param.meaning);
@@ -104,14 +105,15 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (output.empty())
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
-  CaptureOptions options = given("--resume") ? capture::options_left(output) : CaptureOptions{};
+  CaptureOptions options =
+      given("--resume") ? capture_engine().options_left(output) : CaptureOptions{};
   options.output = output;
   if (given("--model")) options.model = arguments.options.model;
   if (options.model.empty())
     throw usage_error("a capture needs a model", "none was given",
                       "give --model smollm2, a .gguf file or a Hugging Face folder");
-  if (const auto* model = capture::find_optional_model(options.model))
-    capture::fetch(*model, arguments.accept_terms);
+  if (const auto* model = capture_engine().find_optional_model(options.model))
+    capture_engine().fetch(*model, arguments.accept_terms);
   if (given("--chunk-size")) options.chunk_size = arguments.options.chunk_size;
   if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
   options.raw = arguments.options.raw;
@@ -122,7 +124,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (given("--prompt-file")) options.prompt_file = arguments.prompt_file;
   if (given("--messages")) options.messages_file = arguments.messages;
   if (given("--task")) {
-    capture::TaskSpec::parse(arguments.task);  // a wrong SPEC is reported before a missing file
+    capture_engine().parse_task(arguments.task);  // a wrong SPEC is reported before a missing file
     options.task = arguments.task;
   }
   if (given("--method")) options.methods.clear();
@@ -136,7 +138,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& c
   if (given("--dtype"))
     options.dtype = arguments.dtype == "f32" ? trace::DType::F32 : trace::DType::F16;
   if (given("--compute")) options.compute = *trace::from_text<ComputeType>(arguments.compute);
-  options.spans = capture::parse_named_texts(arguments.spans);
+  options.spans = capture_engine().parse_named_texts(arguments.spans);
   if (!options.spans.empty() && options.resume)
     throw usage_error("--span does not go with --resume",
                       "a capture goes on with the spans that it was begun with", "leave it out");
@@ -179,7 +181,7 @@ void print_speed(const CaptureReport& report) {
 
 // What became of the question that a task asks.
 double score_of(const CaptureReport& report) {
-  return capture::string_match_all(report.answer, report.expected_answers);
+  return capture_engine().string_match_all(report.answer, report.expected_answers);
 }
 
 // null where no token was asked for; what is not known of it likewise.
@@ -243,7 +245,7 @@ void run(const CaptureArguments& arguments, const CLI::App& command) {
   WorkContext context;
   context.cancel = interrupt_token();
   context.progress = ProgressLines();
-  const CaptureReport report = capture::run_capture(
+  const CaptureReport report = capture_engine().run_capture(
       options, [&](const CaptureEstimate& estimate) { print_estimate(estimate, options); },
       context);
   if (!report.complete) {

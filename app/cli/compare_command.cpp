@@ -12,6 +12,7 @@
 #include "core/base/units.h"
 #include "core/base/whole_file.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/replay/sweep.h"
 #include "core/selection/method_files.h"
 #include "core/trace/part_file.h"
@@ -231,7 +232,7 @@ ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
   replay::CompareOptions options = options_of(arguments);
   options.counted = counted_in(arguments, session.info(), trace);
   trace.comparison =
-      replay::compare_sweep(session, plan, request, options, reporting_context("cells"));
+      engine().compare_sweep(session, plan, request, options, reporting_context("cells"));
   return trace;
 }
 
@@ -276,7 +277,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   request.chunk_size = arguments.chunk_size;
   request.want_output_error = true;
   request.device = arguments.device;
-  device::open_device(request.device);
+  engine().open_device(request.device);
   for (const std::string& note : plan.notes) log::warning("{}", note);
 
   CompareReport report;

@@ -6,6 +6,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -53,7 +54,7 @@ void add_devices_command(CLI::App& program, const GlobalOptions& global) {
   command->add_flag("--json", *json, "print JSON");
   command->callback([json, &global] {
     use_engine(global);
-    const std::vector<device::ListedDevice> devices = device::list_devices();
+    const std::vector<device::ListedDevice> devices = engine().list_devices();
     *json ? print_json(devices) : print_table(devices);
   });
 }

@@ -11,6 +11,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/replay/explain.h"
 #include "core/replay/replay.h"
 
@@ -213,7 +214,7 @@ std::string worst_text(const ExplainArguments& arguments, const replay::MethodCh
   request.span = span_of("--span", arguments.span, session.info());
   request.count = static_cast<std::size_t>(*arguments.worst);
   request.device = arguments.device;
-  const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
+  const replay::LostKeys lost = engine().lost_keys(session, request, reporting_context("cells"));
   return arguments.json ? lost_keys_json(lost, session, request.count)
                         : lost_keys_text(lost, session, request.count);
 }
@@ -235,9 +236,9 @@ std::string key_text(const ExplainArguments& arguments, const replay::MethodChoi
     if (request.want_needed_budget && request.spec.has_budget() &&
         !request.spec.traits().grows_with_budget)
       log::info("all budgets are tried, which takes long; --no-budget leaves them out");
-    why = replay::explain(session, request, reporting_context("budgets"));
+    why = engine().explain(session, request, reporting_context("budgets"));
   } else {
-    why = replay::explain_recorded(session, choice.run, request);
+    why = engine().explain_recorded(session, choice.run, request);
   }
   return arguments.json ? json_text("kvloupe-explain/1", json_of(why, session))
                         : text_of(why, session);
@@ -254,7 +255,7 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
   request.chunks = arguments.chunks.numbers;
   request.want_mass = false;
   request.device = arguments.device;
-  const replay::ReplayResult anew = replay::replay(session, request, reporting_context("cells"));
+  const replay::ReplayResult anew = engine().replay(session, request, reporting_context("cells"));
   std::size_t differ = 0, layer = 0;
   trace::LayerRecord kept;
   for (std::size_t i = 0; i < anew.cells.size(); ++i) {
@@ -278,7 +279,7 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
 void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
   check(arguments);
   const replay::MethodName method(arguments.method);
-  device::open_device(arguments.device);
+  engine().open_device(arguments.device);
   const session::TraceSession session =
       open_session(arguments.trace, global, {method}, arguments.chunk_size);
   report_damage(session.info());

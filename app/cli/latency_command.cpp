@@ -12,6 +12,7 @@
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/device/threads.h"
+#include "core/engine/engine.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
 #include "core/trace/part_file.h"
@@ -311,7 +312,7 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
   const std::vector<selection::MethodSpec> specs = list.required_specs();
   auto& unavailable = list.unavailable;
   const auto lengths = parse_lengths(arguments.lengths);
-  const device::DeviceInfo device = device::open_device(arguments.device);
+  const device::DeviceInfo device = engine().open_device(arguments.device);
   check_picture(arguments);
   const session::TraceSession session(arguments.trace, global.memory, arguments.chunk_size);
   report_damage(session.info());
@@ -324,7 +325,7 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
       for (const int layer : layers)
         for (const int chunk : chunks)
           for (const auto& length : lengths)
-            reports.push_back(measure::measure_latency(session, spec, layer, chunk,
+            reports.push_back(engine().measure_latency(session, spec, layer, chunk,
                                                        {.repetitions = arguments.repetitions,
                                                         .past_len = length,
                                                         .device = arguments.device},

@@ -3,6 +3,7 @@
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
+#include "capture/engine.h"
 #include "capture/model/model_library.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
@@ -63,8 +64,8 @@ void add_models_command(CLI::App& program, const GlobalOptions& global) {
       "looked through, headers alone are read.");
   command->callback([json, &global] {
     use_engine(global);
-    const capture::ModelFolders folders = capture::model_folders();
-    const std::vector<capture::FoundModel> models = capture::find_models(folders);
+    const capture::ModelFolders folders = capture_engine().model_folders();
+    const std::vector<capture::FoundModel> models = capture_engine().find_models(folders);
     if (*json)
       print_json(models);
     else

@@ -1,5 +1,6 @@
 #include "app/cli/options.h"
 
+#include "capture/engine.h"
 #include "capture/run/calibrate.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
@@ -8,6 +9,7 @@
 #include "core/base/thread_room.h"
 #include "core/base/units.h"
 #include "core/device/threads.h"
+#include "core/engine/engine.h"
 #include "core/selection/default_budget.h"
 
 #include <fmt/format.h>
@@ -161,10 +163,10 @@ std::optional<trace::TokenSpan> span_of(const char* option, const std::string& t
 
 selection::BasisMaker basis_maker() {
   return {[](const auto& spec, const auto& model) {
-            return capture::basis_maker().is_due(spec, model);
+            return capture_engine().basis_maker().is_due(spec, model);
           },
           [](const auto& spec, const auto& model, const WorkContext& context) {
-            capture::basis_maker().make(spec, model, context);
+            capture_engine().basis_maker().make(spec, model, context);
           }};
 }
 
@@ -214,7 +216,7 @@ void use_engine(const GlobalOptions& global) {
   // OpenMP would end the program with a message of its own.
   require_threads(global.threads > 0 ? global.threads : default_threads());
   load_engine();
-  device::set_num_threads(global.threads);
+  engine().set_num_threads(global.threads);
 }
 
 }  // namespace kvloupe::cli

@@ -9,6 +9,7 @@
 #include "core/base/results.h"
 #include "core/base/whole_file.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/replay/compare.h"
 
 #include <fmt/format.h>
@@ -203,7 +204,7 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
     throw usage_error("-o names no folder", "the page and its pictures need one",
                       "give a folder, such as -o report");
   const replay::MethodName method(arguments.method);
-  device::open_device(arguments.device);
+  engine().open_device(arguments.device);
   const session::TraceSession session =
       open_session(arguments.trace, global, {method}, arguments.chunk_size);
   report_damage(session.info());
@@ -217,7 +218,7 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   averages.want_output_error = true;
   averages.device = arguments.device;
   if (const auto error =
-          replay::why_unavailable(session, choice, averages, reporting_context("cells")))
+          engine().why_choice_unavailable(session, choice, averages, reporting_context("cells")))
     throw Error(*error);
   const fs::path page = fs::path(arguments.folder) / "report.md";
   make_folder(arguments.folder);
@@ -229,9 +230,9 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   request.chunks = averages.chunks;
   request.device = arguments.device;
   request.count = kKeys;
-  const replay::LostKeys lost = replay::lost_keys(session, request, reporting_context("cells"));
+  const replay::LostKeys lost = engine().lost_keys(session, request, reporting_context("cells"));
   const replay::Comparison comparison =
-      replay::compare_methods(session, {method}, averages, {}, reporting_context("cells"));
+      engine().compare_methods(session, {method}, averages, {}, reporting_context("cells"));
 
   std::string text = facts(session, lost, comparison.rows.front(), arguments) + causes(lost);
   text += keys(lost, session);

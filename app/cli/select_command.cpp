@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/replay/replay.h"
 #include "core/trace/trace_writer.h"
 
@@ -298,11 +299,11 @@ void keep_chunks(const std::vector<int>& chunks, ReplayResult& result) {
 ReplayResult selected(const session::TraceSession& session, const replay::MethodChoice& choice,
                       const replay::ReplayRequest& request) {
   const WorkContext context = reporting_context("cells");
-  if (!choice.recorded()) return replay::replay(session, request, context);
+  if (!choice.recorded()) return engine().replay(session, request, context);
   std::optional<int> chunk;
   if (request.chunks.size() == 1) chunk = request.chunks.front();
-  ReplayResult result = replay::recorded_run(session, choice.run, request.layers, chunk, true,
-                                             request.want_output_error, context, request.device);
+  ReplayResult result = engine().recorded_run(session, choice.run, request.layers, chunk, true,
+                                              request.want_output_error, context, request.device);
   if (request.chunks.size() > 1) keep_chunks(request.chunks, result);
   return result;
 }
@@ -321,7 +322,7 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   request.want_scores = arguments.scores;
   if (arguments.scores && !arguments.json)
     throw usage_error("--scores needs --json", "a table has no room for them", "add --json");
-  device::open_device(request.device);
+  engine().open_device(request.device);
   const session::TraceSession session = open_session(arguments.trace, global, {method});
   report_damage(session.info());
   const replay::MethodChoice choice = replay::choice_of(method, session.info());

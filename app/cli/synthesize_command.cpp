@@ -4,12 +4,14 @@
 #include "app/cli/options.h"
 #include "app/cli/text_table.h"
 #include "app/figure/export.h"
+#include "capture/engine.h"
 #include "capture/run/synthetic.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 #include "core/replay/replay.h"
 #include "core/session/session.h"
 
@@ -54,7 +56,7 @@ Answer ask(const session::TraceSession& session, const selection::MethodSpec& sp
   replay::ReplayRequest request;
   request.spec = spec.resolved(session.shape());
   request.chunks = {question.chunk};
-  const replay::ReplayResult result = replay::replay(session, request, context);
+  const replay::ReplayResult result = engine().replay(session, request, context);
   const replay::ReplayCell& cell = result.cells.front();
   Answer answer;
   answer.method = result.method;
@@ -126,7 +128,7 @@ void run(Arguments given, const GlobalOptions& global) {
   given.options.output = given.output;
   const WorkContext context = reporting_context("cells");
   const capture::SyntheticReport report =
-      capture::synthesize(given.options, reporting_context("tokens"));
+      capture_engine().synthesize(given.options, reporting_context("tokens"));
   log::info("{}: {} tokens, {}", given.output, format_count(given.options.length),
             format_bytes(report.bytes));
 

@@ -4,6 +4,7 @@
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/device/device.h"
+#include "core/engine/engine.h"
 #include "core/selection/method_files.h"
 #include "core/trace/part_file.h"
 #include "core/trace/trace_reader.h"
@@ -128,7 +129,7 @@ void check(const Description& what) {
   for (const auto& [name, value] : what.options) checked_choice(view, name, value);
   for (const std::string& method : what.methods) check_method(method, what);
   parse_goto(what.go_to);
-  if (what.device != "cpu") device::open_device(what.device);
+  if (what.device != "cpu") engine().open_device(what.device);
   check_number_of_methods(view, what.methods.size());
 }
 

@@ -353,9 +353,9 @@ CaptureReport run_capture(const CaptureOptions& options,
       context, [&] { return capture_with(options, checked.source, model, on_estimate, context); });
 }
 
-CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
-                          const std::function<void(const CaptureEstimate&)>& on_estimate,
-                          const WorkContext& context) {
+CaptureReport capture_with(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
+                           const std::function<void(const CaptureEstimate&)>& on_estimate,
+                           const WorkContext& context) {
   const Checked checked = check_before_loading(options);
   KVLOUPE_CHECK(model->device() == checked.device);
   return unless_stopped(

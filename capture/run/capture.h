@@ -98,8 +98,8 @@ CaptureReport run_capture(const CaptureOptions& options,
                           const WorkContext& context);
 // The same with a model that is on options.device already; options.model and options.compute are not
 // read.
-CaptureReport run_capture(const CaptureOptions& options, std::shared_ptr<const LoadedModel> model,
-                          const std::function<void(const CaptureEstimate&)>& on_estimate,
-                          const WorkContext& context);
+CaptureReport capture_with(std::shared_ptr<const LoadedModel> model, const CaptureOptions& options,
+                           const std::function<void(const CaptureEstimate&)>& on_estimate,
+                           const WorkContext& context);
 
 }  // namespace kvloupe::capture

@@ -68,7 +68,7 @@ PrefillBench bench_prefill(const PrefillBenchOptions& options, const WorkContext
     if (options.want_plain) plain = plain_prefill_ms(model, ids, capture.chunk_size, context);
     context.cancel.throw_if_cancelled();
     // Without progress of its own: that would count tokens.
-    const CaptureReport report = run_capture(capture, model, {}, {context.cancel, {}});
+    const CaptureReport report = capture_with(model, capture, {}, {context.cancel, {}});
     std::error_code code;
     std::filesystem::remove(capture.output, code);
     context.cancel.throw_if_cancelled();

@@ -167,14 +167,6 @@ AttentionMap attention_map(const session::TraceSession& session, int layer, int 
   return map;
 }
 
-std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin) {
-  std::int64_t count = 0;
-  for (std::int64_t r = 0; r < rows.rows; ++r)
-    for (std::int64_t j = 0; j < std::min(rows.cols, query_begin + r + 1); ++j)
-      count += std::isnan(rows.at(r, j));
-  return count;
-}
-
 double attention_value(const session::TraceSession& session, int layer, int q_head,
                        std::int32_t query, std::int32_t key) {
   check_head(session, layer, q_head);

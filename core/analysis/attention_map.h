@@ -5,6 +5,10 @@
 #include "core/base/cancel.h"
 #include "core/session/session.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
 namespace kvloupe::analysis {
 
 // p of the rows [query_begin, query_end) of one query head over keys [0, query_end); NaN above the
@@ -32,5 +36,13 @@ std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin);
 // Exact p of one (query, key).
 double attention_value(const session::TraceSession& session, int layer, int q_head,
                        std::int32_t query, std::int32_t key);
+
+inline std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin) {
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r)
+    for (std::int64_t j = 0; j < std::min(rows.cols, query_begin + r + 1); ++j)
+      count += std::isnan(rows.at(r, j));
+  return count;
+}
 
 }  // namespace kvloupe::analysis

@@ -6,6 +6,8 @@
 
 #include "core/replay/replay.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -98,5 +100,68 @@ LaneMemory lane_memory(int head_dim, int stored_lanes);
 // `spec`: resolved, of a method that prunes lanes.
 LaneReport lane_report(const session::TraceSession& session, const selection::MethodSpec& spec,
                        int layer, int chunk, int kv_head, const WorkContext& context);
+
+inline double LaneOverlap::mean() const {
+  double sum = 0, vectors = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    sum += static_cast<double>(i) * static_cast<double>(counts[i]);
+    vectors += static_cast<double>(counts[i]);
+  }
+  return vectors > 0 ? sum / (vectors * largest) : 0;
+}
+
+inline const char* name_of(LaneChoice choice) {
+  switch (choice) {
+    case LaneChoice::Magnitude:
+      return "magnitude";
+    case LaneChoice::Leading:
+      return "leading";
+    case LaneChoice::QueryLanes:
+      return "query_lanes";
+  }
+  return "";
+}
+
+inline double LaneReport::use_of(int q_head, int lane) const {
+  return static_cast<double>(counts[static_cast<std::size_t>(q_head * head_dim + lane)]) /
+         span.length;
+}
+
+inline const LossCurve* LaneReport::find(const BasisLoss& in, bool of_keys, LaneChoice choice,
+                                         int q_head) const {
+  for (const LossCurve& curve : in.curves)
+    if (curve.of_keys == of_keys && curve.choice == choice && curve.q_head == q_head) return &curve;
+  return nullptr;
+}
+
+inline std::vector<double> LaneReport::group_mean(const BasisLoss& in, bool of_keys,
+                                                  LaneChoice choice) const {
+  std::vector<double> mean(kept.size(), 0);
+  int heads = 0;
+  for (const LossCurve& curve : in.curves) {
+    if (curve.of_keys != of_keys || curve.choice != choice || curve.q_head < 0) continue;
+    ++heads;
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += curve.loss[i];
+  }
+  for (double& value : mean) value /= std::max(1, heads);
+  return mean;
+}
+
+inline std::size_t LaneReport::kept_index() const {
+  return static_cast<std::size_t>(std::lower_bound(kept.begin(), kept.end(), kept_lanes) -
+                                  kept.begin());
+}
+
+inline BreakEven break_even(int head_dim, int kept_lanes) {
+  if (kept_lanes >= head_dim) return {};
+  const double d = head_dim;
+  const double one = d * d / (d - kept_lanes);
+  return {one, 2 * one};
+}
+
+inline LaneMemory lane_memory(int head_dim, int stored_lanes) {
+  const double cut = 1.0 - static_cast<double>(stored_lanes) / head_dim;
+  return {cut, cut / 2};
+}
 
 }  // namespace kvloupe::analysis

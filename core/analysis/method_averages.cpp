@@ -2,10 +2,6 @@
 
 namespace kvloupe::analysis {
 
-replay::CompareRow MethodAverages::means(trace::Phase phase, const replay::Places* among) const {
-  return measured_.averager.overall(measured_.result, phase, {.among = among});
-}
-
 MethodAverages average(const session::TraceSession& session, const replay::MethodChoice& method,
                        const std::vector<int>& layers,
                        const std::optional<replay::WatchedKeys>& watched,

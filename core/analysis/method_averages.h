@@ -18,7 +18,9 @@ class MethodAverages {
   explicit MethodAverages(replay::MethodCells measured) : measured_(std::move(measured)) {}
 
   // Means of scope "all" over the cells of `among` (null: all) in which the method is not dense.
-  replay::CompareRow means(trace::Phase phase, const replay::Places* among = nullptr) const;
+  replay::CompareRow means(trace::Phase phase, const replay::Places* among = nullptr) const {
+    return measured_.averager.overall(measured_.result, phase, {.among = among});
+  }
   // Where the method is not dense; empty: it chooses nowhere.
   std::optional<replay::Places> places(trace::Phase phase) const {
     return measured_.averager.places(phase);

@@ -78,4 +78,46 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
                        const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context);
 
+inline const char* name_of(PageVerdict verdict) {
+  switch (verdict) {
+    case PageVerdict::Hit:
+      return "hit";
+    case PageVerdict::Miss:
+      return "miss";
+    case PageVerdict::Waste:
+      return "waste";
+    case PageVerdict::Forced:
+      return "forced";
+    case PageVerdict::Neither:
+      return "neither";
+  }
+  return "";
+}
+
+inline const char* name_of(PageMove move) {
+  switch (move) {
+    case PageMove::Out:
+      return "out";
+    case PageMove::Dropped:
+      return "dropped";
+    case PageMove::New:
+      return "new";
+    case PageMove::Kept:
+      return "kept";
+    case PageMove::Reselected:
+      return "reselected";
+  }
+  return "";
+}
+
+inline double PageReport::mean_looseness() const {
+  double sum = 0;
+  for (const PageScore& page : pages) sum += static_cast<double>(page.looseness());
+  return pages.empty() ? 0 : sum / static_cast<double>(pages.size());
+}
+
+inline double PageReport::page_recall() const {
+  return hits + misses > 0 ? static_cast<double>(hits) / (hits + misses) : 1;
+}
+
 }  // namespace kvloupe::analysis

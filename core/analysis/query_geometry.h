@@ -48,7 +48,9 @@ QueryGeometry query_geometry(const session::TraceSession& session, int layer, in
 
 // What cos(mean query, query) = -S_q is at most, by Theorem 1 of QuoKA. The paper asks for alpha < 0 <
 // beta; its proof holds for any signs.
-double theorem_bound(double alpha, double beta);
+constexpr double theorem_bound(double alpha, double beta) {
+  return 1 + alpha * beta - (alpha * alpha + beta * beta) / 2;
+}
 
 // Pearson r of two series; NaN when one is constant or shorter than 2.
 double pearson(const std::vector<float>& x, const std::vector<float>& y);

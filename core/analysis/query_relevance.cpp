@@ -27,10 +27,6 @@ double cosine(const float* x, const float* y, std::int64_t dim) {
 
 }  // namespace
 
-double theorem_bound(double alpha, double beta) {
-  return 1 + alpha * beta - (alpha * alpha + beta * beta) / 2;
-}
-
 QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   QueryRelevance result;
   const at::Tensor relevance = selection::query_relevance(cell.q.narrow(0, q_head, 1));

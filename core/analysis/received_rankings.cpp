@@ -23,20 +23,6 @@ std::vector<std::int32_t> ranks_of(const std::vector<float>& values) {
 
 }  // namespace
 
-const char* name_of(KeyKind kind) {
-  switch (kind) {
-    case KeyKind::Other:
-      return "other";
-    case KeyKind::Global:
-      return "global";
-    case KeyKind::QuerySpecific:
-      return "query_specific";
-    case KeyKind::Broken:
-      return "nan";
-  }
-  return "";
-}
-
 ReceivedRankings rank_received(std::vector<float> mean, std::vector<float> max) {
   ReceivedRankings result;
   result.top = static_cast<std::int64_t>(
@@ -83,16 +69,6 @@ ReceivedRankings received_rankings(const session::TraceSession& session, int lay
   result.query_begin = query_begin;
   result.query_end = query_end;
   return result;
-}
-
-KindCount count_kind(const ReceivedRankings& rankings, KeyKind kind,
-                     const std::vector<std::int32_t>& selected) {
-  KindCount count;
-  count.keys = std::count(rankings.kind.begin(), rankings.kind.end(), kind);
-  for (const std::int32_t position : selected)
-    if (position < rankings.num_keys() && rankings.kind[static_cast<std::size_t>(position)] == kind)
-      ++count.selected;
-  return count;
 }
 
 }  // namespace kvloupe::analysis

@@ -9,6 +9,7 @@
 #include "core/base/cancel.h"
 #include "core/session/session.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -47,5 +48,29 @@ struct KindCount {
 };
 KindCount count_kind(const ReceivedRankings& rankings, KeyKind kind,
                      const std::vector<std::int32_t>& selected);
+
+inline const char* name_of(KeyKind kind) {
+  switch (kind) {
+    case KeyKind::Other:
+      return "other";
+    case KeyKind::Global:
+      return "global";
+    case KeyKind::QuerySpecific:
+      return "query_specific";
+    case KeyKind::Broken:
+      return "nan";
+  }
+  return "";
+}
+
+inline KindCount count_kind(const ReceivedRankings& rankings, KeyKind kind,
+                            const std::vector<std::int32_t>& selected) {
+  KindCount count;
+  count.keys = std::count(rankings.kind.begin(), rankings.kind.end(), kind);
+  for (const std::int32_t position : selected)
+    if (position < rankings.num_keys() && rankings.kind[static_cast<std::size_t>(position)] == kind)
+      ++count.selected;
+  return count;
+}
 
 }  // namespace kvloupe::analysis

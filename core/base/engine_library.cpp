@@ -14,7 +14,7 @@ namespace kvloupe {
 namespace {
 
 std::mutex loading;
-std::atomic<bool> loaded{false};
+std::atomic<void*> loaded{nullptr};
 
 // Beside the library (or, linked statically, the program) that this function is in.
 std::filesystem::path engine_path() {
@@ -27,25 +27,34 @@ std::filesystem::path engine_path() {
 }  // namespace
 
 void load_engine() {
-  if (loaded.load(std::memory_order_acquire)) return;
+  if (engine_loaded()) return;
   const std::lock_guard lock(loading);
-  if (loaded.load(std::memory_order_relaxed)) return;
+  if (loaded.load(std::memory_order_relaxed) != nullptr) return;
   // A library of Torch's ends the program where no current folder exists.
   std::error_code code;
   if (std::filesystem::current_path(code).empty())
     throw input_error("the working folder cannot be used", code.message(),
                       "change to a folder that exists");
-  // Global: the program's calls are bound to it by name, at the first call of each function.
   // Lazy: to bind at once all that Torch calls takes another 30 ms.
-  if (::dlopen(engine_path().c_str(), RTLD_LAZY | RTLD_GLOBAL) == nullptr) {
+  void* engine = ::dlopen(engine_path().c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (engine == nullptr) {
     const char* reason = ::dlerror();
     throw input_error("the part of KVLoupe that computes cannot be loaded",
                       reason != nullptr ? reason : "the loader gave no reason",
                       "build the program again");
   }
-  loaded.store(true, std::memory_order_release);
+  loaded.store(engine, std::memory_order_release);
 }
 
-bool engine_loaded() noexcept { return loaded.load(std::memory_order_acquire); }
+bool engine_loaded() noexcept { return loaded.load(std::memory_order_acquire) != nullptr; }
+
+const void* engine_table(const char* name) {
+  load_engine();
+  const void* table = ::dlsym(loaded.load(std::memory_order_acquire), name);
+  if (table == nullptr)
+    throw input_error("the part of KVLoupe that computes cannot be used",
+                      "libkvloupe_engine.so is of another version", "build the program again");
+  return table;
+}
 
 }  // namespace kvloupe

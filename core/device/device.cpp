@@ -74,11 +74,6 @@ DeviceId parse_device(const std::string& text) {
                     "use --device cpu");
 }
 
-std::string DeviceInfo::label() const {
-  if (threads == 0) return fmt::format("{} ({})", id, name);
-  return fmt::format("{}, {} thread{} ({})", id, threads, threads == 1 ? "" : "s", name);
-}
-
 DeviceInfo open_device(const std::string& text) {
   const DeviceId device = parse_device(text);
   switch (device.kind) {

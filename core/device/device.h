@@ -28,7 +28,11 @@ struct DeviceInfo {
   int threads = 0;   // CPU threads that tensor work uses; 0 for a CUDA device
   DeviceKind kind = DeviceKind::Cpu;
 
-  std::string label() const;  // "cpu, 2 threads (AMD EPYC)"
+  std::string label() const {  // "cpu, 2 threads (AMD EPYC)"
+    if (threads == 0) return id + " (" + name + ")";
+    return id + ", " + std::to_string(threads) + (threads == 1 ? " thread (" : " threads (") +
+           name + ")";
+  }
 };
 // Makes the device ready (torch_device.h names it to Torch); for a CUDA device this loads Torch's
 // CUDA libraries and our plug-in.

@@ -40,9 +40,9 @@ void* load_symbol(const Plugin& plugin, const char* symbol) {
         fmt::format("{} {}", plugin.remedy, kUseCpu));
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    throw input_error(what,
-                      fmt::format("KVLoupe's {} does not load ({})", plugin.title, loader_message()),
-                      fmt::format("build it again for this machine {}", kUseCpu));
+    throw input_error(
+        what, fmt::format("KVLoupe's {} does not load ({})", plugin.title, loader_message()),
+        fmt::format("build it again for this machine {}", kUseCpu));
   void* found = ::dlsym(library, symbol);
   if (found == nullptr)
     throw input_error(what, fmt::format("{} is not a plug-in of this version", path.string()),

@@ -6,8 +6,8 @@
 
 namespace kvloupe::sim {
 
-using RegisterDevice = void (*)();          // as register_device() of core/cuda/sim/sim_device.h
-using AllocatedBytes = std::size_t (*)();   // as allocated_bytes()
+using RegisterDevice = void (*)();         // as register_device() of core/cuda/sim/sim_device.h
+using AllocatedBytes = std::size_t (*)();  // as allocated_bytes()
 inline constexpr const char* kRegisterDeviceName = "kvloupe_register_sim_1";
 inline constexpr const char* kAllocatedBytesName = "kvloupe_sim_allocated_bytes_1";
 

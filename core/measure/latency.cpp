@@ -43,43 +43,6 @@ double floor_ms(const Work& work, const Peaks& peaks) {
 
 }  // namespace
 
-const char* gather_name(KvReads reads) {
-  switch (reads) {
-    case KvReads::Copies:
-      return "gather";
-    case KvReads::Tables:
-      return "block tables";
-    case KvReads::Masks:
-      return "block masks";
-  }
-  fail_check("a known way to read", __FILE__, __LINE__);
-}
-
-int last_full_chunk(const trace::TraceInfo& info) {
-  int last = 0;
-  for (int i = 0; i < static_cast<int>(info.chunks.size()); ++i) {
-    const trace::ChunkInfo& chunk = info.chunks[i];
-    if (chunk.phase == trace::Phase::Prefill && chunk.length >= info.chunks[last].length) last = i;
-  }
-  return last;
-}
-
-std::string LatencyReport::why_simulated() const {
-  if (executed) return {};
-  return device.starts_with("sim") ? "sim runs in host memory, its times are no device's"
-                                   : "lanes or channels that are left out are multiplied too";
-}
-
-std::string LatencyReport::gpu_words() const {
-  if (gpu) return words_of(*gpu);
-  return device.starts_with("cuda") && total.samples > 0 ? kUnknownConditions : "";
-}
-
-std::optional<double> LatencyReport::speedup() const {
-  if (!executed || total.samples == 0 || total.median_ms <= 0) return std::nullopt;
-  return dense.median_ms / total.median_ms;
-}
-
 bool is_executed(const selection::MethodSpec& spec, device::DeviceKind kind) {
   if (kind == device::DeviceKind::Sim) return false;
   const auto& lanes = spec.traits().lanes;

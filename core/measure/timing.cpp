@@ -1,6 +1,5 @@
 #include "core/measure/timing.h"
 
-#include "core/base/quantile.h"
 #include "core/base/units.h"
 #include "core/device/thread_usage.h"
 #include "core/device/threads.h"
@@ -85,35 +84,7 @@ void note(const Round& round, bool counts, std::optional<GpuConditions>& gpu) {
   gpu->most_celsius = std::max(gpu->most_celsius, now.temperature_c);
 }
 
-std::string span_of(int least, int largest) {
-  return least == largest ? format_count(least)
-                          : format_count(least) + " to " + format_count(largest);
-}
-
 }  // namespace
-
-std::string words_of(const GpuConditions& gpu) {
-  std::string text = fmt::format("GPU at {} MHz, memory {} MHz, up to {:.0f} W and {} C",
-                                 span_of(gpu.least_sm_mhz, gpu.largest_sm_mhz),
-                                 span_of(gpu.least_memory_mhz, gpu.largest_memory_mhz),
-                                 gpu.most_power_w, gpu.most_celsius);
-  if (gpu.rounds == 0) text = "GPU";
-  if (gpu.throttled > 0)
-    text += fmt::format(", throttled in {} round{}, which do{} not count", gpu.throttled,
-                        gpu.throttled == 1 ? "" : "s", gpu.throttled == 1 ? "es" : "");
-  return text;
-}
-
-LatencyStats stats_of(std::vector<double> samples_ms) {
-  LatencyStats stats;
-  stats.samples = static_cast<int>(samples_ms.size());
-  if (samples_ms.empty()) return stats;
-  std::sort(samples_ms.begin(), samples_ms.end());
-  stats.median_ms = quantile(samples_ms, 0.5);
-  stats.q25_ms = quantile(samples_ms, 0.25);
-  stats.q75_ms = quantile(samples_ms, 0.75);
-  return stats;
-}
 
 RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& options,
                        const WorkContext& context,

@@ -4,7 +4,7 @@
 
 #include "core/base/cancel.h"
 #include "core/device/gpu_state.h"
-#include "core/measure/latency.h"
+#include "core/measure/latency_report.h"
 
 #include <functional>
 #include <optional>
@@ -12,9 +12,6 @@
 #include <vector>
 
 namespace kvloupe::measure {
-
-// Median and quartiles; quartiles interpolate linearly between the samples.
-LatencyStats stats_of(std::vector<double> samples_ms);
 
 struct TimedPart {
   std::string name;

@@ -84,9 +84,10 @@ std::vector<MethodCells> measure_methods(const session::TraceSession& session,
   return measured;
 }
 
-std::optional<Error> why_unavailable(const session::TraceSession& session,
-                                     const MethodChoice& choice, const ReplayRequest& request,
-                                     const WorkContext& context) {
+std::optional<Error> why_choice_unavailable(const session::TraceSession& session,
+                                            const MethodChoice& choice,
+                                            const ReplayRequest& request,
+                                            const WorkContext& context) {
   if (!choice.recorded()) {
     ReplayRequest one = request;
     one.spec = *choice.spec;
@@ -112,7 +113,7 @@ Comparison compare_methods(const session::TraceSession& session,
   std::vector<std::size_t> asked;  // of those served, in `methods`
   for (std::size_t i = 0; i < methods.size(); ++i) {
     MethodChoice choice = choice_of(methods[i], session.info());
-    if (auto error = why_unavailable(session, choice, request, context)) {
+    if (auto error = why_choice_unavailable(session, choice, request, context)) {
       comparison.unavailable.push_back({choice.text, std::move(*error)});
       continue;
     }

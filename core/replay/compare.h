@@ -53,9 +53,10 @@ std::vector<MethodCells> measure_methods(const session::TraceSession& session,
 // Why the trace cannot serve what is asked of the method, as an Error{Input}; nothing if it can. A run
 // cannot be cut into other chunks, and has the layers that were recorded. Errors of the arguments are
 // thrown.
-std::optional<Error> why_unavailable(const session::TraceSession& session,
-                                     const MethodChoice& choice, const ReplayRequest& request,
-                                     const WorkContext& context);
+std::optional<Error> why_choice_unavailable(const session::TraceSession& session,
+                                            const MethodChoice& choice,
+                                            const ReplayRequest& request,
+                                            const WorkContext& context);
 
 // request.spec is not looked at. Throws the error of the first method when none can be served.
 Comparison compare_methods(const session::TraceSession& session,

@@ -118,12 +118,6 @@ KeyLife key_life(const session::TraceSession& session, const ExplainRequest& req
   return life;
 }
 
-double HeadChoices::merge_loss() const {
-  double sum = 0;
-  for (const Head& head : heads) sum += head.recall_alone - head.recall_merged;
-  return heads.empty() ? 0 : sum / static_cast<double>(heads.size());
-}
-
 HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
                          const WorkContext& context) {
   if (request.spec.traits().evicts()) return {};

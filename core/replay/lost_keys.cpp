@@ -127,26 +127,6 @@ class RowLosses {
   std::vector<Regret> regrets_;
 };
 
-}  // namespace
-
-std::vector<Stage> LostMass::causes() const {
-  std::vector<Stage> causes;
-  for (int i = 0; i < kNumStages; ++i)
-    if (by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
-  std::stable_sort(causes.begin(), causes.end(),
-                   [&](Stage a, Stage b) { return share_of(a) > share_of(b); });
-  return causes;
-}
-
-void LostMass::add(const LostMass& other) {
-  whole += other.whole;
-  lost += other.lost;
-  cells += other.cells;
-  for (std::size_t i = 0; i < by_cause.size(); ++i) by_cause[i] += other.by_cause[i];
-}
-
-namespace {
-
 // The cells of one layer, and what may have lost a key there.
 struct LayerCells {
   std::vector<Stage> stages;

@@ -5,6 +5,7 @@
 #include "core/replay/explain.h"
 #include "core/replay/method_choice.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -117,5 +118,27 @@ HeadChoices head_choices(const session::TraceSession& session, const ExplainRequ
 std::vector<HeadChoices> head_choices_of_rows(const session::TraceSession& session,
                                               const ExplainRequest& request,
                                               const WorkContext& context);
+
+inline double HeadChoices::merge_loss() const {
+  double sum = 0;
+  for (const Head& head : heads) sum += head.recall_alone - head.recall_merged;
+  return heads.empty() ? 0 : sum / static_cast<double>(heads.size());
+}
+
+inline std::vector<Stage> LostMass::causes() const {
+  std::vector<Stage> causes;
+  for (int i = 0; i < kNumStages; ++i)
+    if (by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
+  std::stable_sort(causes.begin(), causes.end(),
+                   [&](Stage a, Stage b) { return share_of(a) > share_of(b); });
+  return causes;
+}
+
+inline void LostMass::add(const LostMass& other) {
+  whole += other.whole;
+  lost += other.lost;
+  cells += other.cells;
+  for (std::size_t i = 0; i < by_cause.size(); ++i) by_cause[i] += other.by_cause[i];
+}
 
 }  // namespace kvloupe::replay

@@ -40,7 +40,7 @@ inline CaptureReport capture_tiny(const CaptureOptions& options, const WorkConte
                                   std::shared_ptr<const LoadedModel> model = make_tiny_model()) {
   // The model is too small to share among threads.
   at::set_num_threads(1);
-  return run_capture(options, std::move(model), {}, context);
+  return capture_with(std::move(model), options, {}, context);
 }
 
 // Leaves options.output.part with `tokens` tokens done, or a chunk more.

@@ -259,8 +259,8 @@ TEST(Probe, IsCountedInTheEstimate) {
     CaptureOptions options = tiny_options("estimate.h5");
     options.store_probe = probed;
     at::set_num_threads(1);
-    run_capture(options, make_tiny_model(),
-                [&](const CaptureEstimate& estimate) { estimates.push_back(estimate); }, {});
+    capture_with(make_tiny_model(), options,
+                 [&](const CaptureEstimate& estimate) { estimates.push_back(estimate); }, {});
   }
   const std::uint64_t probe_len = make_probe(make_tiny_model()->tokenizer).ids.size();
   ASSERT_EQ(estimates.size(), 2u);

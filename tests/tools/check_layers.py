@@ -16,7 +16,7 @@ LONG_FILE_LINES = 500
 
 # folder -> folders of this project that it may include besides itself. The longest matching folder counts.
 ORDER = ["core/base", "core/trace", "core/attention", "core/device", "core/selection", "core/session", "core/replay"]
-CORE = ORDER + ["core/analysis", "core/measure", "core/calibration"]
+CORE = ORDER + ["core/analysis", "core/measure", "core/calibration", "core/engine"]
 APP = ["app/state", "app/widgets", "app/panels", "app/figure", "app/shell"]
 ALLOWED = {
     "core/base": [],
@@ -29,6 +29,7 @@ ALLOWED = {
     "core/analysis": ORDER,
     "core/measure": ORDER,
     "core/calibration": ORDER,
+    "core/engine": CORE,
     "core/cuda": ["core/base", "core/attention", "core/device"],
     "capture": CORE,
     "app/state": CORE,

@@ -3,6 +3,7 @@
 #include "app/state/other_trace.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -180,8 +181,8 @@ void add_beside(const AquaLanesQuestion& question, Steps& steps, Answer& answer)
     throw input_error(fmt::format("{} cannot be drawn beside", question.beside->name), why,
                       "open another trace of the same model and layers");
   const LaneReport other =
-      analysis::lane_report(*question.beside->session, *question.method.spec, question.place.layer,
-                            last_prompt_chunk(info), question.place.kv_head(), steps.context);
+      engine().lane_report(*question.beside->session, *question.method.spec, question.place.layer,
+                           last_prompt_chunk(info), question.place.kv_head(), steps.context);
   for (const BasisLoss& basis : other.bases)
     answer.losses_beside.push_back(basis.matched ? Answer::Losses() : losses_in(other, basis));
   answer.name_beside = question.beside->name;
@@ -204,8 +205,8 @@ std::string AquaLanesQuestion::key() const {
 
 AquaLanesQuestion::Answer AquaLanesQuestion::work(Steps& steps) const {
   Answer answer;
-  answer.report = analysis::lane_report(*place.trace->session, *method.spec, place.layer,
-                                        place.chunk, place.kv_head(), steps.context);
+  answer.report = engine().lane_report(*place.trace->session, *method.spec, place.layer,
+                                       place.chunk, place.kv_head(), steps.context);
   const LaneReport& report = answer.report;
   answer.most_lost_of_keys = answer.most_lost_of_queries = answer.most_score_error = 1e-3;
   for (const BasisLoss& basis : report.bases) {

@@ -3,6 +3,7 @@
 #include "app/state/questions/selected_vs_true.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/engine/engine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -52,8 +53,8 @@ Array array(Workspace& workspace) {
 
 AttentionRowsQuestion::Answer AttentionRowsQuestion::work(Steps& steps) const {
   const trace::ChunkInfo& chunk = place.chunk_info();
-  return analysis::attention_rows(*place.trace->session, place.layer, place.q_head, chunk.begin,
-                                  chunk.end(), steps.context);
+  return engine().attention_rows(*place.trace->session, place.layer, place.q_head, chunk.begin,
+                                 chunk.end(), steps.context);
 }
 
 std::uint64_t AttentionRowsQuestion::bytes(const Answer& answer) { return bytes_of_values(answer); }
@@ -79,15 +80,15 @@ std::string AttentionRowQuestion::obstacle() const {
 }
 
 AttentionRowQuestion::Answer AttentionRowQuestion::work(Steps& steps) const {
-  return analysis::attention_rows(*place.trace->session, place.layer, place.q_head, place.query,
-                                  place.query + 1, steps.context);
+  return engine().attention_rows(*place.trace->session, place.layer, place.q_head, place.query,
+                                 place.query + 1, steps.context);
 }
 
 std::uint64_t AttentionRowQuestion::bytes(const Answer& answer) { return bytes_of_values(answer); }
 
 AttentionMapQuestion::Answer AttentionMapQuestion::work(Steps& steps) const {
-  return analysis::attention_map(*place.trace->session, place.layer, place.q_head, kMapSide,
-                                 steps.context);
+  return engine().attention_map(*place.trace->session, place.layer, place.q_head, kMapSide,
+                                steps.context);
 }
 
 std::uint64_t AttentionMapQuestion::bytes(const Answer& answer) {

@@ -1,6 +1,7 @@
 #include "app/state/questions/block_ways.h"
 
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -28,8 +29,8 @@ std::string BlockWaysQuestion::title() const {
 BlockWaysQuestion::Answer BlockWaysQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
   const HeadRange heads = united_heads(place, *run);
-  return replay::worth_of_ways(*place.trace->session, cell_with_masks(place, *run), heads.first,
-                               heads.count);
+  return engine().worth_of_ways(*place.trace->session, cell_with_masks(place, *run), heads.first,
+                                heads.count);
 }
 
 std::string BlockTimesQuestion::title() const {
@@ -39,7 +40,7 @@ std::string BlockTimesQuestion::title() const {
 BlockTimesQuestion::Answer BlockTimesQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
   const HeadRange heads = united_heads(place, *run);
-  return measure::time_block_ways(*place.trace->session, cell_with_masks(place, *run), heads.first,
+  return engine().time_block_ways(*place.trace->session, cell_with_masks(place, *run), heads.first,
                                   heads.count, measure::LatencyOptions{}, steps.context);
 }
 

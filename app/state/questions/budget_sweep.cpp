@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -160,7 +161,7 @@ class Sweep {
       if (!curve.problem.empty()) continue;
       if (!curve.method.known()) {
         insert(curve,
-               analysis::sweep_point_of_run(session_, curve.method.run, scope_, steps_.context));
+               engine().sweep_point_of_run(session_, curve.method.run, scope_, steps_.context));
         continue;
       }
       specs.push_back(one.budget > 0 ? with_budget(curve.method, one.budget, session_.shape())
@@ -168,7 +169,7 @@ class Sweep {
       curve_of[specs.back().canonical()] = one.curve;
     }
     if (specs.empty()) return;
-    const analysis::SweepPass pass = analysis::sweep_pass(session_, specs, scope_, steps_.context);
+    const analysis::SweepPass pass = engine().sweep_pass(session_, specs, scope_, steps_.context);
     for (const SweepPoint& point : pass.points)
       insert(answer_.curves[curve_of.at(point.spec)], point);
     for (const replay::UnavailableMethod& method : pass.unavailable)

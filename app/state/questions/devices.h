@@ -16,7 +16,7 @@ struct DevicesQuestion {
 
   std::string key() const { return "of this machine"; }
   std::string title() const { return "Listing the devices"; }
-  Answer work(Steps&) const { return device::list_devices(); }
+  Answer work(Steps& steps) const;
 };
 
 }  // namespace kvloupe::state

@@ -3,6 +3,7 @@
 #include "app/state/questions/selected_vs_true.h"
 #include "app/state/workspace.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -99,7 +100,7 @@ std::string ExplainQuestion::obstacle() const {
 ExplainQuestion::Answer ExplainQuestion::work(Steps& steps) const {
   replay::ExplainRequest request = request_of(place, method, position);
   request.want_needed_budget = try_all_budgets || !budget_takes_long();
-  return replay::explain(*place.trace->session, request, steps.context);
+  return engine().explain(*place.trace->session, request, steps.context);
 }
 
 std::uint64_t ExplainQuestion::bytes(const Answer& answer) {
@@ -138,8 +139,8 @@ std::string KeyLifeQuestion::title() const {
 std::string KeyLifeQuestion::obstacle() const { return why_not_anew(place, method, position); }
 
 KeyLifeQuestion::Answer KeyLifeQuestion::work(Steps& steps) const {
-  return replay::key_life(*place.trace->session, request_of(place, method, position),
-                          steps.context);
+  return engine().key_life(*place.trace->session, request_of(place, method, position),
+                           steps.context);
 }
 
 std::uint64_t KeyLifeQuestion::bytes(const Answer& answer) {

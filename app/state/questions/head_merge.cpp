@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -101,7 +102,7 @@ Answer HeadMergeQuestion::work(Steps& steps) const {
   Answer answer;
   answer.row = request.row;
   answer.layout = selection::row_layout(*method.spec, place.trace->shape());
-  answer.choices = replay::head_choices(*place.trace->session, request, steps.context);
+  answer.choices = engine().head_choices(*place.trace->session, request, steps.context);
   if (answer.choices.heads.empty())
     answer.nothing = fmt::format("Layer {} keeps everything in {}: nothing is merged.", place.layer,
                                  chunk_name(place.info(), place.chunk));

@@ -2,6 +2,7 @@
 
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/engine/engine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -96,8 +97,8 @@ Array array(Workspace& workspace) {
 HeavyTailQuestion::Answer HeavyTailQuestion::work(Steps& steps) const {
   Answer answer;
   answer.map = steps.need(AttentionStripQuestion{place});
-  answer.spread = analysis::heavy_tail(*place.trace->session, place.layer, place.chunk,
-                                       place.q_head, *answer.map->rows, steps.context);
+  answer.spread = engine().heavy_tail(*place.trace->session, place.layer, place.chunk, place.q_head,
+                                      *answer.map->rows, steps.context);
   const analysis::HeavyTail& spread = answer.spread;
 
   answer.relevance.ranking = analysis::rank(spread.relevance);

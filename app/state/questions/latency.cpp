@@ -3,6 +3,7 @@
 #include "app/state/questions/run.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -88,7 +89,7 @@ std::string LatencyQuestion::obstacle() const {
 }
 
 LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
-  return measure::measure_latency(*place.trace->session, *method.spec, place.layer, place.chunk,
+  return engine().measure_latency(*place.trace->session, *method.spec, place.layer, place.chunk,
                                   measure::LatencyOptions{.device = place.device}, steps.context,
                                   [&](const LatencyReport& report) { steps.show(report); });
 }

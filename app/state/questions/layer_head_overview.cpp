@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -134,7 +135,7 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
   const Number wanted = number();
   Answer answer;
   if (wanted == Number::MergeLoss) {
-    answer.overview = analysis::overview_of_merge(
+    answer.overview = engine().overview_of_merge(
         *place.trace->session, *method.spec,
         all_chunks ? std::nullopt : std::optional<int>(place.chunk), place.device, steps.context);
     answer.q_heads_per_column =
@@ -147,15 +148,14 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
         run_method(place, method, place.info().layers, chunk, mass, error, steps.context);
     std::optional<replay::KeySpan> span;
     if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
-    answer.overview =
-        analysis::overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk, span);
+    answer.overview = engine().overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk, span);
     if (wanted == Number::MassRecall)
       answer.gap =
-          analysis::overview_of_replay(run, Number::Gap, all_chunks ? -1 : place.chunk).values;
+          engine().overview_of_replay(run, Number::Gap, all_chunks ? -1 : place.chunk, {}).values;
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
   } else {
     answer.overview =
-        analysis::overview_of_attention(*place.trace->session, wanted, place.chunk, steps.context);
+        engine().overview_of_attention(*place.trace->session, wanted, place.chunk, steps.context);
   }
   count(answer);
   return answer;

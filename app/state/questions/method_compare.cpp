@@ -5,6 +5,7 @@
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -172,7 +173,7 @@ MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const 
   if (!method.recorded()) {
     KVLOUPE_CHECK(method.known());
   }
-  return analysis::average(session, method, layers, keys, steps.context, place.device);
+  return engine().average(session, method, layers, keys, steps.context, place.device);
 }
 
 std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) { return answer.bytes(); }

@@ -5,6 +5,7 @@
 #include "app/state/workspace.h"
 #include "core/analysis/kv_map.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -217,7 +218,7 @@ SpanFateQuestion::Answer SpanFateQuestion::work(Steps& steps) const {
   const trace::TokenSpan span = *watched_span(place);
   const auto run = steps.need(RunQuestion{place, method});
   Answer answer;
-  answer.fates = analysis::span_fate(*place.trace->session, *run, span, steps.context);
+  answer.fates = engine().span_fate(*place.trace->session, *run, span, steps.context);
   const int num_rows = (place.info().model.num_q_heads + run->q_heads_per_row - 1) /
                        std::max(1, run->q_heads_per_row);
   for (int row = 0; row < num_rows; ++row)

@@ -3,6 +3,7 @@
 #include "app/state/questions/attention_map.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -89,8 +90,8 @@ Array array(Workspace& workspace) {
 QueryGeometryQuestion::Answer QueryGeometryQuestion::work(Steps& steps) const {
   Answer answer;
   answer.geometry =
-      analysis::query_geometry(*place.trace->session, place.layer, place.chunk, place.q_head,
-                               kComponents, method.spec, kMaxKeys, steps.context);
+      engine().query_geometry(*place.trace->session, place.layer, place.chunk, place.q_head,
+                              kComponents, method.spec, kMaxKeys, steps.context);
   if (method.known()) answer.chosen_by = method.id();
   measure(answer);
   return answer;

@@ -4,6 +4,7 @@
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -144,8 +145,8 @@ QuestPagesQuestion::Answer QuestPagesQuestion::work(Steps& steps) const {
                       fmt::format("the run has nothing for chunk {}", place.chunk),
                       "choose another chunk or method");
   Answer answer;
-  answer.report = analysis::page_report(*place.trace->session, *method.spec, *run, place.layer,
-                                        place.chunk, place.q_head, steps.context);
+  answer.report = engine().page_report(*place.trace->session, *method.spec, *run, place.layer,
+                                       place.chunk, place.q_head, steps.context);
   answer.row_is_one_head = run->q_heads_per_row == 1;
   answer.mean_looseness = answer.report.mean_looseness();
   add_ranges(answer);

@@ -2,6 +2,7 @@
 
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -86,8 +87,8 @@ ReceivedRankingsQuestion::Answer ReceivedRankingsQuestion::work(Steps& steps) co
   const int group = place.info().model.gqa_group_size();
   Answer answer;
   answer.rankings =
-      analysis::received_rankings(*place.trace->session, place.layer, place.kv_head() * group,
-                                  group, begin, end, place.chunk_info().begin, steps.context);
+      engine().received_rankings(*place.trace->session, place.layer, place.kv_head() * group, group,
+                                 begin, end, place.chunk_info().begin, steps.context);
   for (const float mean : answer.rankings.mean)
     answer.most_mean = std::fmax(answer.most_mean, static_cast<double>(mean));  // a NaN never wins
   count_and_thin(answer);

@@ -2,6 +2,7 @@
 
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 #include "core/replay/kv_bytes.h"
 
 #include <fmt/format.h>
@@ -53,7 +54,7 @@ MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
   if (!sets->cells.empty() && !sets->cells.front().lane_counts.empty())
     return run_method(place, method, {place.layer}, std::nullopt, true, false, steps.context);
   replay::ReplayResult measured = *sets;
-  replay::add_metrics(*place.trace->session, measured, {true, false}, steps.context, place.device);
+  engine().add_metrics(*place.trace->session, measured, {true, false}, steps.context, place.device);
   return measured;
 }
 
@@ -63,13 +64,13 @@ replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
                                 const WorkContext& context) {
   const session::TraceSession& session = *place.trace->session;
   if (method.recorded())
-    return replay::recorded_run(session, method.run, layers, chunk, want_mass, want_output_error,
-                                context, place.device);
+    return engine().recorded_run(session, method.run, layers, chunk, want_mass, want_output_error,
+                                 context, place.device);
   KVLOUPE_CHECK(method.known());
   const auto chunks = chunk ? std::vector{*chunk} : std::vector<int>();
   const replay::ReplayRequest request{*method.spec,      layers,      chunks, {}, want_mass,
                                       want_output_error, place.device};
-  return replay::replay(session, request, context);
+  return engine().replay(session, request, context);
 }
 
 int row_of(const Place& place, const replay::ReplayResult& replay) {

@@ -1,6 +1,7 @@
 #include "app/state/questions/runs.h"
 
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ std::string why_unavailable(const Place& place, const std::string& id, const Wor
     const selection::BasisMaker& bases = place.trace->session->bases();
     if (bases.is_due && bases.is_due(spec, place.info().model)) return {};  // made when it is asked
     const replay::ReplayRequest request{spec, {}, {}, {}, false, false};
-    const auto error = replay::why_unavailable(*place.trace->session, request, context);
+    const auto error = engine().why_unavailable(*place.trace->session, request, context);
     return error ? error->what() : std::string();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::Cancelled) throw;

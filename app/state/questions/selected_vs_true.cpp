@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -49,8 +50,8 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
                       fmt::format("the run has nothing for chunk {}", place.chunk),
                       "choose another chunk or method");
   Answer answer;
-  answer.cell = analysis::selected_vs_true(*place.trace->session, *selected, row_of(place, *run),
-                                           run->q_heads_per_row);
+  answer.cell = engine().selected_vs_true(*place.trace->session, *selected, row_of(place, *run),
+                                          run->q_heads_per_row);
   const std::vector<KeyRank>& keys = answer.cell.by_true_rank;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     answer.total_mass += keys[i].mass;

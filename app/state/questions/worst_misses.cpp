@@ -5,6 +5,7 @@
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -131,7 +132,7 @@ LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
   request.layers = {place.layer};
   request.span = span;
   request.device = place.device;
-  return replay::lost_keys(*place.trace->session, request, steps.context);
+  return engine().lost_keys(*place.trace->session, request, steps.context);
 }
 
 std::uint64_t LayerMissesQuestion::bytes(const Answer& answer) {
