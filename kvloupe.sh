@@ -9,8 +9,8 @@
 #
 # Environment:
 #   KVLOUPE_NO_INSTALL=1  never installs Debian packages
-#   KVLOUPE_GPU=0         does without the CUDA libraries (2 GB), otherwise fetched where nvidia-smi lists a GPU; 1 fetches
-#                         them anywhere
+#   KVLOUPE_GPU=0         does without the CUDA libraries (2 GB) and KVLoupe's kernels for GPUs, otherwise fetched and
+#                         compiled where nvidia-smi lists a GPU; 1 takes them anywhere
 #   KVLOUPE_DATA_DIR      replaces the folder that holds the default model, the word lists and the corpus
 #   KVLOUPE_PRESET        another preset of CMakePresets.json than release
 #   XDG_CACHE_HOME        moves the dependency cache
@@ -22,6 +22,9 @@ preset="${KVLOUPE_PRESET:-release}"
 build="$root/build/$preset"
 program="$build/bin/kvloupe"
 cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
+
+# shellcheck source=cmake/progress.sh
+source "$root/cmake/progress.sh"
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {
@@ -94,7 +97,7 @@ build_target() {
   fi
   say "building KVLoupe ($1, $preset)"
   if [[ -t 2 ]]; then
-    "$root/tests/tools/build.sh" "$preset" "$1" >&2 ||
+    NINJA_STATUS="$progress_status" "$root/tests/tools/build.sh" "$preset" "$1" 2>&1 | progress_of_ninja "building" ||
       fail "the build failed; the compiler's message is above; if the sources are unchanged, remove $build and run again"
   else
     "$root/tests/tools/build.sh" "$preset" "$1" >"$log" 2>&1 || {
@@ -103,6 +106,17 @@ build_target() {
         "if the sources are unchanged, remove $build and run again"
     }
   fi
+}
+
+# Where a GPU is, its libraries are fetched and the plug-in for it is compiled. Asked once, nvidia-smi takes its time.
+find_gpu() {
+  [[ -z ${KVLOUPE_GPU:-} ]] || return 0
+  if "$root/cmake/deps.sh" gpu; then export KVLOUPE_GPU=1; else export KVLOUPE_GPU=0; fi
+}
+
+set_up_program() {
+  find_gpu
+  if [[ $KVLOUPE_GPU == 0 ]]; then set_up run_needs; else set_up run_needs_with_gpu; fi
 }
 
 # set_up TARGET [PART...]: packages, dependency cache (of the parts that not everyone needs, these), build. Prints nothing
@@ -145,7 +159,7 @@ demo() {
       exit 2
       ;;
   esac
-  set_up run_needs
+  set_up_program
   local out="$root/out/demo" arguments=(--model smollm2 --task "$demo_task" --store qkv,lse,mass,loss) method
   for method in "${demo_methods[@]}"; do arguments+=(--method "$method:budget_tokens=256"); done
 
@@ -205,7 +219,7 @@ case "${1:-}" in
   test) run_tests "${@:2}" ;;
   clean) clean "${@:2}" ;;
   *)
-    set_up run_needs
+    set_up_program
     exec "$program" "$@"
     ;;
 esac

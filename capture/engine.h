@@ -15,21 +15,21 @@
 namespace kvloupe {
 
 // What the program calls. To call another function of capture, add its line.
-#define KVLOUPE_CAPTURE_ENGINE(X)                               \
-  X(basis_maker, capture::basis_maker)                          \
-  X(bench_linear, capture::bench_linear)                        \
-  X(bench_prefill, capture::bench_prefill)                      \
-  X(fetch, capture::fetch)                                      \
-  X(find_models, capture::find_models)                          \
-  X(find_optional_model, capture::find_optional_model)          \
-  X(model_folders, capture::model_folders)                      \
-  X(options_left, capture::options_left)                        \
-  X(parse_named_texts, capture::parse_named_texts)              \
-  X(parse_task, capture::TaskSpec::parse)                       \
-  X(run_calibration, capture::run_calibration)                  \
-  X(run_capture, capture::run_capture)                          \
-  X(string_match_all, capture::string_match_all)                \
-  X(synthesize, capture::synthesize)                            \
+#define KVLOUPE_CAPTURE_ENGINE(X)                      \
+  X(basis_maker, capture::basis_maker)                 \
+  X(bench_linear, capture::bench_linear)               \
+  X(bench_prefill, capture::bench_prefill)             \
+  X(fetch, capture::fetch)                             \
+  X(find_models, capture::find_models)                 \
+  X(find_optional_model, capture::find_optional_model) \
+  X(model_folders, capture::model_folders)             \
+  X(options_left, capture::options_left)               \
+  X(parse_named_texts, capture::parse_named_texts)     \
+  X(parse_task, capture::TaskSpec::parse)              \
+  X(run_calibration, capture::run_calibration)         \
+  X(run_capture, capture::run_capture)                 \
+  X(string_match_all, capture::string_match_all)       \
+  X(synthesize, capture::synthesize)                   \
   X(task_catalogue, capture::task_catalogue)
 
 struct CaptureEngine {

@@ -136,7 +136,8 @@ function(kvloupe_register_test)
 endfunction()
 
 # kvloupe_add_cuda_plugin(NAME kvloupe_cuda SOURCES a.cu b.cpp [ARCHITECTURES 80 90]): a shared library that the program
-# loads after libtorch_cuda. nvcc is called directly: CMake 3.25 does not know CUDA 13.
+# loads after libtorch_cuda. nvcc is called directly: CMake 3.25 does not know CUDA 13. What its kernels take of a
+# multiprocessor is left beside the objects as <source>.o.resources.
 function(kvloupe_add_cuda_plugin)
   cmake_parse_arguments(arg "" "NAME" "SOURCES;ARCHITECTURES" ${ARGN})
   if(NOT arg_ARCHITECTURES)
@@ -150,11 +151,12 @@ function(kvloupe_add_cuda_plugin)
       set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
       add_custom_command(
         OUTPUT ${object}
-        COMMAND ${KVLOUPE_NVCC} -std=c++20 -O3 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+        BYPRODUCTS ${object}.resources
+        COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${object}.resources ${KVLOUPE_NVCC} -std=c++20 -O3 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
           ${arg_ARCHITECTURES} -Xcompiler=-fPIC --expt-relaxed-constexpr --expt-extended-lambda -diag-suppress=20012,20208
           -I${CMAKE_SOURCE_DIR} -isystem=${CMAKE_BINARY_DIR}/generated/debian -isystem=${torch}/include -isystem=${torch}/include/torch/csrc/api/include
           -MD -MF ${object}.d
-        DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+        DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh
         DEPFILE ${object}.d
         COMMENT "Building CUDA object ${source}"
         VERBATIM)

@@ -8,6 +8,7 @@
 #   cmake/deps.sh folders  prints every folder of the cache that this checkout may use
 #   cmake/deps.sh model gemma3-270m  downloads that model, whose terms the caller has accepted; no set-up does
 #   cmake/deps.sh python   prints the interpreter that the part python is for
+#   cmake/deps.sh gpu      succeeds where the part cuda is wanted
 #
 # The part python (torch's Python files, transformers, h5py; a folder for PYTHONPATH) is fetched for tests alone.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
@@ -64,7 +65,13 @@ deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50)
 declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600)
 
-deps_say() { printf '%s\n' "$*" >&2; }
+# shellcheck source=cmake/progress.sh
+source "$deps_root/cmake/progress.sh"
+
+deps_say() {
+  [[ ! -t 2 ]] || progress_end
+  printf '%s\n' "$*" >&2
+}
 deps_fail() {
   printf 'error: %s\n' "$*" >&2
   exit 1
@@ -382,10 +389,48 @@ deps_model() {
   ln -sfn "$(deps_folder gemma3)/$deps_gemma3_file" "$models/$deps_gemma3_file"
 }
 
+# Seconds that filling a part takes, on 2 cores beside the others; only their proportions count.
+declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60)
+
+# Of a part that is being filled: how many of a hundred are done. Where it is compiled, ninja's status in its log counts,
+# and the download before that is taken for a fifth; else the megabytes that are there.
+deps_part_done() {
+  local part="$1" work="$deps_cache/.filling-$1" status megabytes
+  if [[ -d $(deps_folder "$part") ]]; then
+    echo 100
+    return
+  fi
+  status="$(tail -c 2000 "$work/log" 2>/dev/null | grep -oE '^\[[0-9]+/[0-9]+\]' | tail -n 1 | tr -d '[]' || true)"
+  if [[ -n $status ]]; then
+    echo $((20 + 79 * ${status%/*} / ${status#*/}))
+  else
+    megabytes="$(du -sm "$work" 2>/dev/null | cut -f1 || true)"
+    megabytes=$((100 * ${megabytes:-0} / deps_disk_mb[$part]))
+    case "$part" in
+      imgui | hdf5 | llama) echo $((megabytes < 20 ? megabytes : 20)) ;;
+      *) echo $((megabytes < 99 ? megabytes : 99)) ;;
+    esac
+  fi
+}
+
+# deps_progress PART...: draws the line until it is ended.
+deps_progress() {
+  local part filled total begin=$SECONDS
+  while true; do
+    filled=0 total=0
+    for part in "$@"; do
+      filled=$((filled + deps_seconds[$part] * $(deps_part_done "$part")))
+      total=$((total + 100 * deps_seconds[$part]))
+    done
+    progress_line "set-up" "$filled" "$total" $((SECONDS - begin))
+    sleep 2
+  done
+}
+
 # All at once: one part waits for the network while another compiles. Each in a process group of its own (set -m), so
 # that a Ctrl+C here can end it with its children.
 deps_fill_all() {
-  local part folder work failed=()
+  local part folder work drawing="" failed=()
   pids=()
   trap 'for part in "${pids[@]}"; do kill -TERM -- "-${part%%:*}" 2>/dev/null || true; done; exit 130' INT TERM HUP
   set -m
@@ -399,8 +444,20 @@ deps_fill_all() {
       mv "$work/out" "$folder" && rm -rf "$work" && deps_say "set-up: $part is complete") &
     pids+=("$!:$part")
   done
+  if [[ -t 2 ]]; then
+    deps_progress "$@" &
+    drawing=$!
+    pids+=("$drawing:")
+  fi
   set +m
-  for part in "${pids[@]}"; do wait "${part%%:*}" || failed+=("${part#*:}"); done
+  for part in "${pids[@]}"; do
+    [[ -z ${part#*:} ]] || wait "${part%%:*}" || failed+=("${part#*:}")
+  done
+  if [[ -n $drawing ]]; then
+    kill -TERM -- "-$drawing" 2>/dev/null || true
+    wait "$drawing" 2>/dev/null || true
+    progress_end
+  fi
   [[ ${#failed[@]} == 0 ]] ||
     deps_fail "the set-up of ${failed[*]} did not finish; see the messages above; run the same command again"
   trap - INT TERM HUP
@@ -450,8 +507,9 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     folders) deps_folders ;;
     model) deps_model "${2:-}" ;;
     python) deps_python_311 ;;
+    gpu) deps_gpu_wanted ;;
     fetch) deps_fetch "${@:2}" ;;
     fill) "deps_fill_$2" "$3" "$4" ;; # used by fetch
-    *) deps_fail "cmake/deps.sh takes paths, missing, folder, folders, python, fetch or model; got '${1:-}'; see the head of the file" ;;
+    *) deps_fail "cmake/deps.sh takes paths, missing, folder, folders, python, gpu, fetch or model; got '${1:-}'; see the head of the file" ;;
   esac
 fi

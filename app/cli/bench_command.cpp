@@ -12,7 +12,6 @@
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -161,26 +160,26 @@ std::vector<std::string> suite_names() {
 
 }  // namespace
 
-void add_bench_command(CLI::App& program, const GlobalOptions& global) {
+Command bench_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* command =
-      program.add_subcommand("bench", "measure the performance goals on this machine");
-  command->add_option("--suite", arguments->suite, suite_help())
-      ->check(CLI::IsMember(suite_names()))
-      ->capture_default_str();
-  command->add_option("--device", arguments->device, "cpu or cuda:N (default: cpu)");
-  command->add_flag("--peers", arguments->peers,
-                    "compare with transformers too; installs it first (about 5 GB)");
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->callback([arguments, &global] {
+  Command command("bench", "measure the performance goals on this machine");
+  command.option("--suite", &arguments->suite, suite_help()).one_of(suite_names()).show_default();
+  command.option("--device", &arguments->device, "cpu or cuda:N (default: cpu)");
+  command.option("--peers", &arguments->peers,
+                 "compare with transformers too; installs it first (about 5 GB)");
+  command.option("--json", &arguments->json, "print JSON");
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_bench(*arguments);
-  });
+  };
+  return command;
+}
 
-  // Without a group: no help shows it.
-  program.add_subcommand(bench::kFirstFrame)->group("")->callback([] {
-    bench::draw_first_frame();
-  });
+Command first_frame_command(const GlobalOptions&) {
+  Command command(bench::kFirstFrame, "");
+  command.is_hidden = true;
+  command.run = [](const Given&) { bench::draw_first_frame(); };
+  return command;
 }
 
 }  // namespace kvloupe::cli

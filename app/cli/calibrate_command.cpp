@@ -10,7 +10,6 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -75,44 +74,41 @@ void run(const CalibrateArguments& arguments) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& program, const GlobalOptions& global) {
+Command calibrate_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<CalibrateArguments>();
-  CLI::App* command = program.add_subcommand(
-      "calibrate",
-      "fit what methods need: bases of loki and the AQUA methods, the gate of "
-      "seer_attention, the patterns of minference");
-  command->add_option("kind", arguments->kinds, "loki, aqua, or both, which takes one pass")
-      ->expected(1, 2)
-      ->check(CLI::IsMember({"loki", "aqua"}));
+  Command command("calibrate",
+                  "fit what methods need: bases of loki and the AQUA methods, the gate of "
+                  "seer_attention, the patterns of minference");
+  command.option("kind", &arguments->kinds, "loki, aqua, or both, which takes one pass")
+      .between(1, 2)
+      .one_of({"loki", "aqua"});
   command
-      ->add_option(
-          "--model", arguments->options.model,
-          "smollm2, a .gguf file, a Hugging Face folder, or a name that `kvloupe models` lists")
-      ->capture_default_str();
-  command->add_option("--corpus", arguments->corpus,
-                      "text file to run over, its first 64 MiB (default: the novel Persuasion, "
-                      "which no task draws from)");
-  command
-      ->add_option("--sequences", arguments->options.text.sequences, "spread evenly over the text")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command->add_option("--length", arguments->options.text.length, "tokens of each sequence")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  command->add_option("-o,--output", arguments->output,
-                      "basis file to write (default: the one that basis=auto means)");
-  command->add_option("--device", arguments->options.device, kDeviceHelp)->capture_default_str();
-  command->add_flag("--force", arguments->options.force, "overwrite the output");
-  command->footer(
+      .option("--model", &arguments->options.model,
+              "smollm2, a .gguf file, a Hugging Face folder, or a name that `kvloupe models` lists")
+      .show_default();
+  command.option("--corpus", &arguments->corpus,
+                 "text file to run over, its first 64 MiB (default: the novel Persuasion, "
+                 "which no task draws from)");
+  command.option("--sequences", &arguments->options.text.sequences, "spread evenly over the text")
+      .range(1, 1 << 16)
+      .show_default();
+  command.option("--length", &arguments->options.text.length, "tokens of each sequence")
+      .range(1, 1 << 20)
+      .show_default();
+  command.option("-o,--output", &arguments->output,
+                 "basis file to write (default: the one that basis=auto means)");
+  command.option("--device", &arguments->options.device, kDeviceHelp).show_default();
+  command.option("--force", &arguments->options.force, "overwrite the output");
+  command.footer =
       "The papers calibrate on sequences of 4,096 tokens (Loki: wikitext; AQUA: BookCorpus, how\n"
       "many is not said). The defaults are smaller so that a first use takes a minute or two on\n"
-      "two cores.");
-  add_calibrations_on_traces(*command, global);
-  command->callback([arguments, command, &global] {
-    if (!command->get_subcommands().empty()) return;
+      "two cores.";
+  command.subcommands = calibrations_on_traces(global);
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run(*arguments);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

@@ -12,7 +12,6 @@
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <memory>
 
@@ -20,13 +19,11 @@ namespace kvloupe::cli {
 namespace {
 
 // Options of `calibrate` itself would be passed over in silence.
-void refuse_other_options(const CLI::App& calibrate, const CLI::App& command) {
-  for (const CLI::Option* option : calibrate.get_options())
-    if (option->count() > 0)
-      throw usage_error(
-          fmt::format("calibrate {} does not take {}", command.get_name(), option->get_name()),
-          "it belongs to the calibration of loki and aqua",
-          fmt::format("see kvloupe calibrate {} --help", command.get_name()));
+void refuse_other_options(const Given& given, const std::string& name) {
+  if (given.outer_options.empty()) return;
+  throw usage_error(fmt::format("calibrate {} does not take {}", name, given.outer_options.front()),
+                    "it belongs to the calibration of loki and aqua",
+                    fmt::format("see kvloupe calibrate {} --help", name));
 }
 
 void run_seer(const calibration::GateTrainingOptions& options) {
@@ -72,48 +69,46 @@ void run_minference(const calibration::PatternSearchOptions& options) {
                  report.over_budget);
 }
 
-void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
+Command seer_command(const GlobalOptions& global) {
   auto options = std::make_shared<calibration::GateTrainingOptions>();
   auto traces = std::make_shared<std::vector<std::string>>();
   auto target = std::make_shared<std::string>("max");
-  CLI::App* command =
-      calibrate.add_subcommand("seer", "train the gate of seer_attention on traces of one model");
+  Command command("seer", "train the gate of seer_attention on traces of one model");
   command
-      ->add_option("traces", *traces,
-                   "traces of one model; the last of several is held out, of one its last quarter")
-      ->required();
-  command->add_option("-o,--output", options->output, "safetensors file to write")->required();
-  command->add_flag("--force", options->force, "overwrite the output");
-  command->add_option("--block-size", options->block_size, "tokens of a block")
-      ->check(CLI::Range(8, 1024))
-      ->capture_default_str();
-  command->add_option("--hidden", options->hidden, "channels of the gate, even")
-      ->check(CLI::Range(2, 1024))
-      ->capture_default_str();
-  command->add_option("--steps", options->steps, "steps of descent, over all traces each")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command->add_option("--learning-rate", options->learning_rate, "of AdamW, at its highest")
-      ->check(finite_range(1e-9, 10))
-      ->capture_default_str();
-  command->add_option("--weight-decay", options->weight_decay, "of AdamW")
-      ->check(finite_range(0, 1))
-      ->capture_default_str();
+      .option("traces", traces.get(),
+              "traces of one model; the last of several is held out, of one its last quarter")
+      .required();
+  command.option("-o,--output", &options->output, "safetensors file to write").required();
+  command.option("--force", &options->force, "overwrite the output");
+  command.option("--block-size", &options->block_size, "tokens of a block")
+      .range(8, 1024)
+      .show_default();
+  command.option("--hidden", &options->hidden, "channels of the gate, even")
+      .range(2, 1024)
+      .show_default();
+  command.option("--steps", &options->steps, "steps of descent, over all traces each")
+      .range(1, 100000)
+      .show_default();
+  command.option("--learning-rate", &options->learning_rate, "of AdamW, at its highest")
+      .finite_range(1e-9, 10)
+      .show_default();
+  command.option("--weight-decay", &options->weight_decay, "of AdamW")
+      .finite_range(0, 1)
+      .show_default();
   command
-      ->add_option("--target", *target,
-                   "attention of a block pair: max, its largest entry, as published; or sum")
-      ->check(CLI::IsMember({"max", "sum"}))
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "of the noise that training begins with")
-      ->capture_default_str();
-  command->footer(
+      .option("--target", target.get(),
+              "attention of a block pair: max, its largest entry, as published; or sum")
+      .one_of({"max", "sum"})
+      .show_default();
+  command.option("--seed", &options->seed, "of the noise that training begins with").show_default();
+  command.footer =
       "The gate learns the pooled attention of the dense model (KL, AdamW, cosine), layer by "
       "layer.\n"
       "Traces of 4,096 tokens with as many texts as there is time for suit a small model:\n"
-      "  kvloupe capture --model smollm2 --task niah:length=4096,seed=1 -o T1.h5");
+      "  kvloupe capture --model smollm2 --task niah:length=4096,seed=1 -o T1.h5";
   const GlobalOptions* shared = &global;
-  command->callback([=, &calibrate] {
-    refuse_other_options(calibrate, *command);
+  command.run = [=](const Given& given) {
+    refuse_other_options(given, "seer");
     if (options->hidden % 2 != 0)
       throw usage_error("--hidden is not valid", "the gate's channels turn in pairs",
                         "give an even number");
@@ -122,42 +117,44 @@ void add_seer(CLI::App& calibrate, const GlobalOptions& global) {
     options->memory = shared->memory;
     use_engine(*shared);
     run_seer(*options);
-  });
+  };
+  return command;
 }
 
-void add_minference(CLI::App& calibrate, const GlobalOptions& global) {
+Command minference_command(const GlobalOptions& global) {
   auto options = std::make_shared<calibration::PatternSearchOptions>();
-  CLI::App* command = calibrate.add_subcommand(
-      "minference", "search the pattern of each query head for minference on a trace");
-  command->add_option("trace", options->trace, "trace file")->required();
-  command->add_option("-o,--output", options->output, "JSON file to write")->required();
-  command->add_flag("--force", options->force, "overwrite the output");
+  Command command("minference", "search the pattern of each query head for minference on a trace");
+  command.option("trace", &options->trace, "trace file").required();
+  command.option("-o,--output", &options->output, "JSON file to write").required();
+  command.option("--force", &options->force, "overwrite the output");
   command
-      ->add_option("--max-density", options->max_density,
-                   "past keys that a head may attend to, as a mean share of the past")
-      ->check(finite_range(0, 1))
-      ->capture_default_str();
-  command->footer(
+      .option("--max-density", &options->max_density,
+              "past keys that a head may attend to, as a mean share of the past")
+      .finite_range(0, 1)
+      .show_default();
+  command.footer =
       "Of each head's candidates within that budget the one with the largest recall of the past's\n"
       "attention is kept, over all chunks of the trace. The repository searches one prompt of "
       "some\n"
       "30,000 tokens with a few fixed sizes and writes every winner as vertical_and_slash; here\n"
-      "sizes are parts of the trace's length, and a winner keeps its type.");
+      "sizes are parts of the trace's length, and a winner keeps its type.";
   const GlobalOptions* shared = &global;
-  command->callback([=, &calibrate] {
-    refuse_other_options(calibrate, *command);
+  command.run = [=](const Given& given) {
+    refuse_other_options(given, "minference");
     options->memory = shared->memory;
     use_engine(*shared);
     run_minference(*options);
-  });
+  };
+  return command;
 }
 
 }  // namespace
 
-void add_calibrations_on_traces(CLI::App& calibrate, const GlobalOptions& global) {
-  calibrate.require_subcommand(0, 1);
-  add_seer(calibrate, global);
-  add_minference(calibrate, global);
+std::vector<Command> calibrations_on_traces(const GlobalOptions& global) {
+  std::vector<Command> commands;
+  commands.push_back(seer_command(global));
+  commands.push_back(minference_command(global));
+  return commands;
 }
 
 }  // namespace kvloupe::cli

@@ -17,7 +17,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -99,8 +98,8 @@ std::string output_of(const CaptureArguments& arguments) {
 }
 
 // What is not given of a capture that goes on is as it was begun.
-CaptureOptions options_from(const CaptureArguments& arguments, const CLI::App& command) {
-  const auto given = [&](const char* option) { return command.count(option) > 0; };
+CaptureOptions options_from(const CaptureArguments& arguments, const Given& words) {
+  const auto given = [&](const char* option) { return words.has(option); };
   const std::string output = output_of(arguments);
   if (output.empty())
     throw usage_error("a capture needs a file to write", "no name was given",
@@ -240,8 +239,8 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
                               : "found in part");
 }
 
-void run(const CaptureArguments& arguments, const CLI::App& command) {
-  const CaptureOptions options = options_from(arguments, command);
+void run(const CaptureArguments& arguments, const Given& words) {
+  const CaptureOptions options = options_from(arguments, words);
   WorkContext context;
   context.cancel = interrupt_token();
   context.progress = ProgressLines();
@@ -266,94 +265,89 @@ void run(const CaptureArguments& arguments, const CLI::App& command) {
 
 }  // namespace
 
-void add_capture_command(CLI::App& program, const GlobalOptions& global) {
+Command capture_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<CaptureArguments>();
   CaptureOptions& options = arguments->options;
-  CLI::App* command =
-      program.add_subcommand("capture", "run a model and record what it attends to");
-  command->add_option(
-      "--model", options.model,
+  Command command("capture", "run a model and record what it attends to");
+  command.option(
+      "--model", &options.model,
       "smollm2, a .gguf file, a Hugging Face folder, or a name that `kvloupe models` lists");
-  command->add_flag("--accept-terms", arguments->accept_terms,
-                    "the terms of a model that is fetched on demand: gemma3-270m");
-  command->add_option("--prompt", arguments->prompt, "the user's text");
-  command->add_option("--prompt-file", arguments->prompt_file,
-                      "a file with it, - for standard input");
-  command->add_option("--messages", arguments->messages,
-                      "a JSON list of {role, content}, - for standard input");
-  command->add_option("--task", arguments->task,
-                      "a generated prompt, such as niah:length=4096,depth=0.5");
-  command->add_flag("--raw", options.raw, "no chat template around text or task");
-  command->add_option("--chunk-size", options.chunk_size, "tokens of a prefill chunk")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+  command.option("--accept-terms", &arguments->accept_terms,
+                 "the terms of a model that is fetched on demand: gemma3-270m");
+  command.option("--prompt", &arguments->prompt, "the user's text");
+  command.option("--prompt-file", &arguments->prompt_file, "a file with it, - for standard input");
+  command.option("--messages", &arguments->messages,
+                 "a JSON list of {role, content}, - for standard input");
+  command.option("--task", &arguments->task,
+                 "a generated prompt, such as niah:length=4096,depth=0.5");
+  command.option("--raw", &options.raw, "no chat template around text or task");
+  command.option("--chunk-size", &options.chunk_size, "tokens of a prefill chunk")
+      .range(1, 1 << 20)
+      .show_default();
   command
-      ->add_option("--method", arguments->methods,
-                   "a method whose selections are recorded (open loop); may be repeated; one that "
-                   "takes a budget and names none has budget_tokens=1024")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--closed-loop", arguments->closed_loop,
-                      "the model attends only to what this method selects");
-  command->add_flag("--drift", options.store_drift,
-                    "also runs the dense model on the same tokens, and stores how far the closed "
-                    "loop is from it: losses, next tokens, queries and keys; takes about twice the "
-                    "time");
-  add_layers_option(*command, arguments->layers, "layers to record (default: all)");
-  command->add_option("--dtype", arguments->dtype, "type of the stored q, k and v")
-      ->check(CLI::IsMember({"f16", "f32"}))
-      ->capture_default_str();
+      .option("--method", &arguments->methods,
+              "a method whose selections are recorded (open loop); may be repeated; one that "
+              "takes a budget and names none has budget_tokens=1024")
+      .repeated();
+  command.option("--closed-loop", &arguments->closed_loop,
+                 "the model attends only to what this method selects");
+  command.option("--drift", &options.store_drift,
+                 "also runs the dense model on the same tokens, and stores how far the closed "
+                 "loop is from it: losses, next tokens, queries and keys; takes about twice the "
+                 "time");
+  add_layers_option(command, arguments->layers, "layers to record (default: all)");
+  command.option("--dtype", &arguments->dtype, "type of the stored q, k and v")
+      .one_of({"f16", "f32"})
+      .show_default();
   command
-      ->add_option("--compute", arguments->compute,
-                   "type of the weights and of the inputs of matrix products; norms, RoPE and "
-                   "attention are fp32")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
-      ->capture_default_str();
+      .option("--compute", &arguments->compute,
+              "type of the weights and of the inputs of matrix products; norms, RoPE and "
+              "attention are fp32")
+      .one_of({"fp32", "bf16", "fp16"})
+      .show_default();
   command
-      ->add_option("--span", arguments->spans,
-                   "NAME=TEXT: a span of that name where TEXT stands in the prompt, to be watched "
-                   "(compare --span NAME, --goto span=NAME); may be repeated. Where it stands more "
-                   "than once the next ones are NAME.2, NAME.3")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option(
-      "--store", arguments->store,
-      "list of qkv, lse, mass, probe, loss (default qkv,lse, mass where it is small, "
-      "probe where a method and loss where a task needs it)");
-  command->add_option("--max-new-tokens", options.max_new_tokens, "tokens to generate, greedily")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
+      .option("--span", &arguments->spans,
+              "NAME=TEXT: a span of that name where TEXT stands in the prompt, to be watched "
+              "(compare --span NAME, --goto span=NAME); may be repeated. Where it stands more "
+              "than once the next ones are NAME.2, NAME.3")
+      .repeated();
+  command.option("--store", &arguments->store,
+                 "list of qkv, lse, mass, probe, loss (default qkv,lse, mass where it is small, "
+                 "probe where a method and loss where a task needs it)");
+  command.option("--max-new-tokens", &options.max_new_tokens, "tokens to generate, greedily")
+      .range(0, 1 << 20)
+      .show_default();
   command
-      ->add_option(
-          "--device", options.device,
-          "cpu, cuda:N or sim (`kvloupe devices` lists them): where the model runs and the "
-          "methods select")
-      ->capture_default_str();
-  command->add_option("--seed", options.seed, "seed of a task that names none")
-      ->check(CLI::Range(std::int64_t{0}, (std::int64_t{1} << 53) - 1))
-      ->capture_default_str();
+      .option("--device", &options.device,
+              "cpu, cuda:N or sim (`kvloupe devices` lists them): where the model runs and the "
+              "methods select")
+      .show_default();
+  command.option("--seed", &options.seed, "seed of a task that names none")
+      .range(std::int64_t{0}, (std::int64_t{1} << 53) - 1)
+      .show_default();
   command
-      ->add_option("--resume", arguments->resume,
-                   "go on with T.h5.part, which a killed capture left: as --resume -o T.h5, or "
-                   "--resume T.h5.part. Options not given are as it was begun (a model file is "
-                   "named again); those given must be the same. The chunks done are not computed "
-                   "again where q, k and v of all layers are stored; for a moment they take their "
-                   "room on disk twice")
-      ->expected(0, 1);
-  command->add_flag(
-      "--json", arguments->json,
+      .option("--resume", &arguments->resume,
+              "go on with T.h5.part, which a killed capture left: as --resume -o T.h5, or "
+              "--resume T.h5.part. Options not given are as it was begun (a model file is "
+              "named again); those given must be the same. The chunks done are not computed "
+              "again where q, k and v of all layers are stored; for a moment they take their "
+              "room on disk twice")
+      .between(0, 1);
+  command.option(
+      "--json", &arguments->json,
       "print what was recorded as JSON, and of a task its answer: text, expected, found");
-  command->add_flag("--force", options.force, "overwrite the output");
-  command->add_option("-o,--output", arguments->output, "the trace to write");
+  command.option("--force", &options.force, "overwrite the output");
+  command.option("-o,--output", &arguments->output, "the trace to write");
   // Asked for by --help alone, which need not start the engine for anything else.
-  command->footer([&global] {
+  command.made_footer = [&global] {
     use_engine(global);
     return "Tasks:" + task_help();
-  });
-  command->callback([arguments, command, &global] {
+  };
+  command.run = [arguments, &global](const Given& words) {
     use_engine(global);
-    run(*arguments, *command);
-  });
+    run(*arguments, words);
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

@@ -1,16 +1,13 @@
 // The subcommands, one file each (<name>_command.cpp) and one line here and in main.cpp's list.
-// A command adds itself to the program and sets a callback; it prints its result on standard output
-// only once all of it is known, and throws kvloupe::Error for the rest.
+// A command prints its result on standard output only once all of it is known, and throws
+// kvloupe::Error for the rest.
 #pragma once
 
+#include "app/cli/command.h"
 #include "core/base/memory_account.h"
 
 #include <memory>
-#include <string>
-
-namespace CLI {
-class App;
-}
+#include <vector>
 
 namespace kvloupe::cli {
 
@@ -20,24 +17,25 @@ struct GlobalOptions {
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
 };
 
-void add_calibrate_command(CLI::App& program, const GlobalOptions& global);
+Command calibrate_command(const GlobalOptions& global);
 // `calibrate seer` and `calibrate minference` (calibrate_on_traces.cpp).
-void add_calibrations_on_traces(CLI::App& calibrate, const GlobalOptions& global);
-void add_capture_command(CLI::App& program, const GlobalOptions& global);
-void add_devices_command(CLI::App& program, const GlobalOptions& global);
-void add_models_command(CLI::App& program, const GlobalOptions& global);
-void add_record_help_command(CLI::App& program, const GlobalOptions& global);
-void add_info_command(CLI::App& program, const GlobalOptions& global);
-void add_validate_command(CLI::App& program, const GlobalOptions& global);
-void add_methods_command(CLI::App& program, const GlobalOptions& global);
-void add_views_command(CLI::App& program, const GlobalOptions& global);
-void add_report_command(CLI::App& program, const GlobalOptions& global);
-void add_select_command(CLI::App& program, const GlobalOptions& global);
-void add_compare_command(CLI::App& program, const GlobalOptions& global);
-void add_latency_command(CLI::App& program, const GlobalOptions& global);
-void add_explain_command(CLI::App& program, const GlobalOptions& global);
-void add_export_command(CLI::App& program, const GlobalOptions& global);
-void add_synthesize_command(CLI::App& program, const GlobalOptions& global);
-void add_bench_command(CLI::App& program, const GlobalOptions& global);
+std::vector<Command> calibrations_on_traces(const GlobalOptions& global);
+Command capture_command(const GlobalOptions& global);
+Command devices_command(const GlobalOptions& global);
+Command models_command(const GlobalOptions& global);
+Command record_help_command(const GlobalOptions& global);
+Command info_command(const GlobalOptions& global);
+Command validate_command(const GlobalOptions& global);
+Command methods_command(const GlobalOptions& global);
+Command views_command(const GlobalOptions& global);
+Command report_command(const GlobalOptions& global);
+Command select_command(const GlobalOptions& global);
+Command compare_command(const GlobalOptions& global);
+Command latency_command(const GlobalOptions& global);
+Command explain_command(const GlobalOptions& global);
+Command export_command(const GlobalOptions& global);
+Command synthesize_command(const GlobalOptions& global);
+Command bench_command(const GlobalOptions& global);
+Command first_frame_command(const GlobalOptions& global);  // that bench calls
 
 }  // namespace kvloupe::cli

@@ -19,7 +19,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -316,92 +315,85 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
 
 }  // namespace
 
-void add_compare_command(CLI::App& program, const GlobalOptions& global) {
+Command compare_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<CompareArguments>();
-  CLI::App* command =
-      program.add_subcommand("compare", "averages of several methods on one trace or more");
+  Command command("compare", "averages of several methods on one trace or more");
   command
-      ->add_option(
-          "traces", arguments->traces,
-          "trace files; of several each row says which it is of, and --span and --from are "
-          "found by name in each")
-      ->required();
-  command->add_option("--method", arguments->methods, kMethodsHelp)
-      ->required()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_layers_option(*command, arguments->layers, "layers (default: all)");
-  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
-  command->add_option("--csv", arguments->csv, "also write the rows to this file, or alone to -");
-  command->add_option("--png", arguments->png,
-                      "also draw a number of the rows, one curve a method, to this file");
-  command->add_option("--x", arguments->axes.x,
-                      "across the picture: a parameter swept (the first unless given), a number, "
-                      "layer, kv_head or chunk");
-  command->add_option("--y", arguments->axes.y,
-                      "up the picture: a number as the CSV calls it, or solved (with --target: the "
-                      "default, else mass_recall)");
+      .option("traces", &arguments->traces,
+              "trace files; of several each row says which it is of, and --span and --from are "
+              "found by name in each")
+      .required();
+  command.option("--method", &arguments->methods, kMethodsHelp).required().repeated();
+  add_layers_option(command, arguments->layers, "layers (default: all)");
+  command.option("--device", &arguments->device, kDeviceHelp).show_default();
+  command.option("--csv", &arguments->csv, "also write the rows to this file, or alone to -");
+  command.option("--png", &arguments->png,
+                 "also draw a number of the rows, one curve a method, to this file");
+  command.option("--x", &arguments->axes.x,
+                 "across the picture: a parameter swept (the first unless given), a number, "
+                 "layer, kv_head or chunk");
+  command.option("--y", &arguments->axes.y,
+                 "up the picture: a number as the CSV calls it, or solved (with --target: the "
+                 "default, else mass_recall)");
   command
-      ->add_option("--phase", arguments->axes.phase,
-                   "whose rows the picture shows (default prefill, but for recall_at_1, 10 and 64)")
-      ->check(CLI::IsMember({"prefill", "decode"}));
-  add_chunk_size_option(*command, arguments->chunk_size);
+      .option("--phase", &arguments->axes.phase,
+              "whose rows the picture shows (default prefill, but for recall_at_1, 10 and 64)")
+      .one_of({"prefill", "decode"});
+  add_chunk_size_option(command, arguments->chunk_size);
   command
-      ->add_option("--cells", arguments->cells,
-                   "average all methods where none of them is dense (common), or each where it is "
-                   "not dense itself (own)")
-      ->check(CLI::IsMember({"common", "own"}))
-      ->capture_default_str();
+      .option("--cells", &arguments->cells,
+              "average all methods where none of them is dense (common), or each where it is "
+              "not dense itself (own)")
+      .one_of({"common", "own"})
+      .show_default();
   command
-      ->add_option("--weights", arguments->weights,
-                   "each cell counts one (cells), or as many as its chunk has queries (queries)")
-      ->check(CLI::IsMember({"cells", "queries"}));
-  command->add_option("--span", arguments->span,
-                      "a span of the trace or positions A-B: the share of its keys that is kept, "
-                      "where the trace has a question from its chunk on");
-  command->add_option("--from", arguments->from,
-                      "average over the chunk that holds the first token of this span, or of "
-                      "positions A-B, and all later ones");
+      .option("--weights", &arguments->weights,
+              "each cell counts one (cells), or as many as its chunk has queries (queries)")
+      .one_of({"cells", "queries"});
+  command.option("--span", &arguments->span,
+                 "a span of the trace or positions A-B: the share of its keys that is kept, "
+                 "where the trace has a question from its chunk on");
+  command.option("--from", &arguments->from,
+                 "average over the chunk that holds the first token of this span, or of "
+                 "positions A-B, and all later ones");
   command
-      ->add_option_function<std::string>(
+      .option(
           "--scope-chunks,--chunk,--chunks",
           [arguments](const std::string& text) {
             arguments->scope_chunks = parse_indices("--scope-chunks", text);
           },
           "average over these chunks alone: 12-15, 3, 3,7 or all")
-      ->type_name("LIST");
+      .typed("LIST");
   command
-      ->add_option(
-          "--columns", arguments->columns,
-          "numbers of the table, as the CSV calls them, separated by commas; all for every "
-          "one")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->add_flag("--full", arguments->full, "whole SPECs in the table");
+      .option("--columns", &arguments->columns,
+              "numbers of the table, as the CSV calls them, separated by commas; all for every "
+              "one")
+      .split_at(',')
+      .listed();
+  command.option("--full", &arguments->full, "whole SPECs in the table");
   command
-      ->add_option("--scope", arguments->scopes,
-                   "rows of several places at once beside those of one, such as layer,kv_head: the "
-                   "index of each is named; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      .option("--scope", &arguments->scopes,
+              "rows of several places at once beside those of one, such as layer,kv_head: the "
+              "index of each is named; may be repeated")
+      .repeated();
   command
-      ->add_option("--sweep", arguments->sweeps,
-                   "NAME=a,b,c or NAME=a..b (a, 2a, 4a ... up to b): rows for each of these values "
-                   "of a numeric parameter, or of chunk_size; repeated, for all combinations. A "
-                   "method without the parameter keeps one row")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--target", arguments->target,
-                      "NUMBER=value: the smallest of the swept values with which a row reaches it: "
-                      "at least the value of what is better when higher, such as mass_recall and "
-                      "span_kept, at most of the others, such as output_error and density. Nothing "
-                      "is interpolated");
-  command->add_flag("--json", arguments->json, "as JSON, with every scope");
-  command->add_flag("--force", arguments->force, "let the CSV replace a trace or a model, too");
-  command->callback([arguments, &global] {
+      .option("--sweep", &arguments->sweeps,
+              "NAME=a,b,c or NAME=a..b (a, 2a, 4a ... up to b): rows for each of these values "
+              "of a numeric parameter, or of chunk_size; repeated, for all combinations. A "
+              "method without the parameter keeps one row")
+      .repeated();
+  command.option("--target", &arguments->target,
+                 "NUMBER=value: the smallest of the swept values with which a row reaches it: "
+                 "at least the value of what is better when higher, such as mass_recall and "
+                 "span_kept, at most of the others, such as output_error and density. Nothing "
+                 "is interpolated");
+  command.option("--json", &arguments->json, "as JSON, with every scope");
+  command.option("--force", &arguments->force, "let the CSV replace a trace or a model, too");
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_compare(*arguments, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

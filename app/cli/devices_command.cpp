@@ -8,7 +8,6 @@
 #include "core/device/device.h"
 #include "core/engine/engine.h"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <memory>
@@ -47,16 +46,17 @@ void print_table(const std::vector<device::ListedDevice>& devices) {
 
 }  // namespace
 
-void add_devices_command(CLI::App& program, const GlobalOptions& global) {
-  CLI::App* command = program.add_subcommand(
-      "devices", "list the devices of this machine that --device takes, and why not the others");
+Command devices_command(const GlobalOptions& global) {
+  Command command("devices",
+                  "list the devices of this machine that --device takes, and why not the others");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON");
-  command->callback([json, &global] {
+  command.option("--json", json.get(), "print JSON");
+  command.run = [json, &global](const Given&) {
     use_engine(global);
     const std::vector<device::ListedDevice> devices = engine().list_devices();
     *json ? print_json(devices) : print_table(devices);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

@@ -16,7 +16,6 @@
 #include "core/replay/replay.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -295,32 +294,33 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
 
 }  // namespace
 
-void add_explain_command(CLI::App& program, const GlobalOptions& global) {
+Command explain_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<ExplainArguments>();
-  CLI::App* command = program.add_subcommand("explain", "why a method kept or lost a key");
-  command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, kMethodHelp)->required();
-  add_layers_option(*command, arguments->layers, "a layer; with --worst those searched");
-  add_chunks_option(*command, arguments->chunks, "a chunk; with --worst those searched");
-  add_chunk_size_option(*command, arguments->chunk_size);
-  command->add_option("--kv-head", arguments->kv_head, "a KV head");
-  command->add_option("--q-head", arguments->q_head,
-                      "a query head, where the method chooses for each or for some together");
-  command->add_option("--key", arguments->key, "position of the key");
+  Command command("explain", "why a method kept or lost a key");
+  command.option("trace", &arguments->trace, "trace file").required();
+  command.option("--method", &arguments->method, kMethodHelp).required();
+  add_layers_option(command, arguments->layers, "a layer; with --worst those searched");
+  add_chunks_option(command, arguments->chunks, "a chunk; with --worst those searched");
+  add_chunk_size_option(command, arguments->chunk_size);
+  command.option("--kv-head", &arguments->kv_head, "a KV head");
+  command.option("--q-head", &arguments->q_head,
+                 "a query head, where the method chooses for each or for some together");
+  command.option("--key", &arguments->key, "position of the key");
   command
-      ->add_option("--worst", arguments->worst,
-                   "in place of one key: the N lost keys of most true mass, and their causes")
-      ->check(CLI::Range(1, 100000));
-  command->add_option("--span", arguments->span,
-                      "with --worst: keys of a span of the trace, or positions such as 1536-1551");
-  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
-  command->add_flag("--no-budget", arguments->no_budget,
-                    "leave needed_budget out: of methods that evict it takes minutes to find");
-  command->add_flag("--json", arguments->json, "as JSON, with all that is known");
-  command->callback([arguments, &global] {
+      .option("--worst", &arguments->worst,
+              "in place of one key: the N lost keys of most true mass, and their causes")
+      .range(1, 100000);
+  command.option("--span", &arguments->span,
+                 "with --worst: keys of a span of the trace, or positions such as 1536-1551");
+  command.option("--device", &arguments->device, kDeviceHelp).show_default();
+  command.option("--no-budget", &arguments->no_budget,
+                 "leave needed_budget out: of methods that evict it takes minutes to find");
+  command.option("--json", &arguments->json, "as JSON, with all that is known");
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_explain(*arguments, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include <map>
 #include <memory>
@@ -96,63 +95,63 @@ void run(const Arguments& given, const GlobalOptions& global) {
 
 // One option of the command line for each name that any view knows, with what each view makes of it;
 // state::check says whether the view has it.
-void add_view_options(CLI::App& command, std::map<std::string, std::string>& values) {
+void add_view_options(Command& command, std::map<std::string, std::string>& values) {
   std::map<std::string, std::vector<std::string>> meanings;
   for (const state::ViewInfo& view : state::views())
     for (const state::ViewOption& option : view.options)
       meanings[option.name].push_back(
           fmt::format("{}: {} ({})", view.id, option.meaning, fmt::join(option.choices, ", ")));
   for (const auto& [name, of_views] : meanings)
-    command.add_option("--" + name, values[name], fmt::format("{}", fmt::join(of_views, "\n")))
-        ->group(
+    command.option("--" + name, &values[name], fmt::format("{}", fmt::join(of_views, "\n")))
+        .under(
             "Options of views, see kvloupe views --json (a word that one choice alone has names "
             "it)");
 }
 
 }  // namespace
 
-void add_export_command(CLI::App& program, const GlobalOptions& global) {
-  CLI::App* command =
-      program.add_subcommand("export", "write what a view shows, without a display");
+Command export_command(const GlobalOptions& global) {
+  Command command("export", "write what a view shows, without a display");
   const auto given = std::make_shared<Arguments>();
   figure::ExportRequest& request = given->request;
-  command->add_option("trace", request.what.trace, "trace file")->required();
-  command->add_option("--view", request.what.view, "view id, see kvloupe views")->required();
+  command.option("trace", &request.what.trace, "trace file").required();
+  command.option("--view", &request.what.view, "view id, see kvloupe views").required();
   command
-      ->add_option(
-          "--method", request.what.methods,
+      .option(
+          "--method", &request.what.methods,
           "method SPEC, or a recorded run: run:N, or what it is called; given twice: the methods A "
           "and B; further ones for the views budget_sweep and method_compare. A method that takes "
           "a "
           "budget and names none has budget_tokens=1024; "
           "with no method given and none recorded, quoka and oracle are shown with 1,024, or "
           "an eighth of the tokens where the trace has no more than these")
-      ->allow_extra_args(false);
-  command->add_option(
-      "--goto", request.what.go_to,
+      .listed();
+  command.option(
+      "--goto", &request.what.go_to,
       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys");
-  command->add_option("--device", request.what.device, kDeviceHelp)->capture_default_str();
-  add_chunk_size_option(*command, request.what.chunk_size);
-  command->add_option("--other-trace", request.what.other_trace,
-                      "another trace, for views that draw one beside the first");
-  command->add_option("--png", given->png, "picture to write, or - for standard output");
+  command.option("--device", &request.what.device, kDeviceHelp).show_default();
+  add_chunk_size_option(command, request.what.chunk_size);
+  command.option("--other-trace", &request.what.other_trace,
+                 "another trace, for views that draw one beside the first");
+  command.option("--png", &given->png, "picture to write, or - for standard output");
   // Refused by every view: no help offers what there is not.
-  command->add_option("--svg", given->svg)->group("");
-  command->add_option("--csv", given->csv, "table to write, or -");
-  command->add_option("--npy", given->npy, "array to write, or -");
-  command->add_flag("--all-chunks", given->all_chunks,
-                    "one table of all chunks (with --csv), a column saying which");
-  command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");
-  command->add_option("--scale", request.scale, "multiplies the size and sharpens (default 1)")
-      ->check(finite_range(0.25, 8));
-  command->add_option("--theme", given->theme, "light or dark (default light)")
-      ->check(CLI::IsMember({"light", "dark"}));
-  command->add_flag("--force", request.force, "replace a trace or a model, too");
-  add_view_options(*command, given->options);
-  command->callback([given, &global] {
+  command.option("--svg", &given->svg, "").hidden();
+  command.option("--csv", &given->csv, "table to write, or -");
+  command.option("--npy", &given->npy, "array to write, or -");
+  command.option("--all-chunks", &given->all_chunks,
+                 "one table of all chunks (with --csv), a column saying which");
+  command.option("--size", &given->size, "pixels at scale 1 (default 1600x900)");
+  command.option("--scale", &request.scale, "multiplies the size and sharpens (default 1)")
+      .finite_range(0.25, 8);
+  command.option("--theme", &given->theme, "light or dark (default light)")
+      .one_of({"light", "dark"});
+  command.option("--force", &request.force, "replace a trace or a model, too");
+  add_view_options(command, given->options);
+  command.run = [given, &global](const Given&) {
     use_engine(global);
     run(*given, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

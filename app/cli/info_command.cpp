@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -191,21 +190,22 @@ std::string info_text(const session::TraceSession& session) {
 
 }  // namespace
 
-void add_info_command(CLI::App& program, const GlobalOptions& global) {
+Command info_command(const GlobalOptions& global) {
   struct Options {
     std::string path;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand("info", "what a trace holds");
-  command->add_option("trace", options->path, "the trace file")->required();
-  command->add_flag("--json", options->json, "print JSON");
-  command->callback([options, &global] {
+  Command command("info", "what a trace holds");
+  command.option("trace", &options->path, "the trace file").required();
+  command.option("--json", &options->json, "print JSON");
+  command.run = [options, &global](const Given&) {
     const session::TraceSession session(options->path, global.memory);
     report_damage(session.info());
     options->json ? results::add_data(json_text("kvloupe-info/1", info_json(session), 2))
                   : results::add_text(info_text(session));
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

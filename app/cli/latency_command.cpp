@@ -18,7 +18,6 @@
 #include "core/trace/part_file.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -353,39 +352,35 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
 
 }  // namespace
 
-void add_latency_command(CLI::App& program, const GlobalOptions& global) {
+Command latency_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<LatencyArguments>();
-  CLI::App* command =
-      program.add_subcommand("latency", "how long methods take beside dense attention");
-  command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->methods, kSpecsHelp)
-      ->required()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_layers_option(*command, arguments->layers, "layers (default: the middle one of the trace)");
-  add_chunks_option(*command, arguments->chunks,
+  Command command("latency", "how long methods take beside dense attention");
+  command.option("trace", &arguments->trace, "trace file").required();
+  command.option("--method", &arguments->methods, kSpecsHelp).required().repeated();
+  add_layers_option(command, arguments->layers, "layers (default: the middle one of the trace)");
+  add_chunks_option(command, arguments->chunks,
                     "chunks (default: the last full one of the prompt)");
-  add_chunk_size_option(*command, arguments->chunk_size);
-  command->add_option("--lengths", arguments->lengths,
-                      "after so many past keys each, for example 1k,4k,16k: the cell's own past, "
-                      "cut or repeated");
-  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
-  command->add_option("--repetitions", arguments->repetitions, "rounds that count, of each cell")
-      ->check(CLI::Range(1, 10000));
-  command->add_option("--png", arguments->png,
-                      "also draw a number by length, one curve a method, to this file");
+  add_chunk_size_option(command, arguments->chunk_size);
+  command.option("--lengths", &arguments->lengths,
+                 "after so many past keys each, for example 1k,4k,16k: the cell's own past, "
+                 "cut or repeated");
+  command.option("--device", &arguments->device, kDeviceHelp).show_default();
+  command.option("--repetitions", &arguments->repetitions, "rounds that count, of each cell")
+      .range(1, 10000);
+  command.option("--png", &arguments->png,
+                 "also draw a number by length, one curve a method, to this file");
   command
-      ->add_option(
-          "--y", arguments->y,
-          "what the picture draws (default speedup); select_of_dense is the time to select "
-          "as a share of dense attention's")
-      ->check(CLI::IsMember(number_names()));
-  command->add_flag("--json", arguments->json, "as JSON");
-  command->add_flag("--force", arguments->force, "let the picture replace a trace or a model, too");
-  command->callback([arguments, &global] {
+      .option("--y", &arguments->y,
+              "what the picture draws (default speedup); select_of_dense is the time to select "
+              "as a share of dense attention's")
+      .one_of(number_names());
+  command.option("--json", &arguments->json, "as JSON");
+  command.option("--force", &arguments->force, "let the picture replace a trace or a model, too");
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_latency(*arguments, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

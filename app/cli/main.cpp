@@ -1,5 +1,6 @@
 // The program: reads the command line, runs one subcommand or the window, and turns every failure
 // into one sentence and the exit code of the contract.
+#include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/shell/window.h"
@@ -11,8 +12,6 @@
 #include "core/base/thread_room.h"
 #include "core/base/thread_waiting.h"
 #include "core/base/units.h"
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -30,11 +29,6 @@ constexpr const char* kAbout =
     "KVLoupe shows which KVs each sparse-attention method keeps, and why.\n"
     "Without a subcommand it opens the window with the traces named.";
 
-// A parse error's text in the form of the contract; CLI11 words the first two parts.
-Error from_parse_error(const CLI::ParseError& error) {
-  return usage_error("the command line is wrong", error.what(), "see kvloupe --help");
-}
-
 // Any word that no subcommand claims is taken for a trace to open; one that can't be a file name of
 // ours is more likely a misspelt subcommand.
 void refuse_unknown_subcommand(const std::string& name) {
@@ -46,99 +40,70 @@ void refuse_unknown_subcommand(const std::string& name) {
 
 // A word that a subcommand has no place for falls through to the window's traces, where it would be
 // passed over in silence.
-void refuse_stray_words(const CLI::App& program, const std::vector<std::string>& traces) {
-  const auto subcommands = program.get_subcommands();
-  if (subcommands.empty() || traces.empty()) return;
-  const std::string name = subcommands.front()->get_name();
-  throw usage_error("'" + traces.front() + "' is one word too many", name + " has no place for it",
-                    "see kvloupe " + name + " --help");
+void refuse_stray_words(const std::string& subcommand, const std::vector<std::string>& traces) {
+  if (subcommand.empty() || traces.empty()) return;
+  throw usage_error("'" + traces.front() + "' is one word too many",
+                    subcommand + " has no place for it", "see kvloupe " + subcommand + " --help");
 }
 
-void add_global_options(CLI::App& program, GlobalOptions& global, std::string& memory_limit,
-                        std::string& config_dir, bool& quiet) {
-  program.add_option("--threads", global.threads, "CPU threads to use (default: all cores)")
-      ->check(CLI::Range(1, std::max(kMostThreads, default_threads())));
-  program.add_option(
-      "--memory-limit", memory_limit,
-      "memory for what is kept of traces: their loads, tensors, answers and textures "
-      "together, for example 8GB or 512MiB (default 2GiB)");
-  program.add_option("--config-dir", config_dir, "folder for settings instead of the XDG one");
-  program.add_flag("--quiet", quiet, "no progress and no messages but errors");
-}
-
-// The options above belong to the whole program; a subcommand's help names them too.
-class HelpText : public CLI::Formatter {
- public:
-  std::string make_footer(const CLI::App* app) const override {
-    const CLI::App* parent = app->get_parent();
-    if (parent == nullptr || parent->get_parent() != nullptr) return Formatter::make_footer(app);
-    std::string text = app->get_footer();
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    return (text.empty() ? "" : text + "\n\n") +
-           "Every subcommand also takes --threads N, --memory-limit SIZE, --config-dir DIR,\n"
-           "--quiet and --version; see kvloupe --help.\n";
-  }
+struct ProgramArguments {
+  GlobalOptions global;
+  std::string memory_limit, config_dir;
+  bool quiet = false;
+  std::vector<std::string> traces;
 };
 
-int run(int argc, char** argv) {
-  CLI::App program{kAbout, "kvloupe"};
-  GlobalOptions global;
-  std::string memory_limit;
-  std::string config_dir;
-  bool quiet = false;
-  program.formatter(std::make_shared<HelpText>());
-  add_global_options(program, global, memory_limit, config_dir, quiet);
-  program.fallthrough();
-  program.set_version_flag("--version", std::string("kvloupe ") + KVLOUPE_VERSION);
-  program.require_subcommand(0, 1);
+// What acts before any subcommand.
+void begin(ProgramArguments& arguments, const Given& given) {
+  refuse_stray_words(given.subcommand, arguments.traces);
+  log::set_quiet(arguments.quiet);
+  if (!arguments.config_dir.empty()) paths::set_config_dir(arguments.config_dir);
+  if (arguments.memory_limit.empty()) return;
+  const auto bytes = parse_size(arguments.memory_limit);
+  if (!bytes || *bytes == 0)
+    throw usage_error("--memory-limit is not a size", "'" + arguments.memory_limit + "' was given",
+                      "write a number with a unit, for example 8GB or 512MiB");
+  arguments.global.memory = std::make_shared<MemoryAccount>(*bytes);
+}
 
-  std::vector<std::string> traces;
-  program.add_option("traces", traces, "trace files to open in the window");
-  // Options such as --threads act before any subcommand's callback runs.
-  program.parse_complete_callback([&] {
-    refuse_stray_words(program, traces);
-    log::set_quiet(quiet);
-    if (!config_dir.empty()) paths::set_config_dir(config_dir);
-    if (!memory_limit.empty()) {
-      const auto bytes = parse_size(memory_limit);
-      if (!bytes || *bytes == 0)
-        throw usage_error("--memory-limit is not a size", "'" + memory_limit + "' was given",
-                          "write a number with a unit, for example 8GB or 512MiB");
-      global.memory = std::make_shared<MemoryAccount>(*bytes);
-    }
-  });
-
-  for (auto add :
-       {add_bench_command, add_calibrate_command, add_capture_command, add_devices_command,
-        add_models_command, add_record_help_command, add_info_command, add_validate_command,
-        add_methods_command, add_select_command, add_explain_command, add_report_command,
-        add_compare_command, add_latency_command, add_export_command, add_synthesize_command,
-        add_views_command})
-    add(program, global);
-
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    results::add_text(program.help());
-    return 0;
-  } catch (const CLI::CallForAllHelp&) {
-    results::add_text(program.help("", CLI::AppFormatMode::All));
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    results::print("{}\n", version.what());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw from_parse_error(error);
-  }
-  if (!program.get_subcommands().empty()) return 0;
-  for (const std::string& name : traces) refuse_unknown_subcommand(name);
+int open_window(const ProgramArguments& arguments) {
+  for (const std::string& name : arguments.traces) refuse_unknown_subcommand(name);
   shell::WindowOptions window;
-  window.traces = traces;
-  window.memory = global.memory;
+  window.traces = arguments.traces;
+  window.memory = arguments.global.memory;
   window.bases = basis_maker();
   std::once_flag started;
-  window.start_engine = [&] { std::call_once(started, use_engine, global); };
+  window.start_engine = [&] { std::call_once(started, use_engine, arguments.global); };
   return shell::run_window(window);
+}
+
+Command program_command(ProgramArguments& arguments) {
+  Command program("kvloupe", kAbout);
+  program.option("--threads", &arguments.global.threads, "CPU threads to use (default: all cores)")
+      .range(1, std::max(kMostThreads, default_threads()));
+  program.option("--memory-limit", &arguments.memory_limit,
+                 "memory for what is kept of traces: their loads, tensors, answers and textures "
+                 "together, for example 8GB or 512MiB (default 2GiB)");
+  program.option("--config-dir", &arguments.config_dir,
+                 "folder for settings instead of the XDG one");
+  program.option("--quiet", &arguments.quiet, "no progress and no messages but errors");
+  program.option("traces", &arguments.traces, "trace files to open in the window");
+  for (const auto command :
+       {bench_command, first_frame_command, calibrate_command, capture_command, devices_command,
+        models_command, record_help_command, info_command, validate_command, methods_command,
+        select_command, explain_command, report_command, compare_command, latency_command,
+        export_command, synthesize_command, views_command})
+    program.subcommands.push_back(command(arguments.global));
+  return program;
+}
+
+int run(int argc, char** argv) {
+  ProgramArguments arguments;
+  int exit_code = 0;
+  Command program = program_command(arguments);
+  program.run = [&](const Given&) { exit_code = open_window(arguments); };
+  run_command_line(program, argc, argv, [&](const Given& given) { begin(arguments, given); });
+  return exit_code;
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <memory>
@@ -212,17 +211,17 @@ void print_methods(const std::string& id, bool as_json) {
 
 }  // namespace
 
-void add_methods_command(CLI::App& program, const GlobalOptions&) {
+Command methods_command(const GlobalOptions&) {
   struct Arguments {
     std::string id;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      program.add_subcommand("methods", "the selection methods and their parameters");
-  command->add_option("id", arguments->id, "one method, or all of them");
-  command->add_flag("--json", arguments->json, "as JSON");
-  command->callback([arguments] { print_methods(arguments->id, arguments->json); });
+  Command command("methods", "the selection methods and their parameters");
+  command.option("id", &arguments->id, "one method, or all of them");
+  command.option("--json", &arguments->json, "as JSON");
+  command.run = [arguments](const Given&) { print_methods(arguments->id, arguments->json); };
+  return command;
 }
 
 }  // namespace kvloupe::cli

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <memory>
@@ -54,15 +53,14 @@ void print_table(const std::vector<capture::FoundModel>& models,
 
 }  // namespace
 
-void add_models_command(CLI::App& program, const GlobalOptions& global) {
-  CLI::App* command = program.add_subcommand(
-      "models", "list the models on this machine that capture --model takes by name");
+Command models_command(const GlobalOptions& global) {
+  Command command("models", "list the models on this machine that capture --model takes by name");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON");
-  command->footer(
+  command.option("--json", json.get(), "print JSON");
+  command.footer =
       "Nothing is fetched: Hugging Face's cache and the folders of llama.cpp and Ollama are\n"
-      "looked through, headers alone are read.");
-  command->callback([json, &global] {
+      "looked through, headers alone are read.";
+  command.run = [json, &global](const Given&) {
     use_engine(global);
     const capture::ModelFolders folders = capture_engine().model_folders();
     const std::vector<capture::FoundModel> models = capture_engine().find_models(folders);
@@ -70,7 +68,8 @@ void add_models_command(CLI::App& program, const GlobalOptions& global) {
       print_json(models);
     else
       print_table(models, folders);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

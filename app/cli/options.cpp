@@ -44,14 +44,14 @@ std::optional<std::pair<int, int>> parse_range(std::string_view text) {
   return std::pair(*first, *last);
 }
 
-void add_indices_option(CLI::App& command, const std::string& one, const std::string& many,
+void add_indices_option(Command& command, const std::string& one, const std::string& many,
                         Indices& indices, const std::string& what) {
   command
-      .add_option_function<std::string>(
+      .option(
           one + "," + many,
           [many, &indices](const std::string& text) { indices = parse_indices(many, text); },
           what + ": 3, 3-5, 3,7 or all")
-      ->type_name("LIST");
+      .typed("LIST");
 }
 
 // The formats that files are known by.
@@ -77,11 +77,11 @@ Indices parse_indices(const std::string& option, const std::string& text) {
   return indices;
 }
 
-void add_layers_option(CLI::App& command, Indices& indices, const std::string& what) {
+void add_layers_option(Command& command, Indices& indices, const std::string& what) {
   add_indices_option(command, "--layer", "--layers", indices, what);
 }
 
-void add_chunks_option(CLI::App& command, Indices& indices, const std::string& what) {
+void add_chunks_option(Command& command, Indices& indices, const std::string& what) {
   add_indices_option(command, "--chunk", "--chunks", indices, what);
 }
 
@@ -91,11 +91,11 @@ int only_one(const Indices& indices, const std::string& why) {
                     "give one number");
 }
 
-void add_chunk_size_option(CLI::App& command, std::optional<int>& size) {
+void add_chunk_size_option(Command& command, std::optional<int>& size) {
   command
-      .add_option("--chunk-size", size,
-                  "cut the prompt into chunks anew, of so many tokens (open loop)")
-      ->check(CLI::Range(1, 1 << 24));
+      .option("--chunk-size", &size,
+              "cut the prompt into chunks anew, of so many tokens (open loop)")
+      .range(1, 1 << 24);
 }
 
 void check_ending(const std::string& option, const std::string& file,
@@ -129,16 +129,6 @@ void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
       "budget_tokens={}",
       fmt::join(names, ", "), names.size() == 1 ? "s" : "", format_count(info.num_tokens),
       selection::default_budget(info.num_tokens));
-}
-
-CLI::Validator finite_range(double least, double most) {
-  const std::string range = fmt::format("from {} to {}", least, most);
-  return {[=](std::string& text) {
-            const auto number = parse_double(text);
-            const bool fits = number && *number >= least && *number <= most;
-            return fits ? std::string() : fmt::format("{} is not a number {}", text, range);
-          },
-          "NUMBER " + range};
 }
 
 std::optional<trace::TokenSpan> span_of(const char* option, const std::string& text,

@@ -9,8 +9,6 @@
 #include "core/session/session.h"
 #include "core/trace/trace_types.h"
 
-#include <CLI/CLI.hpp>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,21 +26,18 @@ struct Indices {
 Indices parse_indices(const std::string& option, const std::string& text);
 // --layer and --layers, --chunk and --chunks: one option with two names each. `what` says what they
 // are for, and what is taken where the option is not given. `indices` outlives the command.
-void add_layers_option(CLI::App& command, Indices& indices, const std::string& what);
-void add_chunks_option(CLI::App& command, Indices& indices, const std::string& what);
+void add_layers_option(Command& command, Indices& indices, const std::string& what);
+void add_chunks_option(Command& command, Indices& indices, const std::string& what);
 // The number that was given where there is room for one alone, as `why` says.
 int only_one(const Indices& indices, const std::string& why);
 
 // --chunk-size of a command that selects anew. `size` outlives the command.
-void add_chunk_size_option(CLI::App& command, std::optional<int>& size);
+void add_chunk_size_option(Command& command, std::optional<int>& size);
 
 // Refuses a file whose name ends as that of another format: `option` is "--png". `others` are the
 // options of the command for such files. "-" and a name without an ending are any format's.
 void check_ending(const std::string& option, const std::string& file,
                   const std::vector<std::string>& others);
-
-// A finite number from `least` to `most`: CLI::Range lets NaN pass.
-CLI::Validator finite_range(double least, double most);
 
 // What --method takes.
 inline constexpr const char* kMethodHelp =

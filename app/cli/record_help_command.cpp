@@ -3,8 +3,6 @@
 #include "core/base/error.h"
 #include "core/base/results.h"
 
-#include <CLI/CLI.hpp>
-
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -26,10 +24,9 @@ std::string package() {
 
 }  // namespace
 
-void add_record_help_command(CLI::App& program, const GlobalOptions&) {
-  CLI::App* command = program.add_subcommand(
-      "record-help", "print the lines of Python that record a transformers model");
-  command->callback([] {
+Command record_help_command(const GlobalOptions&) {
+  Command command("record-help", "print the lines of Python that record a transformers model");
+  command.run = [](const Given&) {
     results::print(
         "Once, in the Python that has torch and transformers:\n\n"
         "    pip install {}\n\n"
@@ -41,7 +38,8 @@ void add_record_help_command(CLI::App& program, const GlobalOptions&) {
         "A model's folder without a script: python -m kvloupe record FOLDER --prompt-file F -o "
         "trace.h5\n",
         package());
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

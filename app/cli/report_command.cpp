@@ -13,7 +13,6 @@
 #include "core/replay/compare.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -256,23 +255,24 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
 
 }  // namespace
 
-void add_report_command(CLI::App& program, const GlobalOptions& global) {
+Command report_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<ReportArguments>();
-  CLI::App* command = program.add_subcommand(
-      "report", "one page about a method on a trace: what it keeps, what it loses, and why");
-  command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, kMethodHelp)->required();
-  add_layers_option(*command, arguments->layers, "layers of the numbers (default: all)");
-  add_chunks_option(*command, arguments->chunks, "chunks of the numbers (default: all)");
-  add_chunk_size_option(*command, arguments->chunk_size);
-  command->add_option("-o,--output", arguments->folder, "folder for report.md and its pictures")
-      ->required();
-  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
-  command->add_flag("--force", arguments->force, "replace a trace or a model, too");
-  command->callback([arguments, &global] {
+  Command command("report",
+                  "one page about a method on a trace: what it keeps, what it loses, and why");
+  command.option("trace", &arguments->trace, "trace file").required();
+  command.option("--method", &arguments->method, kMethodHelp).required();
+  add_layers_option(command, arguments->layers, "layers of the numbers (default: all)");
+  add_chunks_option(command, arguments->chunks, "chunks of the numbers (default: all)");
+  add_chunk_size_option(command, arguments->chunk_size);
+  command.option("-o,--output", &arguments->folder, "folder for report.md and its pictures")
+      .required();
+  command.option("--device", &arguments->device, kDeviceHelp).show_default();
+  command.option("--force", &arguments->force, "replace a trace or a model, too");
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_report(*arguments, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

@@ -15,7 +15,6 @@
 #include "core/trace/trace_writer.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -342,22 +341,23 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
 
 }  // namespace
 
-void add_select_command(CLI::App& program, const GlobalOptions& global) {
+Command select_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<SelectArguments>();
-  CLI::App* command = program.add_subcommand("select", "what a method keeps, on stored Q and K");
-  command->add_option("trace", arguments->trace, "trace file")->required();
-  command->add_option("--method", arguments->method, kMethodHelp)->required();
-  add_layers_option(*command, arguments->layers, "layers (default: all)");
-  add_chunks_option(*command, arguments->chunks, "chunks (default: all)");
-  add_chunk_size_option(*command, arguments->chunk_size);
-  command->add_option("--device", arguments->device, kDeviceHelp)->capture_default_str();
-  command->add_flag("--json", arguments->json, "as JSON, with every position");
-  command->add_flag("--scores", arguments->scores, "with --json: what was ranked, and the cut");
-  command->add_flag("--save", arguments->save, "add the run to the sidecar TRACE.runs.h5");
-  command->callback([arguments, &global] {
+  Command command("select", "what a method keeps, on stored Q and K");
+  command.option("trace", &arguments->trace, "trace file").required();
+  command.option("--method", &arguments->method, kMethodHelp).required();
+  add_layers_option(command, arguments->layers, "layers (default: all)");
+  add_chunks_option(command, arguments->chunks, "chunks (default: all)");
+  add_chunk_size_option(command, arguments->chunk_size);
+  command.option("--device", &arguments->device, kDeviceHelp).show_default();
+  command.option("--json", &arguments->json, "as JSON, with every position");
+  command.option("--scores", &arguments->scores, "with --json: what was ranked, and the cut");
+  command.option("--save", &arguments->save, "add the run to the sidecar TRACE.runs.h5");
+  command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_select(*arguments, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

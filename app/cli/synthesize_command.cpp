@@ -16,7 +16,6 @@
 #include "core/session/session.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -144,47 +143,47 @@ void run(Arguments given, const GlobalOptions& global) {
 
 }  // namespace
 
-void add_synthesize_command(CLI::App& program, const GlobalOptions& global) {
-  CLI::App* command = program.add_subcommand(
-      "synthesize", "write a trace of planted needle keys and show which ones each method keeps");
+Command synthesize_command(const GlobalOptions& global) {
+  Command command("synthesize",
+                  "write a trace of planted needle keys and show which ones each method keeps");
   const auto given = std::make_shared<Arguments>();
   capture::SyntheticOptions& options = given->options;
-  command->add_option("-o,--output", given->output, "trace to write")->required();
+  command.option("-o,--output", &given->output, "trace to write").required();
   command
-      ->add_option(
-          "--method", given->methods,
-          "method SPEC, may be repeated (default: quoka, compact_attention, oracle); one that "
-          "takes a budget and names none has budget_tokens=1024")
-      ->allow_extra_args(false);
-  command->add_option("--length", options.length, "tokens")
-      ->check(CLI::Range(std::int64_t{4096}, std::int64_t{1} << 20))
-      ->capture_default_str();
-  command->add_option("--chunk-size", options.chunk_size, "tokens of a chunk")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command->add_option("--many", options.many_keys, "needles of the question for many, runs each")
-      ->check(CLI::Range(1, 1 << 10))
-      ->capture_default_str();
-  command->add_option("--run", options.run_length, "tokens of such a needle")
-      ->check(CLI::Range(1, 1 << 10))
-      ->capture_default_str();
-  command->add_option("--few", options.few_keys, "needles of the other question, one token each")
-      ->check(CLI::Range(1, 1 << 10))
-      ->capture_default_str();
-  command->add_option("--seed", options.seed, "of all that is drawn")->capture_default_str();
-  command->add_option("--figures", given->figures,
-                      "folder for a picture of selected_vs_true of each method and question");
-  command->add_flag("--force", options.force, "overwrite the trace");
-  command->add_flag("--json", given->json, "print JSON");
-  command->footer(
+      .option("--method", &given->methods,
+              "method SPEC, may be repeated (default: quoka, compact_attention, oracle); one that "
+              "takes a budget and names none has budget_tokens=1024")
+      .listed();
+  command.option("--length", &options.length, "tokens")
+      .range(std::int64_t{4096}, std::int64_t{1} << 20)
+      .show_default();
+  command.option("--chunk-size", &options.chunk_size, "tokens of a chunk")
+      .range(1, 1 << 16)
+      .show_default();
+  command.option("--many", &options.many_keys, "needles of the question for many, runs each")
+      .range(1, 1 << 10)
+      .show_default();
+  command.option("--run", &options.run_length, "tokens of such a needle")
+      .range(1, 1 << 10)
+      .show_default();
+  command.option("--few", &options.few_keys, "needles of the other question, one token each")
+      .range(1, 1 << 10)
+      .show_default();
+  command.option("--seed", &options.seed, "of all that is drawn").show_default();
+  command.option("--figures", &given->figures,
+                 "folder for a picture of selected_vs_true of each method and question");
+  command.option("--force", &options.force, "overwrite the trace");
+  command.option("--json", &given->json, "print JSON");
+  command.footer =
       "Keys lie in clusters. Two chunks at the end ask for planted ones: first few, single "
       "tokens,\n"
       "then many, runs of tokens. 'needles' is the share of the planted tokens that a method "
-      "keeps.");
-  command->callback([given, &global] {
+      "keeps.";
+  command.run = [given, &global](const Given&) {
     use_engine(global);
     run(*given, global);
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

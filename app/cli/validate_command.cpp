@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -58,20 +57,21 @@ void repair(const RepairArguments& arguments) {
 
 }  // namespace
 
-void add_validate_command(CLI::App& program, const GlobalOptions&) {
+Command validate_command(const GlobalOptions&) {
   auto given = std::make_shared<RepairArguments>();
-  CLI::App* command = program.add_subcommand("validate", "check a trace thoroughly");
-  command->add_option("trace", given->trace, "the trace file")->required();
-  CLI::Option* copy = command->add_option("--repair", given->copy,
-                                          "write a clean copy of what is sound in it to this file");
-  command->add_flag("--force", given->force, "the copy may replace a file")->needs(copy);
-  command->callback([given] {
+  Command command("validate", "check a trace thoroughly");
+  command.option("trace", &given->trace, "the trace file").required();
+  command.option("--repair", &given->copy,
+                 "write a clean copy of what is sound in it to this file");
+  command.option("--force", &given->force, "the copy may replace a file").only_with("--repair");
+  command.run = [given](const Given&) {
     if (given->copy.empty()) {
       validate(given->trace);
     } else {
       repair(*given);
     }
-  });
+  };
+  return command;
 }
 
 }  // namespace kvloupe::cli

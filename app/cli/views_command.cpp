@@ -5,7 +5,6 @@
 #include "core/base/results.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <memory>
@@ -54,11 +53,12 @@ void print_table() {
 
 }  // namespace
 
-void add_views_command(CLI::App& program, const GlobalOptions&) {
-  CLI::App* command = program.add_subcommand("views", "list the views and their export formats");
+Command views_command(const GlobalOptions&) {
+  Command command("views", "list the views and their export formats");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON");
-  command->callback([json] { *json ? print_json() : print_table(); });
+  command.option("--json", json.get(), "print JSON");
+  command.run = [json](const Given&) { *json ? print_json() : print_table(); };
+  return command;
 }
 
 }  // namespace kvloupe::cli

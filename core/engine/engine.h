@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/analysis/attention_map.h"
+#include "core/analysis/budget_sweep.h"
 #include "core/analysis/heavy_tail.h"
 #include "core/analysis/lane_report.h"
 #include "core/analysis/method_averages.h"
@@ -13,7 +14,6 @@
 #include "core/analysis/query_geometry.h"
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
-#include "core/analysis/budget_sweep.h"
 #include "core/base/engine_library.h"
 #include "core/calibration/gate_training.h"
 #include "core/calibration/pattern_search.h"
@@ -35,51 +35,51 @@
 namespace kvloupe {
 
 // What the program calls. To call another function of core, add its line.
-#define KVLOUPE_ENGINE(X)                                     \
-  X(attention_map, analysis::attention_map)                   \
-  X(attention_rows, analysis::attention_rows)                 \
-  X(average, analysis::average)                               \
-  X(heavy_tail, analysis::heavy_tail)                         \
-  X(lane_report, analysis::lane_report)                       \
-  X(overview_of_attention, analysis::overview_of_attention)   \
-  X(overview_of_merge, analysis::overview_of_merge)           \
-  X(overview_of_replay, analysis::overview_of_replay)         \
-  X(page_report, analysis::page_report)                       \
-  X(query_geometry, analysis::query_geometry)                 \
-  X(received_rankings, analysis::received_rankings)           \
-  X(selected_vs_true, analysis::selected_vs_true)             \
-  X(span_fate, analysis::span_fate)                           \
-  X(sweep_pass, analysis::sweep_pass)                         \
-  X(sweep_point_of_run, analysis::sweep_point_of_run)         \
-  X(search_patterns, calibration::search_patterns)            \
-  X(train_gate, calibration::train_gate)                      \
-  X(available_memory, device::available_memory)               \
-  X(list_devices, device::list_devices)                       \
-  X(measure_peak_flops, device::measure_peak_flops)           \
-  X(measure_read_bandwidth, device::measure_read_bandwidth)   \
-  X(multiplies, device::multiplies)                           \
-  X(num_threads, device::num_threads)                         \
-  X(open_device, device::open_device)                         \
-  X(set_num_threads, device::set_num_threads)                 \
-  X(bench_attention, measure::bench_attention)                \
-  X(bench_paged, measure::bench_paged)                        \
-  X(measure_latency, measure::measure_latency)                \
-  X(paged_bench_bytes, measure::paged_bench_bytes)            \
-  X(peaks_of, measure::peaks_of)                              \
-  X(time_block_ways, measure::time_block_ways)                \
-  X(timed_type, measure::timed_type)                          \
-  X(add_metrics, replay::add_metrics)                         \
-  X(compare_methods, replay::compare_methods)                 \
-  X(compare_sweep, replay::compare_sweep)                     \
-  X(explain, replay::explain)                                 \
-  X(explain_recorded, replay::explain_recorded)               \
-  X(head_choices, replay::head_choices)                       \
-  X(key_life, replay::key_life)                               \
-  X(lost_keys, replay::lost_keys)                             \
-  X(recorded_run, replay::recorded_run)                       \
-  X(replay, replay::replay)                                   \
-  X(why_choice_unavailable, replay::why_choice_unavailable)   \
-  X(why_unavailable, replay::why_unavailable)                 \
+#define KVLOUPE_ENGINE(X)                                   \
+  X(attention_map, analysis::attention_map)                 \
+  X(attention_rows, analysis::attention_rows)               \
+  X(average, analysis::average)                             \
+  X(heavy_tail, analysis::heavy_tail)                       \
+  X(lane_report, analysis::lane_report)                     \
+  X(overview_of_attention, analysis::overview_of_attention) \
+  X(overview_of_merge, analysis::overview_of_merge)         \
+  X(overview_of_replay, analysis::overview_of_replay)       \
+  X(page_report, analysis::page_report)                     \
+  X(query_geometry, analysis::query_geometry)               \
+  X(received_rankings, analysis::received_rankings)         \
+  X(selected_vs_true, analysis::selected_vs_true)           \
+  X(span_fate, analysis::span_fate)                         \
+  X(sweep_pass, analysis::sweep_pass)                       \
+  X(sweep_point_of_run, analysis::sweep_point_of_run)       \
+  X(search_patterns, calibration::search_patterns)          \
+  X(train_gate, calibration::train_gate)                    \
+  X(available_memory, device::available_memory)             \
+  X(list_devices, device::list_devices)                     \
+  X(measure_peak_flops, device::measure_peak_flops)         \
+  X(measure_read_bandwidth, device::measure_read_bandwidth) \
+  X(multiplies, device::multiplies)                         \
+  X(num_threads, device::num_threads)                       \
+  X(open_device, device::open_device)                       \
+  X(set_num_threads, device::set_num_threads)               \
+  X(bench_attention, measure::bench_attention)              \
+  X(bench_paged, measure::bench_paged)                      \
+  X(measure_latency, measure::measure_latency)              \
+  X(paged_bench_bytes, measure::paged_bench_bytes)          \
+  X(peaks_of, measure::peaks_of)                            \
+  X(time_block_ways, measure::time_block_ways)              \
+  X(timed_type, measure::timed_type)                        \
+  X(add_metrics, replay::add_metrics)                       \
+  X(compare_methods, replay::compare_methods)               \
+  X(compare_sweep, replay::compare_sweep)                   \
+  X(explain, replay::explain)                               \
+  X(explain_recorded, replay::explain_recorded)             \
+  X(head_choices, replay::head_choices)                     \
+  X(key_life, replay::key_life)                             \
+  X(lost_keys, replay::lost_keys)                           \
+  X(recorded_run, replay::recorded_run)                     \
+  X(replay, replay::replay)                                 \
+  X(why_choice_unavailable, replay::why_choice_unavailable) \
+  X(why_unavailable, replay::why_unavailable)               \
   X(worth_of_ways, replay::worth_of_ways)
 
 struct Engine {
