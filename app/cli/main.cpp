@@ -3,6 +3,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/shell/window.h"
+#include "app/state/view_fields.h"
+#include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/foreign_error.h"
 #include "core/base/log.h"
@@ -46,10 +48,14 @@ void refuse_unknown_subcommand(const std::string& name) {
 
 // A word that a subcommand has no place for falls through to the window's traces, where it would be
 // passed over in silence.
-void refuse_stray_words(const CLI::App& program, const std::vector<std::string>& traces) {
+void refuse_stray_words(const CLI::App& program, const std::vector<std::string>& traces,
+                        const std::string& go_to) {
   const auto subcommands = program.get_subcommands();
-  if (subcommands.empty() || traces.empty()) return;
+  if (subcommands.empty() || (traces.empty() && go_to.empty())) return;
   const std::string name = subcommands.front()->get_name();
+  if (traces.empty())
+    throw usage_error("--goto does not go with " + name, "it is of the window and of export",
+                      "see kvloupe " + name + " --help");
   throw usage_error("'" + traces.front() + "' is one word too many", name + " has no place for it",
                     "see kvloupe " + name + " --help");
 }
@@ -93,10 +99,14 @@ int run(int argc, char** argv) {
   program.require_subcommand(0, 1);
 
   std::vector<std::string> traces;
+  std::string go_to;
   program.add_option("traces", traces, "trace files to open in the window");
+  program.add_option("--goto", go_to,
+                     "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies "
+                     "as the command that opens it");
   // Options such as --threads act before any subcommand's callback runs.
   program.parse_complete_callback([&] {
-    refuse_stray_words(program, traces);
+    refuse_stray_words(program, traces, go_to);
     log::set_quiet(quiet);
     if (!config_dir.empty()) paths::set_config_dir(config_dir);
     if (!memory_limit.empty()) {
@@ -131,9 +141,14 @@ int run(int argc, char** argv) {
     throw from_parse_error(error);
   }
   if (!program.get_subcommands().empty()) return 0;
+  if (!go_to.empty() && traces.empty())
+    throw usage_error("--goto leads nowhere", "no trace is named",
+                      "write kvloupe T.h5 --goto layer=3,chunk=12");
   for (const std::string& name : traces) refuse_unknown_subcommand(name);
   shell::WindowOptions window;
   window.traces = traces;
+  if (!go_to.empty()) window.at = state::parse_link(go_to);
+  if (window.at && !window.at->view.empty()) state::view_named(window.at->view);
   window.memory = global.memory;
   window.bases = basis_maker();
   std::once_flag started;

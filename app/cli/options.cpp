@@ -90,10 +90,7 @@ int only_one(const Indices& indices, const std::string& why) {
 }
 
 void add_chunk_size_option(CLI::App& command, std::optional<int>& size) {
-  command
-      .add_option("--chunk-size", size,
-                  "cut the prompt into chunks anew, of so many tokens (open loop)")
-      ->check(CLI::Range(1, 1 << 24));
+  command.add_option("--chunk-size", size, state::kChunkSizeHelp)->check(CLI::Range(1, 1 << 24));
 }
 
 void check_ending(const std::string& option, const std::string& file,
