@@ -36,6 +36,15 @@ void read_chunk_size(ViewState& what, const Texts& texts) {
   what.chunk_size = static_cast<int>(*size);
 }
 
+void read_shown(ViewState& what, const Texts& texts) {
+  for (const Slot slot : kSlots)
+    if (texts.front() == std::string(1, letter_of(slot))) {
+      what.shown = slot;
+      return;
+    }
+  throw not_valid("shown", texts.front(), "there are two", "write A or B");
+}
+
 std::string theme_text(ThemeKind theme) { return theme == ThemeKind::Dark ? "dark" : "light"; }
 
 void read_theme(ViewState& what, const Texts& texts) {
@@ -125,9 +134,10 @@ std::vector<ViewField> make_fields() {
       {"more", "", "", Shape::Many, kKept, [](const S&) { return Texts{}; }, read_more},
       {"tried", "", "", Shape::Many, kKept, [](const S& s) { return s.tried; },
        [](S& s, const Texts& t) { s.tried = t; }},
-      {"shown", "", "", Shape::One, kLink | kKept,
+      {"shown", "", "which of A and B is shown, in its colour, where a view shows one (default A)",
+       Shape::One, kAllCarriers,
        [](const S& s) { return unless(s.shown, Slot::A, std::string(1, letter_of(s.shown))); },
-       [](S& s, const Texts& t) { s.shown = t.front() == "B" ? Slot::B : Slot::A; }},
+       read_shown},
       {"options", "", "", Shape::Named, kAllCarriers, write_options, read_options},
       {"device", "", kDeviceHelp, Shape::One, kAllCarriers,
        [](const S& s) { return unless(s.device, S{}.device, s.device); },

@@ -229,7 +229,7 @@ ViewState describe(const Workspace& workspace, const ViewInfo& view) {
   what.view = view.id;
   what.methods = texts_of(methods_shown(workspace, view));
   what.tried.clear();
-  what.shown = Slot::A;  // the methods are those shown
+  if (view.num_methods == 0) what.shown = Slot::A;
   what.options.clear();
   for (const ViewOption& option : view.options) {
     const std::string& value = workspace.option(view.id, option.name);

@@ -51,6 +51,7 @@ ViewState full(const std::string& view) {
   ViewState what = plain(view);
   what.place = state::parse_goto("layer=1,q_head=2,chunk=3,query=40,window=8,key=5-9");
   what.methods = {"quest:budget_tokens=64,page_size=8", "run:0"};
+  what.shown = state::Slot::B;
   what.device = "sim";
   what.chunk_size = 50;
   what.picture = {state::ThemeKind::Dark, 800, 500, 2.5};
@@ -89,6 +90,7 @@ TEST(ExportState, EveryFieldSurvivesAlone) {
     with([&](ViewState& s) { s.methods = methods; });
   for (const char* device : {"sim", "cuda:0", "cuda:1"})
     with([&](ViewState& s) { s.device = device; });
+  with([](ViewState& s) { s.shown = state::Slot::B; });
   with([](ViewState& s) { s.chunk_size = 64; });
   with([](ViewState& s) { s.picture.theme = state::ThemeKind::Dark; });
   with([](ViewState& s) { s.picture.width = 1200; });
@@ -137,6 +139,7 @@ TEST(ExportState, WhatIsWrongIsRefused) {
     EXPECT_EQ(result.standard_output, "");
     return result.last_error_line();
   };
+  EXPECT_THAT(refusal({"--shown", "C"}), HasSubstr("--shown C is not valid"));
   EXPECT_THAT(refusal({"--theme", "blue"}), HasSubstr("--theme blue is not valid"));
   EXPECT_THAT(refusal({"--size", "16"}), HasSubstr("'16'"));
   EXPECT_THAT(refusal({"--size", "16x99999"}), HasSubstr("32768"));
