@@ -3,7 +3,6 @@
 
 #include "core/base/cancel.h"
 #include "core/base/compute_type.h"
-#include "core/engine/engine.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/latency.h"
 
@@ -47,7 +46,7 @@ struct Machine {
 
 // What a suite is given: it adds each row as soon as it is measured.
 struct SuiteRun {
-  std::string device = "cpu";  // as engine().open_device() takes it
+  std::string device = "cpu";  // as device::open_device() takes it
   Machine machine;
   bool peers = false;  // measure Python peers too; they are installed when they are missing
   std::function<void(Row)> add;

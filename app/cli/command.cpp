@@ -28,6 +28,10 @@ Option& Option::show_default() {
   shows_default = true;
   return *this;
 }
+Option& Option::show_default(std::string_view text) {
+  default_text = text;
+  return *this;
+}
 
 Option& Option::repeated() {
   uses = Uses::Repeated;

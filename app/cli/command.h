@@ -39,7 +39,8 @@ struct Option {
   std::string help;
   std::variant<std::monostate, IntRange, FiniteRange, OneOf> check = {};
   bool is_required = false;
-  bool shows_default = false;
+  bool shows_default = false;     // what the target holds
+  std::string default_text = {};  // shown in its place
   Uses uses = Uses::Default;
   std::optional<std::pair<int, int>> num_values = {};
   char delimiter = '\0';
@@ -52,6 +53,7 @@ struct Option {
   Option& one_of(OneOf words);
   Option& required();
   Option& show_default();
+  Option& show_default(std::string_view text);
   Option& repeated();  // one value each time that it is written, any number of times
   Option& listed();    // likewise, of a list that its help shows as one: TEXT ...
   Option& between(int least, int most);  // so many values

@@ -70,6 +70,7 @@ void add_option(CLI::App& app, const Option& option) {
   if (option.group) made->group(*option.group);
   std::visit(check, option.check);
   if (option.shows_default) made->capture_default_str();
+  if (!option.default_text.empty()) made->default_str(option.default_text);
 }
 
 void add_to(CLI::App& app, const Command& command) {

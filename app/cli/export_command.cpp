@@ -1,13 +1,15 @@
 // `kvloupe export`: what a view shows, as a picture or as data, without a display.
 #include "app/cli/commands.h"
+#include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/figure/export.h"
-#include "app/state/view_list.h"
+#include "app/shell/view_state_json.h"
+#include "app/state/export_words.h"
 #include "core/base/error.h"
-#include "core/base/units.h"
+#include "core/base/output_file.h"
+#include "core/base/whole_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <map>
 #include <memory>
@@ -18,36 +20,27 @@ namespace kvloupe::cli {
 namespace {
 
 struct Arguments {
-  figure::ExportRequest request;
-  std::map<std::string, std::string> options;  // of any view
-  std::string png, svg, csv, npy;
-  std::string size = "1600x900";
-  std::string theme = "light";
+  std::string trace;
+  std::map<std::string, state::Texts> shown;  // what says what is shown, by option
+  std::string png, svg, csv, npy, state;
   bool all_chunks = false;
+  bool force = false;
 };
 
-void parse_size(const std::string& text, figure::ExportRequest& request) {
-  const std::size_t cross = text.find('x');
-  const auto width = parse_int(text.substr(0, cross));
-  const auto height = cross == std::string::npos ? std::nullopt : parse_int(text.substr(cross + 1));
-  constexpr int kLeast = 64, kMost = 32768;
-  if (!width || !height || *width < kLeast || *height < kLeast || *width > kMost || *height > kMost)
-    throw usage_error(
-        fmt::format("the size '{}' is not understood", text),
-        fmt::format("width and height are whole numbers from {} to {}", kLeast, kMost),
-        "write --size 1600x900");
-  request.width = static_cast<int>(*width);
-  request.height = static_cast<int>(*height);
-}
-
 // --other-trace asks for the option that draws it.
-void draw_beside(state::Description& what) {
+void draw_beside(state::ViewState& what) {
   if (what.other_trace.empty()) return;
-  const auto [option, is_new] = what.options.try_emplace("beside", "other");
+  const auto [option, is_new] = what.options.try_emplace(what.view + ".beside", "other");
   if (!is_new && option->second != "other")
     throw usage_error("--other-trace is not drawn",
                       fmt::format("--beside {} asks for something else", option->second),
                       "leave one of the two out");
+}
+
+state::ViewState state_of(const Arguments& arguments) {
+  state::ViewState what = state::state_of_words(arguments.trace, arguments.shown);
+  draw_beside(what);
+  return what;
 }
 
 void check_distinct(const std::vector<figure::Output>& outputs) {
@@ -58,8 +51,18 @@ void check_distinct(const std::vector<figure::Output>& outputs) {
                           "the second would replace the first", "give each a file of its own");
 }
 
+// What makes the figure what it is, beside the figure or alone.
+void write_state(const Arguments& given, const state::ViewState& what) {
+  check_view(what);
+  check_result_file(given.state, files_read(what), given.force);
+  write_whole_file(given.state, json_text("kvloupe-export/1",
+                                          shell::json_of_state(what, state::kAllCarriers), 2));
+}
+
 void run(const Arguments& given, const GlobalOptions& global) {
-  figure::ExportRequest request = given.request;
+  figure::ExportRequest request;
+  request.what = state_of(given);
+  request.force = given.force;
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
@@ -70,19 +73,17 @@ void run(const Arguments& given, const GlobalOptions& global) {
   take(given.svg, state::Format::Svg);
   take(given.csv, state::Format::Csv);
   take(given.npy, state::Format::Npy);
+  if (outputs.empty() && !given.state.empty()) return write_state(given, request.what);
   if (outputs.empty())
     throw usage_error("nothing can be exported", "no output file is named",
                       "name one: --png F, --csv F or --npy F");
   check_distinct(outputs);
-  for (const auto& [name, value] : given.options)
-    if (!value.empty()) request.what.options[name] = value;
-  draw_beside(request.what);
-  parse_size(given.size, request);
-  request.theme = given.theme == "dark" ? widgets::ThemeKind::Dark : widgets::ThemeKind::Light;
+  use_engine(global);
   request.memory = global.memory;
   request.bases = basis_maker();
   if (!given.all_chunks) {
     figure::export_view(request, outputs);
+    if (!given.state.empty()) write_state(given, request.what);
     return;
   }
   request.format = outputs.front().format;
@@ -93,19 +94,20 @@ void run(const Arguments& given, const GlobalOptions& global) {
   figure::export_all_chunks(request);
 }
 
-// One option of the command line for each name that any view knows, with what each view makes of it;
-// state::check says whether the view has it.
-void add_view_options(Command& command, std::map<std::string, std::string>& values) {
-  std::map<std::string, std::vector<std::string>> meanings;
-  for (const state::ViewInfo& view : state::views())
-    for (const state::ViewOption& option : view.options)
-      meanings[option.name].push_back(
-          fmt::format("{}: {} ({})", view.id, option.meaning, fmt::join(option.choices, ", ")));
-  for (const auto& [name, of_views] : meanings)
-    command.option("--" + name, &values[name], fmt::format("{}", fmt::join(of_views, "\n")))
-        .under(
-            "Options of views, see kvloupe views --json (a word that one choice alone has names "
-            "it)");
+// The options that say what is shown: the fields of a view's state and the options of views.
+void add_state_options(Command& command, Arguments& given) {
+  for (const state::ExportOption& option : state::export_options()) {
+    Option& added = command.option("--" + option.name, &given.shown[option.name], option.help);
+    if (option.many)
+      added.listed();
+    else
+      added.between(1, 1);
+    if (!option.default_text.empty()) added.show_default(option.default_text);
+    if (option.name == "view") added.required();
+    if (option.of_views)
+      added.under(
+          "Options of views, see kvloupe views --json (a word that one choice alone has names it)");
+  }
 }
 
 }  // namespace
@@ -113,44 +115,19 @@ void add_view_options(Command& command, std::map<std::string, std::string>& valu
 Command export_command(const GlobalOptions& global) {
   Command command("export", "write what a view shows, without a display");
   const auto given = std::make_shared<Arguments>();
-  figure::ExportRequest& request = given->request;
-  command.option("trace", &request.what.trace, "trace file").required();
-  command.option("--view", &request.what.view, "view id, see kvloupe views").required();
-  command
-      .option(
-          "--method", &request.what.methods,
-          "method SPEC, or a recorded run: run:N, or what it is called; given twice: the methods A "
-          "and B; further ones for the views budget_sweep and method_compare. A method that takes "
-          "a "
-          "budget and names none has budget_tokens=1024; "
-          "with no method given and none recorded, quoka and oracle are shown with 1,024, or "
-          "an eighth of the tokens where the trace has no more than these")
-      .listed();
-  command.option(
-      "--goto", &request.what.go_to,
-      "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys");
-  command.option("--device", &request.what.device, kDeviceHelp).show_default();
-  add_chunk_size_option(command, request.what.chunk_size);
-  command.option("--other-trace", &request.what.other_trace,
-                 "another trace, for views that draw one beside the first");
+  command.option("trace", &given->trace, "trace file").required();
+  add_state_options(command, *given);
   command.option("--png", &given->png, "picture to write, or - for standard output");
   // Refused by every view: no help offers what there is not.
   command.option("--svg", &given->svg, "").hidden();
   command.option("--csv", &given->csv, "table to write, or -");
   command.option("--npy", &given->npy, "array to write, or -");
+  command.option("--state", &given->state,
+                 "JSON to write, or -: what is shown, as it was asked for; alone it draws nothing");
   command.option("--all-chunks", &given->all_chunks,
                  "one table of all chunks (with --csv), a column saying which");
-  command.option("--size", &given->size, "pixels at scale 1 (default 1600x900)");
-  command.option("--scale", &request.scale, "multiplies the size and sharpens (default 1)")
-      .finite_range(0.25, 8);
-  command.option("--theme", &given->theme, "light or dark (default light)")
-      .one_of({"light", "dark"});
-  command.option("--force", &request.force, "replace a trace or a model, too");
-  add_view_options(command, given->options);
-  command.run = [given, &global](const Given&) {
-    use_engine(global);
-    run(*given, global);
-  };
+  command.option("--force", &given->force, "replace a trace or a model, too");
+  command.run = [given, &global](const Given&) { run(*given, global); };
   return command;
 }
 

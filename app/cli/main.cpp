@@ -4,6 +4,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "app/shell/window.h"
+#include "app/state/view_fields.h"
+#include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/foreign_error.h"
 #include "core/base/log.h"
@@ -40,8 +42,12 @@ void refuse_unknown_subcommand(const std::string& name) {
 
 // A word that a subcommand has no place for falls through to the window's traces, where it would be
 // passed over in silence.
-void refuse_stray_words(const std::string& subcommand, const std::vector<std::string>& traces) {
-  if (subcommand.empty() || traces.empty()) return;
+void refuse_stray_words(const std::string& subcommand, const std::vector<std::string>& traces,
+                        const std::string& go_to) {
+  if (subcommand.empty() || (traces.empty() && go_to.empty())) return;
+  if (traces.empty())
+    throw usage_error("--goto does not go with " + subcommand, "it is of the window and of export",
+                      "see kvloupe " + subcommand + " --help");
   throw usage_error("'" + traces.front() + "' is one word too many",
                     subcommand + " has no place for it", "see kvloupe " + subcommand + " --help");
 }
@@ -51,11 +57,12 @@ struct ProgramArguments {
   std::string memory_limit, config_dir;
   bool quiet = false;
   std::vector<std::string> traces;
+  std::string go_to;
 };
 
 // What acts before any subcommand.
 void begin(ProgramArguments& arguments, const Given& given) {
-  refuse_stray_words(given.subcommand, arguments.traces);
+  refuse_stray_words(given.subcommand, arguments.traces, arguments.go_to);
   log::set_quiet(arguments.quiet);
   if (!arguments.config_dir.empty()) paths::set_config_dir(arguments.config_dir);
   if (arguments.memory_limit.empty()) return;
@@ -67,9 +74,14 @@ void begin(ProgramArguments& arguments, const Given& given) {
 }
 
 int open_window(const ProgramArguments& arguments) {
+  if (!arguments.go_to.empty() && arguments.traces.empty())
+    throw usage_error("--goto leads nowhere", "no trace is named",
+                      "write kvloupe T.h5 --goto layer=3,chunk=12");
   for (const std::string& name : arguments.traces) refuse_unknown_subcommand(name);
   shell::WindowOptions window;
   window.traces = arguments.traces;
+  if (!arguments.go_to.empty()) window.at = state::parse_link(arguments.go_to);
+  if (window.at && !window.at->view.empty()) state::view_named(window.at->view);
   window.memory = arguments.global.memory;
   window.bases = basis_maker();
   std::once_flag started;
@@ -88,6 +100,9 @@ Command program_command(ProgramArguments& arguments) {
                  "folder for settings instead of the XDG one");
   program.option("--quiet", &arguments.quiet, "no progress and no messages but errors");
   program.option("traces", &arguments.traces, "trace files to open in the window");
+  program.option("--goto", &arguments.go_to,
+                 "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies as "
+                 "the command that opens it");
   for (const auto command :
        {bench_command, first_frame_command, calibrate_command, capture_command, devices_command,
         models_command, record_help_command, info_command, validate_command, methods_command,

@@ -92,10 +92,7 @@ int only_one(const Indices& indices, const std::string& why) {
 }
 
 void add_chunk_size_option(Command& command, std::optional<int>& size) {
-  command
-      .option("--chunk-size", &size,
-              "cut the prompt into chunks anew, of so many tokens (open loop)")
-      .range(1, 1 << 24);
+  command.option("--chunk-size", &size, state::kChunkSizeHelp).range(1, 1 << 24);
 }
 
 void check_ending(const std::string& option, const std::string& file,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/cli/commands.h"
+#include "app/state/view_fields.h"
 #include "core/base/cancel.h"
 #include "core/replay/compare.h"
 #include "core/selection/method_spec.h"
@@ -56,9 +57,7 @@ inline constexpr const char* kSpecsHelp =
 void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
                            const trace::TraceInfo& info);
 
-// What --device takes.
-inline constexpr const char* kDeviceHelp =
-    "where it is computed: cpu, cuda:N, or sim, a slow stand-in for a GPU (kvloupe devices)";
+using state::kDeviceHelp;
 
 // The tokens that an option such as --span names: a span of the trace, "needle", or positions,
 // "1536-1551", both ends in. Nothing for an empty text. Throws Error{Input}.

@@ -168,11 +168,16 @@ bool can_draw(const Picture& picture, const replay::LostKeys& lost) {
 }
 
 // Where the trace lost most, so that the pictures show it.
-std::string place_of(const replay::LostKeys& lost) {
-  if (lost.keys.empty()) return "";
+state::GotoTarget place_of(const replay::LostKeys& lost) {
+  state::GotoTarget place;
+  if (lost.keys.empty()) return place;
   const replay::LostKey& worst = lost.keys.front();
-  return fmt::format("layer={},q_head={},chunk={},key={}", worst.layer,
-                     worst.row * lost.layout.q_heads_per_row, worst.chunk, worst.key);
+  place.layer = worst.layer;
+  place.q_head = worst.row * lost.layout.q_heads_per_row;
+  place.chunk = worst.chunk;
+  place.key_begin = worst.key;
+  place.key_end = worst.key + 1;
+  return place;
 }
 
 figure::ExportRequest picture_request(const ReportArguments& arguments, const Picture& picture,
@@ -238,7 +243,7 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   for (const Picture& picture : kPictures) {
     if (!can_draw(picture, lost)) continue;
     figure::ExportRequest drawn = picture_request(arguments, picture, global);
-    drawn.what.go_to = place_of(lost);
+    drawn.what.place = place_of(lost);
     text += fmt::format("## {}\n\n", picture.title);
     try {
       figure::export_view(drawn);

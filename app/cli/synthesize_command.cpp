@@ -87,7 +87,8 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
       request.what.trace = given.output;
       request.what.view = "selected_vs_true";
       request.what.methods = {spec.canonical()};
-      request.what.go_to = fmt::format("layer=0,chunk={}", question->chunk);
+      request.what.place.layer = 0;
+      request.what.place.chunk = question->chunk;
       request.file = (std::filesystem::path(given.figures) /
                       fmt::format("selected_vs_true_{}_{}_{}.png", number, spec.id(), name))
                          .string();

@@ -63,7 +63,7 @@ void open(state::Workspace& workspace, const std::string& trace, const std::stri
                       tab ? tab->error : "it was not opened", "see kvloupe validate");
 }
 
-void open_and_show(state::Workspace& workspace, const state::Description& what) {
+void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
   if (!what.other_trace.empty()) open(workspace, what.other_trace, "--other-trace ");
   open(workspace, what.trace, "");
   state::show(workspace, what);
@@ -76,7 +76,7 @@ void open_and_show(state::Workspace& workspace, const state::Description& what) 
 
 Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const ExportRequest& request) {
-  renderer.gui().apply_style(request.theme, kFigureTextScale);
+  renderer.gui().apply_style(request.what.picture.theme, kFigureTextScale);
   prepare_fonts(renderer.gui(), workspace.place());
   panels::DrawContext context{workspace, renderer.gui().palette(), true,
                               request.what.methods.size() >= 2};
@@ -119,7 +119,8 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 }  // namespace
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
-  HeadlessRenderer renderer(request.width, request.height, static_cast<float>(request.scale));
+  const state::PictureForm& form = request.what.picture;
+  HeadlessRenderer renderer(form.width, form.height, static_cast<float>(form.scale));
   // It goes before the renderer: it holds textures.
   const auto panel = panels::make_panel(request.what.view);
   settle(workspace, *state::find_view(request.what.view));

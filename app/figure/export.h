@@ -1,8 +1,9 @@
 // `kvloupe export`: what a view shows, as a file, without a display.
 #pragma once
 
-#include "app/state/description.h"
-#include "app/widgets/theme.h"
+#include "app/state/view.h"
+#include "app/state/view_state.h"
+#include "app/state/workspace.h"
 #include "core/base/memory_account.h"
 #include "core/selection/basis_maker.h"
 
@@ -15,13 +16,10 @@ namespace kvloupe::figure {
 struct Image;  // app/figure/headless.h
 
 struct ExportRequest {
-  state::Description what;
+  state::ViewState what;
   state::Format format = state::Format::Png;
   std::string file;    // - is standard output
   bool force = false;  // replaces an HDF5, GGUF or safetensors file
-  int width = 1600, height = 900;
-  double scale = 1;
-  widgets::ThemeKind theme = widgets::ThemeKind::Light;
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   selection::BasisMaker bases = {};
 };

@@ -124,10 +124,12 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   }
   impl_->workspace->answers.jobs().set_wake([] { glfwPostEmptyEvent(); });
   const std::vector<std::string>& traces = impl_->options.window.traces;
+  const std::optional<state::ViewState>& at = impl_->options.window.at;
   if (impl_->options.remember)
-    impl_->keeper = std::make_unique<Keeper>(*impl_->workspace, *impl_->explorer, traces);
+    impl_->keeper = std::make_unique<Keeper>(*impl_->workspace, *impl_->explorer, traces, at);
   else
-    for (const std::string& path : traces) impl_->workspace->traces.open(path);
+    for (const std::string& path : traces) impl_->workspace->traces.open(path, at);
+  if (at && !at->view.empty()) impl_->explorer->panels().show(at->view);
 }
 
 AppWindow::~AppWindow() = default;

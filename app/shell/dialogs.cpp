@@ -1,5 +1,6 @@
 #include "app/shell/dialogs.h"
 
+#include "app/state/view_fields.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 
@@ -128,7 +129,7 @@ void GotoDialog::draw(state::Workspace& workspace, const widgets::Palette& palet
   ImGui::SameLine();
   if (ImGui::Button("Go") || entered) {
     try {
-      workspace.cursor.go_to(state::parse_goto(text_));
+      state::show(workspace, state::parse_link(text_));
       ImGui::CloseCurrentPopup();
     } catch (const Error& error) {
       problem_ = error.what();

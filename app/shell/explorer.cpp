@@ -4,7 +4,7 @@
 #include "app/figure/figure_page.h"
 #include "app/shell/frame_guard.h"
 #include "app/shell/job_line.h"
-#include "app/shell/places.h"
+#include "app/shell/places_file.h"
 #include "app/shell/welcome.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
@@ -35,14 +35,20 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     for (const state::Format format : view.formats())
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
         exporter_.ask(view, format, settings_.last_folder);
-    if (workspace_.has_trace() && ImGui::MenuItem("Copy the export command"))
+    if (!workspace_.has_trace()) return;
+    exporter_.picture_menu_ui();
+    if (ImGui::MenuItem("Copy the export command"))
       ImGui::SetClipboardText(exporter_.command_of(view).c_str());
+    if (ImGui::MenuItem("Copy the command that opens it here"))
+      ImGui::SetClipboardText(exporter_.link_command_of(view).c_str());
   };
   workspace_.traces.on_message = [this](const std::string& text, bool is_error) {
     messages_.say(text, is_error);
   };
   workspace_.traces.on_opened = [this](state::TraceTab& tab, bool fresh) {
-    if (fresh && settings_.restore_places) restore_place(tab);
+    if (fresh && settings_.restore_places)
+      // What the trace no longer has is passed over: its file may have been made anew.
+      if (const auto kept = find_place(tab.path)) show(tab, *kept, state::Unknown::PassOver);
     add_recent_file(tab.path);
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();

@@ -1,5 +1,6 @@
 #include "app/shell/exporter.h"
 
+#include "app/state/export_words.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
@@ -13,7 +14,7 @@
 namespace kvloupe::shell {
 namespace {
 
-std::string quoted(const std::string& word) {
+std::string as_word(const std::string& word) {
   if (word.find_first_of(" '\"$&;()<>|*?#~`\\") == std::string::npos && !word.empty()) return word;
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -25,14 +26,43 @@ std::string quoted(const std::string& word) {
 std::string Exporter::command_of(const state::ViewInfo& view) const {
   std::string text = "kvloupe";
   for (const std::string& word : state::export_arguments(state::describe(workspace_, view)))
-    text += " " + quoted(word);
+    text += " " + as_word(word);
   return text + " --png figure.png";
+}
+
+std::string Exporter::link_command_of(const state::ViewInfo& view) const {
+  state::ViewState what = state::state_of(*workspace_.traces.ready());
+  what.view = view.id;
+  return fmt::format("kvloupe {} --goto {}", as_word(what.trace), as_word(state::link_text(what)));
+}
+
+void Exporter::picture_menu_ui() {
+  if (!ImGui::BeginMenu("Exported pictures")) return;
+  state::PictureForm form = workspace_.selection().picture;
+  for (const auto theme : {state::ThemeKind::Light, state::ThemeKind::Dark})
+    if (ImGui::MenuItem(theme == state::ThemeKind::Light ? "Light" : "Dark", nullptr,
+                        form.theme == theme))
+      form.theme = theme;
+  ImGui::Separator();
+  for (const auto& [width, height] :
+       {std::pair{1600, 900}, std::pair{1200, 800}, std::pair{800, 600}, std::pair{800, 500}})
+    if (ImGui::MenuItem(fmt::format("{} x {}", width, height).c_str(), nullptr,
+                        form.width == width && form.height == height)) {
+      form.width = width;
+      form.height = height;
+    }
+  ImGui::Separator();
+  for (const double scale : {1.0, 2.0, 3.0})
+    if (ImGui::MenuItem(fmt::format("Scale {}", scale).c_str(), nullptr, form.scale == scale))
+      form.scale = scale;
+  ImGui::EndMenu();
+  workspace_.cursor.set_picture(form);
 }
 
 void Exporter::ask(const state::ViewInfo& view, state::Format format, const std::string& folder) {
   if (!workspace_.has_trace()) return;
   // What stands on the screen now, not when the name has been found.
-  const state::Description what = state::describe(workspace_, view);
+  const state::ViewState what = state::describe(workspace_, view);
   const std::filesystem::path start =
       std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::name_of(format));
   files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", view.title), start,

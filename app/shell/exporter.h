@@ -5,7 +5,9 @@
 #include "app/shell/file_dialog.h"
 #include "app/shell/messages.h"
 #include "app/shell/run_self.h"
-#include "app/state/description.h"
+#include "app/state/view.h"
+#include "app/state/view_state.h"
+#include "app/state/workspace.h"
 
 #include <functional>
 #include <optional>
@@ -23,6 +25,10 @@ class Exporter {
   void ask(const state::ViewInfo& view, state::Format format, const std::string& folder);
   // The command line that makes the figure, for the clipboard.
   std::string command_of(const state::ViewInfo& view) const;
+  // The command line that opens the trace at what the window shows, with the view before others.
+  std::string link_command_of(const state::ViewInfo& view) const;
+  // The form of exported pictures, as a part of a menu.
+  void picture_menu_ui();
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);
   // Runs the command line that writes the file: "" on success, else its sentence. On a job's thread.
@@ -30,7 +36,7 @@ class Exporter {
 
  private:
   struct Request {
-    state::Description what;
+    state::ViewState what;
     state::Format format;
     std::string file;
   };

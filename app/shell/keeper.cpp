@@ -13,7 +13,7 @@ constexpr std::chrono::seconds kBetweenSaves{2};
 }  // namespace
 
 Keeper::Keeper(state::Workspace& workspace, Explorer& explorer,
-               const std::vector<std::string>& traces)
+               const std::vector<std::string>& traces, const std::optional<state::ViewState>& at)
     : workspace_(workspace),
       explorer_(explorer),
       file_(traces.empty()),
@@ -21,7 +21,7 @@ Keeper::Keeper(state::Workspace& workspace, Explorer& explorer,
       next_(std::chrono::steady_clock::now() + kBetweenSaves) {
   if (!file_.problem().empty()) explorer_.messages().say(file_.problem(), true);
   if (file_.restored()) restore(*file_.restored());
-  for (const std::string& path : traces) workspace_.traces.open(path);
+  for (const std::string& path : traces) workspace_.traces.open(path, at);
   explorer_.before_close = [this] { save_open_places(); };
   save_session();
 }
@@ -37,10 +37,16 @@ void Keeper::restore(const WindowSession& session) {
   ++saved_session_->openings;
   saved_session_->ended = false;
   file_.save(*saved_session_);  // before a trace can do any harm
-  for (const std::string& path : session.traces) workspace_.traces.open(path);
-  if (session.active >= session.traces.size()) return;
+  for (const state::ViewState& tab : session.tabs) {
+    state::ViewState path_alone;
+    path_alone.trace = tab.trace;
+    std::optional<state::ViewState> at;
+    if (explorer_.settings().restore_places && tab != path_alone) at = tab;
+    workspace_.traces.open(tab.trace, at, state::Unknown::PassOver);
+  }
+  if (session.active >= session.tabs.size()) return;
   for (const auto& tab : workspace_.traces.tabs())
-    if (tab->path == session.traces[session.active]) workspace_.traces.activate(tab->id);
+    if (tab->path == session.tabs[session.active].trace) workspace_.traces.activate(tab->id);
 }
 
 bool Keeper::still_opening() const {
@@ -77,11 +83,11 @@ void Keeper::save_settings_and_layout() {
 }
 
 void Keeper::save_open_places() {
-  std::vector<KeptPlace> changed;
+  std::vector<state::ViewState> changed;
   for (const auto& tab : workspace_.traces.tabs()) {
     if (tab->state != state::ResultState::Ready) continue;
-    KeptPlace place = place_of(*tab);
-    KeptPlace& saved = saved_places_[tab->path];
+    state::ViewState place = state::state_of(*tab);
+    state::ViewState& saved = saved_places_[tab->path];
     if (place == saved) continue;
     saved = place;
     changed.push_back(std::move(place));
@@ -94,8 +100,8 @@ void Keeper::save_session() {
   WindowSession session;
   session.ended = ended_;
   for (const auto& tab : workspace_.traces.tabs()) {
-    if (tab.get() == workspace_.traces.active()) session.active = session.traces.size();
-    session.traces.push_back(tab->path);
+    if (tab.get() == workspace_.traces.active()) session.active = session.tabs.size();
+    session.tabs.push_back(state::state_of(*tab));
   }
   // Until all of it has been on screen it counts as an attempt.
   if (!ended_ && still_opening() && saved_session_) session.openings = saved_session_->openings;

@@ -4,7 +4,7 @@
 
 #include "app/shell/behind.h"
 #include "app/shell/explorer.h"
-#include "app/shell/places.h"
+#include "app/shell/places_file.h"
 #include "app/shell/session_file.h"
 #include "app/state/workspace.h"
 
@@ -18,8 +18,9 @@ namespace kvloupe::shell {
 
 class Keeper {
  public:
-  // Opens the traces; where none are named, those of the last session.
-  Keeper(state::Workspace& workspace, Explorer& explorer, const std::vector<std::string>& traces);
+  // Opens the traces, at a place where one is given; where none are named, those of the last session.
+  Keeper(state::Workspace& workspace, Explorer& explorer, const std::vector<std::string>& traces,
+         const std::optional<state::ViewState>& at = std::nullopt);
   ~Keeper();  // saves all
 
   // Once a frame: what has changed is saved, behind the frames.
@@ -42,7 +43,7 @@ class Keeper {
   SessionFile file_;
   std::optional<WindowSession> saved_session_;
   std::string saved_settings_, saved_layout_;
-  std::map<std::string, KeptPlace> saved_places_;  // by path
+  std::map<std::string, state::ViewState> saved_places_;  // by path
   std::chrono::steady_clock::time_point next_;
   bool ended_ = false;
   Behind behind_;  // last: what it does uses the rest

@@ -1,5 +1,6 @@
 #include "app/shell/session_file.h"
 
+#include "app/shell/view_state_json.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 
@@ -28,14 +29,17 @@ struct Free {
   fs::file_time_type saved;
 };
 
-std::vector<std::string> traces_in(const ordered_json& json) {
-  std::vector<std::string> traces;
-  const auto list = json.find("traces");
-  if (list == json.end() || !list->is_array()) return traces;
-  for (const ordered_json& entry : *list)
-    if (const auto path = bytes_of_json(entry); path && traces.size() < kMostTraces)
-      traces.push_back(*path);
-  return traces;
+// Earlier versions kept the paths alone, as "traces".
+std::vector<state::ViewState> tabs_in(const ordered_json& json) {
+  std::vector<state::ViewState> tabs;
+  const auto list = json.contains("tabs") ? json.find("tabs") : json.find("traces");
+  if (list == json.end() || !list->is_array()) return tabs;
+  for (const ordered_json& entry : *list) {
+    state::ViewState tab = state_of_json(entry);
+    if (const auto path = bytes_of_json(entry)) tab.trace = *path;
+    if (!tab.trace.empty() && tabs.size() < kMostTraces) tabs.push_back(std::move(tab));
+  }
+  return tabs;
 }
 
 template <typename Number>
@@ -53,9 +57,9 @@ WindowSession read(const fs::path& path) {
   if (!json.is_object())
     throw input_error(path.string() + " is not used", "it holds no session",
                       "it will be replaced; keep a copy if you want to look into it");
-  session.traces = traces_in(json);
+  session.tabs = tabs_in(json);
   session.active = number_in<std::size_t>(json, "active", kMostTraces);
-  if (session.active >= session.traces.size()) session.active = 0;
+  if (session.active >= session.tabs.size()) session.active = 0;
   session.openings = number_in<int>(json, "openings", kMostOpenings);
   const auto ended = json.find("ended");
   session.ended = ended != json.end() && *ended == true;
@@ -99,10 +103,10 @@ Free* newest(std::vector<Free>& files, const Fits& fits) {
 SessionFile::SessionFile(bool restore) {
   bool others_run = false;
   std::vector<Free> files = free_files(paths::state_dir(), others_run);
-  const auto killed = [](const WindowSession& s) { return !s.ended && !s.traces.empty(); };
+  const auto killed = [](const WindowSession& s) { return !s.ended && !s.tabs.empty(); };
   Free* chosen = restore ? newest(files, killed) : nullptr;
   if (restore && chosen == nullptr && !others_run)
-    chosen = newest(files, [](const WindowSession& s) { return !s.traces.empty(); });
+    chosen = newest(files, [](const WindowSession& s) { return !s.tabs.empty(); });
   const bool goes_on = chosen != nullptr;
   // Else one with nothing to lose.
   for (Free& file : files)
@@ -127,9 +131,9 @@ SessionFile::SessionFile(bool restore) {
 
 void SessionFile::save(const WindowSession& session) const {
   if (path_.empty()) return;
-  ordered_json traces = ordered_json::array();
-  for (const std::string& trace : session.traces) traces.push_back(json_of_bytes(trace));
-  write_small_json(path_, {{"traces", traces},
+  ordered_json tabs = ordered_json::array();
+  for (const state::ViewState& tab : session.tabs) tabs.push_back(json_of_state(tab));
+  write_small_json(path_, {{"tabs", tabs},
                            {"active", session.active},
                            {"openings", session.openings},
                            {"ended", session.ended}});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/shell/state_files.h"
+#include "app/state/view_state.h"
 
 #include <cstddef>
 #include <optional>
@@ -12,9 +13,9 @@
 namespace kvloupe::shell {
 
 struct WindowSession {
-  std::vector<std::string> traces;  // absolute paths, as tabs from the left
-  std::size_t active = 0;           // index in `traces`
-  int openings = 0;                 // starts that went on from here and have not shown it yet
+  std::vector<state::ViewState> tabs;  // from the left; their traces are absolute paths
+  std::size_t active = 0;              // index in `tabs`
+  int openings = 0;                    // starts that went on from here and have not shown it yet
   bool ended = false;  // the user closed the window: only who starts without another one goes on
   bool operator==(const WindowSession&) const = default;
 };

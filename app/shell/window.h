@@ -1,11 +1,13 @@
 // The window of the program.
 #pragma once
 
+#include "app/state/view_state.h"
 #include "core/base/memory_account.h"
 #include "core/selection/basis_maker.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@ namespace kvloupe::shell {
 
 struct WindowOptions {
   std::vector<std::string> traces;
+  std::optional<state::ViewState> at;  // what they are opened at; nothing: where they were left
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   std::function<void()> start_engine;  // that of state::Answers
   selection::BasisMaker bases = {};    // asked once the engine runs

@@ -67,12 +67,7 @@ void Cursor::set_method(Slot slot, const std::string& spec) {
 }
 
 void Cursor::set_method(Slot slot, const MethodChoice& choice) {
-  if (TraceTab* tab = traces_.ready(); tab != nullptr && !choice.recorded() && !choice.empty()) {
-    std::erase(tab->tried, choice);
-    tab->tried.push_back(choice);
-    constexpr std::size_t kMostTried = 12;
-    if (tab->tried.size() > kMostTried) tab->tried.erase(tab->tried.begin());
-  }
+  if (TraceTab* tab = traces_.ready()) tab->remember_tried(choice);
   change(fmt::format("method {}", letter_of(slot)), [&](Selection& s) { s.choice(slot) = choice; });
 }
 
@@ -101,6 +96,10 @@ void Cursor::set_option(const std::string& name, const std::string& value) {
     else
       s.options[name] = value;
   });
+}
+
+void Cursor::set_picture(const PictureForm& form) {
+  change("picture", [&](Selection& s) { s.picture = form; });
 }
 
 bool Cursor::back() {

@@ -4,8 +4,6 @@
 
 #include "app/state/traces.h"
 
-#include "core/engine/engine.h"
-
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,7 +24,7 @@ class Cursor {
   void set_layer(int layer);
   void step_layer(int by);  // along the captured layers
   void set_q_head(int q_head);
-  void set_device(const std::string& id);  // that engine().open_device() takes
+  void set_device(const std::string& id);  // that device::open_device() takes
   void set_keys(std::int32_t begin, std::int32_t end);
   void go_to(const GotoTarget& target);  // throws Error{Input} for a place that is not in the trace
 
@@ -39,6 +37,7 @@ class Cursor {
   void show(Slot slot);
   // An option of a view, "layer_head_overview.metric"; empty: its default.
   void set_option(const std::string& name, const std::string& value);
+  void set_picture(const PictureForm& form);  // of what is exported
 
   bool back();
   bool forward();

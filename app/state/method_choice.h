@@ -3,18 +3,13 @@
 #pragma once
 
 #include "app/state/open_trace.h"
+#include "app/state/slot.h"
 #include "core/replay/method_choice.h"
 #include "core/selection/method_spec.h"
 
-#include <array>
 #include <string>
 
 namespace kvloupe::state {
-
-enum class Slot { A = 0, B = 1 };
-inline constexpr std::array<Slot, 2> kSlots{Slot::A, Slot::B};
-inline constexpr char letter_of(Slot slot) { return slot == Slot::A ? 'A' : 'B'; }
-inline constexpr Slot other_than(Slot slot) { return slot == Slot::A ? Slot::B : Slot::A; }
 
 using replay::choice_anew;
 using replay::MethodChoice;

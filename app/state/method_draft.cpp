@@ -7,19 +7,9 @@
 namespace kvloupe::state {
 namespace {
 
-// The parameters that a canonical text "id:name=value,..." carries.
-std::map<std::string, std::string> values_of(const std::string& canonical) {
-  std::map<std::string, std::string> values;
-  std::size_t at = canonical.find(':');
-  while (at != std::string::npos && at + 1 < canonical.size()) {
-    const std::size_t comma = canonical.find(',', at + 1);
-    const std::string item =
-        canonical.substr(at + 1, comma == std::string::npos ? comma : comma - at - 1);
-    const std::size_t equals = item.find('=');
-    if (equals != std::string::npos) values[item.substr(0, equals)] = item.substr(equals + 1);
-    at = comma;
-  }
-  return values;
+std::map<std::string, std::string> values_of(const selection::MethodSpec& spec) {
+  const auto parameters = spec.parameters();
+  return {parameters.begin(), parameters.end()};
 }
 
 }  // namespace
@@ -27,7 +17,7 @@ std::map<std::string, std::string> values_of(const std::string& canonical) {
 MethodDraft::MethodDraft(const std::string& spec, const selection::ModelShape& shape) {
   const auto parsed = selection::MethodSpec::parse(spec).resolved(shape);
   id_ = parsed.id();
-  values_ = values_of(parsed.canonical());
+  values_ = values_of(parsed);
 }
 
 void MethodDraft::change_method(const std::string& id, const selection::ModelShape& shape,
@@ -37,7 +27,7 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
   const std::map<std::string, std::string> before = values_;
   id_ = id;
   try {
-    values_ = values_of(selection::MethodSpec::parse(id).resolved(shape).canonical());
+    values_ = values_of(selection::MethodSpec::parse(id).resolved(shape));
   } catch (const Error&) {
     // It cannot stand without a parameter (a path, say): begin with the plain defaults.
     values_.clear();

@@ -4,8 +4,6 @@
 
 #include "app/state/open_trace.h"
 
-#include "core/engine/engine.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,7 +21,7 @@ struct Place {
   int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
-  std::string device = "cpu";  // where it is computed, as engine().open_device() takes it
+  std::string device = "cpu";  // where it is computed, as device::open_device() takes it
 
   bool empty() const { return trace == nullptr; }
   const trace::TraceInfo& info() const { return trace->info(); }

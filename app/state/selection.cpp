@@ -3,40 +3,15 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/base/units.h"
+#include "core/selection/default_budget.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <tuple>
 
 namespace kvloupe::state {
 namespace {
-
-constexpr std::int64_t kMostInText = 1'000'000'000;
-
-Error not_understood(const std::string& text, const std::string& why, const std::string& remedy) {
-  return usage_error(fmt::format("the place '{}' is not understood", text), why, remedy);
-}
-
-int number_of(const std::string& text, const std::string& name, const std::string& value) {
-  const auto number = parse_int(value);
-  if (!number || *number < 0 || *number > kMostInText)
-    throw not_understood(text, fmt::format("'{}' is not a number from 0 on", value),
-                         fmt::format("write {}=3, for example", name));
-  return static_cast<int>(*number);
-}
-
-void read_key(const std::string& text, const std::string& value, GotoTarget& target) {
-  const std::size_t dash = value.find('-', 1);
-  target.key_begin = number_of(text, "key", value.substr(0, dash));
-  target.key_end = dash == std::string::npos ? *target.key_begin + 1
-                                             : number_of(text, "key", value.substr(dash + 1)) + 1;
-  if (*target.key_end <= *target.key_begin)
-    throw not_understood(text, fmt::format("the keys '{}' end before they begin", value),
-                         "write key=40-52, first and last");
-}
 
 const trace::RunInfo* run_named(const std::string& method, const trace::TraceInfo& info) {
   for (const trace::RunInfo& run : info.runs)
@@ -90,48 +65,21 @@ const trace::TokenSpan& named_span(const std::string& name, const trace::TraceIn
 
 }  // namespace
 
-GotoTarget parse_goto(const std::string& text) {
+GotoTarget target_of(const Place& place) {
   GotoTarget target;
-  const std::map<std::string, std::optional<int>*> fields{
-      {"layer", &target.layer}, {"q_head", &target.q_head}, {"kv_head", &target.kv_head},
-      {"chunk", &target.chunk}, {"query", &target.query},   {"window", &target.window}};
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string item = text.substr(at, comma - at);
-    at = comma + 1;
-    const std::size_t equals = item.find('=');
-    const std::string name = item.substr(0, equals);
-    const auto field = fields.find(name);
-    if (name == "head")
-      throw not_understood(text, "a head is a query head or a KV head",
-                           "write q_head=3 or kv_head=3, for example");
-    if (equals == std::string::npos || (field == fields.end() && name != "key" && name != "span"))
-      throw not_understood(text, fmt::format("'{}' is no coordinate", item),
-                           "name layer, q_head, kv_head, chunk, query, key, span or window, as in "
-                           "layer=3,q_head=5,chunk=12");
-    const std::string value = item.substr(equals + 1);
-    if (name == "span" && !value.empty() && (value[0] < '0' || value[0] > '9'))
-      target.span = value;
-    else if (field == fields.end())
-      read_key(text, value, target);
-    else
-      *field->second = number_of(text, name, value);
+  target.layer = place.layer;
+  target.q_head = place.q_head;
+  target.chunk = place.chunk;
+  if (place.query >= 0) target.query = place.query;
+  if (place.window > 0) target.window = place.window;
+  if (place.has_keys()) {
+    target.key_begin = place.key_begin;
+    target.key_end = place.key_end;
   }
   return target;
 }
 
-std::string goto_text(const Place& place) {
-  std::string text =
-      fmt::format("layer={},q_head={},chunk={}", place.layer, place.q_head, place.chunk);
-  if (place.query >= 0) text += fmt::format(",query={}", place.query);
-  if (place.window > 0) text += fmt::format(",window={}", place.window);
-  if (place.has_keys())
-    text += place.key_end == place.key_begin + 1
-                ? fmt::format(",key={}", place.key_begin)
-                : fmt::format(",key={}-{}", place.key_begin, place.key_end - 1);
-  return text;
-}
+std::string goto_text(const Place& place) { return goto_text(target_of(place)); }
 
 void apply_goto(Place& place, const GotoTarget& target) {
   const trace::TraceInfo& info = place.info();
@@ -185,7 +133,8 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
       if (info.chunks[c].phase == trace::Phase::Prefill) place.chunk = static_cast<int>(c);
     place.layer = info.layers[info.layers.size() / 2];
   }
-  const std::string fallback = default_spec(info.num_tokens);
+  const std::string best_spec =
+      fmt::format("oracle:budget_tokens={}", selection::default_budget(info.num_tokens));
   for (const Slot slot : kSlots) {
     MethodChoice& choice = selection.choice(slot);
     const auto index = static_cast<std::size_t>(slot);
@@ -194,22 +143,12 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
     if (index < info.runs.size())
       choice = choice_of_run(info.runs[index], *trace);
     else
-      choice = choice_of_spec(
-          slot == Slot::A ? fallback : "oracle" + fallback.substr(fallback.find(':')), *trace);
+      choice = choice_of_spec(slot == Slot::A ? default_spec(info.num_tokens) : best_spec, *trace);
   }
   for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
   std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
   clamp(place);
   return selection;
-}
-
-bool operator==(const Selection& a, const Selection& b) {
-  const auto tied = [](const Place& p) {
-    return std::tie(p.trace, p.layer, p.q_head, p.chunk, p.query, p.window, p.key_begin, p.key_end,
-                    p.device);
-  };
-  return tied(a.place) == tied(b.place) && a.method == b.method && a.more == b.more &&
-         a.shown == b.shown && a.options == b.options;
 }
 
 void SelectionHistory::push(const Selection& before, const std::string& kind) {

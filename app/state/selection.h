@@ -3,37 +3,29 @@
 
 #include "app/state/method_choice.h"
 #include "app/state/place.h"
+#include "app/state/view_state.h"
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::state {
 
-struct Selection {
+// The state of a view (view_state.h) on a trace that is open: its methods and its place are known.
+struct Selection : ViewSettings {
   Place place;  // in the trace of its tab
   std::array<MethodChoice, 2> method;
   std::vector<MethodChoice> more;  // named beside A and B, for views that take many
-  Slot shown = Slot::A;            // the slot that single-method views show
-  // Options of views that differ from their defaults, by "view.option".
-  std::map<std::string, std::string> options;
 
   const MethodChoice& choice(Slot slot) const { return method[static_cast<std::size_t>(slot)]; }
   MethodChoice& choice(Slot slot) { return method[static_cast<std::size_t>(slot)]; }
+  bool operator==(const Selection&) const = default;
 };
-bool operator==(const Selection& a, const Selection& b);
 
-// Where --goto points: "layer=3,q_head=5,chunk=12,query=1536,key=40", a span of keys "key=40-52".
-struct GotoTarget {
-  std::optional<int> layer, q_head, kv_head, chunk, query, window;
-  std::optional<std::int32_t> key_begin, key_end;  // half-open
-  std::optional<std::string> span;                 // of the trace: its keys
-};
-GotoTarget parse_goto(const std::string& text);  // throws Error{Usage}
-// The text that leads to a place again.
+// The words that lead to a place again.
+GotoTarget target_of(const Place& place);
 std::string goto_text(const Place& place);
 
 // Throws Error{Input} for a place that is not in the trace.

@@ -17,19 +17,30 @@ void Traces::say(const std::string& text, bool is_error) const {
   if (on_message) on_message(text, is_error);
 }
 
-void Traces::open(const std::string& path, std::optional<GotoTarget> position) {
+void TraceTab::remember_tried(const MethodChoice& method) {
+  constexpr std::size_t kMostTried = 12;
+  if (method.recorded() || method.empty()) return;
+  std::erase(tried, method);
+  tried.push_back(method);
+  if (tried.size() > kMostTried) tried.erase(tried.begin());
+}
+
+// What cannot be shown is told once.
+void Traces::show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) const {
+  try {
+    show(tab, what, unknown);
+  } catch (const Error& error) {
+    say(error.what(), true);
+  }
+}
+
+void Traces::open(const std::string& path, std::optional<ViewState> what, Unknown unknown) {
   std::error_code ignored;
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
   for (const auto& tab : tabs_)
     if (tab->path == absolute) {
       active_ = tab->id;
-      if (position && tab->state == ResultState::Ready) {
-        try {
-          apply_goto(tab->selection.place, *position);
-        } catch (const Error& error) {
-          say(error.what(), true);
-        }
-      }
+      if (what && tab->state == ResultState::Ready) show_wanted(*tab, *what, unknown);
       return;
     }
   // The place is kept when a second trace is opened, where it exists there too.
@@ -40,39 +51,35 @@ void Traces::open(const std::string& path, std::optional<GotoTarget> position) {
   tab.id = active_ = next_id_++;
   tab.path = absolute;
   tab.name = printable(std::filesystem::path(absolute).filename().string());
-  load(tab, like, position);
+  if (what) tab.opened_at = *what;
+  tab.opened_at.trace = absolute;
+  load(tab, {like, what, unknown});
 }
 
-void Traces::load(TraceTab& tab, const std::optional<Selection>& like,
-                  const std::optional<GotoTarget>& position) {
+void Traces::load(TraceTab& tab, const Wanted& wanted) {
   answers_.jobs().submit<TracePtr>(
       Lane::TraceIo, fmt::format("open {}", tab.id), fmt::format("Opening {}", tab.name),
       [opener = opener_, path = tab.path, memory = memory_](const WorkContext&) {
         return std::make_shared<const TracePtr>(opener(path, memory));
       },
-      [this, id = tab.id, like, position](std::shared_ptr<const TracePtr> trace) {
-        if (TraceTab* found = find(id)) opened(*found, *trace, like, position);
+      [this, id = tab.id, wanted](std::shared_ptr<const TracePtr> trace) {
+        if (TraceTab* found = find(id)) opened(*found, *trace, wanted);
       },
       [this, id = tab.id](const Error& error) {
         if (TraceTab* found = find(id)) failed(*found, error);
       });
 }
 
-void Traces::opened(TraceTab& tab, const TracePtr& trace, const std::optional<Selection>& like,
-                    const std::optional<GotoTarget>& position) {
+void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) {
   if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace->key());
   tab.state = ResultState::Ready;
   tab.recorded.clear();
   for (const trace::RunInfo& run : trace->info().runs)
     tab.recorded.push_back(choice_of_run(run, *trace));
-  tab.selection = initial_selection(trace, like ? &*like : nullptr);
-  try {
-    if (position) apply_goto(tab.selection.place, *position);
-  } catch (const Error& error) {
-    say(error.what(), true);
-  }
+  tab.selection = initial_selection(trace, wanted.like ? &*wanted.like : nullptr);
+  if (wanted.what) show_wanted(tab, *wanted.what, wanted.unknown);
   for (const std::string& warning : trace->info().warnings) say(warning, false);
-  if (on_opened) on_opened(tab, !like && !position);
+  if (on_opened) on_opened(tab, !wanted.like && !wanted.what);
 }
 
 void Traces::failed(TraceTab& tab, const Error& error) {
@@ -106,7 +113,7 @@ void Traces::reload_active() {
   if (tab == nullptr) return;
   std::optional<Selection> like;
   if (tab->state == ResultState::Ready) like = tab->selection;
-  load(*tab, like, std::nullopt);
+  load(*tab, {like, std::nullopt});
 }
 
 void Traces::activate(int tab_id) {

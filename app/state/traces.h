@@ -21,6 +21,9 @@ struct TraceTab {
   SelectionHistory history;
   std::vector<MethodChoice> recorded;  // the runs of the ready trace, in its order
   std::vector<MethodChoice> tried;     // selected anew on the spot, newest last
+  ViewState opened_at;                 // what it is to show once it is ready
+
+  void remember_tried(const MethodChoice& method);
 };
 
 class Traces {
@@ -28,9 +31,10 @@ class Traces {
   using Opener = std::function<TracePtr(const std::string& path, const MemoryAccountPtr&)>;
   Traces(Answers& answers, MemoryAccountPtr memory, Opener opener);
 
-  // Opens in the background, or shows it when it is open already. What `position` says is applied
-  // when it is ready. A file that cannot be opened is told once and leaves no tab.
-  void open(const std::string& path, std::optional<GotoTarget> position = std::nullopt);
+  // Opens in the background, or shows it when it is open already. `what` is shown when it is ready,
+  // whatever trace it names. A file that cannot be opened is told once and leaves no tab.
+  void open(const std::string& path, std::optional<ViewState> what = std::nullopt,
+            Unknown unknown = Unknown::Refuse);
   void close_active();
   // Reads the file anew and keeps place and methods. A file that is gone leaves the view as it is.
   void reload_active();
@@ -45,14 +49,18 @@ class Traces {
 
   // Called with a sentence that the user should see once.
   std::function<void(const std::string&, bool is_error)> on_message;
-  // Called when a trace has been opened; `fresh` where no place was given and none carried over.
+  // Called when a trace has been opened; `fresh` where no state was given and none carried over.
   std::function<void(TraceTab&, bool fresh)> on_opened;
 
  private:
-  void load(TraceTab& tab, const std::optional<Selection>& like,
-            const std::optional<GotoTarget>& position);
-  void opened(TraceTab& tab, const TracePtr& trace, const std::optional<Selection>& like,
-              const std::optional<GotoTarget>& position);
+  struct Wanted {
+    std::optional<Selection> like;  // a place that is kept
+    std::optional<ViewState> what;
+    Unknown unknown = Unknown::Refuse;
+  };
+  void load(TraceTab& tab, const Wanted& wanted);
+  void opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted);
+  void show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) const;
   void failed(TraceTab& tab, const Error& error);
   void remove(const TraceTab& tab);
   void say(const std::string& text, bool is_error) const;

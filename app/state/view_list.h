@@ -33,5 +33,6 @@ namespace kvloupe::state {
 
 const std::vector<ViewInfo>& views();
 const ViewInfo* find_view(const std::string& id);
+const ViewInfo& view_named(const std::string& id);  // throws Error{Usage}
 
 }  // namespace kvloupe::state

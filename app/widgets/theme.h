@@ -1,8 +1,10 @@
 // The two looks of the program.
 #pragma once
 
+#include "app/state/theme.h"
+
 namespace kvloupe::widgets {
 
-enum class ThemeKind { Dark, Light };
+using state::ThemeKind;
 
 }  // namespace kvloupe::widgets

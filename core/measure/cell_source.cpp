@@ -34,7 +34,9 @@ class RecordedCells {
       : session_(session),
         loader_(session, device::torch_device(device),
                 scalar_type(timed_type(device, session.info().dtype))),
-        needs_probe_(needs_probe) {}
+        needs_probe_(needs_probe),
+        device_(device) {}
+  const std::string& device() const { return device_; }
   Cell load(int layer, int chunk) {
     Cell cell = loader_.load(layer, chunk, session_.info().chunks[chunk]);
     if (needs_probe_) session::add_probe(session_, cell);
@@ -45,6 +47,7 @@ class RecordedCells {
   const session::TraceSession& session_;
   session::CellLoader loader_;
   bool needs_probe_;
+  std::string device_;
 };
 
 class TraceCells final : public CellSource {
@@ -52,6 +55,7 @@ class TraceCells final : public CellSource {
   TraceCells(RecordedCells recorded, int chunk) : recorded_(std::move(recorded)), chunk_(chunk) {}
   int chunk() const override { return chunk_; }
   int trace_chunk() const override { return chunk_; }
+  const std::string& device() const override { return recorded_.device(); }
   Cell load(int layer, int chunk) override { return recorded_.load(layer, chunk); }
 
  private:
@@ -74,6 +78,7 @@ class LengthenedCells final : public CellSource {
 
   int chunk() const override { return num_earlier_; }
   int trace_chunk() const override { return trace_chunk_; }
+  const std::string& device() const override { return recorded_.device(); }
 
   Cell load(int layer, int chunk) override {
     const Keys& keys = lengthened(layer);

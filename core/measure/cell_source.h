@@ -18,6 +18,7 @@ class CellSource {
   virtual int chunk() const = 0;
   // The chunk of the trace whose queries are timed.
   virtual int trace_chunk() const = 0;
+  virtual const std::string& device() const = 0;
   // Throws Error{Input} as session::load_cell() and add_probe().
   virtual selection::Cell load(int layer, int chunk) = 0;
 };

@@ -62,25 +62,23 @@ std::vector<MethodRun::Piece> MethodRun::pieces_of(const Cell& cell,
 
 MethodRun::MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
                      CellSource& cells, int layer, const WorkContext& context)
-    : session_(session),
-      spec_(spec.resolved(session.shape())),
-      layer_(layer),
-      layout_(selection::row_layout(spec_, session.shape())) {
-  check_servable(session, spec_, layer, cells.trace_chunk(), context);
+    : session_(session), layer_(layer) {
+  const selection::MethodSpec resolved = spec.resolved(session.shape());
+  check_servable(session, resolved, layer, cells.trace_chunk(), context);
   cell_ = cells.load(layer, cells.chunk());
-  pieces_ = pieces_of(cell_, layout_);
-  const std::vector<int> sources = source_layers(spec_, session.shape(), layer);
+  const std::vector<int> sources = source_layers(resolved, session.shape(), layer);
   std::vector<int> layers = sources;
   layers.push_back(layer);
-  basis_ = replay::basis_for(session, spec_, layers, context);
+  method_ = replay::prepare(session, resolved, layers, cells.device(), context);
+  pieces_ = pieces_of(cell_, method_.layout);
   cell_.copies = std::make_shared<selection::KeyCopies>();
   // What the timed cell's choice rests on is replayed before each round: the chunks before it under
   // eviction; the last of them where pages or blocks are summarised, or keys copied, as they come in;
   // the layers that it reuses.
   int first = cells.chunk();
-  if (spec_.traits().evicts())
+  if (method_.traits().evicts())
     first = 0;
-  else if (spec_.traits().page_size > 0 || copies_keys(spec_, session.shape()))
+  else if (method_.traits().page_size > 0 || copies_keys(method_.spec, method_.shape))
     first = std::max(cells.chunk() - 1, 0);
   for (int c = first; c < cells.chunk(); ++c) {
     earlier_.push_back(cells.load(layer, c));
@@ -90,7 +88,7 @@ MethodRun::MethodRun(const session::TraceSession& session, const selection::Meth
 }
 
 void MethodRun::prepare(const WorkContext& context) {
-  selector_ = selection::make_selector(spec_, session_.shape(), basis_);
+  selector_ = method_.selector();
   cell_.copies->forget_from(cell_.past_len);
   for (const Cell& cell : earlier_) {
     context.cancel.throw_if_cancelled();
@@ -118,17 +116,17 @@ void MethodRun::gather() {
                                                 selection::kept_positions(selected_)));
     return;
   }
-  tables_ = selection::page_tables(spec_, layout_, cell_, selected_);
+  tables_ = selection::page_tables(method_.spec, method_.layout, cell_, selected_);
   if (tables_) return;
   const Rows rows = selection::kept_positions(selected_);
-  const bool open = spec_.scope() == selection::BudgetScope::Past;
+  const bool open = method_.spec.scope() == selection::BudgetScope::Past;
   const auto visibility =
       open ? attention::ChunkVisibility::OpenChunk : attention::ChunkVisibility::SelfOnly;
   for (const Piece& piece : pieces_) {
     const auto first = rows.begin() + static_cast<std::ptrdiff_t>(piece.first_row);
     const Rows own(first, first + static_cast<std::ptrdiff_t>(piece.num_rows));
-    const at::Tensor k = selection::attended_keys(spec_, session_.info().model, layer_, piece.k,
-                                                  cell_.past_len, own);
+    const at::Tensor k = selection::attended_keys(method_.spec, session_.info().model, layer_,
+                                                  piece.k, cell_.past_len, own);
     gathered_.push_back(attention::gather_keys(k, piece.v, cell_.chunk_len, own, visibility));
   }
 }
@@ -183,7 +181,7 @@ Work MethodRun::attention_work() const {
   };
   double own_pairs = 0;
   for (std::int64_t t = cell_.past_len; t < cell_.kv_len(); ++t) own_pairs += rows_that_see(t);
-  const auto& lanes = spec_.traits().lanes;
+  const auto& lanes = method_.traits().lanes;
   // Each query multiplies the lanes of the key that it keeps, and all of the value; of a key the
   // lanes are read that are stored.
   const double product = dim * ((lanes ? lanes->kept * (1 - lanes->sliced) : 1) + 1);
@@ -205,7 +203,7 @@ Work MethodRun::attention_work() const {
         pairs += rows_that_see(position);
       }
       if (selected_.reads_masks) pairs = pairs_of_masks(i);
-      work.flops += 2 * product * pairs * static_cast<double>(layout_.q_heads_per_row);
+      work.flops += 2 * product * pairs * static_cast<double>(method_.layout.q_heads_per_row);
     }
     const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
     work.bytes += dim * (stored * key_bytes + value_bytes) * keys;

@@ -7,6 +7,7 @@
 #include "core/base/cancel.h"
 #include "core/measure/cell_source.h"
 #include "core/measure/latency.h"
+#include "core/replay/prepared_method.h"
 #include "core/selection/selector.h"
 #include "core/session/session.h"
 
@@ -35,7 +36,7 @@ class MethodRun {
             CellSource& cells, int layer, const WorkContext& context);
 
   const selection::Cell& cell() const { return cell_; }
-  const selection::MethodSpec& spec() const { return spec_; }
+  const selection::MethodSpec& spec() const { return method_.spec; }
 
   // Replays what the cell's choice rests on; before each select().
   void prepare(const WorkContext& context);
@@ -65,13 +66,11 @@ class MethodRun {
                                       const selection::RowLayout& layout);
 
   const session::TraceSession& session_;
-  selection::MethodSpec spec_;
+  replay::PreparedMethod method_;
   int layer_;
-  selection::RowLayout layout_;
   selection::Cell cell_;
   std::vector<Piece> pieces_;
   std::vector<selection::Cell> earlier_;
-  selection::BasisPtr basis_;
   std::unique_ptr<selection::Selector> selector_;
   selection::CellSelection selected_;
   std::vector<attention::GatheredKeys> gathered_;

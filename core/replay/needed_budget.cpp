@@ -2,7 +2,7 @@
 
 #include "core/device/torch_device.h"
 #include "core/replay/cell_parts.h"
-#include "core/replay/trace_basis.h"
+#include "core/replay/prepared_method.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/score_memo.h"
 #include "core/selection/selector.h"
@@ -22,19 +22,18 @@ class BudgetTrials {
   BudgetTrials(const session::TraceSession& session, const ExplainRequest& request,
                const WorkContext& context)
       : request_(request),
-        shape_(session.shape()),
+        method_(prepare(session, request.spec, {request.layer}, request.device, context)),
         context_(context),
         row_(static_cast<std::size_t>(request.row)) {
-    const selection::MethodSpec& spec = request.spec;
-    if (spec.traits().basis) basis_ = basis_for(session, spec, {request.layer}, context);
+    const selection::MethodSpec& spec = method_.spec;
     // Methods that evict are run from the first chunk on, budget by budget: the row's heads alone.
-    if (spec.traits().evicts() && !spec.traits().decides_by_layer && !basis_) {
+    if (spec.traits().evicts() && !spec.traits().decides_by_layer && !method_.basis) {
       kv_head_ = request.row;
       row_ = 0;
-      shape_.num_q_heads /= shape_.num_kv_heads;
-      shape_.num_kv_heads = 1;
+      method_.shape.num_q_heads /= method_.shape.num_kv_heads;
+      method_.shape.num_kv_heads = 1;
     }
-    const auto source = selection::source_layer(spec, shape_, request.layer);
+    const auto source = selection::source_layer(spec, method_.shape, request.layer);
     if (source) add(session, *source, request.chunk);
     // The chunks before decide what was evicted.
     for (int chunk = spec.traits().evicts() ? 0 : request.chunk; chunk <= request.chunk; ++chunk)
@@ -43,14 +42,15 @@ class BudgetTrials {
 
   bool keeps(std::int64_t budget) const {
     context_.cancel.throw_if_cancelled();
-    const auto selector = selection::make_selector(
-        request_.spec.with({{"budget_tokens", fmt::format("{}", budget)}}), shape_, basis_);
+    PreparedMethod tried = method_;
+    tried.spec = method_.spec.with({{"budget_tokens", fmt::format("{}", budget)}});
+    const auto selector = tried.selector();
     for (const selection::Cell& cell : cells_) {
       const selection::CellSelection selection = selector->select(cell);
       if (&cell == &cells_.back())
         return std::binary_search(selection.rows[row_].positions.begin(),
                                   selection.rows[row_].positions.end(), request_.key);
-      if (!request_.spec.traits().evicts()) continue;
+      if (!method_.traits().evicts()) continue;
       const auto evicted = selector->evict(cell);
       // An evicted key never returns.
       if (std::binary_search(evicted[row_].begin(), evicted[row_].end(), request_.key))
@@ -61,10 +61,10 @@ class BudgetTrials {
 
  private:
   void add(const session::TraceSession& session, int layer, int chunk) {
-    session::CellLoader loader(session, device::torch_device(request_.device));
+    session::CellLoader loader(session, device::torch_device(method_.device));
     selection::Cell cell =
         loader.load(layer, chunk, session.info().chunks[static_cast<std::size_t>(chunk)]);
-    if (request_.spec.traits().needs_probe) session::add_probe(session, cell);
+    if (method_.traits().needs_probe) session::add_probe(session, cell);
     if (kv_head_) cell = single_group(cell, *kv_head_);
     cell.copies = std::make_shared<selection::KeyCopies>();
     cell.memo = std::make_shared<selection::ScoreMemo>();
@@ -72,11 +72,10 @@ class BudgetTrials {
   }
 
   const ExplainRequest& request_;
-  selection::ModelShape shape_;
+  PreparedMethod method_;  // of one KV head alone where the cells are
   const WorkContext& context_;
   std::size_t row_;             // of the cells that are run
   std::optional<int> kv_head_;  // of which they are a part
-  selection::BasisPtr basis_;
   std::vector<selection::Cell> cells_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/device/torch_device.h"
+#include "core/replay/prepared_method.h"
 #include "core/replay/replay_parts.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/key_copies.h"
@@ -58,17 +59,11 @@ class MethodReplay {
  public:
   MethodReplay(const session::TraceSession& session, const selection::MethodSpec& spec,
                const ReplayRequest& request, const WorkContext& context)
-      : session_(session),
-        spec_(spec),
-        request_(request),
-        layout_(selection::row_layout(spec, session.shape())),
-        evicts_(spec.traits().evicts()) {
+      : session_(session), request_(request), evicts_(spec.traits().evicts()) {
     const trace::TraceInfo& info = session.info();
     result_.method = spec.canonical();
     result_.spec = spec;
     result_.source_mode = info.mode;
-    result_.row_axis = layout_.axis;
-    result_.q_heads_per_row = layout_.q_heads_per_row;
     result_.block_size = selection::describe_run(spec, session.shape()).block_size;
     result_.chunks =
         request.chunk_size ? session::cut_anew(info.chunks, *request.chunk_size) : info.chunks;
@@ -76,12 +71,11 @@ class MethodReplay {
     chunks_ = checked_chunks(request.chunks, result_.chunks.size());
     layers_ = layers_to_run(session, spec, result_.layers);
     if (spec.traits().needs_probe) check_probe(session, request, spec);
-    selection::BasisPtr basis;
-    if (spec.traits().basis) {
-      basis = basis_for(session, spec, layers_, context);
-      result_.basis = basis_note(session, basis);
-    }
-    selector_ = selection::make_selector(spec, session.shape(), basis);
+    method_ = prepare(session, spec, layers_, request.device, context);
+    result_.row_axis = method_.layout.axis;
+    result_.q_heads_per_row = method_.layout.q_heads_per_row;
+    result_.basis = basis_note(session, method_.basis);
+    selector_ = method_.selector();
     if (evicts_) prepare_history();
     if (request.want_scores) selector_->keep_evidence();
   }
@@ -94,7 +88,7 @@ class MethodReplay {
     return (evicts_ ? chunk < end_chunk() : reports(chunk)) &&
            std::binary_search(layers_.begin(), layers_.end(), layer);
   }
-  bool needs_probe() const { return spec_.traits().needs_probe; }
+  bool needs_probe() const { return method_.traits().needs_probe; }
 
   // The cell as it is reported; nothing for one that only the method's state needs.
   std::optional<ReplayCell> step(const selection::Cell& cell, CellTruth& truth) {
@@ -112,7 +106,7 @@ class MethodReplay {
     replayed.layer = cell.layer;
     replayed.chunk = cell.chunk;
     replayed.span = result_.chunks[static_cast<std::size_t>(cell.chunk)];
-    measure(session_.info().model, cell, truth, spec_, layout_, selection,
+    measure(session_.info().model, cell, truth, method_.spec, method_.layout, selection,
             {request_.want_mass, request_.want_output_error}, replayed);
     replayed.evidence = std::move(evidence);
     if (request_.want_scores) {
@@ -120,7 +114,7 @@ class MethodReplay {
       replayed.block_thresholds = std::move(selection.block_thresholds);
     }
     static_cast<trace::CellRecord&>(replayed) = std::move(selection);
-    replayed.source_layer = selection::source_layer(spec_, session_.shape(), cell.layer);
+    replayed.source_layer = selection::source_layer(method_.spec, method_.shape, cell.layer);
     return replayed;
   }
 
@@ -137,7 +131,7 @@ class MethodReplay {
 
   void prepare_history() {
     if (result_.chunks.size() >= trace::kAlive)
-      throw input_error(fmt::format("{} cannot be replayed", spec_.id()),
+      throw input_error(fmt::format("{} cannot be replayed", method_.spec.id()),
                         fmt::format("{} chunks are more than the history of evictions counts",
                                     result_.chunks.size()),
                         "use a larger --chunk-size");
@@ -157,12 +151,11 @@ class MethodReplay {
   }
 
   const session::TraceSession& session_;
-  const selection::MethodSpec& spec_;
   const ReplayRequest& request_;
-  selection::RowLayout layout_;
   bool evicts_;
   std::vector<int> chunks_;  // asked for, ascending
   std::vector<int> layers_;  // result_.layers and those that they need, ascending
+  PreparedMethod method_;
   std::unique_ptr<selection::Selector> selector_;
   ReplayResult result_;
 };

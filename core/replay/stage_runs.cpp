@@ -5,7 +5,6 @@
 #include "core/device/torch_device.h"
 #include "core/replay/cell_parts.h"
 #include "core/replay/request_checks.h"
-#include "core/replay/trace_basis.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/ranking.h"
@@ -64,36 +63,38 @@ struct StageRuns::Changed {
   }
 };
 
-StageRuns::StageRuns(const session::TraceSession& session, const selection::MethodSpec& spec,
-                     int layer, const std::string& device, const WorkContext& context)
-    : session_(session),
-      spec_(spec),
-      layer_(layer),
-      shape_(session.shape()),
-      layout_(selection::row_layout(spec, shape_)),
-      stages_(stages_of(spec, shape_, layer)),
-      source_layer_(selection::source_layer(spec, shape_, layer)),
-      cells_(session, device::torch_device(device)),
-      source_cells_(session, device::torch_device(device)),
-      copies_(std::make_shared<selection::KeyCopies>()),
-      source_copies_(std::make_shared<selection::KeyCopies>()) {
+namespace {
+
+// Throws what a replay of the layer would be refused with.
+PreparedMethod prepared(const session::TraceSession& session, const selection::MethodSpec& spec,
+                        int layer, const std::string& device, const WorkContext& context) {
   ReplayRequest request;
   request.spec = spec;
   request.layers = {layer};
   if (const std::optional<Error> refusal = why_unavailable(session, request, context))
     throw *refusal;
-  if (spec.traits().basis) basis_ = basis_for(session, spec, {layer}, context);
-  selector_ = make(spec, Suppose::Nothing);
+  return prepare(session, spec, {layer}, device, context);
+}
+
+}  // namespace
+
+StageRuns::StageRuns(const session::TraceSession& session, const selection::MethodSpec& spec,
+                     int layer, const std::string& device, const WorkContext& context)
+    : session_(session),
+      method_(prepared(session, spec, layer, device, context)),
+      layer_(layer),
+      stages_(stages_of(spec, method_.shape, layer)),
+      source_layer_(selection::source_layer(spec, method_.shape, layer)),
+      cells_(session, device::torch_device(device)),
+      source_cells_(session, device::torch_device(device)),
+      copies_(std::make_shared<selection::KeyCopies>()),
+      source_copies_(std::make_shared<selection::KeyCopies>()) {
+  selector_ = method_.selector();
   selector_->keep_evidence();
   prepare_changes();
 }
 
 StageRuns::~StageRuns() = default;
-
-std::unique_ptr<selection::Selector> StageRuns::make(const selection::MethodSpec& spec,
-                                                     Suppose suppose) const {
-  return selection::make_selector(spec, shape_, basis_, suppose);
-}
 
 void StageRuns::prepare_changes() {
   for (const auto& [stage, suppose, change] :
@@ -109,29 +110,32 @@ void StageRuns::prepare_changes() {
     std::int64_t longest = 1;
     for (const trace::ChunkInfo& chunk : session_.info().chunks)
       longest = std::max<std::int64_t>(longest, chunk.length);
-    const auto spec = selection::supposed(spec_, suppose, longest, shape_);
-    changes_.push_back({stage, spec, change, make(spec ? *spec : spec_, suppose)});
+    const auto spec = selection::supposed(method_.spec, suppose, longest, method_.shape);
+    PreparedMethod changed = method_;
+    if (spec) changed.spec = *spec;
+    changes_.push_back({stage, spec, change, changed.selector(suppose)});
   }
 }
 
 void StageRuns::add_head_changes() {
   using Sight = Changed::Sight;
-  if (spec_.traits().granularity == trace::Granularity::Block) {
+  if (method_.traits().granularity == trace::Granularity::Block) {
     changes_.push_back(
-        {Stage::HeadMerge, {}, "", make(spec_, Suppose::HeadsApart), Sight::HeadsApart});
+        {Stage::HeadMerge, {}, "", method_.selector(Suppose::HeadsApart), Sight::HeadsApart});
     return;
   }
   // Sets that pass from layer to layer may be made by all heads together: each is alone then.
-  const bool single = spec_.info().crosses_layers;
-  const int count = single ? shape_.num_q_heads : shape_.num_q_heads / shape_.num_kv_heads;
-  selection::ModelShape shape = shape_;
-  shape.num_kv_heads = single ? 1 : shape_.num_kv_heads;
+  const bool single = method_.spec.info().crosses_layers;
+  const int count =
+      single ? method_.shape.num_q_heads : method_.shape.num_q_heads / method_.shape.num_kv_heads;
+  selection::ModelShape shape = method_.shape;
+  shape.num_kv_heads = single ? 1 : method_.shape.num_kv_heads;
   shape.num_q_heads = shape.num_kv_heads;
   for (int head = 0; head < count; ++head)
     changes_.push_back({Stage::HeadMerge,
                         {},
                         "",
-                        selection::make_selector(spec_, shape, basis_),
+                        selection::make_selector(method_.spec, shape, method_.basis),
                         single ? Sight::SingleHead : Sight::OneOfEachGroup,
                         head});
 }
@@ -141,7 +145,7 @@ Cell StageRuns::load(session::CellLoader& loader, int layer, int chunk) const {
   check_chunk(chunk, chunks.size());
   Cell cell = loader.load(layer, chunk, chunks[static_cast<std::size_t>(chunk)]);
   cell.copies = layer == layer_ ? copies_ : source_copies_;
-  if (spec_.traits().needs_probe) session::add_probe(session_, cell);
+  if (method_.traits().needs_probe) session::add_probe(session_, cell);
   return cell;
 }
 
@@ -156,14 +160,14 @@ CellRun StageRuns::step(int chunk, const StagesWanted& wanted) {
   run.selection = selector_->select(run.cell);
   if (wanted.evidence) decide(run, source);
   if (wanted.mass || wanted.alternatives) {
-    CellMass truth = cell_mass_and_lse(run.cell, layout_);
+    CellMass truth = cell_mass_and_lse(run.cell, method_.layout);
     run.mass = std::move(truth.mass);
     run.lse = std::move(truth.lse);
   }
   if (wanted.alternatives && !run.selection.dense_reason) add_alternatives(run, source);
   evicted_ = selector_->evict(run.cell);
-  auto evidence = spec_.traits().evicts() ? selector_->evidence(run.cell)
-                                          : std::vector<selection::RowEvidence>();
+  auto evidence = method_.traits().evicts() ? selector_->evidence(run.cell)
+                                            : std::vector<selection::RowEvidence>();
   last_cut_.resize(evidence.size());
   for (std::size_t row = 0; row < evidence.size(); ++row)
     if (evidence[row].was_cut()) last_cut_[row] = Decision{layer_, chunk, std::move(evidence[row])};
@@ -173,7 +177,7 @@ CellRun StageRuns::step(int chunk, const StagesWanted& wanted) {
 // What the sets of this cell come from.
 void StageRuns::decide(CellRun& run, const std::optional<Cell>& source) {
   run.decided.resize(run.selection.rows.size());
-  if (spec_.traits().evicts()) {
+  if (method_.traits().evicts()) {
     if (!last_cut_.empty()) run.decided = last_cut_;
     return;
   }
@@ -212,7 +216,7 @@ Alternative StageRuns::best_by_mass(const CellRun& run, const std::vector<float>
 void StageRuns::add_alternatives(CellRun& run, const std::optional<Cell>& source) {
   for (const Stage stage : stages_) {
     if (stage == Stage::ReusedSet) {
-      Alternative own = best_by_mass(run, cell_mass_and_lse(*source, layout_).mass, stage);
+      Alternative own = best_by_mass(run, cell_mass_and_lse(*source, method_.layout).mass, stage);
       own.change = fmt::format("the keys of most true mass in layer {}", *source_layer_);
       run.alternatives.push_back(std::move(own));
     }
@@ -235,7 +239,8 @@ void StageRuns::add_alternatives(CellRun& run, const std::optional<Cell>& source
         Alternative alone{stage, {}, fmt::format("query head {} alone", head), {}, {}};
         alone.q_head = static_cast<int>(head);
         alone.rows.resize(run.selection.rows.size());
-        alone.rows[static_cast<std::size_t>(head / layout_.q_heads_per_row)] = std::move(rows[i]);
+        alone.rows[static_cast<std::size_t>(head / method_.layout.q_heads_per_row)] =
+            std::move(rows[i]);
         run.alternatives.push_back(std::move(alone));
       }
     }
@@ -243,8 +248,8 @@ void StageRuns::add_alternatives(CellRun& run, const std::optional<Cell>& source
 }
 
 std::vector<std::vector<std::int32_t>> StageRuns::sampled_rows(const Cell& cell) {
-  return spec_.traits().samples_rows ? selector_->sampled_rows(cell)
-                                     : std::vector<std::vector<std::int32_t>>();
+  return method_.traits().samples_rows ? selector_->sampled_rows(cell)
+                                       : std::vector<std::vector<std::int32_t>>();
 }
 
 CellMass cell_mass_and_lse(const Cell& cell, const selection::RowLayout& layout) {

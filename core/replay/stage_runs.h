@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/replay/explain.h"
+#include "core/replay/prepared_method.h"
 #include "core/selection/selector.h"
 #include "core/session/session_tensors.h"
 
@@ -60,7 +61,7 @@ struct StagesWanted {
 
 class StageRuns {
  public:
-  // `session` and `spec` are borrowed. Throws as replay().
+  // `session` is borrowed. Throws as replay().
   StageRuns(const session::TraceSession& session, const selection::MethodSpec& spec, int layer,
             const std::string& device, const WorkContext& context);
   ~StageRuns();
@@ -69,7 +70,7 @@ class StageRuns {
   // whose attention is beyond fp32.
   CellRun step(int chunk, const StagesWanted& wanted);
   const std::vector<Stage>& stages() const { return stages_; }
-  const selection::RowLayout& layout() const { return layout_; }
+  const selection::RowLayout& layout() const { return method_.layout; }
   // Eviction: after step(), what died after the chunk, per row.
   const std::vector<std::vector<std::int32_t>>& evicted() const { return evicted_; }
   // The chunk rows that stand for the chunk, per query head; see Selector::sampled_rows().
@@ -77,8 +78,6 @@ class StageRuns {
 
  private:
   struct Changed;  // a selector with one thing changed
-  std::unique_ptr<selection::Selector> make(const selection::MethodSpec& spec,
-                                            selection::Suppose suppose) const;
   void prepare_changes();
   void add_head_changes();
   selection::Cell load(session::CellLoader& loader, int layer, int chunk) const;
@@ -89,13 +88,10 @@ class StageRuns {
                                               const std::optional<selection::Cell>& source) const;
 
   const session::TraceSession& session_;
-  const selection::MethodSpec& spec_;
+  PreparedMethod method_;
   int layer_;
-  selection::ModelShape shape_;
-  selection::RowLayout layout_;
   std::vector<Stage> stages_;
   std::optional<int> source_layer_;
-  selection::BasisPtr basis_;
   std::unique_ptr<selection::Selector> selector_;
   std::vector<Changed> changes_;
   session::CellLoader cells_, source_cells_;

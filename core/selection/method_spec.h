@@ -19,7 +19,7 @@ namespace kvloupe::selection {
 
 enum class ParamType { Int, Float, Bool, Enum, Path };
 enum class BudgetUse { None, Required, Optional };
-enum class BudgetScope { Past, All };
+using trace::BudgetScope;
 
 struct ParamInfo {
   std::string name;

@@ -102,10 +102,14 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   run.q_heads_per_row = layout.q_heads_per_row;
   run.granularity = traits.granularity;
   run.state_action = traits.state_action;
+  run.budget_scope = spec.scope();
   run.decode_dense = !traits.acts_in_decode;
   if (run.granularity == trace::Granularity::Block) {
     run.block_size = static_cast<int>(traits.page_size);
     run.block_tables = traits.block_tables;
+    run.lowering = spec.native_lowering() ? trace::Lowering::Native
+                   : spec.has_budget()    ? trace::Lowering::Budget
+                                          : trace::Lowering::Union;
   }
   return run;
 }

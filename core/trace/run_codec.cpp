@@ -90,7 +90,7 @@ CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const Chunk
   CellRecord record;
   record.first_candidate = softmax.first_visible(chunk.begin);
   record.num_candidates =
-      (includes_chunk(run) ? chunk.end() : chunk.begin) - record.first_candidate;
+      (run.budget_scope == BudgetScope::All ? chunk.end() : chunk.begin) - record.first_candidate;
   const bool empty_past = record.first_candidate == chunk.begin;
   // Lane methods that drop no key are flagged wherever they work.
   const bool prunes_lanes =
@@ -155,10 +155,6 @@ BlockMasks decode_blocks(const RunLayer& layer, std::size_t chunk_idx, const Tra
 }
 
 }  // namespace
-
-bool includes_chunk(const RunInfo& run) {
-  return run.method.find("budget_scope=all") != std::string::npos;
-}
 
 RunLayer encode_cell(const CellRecord& record, const ChunkInfo& chunk, const RunInfo& run,
                      const ModelInfo& model) {

@@ -39,9 +39,6 @@ struct RunLayer {
   std::vector<std::int32_t> table_indices;
 };
 
-// Whether the run's candidates end at T and not at P.
-bool includes_chunk(const RunInfo& run);
-
 // One chunk's part of a layer: offsets begin at 0, evict_chunk is empty. `record` must be of a run
 // of this kind.
 RunLayer encode_cell(const CellRecord& record, const ChunkInfo& chunk, const RunInfo& run,

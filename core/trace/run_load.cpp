@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 
 namespace kvloupe::trace {
 namespace {
@@ -18,6 +20,16 @@ Enum required_word(hid_t group, const char* name) {
   const auto value = from_text<Enum>(*text);
   if (!value) throw h5::Defect(fmt::format("its {} is \"{}\", an unknown word", name, *text));
   return *value;
+}
+
+// Files before 1.10 have no such attribute: the text of the method says it, and else it is the last.
+template <typename Enum>
+Enum word_or_method(hid_t group, const char* name, const std::string& method,
+                    std::initializer_list<Enum> values) {
+  if (h5::string_attribute(group, name)) return required_word<Enum>(group, name);
+  for (const Enum value : values)
+    if (method.find(fmt::format("{}={}", name, to_text(value))) != std::string::npos) return value;
+  return *std::prev(values.end());
 }
 
 RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
@@ -51,6 +63,10 @@ RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
     }
     run.decode_dense = true;
   }
+  run.budget_scope =
+      word_or_method(id, "budget_scope", run.method, {BudgetScope::All, BudgetScope::Past});
+  run.lowering = word_or_method(id, "lowering", run.method,
+                                {Lowering::Native, Lowering::Budget, Lowering::Union});
   const std::int64_t block_size = h5::int_attribute(id, "block_size").value_or(0);
   if (block_size < 0 || block_size > kMaxBlockSize) {
     throw h5::Defect(fmt::format("its block_size is {}", block_size));

@@ -62,9 +62,11 @@ h5::Handle create_run_group(hid_t file, const RunInfo& run, const ModelInfo& mod
   h5::write_attribute(id, "q_heads_per_row", per_row);
   h5::write_attribute(id, "granularity", std::string(to_text(run.granularity)));
   h5::write_attribute(id, "state_action", std::string(to_text(run.state_action)));
+  h5::write_attribute(id, "budget_scope", std::string(to_text(run.budget_scope)));
   if (run.decode_dense) h5::write_attribute(id, "decode", "dense");
   if (run.block_size > 0) {
     h5::write_attribute(id, "block_size", run.block_size);
+    h5::write_attribute(id, "lowering", std::string(to_text(run.lowering)));
     h5::write_attribute(id, "block_tables", run.block_tables ? 1 : 0);
   }
   if (!run.basis_source.empty()) {

@@ -10,7 +10,7 @@ namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
-constexpr std::string_view kSchemaVersion = "1.9";
+constexpr std::string_view kSchemaVersion = "1.10";
 constexpr int kSchemaMajor = 1;
 // The most tokens that a reader accepts; a probe is a sentence or two.
 constexpr int kMaxProbeTokens = 4096;
@@ -24,6 +24,8 @@ std::string_view to_text(LayerType value);
 std::string_view to_text(RowAxis value);
 std::string_view to_text(Granularity value);
 std::string_view to_text(StateAction value);
+std::string_view to_text(BudgetScope value);
+std::string_view to_text(Lowering value);
 
 template <typename Enum>
 std::optional<Enum> from_text(std::string_view text);
@@ -43,6 +45,10 @@ template <>
 std::optional<Granularity> from_text(std::string_view text);
 template <>
 std::optional<StateAction> from_text(std::string_view text);
+template <>
+std::optional<BudgetScope> from_text(std::string_view text);
+template <>
+std::optional<Lowering> from_text(std::string_view text);
 
 // Rows that a run of this kind has per chunk.
 int num_rows_of(const RunInfo& run, const ModelInfo& model);

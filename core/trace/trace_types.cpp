@@ -19,6 +19,8 @@ constexpr std::array<std::string_view, 3> kRowAxes = {"kv_head", "q_head", "subg
 constexpr std::array<std::string_view, 5> kGranularities = {"token", "page", "block", "lane",
                                                             "none"};
 constexpr std::array<std::string_view, 2> kStateActions = {"visibility", "eviction"};
+constexpr std::array<std::string_view, 2> kBudgetScopes = {"past", "all"};
+constexpr std::array<std::string_view, 3> kLowerings = {"native", "union", "budget"};
 
 template <typename Enum, typename Names>
 std::string_view name_of(const Names& names, Enum value) {
@@ -42,6 +44,8 @@ std::string_view to_text(LayerType value) { return name_of(kLayerTypes, value); 
 std::string_view to_text(RowAxis value) { return name_of(kRowAxes, value); }
 std::string_view to_text(Granularity value) { return name_of(kGranularities, value); }
 std::string_view to_text(StateAction value) { return name_of(kStateActions, value); }
+std::string_view to_text(BudgetScope value) { return name_of(kBudgetScopes, value); }
+std::string_view to_text(Lowering value) { return name_of(kLowerings, value); }
 
 template <>
 std::optional<LoopMode> from_text(std::string_view text) {
@@ -74,6 +78,14 @@ std::optional<Granularity> from_text(std::string_view text) {
 template <>
 std::optional<StateAction> from_text(std::string_view text) {
   return find_name<StateAction>(kStateActions, text);
+}
+template <>
+std::optional<BudgetScope> from_text(std::string_view text) {
+  return find_name<BudgetScope>(kBudgetScopes, text);
+}
+template <>
+std::optional<Lowering> from_text(std::string_view text) {
+  return find_name<Lowering>(kLowerings, text);
 }
 
 SoftmaxForm ModelInfo::softmax_of(int layer) const {

@@ -63,6 +63,11 @@ struct ChunkInfo {
   std::int32_t end() const { return begin + length; }
 };
 
+// What a run chooses among: the keys before the chunk, or the chunk's own too.
+enum class BudgetScope { Past, All };
+// How the masks of a block method become the row's keys.
+enum class Lowering { Native, Union, Budget };
+
 struct RunInfo {
   int id = 0;
   std::string method;  // canonical SPEC
@@ -72,7 +77,9 @@ struct RunInfo {
   Granularity granularity = Granularity::Token;
   StateAction state_action = StateAction::Visibility;
   bool decode_dense = false;  // decoded tokens attend to all keys left
-  int block_size = 0;         // of block methods, tokens; 0: no native masks are recorded
+  BudgetScope budget_scope = BudgetScope::Past;
+  int block_size = 0;                   // of block methods, tokens; 0: no native masks are recorded
+  Lowering lowering = Lowering::Union;  // of block methods
   bool block_tables = false;  // the tables of kept blocks that attention runs on are recorded too
   // The calibrated basis that a method rotated by; empty source without one.
   std::string basis_source, basis_hash;

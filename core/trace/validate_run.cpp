@@ -20,7 +20,7 @@ std::string cell_name(const RunInfo& run, int layer, std::size_t chunk, std::siz
 // The first defect of one layer, if any: one wrong habit of a recorder shows in every cell.
 std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo& run, int layer,
                                             const RunLayer& data) {
-  const bool chunk_included = includes_chunk(run);
+  const bool chunk_included = run.budget_scope == BudgetScope::All;
   const SoftmaxForm softmax = info.model.softmax_of(layer);
   const auto rows = static_cast<std::size_t>(data.num_rows);
   for (std::size_t cell = 0; cell < data.flags.size(); ++cell) {
@@ -111,8 +111,8 @@ class MaskCheck {
       : info_(info),
         data_(data),
         heads_per_row_(info.model.num_q_heads / data.num_rows),
-        ranked_(run.method.find("lowering=budget") != std::string::npos),
-        native_(run.method.find("lowering=native") != std::string::npos) {}
+        ranked_(run.lowering == Lowering::Budget),
+        native_(run.lowering == Lowering::Native) {}
 
   std::optional<std::string> defect(const BlockGrid& grid, std::span<const std::uint8_t> packed,
                                     std::size_t first_cell) const {

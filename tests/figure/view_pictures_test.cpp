@@ -70,7 +70,7 @@ std::vector<Picture> pictures() {
        "attention_map",
        kDecoding,
        {kRecorded},
-       {{"color_scale", "linear"}}},
+       {{"attention_map.color_scale", "linear"}}},
       {"kv_map", "kv_map", kQuestion, {kRecorded}},
       {"kv_map_blocks", "kv_map", kQuestion, {kBlocks}},
       {"kv_map_evicted", "kv_map", kDecoding, {kEvicts}},
@@ -80,12 +80,16 @@ std::vector<Picture> pictures() {
        "layer_head_overview",
        kQuestion,
        {kRecorded},
-       {{"metric", "merge_loss"}}},
+       {{"layer_head_overview.metric", "merge_loss"}}},
       {"selected_vs_true", "selected_vs_true", kQuestion, {kRecorded}},
       {"selected_vs_true_decode", "selected_vs_true", kDecoding, {"h2o:budget_tokens=64"}},
       {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kHigh},
       {"worst_misses", "worst_misses", kQuestion, {kRecorded}, {}, kWide},
-      {"worst_misses_regrets", "worst_misses", kQuestion, {kEvicts}, {{"list", "regrets"}}},
+      {"worst_misses_regrets",
+       "worst_misses",
+       kQuestion,
+       {kEvicts},
+       {{"worst_misses.list", "regrets"}}},
       {"head_merge", "head_merge", kQuestion, {kRecorded}},
       {"token_strip", "token_strip", kQuestion, {kRecorded}},
       {"token_strip_evicted", "token_strip", kQuestion, {kEvicts}},
@@ -170,10 +174,12 @@ const std::string& trace_file() {
 
 Image draw(const Picture& picture) {
   ExportRequest request;
-  request.what = {trace_file(), picture.view, picture.methods, picture.go_to, picture.options};
-  request.width = picture.size.width;
-  request.height = picture.size.height;
-  request.theme = picture.theme;
+  request.what.trace = trace_file();
+  request.what.view = picture.view;
+  request.what.methods = picture.methods;
+  request.what.place = state::parse_goto(picture.go_to);
+  request.what.options = picture.options;
+  request.what.picture = {picture.theme, picture.size.width, picture.size.height, 1};
   state::check(request.what);
   state::Workspace workspace;
   workspace.traces.open(trace_file());

@@ -9,7 +9,7 @@ void kvloupe::fuzz::read_input(std::string_view input) {
   const shell::SessionFile file(true);
   if (!file.restored()) return;
   const shell::WindowSession session = *file.restored();
-  require(session.traces.empty() ? session.active == 0 : session.active < session.traces.size(),
+  require(session.tabs.empty() ? session.active == 0 : session.active < session.tabs.size(),
           "the active tab is one of those that were open");
   file.save(session);
 }

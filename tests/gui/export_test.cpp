@@ -82,9 +82,7 @@ class Export : public test::ViewTest {
     request.what = state::describe(workspace, view);
     request.format = format;
     request.file = view.id + "." + state::name_of(format);
-    request.width = width;
-    request.height = height;
-    request.scale = scale;
+    request.what.picture = {state::ThemeKind::Light, width, height, scale};
     std::filesystem::remove(request.file);
     figure::export_view(request);
     return read_file(request.file);
@@ -283,8 +281,8 @@ TEST_F(Export, SeveralFilesInOneCallAreThoseOfOneEach) {
   const std::string csv = write(view, Format::Csv), png = write(view, Format::Png);
   figure::ExportRequest request;
   request.what = state::describe(workspace, view);
-  request.width = 400;
-  request.height = 300;
+  request.what.picture.width = 400;
+  request.what.picture.height = 300;
   figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Png, "both.png"}});
   EXPECT_EQ(read_file("both.csv"), csv);
   EXPECT_EQ(read_file("both.png").substr(0, 24), png.substr(0, 24));
@@ -344,7 +342,7 @@ TEST_F(Export, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
   using Request = figure::ExportRequest;
   using ::testing::Pair;
   EXPECT_THAT(refusal([](Request& r) { r.format = Format::Svg; }), Pair(2, HasSubstr("--csv")));
-  EXPECT_THAT(refusal([](Request& r) { r.what.go_to = "chunk=99"; }), Pair(1, HasSubstr("0 to 6")));
+  EXPECT_THAT(refusal([](Request& r) { r.what.place.chunk = 99; }), Pair(1, HasSubstr("0 to 6")));
   EXPECT_THAT(refusal([](Request& r) { r.what.trace = "absent.h5"; }),
               Pair(1, HasSubstr("absent.h5")));
   EXPECT_THAT(refusal([](Request& r) { r.what.methods = {"infinipot:budget_tokens=8"}; }),

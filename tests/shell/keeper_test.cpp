@@ -2,6 +2,7 @@
 // without a display.
 #include "app/shell/keeper.h"
 #include "app/figure/headless.h"
+#include "app/state/view_fields.h"
 #include "core/base/paths.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
@@ -11,6 +12,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 namespace kvloupe {
 namespace {
@@ -21,10 +23,11 @@ using ::testing::HasSubstr;
 // A window without a screen. Without end() it is one that was killed.
 class Window {
  public:
-  explicit Window(const std::vector<std::string>& traces = {})
+  explicit Window(const std::vector<std::string>& traces = {},
+                  const std::optional<state::ViewState>& at = std::nullopt)
       : renderer_(640, 420, 1.0F),
         explorer(workspace, renderer_.gui(), shell::load_settings()),
-        keeper(workspace, explorer, traces) {
+        keeper(workspace, explorer, traces, at) {
     const std::string layout = shell::load_layout();
     ImGui::LoadIniSettingsFromMemory(layout.data(), layout.size());
     frames(2);
@@ -86,6 +89,7 @@ TEST_F(Keeper, RestoresWhatWasLookedAt) {
     cursor.show(Slot::B);
     cursor.set_option("layer_head_overview.metric", "entropy");
     cursor.set_device("sim");
+    cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
     window.explorer.panels().set_open({"latency"}, false);
     left = window.workspace.selection();
     tried = window.workspace.traces.ready()->tried;
@@ -102,6 +106,59 @@ TEST_F(Keeper, RestoresWhatWasLookedAt) {
   EXPECT_EQ(window.workspace.traces.ready()->tried, tried);
   EXPECT_FALSE(window.explorer.panels().is_open("latency"));
   EXPECT_TRUE(window.explorer.panels().is_open("kv_map"));
+}
+
+// Another window was elsewhere in the same trace, and kept its place later.
+TEST_F(Keeper, AWindowGoesOnAtItsOwnPlace) {
+  const std::string a = trace("a.h5");
+  {
+    Window window({a});
+    window.workspace.cursor.set_chunk(1);
+  }
+  state::ViewState other = *shell::find_place(a);
+  EXPECT_EQ(other.place.chunk, 1);
+  other.place.chunk = 3;
+  shell::save_places({other});
+  {
+    Window window;
+    EXPECT_EQ(window.workspace.place().chunk, 1);
+  }
+  // A trace that is opened by name is opened where it was left last.
+  shell::save_places({other});
+  Window window({a});
+  EXPECT_EQ(window.workspace.place().chunk, 3);
+}
+
+// As version 1.0 wrote it.
+TEST_F(Keeper, PlacesOfAnEarlierVersionOpen) {
+  const std::string a = trace("a.h5");
+  std::ofstream(paths::state_dir() / "places.json")
+      << R"([{"trace": ")" << a << R"(", "goto": "layer=1,q_head=4,chunk=3,key=40-52",)"
+      << R"( "methods": ["h2o:budget_tokens=96", "run:1"], "shown": "B",)"
+      << R"( "more": ["tova:budget_tokens=32"], "tried": ["dense"],)"
+      << R"( "options": {"layer_head_overview.metric": "entropy"}, "device": "sim"}])";
+  Window window({a});
+  ASSERT_TRUE(window.workspace.has_trace());
+  const state::Selection& now = window.workspace.selection();
+  EXPECT_EQ(state::goto_text(now.place), "layer=1,q_head=4,chunk=3,key=40-52");
+  EXPECT_EQ(now.place.device, "sim");
+  EXPECT_EQ(now.choice(Slot::A).id(), "h2o");
+  EXPECT_EQ(now.choice(Slot::B).run, 1);
+  EXPECT_EQ(now.shown, Slot::B);
+  ASSERT_EQ(now.more.size(), 1U);
+  EXPECT_EQ(now.more[0].id(), "tova");
+  EXPECT_EQ(now.options.at("layer_head_overview.metric"), "entropy");
+  ASSERT_EQ(window.workspace.traces.ready()->tried.size(), 1U);
+  EXPECT_EQ(window.workspace.traces.ready()->tried[0].id(), "dense");
+}
+
+TEST_F(Keeper, ATraceIsOpenedWhereALinkSays) {
+  const std::string a = trace("a.h5");
+  Window window({a}, state::parse_link("layer=1,chunk=2;method=dense;method=run:0;shown=B"));
+  ASSERT_TRUE(window.workspace.has_trace());
+  EXPECT_EQ(window.workspace.place().chunk, 2);
+  EXPECT_EQ(window.workspace.method(Slot::A).id(), "dense");
+  EXPECT_EQ(window.workspace.method().run, 0);
 }
 
 TEST_F(Keeper, ATraceThatIsGoneIsToldOnceAndLeavesNoTab) {

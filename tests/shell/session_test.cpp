@@ -33,7 +33,7 @@ class Session : public ::testing::Test {
   }
   static WindowSession of(const std::string& trace, bool ended = false) {
     WindowSession session;
-    session.traces = {trace};
+    session.tabs.emplace_back().trace = trace;
     session.ended = ended;
     return session;
   }
@@ -42,7 +42,9 @@ class Session : public ::testing::Test {
 
 TEST_F(Session, AKilledWindowIsGoneOnFrom) {
   WindowSession left = of("/a.h5");
-  left.traces.push_back("/not \xff\xfe utf8.h5");
+  left.tabs.emplace_back().trace = "/not \xff\xfe utf8.h5";
+  left.tabs.back().place.chunk = 3;
+  left.tabs.back().device = "sim";
   left.active = 1;
   { SessionFile(kFresh).save(left); }
   const SessionFile next(kRestore);
@@ -56,7 +58,7 @@ TEST_F(Session, WhoNamesTracesLosesNoSession) {
   { SessionFile(kFresh).save(of("/b.h5", /*ended=*/true)); }
   const SessionFile next(kRestore);
   ASSERT_TRUE(next.restored());
-  EXPECT_EQ(next.restored()->traces, of("/a.h5").traces);
+  EXPECT_EQ(next.restored()->tabs, of("/a.h5").tabs);
 }
 
 TEST_F(Session, TwoWindowsHaveTwoFiles) {
@@ -68,7 +70,7 @@ TEST_F(Session, TwoWindowsHaveTwoFiles) {
   }
   const SessionFile first(kRestore), second(kRestore), third(kRestore);
   ASSERT_TRUE(first.restored() && second.restored());
-  EXPECT_NE(first.restored()->traces, second.restored()->traces);
+  EXPECT_NE(first.restored()->tabs, second.restored()->tabs);
   EXPECT_FALSE(third.restored());
   EXPECT_TRUE(std::filesystem::exists(file(2)));
 }
@@ -124,10 +126,20 @@ TEST_F(Session, FieldsOfOtherKindsAreDefaults) {
     const SessionFile taken(kRestore);
     EXPECT_EQ(taken.problem(), "") << hostile;
     if (taken.restored()) {
-      EXPECT_LE(taken.restored()->traces.size(), 1U) << hostile;
+      EXPECT_LE(taken.restored()->tabs.size(), 1U) << hostile;
       EXPECT_EQ(taken.restored()->openings, 0) << hostile;
     }
   }
+}
+
+TEST_F(Session, WhatAnEarlierVersionLeftIsOpened) {
+  write(R"({"traces": ["/a.h5", [47, 255]], "active": 1, "openings": 0, "ended": false})");
+  const SessionFile next(kRestore);
+  ASSERT_TRUE(next.restored());
+  ASSERT_EQ(next.restored()->tabs.size(), 2U);
+  EXPECT_EQ(next.restored()->tabs[0].trace, "/a.h5");
+  EXPECT_EQ(next.restored()->tabs[1].trace, "/\xff");
+  EXPECT_EQ(next.restored()->active, 1U);
 }
 
 TEST_F(Session, AFifoInPlaceOfTheFileHoldsNothingUp) {
@@ -142,7 +154,7 @@ TEST_F(Session, AThousandTracesAreTooMany) {
   write(text + "]}");
   const SessionFile taken(kRestore);
   ASSERT_TRUE(taken.restored());
-  EXPECT_LE(taken.restored()->traces.size(), 64U);
+  EXPECT_LE(taken.restored()->tabs.size(), 64U);
 }
 
 TEST_F(Session, PlacesOfTwoWritersAllArrive) {
@@ -151,7 +163,9 @@ TEST_F(Session, PlacesOfTwoWritersAllArrive) {
     writers.emplace_back([writer] {
       for (int i = 0; i < 20; ++i) {
         const std::string trace = "/" + std::to_string(writer) + "-" + std::to_string(i) + ".h5";
-        shell::save_places({{trace, "", {}, {}, {}, "A", {}, "cpu"}});
+        state::ViewState place;
+        place.trace = trace;
+        shell::save_places({place});
       }
     });
   for (std::thread& writer : writers) writer.join();

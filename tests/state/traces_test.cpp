@@ -1,6 +1,7 @@
 // Opening, closing and reading traces anew; several of them beside each other.
 #include "app/state/questions/kv_map.h"
 #include "app/state/questions/selected_vs_true.h"
+#include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/state/workspace_fixture.h"
@@ -97,12 +98,12 @@ TEST_F(Traces, KeepTheirPlacesBesideEachOther) {
 
 TEST_F(Traces, APlaceGivenWithAFileIsWhereItOpens) {
   listen();
-  workspace.traces.open(whole_trace(), state::parse_goto("layer=2,chunk=4,q_head=5"));
+  workspace.traces.open(whole_trace(), state::parse_link("layer=2,chunk=4,q_head=5"));
   test::settle(workspace);
   EXPECT_EQ(state::goto_text(place()), "layer=2,q_head=5,chunk=4");
-  workspace.traces.open(whole_trace(), state::parse_goto("chunk=1"));
+  workspace.traces.open(whole_trace(), state::parse_link("chunk=1"));
   EXPECT_EQ(state::goto_text(place()), "layer=2,q_head=5,chunk=1");
-  workspace.traces.open(whole_trace(), state::parse_goto("chunk=99"));
+  workspace.traces.open(whole_trace(), state::parse_link("chunk=99"));
   EXPECT_EQ(place().chunk, 1);
   ASSERT_EQ(messages.size(), 1U);
   EXPECT_THAT(messages[0], HasSubstr("0 to 7"));

@@ -309,6 +309,8 @@ TEST_F(HostileTest, Runs) {
   expect_defect("no past", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 0, 0); });
   expect_defect("method", [](hid_t f) { drop_attribute(f, "/runs/1", "method"); });
   expect_defect("unknown word", [](hid_t f) { set_text(f, "/runs/1", "granularity", "crumb"); });
+  for (const char* name : {"budget_scope", "lowering"})
+    expect_defect("unknown word", [&](hid_t f) { set_text(f, "/runs/1", name, "crumb"); });
   expect_defect("q_heads_per_row", [](hid_t f) { set_int(f, "/runs/1", "q_heads_per_row", 0); });
   expect_defect("q_heads_per_row", [](hid_t f) { set_int(f, "/runs/1", "q_heads_per_row", 4); });
   expect_defect("entries", [&](hid_t f) { resize(f, flags, {11}); });

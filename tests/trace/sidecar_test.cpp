@@ -1,5 +1,6 @@
 // Runs beside a trace: appended whole or not at all, and only read for the trace they belong to.
 #include "core/base/error.h"
+#include "core/trace/hdf5.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>
@@ -40,6 +41,14 @@ RunInfo made_run(const char* method, StateAction action = StateAction::Visibilit
   return run;
 }
 
+// What 1.9 and before had not.
+void drop_words(const fs::path& path) {
+  const h5::Handle file =
+      h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open the sidecar");
+  for (const char* run : {"/runs/0", "/runs/1", "/runs/2"})
+    h5::checked_status(H5Adelete_by_name(file.get(), run, "budget_scope", H5P_DEFAULT), "drop");
+}
+
 void expect_equal(const LayerRecord& found, const LayerRecord& expected) {
   ASSERT_EQ(found.cells.size(), expected.cells.size());
   for (std::size_t c = 0; c < found.cells.size(); ++c) {
@@ -59,6 +68,28 @@ class SidecarTest : public ::testing::Test {
   const fs::path path_ = folder_ / "t.h5";
   const fs::path sidecar_ = folder_ / "t.h5.runs.h5";
 };
+
+// By attributes; of a file that is older than these, by the method's text.
+TEST_F(SidecarTest, ARunSaysItsScope) {
+  const auto layer = made_layer(reference_, 0, false);
+  RunInfo all = made_run("custom:whole");
+  all.budget_scope = BudgetScope::All;
+  append_sidecar_run(path_, all, {0}, {layer});
+  append_sidecar_run(path_, made_run("oracle:budget_tokens=4,budget_scope=past"), {0}, {layer});
+  all.method = "oracle:budget_tokens=4,budget_scope=all";
+  append_sidecar_run(path_, all, {0}, {layer});
+  const auto scopes = [&] {
+    const TraceReader reader(path_);
+    std::vector<BudgetScope> found;
+    for (const RunInfo& run : reader.info().runs)
+      if (run.from_sidecar) found.push_back(run.budget_scope);
+    return found;
+  };
+  using enum BudgetScope;
+  EXPECT_EQ(scopes(), (std::vector{All, Past, All}));
+  drop_words(sidecar_);
+  EXPECT_EQ(scopes(), (std::vector{Past, Past, All}));
+}
 
 TEST_F(SidecarTest, RunsAreNumberedAfterTheTracesOwn) {
   const auto size = fs::file_size(path_);

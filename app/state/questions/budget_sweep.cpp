@@ -28,17 +28,12 @@ constexpr std::array kExtents{SweepExtent::Head, SweepExtent::Layer, SweepExtent
 // A first look at a whole trace takes about so many of its layers.
 constexpr std::size_t kFirstLookLayers = 5;
 
-// "name=value" of a canonical text, without those of the budget.
-std::vector<std::string> parameters_of(const std::string& canonical) {
+// "name=value" of each parameter but the budget.
+std::vector<std::string> parameters_of(const MethodChoice& method) {
   std::vector<std::string> kept;
-  std::size_t at = canonical.find(':');
-  while (at != std::string::npos) {
-    const std::size_t end = canonical.find(',', ++at);
-    const std::string item = canonical.substr(at, end == std::string::npos ? end : end - at);
-    if (!item.starts_with("budget_tokens=") && !item.starts_with("budget_ratio="))
-      kept.push_back(item);
-    at = end;
-  }
+  if (!method.known()) return kept;
+  for (const auto& [name, value] : method.spec->parameters())
+    if (name != "budget_tokens" && name != "budget_ratio") kept.push_back(name + "=" + value);
   return kept;
 }
 
@@ -50,13 +45,13 @@ void name_curves(std::vector<SweepCurve>& curves) {
   std::map<std::string, int> of_id;
   for (const SweepCurve& curve : curves) {
     ++of_id[curve.method.id()];
-    for (const std::string& parameter : parameters_of(curve.family))
+    for (const std::string& parameter : parameters_of(curve.method))
       ++uses[curve.method.id()][parameter];
   }
   for (SweepCurve& curve : curves) {
     const std::string id = curve.method.id();
     std::vector<std::string> own;
-    for (const std::string& parameter : parameters_of(curve.family))
+    for (const std::string& parameter : parameters_of(curve.method))
       if (uses[id][parameter] < of_id[id]) own.push_back(parameter);
     curve.name = own.empty() ? id : fmt::format("{} {}", id, fmt::join(own, ", "));
   }
@@ -248,16 +243,14 @@ const char* name_of(SweepExtent extent) {
 
 std::string family_of(const MethodChoice& method) {
   if (!method.known()) return method.key();
-  const std::string canonical = method.spec->canonical();
-  if (!sweeps(method)) return canonical;
-  return fmt::format("{}:{}", method.id(), fmt::join(parameters_of(canonical), ","));
+  if (!sweeps(method)) return method.spec->canonical();
+  return fmt::format("{}:{}", method.id(), fmt::join(parameters_of(method), ","));
 }
 
 MethodSpec with_budget(const MethodChoice& method, std::int64_t tokens,
                        const selection::ModelShape& shape) {
   KVLOUPE_CHECK(sweeps(method));
-  return MethodSpec::parse(fmt::format("{},budget_tokens={}", family_of(method), tokens))
-      .resolved(shape);
+  return method.spec->with({{"budget_tokens", fmt::to_string(tokens)}}).resolved(shape);
 }
 
 std::string BudgetSweepQuestion::key() const {

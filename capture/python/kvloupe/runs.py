@@ -15,7 +15,7 @@ ALIVE = 65535
 
 
 class Run:
-    """id, method (its canonical text), mode, row_axis, q_heads_per_row, granularity, state_action, layers."""
+    """id, method (its canonical text), mode, row_axis, q_heads_per_row, granularity, state_action, budget_scope, layers."""
 
     def __init__(self, group, id, trace):
         self._group, self._trace, self.id = group, trace, id
@@ -27,6 +27,11 @@ class Run:
             if word not in words:
                 raise Defect(f'its {name} is "{word}", an unknown word')
             setattr(self, name, word)
+        # Files before 1.10 say it in the method's text alone.
+        in_text = "all" if re.search(r"\bbudget_scope=all\b", self.method) else "past"
+        self.budget_scope = text_attribute(group, "budget_scope") or in_text
+        if self.budget_scope not in ("past", "all"):
+            raise Defect(f'its budget_scope is "{self.budget_scope}", an unknown word')
         group_size = trace.model["num_q_heads"] // trace.model["num_kv_heads"]
         by_axis = 1 if self.row_axis == "q_head" else group_size
         self.q_heads_per_row = int_attribute(group, "q_heads_per_row") or by_axis
@@ -53,8 +58,7 @@ class Run:
     def candidates(self, layer, chunk):
         """[begin, end) of the keys that the chunk's selection is about."""
         at = self._trace.chunks[chunk]
-        whole = re.search(r"\bbudget_scope=all\b", self.method) is not None
-        return self._trace.layer(layer).first_visible(at.begin), at.end if whole else at.begin
+        return self._trace.layer(layer).first_visible(at.begin), at.end if self.budget_scope == "all" else at.begin
 
     def table(self):
         """One line a cell: layer, chunk, row, begin, length, phase, candidates, selected, dense. A pandas DataFrame where pandas

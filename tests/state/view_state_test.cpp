@@ -1,6 +1,8 @@
-// What the window shows, as the words of the command line, leads back to the same selection.
-#include "app/state/description.h"
+// The state of a view leads back to the same selection and the same numbers. Through the program's own
+// command line it goes in tests/cli/export_state_test.cpp.
+#include "app/state/view_state.h"
 
+#include "app/state/export_words.h"
 #include "app/state/questions/method_compare.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
@@ -21,33 +23,10 @@ using state::Slot;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// As `kvloupe export` reads them: a file, then names with one value each.
-state::Description parsed(const std::vector<std::string>& arguments) {
-  state::Description what;
-  EXPECT_EQ(arguments.at(0), "export");
-  what.trace = arguments.at(1);
-  for (std::size_t i = 2; i + 1 < arguments.size(); i += 2) {
-    EXPECT_EQ(arguments[i].substr(0, 2), "--");
-    const std::string name = arguments[i].substr(2);
-    if (name == "view")
-      what.view = arguments[i + 1];
-    else if (name == "goto")
-      what.go_to = arguments[i + 1];
-    else if (name == "method")
-      what.methods.push_back(arguments[i + 1]);
-    else if (name == "device")
-      what.device = arguments[i + 1];
-    else
-      what.options[name] = arguments[i + 1];
-  }
-  return what;
-}
-
-class Description : public test::WorkspaceTest {
+class ViewState : public test::WorkspaceTest {
  protected:
-  // A second workspace that was told so by the command line.
-  std::unique_ptr<state::Workspace> shown(const std::vector<std::string>& arguments) {
-    const state::Description what = parsed(arguments);
+  // A second workspace that shows it.
+  std::unique_ptr<state::Workspace> shown(const state::ViewState& what) {
     state::check(what);
     auto other = std::make_unique<state::Workspace>();
     other->traces.open(what.trace);
@@ -57,8 +36,8 @@ class Description : public test::WorkspaceTest {
     return other;
   }
   void expect_round_trip(const state::ViewInfo& view) {
-    const state::Description what = state::describe(workspace, view);
-    const auto other = shown(state::export_arguments(what));
+    const state::ViewState what = state::describe(workspace, view);
+    const auto other = shown(what);
     EXPECT_EQ(state::goto_text(other->place()), state::goto_text(place())) << view.id;
     EXPECT_EQ(other->place().device, place().device) << view.id;
     if (view.shows_both) {
@@ -71,18 +50,19 @@ class Description : public test::WorkspaceTest {
       EXPECT_EQ(other->option(view.id, option.name),
                 option.name == "beside" ? "none" : workspace.option(view.id, option.name))
           << view.id << " --" << option.name;
-    EXPECT_EQ(state::export_arguments(state::describe(*other, view)),
-              state::export_arguments(what));
+    EXPECT_EQ(other->selection().picture, workspace.selection().picture) << view.id;
+    EXPECT_TRUE(state::describe(*other, view) == what) << view.id;
   }
 };
 
-TEST_F(Description, ADeviceSurvives) {
+TEST_F(ViewState, ADeviceAndTheFormOfPicturesSurvive) {
   open();
   workspace.cursor.set_device("sim");
+  workspace.cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
   expect_round_trip(*state::find_view("kv_map"));
 }
 
-TEST_F(Description, OfEveryViewWithEveryOptionLeadsBack) {
+TEST_F(ViewState, OfEveryViewWithEveryOptionLeadsBack) {
   open();
   for (const char* where : {"layer=0,q_head=0,chunk=0", "layer=2,q_head=7,chunk=5,key=40-52",
                             "layer=1,q_head=4,chunk=4,query=520,window=16,key=3"}) {
@@ -112,7 +92,7 @@ std::vector<std::vector<std::string>> without_times(state::Table table) {
 }
 
 // Not the words alone: what they lead to has the numbers that stood on screen.
-TEST_F(Description, LeadsToTheSameNumbers) {
+TEST_F(ViewState, LeadsToTheSameNumbers) {
   open();
   workspace.cursor.go_to(state::parse_goto("layer=2,q_head=7,chunk=5,key=40-52"));
   workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=64");
@@ -121,7 +101,7 @@ TEST_F(Description, LeadsToTheSameNumbers) {
     if (view.table == nullptr || view.id == "latency") continue;  // no two measurements are equal
     for (const Slot slot : state::kSlots) {
       workspace.cursor.show(slot);
-      const auto other = shown(state::export_arguments(state::describe(workspace, view)));
+      const auto other = shown(state::describe(workspace, view));
       const std::string problem = test::problem_of_view(workspace, view);
       EXPECT_EQ(test::problem_of_view(*other, view), problem) << view.id;
       if (!problem.empty()) continue;
@@ -133,7 +113,7 @@ TEST_F(Description, LeadsToTheSameNumbers) {
 }
 
 // Of variants tried on the spot no trace knows: the words must name them.
-TEST_F(Description, OfViewsOfManyMethodsNamesWhatWasTriedOnTheSpot) {
+TEST_F(ViewState, OfViewsOfManyMethodsNamesWhatWasTriedOnTheSpot) {
   open();
   for (const char* spec : {"keydiff:budget_tokens=32", "tova:budget_tokens=48", "dense",
                            "random:budget_tokens=32", "oracle:budget_tokens=96"})
@@ -147,10 +127,10 @@ TEST_F(Description, OfViewsOfManyMethodsNamesWhatWasTriedOnTheSpot) {
     for (const Slot slot : state::kSlots) {
       SCOPED_TRACE(std::string(id) + " --methods " + methods);
       workspace.cursor.show(slot);
-      const state::Description what = state::describe(workspace, view);
+      const state::ViewState what = state::describe(workspace, view);
       const bool names_tried = methods == std::string("all") || methods == std::string("runs");
       EXPECT_EQ(what.methods.size(), names_tried ? 6U : 2U);
-      const auto other = shown(state::export_arguments(what));
+      const auto other = shown(what);
       ASSERT_EQ(test::problem_of_view(workspace, view), "");
       ASSERT_EQ(test::problem_of_view(*other, view), "");
       EXPECT_GT(view.table(workspace).rows.size(), 2U);
@@ -161,27 +141,32 @@ TEST_F(Description, OfViewsOfManyMethodsNamesWhatWasTriedOnTheSpot) {
 }
 
 // The catalogue has the budget of A, whichever of both is looked at.
-TEST_F(Description, OfTheCatalogueLeadsToTheSameBudget) {
+TEST_F(ViewState, OfTheCatalogueLeadsToTheSameBudget) {
   open();
   workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=32");
   workspace.cursor.set_method(Slot::B, "oracle:budget_tokens=64");
   workspace.cursor.show(Slot::B);
   workspace.cursor.set_option("method_compare.methods", "catalogue");
   const state::ViewInfo& view = *state::find_view("method_compare");
-  const auto other = shown(state::export_arguments(state::describe(workspace, view)));
+  const auto other = shown(state::describe(workspace, view));
   EXPECT_EQ(state::method_compare_question(*other).catalogue, "all:budget_tokens=32");
   EXPECT_EQ(state::method_compare_question(workspace).catalogue, "all:budget_tokens=32");
 }
 
 // Methods beyond two are drawn whatever else the option adds.
-TEST_F(Description, DrawsEachMethodThatIsNamed) {
+TEST_F(ViewState, DrawsEachMethodThatIsNamed) {
   const std::vector<std::string> named{"oracle:budget_tokens=32", "random:budget_tokens=32",
                                        "keydiff:budget_tokens=32", "tova:budget_tokens=32"};
   for (const auto& [id, methods] :
        {std::pair{"budget_sweep", "ab"}, std::pair{"method_compare", "runs"}}) {
     SCOPED_TRACE(id);
-    const state::Description what{whole_trace(), id, named, "layer=1", {{"methods", methods}}};
-    const auto drawn = shown(state::export_arguments(what));
+    state::ViewState what;
+    what.trace = whole_trace();
+    what.view = id;
+    what.methods = named;
+    what.place.layer = 1;
+    what.options[std::string(id) + ".methods"] = methods;
+    const auto drawn = shown(what);
     const state::ViewInfo& view = *state::find_view(id);
     ASSERT_EQ(test::problem_of_view(*drawn, view), "");
     std::set<std::string> ids;
@@ -191,12 +176,12 @@ TEST_F(Description, DrawsEachMethodThatIsNamed) {
   }
 }
 
-TEST_F(Description, OfOneMethodBringsInNoOther) {
+TEST_F(ViewState, OfOneMethodBringsInNoOther) {
   open();
   workspace.cursor.set_run(Slot::B, 2);
-  state::Description what = state::describe(workspace, *state::find_view("miss_inspector"));
+  state::ViewState what = state::describe(workspace, *state::find_view("miss_inspector"));
   what.methods = {"keydiff:budget_tokens=64"};
-  what.go_to = "layer=2,q_head=7,chunk=5,key=40-52";
+  what.place = state::parse_goto("layer=2,q_head=7,chunk=5,key=40-52");
   state::show(workspace, what);
   const state::ViewInfo& view = *state::find_view("miss_inspector");
   EXPECT_EQ(test::problem_of_view(workspace, view), "");
@@ -205,7 +190,78 @@ TEST_F(Description, OfOneMethodBringsInNoOther) {
   for (const auto& row : table.rows) EXPECT_TRUE(row[0].starts_with("keydiff:")) << row[0];
 }
 
-TEST_F(Description, ARunOfAnUnknownMethodLeadsBackToTheRun) {
+// Its methods, what was tried, options of all views: what places.json and the session hold.
+TEST_F(ViewState, OfATabLeadsBackToAllOfIt) {
+  open();
+  workspace.cursor.go_to(
+      state::parse_goto("layer=2,q_head=7,chunk=5,query=700,window=8,key=40-52"));
+  workspace.cursor.set_method(Slot::A, "h2o:budget_tokens=96");
+  workspace.cursor.set_run(Slot::B, 1);
+  workspace.cursor.set_more_methods(
+      {state::choice_of_text("tova:budget_tokens=32", *place().trace)});
+  workspace.cursor.show(Slot::B);
+  workspace.cursor.set_option("layer_head_overview.metric", "entropy");
+  workspace.cursor.set_option("budget_sweep.methods", "all");
+  workspace.cursor.set_device("sim");
+  workspace.cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
+  const state::ViewState what = state::state_of(*workspace.traces.ready());
+  state::Workspace other;
+  other.traces.open(what.trace, what);
+  test::settle(other);
+  ASSERT_TRUE(other.has_trace());
+  state::Selection now = other.selection();
+  now.place.trace = place().trace;  // the same file, opened again
+  EXPECT_TRUE(now == workspace.selection());
+  EXPECT_EQ(other.traces.ready()->tried, workspace.traces.ready()->tried);
+  EXPECT_TRUE(state::state_of(*other.traces.ready()) == what);
+  // By a link, too, but for what was tried elsewhere.
+  state::ViewState linked = what;
+  linked.trace.clear();
+  linked.tried.clear();
+  EXPECT_TRUE(state::parse_link(state::link_text(what)) == linked) << state::link_text(what);
+}
+
+// One step back, whatever a link changed.
+TEST_F(ViewState, ALinkIsOneStepOfTheHistoryOrNone) {
+  open();
+  const state::Selection before = workspace.selection();
+  state::show(workspace,
+              state::parse_link("layer=2,chunk=3;method=dense;method=oracle;device=sim"));
+  EXPECT_EQ(place().layer, 2);
+  EXPECT_EQ(place().device, "sim");
+  EXPECT_EQ(workspace.method(Slot::B).id(), "oracle");
+  const state::Selection there = workspace.selection();
+  EXPECT_TRUE(workspace.cursor.back());
+  EXPECT_TRUE(workspace.selection() == before);
+  EXPECT_TRUE(workspace.cursor.forward());
+  // A place alone leaves the rest.
+  state::show(workspace, state::parse_link("chunk=1"));
+  EXPECT_EQ(place().chunk, 1);
+  EXPECT_EQ(place().device, "sim");
+  EXPECT_TRUE(workspace.cursor.back());
+  // What is wrong with a part of it leaves all as it was.
+  for (const char* wrong : {"chunk=99;method=quoka", "chunk=1;method=nothing",
+                            "chunk=1;method=quoka;kv_map.nothing=fit"})
+    EXPECT_THROW(state::show(workspace, state::parse_link(wrong)), Error) << wrong;
+  EXPECT_TRUE(workspace.selection() == there);
+}
+
+TEST(Link, KeepsSignsOfItsOwnInValues) {
+  state::ViewState what;
+  what.methods = {"seer_attention:gate=/a;b%3B=c.h5", "run:1"};
+  what.place.chunk = 3;
+  EXPECT_EQ(state::link_text(what),
+            "chunk=3;method=seer_attention:gate=/a%3Bb%253B=c.h5;method=run:1");
+  EXPECT_TRUE(state::parse_link(state::link_text(what)) == what);
+  const state::ViewState nothing;
+  EXPECT_TRUE(state::parse_link("") == nothing);
+  for (const char* wrong : {"chunk", "chunk=1;chunk=2", "chunk=1;depth=3", "chunk=1;device",
+                            "chunk=1;goto=chunk=2", "device=cpu;device=sim", "chunk=1;theme=blue",
+                            "chunk=1;size=9", "chunk=1;scale=nan", "chunk=1;chunk-size=64"})
+    EXPECT_THROW(state::parse_link(wrong), Error) << wrong;
+}
+
+TEST_F(ViewState, ARunOfAnUnknownMethodLeadsBackToTheRun) {
   open();
   workspace.cursor.set_run(Slot::A, 3);
   const state::ViewInfo& view = *state::find_view("kv_map");
@@ -213,16 +269,17 @@ TEST_F(Description, ARunOfAnUnknownMethodLeadsBackToTheRun) {
               Contains(test::kUnknownMethod));
   expect_round_trip(view);
   // Another trace does not hold it: the words alone are wrong there.
-  state::Description elsewhere = state::describe(workspace, view);
+  state::ViewState elsewhere = state::describe(workspace, view);
   elsewhere.trace = short_trace();
   EXPECT_THROW(state::check(elsewhere), Error);
 }
 
-TEST_F(Description, AWordOfOneChoiceAloneNamesIt) {
+TEST_F(ViewState, AWordOfOneChoiceAloneNamesIt) {
   open();
   const auto chosen = [&](const std::string& text) {
-    const auto other = shown({"export", workspace.place().trace->path, "--view",
-                              "layer_head_overview", "--metric", text});
+    state::ViewState what = state::describe(workspace, *state::find_view("layer_head_overview"));
+    what.options["layer_head_overview.metric"] = text;
+    const auto other = shown(what);
     return other->option("layer_head_overview", "metric");
   };
   EXPECT_EQ(chosen("pearson"), "relevance_pearson");
@@ -237,9 +294,10 @@ TEST_F(Description, AWordOfOneChoiceAloneNamesIt) {
   EXPECT_EQ(*option.choice("mass"), "mass_recall");
 }
 
-TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
-  const auto refusal = [](const state::Description& what) -> std::string {
+TEST_F(ViewState, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
+  const auto refusal = [](state::ViewState what, auto change) -> std::string {
     try {
+      change(what);
       state::check(what);
       return {};
     } catch (const Error& error) {
@@ -247,16 +305,14 @@ TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
       return error.what();
     }
   };
-  const state::Description sound{"absent.h5", "kv_map", {}, "chunk=1", {}};
-  EXPECT_EQ(refusal(sound), "");
-  const auto with = [&](auto change) {
-    state::Description what = sound;
-    change(what);
-    return refusal(what);
-  };
-  using Words = state::Description;
+  state::ViewState sound;
+  sound.trace = "absent.h5";
+  sound.view = "kv_map";
+  EXPECT_EQ(refusal(sound, [](auto&) {}), "");
+  const auto with = [&](auto change) { return refusal(sound, change); };
+  using Words = state::ViewState;
   EXPECT_THAT(with([](Words& w) { w.view = "nothing"; }), HasSubstr("kv_map"));
-  EXPECT_THAT(with([](Words& w) { w.go_to = "chunk=x"; }), HasSubstr("chunk=x"));
+  EXPECT_THAT(with([](Words& w) { w.place = state::parse_goto("chunk=x"); }), HasSubstr("chunk=x"));
   EXPECT_THAT(with([](Words& w) { w.methods = {"nothing"}; }), HasSubstr("nothing"));
   EXPECT_THAT(with([](Words& w) {
                 w.methods = {"dense", "dense", "dense"};
@@ -285,10 +341,13 @@ TEST_F(Description, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
                 }),
                 HasSubstr("nothing"));
   }
-  EXPECT_THAT(with([](Words& w) { w.options = {{"filter", "all"}}; }), HasSubstr("takes none"));
+  EXPECT_THAT(with([](Words& w) {
+                w.options = {{"kv_map.filter", "all"}};
+              }),
+              HasSubstr("takes none"));
   EXPECT_THAT(with([](Words& w) {
                 w.view = "selected_vs_true";
-                w.options = {{"filter", "some"}};
+                w.options = {{"selected_vs_true.filter", "some"}};
               }),
               HasSubstr("all, misses, wastes"));
 }

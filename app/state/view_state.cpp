@@ -1,7 +1,8 @@
-#include "app/state/description.h"
+#include "app/state/view_state.h"
 
 #include "app/state/other_trace.h"
 #include "app/state/view_list.h"
+#include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
@@ -21,14 +22,6 @@
 
 namespace kvloupe::state {
 namespace {
-
-const ViewInfo& checked_view(const std::string& id) {
-  if (const ViewInfo* view = find_view(id)) return *view;
-  std::vector<std::string> known;
-  for (const ViewInfo& view : views()) known.push_back(view.id);
-  throw usage_error(fmt::format("unknown view '{}'", id), "no view has this id",
-                    fmt::format("use one of {}", fmt::join(known, ", ")));
-}
 
 // The choice that is meant. Throws Error{Usage}.
 const std::string& checked_choice(const ViewInfo& view, const std::string& name,
@@ -61,7 +54,7 @@ void check_number_of_methods(const ViewInfo& view, std::size_t given) {
 }
 
 // Throws unless it is a SPEC, or names a run of the trace.
-void check_method(const std::string& text, const Description& what) {
+void check_method(const std::string& text, const ViewState& what) {
   const replay::MethodName name(text);
   if (name.spec) return;
   std::optional<trace::TraceReader> reader;
@@ -85,9 +78,9 @@ bool draws_another_trace(const ViewInfo& view) {
   });
 }
 
-void check_other_trace(const ViewInfo& view, const Description& what) {
+void check_other_trace(const ViewInfo& view, const ViewState& what) {
   if (what.other_trace.empty()) {
-    const auto beside = what.options.find("beside");
+    const auto beside = what.options.find(view.id + ".beside");
     if (beside != what.options.end() && checked_choice(view, "beside", beside->second) == "other")
       throw usage_error("--beside other has no other trace", "none is named",
                         "add --other-trace T.h5");
@@ -121,19 +114,92 @@ std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewIn
   return methods;
 }
 
-}  // namespace
-
-void check(const Description& what) {
-  const ViewInfo& view = checked_view(what.view);
-  check_other_trace(view, what);
-  for (const auto& [name, value] : what.options) checked_choice(view, name, value);
-  for (const std::string& method : what.methods) check_method(method, what);
-  parse_goto(what.go_to);
-  if (what.device != "cpu") engine().open_device(what.device);
-  check_number_of_methods(view, what.methods.size());
+std::vector<std::string> texts_of(const auto& methods) {
+  std::vector<std::string> texts;
+  for (const MethodChoice& method : methods) texts.push_back(method.text);
+  return texts;
 }
 
-InputFiles files_read(const Description& what) {
+// The choice that is meant of an option named "view.option".
+const std::string& checked_option(const std::string& name, const std::string& value) {
+  const std::size_t dot = name.find('.');
+  const ViewInfo& view = view_named(name.substr(0, dot));
+  return checked_choice(view, dot == std::string::npos ? "" : name.substr(dot + 1), value);
+}
+
+template <typename Step>
+void attempt(Unknown unknown, const Step& step) {
+  try {
+    step();
+  } catch (const Error&) {
+    if (unknown == Unknown::Refuse) throw;
+  }
+}
+
+// Nothing for a text that names none.
+std::optional<MethodChoice> choice_of(const std::string& text, const OpenTrace& trace,
+                                      Unknown unknown) {
+  std::optional<MethodChoice> choice;
+  if (!text.empty()) attempt(unknown, [&] { choice = choice_of_text(text, trace); });
+  return choice;
+}
+
+void show_methods(TraceTab& tab, const ViewState& what, Unknown unknown) {
+  const OpenTrace& trace = *tab.selection.place.trace;
+  tab.selection.more.clear();
+  for (std::size_t i = 0; i < what.methods.size(); ++i) {
+    const auto method = choice_of(what.methods[i], trace, unknown);
+    if (!method) continue;
+    if (i >= kSlots.size()) {
+      tab.selection.more.push_back(*method);
+      continue;
+    }
+    tab.selection.choice(kSlots[i]) = *method;
+    tab.remember_tried(*method);
+    // Who names one method wants to see that one alone.
+    if (what.methods.size() == 1) tab.selection.choice(Slot::B) = *method;
+  }
+}
+
+void show_tried(TraceTab& tab, const ViewState& what, Unknown unknown) {
+  if (what.tried.empty()) return;
+  tab.tried.clear();
+  for (const std::string& text : what.tried)
+    if (const auto method = choice_of(text, *tab.selection.place.trace, unknown))
+      tab.tried.push_back(*method);
+}
+
+void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
+  ViewSettings settings = what;
+  settings.options.clear();
+  for (const auto& [name, value] : what.options)
+    attempt(unknown, [&] { settings.options[name] = checked_option(name, value); });
+  static_cast<ViewSettings&>(tab.selection) = std::move(settings);
+}
+
+bool names_a_place_alone(const ViewState& what) {
+  ViewState place_alone;
+  place_alone.trace = what.trace;
+  place_alone.place = what.place;
+  return what == place_alone;
+}
+
+}  // namespace
+
+void check_view(const ViewState& what) {
+  const ViewInfo& view = view_named(what.view);
+  check_other_trace(view, what);
+  for (const auto& [name, value] : what.options) checked_option(name, value);
+}
+
+void check(const ViewState& what) {
+  check_view(what);
+  for (const std::string& method : what.methods) check_method(method, what);
+  if (what.device != "cpu") engine().open_device(what.device);
+  check_number_of_methods(view_named(what.view), what.methods.size());
+}
+
+InputFiles files_read(const ViewState& what) {
   InputFiles files = trace::files_of_trace(what.trace);
   if (!what.other_trace.empty())
     for (const auto& file : trace::files_of_trace(what.other_trace)) files.push_back(file);
@@ -144,61 +210,60 @@ InputFiles files_read(const Description& what) {
   return files;
 }
 
-Description describe(const Workspace& workspace, const ViewInfo& view) {
-  Description what;
+ViewState state_of(const TraceTab& tab) {
+  if (tab.state != ResultState::Ready) return tab.opened_at;
+  const Selection& selection = tab.selection;
+  ViewState what;
+  static_cast<ViewSettings&>(what) = selection;
+  what.trace = tab.path;
+  what.place = target_of(selection.place);
+  what.methods = texts_of(selection.method);
+  for (const MethodChoice& method : selection.more) what.methods.push_back(method.text);
+  what.tried = texts_of(tab.tried);
+  what.device = selection.place.device;
+  return what;
+}
+
+ViewState describe(const Workspace& workspace, const ViewInfo& view) {
+  ViewState what = state_of(*workspace.traces.ready());
   what.trace = workspace.place().trace->path;
   what.view = view.id;
-  what.go_to = goto_text(workspace.place());
-  what.device = workspace.place().device;
-  for (const MethodChoice& method : methods_shown(workspace, view))
-    what.methods.push_back(method.text);
+  what.methods = texts_of(methods_shown(workspace, view));
+  what.tried.clear();
+  if (view.num_methods == 0) what.shown = Slot::A;
+  what.options.clear();
   for (const ViewOption& option : view.options) {
     const std::string& value = workspace.option(view.id, option.name);
-    if (value != option.choices.front()) what.options[option.name] = value;
+    if (value != option.choices.front()) what.options[view.id + "." + option.name] = value;
   }
-  if (what.options.contains("beside")) {
+  if (const std::string beside = view.id + ".beside"; what.options.contains(beside)) {
     if (const TracePtr other = other_trace(workspace))
       what.other_trace = other->path;
     else
-      what.options.erase("beside");
+      what.options.erase(beside);
   }
   return what;
 }
 
-void show(Workspace& workspace, const Description& what) {
-  const OpenTrace& trace = *workspace.place().trace;
-  std::vector<MethodChoice> more;
-  for (std::size_t i = 0; i < what.methods.size(); ++i) {
-    const MethodChoice method = choice_of_text(what.methods[i], trace);
-    if (i < kSlots.size())
-      workspace.cursor.set_method(kSlots[i], method);
-    else
-      more.push_back(method);
+void show(TraceTab& tab, const ViewState& what, Unknown unknown) {
+  TraceTab changed = tab;
+  if (!names_a_place_alone(what)) {
+    show_settings(changed, what, unknown);
+    show_methods(changed, what, unknown);
+    show_tried(changed, what, unknown);
+    // The engine, which may not be loaded yet, knows devices: where this is none, views say so.
+    changed.selection.place.device = what.device;
   }
-  // Who names one method wants to see that one alone.
-  if (what.methods.size() == 1)
-    workspace.cursor.set_method(Slot::B, choice_of_text(what.methods.front(), trace));
-  workspace.cursor.set_more_methods(more);
-  for (const auto& [name, value] : what.options)
-    workspace.cursor.set_option(what.view + "." + name,
-                                checked_choice(checked_view(what.view), name, value));
-  workspace.cursor.set_device(what.device);
-  workspace.cursor.go_to(parse_goto(what.go_to));
+  attempt(unknown, [&] { apply_goto(changed.selection.place, what.place); });
+  tab = std::move(changed);
 }
 
-std::vector<std::string> export_arguments(const Description& what) {
-  std::vector<std::string> arguments{"export",  what.trace, "--view",
-                                     what.view, "--goto",   what.go_to};
-  for (const std::string& method : what.methods)
-    arguments.insert(arguments.end(), {"--method", method});
-  for (const auto& [name, value] : what.options)
-    arguments.insert(arguments.end(), {"--" + name, value});
-  if (what.device != "cpu") arguments.insert(arguments.end(), {"--device", what.device});
-  if (!what.other_trace.empty())
-    arguments.insert(arguments.end(), {"--other-trace", what.other_trace});
-  if (what.chunk_size)
-    arguments.insert(arguments.end(), {"--chunk-size", std::to_string(*what.chunk_size)});
-  return arguments;
+void show(Workspace& workspace, const ViewState& what) {
+  TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr) return;
+  const Selection before = tab->selection;
+  show(*tab, what, Unknown::Refuse);
+  if (!(tab->selection == before)) tab->history.push(before, "");
 }
 
 }  // namespace kvloupe::state

@@ -1,0 +1,92 @@
+#include "app/state/goto_target.h"
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr std::int64_t kMostInText = 1'000'000'000;
+
+Error not_understood(const std::string& text, const std::string& why, const std::string& remedy) {
+  return usage_error(fmt::format("the place '{}' is not understood", text), why, remedy);
+}
+
+int number_of(const std::string& text, const std::string& name, const std::string& value) {
+  const auto number = parse_int(value);
+  if (!number || *number < 0 || *number > kMostInText)
+    throw not_understood(text, fmt::format("'{}' is not a number from 0 on", value),
+                         fmt::format("write {}=3, for example", name));
+  return static_cast<int>(*number);
+}
+
+void read_key(const std::string& text, const std::string& value, GotoTarget& target) {
+  const std::size_t dash = value.find('-', 1);
+  target.key_begin = number_of(text, "key", value.substr(0, dash));
+  target.key_end = dash == std::string::npos ? *target.key_begin + 1
+                                             : number_of(text, "key", value.substr(dash + 1)) + 1;
+  if (*target.key_end <= *target.key_begin)
+    throw not_understood(text, fmt::format("the keys '{}' end before they begin", value),
+                         "write key=40-52, first and last");
+}
+
+}  // namespace
+
+GotoTarget parse_goto(const std::string& text) {
+  GotoTarget target;
+  const std::map<std::string, std::optional<int>*> fields{
+      {"layer", &target.layer}, {"q_head", &target.q_head}, {"kv_head", &target.kv_head},
+      {"chunk", &target.chunk}, {"query", &target.query},   {"window", &target.window}};
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, comma - at);
+    at = comma + 1;
+    const std::size_t equals = item.find('=');
+    const std::string name = item.substr(0, equals);
+    const auto field = fields.find(name);
+    if (name == "head")
+      throw not_understood(text, "a head is a query head or a KV head",
+                           "write q_head=3 or kv_head=3, for example");
+    if (equals == std::string::npos || (field == fields.end() && name != "key" && name != "span"))
+      throw not_understood(text, fmt::format("'{}' is no coordinate", item),
+                           "name layer, q_head, kv_head, chunk, query, key, span or window, as in "
+                           "layer=3,q_head=5,chunk=12");
+    const std::string value = item.substr(equals + 1);
+    if (name == "span" && !value.empty() && (value[0] < '0' || value[0] > '9'))
+      target.span = value;
+    else if (field == fields.end())
+      read_key(text, value, target);
+    else
+      *field->second = number_of(text, name, value);
+  }
+  return target;
+}
+
+std::string goto_text(const GotoTarget& target) {
+  std::vector<std::string> items;
+  const auto add = [&](const char* name, const std::optional<int>& value) {
+    if (value) items.push_back(fmt::format("{}={}", name, *value));
+  };
+  add("layer", target.layer);
+  add("q_head", target.q_head);
+  add("kv_head", target.kv_head);
+  add("chunk", target.chunk);
+  add("query", target.query);
+  add("window", target.window);
+  if (target.key_begin && *target.key_end == *target.key_begin + 1)
+    items.push_back(fmt::format("key={}", *target.key_begin));
+  else if (target.key_begin)
+    items.push_back(fmt::format("key={}-{}", *target.key_begin, *target.key_end - 1));
+  if (target.span) items.push_back("span=" + *target.span);
+  return fmt::format("{}", fmt::join(items, ","));
+}
+
+}  // namespace kvloupe::state

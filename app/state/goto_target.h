@@ -1,0 +1,21 @@
+// A place as words say it, "layer=3,q_head=5,chunk=12": all of its coordinates or some.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace kvloupe::state {
+
+// Where --goto points: "layer=3,q_head=5,chunk=12,query=1536,key=40", a span of keys "key=40-52".
+struct GotoTarget {
+  std::optional<int> layer, q_head, kv_head, chunk, query, window;
+  std::optional<std::int32_t> key_begin, key_end;  // half-open
+  std::optional<std::string> span;                 // of the trace: its keys
+  bool operator==(const GotoTarget&) const = default;
+};
+GotoTarget parse_goto(const std::string& text);  // throws Error{Usage}
+// The text that is read so again.
+std::string goto_text(const GotoTarget& target);
+
+}  // namespace kvloupe::state

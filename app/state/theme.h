@@ -1,0 +1,8 @@
+// The two looks of the program.
+#pragma once
+
+namespace kvloupe::state {
+
+enum class ThemeKind { Dark, Light };
+
+}  // namespace kvloupe::state

@@ -1,0 +1,72 @@
+// All that makes a figure what it is, as one value in words. The command line of `export`, the command
+// that the window copies, links, places.json and the session carry it (view_fields.h); the window shows
+// it on a trace that is open (selection.h).
+#pragma once
+
+#include "app/state/goto_target.h"
+#include "app/state/slot.h"
+#include "app/state/theme.h"
+#include "core/base/output_file.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+class Workspace;
+struct TraceTab;
+struct ViewInfo;
+
+// How an exported picture looks.
+struct PictureForm {
+  ThemeKind theme = ThemeKind::Light;
+  int width = 1600, height = 900;  // pixels at scale 1
+  double scale = 1;                // multiplies the size and sharpens
+  bool operator==(const PictureForm&) const = default;
+};
+
+// The part that means the same in every trace: the window keeps it as it is.
+struct ViewSettings {
+  Slot shown = Slot::A;                        // the slot that single-method views show
+  std::map<std::string, std::string> options;  // of views, by "view.option"
+  PictureForm picture;
+  bool operator==(const ViewSettings&) const = default;
+};
+
+struct ViewState : ViewSettings {
+  std::string trace;  // file
+  std::string view;   // id; empty: none before the others
+  GotoTarget place;
+  std::vector<std::string> methods;  // SPECs or runs: A, B, then any more; empty: recorded runs
+  std::vector<std::string> tried;    // on the spot, newest last
+  std::string device = "cpu";        // where it is computed
+  std::string other_trace;           // file; drawn beside by the option `beside`
+  std::optional<int> chunk_size;     // the prompt is cut anew, and no run is as recorded
+  bool operator==(const ViewState&) const = default;
+};
+
+// Throws Error{Usage}: unknown view, option, device or value, a method that is not understood, more
+// methods than a view shows, another trace for a view that draws one alone; Error{Input}: a device that
+// cannot be used. No trace is opened, but for a method of a run that this version does not know, which
+// the trace may hold.
+void check(const ViewState& what);
+// The part of it that methods and devices have no share in: it needs no engine.
+void check_view(const ViewState& what);
+// The files that such a figure is made of, and those that belong to its trace.
+InputFiles files_read(const ViewState& what);
+// All that a tab shows.
+ViewState state_of(const TraceTab& tab);
+// One view as the window shows it now, without what the view does not draw.
+ViewState describe(const Workspace& workspace, const ViewInfo& view);
+
+// What to do about a place, a method or an option that the trace or this version does not know.
+enum class Unknown { Refuse, PassOver };
+// Shows it in a tab whose trace is open. What names a place alone moves there and changes nothing else.
+// Throws Error where it refuses, and leaves the tab as it is.
+void show(TraceTab& tab, const ViewState& what, Unknown unknown);
+// The same in the active tab, as one step of its history.
+void show(Workspace& workspace, const ViewState& what);
+
+}  // namespace kvloupe::state
