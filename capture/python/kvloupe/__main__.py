@@ -1,5 +1,6 @@
 """python -m kvloupe record MODEL_FOLDER ... | merge PART..."""
 import json
+import os
 import sys
 
 from . import arguments
@@ -60,11 +61,18 @@ def run_record(options):
     from .part_file import check_output
     check_output(options.output, options.force)  # Before the seconds that torch and a model take to load.
     prompt = read_prompt(options)
+    spin_briefly()
     try:
         from .record_folder import record_folder
     except ImportError as error:
         raise KvloupeError("recording is not possible here", f"{error.name} is not installed", "pip install torch transformers") from None
     record_folder(options, prompt)
+
+
+def spin_briefly():
+    """Lets OpenMP's threads sleep soon at a barrier, as the program does (docs/performance.md). OpenMP reads it when torch is loaded."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 def read_prompt(options):

@@ -168,7 +168,8 @@ def check_mask(layer, call, layout, forward, batch_index):
         row, key, shown = other
         raise stopped(f"the mask of layer {layer} is not causal{' in its window' if window else ''}: it {'shows' if shown else 'hides'} "
                       f"{_place(key, layout)} {'to' if shown else 'from'} {_place(row, layout)}",
-                      "record one plain sequence: no packed ones, no images that see each other, no mask of your own")
+                      "record one plain sequence: no packed ones, no images that see each other, no mask of your own, no model that "
+                      "chooses its keys itself")
     forward.checked_masks[kind] = call.mask
 
 

@@ -31,6 +31,7 @@ CONFIGS = {
     "GptOssForCausalLM": dict(_MOE, head_dim=8, sliding_window=12, layer_types=["sliding_attention", "full_attention"]),
     "DeepseekV2ForCausalLM": _MLA, "DeepseekV3ForCausalLM": _MLA,
     "DeepseekV3Wide": dict(_MLA, v_head_dim=16),
+    "DeepseekV32ForCausalLM": dict(_MLA, index_topk=6, index_head_dim=8, index_n_heads=2),
     "DiffLlamaForCausalLM": {}, "DogeForCausalLM": {}, "CTRLLMHeadModel": dict(_GPT2, dff=32, only=True),
     "Llama4ForCausalLM": dict(_MOE, head_dim=8, intermediate_size_mlp=32, num_hidden_layers=4, attention_chunk_size=8,
                               moe_layers=[1], attn_temperature_tuning=False),

@@ -39,6 +39,7 @@ NO_INTERFACE = "does not use transformers' attention interface; record a languag
 # Class -> words of its refusal, and the layers that are recorded where the refusal names some.
 REFUSED = {
     "DiffLlamaForCausalLM": "layer 0 attends twice in one forward", "DogeForCausalLM": "adds numbers to the logits",
+    "DeepseekV32ForCausalLM": "no model that chooses its keys itself",
     "Llama4ForCausalLM": "hides token 0 from token 8; record the layers of which this is not so, as layers=[3]",
     "JambaForCausalLM": "JambaMambaMixer does not use transformers' attention interface; record the layers that have one, as layers=[1, 3]",
     "RecurrentGemmaForCausalLM": "has no attention that is known; record the layers that have one, as layers=[2]",

@@ -5,6 +5,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -118,6 +120,20 @@ class Command(unittest.TestCase):
         self.assertRegex(errors.splitlines()[-1], "error: the recording was stopped; .*; .*stopped.h5 holds 16 of 20 tokens: open it")
         with kvloupe.open(path) as trace:
             self.assertEqual((trace.num_tokens, trace.complete), (16, False))
+
+    def test_threads_spin_briefly_unless_told_otherwise(self):
+        text = scratch("waiting.txt")
+        text.write_text("the cat sat")
+        plain = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+
+        def spins(**setting):
+            done = subprocess.run([sys.executable, "-m", "kvloupe", "record", MODELS / "llama", "--prompt-file", text, "--raw", "--force",
+                                   "-o", scratch("waiting.h5")], env={**plain, "OMP_DISPLAY_ENV": "verbose", **setting},
+                                  capture_output=True, text=True, timeout=300, check=True)
+            return re.findall("GOMP_SPINCOUNT = '([0-9]+)'", done.stderr)
+        self.assertEqual(spins(), ["3000"])  # As the program's, in tests/cli/start_test.sh.
+        self.assertEqual(spins(GOMP_SPINCOUNT="77"), ["77"])
+        self.assertNotIn("3000", spins(OMP_WAIT_POLICY="active"))
 
     def test_messages_and_raw_text(self):
         messages = scratch("messages.json")
