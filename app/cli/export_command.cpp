@@ -21,7 +21,7 @@ namespace {
 struct Arguments {
   figure::ExportRequest request;
   std::map<std::string, std::string> options;  // of any view
-  std::string png, svg, csv, npy;
+  std::string png, svg, csv, npy, markdown, latex;
   std::string size = "1600x900";
   std::string theme = "light";
   bool all_chunks = false;
@@ -64,16 +64,19 @@ void run(const Arguments& given, const GlobalOptions& global) {
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
-    check_ending(fmt::format("--{}", state::name_of(format)), file, {"--png", "--csv", "--npy"});
+    check_ending(fmt::format("--{}", state::name_of(format)), file,
+                 {"--png", "--csv", "--npy", "--markdown", "--latex"});
     outputs.push_back({format, file});
   };
   take(given.png, state::Format::Png);
   take(given.svg, state::Format::Svg);
   take(given.csv, state::Format::Csv);
   take(given.npy, state::Format::Npy);
+  take(given.markdown, state::Format::Markdown);
+  take(given.latex, state::Format::Latex);
   if (outputs.empty())
     throw usage_error("nothing can be exported", "no output file is named",
-                      "name one: --png F, --csv F or --npy F");
+                      "name one: --png F, --csv F, --npy F, --markdown F or --latex F");
   check_distinct(outputs);
   for (const auto& [name, value] : given.options)
     if (!value.empty()) request.what.options[name] = value;
@@ -90,7 +93,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
   request.file = outputs.front().file;
   if (outputs.size() > 1)
     throw usage_error("--all-chunks writes one table", "more than one output file is named",
-                      "name it by --csv F alone");
+                      "name one file, by --csv F, --markdown F or --latex F");
   figure::export_all_chunks(request);
 }
 
@@ -140,8 +143,11 @@ void add_export_command(CLI::App& program, const GlobalOptions& global) {
   command->add_option("--svg", given->svg)->group("");
   command->add_option("--csv", given->csv, "table to write, or -");
   command->add_option("--npy", given->npy, "array to write, or -");
-  command->add_flag("--all-chunks", given->all_chunks,
-                    "one table of all chunks (with --csv), a column saying which");
+  command->add_option("--markdown", given->markdown, "table for a page on GitHub, or -");
+  command->add_option("--latex", given->latex, "table for a paper (booktabs), or -");
+  command->add_flag(
+      "--all-chunks", given->all_chunks,
+      "one table of all chunks (with --csv, --markdown or --latex), a column saying which");
   command->add_option("--size", given->size, "pixels at scale 1 (default 1600x900)");
   command->add_option("--scale", request.scale, "multiplies the size and sharpens (default 1)")
       ->check(finite_range(0.25, 8));
