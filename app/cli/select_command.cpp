@@ -229,8 +229,8 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
                       "phase",
                       {"kept", "kept", "", 0},
                       "of",
-                      {"mass_recall", "recall", "", 4},
-                      {"topk_overlap", "overlap", "", 4},
+                      replay::Number::MassRecall,
+                      replay::Number::TopkOverlap,
                       "ties",
                       "dense"},
                      {}};

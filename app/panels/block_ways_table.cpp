@@ -99,14 +99,9 @@ void block_ways_ui(DrawContext& context, const Tables& result) {
   widgets::TableLook look;
   look.weights = {3.2F, 1, 1, 1, 1};
   look.size.x = std::min(ImGui::GetContentRegionAvail().x, widgets::em(56));
-  look.draw = [&](std::size_t row, std::size_t column) {
-    if (column > 0) return false;
-    const bool read = is_read(*result, replay::kBlockWays[row]);
-    const widgets::FontScope font(read ? widgets::fonts().strong : widgets::fonts().body, 1.0F);
-    widgets::text_colored(
-        read ? context.palette.text : context.palette.muted,
-        widgets::elided(exact_text(table.rows[row][column]), ImGui::GetContentRegionAvail().x));
-    return true;
+  look.strong = [&](std::size_t row) { return is_read(*result, replay::kBlockWays[row]); };
+  look.ink = [&](std::size_t row, std::size_t column) {
+    return column > 0 || look.strong(row) ? context.palette.text : context.palette.muted;
   };
   widgets::table_ui(context.palette, "##block ways", table, look);
   timing_ui(context, times);

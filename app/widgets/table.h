@@ -19,6 +19,7 @@ struct TableLook {
   bool heads = true;
   // Draws a cell in place of its words; false: it leaves that to the table.
   std::function<bool(std::size_t row, std::size_t column)> draw = nullptr;
+  std::function<bool(std::size_t row)> strong = nullptr;  // rows in the strong font
   // Of the words of a cell that is known; null: the colour of text.
   std::function<ImU32(std::size_t row, std::size_t column)> ink = nullptr;
 };
