@@ -1,7 +1,6 @@
 // `kvloupe calibrate seer`, `kvloupe calibrate minference`: what methods learn from traces.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
-#include "app/cli/text_table.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -10,6 +9,7 @@
 #include "core/calibration/gate_training.h"
 #include "core/calibration/pattern_search.h"
 #include "core/engine/engine.h"
+#include "core/replay/table.h"
 
 #include <fmt/format.h>
 
@@ -17,6 +17,9 @@
 
 namespace kvloupe::cli {
 namespace {
+
+using replay::Number;
+using table::Table;
 
 // Options of `calibrate` itself would be passed over in silence.
 void refuse_other_options(const Given& given, const std::string& name) {
@@ -33,17 +36,20 @@ void run_seer(const calibration::GateTrainingOptions& options) {
       "{}\ngate of {} layers, trained on {} query blocks of each head in {}; held out: {}\n\n",
       printable(options.output.string()), report.num_layers, format_count(report.train_blocks),
       format_duration(report.training_seconds), printable(report.held_out));
-  TextTable losses({"step", "KL train", "KL held out"});
+  Table losses{{"step", {"train", "KL train", "", 4}, {"held_out", "KL held out", "", 4}}, {}};
   for (const calibration::GateLossPoint& point : report.losses)
-    losses.add({fmt::format("{}", point.step), fmt::format("{:.4f}", point.train),
-                fmt::format("{:.4f}", point.held_out)});
-  results::print("{}\n", losses.text());
-  TextTable recalls({"held out, lowering=budget", "budget", "cells", "density", "mass recall"});
+    losses.rows.push_back({point.step, point.train, point.held_out});
+  results::print("{}\n", table::terminal_text(losses));
+  Table recalls{{{"method", "held out, lowering=budget"},
+                 "budget",
+                 "cells",
+                 Number::Density,
+                 Number::MassRecall},
+                {}};
   for (const calibration::GateRecall& recall : report.recalls)
-    recalls.add({recall.method, fmt::format("{}", recall.budget_tokens),
-                 fmt::format("{}", recall.cells), fmt::format("{:.4f}", recall.density),
-                 fmt::format("{:.4f}", recall.mass_recall)});
-  results::print("{}", recalls.text());
+    recalls.rows.push_back({table::MethodText{recall.method}, recall.budget_tokens, recall.cells,
+                            recall.density, recall.mass_recall});
+  results::print("{}", table::terminal_text(recalls));
 }
 
 void run_minference(const calibration::PatternSearchOptions& options) {
@@ -52,18 +58,16 @@ void run_minference(const calibration::PatternSearchOptions& options) {
   results::print("{}\npatterns of {} heads in {} layers, at most {} of the past each\n\n",
                  printable(options.output.string()), report.num_heads, report.num_layers,
                  format_shortest(options.max_density));
-  TextTable patterns({"pattern, columns, diagonals", "heads"});
-  for (const auto& [name, count] : report.num_heads_of)
-    patterns.add({name, fmt::format("{}", count)});
-  results::print("{}\n", patterns.text());
-  TextTable means({"mean over heads and chunks", "recall", "density"});
+  Table patterns{{{"pattern", "pattern, columns, diagonals"}, "heads"}, {}};
+  for (const auto& [name, count] : report.num_heads_of) patterns.rows.push_back({name, count});
+  results::print("{}\n", table::terminal_text(patterns));
+  Table means{{{"means", "mean over heads and chunks"}, Number::MassRecall, Number::Density}, {}};
   const auto add = [&](const char* name, const calibration::PatternQuality& quality) {
-    means.add(
-        {name, fmt::format("{:.4f}", quality.recall), fmt::format("{:.4f}", quality.density)});
+    means.rows.push_back({name, quality.recall, quality.density});
   };
   add("found", report.found);
   add("without a file (1000, 6096)", report.fallback);
-  results::print("{}", means.text());
+  results::print("{}", table::terminal_text(means));
   if (report.over_budget > 0)
     log::warning("in {} heads no pattern is that small; they have the smallest",
                  report.over_budget);

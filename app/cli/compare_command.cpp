@@ -36,7 +36,7 @@ struct CompareArguments {
   std::vector<std::string> methods;
   Indices layers;
   std::string device = "cpu";
-  std::string csv, png;
+  std::string csv, markdown, latex, png;
   ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
   std::string cells = "common";
@@ -50,6 +50,8 @@ struct CompareArguments {
   bool full = false;
   bool json = false;
   bool force = false;
+
+  bool prints_a_file() const { return csv == "-" || markdown == "-" || latex == "-"; }
 };
 
 // The methods, for a sentence.
@@ -106,23 +108,35 @@ void say_no_common_cell(const Comparison& comparison) {
 // Before anything is computed.
 void check_files(const CompareArguments& arguments,
                  const std::vector<replay::MethodName>& methods) {
-  if (arguments.csv == "-" && arguments.json)
-    throw usage_error("--csv - cannot be combined with --json",
-                      "standard output has room for one of them",
-                      "name a file for the CSV, or leave --json out");
+  const std::vector<std::pair<std::string, std::string>> files{{"--csv", arguments.csv},
+                                                               {"--markdown", arguments.markdown},
+                                                               {"--latex", arguments.latex},
+                                                               {"--png", arguments.png}};
+  std::string printed = arguments.json ? "--json" : "";
+  for (const auto& [option, file] : files) {
+    if (file != "-") continue;
+    if (!printed.empty())
+      throw usage_error(fmt::format("{} - cannot be combined with {}", option, printed),
+                        "standard output has room for one of them",
+                        "name a file for one of them, or leave it out");
+    printed = option + " -";
+  }
   InputFiles inputs;
   for (const std::string& path : arguments.traces)
     for (const auto& file : trace::files_of_trace(path)) inputs.push_back(file);
   for (const replay::MethodName& method : methods)
     if (method.spec)
       for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
-  check_ending("--csv", arguments.csv, {"--png"});
-  check_ending("--png", arguments.png, {"--csv"});
-  for (const std::string& file : {arguments.csv, arguments.png})
-    if (!file.empty()) check_result_file(file, inputs, arguments.force);
-  if (!arguments.csv.empty() && arguments.csv == arguments.png)
-    throw usage_error("--csv and --png name one file", "the second would replace the first",
-                      "give each a file of its own");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto& [option, file] = files[i];
+    if (file.empty()) continue;
+    check_ending(option, file, {"--csv", "--markdown", "--latex", "--png"});
+    check_result_file(file, inputs, arguments.force);
+    for (std::size_t j = 0; j < i; ++j)
+      if (files[j].second == file)
+        throw usage_error(fmt::format("{} and {} name one file", files[j].first, option),
+                          "the second would replace the first", "give each a file of its own");
+  }
   const ChartAxes& axes = arguments.axes;
   if (arguments.png.empty() && !(axes.x + axes.y + axes.phase).empty())
     throw usage_error("--x, --y and --phase say what a picture shows", "no picture is asked for",
@@ -298,18 +312,22 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     auto& unavailable = trace.comparison.unavailable;
     unavailable.insert(unavailable.end(), list.unavailable.begin(), list.unavailable.end());
     // The text names them below its table.
-    if (arguments.json || arguments.csv == "-") say_unavailable(unavailable);
+    if (arguments.json || arguments.prints_a_file()) say_unavailable(unavailable);
     report.traces.push_back(std::move(trace));
   }
   report.has_target = target.has_value();
   name_traces(report.traces);
   if (!arguments.csv.empty()) write_whole_file(arguments.csv, compare_csv(report));
+  if (!arguments.markdown.empty())
+    write_whole_file(arguments.markdown, compare_text_as(report, table::markdown_text));
+  if (!arguments.latex.empty())
+    write_whole_file(arguments.latex, compare_text_as(report, table::latex_text));
   if (chart)
     figure::write_chart(compare_chart(report, *chart, names_of(plan, arguments, list.methods)),
                         arguments.png);
   if (arguments.json)
     results::add_data(compare_json(report));
-  else if (arguments.csv != "-")
+  else if (!arguments.prints_a_file())
     results::add_text(compare_text(report));
 }
 
@@ -327,6 +345,10 @@ Command compare_command(const GlobalOptions& global) {
   add_layers_option(command, arguments->layers, "layers (default: all)");
   command.option("--device", &arguments->device, kDeviceHelp).show_default();
   command.option("--csv", &arguments->csv, "also write the rows to this file, or alone to -");
+  command.option("--markdown", &arguments->markdown,
+                 "also write the table for a page on GitHub, or alone to -");
+  command.option("--latex", &arguments->latex,
+                 "also write the table for a paper (booktabs), or alone to -");
   command.option("--png", &arguments->png,
                  "also draw a number of the rows, one curve a method, to this file");
   command.option("--x", &arguments->axes.x,
@@ -388,7 +410,7 @@ Command compare_command(const GlobalOptions& global) {
                  "span_kept, at most of the others, such as output_error and density. Nothing "
                  "is interpolated");
   command.option("--json", &arguments->json, "as JSON, with every scope");
-  command.option("--force", &arguments->force, "let the CSV replace a trace or a model, too");
+  command.option("--force", &arguments->force, "let an output replace a trace or a model, too");
   command.run = [arguments, &global](const Given&) {
     use_engine(global);
     run_compare(*arguments, global);

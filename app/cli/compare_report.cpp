@@ -2,10 +2,7 @@
 #include "app/cli/compare_report.h"
 
 #include "app/cli/json_text.h"
-#include "core/base/units.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "app/cli/table_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,59 +16,79 @@ using replay::CompareRow;
 using replay::kNumbers;
 using replay::NumberInfo;
 using replay::SweptValue;
+using table::Cell;
+using table::Column;
+using table::Table;
 
 constexpr const char* kRecallAt = "recall_at_";  // a k follows
 
-// What follows in the JSON; the leakage comes behind the first of its numbers.
+// What follows among the numbers; the leakage comes behind the first of its numbers.
 constexpr replay::Number kBeforeLeakage = replay::Number::KvBytes;
 
-bool is_in_rows(const NumberInfo& info) { return info.rows != replay::InRows::None; }
-
-bool is_shown(const std::optional<double>& number) { return number && std::isfinite(*number); }
-
-ordered_json json_of(const std::optional<double>& number) {
-  return is_shown(number) ? ordered_json(*number) : ordered_json(nullptr);
-}
-std::string csv_of(const std::optional<double>& number) {
-  return is_shown(number) ? format_shortest(*number) : std::string();
-}
-
-// Whether the method's basis was fitted on text of the trace: its figures flatter it then.
-int leakage_of(const CompareRow& row) { return row.basis && row.basis->leakage ? 1 : 0; }
-
 // Counts as whole numbers.
-ordered_json json_of(const SweptValue& swept) {
-  if (!swept.value) return nullptr;
+Cell cell_of(const SweptValue& swept) {
+  if (!swept.value) return std::nullopt;
   const double value = *swept.value;
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
   return value;
 }
 ordered_json json_of(const std::vector<SweptValue>& values) {
   ordered_json json = ordered_json::object();
-  for (const SweptValue& value : values) json[value.name] = json_of(value);
+  for (const SweptValue& value : values) json[value.name] = cli::json_of(cell_of(value));
   return json;
 }
 
-ordered_json json_of(const CompareRow& row, const CompareReport& report) {
-  ordered_json json{{"method", row.method}, {"phase", row.phase},
-                    {"scope", row.scope},   {"index", row.index},
-                    {"cells", row.cells},   {"fallback_cells", row.fallback_cells}};
-  if (row.run) json["run"] = *row.run;
-  if (!row.grid.empty()) json["index"] = row.grid;
+enum class Form { Json, Csv };
+
+// Each number of a row where its form has it, and the leakage: whether the method's basis was fitted on text of the
+// trace, so that its figures flatter it.
+void add_numbers(const CompareRow& row, Form form, std::vector<Cell>& cells) {
   for (const NumberInfo& info : kNumbers) {
-    const std::string name = info.id;
-    const ordered_json value = is_in_rows(info) ? json_of(row.numbers[info.number]) : nullptr;
-    if (info.rows == replay::InRows::All) json[name] = value;
-    if (info.rows == replay::InRows::Decode && row.phase == "decode")
-      json["recall_at_k"][name.substr(std::strlen(kRecallAt))] = value;
-    if (info.number == kBeforeLeakage) json["leakage"] = leakage_of(row);
+    if (info.rows == replay::InRows::None) continue;
+    const bool absent =
+        form == Form::Json && info.rows == replay::InRows::Decode && row.phase != "decode";
+    cells.push_back(absent ? Cell() : known(row, info.number));
+    if (info.number == kBeforeLeakage) cells.emplace_back(row.basis && row.basis->leakage ? 1 : 0);
   }
-  if (!report.axes.empty()) json["sweep"] = json_of(row.sweep);
-  if (report.has_target) json["solved"] = json_of(row.solved);
-  return json;
 }
 
-// Of the axis; empty where the method has none such.
+std::vector<Column> columns_of(const CompareReport& report, Form form) {
+  std::vector<Column> columns{"method", "phase", "scope", "index", "cells", "fallback_cells"};
+  columns.front().quoted = true;
+  if (form == Form::Json) columns.emplace_back("run");
+  for (const NumberInfo& info : kNumbers) {
+    if (info.rows == replay::InRows::None) continue;
+    const std::string id = info.id;
+    const bool of_k = form == Form::Json && info.rows == replay::InRows::Decode;
+    columns.emplace_back(of_k ? "recall_at_k/" + id.substr(std::strlen(kRecallAt)) : id);
+    if (info.number == kBeforeLeakage) columns.emplace_back("leakage");
+  }
+  if (form == Form::Json) return columns;
+  for (const std::string& title : axis_titles(report)) columns.emplace_back(title);
+  if (report.has_runs()) columns.emplace_back("run");
+  if (report.has_several()) columns.emplace_back("trace").quoted = true;
+  return columns;
+}
+
+// What both forms have is in one order; CSV has the run and the axes at its end, JSON the axes as objects of their own.
+Table table_of(const CompareReport& report, Form form) {
+  Table table{columns_of(report, form), {}};
+  for (const auto& [row, trace] : rows_of(report)) {
+    const Cell run = row.run ? Cell(*row.run) : Cell();
+    std::vector<Cell>& cells = table.rows.emplace_back(std::vector<Cell>{
+        table::MethodText{row.method}, row.phase, row.scope,
+        row.grid.empty() ? Cell(row.index) : Cell(row.grid), row.cells, row.fallback_cells});
+    if (form == Form::Json) cells.push_back(run);
+    add_numbers(row, form, cells);
+    if (form == Form::Json) continue;
+    for (Cell& cell : axis_cells(row, report)) cells.push_back(std::move(cell));
+    if (report.has_runs()) cells.push_back(run);
+    if (report.has_several()) cells.emplace_back(trace.path);
+  }
+  return table;
+}
+
+// Of the axis; null where the method has none such.
 const SweptValue* find(const std::vector<SweptValue>& values, const std::string& axis) {
   const auto found = std::find_if(values.begin(), values.end(),
                                   [&](const SweptValue& value) { return value.name == axis; });
@@ -80,18 +97,23 @@ const SweptValue* find(const std::vector<SweptValue>& values, const std::string&
 
 }  // namespace
 
+Cell known(const CompareRow& row, replay::Number number) {
+  const auto value = row.numbers[number];
+  return value && std::isfinite(*value) ? Cell(*value) : Cell(std::nullopt);
+}
+
 std::vector<std::string> axis_titles(const CompareReport& report) {
   std::vector<std::string> titles = report.axes;
   if (report.has_target)
     for (const std::string& axis : report.axes) titles.push_back("solved_" + axis);
   return titles;
 }
-std::vector<std::string> axis_cells(const CompareRow& row, const CompareReport& report) {
-  std::vector<std::string> cells;
+std::vector<Cell> axis_cells(const CompareRow& row, const CompareReport& report) {
+  std::vector<Cell> cells;
   const auto add = [&](const std::vector<SweptValue>& values) {
     for (const std::string& axis : report.axes) {
       const SweptValue* const found = find(values, axis);
-      cells.push_back(found == nullptr ? std::string() : csv_of(found->value));
+      cells.push_back(found == nullptr ? Cell() : cell_of(*found));
     }
   };
   add(row.sweep);
@@ -135,9 +157,12 @@ ordered_json json_of(const ComparedTrace& trace) {
 }  // namespace
 
 std::string compare_json(const CompareReport& report) {
-  ordered_json json{{"chunk_size", nullptr},         {"cells", report.cells},
-                    {"weights", report.weights},     {"traces", ordered_json::array()},
-                    {"rows", ordered_json::array()}, {"unavailable", ordered_json::array()}};
+  ordered_json json{{"chunk_size", nullptr},
+                    {"cells", report.cells},
+                    {"weights", report.weights},
+                    {"traces", ordered_json::array()},
+                    {"rows", json_rows(table_of(report, Form::Json))},
+                    {"unavailable", ordered_json::array()}};
   if (report.chunk_size) json["chunk_size"] = *report.chunk_size;
   for (const ComparedTrace& trace : report.traces) {
     json["traces"].push_back(json_of(trace));
@@ -146,55 +171,18 @@ std::string compare_json(const CompareReport& report) {
       if (report.has_several()) json["unavailable"].back()["trace"] = trace.path;
     }
   }
+  std::size_t i = 0;
   for (const auto& [row, trace] : rows_of(report)) {
-    json["rows"].push_back(json_of(row, report));
-    if (report.has_several()) json["rows"].back()["trace"] = trace.path;
+    ordered_json& of_row = json["rows"][i++];
+    if (!report.axes.empty()) of_row["sweep"] = json_of(row.sweep);
+    if (report.has_target) of_row["solved"] = json_of(row.solved);
+    if (report.has_several()) of_row["trace"] = trace.path;
   }
   return json_text("kvloupe-compare/1", json);
 }
 
-namespace {
-
-// A SPEC holds commas but never a quote in a method of the catalogue; a path may.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + '"';
-}
-
-// The scope and the index; of several indices both hold commas.
-std::string csv_place(const CompareRow& row) {
-  if (row.grid.empty()) return fmt::format("{},{}", row.scope, row.index);
-  return fmt::format("{},{}", quoted(row.scope),
-                     quoted(fmt::format("{}", fmt::join(row.grid, ","))));
-}
-
-}  // namespace
-
 std::string compare_csv(const CompareReport& report) {
-  std::string text = "method,phase,scope,index,cells,fallback_cells";
-  for (const NumberInfo& info : kNumbers) {
-    if (is_in_rows(info)) text += fmt::format(",{}", info.id);
-    if (info.number == kBeforeLeakage) text += ",leakage";
-  }
-  for (const std::string& title : axis_titles(report)) text += "," + title;
-  const bool has_runs = report.has_runs();
-  if (has_runs) text += ",run";
-  if (report.has_several()) text += ",trace";
-  text += '\n';
-  for (const auto& [row, trace] : rows_of(report)) {
-    text += fmt::format("{},{},{},{},{}", quoted(row.method), row.phase, csv_place(row), row.cells,
-                        row.fallback_cells);
-    for (const NumberInfo& info : kNumbers) {
-      if (is_in_rows(info)) text += "," + csv_of(row.numbers[info.number]);
-      if (info.number == kBeforeLeakage) text += fmt::format(",{}", leakage_of(row));
-    }
-    for (const std::string& cell : axis_cells(row, report)) text += "," + cell;
-    if (has_runs) text += row.run ? fmt::format(",{}", *row.run) : ",";
-    if (report.has_several()) text += "," + quoted(trace.path);
-    text += '\n';
-  }
-  return text;
+  return table::csv_text(table_of(report, Form::Csv));
 }
 
 }  // namespace kvloupe::cli

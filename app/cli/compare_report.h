@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/replay/compare.h"
+#include "core/replay/table.h"
 
 #include <cstddef>
 #include <optional>
@@ -50,16 +51,21 @@ std::string title_of(const replay::CompareRow& row, const CompareReport& report)
 // What differs from the defaults in a SPEC; any other text as it stands.
 std::string short_text(const std::string& method);
 
+// Unknown where it is not finite.
+table::Cell known(const replay::CompareRow& row, replay::Number number);
 // In the order of CSV columns and of the table: of each axis its value, then where a target is set
 // what is enough.
 std::vector<std::string> axis_titles(const CompareReport& report);
-std::vector<std::string> axis_cells(const replay::CompareRow& row, const CompareReport& report);
+std::vector<table::Cell> axis_cells(const replay::CompareRow& row, const CompareReport& report);
 
 std::string compare_json(const CompareReport& report);
 std::string compare_csv(const CompareReport& report);
 
 // For people (compare_table.cpp): what was averaged, then a table a phase.
 std::string compare_text(const CompareReport& report);
+// The same as tables alone, a phase after the other.
+std::string compare_text_as(const CompareReport& report,
+                            std::string (*format)(const table::Table&));
 // Throws Error{Usage} for what is no column of the table. "all" is every one.
 void check_columns(const std::vector<std::string>& columns);
 

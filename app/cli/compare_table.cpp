@@ -1,9 +1,7 @@
 // The rows of `kvloupe compare` for people: what was averaged, and a table a phase.
 #include "app/cli/compare_report.h"
-#include "app/cli/text_table.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,16 +19,13 @@ using replay::Column;
 using replay::CompareRow;
 using replay::Number;
 using replay::NumberInfo;
-
-// A terminal, and what a mail or a review shows without wrapping.
-constexpr std::size_t kWidth = 120;
+using table::Cell;
+using table::Table;
 
 // What is read first; the other numbers follow in the order of their table.
 constexpr std::array kFirst = {Number::RequestedBudget, Number::EffectiveBudget, Number::MassRecall,
                                Number::Gap};
 constexpr const char* kAll = "all";
-
-bool is_known(const std::optional<double>& number) { return number && std::isfinite(*number); }
 
 // Those that a table may have, in the order in which it shows them.
 std::vector<NumberInfo> all_columns() {
@@ -48,7 +43,7 @@ std::vector<NumberInfo> columns_of(const CompareReport& report,
   const auto is_due = [&](const NumberInfo& info) {
     if (info.column != Column::WhereKnown) return info.column == Column::Always;
     return std::any_of(rows.begin(), rows.end(), [&](const ReportedRow& one) {
-      return is_known(one.row.numbers[info.number]);
+      return !known(one.row, info.number).is_empty();
     });
   };
   std::vector<NumberInfo> columns = all_columns();
@@ -61,26 +56,22 @@ std::vector<NumberInfo> columns_of(const CompareReport& report,
   return columns;
 }
 
-std::string table_text(const CompareReport& report, const std::vector<ReportedRow>& rows) {
-  const std::vector<NumberInfo> columns = columns_of(report, rows);
-  std::vector<std::string> header = {"method"};
-  if (report.has_several()) header.emplace_back("trace");
-  header.insert(header.end(), {"cells"});
-  for (const NumberInfo& info : columns) header.emplace_back(info.heading);
-  for (const std::string& title : axis_titles(report)) header.push_back(title);
-  TextTable table(header);
+Table table_of(const CompareReport& report, const std::vector<ReportedRow>& rows) {
+  const std::vector<NumberInfo> numbers = columns_of(report, rows);
+  Table table{{"method"}, {}};
+  if (report.has_several()) table.columns.emplace_back("trace");
+  table.columns.emplace_back("cells");
+  for (const NumberInfo& info : numbers) table.columns.emplace_back(info.number);
+  for (const std::string& title : axis_titles(report)) table.columns.emplace_back(title, title);
   for (const auto& [row, trace] : rows) {
-    std::vector<std::string> line = {title_of(row, report)};
-    if (report.has_several()) line.push_back(trace.title);
-    line.push_back(fmt::format("{}", row.cells));
-    for (const NumberInfo& info : columns) {
-      const auto number = row.numbers[info.number];
-      line.push_back(is_known(number) ? fmt::format("{:.{}f}", *number, info.digits) : "-");
-    }
-    for (const std::string& cell : axis_cells(row, report)) line.push_back(cell);
-    table.add(line);
+    std::vector<Cell>& cells =
+        table.rows.emplace_back(1, Cell(table::MethodText{title_of(row, report)}));
+    if (report.has_several()) cells.emplace_back(trace.title);
+    cells.emplace_back(row.cells);
+    for (const NumberInfo& info : numbers) cells.push_back(known(row, info.number));
+    for (Cell& cell : axis_cells(row, report)) cells.push_back(std::move(cell));
   }
-  return report.full ? table.text() : table.text(kWidth);
+  return table;
 }
 
 // Which chunks, and whose keys are watched: after `name` where there are several traces.
@@ -165,19 +156,43 @@ void check_columns(const std::vector<std::string>& columns) {
   }
 }
 
+namespace {
+
+// The rows of a phase, of all cells at once.
+struct PhaseRows {
+  const char* phase;
+  std::vector<ReportedRow> rows;
+};
+std::vector<PhaseRows> phases_of(const CompareReport& report) {
+  std::vector<PhaseRows> phases{{"prefill", {}}, {"decode", {}}};
+  for (PhaseRows& phase : phases)
+    for (const ReportedRow& one : rows_of(report))
+      if (one.row.scope == "all" && one.row.phase == phase.phase && !lacks_common_cells(one))
+        phase.rows.push_back(one);
+  std::erase_if(phases, [](const PhaseRows& phase) { return phase.rows.empty(); });
+  return phases;
+}
+
+}  // namespace
+
+std::string compare_text_as(const CompareReport& report, std::string (*format)(const Table&)) {
+  std::string text;
+  for (const PhaseRows& phase : phases_of(report))
+    text += (text.empty() ? "" : "\n") + format(table_of(report, phase.rows));
+  return text;
+}
+
 std::string compare_text(const CompareReport& report) {
-  std::string text = heading(report);
-  std::map<std::string, std::vector<ReportedRow>> phases;
-  const auto all = rows_of(report);
-  for (const ReportedRow& one : all)
-    if (one.row.scope == "all" && !lacks_common_cells(one)) phases[one.row.phase].push_back(one);
+  const std::vector<PhaseRows> phases = phases_of(report);
   const std::string below = notes(report);
   if (phases.empty())
     return "No cell is averaged, as the warnings say.\n" + (below.empty() ? "" : "\n" + below);
-  for (const char* phase : {"prefill", "decode"})
-    if (const auto rows = phases.find(phase); rows != phases.end())
-      text += fmt::format("\n{}{}", phases.size() > 1 ? fmt::format("{}\n", phase) : "",
-                          table_text(report, rows->second));
+  std::string text = heading(report);
+  for (const PhaseRows& phase : phases) {
+    text += phases.size() > 1 ? fmt::format("\n{}\n", phase.phase) : "\n";
+    text += table::terminal_text(table_of(report, phase.rows),
+                                 report.full ? table::kAnyWidth : table::kTerminalWidth);
+  }
   return below.empty() ? text : text + "\n" + below;
 }
 

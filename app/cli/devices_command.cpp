@@ -2,11 +2,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/text_table.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
+#include "core/replay/table.h"
 
 #include <nlohmann/json.hpp>
 
@@ -36,12 +36,12 @@ void print_json(const std::vector<device::ListedDevice>& devices) {
 }
 
 void print_table(const std::vector<device::ListedDevice>& devices) {
-  TextTable table({"device", "name", "memory", "usable"});
+  table::Table table{{"device", "name", "memory", "usable"}, {}};
   for (const device::ListedDevice& device : devices)
-    table.add({device.info.id, device.info.name,
-               device.memory_bytes > 0 ? format_bytes(device.memory_bytes) : "?",
-               device.available() ? "yes" : "no: " + device.reason});
-  results::add_text(table.text());
+    table.rows.push_back({device.info.id, device.info.name,
+                          device.memory_bytes > 0 ? format_bytes(device.memory_bytes) : "?",
+                          device.available() ? "yes" : "no: " + device.reason});
+  results::add_text(table::terminal_text(table));
 }
 
 }  // namespace

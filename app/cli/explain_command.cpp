@@ -4,7 +4,7 @@
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/options.h"
 #include "app/cli/row_json.h"
-#include "app/cli/text_table.h"
+#include "app/cli/table_json.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -45,13 +45,22 @@ ordered_json or_null(const std::optional<Number>& number) {
   return *number;
 }
 
-ordered_json stages_json(const Explanation& why) {
-  ordered_json stages = ordered_json::array();
+table::Table stages_table(const Explanation& why) {
+  table::Table table{{"stage", "passed", {"detail", "what was found"}}, {}};
   for (const replay::StageOutcome& outcome : why.stages)
-    stages.push_back({{"stage", name_of(outcome.stage)},
-                      {"passed", outcome.passed},
-                      {"detail", outcome.detail}});
-  return stages;
+    table.rows.push_back({table::term_of(outcome.stage), outcome.passed, outcome.detail});
+  return table;
+}
+
+table::Table voters_table(const Explanation& why, const session::TraceSession& session) {
+  table::Table table{{{"q_head", "query head"}, "query", {"", "token"}, "attention", "sampled"},
+                     {}};
+  for (const Explanation::Voter& voter : why.voters)
+    table.rows.push_back(
+        {voter.q_head, voter.position,
+         table::Token{session.token_texts().at(static_cast<std::size_t>(voter.position))},
+         voter.attention, voter.sampled});
+  return table;
 }
 
 ordered_json counterfactuals_json(const Explanation& why) {
@@ -61,16 +70,6 @@ ordered_json counterfactuals_json(const Explanation& why) {
                     what_if.spec ? what_if.spec->canonical() : what_if.change},
                    {"kept", what_if.kept}});
   return all;
-}
-
-ordered_json voters_json(const Explanation& why) {
-  ordered_json voters = ordered_json::array();
-  for (const Explanation::Voter& voter : why.voters)
-    voters.push_back({{"q_head", voter.q_head},
-                      {"query", voter.position},
-                      {"attention", voter.attention},
-                      {"sampled", or_null(voter.sampled)}});
-  return voters;
 }
 
 ordered_json json_of(const Explanation& why, const session::TraceSession& session) {
@@ -95,7 +94,7 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
                     {"true_rank", why.true_rank},
                     {"needed_budget", or_null(why.needed_budget)},
                     {"lost_at", nullptr},
-                    {"stages", stages_json(why)},
+                    {"stages", json_rows(stages_table(why))},
                     {"counterfactuals", counterfactuals_json(why)}};
   if (why.run) json["run"] = *why.run;
   if (why.dense_reason) json["dense_reason"] = trace::name_of(*why.dense_reason);
@@ -113,7 +112,7 @@ ordered_json json_of(const Explanation& why, const session::TraceSession& sessio
   for (const Explanation::Rival& rival : why.rivals)
     json["rivals"].push_back(
         {{"key", rival.key}, {"score", rival.score}, {"true_mass", rival.true_mass}});
-  json["voters"] = voters_json(why);
+  json["voters"] = json_rows(voters_table(why, session));
   return json;
 }
 
@@ -158,23 +157,8 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
   if (why.needed_budget)
     text += fmt::format("{}; it is {}\n", budget_words(why),
                         why.budget ? format_count(*why.budget) : "-");
-  if (!why.stages.empty()) {
-    TextTable table({"stage", "passed", "what was found"});
-    for (const replay::StageOutcome& outcome : why.stages)
-      table.add({words_of(outcome.stage), outcome.passed ? "yes" : "no", outcome.detail});
-    text += "\n" + table.text();
-  }
-  if (!why.voters.empty()) {
-    TextTable table({"query head", "query", "token", "attention", "sampled"});
-    for (const Explanation::Voter& voter : why.voters)
-      table.add({fmt::format("{}", voter.q_head), fmt::format("{}", voter.position),
-                 printable(texts.at(static_cast<std::size_t>(voter.position))),
-                 fmt::format("{:.3g}", voter.attention),
-                 !voter.sampled   ? "-"
-                 : *voter.sampled ? "yes"
-                                  : "no"});
-    text += "\n" + table.text();
-  }
+  if (!why.stages.empty()) text += "\n" + terminal_text(stages_table(why));
+  if (!why.voters.empty()) text += "\n" + terminal_text(voters_table(why, session));
   return text;
 }
 

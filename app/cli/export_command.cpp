@@ -22,7 +22,7 @@ namespace {
 struct Arguments {
   std::string trace;
   std::map<std::string, state::Texts> shown;  // what says what is shown, by option
-  std::string png, svg, csv, npy, state;
+  std::string png, svg, csv, npy, markdown, latex, state;
   bool all_chunks = false;
   bool force = false;
 };
@@ -66,17 +66,20 @@ void run(const Arguments& given, const GlobalOptions& global) {
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
-    check_ending(fmt::format("--{}", state::name_of(format)), file, {"--png", "--csv", "--npy"});
+    check_ending(fmt::format("--{}", state::name_of(format)), file,
+                 {"--png", "--csv", "--npy", "--markdown", "--latex"});
     outputs.push_back({format, file});
   };
   take(given.png, state::Format::Png);
   take(given.svg, state::Format::Svg);
   take(given.csv, state::Format::Csv);
   take(given.npy, state::Format::Npy);
+  take(given.markdown, state::Format::Markdown);
+  take(given.latex, state::Format::Latex);
   if (outputs.empty() && !given.state.empty()) return write_state(given, request.what);
   if (outputs.empty())
     throw usage_error("nothing can be exported", "no output file is named",
-                      "name one: --png F, --csv F or --npy F");
+                      "name one: --png F, --csv F, --npy F, --markdown F or --latex F");
   check_distinct(outputs);
   use_engine(global);
   request.memory = global.memory;
@@ -90,7 +93,7 @@ void run(const Arguments& given, const GlobalOptions& global) {
   request.file = outputs.front().file;
   if (outputs.size() > 1)
     throw usage_error("--all-chunks writes one table", "more than one output file is named",
-                      "name it by --csv F alone");
+                      "name one file, by --csv F, --markdown F or --latex F");
   figure::export_all_chunks(request);
 }
 
@@ -122,10 +125,13 @@ Command export_command(const GlobalOptions& global) {
   command.option("--svg", &given->svg, "").hidden();
   command.option("--csv", &given->csv, "table to write, or -");
   command.option("--npy", &given->npy, "array to write, or -");
+  command.option("--markdown", &given->markdown, "table for a page on GitHub, or -");
+  command.option("--latex", &given->latex, "table for a paper (booktabs), or -");
   command.option("--state", &given->state,
                  "JSON to write, or -: what is shown, as it was asked for; alone it draws nothing");
-  command.option("--all-chunks", &given->all_chunks,
-                 "one table of all chunks (with --csv), a column saying which");
+  command.option(
+      "--all-chunks", &given->all_chunks,
+      "one table of all chunks (with --csv, --markdown or --latex), a column saying which");
   command.option("--force", &given->force, "replace a trace or a model, too");
   command.run = [given, &global](const Given&) { run(*given, global); };
   return command;

@@ -3,6 +3,7 @@
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/speed_json.h"
+#include "app/cli/table_json.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -70,19 +71,27 @@ ordered_json softmax_json(const trace::ModelInfo& model) {
   return layers;
 }
 
+const char* spoken(trace::LoopMode mode) {
+  return mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop";
+}
+
+table::Table runs_table(const TraceInfo& info) {
+  table::Table table{{{"id", "run"}, "method", "mode", {"from_sidecar", ""}, {"", "stored"}}, {}};
+  for (const auto& run : info.runs)
+    table.rows.push_back({run.id, table::MethodText{run.method},
+                          table::Term{to_text(run.mode).data(), spoken(run.mode)}, run.from_sidecar,
+                          run.from_sidecar ? "in the sidecar" : "in the trace"});
+  return table;
+}
+
+table::Table spans_table(const TraceInfo& info) {
+  table::Table table{{{"name", "span"}, "begin", "end"}, {}};
+  for (const auto& span : info.spans) table.rows.push_back({span.name, span.begin, span.end});
+  return table;
+}
+
 ordered_json info_json(const session::TraceSession& session) {
   const TraceInfo& info = session.info();
-  auto runs = ordered_json::array();
-  for (const auto& run : info.runs) {
-    runs.push_back({{"id", run.id},
-                    {"method", run.method},
-                    {"mode", to_text(run.mode)},
-                    {"from_sidecar", run.from_sidecar}});
-  }
-  auto spans = ordered_json::array();
-  for (const auto& span : info.spans) {
-    spans.push_back({{"name", span.name}, {"begin", span.begin}, {"end", span.end}});
-  }
   ordered_json probe = nullptr;
   if (info.probe_len > 0) probe = {{"text", info.probe_text}, {"num_tokens", info.probe_len}};
   return {{"path", info.path},
@@ -95,19 +104,15 @@ ordered_json info_json(const session::TraceSession& session) {
           {"layers", info.layers},
           {"softmax", softmax_json(info.model)},
           {"dtype", to_text(info.dtype)},
-          {"runs", runs},
+          {"runs", json_rows(runs_table(info))},
           {"bytes", info.bytes},
           {"producer", info.producer},
           {"created", info.created},
           {"generated_tokens", info.generated.size()},
-          {"spans", spans},
+          {"spans", json_rows(spans_table(info))},
           {"probe", probe},
           {"speed", speed_json(info.speed)},
           {"memory", memory_json(session)}};
-}
-
-const char* spoken(trace::LoopMode mode) {
-  return mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop";
 }
 
 // "0-29", "3", "0-4, 9".
@@ -173,18 +178,13 @@ std::string info_text(const session::TraceSession& session) {
     if (!softmax.sink_logits.empty()) parts += " learned sinks";
     line("softmax", parts);
   }
-  for (const auto& span : info.spans) {
-    line("span", fmt::format("[{}, {}) {}", span.begin, span.end, span.name));
-  }
   if (info.probe_len > 0) {
     line("probe", fmt::format("{} tokens after each prefill chunk, and the novelty of each token",
                               info.probe_len));
   }
   line("memory", memory_text(session));
-  for (const auto& run : info.runs) {
-    line("run", fmt::format("{}: {} ({}{})", run.id, run.method, spoken(run.mode),
-                            run.from_sidecar ? ", in the sidecar" : ""));
-  }
+  for (const table::Table& table : {spans_table(info), runs_table(info)})
+    if (!table.rows.empty()) text += "\n" + terminal_text(table);
   return text;
 }
 

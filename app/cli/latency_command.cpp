@@ -2,7 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/text_table.h"
+#include "app/cli/table_json.h"
 #include "app/figure/chart.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -33,6 +33,7 @@ namespace {
 
 using measure::LatencyReport;
 using nlohmann::ordered_json;
+using table::Cell;
 
 constexpr std::int64_t kLongest = 1 << 20;  // keys
 
@@ -95,41 +96,70 @@ std::vector<std::optional<std::int64_t>> parse_lengths(const std::string& text) 
   return lengths;
 }
 
-ordered_json json_of(const LatencyReport& r) {
-  ordered_json json{{"method", r.method},
-                    {"layer", r.layer},
-                    {"chunk", r.chunk},
-                    {"past", r.past_len},
-                    {"lengthened", r.lengthened},
-                    {"chunk_len", r.chunk_len},
-                    {"phase", r.phase == trace::Phase::Decode ? "decode" : "prefill"},
-                    {"kind", r.executed ? "executed" : "simulated"},
-                    {"dense_reason", nullptr},
-                    {"dense_ms", r.dense.median_ms},
-                    {"dense_q25_ms", r.dense.q25_ms},
-                    {"dense_q75_ms", r.dense.q75_ms},
-                    {"dense_variant", r.dense_variant},
-                    {"total_ms", r.total.median_ms},
-                    {"parts",
-                     {{"select", r.select.median_ms},
-                      {"gather", r.gather.median_ms},
-                      {"attend", r.attend.median_ms}}},
-                    {"q25_ms", r.total.q25_ms},
-                    {"q75_ms", r.total.q75_ms},
-                    {"speedup", nullptr},
-                    {"floor_ms", r.floor_ms},
-                    {"samples", r.total.samples},
-                    {"discarded", r.discarded}};
-  if (r.dense_reason) json["dense_reason"] = trace::name_of(*r.dense_reason);
-  if (const auto speedup = r.speedup()) json["speedup"] = *speedup;
-  if (r.device.starts_with("cuda")) json["gpu"] = nullptr;
-  if (r.gpu)
-    json["gpu"] = {{"sm_mhz", {r.gpu->least_sm_mhz, r.gpu->largest_sm_mhz}},
-                   {"memory_mhz", {r.gpu->least_memory_mhz, r.gpu->largest_memory_mhz}},
-                   {"power_w", r.gpu->most_power_w},
-                   {"temperature_c", r.gpu->most_celsius},
-                   {"throttled", r.gpu->throttled}};
-  return json;
+// What programs get of a row, and people see of it.
+table::Table table_of(const std::vector<LatencyReport>& reports) {
+  constexpr int kDigits = 3;
+  table::Table table{{"method",
+                      "layer",
+                      "chunk",
+                      {"past", "past"},
+                      {"lengthened", ""},
+                      {"chunk_len", "queries"},
+                      {"phase", ""},
+                      {"kind", "kind"},
+                      {"dense_reason", ""},
+                      {"dense_ms", "dense", "ms", kDigits},
+                      {"dense_q25_ms", ""},
+                      {"dense_q75_ms", ""},
+                      {"dense_variant", "dense by"},
+                      {"total_ms", "total", "ms", kDigits},
+                      {"parts/select", "select", "ms", kDigits},
+                      {"parts/gather", "gather", "ms", kDigits},
+                      {"parts/attend", "attend", "ms", kDigits},
+                      {"q25_ms", "q25", "ms", kDigits},
+                      {"q75_ms", "q75", "ms", kDigits},
+                      {"speedup", "times faster", "", 2},
+                      {"floor_ms", "floor", "ms", kDigits},
+                      {"samples", ""},
+                      {"discarded", ""}},
+                     {}};
+  for (const LatencyReport& r : reports) {
+    const char* const kind = r.executed ? "executed" : "simulated";
+    table.rows.push_back({table::MethodText{r.method},
+                          r.layer,
+                          r.chunk,
+                          r.past_len,
+                          r.lengthened,
+                          r.chunk_len,
+                          r.phase == trace::Phase::Decode ? "decode" : "prefill",
+                          table::Term{kind, r.dense_reason ? "dense here" : kind},
+                          r.dense_reason ? Cell(trace::name_of(*r.dense_reason)) : std::nullopt,
+                          r.dense.median_ms,
+                          r.dense.q25_ms,
+                          r.dense.q75_ms,
+                          r.dense_variant,
+                          r.total.median_ms,
+                          r.select.median_ms,
+                          r.gather.median_ms,
+                          r.attend.median_ms,
+                          r.total.q25_ms,
+                          r.total.q75_ms,
+                          r.speedup(),
+                          r.floor_ms,
+                          r.total.samples,
+                          r.discarded});
+  }
+  return table;
+}
+
+// null where the GPU did not tell.
+ordered_json gpu_json(const LatencyReport& r) {
+  if (!r.gpu) return nullptr;
+  return {{"sm_mhz", {r.gpu->least_sm_mhz, r.gpu->largest_sm_mhz}},
+          {"memory_mhz", {r.gpu->least_memory_mhz, r.gpu->largest_memory_mhz}},
+          {"power_w", r.gpu->most_power_w},
+          {"temperature_c", r.gpu->most_celsius},
+          {"throttled", r.gpu->throttled}};
 }
 
 std::string answer_json(const std::vector<LatencyReport>& reports,
@@ -140,34 +170,15 @@ std::string answer_json(const std::vector<LatencyReport>& reports,
                     {"threads", device.threads},
                     {"dtype", reports.front().dtype},
                     {"chunk_size", nullptr},
-                    {"rows", ordered_json::array()},
+                    {"rows", json_rows(table_of(reports))},
                     {"unavailable", ordered_json::array()}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
-  for (const LatencyReport& report : reports) json["rows"].push_back(json_of(report));
+  for (std::size_t i = 0; i < reports.size(); ++i)
+    if (reports[i].gpu || reports[i].device.starts_with("cuda"))
+      json["rows"][i]["gpu"] = gpu_json(reports[i]);
   for (const auto& entry : unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
   return json_text("kvloupe-latency/1", json);
-}
-
-std::string speed_text(const LatencyReport& r) {
-  const auto speedup = r.speedup();
-  if (r.dense_reason) return "dense here";
-  return speedup ? fmt::format("{:.2f} x", *speedup) : "simulated";
-}
-
-std::string table_text(const std::vector<LatencyReport>& reports) {
-  TextTable table({"method", "layer", "chunk", "past", "queries", "select ms", "gather ms",
-                   "attend ms", "total ms", "quartiles", "dense ms", "dense by", "floor ms",
-                   "against dense"});
-  for (const LatencyReport& r : reports)
-    table.add({r.method, fmt::format("{}", r.layer), fmt::format("{}", r.chunk),
-               fmt::format("{}", r.past_len), fmt::format("{}", r.chunk_len),
-               fmt::format("{:.3f}", r.select.median_ms), fmt::format("{:.3f}", r.gather.median_ms),
-               fmt::format("{:.3f}", r.attend.median_ms), fmt::format("{:.3f}", r.total.median_ms),
-               fmt::format("{:.3f}-{:.3f}", r.total.q25_ms, r.total.q75_ms),
-               fmt::format("{:.3f}", r.dense.median_ms), r.dense_variant,
-               fmt::format("{:.3f}", r.floor_ms), speed_text(r)});
-  return table.text();
 }
 
 // Where each method begins to be faster than dense attention and stays so, among the lengths.
@@ -346,7 +357,7 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
   if (arguments.json)
     results::add_data(answer_json(reports, unavailable, device, arguments.chunk_size));
   else
-    results::add_text(table_text(reports) +
+    results::add_text(table::terminal_text(table_of(reports)) +
                       notes_text(reports, !arguments.lengths.empty(), arguments.chunk_size));
 }
 

@@ -1,8 +1,7 @@
 #include "app/cli/lost_keys_text.h"
 
 #include "app/cli/json_text.h"
-#include "app/cli/row_json.h"
-#include "app/cli/text_table.h"
+#include "app/cli/table_json.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 
@@ -17,9 +16,13 @@ namespace {
 using nlohmann::ordered_json;
 using replay::LostKeys;
 using replay::Stage;
+using table::Cell;
+using table::HeadRow;
+using table::Table;
+using table::Token;
 
-const std::string& token(const session::TraceSession& session, std::int64_t key) {
-  return session.token_texts().at(static_cast<std::size_t>(key));
+Token token(const session::TraceSession& session, std::int64_t key) {
+  return {session.token_texts().at(static_cast<std::size_t>(key))};
 }
 
 ordered_json mass_json(const replay::LostMass& mass) {
@@ -31,10 +34,6 @@ ordered_json mass_json(const replay::LostMass& mass) {
     if (const auto stage = static_cast<Stage>(i); mass.share_of(stage) > 0)
       json["causes"][name_of(stage)] = mass.share_of(stage);
   return json;
-}
-
-ordered_json row_of(const LostKeys& lost, int row) {
-  return row_json(lost.layout.axis, lost.layout.q_heads_per_row, static_cast<std::size_t>(row));
 }
 
 }  // namespace
@@ -62,57 +61,83 @@ std::string cut_words(const session::TraceSession& session) {
   return size ? fmt::format(", of a prompt cut anew into chunks of {} (open loop)", *size) : "";
 }
 
-std::string causes_by_layer(const LostKeys& lost) {
-  const std::vector<Stage> causes = lost.all.causes();
-  if (causes.empty()) return "";
-  std::vector<std::string> header = {"layer", "lost"};
-  for (const Stage cause : causes) header.emplace_back(words_of(cause));
-  TextTable table(header);
+Table causes_table(const LostKeys& lost) {
+  Table table{{{"cause", "lost at"}, {"share", "share of the lost mass", "%", 1}}, {}};
+  for (const Stage cause : lost.all.causes())
+    table.rows.push_back({table::term_of(cause), lost.all.share_of(cause)});
+  return table;
+}
+
+Table causes_by_layer(const LostKeys& lost) {
+  Table table{{"layer", {"lost", "lost", "%", 1}}, {}};
+  for (const Stage cause : lost.all.causes())
+    table.columns.emplace_back(name_of(cause), words_of(cause), "%", 1);
   for (std::size_t i = 0; i < lost.layers.size(); ++i) {
     const replay::LostMass& mass = lost.by_layer[i];
-    std::vector<std::string> line = {
-        fmt::format("{}", lost.layers[i]),
-        mass.whole > 0 ? fmt::format("{:.1f} %", 100 * mass.lost / mass.whole) : "-"};
-    for (const Stage cause : causes)
-      line.push_back(mass.lost > 0 ? fmt::format("{:.1f} %", 100 * mass.share_of(cause)) : "-");
-    table.add(std::move(line));
+    const auto share = [](double part, double whole) {
+      return whole > 0 ? Cell(part / whole) : Cell(std::nullopt);
+    };
+    std::vector<Cell>& row =
+        table.rows.emplace_back(std::vector<Cell>{lost.layers[i], share(mass.lost, mass.whole)});
+    for (const Stage cause : lost.all.causes())
+      row.push_back(share(mass.by_cause[static_cast<std::size_t>(cause)], mass.lost));
   }
-  return table.text();
+  return table;
+}
+
+Table lost_keys_table(const LostKeys& lost, const session::TraceSession& session,
+                      std::size_t count) {
+  Table table{{"layer",
+               "chunk",
+               {"row", "head"},
+               "key",
+               "token",
+               {"true_mass", "true mass", "", 4},
+               {"share", "share", "%", 2},
+               "lost_at"},
+              {}};
+  for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
+    const replay::LostKey& key = lost.keys[i];
+    table.rows.push_back({key.layer, key.chunk, HeadRow{lost.layout, key.row}, key.key,
+                          token(session, key.key), key.mass, key.share,
+                          key.cause ? Cell(table::term_of(*key.cause)) : Cell(std::nullopt)});
+  }
+  return table;
+}
+
+Table regrets_table(const LostKeys& lost, const session::TraceSession& session, std::size_t count) {
+  Table table{{"layer",
+               {"row", "head"},
+               "key",
+               "token",
+               {"dropped", "left out from chunk"},
+               {"mass_when_dropped", "mass then", "", 4},
+               {"wanted", "wanted in chunk"},
+               {"mass_when_wanted", "mass then", "", 4},
+               {"lost_mass", ""}},
+              {}};
+  for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
+    const replay::Regret& regret = lost.regrets[i];
+    table.rows.push_back({regret.layer, HeadRow{lost.layout, regret.row}, regret.key,
+                          token(session, regret.key), regret.dropped, regret.mass_when_dropped,
+                          regret.wanted, regret.mass_when_wanted, regret.lost_mass});
+  }
+  return table;
 }
 
 std::string lost_keys_json(const LostKeys& lost, const session::TraceSession& session,
                            std::size_t count) {
-  ordered_json json{{"method", lost.method.text},    {"chunk_size", nullptr},
-                    {"all", mass_json(lost.all)},    {"layers", ordered_json::array()},
-                    {"keys", ordered_json::array()}, {"regrets", ordered_json::array()}};
+  ordered_json json{{"method", lost.method.text},
+                    {"chunk_size", nullptr},
+                    {"all", mass_json(lost.all)},
+                    {"layers", ordered_json::array()},
+                    {"keys", json_rows(lost_keys_table(lost, session, count))},
+                    {"regrets", json_rows(regrets_table(lost, session, count))}};
   if (const auto size = session.chunk_size()) json["chunk_size"] = *size;
   for (std::size_t i = 0; i < lost.layers.size(); ++i) {
     ordered_json layer{{"layer", lost.layers[i]}};
     layer.update(mass_json(lost.by_layer[i]));
     json["layers"].push_back(std::move(layer));
-  }
-  for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
-    const replay::LostKey& key = lost.keys[i];
-    json["keys"].push_back({{"layer", key.layer},
-                            {"chunk", key.chunk},
-                            {"row", row_of(lost, key.row)},
-                            {"key", key.key},
-                            {"token", token(session, key.key)},
-                            {"true_mass", key.mass},
-                            {"share", key.share},
-                            {"lost_at", key.cause ? ordered_json(name_of(*key.cause)) : nullptr}});
-  }
-  for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
-    const replay::Regret& regret = lost.regrets[i];
-    json["regrets"].push_back({{"layer", regret.layer},
-                               {"row", row_of(lost, regret.row)},
-                               {"key", regret.key},
-                               {"token", token(session, regret.key)},
-                               {"dropped", regret.dropped},
-                               {"mass_when_dropped", regret.mass_when_dropped},
-                               {"wanted", regret.wanted},
-                               {"mass_when_wanted", regret.mass_when_wanted},
-                               {"lost_mass", regret.lost_mass}});
   }
   return json_text("kvloupe-explain-worst/1", json);
 }
@@ -121,31 +146,11 @@ std::string lost_keys_text(const LostKeys& lost, const session::TraceSession& se
                            std::size_t count) {
   std::string text = fmt::format("{}{}\n{}\n", printable(lost.method.text), cut_words(session),
                                  causes_sentence(lost));
-  if (const std::string table = causes_by_layer(lost); !table.empty())
-    text += "\nCauses by layer, shares of what it loses:\n" + table;
-  if (!lost.keys.empty()) {
-    TextTable table({"layer", "head", "chunk", "key", "token", "true mass", "share", "lost at"});
-    for (std::size_t i = 0; i < std::min(count, lost.keys.size()); ++i) {
-      const replay::LostKey& key = lost.keys[i];
-      table.add({fmt::format("{}", key.layer), replay::row_words(lost.layout, key.row),
-                 fmt::format("{}", key.chunk), fmt::format("{}", key.key),
-                 printable(token(session, key.key)), fmt::format("{:.4f}", key.mass),
-                 fmt::format("{:.2f} %", 100 * key.share), key.cause ? words_of(*key.cause) : "-"});
-    }
-    text += "\n" + table.text();
-  }
-  if (!lost.regrets.empty()) {
-    TextTable table({"layer", "head", "key", "token", "left out from chunk", "mass then",
-                     "wanted in chunk", "mass then"});
-    for (std::size_t i = 0; i < std::min(count, lost.regrets.size()); ++i) {
-      const replay::Regret& regret = lost.regrets[i];
-      table.add({fmt::format("{}", regret.layer), replay::row_words(lost.layout, regret.row),
-                 fmt::format("{}", regret.key), printable(token(session, regret.key)),
-                 fmt::format("{}", regret.dropped), fmt::format("{:.4f}", regret.mass_when_dropped),
-                 fmt::format("{}", regret.wanted), fmt::format("{:.4f}", regret.mass_when_wanted)});
-    }
-    text += "\nDropped, and wanted later:\n" + table.text();
-  }
+  if (!lost.all.causes().empty())
+    text += "\nCauses by layer, shares of what it loses:\n" + terminal_text(causes_by_layer(lost));
+  if (!lost.keys.empty()) text += "\n" + terminal_text(lost_keys_table(lost, session, count));
+  if (!lost.regrets.empty())
+    text += "\nDropped, and wanted later:\n" + terminal_text(regrets_table(lost, session, count));
   return text;
 }
 

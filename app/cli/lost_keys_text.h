@@ -2,10 +2,10 @@
 #pragma once
 
 #include "core/replay/lost_keys.h"
+#include "core/replay/table.h"
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 namespace kvloupe::cli {
 
@@ -18,7 +18,12 @@ std::string lost_keys_text(const replay::LostKeys& lost, const session::TraceSes
 std::string causes_sentence(const replay::LostKeys& lost);
 // ", of a prompt cut anew into chunks of 64"; empty where it is as recorded.
 std::string cut_words(const session::TraceSession& session);
-// A table; empty where nothing was lost.
-std::string causes_by_layer(const replay::LostKeys& lost);
+table::Table causes_table(const replay::LostKeys& lost);
+table::Table causes_by_layer(const replay::LostKeys& lost);
+// The first `count` of each.
+table::Table lost_keys_table(const replay::LostKeys& lost, const session::TraceSession& session,
+                             std::size_t count);
+table::Table regrets_table(const replay::LostKeys& lost, const session::TraceSession& session,
+                           std::size_t count);
 
 }  // namespace kvloupe::cli

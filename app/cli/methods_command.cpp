@@ -1,6 +1,7 @@
 // `kvloupe methods`: what can be asked of the selection methods.
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
+#include "app/cli/table_json.h"
 #include "core/base/error.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <sstream>
 
 namespace kvloupe::cli {
 namespace {
@@ -20,6 +22,7 @@ using selection::BudgetUse;
 using selection::MethodInfo;
 using selection::ParamInfo;
 using selection::ParamType;
+using table::Cell;
 
 const char* name_of(ParamType type) {
   switch (type) {
@@ -117,7 +120,8 @@ std::string range_of(const ParamInfo& param) {
 }
 
 // A number where the default is one: formulas of the model stay text.
-ordered_json default_of(const ParamInfo& param) {
+Cell default_of(const ParamInfo& param) {
+  if (param.required) return table::Term{"", "PATH"};
   if (param.type == ParamType::Int)
     if (const auto number = parse_int(param.default_text)) return *number;
   if (param.type == ParamType::Float)
@@ -126,29 +130,39 @@ ordered_json default_of(const ParamInfo& param) {
   return param.default_text;
 }
 
-ordered_json json_of(const ParamInfo& param) {
-  ordered_json json{{"name", param.name},
-                    {"type", name_of(param.type)},
-                    {"default", default_of(param)},
-                    {"range", range_of(param)},
-                    {"meaning", param.meaning}};
-  if (is_numeric(param)) {
-    json["min"] = param.min;
-    json["max"] = param.max;
-    json["min_exclusive"] = param.min_exclusive;
+table::Table params_table(const MethodInfo& method) {
+  table::Table table{{{"name", "parameter"},
+                      {"type", ""},
+                      "default",
+                      "range",
+                      "meaning",
+                      {"min", ""},
+                      {"max", ""},
+                      {"min_exclusive", ""},
+                      {"choices", ""},
+                      {"required", ""},
+                      {"only_for", "with"}},
+                     {}};
+  for (const ParamInfo& param : params_of(method)) {
+    const auto of_number = [&](Cell cell) { return is_numeric(param) ? std::move(cell) : Cell(); };
+    table.rows.push_back({param.name, name_of(param.type), default_of(param), range_of(param),
+                          param.meaning, of_number(param.min), of_number(param.max),
+                          of_number(param.min_exclusive),
+                          param.type == ParamType::Enum ? Cell(param.choices) : Cell(),
+                          param.required ? Cell(true) : Cell(),
+                          param.only_for.empty() ? Cell() : Cell(param.only_for)});
   }
-  if (param.type == ParamType::Enum) json["choices"] = param.choices;
-  if (param.required) json["required"] = true;
-  if (!param.only_for.empty()) json["only_for"] = param.only_for;
-  return json;
+  if (std::all_of(table.rows.begin(), table.rows.end(),
+                  [](const auto& row) { return row.back().is_empty(); }))
+    table.columns.back().title.clear();
+  return table;
 }
 
 ordered_json json_of(const MethodInfo& method) {
   ordered_json json{
       {"id", method.id},       {"title", method.title},       {"summary", method.summary},
       {"paper", method.paper}, {"evidence", method.evidence}, {"deviation", method.deviation}};
-  json["parameters"] = ordered_json::array();
-  for (const ParamInfo& param : params_of(method)) json["parameters"].push_back(json_of(param));
+  json["parameters"] = json_rows(params_table(method));
   json["needs"] = method.needs;
   json["state_action"] = name_of(method.state_action);
   json["granularity"] = name_of(method.granularity);
@@ -187,11 +201,12 @@ std::string text_of(const MethodInfo& method) {
   if (!method.evidence.empty()) text += fmt::format("    follows: {}\n", method.evidence);
   if (!method.deviation.empty()) text += fmt::format("    differs: {}\n", method.deviation);
   text += fmt::format("    {}\n", nature_of(method));
-  for (const ParamInfo& param : params_of(method))
-    text += fmt::format("    {}={}  {}{}; {}\n", param.name,
-                        param.required ? "PATH" : param.default_text,
-                        param.only_for.empty() ? "" : fmt::format("with {}: ", param.only_for),
-                        range_of(param), param.meaning);
+  const table::Table params = params_table(method);
+  if (params.rows.empty()) return text;
+  constexpr std::size_t kIndent = 4;
+  std::istringstream lines(terminal_text(params, table::kTerminalWidth - kIndent));
+  for (std::string line; std::getline(lines, line);)
+    text += std::string(kIndent, ' ') + line + "\n";
   return text;
 }
 

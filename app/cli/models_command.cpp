@@ -2,12 +2,12 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/text_table.h"
 #include "capture/engine.h"
 #include "capture/model/model_library.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/replay/table.h"
 
 #include <fmt/format.h>
 
@@ -39,12 +39,12 @@ void print_json(const std::vector<capture::FoundModel>& models) {
 
 void print_table(const std::vector<capture::FoundModel>& models,
                  const capture::ModelFolders& folders) {
-  TextTable table({"model", "from", "family", "size", "runs"});
+  table::Table table{{"model", "from", "family", "size", "runs"}, {}};
   for (const capture::FoundModel& model : models)
-    table.add({printable(model.name), model.place,
-               model.family.empty() ? "?" : printable(model.family), format_bytes(model.bytes),
-               model.refusal.empty() ? "yes" : "no: " + printable(model.refusal)});
-  results::add_text(table.text());
+    table.rows.push_back({model.name, model.place, model.family.empty() ? "?" : model.family,
+                          format_bytes(model.bytes),
+                          model.refusal.empty() ? "yes" : "no: " + model.refusal});
+  results::add_text(table::terminal_text(table));
   results::print(
       "\nLooked in {}, {} and {}. Any .gguf file or Hugging Face folder can be given by "
       "its path.\n",

@@ -58,6 +58,12 @@ void add_indices_option(Command& command, const std::string& one, const std::str
 constexpr std::array<std::string_view, 10> kEndings = {"png", "jpg", "svg", "pdf",  "gif",
                                                        "csv", "npy", "tex", "json", "md"};
 
+// Of the files that an option writes.
+std::string ending_of(const std::string& option) {
+  if (option == "--markdown") return "md";
+  return option == "--latex" ? "tex" : option.substr(2);
+}
+
 }  // namespace
 
 Indices parse_indices(const std::string& option, const std::string& text) {
@@ -102,15 +108,16 @@ void check_ending(const std::string& option, const std::string& file,
   ending.erase(0, 1);
   for (char& letter : ending)
     letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  const std::string own = option.substr(2);
+  const std::string own = ending_of(option);
   if (ending == own || std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
     return;
-  const bool writes_it = std::find(others.begin(), others.end(), "--" + ending) != others.end();
+  const auto other = std::find_if(others.begin(), others.end(),
+                                  [&](const auto& one) { return ending_of(one) == ending; });
   const std::string name = printable(file);
   throw usage_error(fmt::format("{} {} is not valid", option, name),
                     fmt::format("it writes {}, and the name ends as that of another format", own),
-                    writes_it
-                        ? fmt::format("write --{} {}, or end the name in .{}", ending, name, own)
+                    other != others.end()
+                        ? fmt::format("write {} {}, or end the name in .{}", *other, name, own)
                         : fmt::format("end the name in .{}", own));
 }
 

@@ -1,5 +1,6 @@
 // `kvloupe report`: one page about a method on a trace, as Markdown and pictures.
 #include "app/cli/commands.h"
+#include "app/cli/compare_report.h"
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/options.h"
 #include "app/figure/export.h"
@@ -28,6 +29,7 @@ namespace kvloupe::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using replay::Number;
 
 struct ReportArguments {
   std::string trace, method, folder, device = "cpu";
@@ -37,16 +39,6 @@ struct ReportArguments {
 };
 
 constexpr std::size_t kKeys = 20, kRegrets = 10;
-
-// A token in a Markdown table.
-std::string cell_of(const std::string& token) {
-  std::string text;
-  for (const char letter : printable(token)) {
-    if (letter == '|' || letter == '`' || letter == '\\' || letter == '<') text += '\\';
-    text += letter;
-  }
-  return text;
-}
 
 // Of those asked for.
 std::int64_t prefill_chunks(const trace::TraceInfo& info, const Indices& asked) {
@@ -87,11 +79,6 @@ std::string source_of(const replay::MethodChoice& method) {
 std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
                   const replay::CompareRow& row, const ReportArguments& arguments) {
   const trace::TraceInfo& info = session.info();
-  using replay::Number;
-  const auto number = [&](Number which) {
-    const auto value = row.numbers[which];
-    return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : std::string("none");
-  };
   const replay::MethodChoice& method = lost.method;
   std::string text = fmt::format(
       "# {} on {}\n\n`{}`\n\n", method.known() ? title_of(*method.spec) : printable(method.text),
@@ -101,54 +88,38 @@ std::string facts(const session::TraceSession& session, const replay::LostKeys& 
                   printable(info.model.name), info.num_tokens, info.chunks.size(),
                   info.layers.size(), info.model.num_layers,
                   info.complete ? "complete" : "incomplete", source_of(method), extent(arguments));
-  text +=
-      "| mass recall | top-k overlap | output error | density | cells chosen in | all cells |\n";
-  text += "|---|---|---|---|---|---|\n";
   // A cell is a row of heads in a chunk of a layer; those that keep everything enter no mean.
   const std::int64_t num_rows = session.shape().num_q_heads / lost.layout.q_heads_per_row;
-  return text +
-         fmt::format("| {} | {} | {} | {} | {} | {} |\n\n", number(Number::MassRecall),
-                     number(Number::TopkOverlap), number(Number::OutputError),
-                     number(Number::Density), row.cells,
-                     num_rows * std::ssize(lost.layers) * prefill_chunks(info, arguments.chunks));
+  table::Table means{{}, {{}}};
+  for (const Number which :
+       {Number::MassRecall, Number::TopkOverlap, Number::OutputError, Number::Density}) {
+    means.columns.emplace_back(which);
+    means.rows.front().push_back(known(row, which));
+  }
+  means.columns.insert(means.columns.end(),
+                       {{"cells", "cells chosen in"}, {"all_cells", "all cells"}});
+  means.rows.front().insert(
+      means.rows.front().end(),
+      {row.cells, num_rows * std::ssize(lost.layers) * prefill_chunks(info, arguments.chunks)});
+  return text + table::markdown_text(means) + "\n";
 }
 
 std::string causes(const replay::LostKeys& lost) {
   std::string text = "## What it loses, and why\n\n" + causes_sentence(lost) + "\n\n";
   if (lost.all.lost <= 0) return text;
-  text += "| lost at | share of the lost mass |\n|---|---|\n";
-  for (const replay::Stage cause : lost.all.causes())
-    text += fmt::format("| {} | {:.1f} % |\n", words_of(cause), 100 * lost.all.share_of(cause));
-  return text + "\nWhat the causes mean, and how they are found: docs/explain.md of KVLoupe.\n\n";
+  return text + table::markdown_text(causes_table(lost)) +
+         "\nWhat the causes mean, and how they are found: docs/explain.md of KVLoupe.\n\n";
 }
 
 std::string keys(const replay::LostKeys& lost, const session::TraceSession& session) {
   if (lost.keys.empty()) return "";
-  const auto token = [&](std::int64_t key) {
-    return cell_of(session.token_texts().at(static_cast<std::size_t>(key)));
-  };
-  std::string text = fmt::format(
-      "## The {} lost keys of most true mass\n\n| layer | head | chunk | key | token | true mass | "
-      "share of the candidates' mass | lost at |\n|---|---|---|---|---|---|---|---|\n",
-      std::min(kKeys, lost.keys.size()));
-  for (std::size_t i = 0; i < std::min(kKeys, lost.keys.size()); ++i) {
-    const replay::LostKey& key = lost.keys[i];
-    text += fmt::format("| {} | {} | {} | {} | {} | {:.4f} | {:.2f} % | {} |\n", key.layer,
-                        replay::row_words(lost.layout, key.row), key.chunk, key.key, token(key.key),
-                        key.mass, 100 * key.share, key.cause ? words_of(*key.cause) : "");
-  }
-  if (lost.regrets.empty()) return text + "\n";
-  text +=
-      "\n## Dropped, and wanted later\n\n| layer | head | key | token | left out from chunk | mass "
-      "then | wanted in chunk | mass then |\n|---|---|---|---|---|---|---|---|\n";
-  for (std::size_t i = 0; i < std::min(kRegrets, lost.regrets.size()); ++i) {
-    const replay::Regret& regret = lost.regrets[i];
-    text += fmt::format("| {} | {} | {} | {} | {} | {:.4f} | {} | {:.4f} |\n", regret.layer,
-                        replay::row_words(lost.layout, regret.row), regret.key, token(regret.key),
-                        regret.dropped, regret.mass_when_dropped, regret.wanted,
-                        regret.mass_when_wanted);
-  }
-  return text + "\n";
+  std::string text = fmt::format("## The {} lost keys of most true mass\n\n{}\n",
+                                 std::min(kKeys, lost.keys.size()),
+                                 table::markdown_text(lost_keys_table(lost, session, kKeys)));
+  if (!lost.regrets.empty())
+    text += "## Dropped, and wanted later\n\n" +
+            table::markdown_text(regrets_table(lost, session, kRegrets)) + "\n";
+  return text;
 }
 
 struct Picture {

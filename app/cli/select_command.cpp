@@ -3,7 +3,6 @@
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/row_json.h"
-#include "app/cli/text_table.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -12,6 +11,7 @@
 #include "core/device/device.h"
 #include "core/engine/engine.h"
 #include "core/replay/replay.h"
+#include "core/replay/table.h"
 #include "core/trace/trace_writer.h"
 
 #include <fmt/format.h>
@@ -190,14 +190,13 @@ double mean_of(const std::vector<double>& values) {
 }
 
 // Lanes that a row uses, of how many, and what their lack costs; means over the heads.
-std::vector<std::string> lane_columns(const ReplayResult& result, const ReplayCell& cell) {
+std::vector<table::Cell> lane_cells(const ReplayResult& result, const ReplayCell& cell) {
   const std::size_t heads = cell.rows.size() * static_cast<std::size_t>(result.q_heads_per_row);
   const auto uses =
       std::accumulate(cell.lane_counts.begin(), cell.lane_counts.end(), std::int64_t{0});
   const double used = static_cast<double>(uses) / cell.span.length / static_cast<double>(heads);
-  return {fmt::format("{:.1f}", used), fmt::format("{}", cell.lane_counts.size() / heads),
-          fmt::format("{:.4f}", mean_of(cell.score_error)),
-          fmt::format("{:.4f}", mean_of(cell.output_error))};
+  return {used, cell.lane_counts.size() / heads, mean_of(cell.score_error),
+          mean_of(cell.output_error)};
 }
 
 // What is said above the table.
@@ -223,11 +222,25 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
   const bool lanes = any_cell([](const ReplayCell& cell) { return !cell.lane_counts.empty(); });
   const bool sources =
       any_cell([](const ReplayCell& cell) { return cell.source_layer.has_value(); });
-  std::vector<std::string> header = {"layer", "chunk",  "begin",   "length", "phase", "kept",
-                                     "of",    "recall", "overlap", "ties",   "dense"};
-  if (sources) header.emplace_back("set of layer");
-  if (lanes) header.insert(header.end(), {"lanes", "of", "score error", "output error"});
-  TextTable table(header);
+  table::Table table{{"layer",
+                      "chunk",
+                      "begin",
+                      "length",
+                      "phase",
+                      {"kept", "kept", "", 0},
+                      "of",
+                      replay::Number::MassRecall,
+                      replay::Number::TopkOverlap,
+                      "ties",
+                      "dense"},
+                     {}};
+  auto& columns = table.columns;
+  if (sources) columns.emplace_back("set of layer");
+  if (lanes)
+    columns.insert(columns.end(), {{"lanes", "lanes", "", 1},
+                                   "of",
+                                   {"score_error", "score error", "", 4},
+                                   {"output_error", "output error", "", 4}});
   for (const ReplayCell& cell : result.cells) {
     const double rows = static_cast<double>(std::max<std::size_t>(1, cell.rows.size()));
     double kept = 0, recall = 0, overlap = 0;
@@ -241,23 +254,17 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
       recall += metrics.mass_recall / rows;
       overlap += metrics.topk_overlap / rows;
     }
-    std::vector<std::string> line = {fmt::format("{}", cell.layer),
-                                     fmt::format("{}", cell.chunk),
-                                     fmt::format("{}", cell.span.begin),
-                                     fmt::format("{}", cell.span.length),
-                                     name_of(cell.span.phase),
-                                     fmt::format("{:.0f}", kept),
-                                     fmt::format("{}", cell.num_candidates),
-                                     keys ? fmt::format("{:.4f}", recall) : "-",
-                                     keys ? fmt::format("{:.4f}", overlap) : "-",
-                                     fmt::format("{}", ties),
-                                     cell.dense_reason ? trace::name_of(*cell.dense_reason) : ""};
-    if (sources) line.push_back(cell.source_layer ? fmt::format("{}", *cell.source_layer) : "");
+    using table::Cell;
+    const auto of_keys = [&](double mean) { return keys ? Cell(mean) : Cell(std::nullopt); };
+    std::vector<Cell>& line = table.rows.emplace_back(std::vector<Cell>{
+        cell.layer, cell.chunk, cell.span.begin, cell.span.length, name_of(cell.span.phase), kept,
+        cell.num_candidates, of_keys(recall), of_keys(overlap), ties,
+        cell.dense_reason ? trace::name_of(*cell.dense_reason) : ""});
+    if (sources) line.push_back(cell.source_layer ? Cell(*cell.source_layer) : Cell());
     if (lanes)
-      for (std::string& column : lane_columns(result, cell)) line.push_back(std::move(column));
-    table.add(std::move(line));
+      for (Cell& column : lane_cells(result, cell)) line.push_back(std::move(column));
   }
-  return heading(result, chunk_size) + table.text();
+  return heading(result, chunk_size) + table::terminal_text(table);
 }
 
 void save_run(const session::TraceSession& session, const selection::MethodSpec& spec,

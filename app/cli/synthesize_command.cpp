@@ -2,7 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/text_table.h"
+#include "app/cli/table_json.h"
 #include "app/figure/export.h"
 #include "capture/engine.h"
 #include "capture/run/synthetic.h"
@@ -100,25 +100,24 @@ void export_figures(const Arguments& given, const capture::SyntheticReport& repo
 }
 
 void print(const std::vector<Answer>& answers, const Arguments& given) {
+  table::Table table{{"method",
+                      "question",
+                      {"needles_kept", "needles", "", 3},
+                      replay::Number::MassRecall,
+                      {"kept", "kept", "", 0},
+                      "past"},
+                     {}};
+  for (const Answer& answer : answers)
+    table.rows.push_back({table::MethodText{answer.method}, answer.question, answer.needles_kept,
+                          answer.mass_recall, answer.kept, answer.past});
   if (given.json) {
     nlohmann::ordered_json json;
     json["trace"] = given.output;
-    for (const Answer& answer : answers)
-      json["rows"].push_back({{"method", answer.method},
-                              {"question", answer.question},
-                              {"needles_kept", answer.needles_kept},
-                              {"mass_recall", answer.mass_recall},
-                              {"kept", answer.kept},
-                              {"past", answer.past}});
+    json["rows"] = json_rows(table);
     results::add_data(json_text("kvloupe-synthesize/1", json, 2));
     return;
   }
-  TextTable table({"method", "question", "needles", "recall", "kept", "of past"});
-  for (const Answer& answer : answers)
-    table.add({answer.method, answer.question, fmt::format("{:.3f}", answer.needles_kept),
-               fmt::format("{:.4f}", answer.mass_recall), fmt::format("{:.0f}", answer.kept),
-               fmt::format("{:.3f}", answer.kept / answer.past)});
-  results::add_text(table.text());
+  results::add_text(table::terminal_text(table));
 }
 
 void run(Arguments given, const GlobalOptions& global) {

@@ -43,12 +43,14 @@ void print_json() {
 }
 
 void print_table() {
+  table::Table table{{"view", "formats", "summary"}, {}};
   for (const state::ViewInfo& view : state::views()) {
     std::string formats;
     for (const state::Format format : view.formats())
       formats += (formats.empty() ? "" : " ") + std::string(state::name_of(format));
-    results::print("{:<20} {:<12}  {}\n", view.id, formats, view.summary);
+    table.rows.push_back({view.id, formats, view.summary});
   }
+  results::add_text(table::terminal_text(table));
 }
 
 }  // namespace

@@ -100,17 +100,17 @@ void write(state::Workspace& workspace, const ExportRequest& request) {
   }
   const state::ViewInfo& view = *state::find_view(request.what.view);
   settle(workspace, view);
-  write_whole_file(request.file, request.format == Format::Csv
-                                     ? state::csv_text(view.table(workspace))
+  write_whole_file(request.file, state::is_of_tables(request.format)
+                                     ? state::text_of(view.table(workspace), request.format)
                                      : state::npy_bytes(view.array(workspace)));
 }
 
 void append_chunk(state::Table table, int chunk, state::Table& all) {
-  const bool named =
-      std::find(table.columns.begin(), table.columns.end(), "chunk") != table.columns.end();
+  const bool named = std::any_of(table.columns.begin(), table.columns.end(),
+                                 [](const auto& column) { return column.id == "chunk"; });
   if (!named) {
     table.columns.insert(table.columns.begin(), "chunk");
-    for (auto& row : table.rows) row.insert(row.begin(), fmt::to_string(chunk));
+    for (auto& row : table.rows) row.insert(row.begin(), chunk);
   }
   all.columns = std::move(table.columns);
   all.rows.insert(all.rows.end(), table.rows.begin(), table.rows.end());
@@ -149,9 +149,9 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
 
 void export_all_chunks(const ExportRequest& request) {
   const state::ViewInfo& view = checked_view(request);
-  if (request.format != Format::Csv)
+  if (!state::is_of_tables(request.format))
     throw usage_error("--all-chunks writes a table only", "pictures and arrays are of one chunk",
-                      "name it by --csv F");
+                      "name it by --csv F, --markdown F or --latex F");
   if (std::find(view.coordinates.begin(), view.coordinates.end(), "chunk") ==
       view.coordinates.end())
     throw usage_error(fmt::format("--all-chunks does not go with the view {}", view.id),
@@ -167,7 +167,7 @@ void export_all_chunks(const ExportRequest& request) {
     settle(workspace, view);
     append_chunk(view.table(workspace), chunk, all);
   }
-  write_whole_file(request.file, state::csv_text(all));
+  write_whole_file(request.file, state::text_of(all, request.format));
 }
 
 }  // namespace kvloupe::figure

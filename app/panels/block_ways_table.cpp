@@ -1,10 +1,11 @@
 // See block_ways_table.h.
 #include "app/panels/block_ways_table.h"
 
+#include "app/widgets/table.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 namespace kvloupe::panels {
@@ -16,8 +17,6 @@ using state::BlockTimesQuestion;
 using state::BlockWaysQuestion;
 using Worths = state::Result<BlockWaysQuestion>;
 using Times = state::Result<BlockTimesQuestion>;
-
-constexpr const char* kUnknown = "\u2013";
 
 std::string label_of(BlockWay way, std::size_t heads) {
   switch (way) {
@@ -56,31 +55,27 @@ void timing_ui(DrawContext& context, const Times& times) {
                         widgets::elided(text, ImGui::GetContentRegionAvail().x));
 }
 
-void row_ui(DrawContext& context, const std::string& label,
-            const std::array<std::string, 4>& numbers, bool read) {
-  const auto& p = context.palette;
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  const widgets::FontScope font(read ? widgets::fonts().strong : widgets::fonts().body, 1.0F);
-  widgets::text_colored(read ? p.text : p.muted,
-                        widgets::elided(label, ImGui::GetContentRegionAvail().x));
-  for (const std::string& number : numbers) {
-    ImGui::TableNextColumn();
-    widgets::text_colored(number == kUnknown ? p.faint : p.text, number);
+table::Table table_of(const BlockTablesQuestion::Answer& answer, const Worths& worths,
+                      const Times& times) {
+  table::Table table{{{"way", "attention reads"},
+                      {"of_past", "of the past", "%", 1},
+                      replay::Number::MassRecall,
+                      replay::Number::OutputError,
+                      {"time", "time", "ms", -3}},
+                     {}};
+  for (std::size_t way = 0; way < replay::kBlockWays.size(); ++way) {
+    std::vector<table::Cell>& row = table.rows.emplace_back(
+        std::vector<table::Cell>{label_of(replay::kBlockWays[way], answer.report.q_heads.size())});
+    row.resize(4, std::nullopt);
+    if (worths) {
+      const replay::WayWorth& worth = (*worths)[way];
+      row[1] = worth.density;
+      row[2] = worth.mass_recall;
+      row[3] = worth.output_error;
+    }
+    row.push_back(times ? table::Cell(times->attend[way].median_ms) : std::nullopt);
   }
-}
-
-std::array<std::string, 4> numbers_of(const Worths& worths, const Times& times, std::size_t way) {
-  std::array<std::string, 4> numbers;
-  numbers.fill(kUnknown);
-  if (worths) {
-    const replay::WayWorth& worth = (*worths)[way];
-    numbers[0] = percent(worth.density);
-    numbers[1] = fmt::format("{:.4f}", worth.mass_recall);
-    numbers[2] = fmt::format("{:.4f}", worth.output_error);
-  }
-  if (times) numbers[3] = fmt::format("{:.3g} ms", times->attend[way].median_ms);
-  return numbers;
+  return table;
 }
 
 // What the method shown reads. Where a budget ranks blocks, it reads none of the three ways.
@@ -100,19 +95,15 @@ void block_ways_ui(DrawContext& context, const Tables& result) {
     widgets::text_wrapped(context.palette.warning, worths.error);
     return;
   }
-  constexpr ImGuiTableFlags kFlags =
-      ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-  const float width = std::min(ImGui::GetContentRegionAvail().x, widgets::em(56));
-  if (ImGui::BeginTable("##block ways", 5, kFlags, {width, 0})) {
-    ImGui::TableSetupColumn("attention reads", ImGuiTableColumnFlags_WidthStretch, 3.2F);
-    for (const char* column : {"of the past", "mass recall", "output error", "time"})
-      ImGui::TableSetupColumn(column, ImGuiTableColumnFlags_WidthStretch, 1.0F);
-    ImGui::TableHeadersRow();
-    for (std::size_t way = 0; way < replay::kBlockWays.size(); ++way)
-      row_ui(context, label_of(replay::kBlockWays[way], result->report.q_heads.size()),
-             numbers_of(worths, times, way), is_read(*result, replay::kBlockWays[way]));
-    ImGui::EndTable();
-  }
+  const table::Table table = table_of(*result, worths, times);
+  widgets::TableLook look;
+  look.weights = {3.2F, 1, 1, 1, 1};
+  look.size.x = std::min(ImGui::GetContentRegionAvail().x, widgets::em(56));
+  look.strong = [&](std::size_t row) { return is_read(*result, replay::kBlockWays[row]); };
+  look.ink = [&](std::size_t row, std::size_t column) {
+    return column > 0 || look.strong(row) ? context.palette.text : context.palette.muted;
+  };
+  widgets::table_ui(context.palette, "##block ways", table, look);
   timing_ui(context, times);
   ImGui::Dummy({0, widgets::em(0.3F)});
 }

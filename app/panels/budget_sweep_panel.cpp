@@ -5,6 +5,7 @@
 #include "app/panels/map_plot.h"
 #include "app/panels/sweep_plots.h"
 #include "app/state/token_text.h"
+#include "app/widgets/table.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -256,32 +257,27 @@ class BudgetSweepPanel final : public Panel {
                         const std::vector<SweepStroke>& lines, Number number) {
     heading_ui(context, "The budget that is enough",
                result->exact ? "one key less is not" : "of those computed");
-    constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_BordersInnerH |
-                                       ImGuiTableFlags_SizingStretchProp |
-                                       ImGuiTableFlags_PadOuterX;
-    if (!ImGui::BeginTable("##enough", 4, kFlags)) return;
     const replay::NumberInfo& info = replay::info_of(number);
-    const std::string reached =
-        fmt::format("{} of{}", info.heading, info.higher_is_better() ? "" : " at most");
-    ImGui::TableSetupColumn(reached.c_str(), ImGuiTableColumnFlags_WidthStretch, 2.2F);
-    for (const analysis::SweepTarget& target : kSweepTargets)
-      ImGui::TableSetupColumn(
-          fmt::format("{:g} %", 100 * analysis::goal_of(number, target)).c_str(),
-          ImGuiTableColumnFlags_WidthStretch, 1.0F);
-    ImGui::TableHeadersRow();
+    table::Table table{{{"method", fmt::format("{} of{}", info.heading,
+                                               info.higher_is_better() ? "" : " at most")}},
+                       {}};
+    widgets::TableLook look{{2.2F}};
+    for (const analysis::SweepTarget& target : kSweepTargets) {
+      const std::string goal = fmt::format("{:g} %", 100 * analysis::goal_of(number, target));
+      table.columns.emplace_back(goal, goal);
+      look.weights.push_back(1.0F);
+    }
+    std::vector<ImU32> colors;
     for (const SweepStroke& line : lines) {
       if (!line.curve->has_budget() || line.curve->points.empty()) continue;
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      widgets::text_colored(line.color,
-                            widgets::elided(line.label, ImGui::GetContentRegionAvail().x));
-      for (const auto& enough : line.curve->enough_of(number)) {
-        ImGui::TableNextColumn();
-        widgets::text_colored(enough ? context.palette.text : context.palette.faint,
-                              enough ? format_count(*enough) : "\u2013");
-      }
+      table.rows.push_back({line.label});
+      for (const auto& enough : line.curve->enough_of(number)) table.rows.back().push_back(enough);
+      colors.push_back(line.color);
     }
-    ImGui::EndTable();
+    look.ink = [&](std::size_t row, std::size_t column) {
+      return column == 0 ? colors[row] : context.palette.text;
+    };
+    widgets::table_ui(context.palette, "##enough", table, look);
     widgets::text_wrapped(
         context.palette.muted,
         result->exact ? "From here on every budget computed reaches the target, and one key less "

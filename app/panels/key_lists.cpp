@@ -1,5 +1,6 @@
 // The keys that were kept with the lowest scores, and the queries that wanted the key most.
 #include "app/panels/key_parts.h"
+#include "app/widgets/table.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -11,9 +12,8 @@ namespace {
 
 using replay::Explanation;
 
-constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_BordersInnerH |
-                                   ImGuiTableFlags_SizingStretchProp |
-                                   ImGuiTableFlags_NoSavedSettings;
+constexpr ImGuiTableFlags kFlags =
+    ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoSavedSettings;
 
 bool beside(float width) { return width > widgets::em(30); }
 
@@ -25,8 +25,6 @@ std::string token_of(const state::Place& place, std::int64_t position) {
 // "1,175 “ 4”", which is pressed to go there.
 bool token_ui(DrawContext& context, const state::Place& place, std::int64_t position,
               const std::string& id) {
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
   const std::string text =
       fmt::format("{}  \u201C{}\u201D", format_count(position), token_of(place, position));
   const std::string shown = widgets::elided(text, ImGui::GetContentRegionAvail().x);
@@ -40,11 +38,6 @@ bool token_ui(DrawContext& context, const state::Place& place, std::int64_t posi
   return pressed;
 }
 
-void number_ui(DrawContext& context, const std::string& text) {
-  ImGui::TableNextColumn();
-  widgets::text_colored(context.palette.muted, text);
-}
-
 void rivals_ui(DrawContext& context, const KeyUnderMethod& key) {
   const auto& result = key.why.result;
   heading_ui(context, "Rivals", "kept with the lowest scores");
@@ -53,21 +46,21 @@ void rivals_ui(DrawContext& context, const KeyUnderMethod& key) {
     widgets::text_wrapped(context.palette.muted, "Nothing was ranked here.");
     return;
   }
-  if (!ImGui::BeginTable("##rivals", 3, kFlags)) return;
-  ImGui::TableSetupColumn("key", 0, 2.2F);
-  ImGui::TableSetupColumn("score", 0, 1.0F);
-  ImGui::TableSetupColumn("true mass", 0, 1.1F);
-  ImGui::TableHeadersRow();
   const state::Place& place = result.question.place;
-  for (std::size_t i = 0; i < result->rivals.size(); ++i) {
-    const Explanation::Rival& rival = result->rivals[i];
-    if (token_ui(context, place, rival.key, fmt::format("###rival {}", i)) && !result.stale)
-      context.workspace.cursor.set_keys(static_cast<std::int32_t>(rival.key),
-                                        static_cast<std::int32_t>(rival.key) + 1);
-    number_ui(context, fmt::format("{:.4g}", rival.score));
-    number_ui(context, fmt::format("{:.3g}", rival.true_mass));
-  }
-  ImGui::EndTable();
+  table::Table table{{"key", "score", {"true_mass", "true mass", "", -3}}, {}};
+  for (const Explanation::Rival& rival : result->rivals)
+    table.rows.push_back({rival.key, rival.score, rival.true_mass});
+  widgets::TableLook look{{2.2F, 1.0F, 1.1F}, kFlags};
+  look.ink = [&](auto, auto) { return context.palette.muted; };
+  look.draw = [&](std::size_t row, std::size_t column) {
+    if (column > 0) return false;
+    const std::int64_t rival = result->rivals[row].key;
+    if (token_ui(context, place, rival, fmt::format("###rival {}", row)) && !result.stale)
+      context.workspace.cursor.set_keys(static_cast<std::int32_t>(rival),
+                                        static_cast<std::int32_t>(rival) + 1);
+    return true;
+  };
+  widgets::table_ui(context.palette, "##rivals", table, look);
 }
 
 void voters_ui(DrawContext& context, const KeyUnderMethod& key) {
@@ -81,29 +74,33 @@ void voters_ui(DrawContext& context, const KeyUnderMethod& key) {
   }
   const bool samples = std::any_of(voters.begin(), voters.end(),
                                    [](const auto& voter) { return voter.sampled.has_value(); });
-  if (!ImGui::BeginTable("##voters", samples ? 4 : 3, kFlags)) return;
-  ImGui::TableSetupColumn("query", 0, 2.2F);
-  ImGui::TableSetupColumn("head", 0, 0.7F);
-  ImGui::TableSetupColumn("attention", 0, 1.1F);
-  if (samples) ImGui::TableSetupColumn("sampled", 0, 1.0F);
-  ImGui::TableHeadersRow();
   const state::Place& place = result.question.place;
-  for (std::size_t i = 0; i < voters.size(); ++i) {
-    const Explanation::Voter& voter = voters[i];
-    if (token_ui(context, place, voter.position, fmt::format("###voter {}", i)) && !result.stale)
+  table::Table table{{"query", "head", {"attention", "attention", "%", 1}}, {}};
+  widgets::TableLook look{{2.2F, 0.7F, 1.1F}, kFlags};
+  if (samples) {
+    table.columns.emplace_back("sampled");
+    look.weights.push_back(1.0F);
+  }
+  for (const Explanation::Voter& voter : voters) {
+    table.rows.push_back({voter.position, voter.q_head, voter.attention});
+    if (samples)
+      table.rows.back().push_back(voter.sampled ? table::Cell(*voter.sampled) : table::Cell());
+  }
+  look.ink = [&](std::size_t row, std::size_t column) {
+    if (column < 3) return context.palette.muted;
+    return *voters[row].sampled ? context.palette.good : context.palette.miss;
+  };
+  look.draw = [&](std::size_t row, std::size_t column) {
+    if (column > 0) return false;
+    const Explanation::Voter& voter = voters[row];
+    if (token_ui(context, place, voter.position, fmt::format("###voter {}", row)) && !result.stale)
       context.workspace.cursor.change("", [&](state::Selection& s) {
         s.place.q_head = voter.q_head;
         s.place.query = static_cast<std::int32_t>(voter.position);
       });
-    number_ui(context, std::to_string(voter.q_head));
-    number_ui(context, percent(voter.attention));
-    if (!samples) continue;
-    ImGui::TableNextColumn();
-    if (voter.sampled)
-      widgets::text_colored(*voter.sampled ? context.palette.good : context.palette.miss,
-                            *voter.sampled ? "yes" : "no");
-  }
-  ImGui::EndTable();
+    return true;
+  };
+  widgets::table_ui(context.palette, "##voters", table, look);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void Exporter::ask(const state::ViewInfo& view, state::Format format, const std:
   // What stands on the screen now, not when the name has been found.
   const state::ViewState what = state::describe(workspace_, view);
   const std::filesystem::path start =
-      std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::name_of(format));
+      std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::ending_of(format));
   files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", view.title), start,
               [this, what, format](const std::string& file) {
                 begin({what, format, file});

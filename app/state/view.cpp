@@ -1,5 +1,7 @@
 #include "app/state/view.h"
 
+#include "core/base/error.h"
+
 #include <algorithm>
 #include <cctype>
 
@@ -15,8 +17,27 @@ const char* name_of(Format format) {
       return "csv";
     case Format::Npy:
       return "npy";
+    case Format::Markdown:
+      return "markdown";
+    case Format::Latex:
+      return "latex";
   }
   return "";
+}
+
+const char* ending_of(Format format) {
+  if (format == Format::Markdown) return "md";
+  return format == Format::Latex ? "tex" : name_of(format);
+}
+
+bool is_of_tables(Format format) {
+  return format == Format::Csv || format == Format::Markdown || format == Format::Latex;
+}
+
+std::string text_of(const Table& table, Format format) {
+  KVLOUPE_CHECK(is_of_tables(format));
+  if (format == Format::Markdown) return table::markdown_text(table);
+  return format == Format::Latex ? table::latex_text(table) : table::csv_text(table);
 }
 
 const std::string* ViewOption::choice(const std::string& text) const {
@@ -50,6 +71,7 @@ std::vector<Format> ViewInfo::formats() const {
   std::vector<Format> all{Format::Png};
   if (table != nullptr) all.push_back(Format::Csv);
   if (array != nullptr) all.push_back(Format::Npy);
+  if (table != nullptr) all.insert(all.end(), {Format::Markdown, Format::Latex});
   return all;
 }
 

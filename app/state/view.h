@@ -2,7 +2,8 @@
 // draws as a table or an array. Without widgets, so that all of it is tested without a window.
 #pragma once
 
-#include "app/state/table.h"
+#include "app/state/array.h"
+#include "core/replay/table.h"
 
 #include <string>
 #include <vector>
@@ -15,9 +16,17 @@ namespace kvloupe::state {
 
 class Workspace;
 using replay::MethodChoice;
+using table::Cell;
+using table::MethodText;
+using table::Table;
+using table::Token;
 
-enum class Format { Png, Svg, Csv, Npy };  // no view has an SVG yet
-const char* name_of(Format format);        // "png", ...
+enum class Format { Png, Svg, Csv, Npy, Markdown, Latex };  // no view has an SVG yet
+const char* name_of(Format format);                         // "png", "markdown"
+const char* ending_of(Format format);                       // of a file's name: "png", "md"
+bool is_of_tables(Format format);
+// In a format of tables.
+std::string text_of(const Table& table, Format format);
 
 // `kvloupe export --NAME VALUE`; in the window a control of the view.
 struct ViewOption {

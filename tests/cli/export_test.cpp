@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -138,6 +139,71 @@ TEST(Overview, OfAllChunksIsOfThePromptWhereItSelects) {
       }
     EXPECT_NEAR(std::stod(value.value), sum / cells, 1e-6);
   }
+}
+
+std::size_t lines_in(const std::string& file, const std::string& end) {
+  std::ifstream stream(file);
+  std::size_t count = 0;
+  for (std::string line; std::getline(stream, line);) count += line.ends_with(end);
+  return count;
+}
+
+TEST(TableFormats, HoldTheRowsOfTheCsvInEveryViewThatHasOne) {
+  const TemporaryFolder folder;
+  int tables = 0;
+  for (const json& view : answer_of({"views", "--json"})["views"]) {
+    std::map<std::string, std::string> files;
+    Words words = {"export", kTrace, "--view", view["id"], "--goto", "chunk=3"};
+    const std::string method = view["id"] == "aqua_lanes"    ? "aqua:basis=self"
+                               : view["id"] == "quest_pages" ? "quest:budget_tokens=24"
+                               : view["id"] == "block_tables"
+                                   ? "flash_prefill:block_size=16"
+                                   : "quoka:budget_tokens=6,num_queries=2";
+    words.insert(words.end(), {"--method", method});
+    for (const std::string format : view["formats"])
+      if (format == "csv" || format == "markdown" || format == "latex") {
+        files[format] = (folder / (view["id"].get<std::string>() + "." + format)).string();
+        words.insert(words.end(), {"--" + format, files[format]});
+      }
+    if (files.empty()) continue;
+    ASSERT_EQ(files.size(), 3U) << view["id"];
+    const ProgramResult result = run_program(words);
+    if (view["id"] == "decode_drift") continue;  // the trace has none
+    ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+    const std::size_t rows = lines_in(files["csv"], "") - 1;
+    EXPECT_GT(rows, 0U) << view["id"];
+    EXPECT_EQ(lines_in(files["markdown"], " |"), rows + 1) << view["id"];
+    EXPECT_EQ(lines_in(files["latex"], " \\\\"), rows + 1) << view["id"];
+    ++tables;
+  }
+  EXPECT_GT(tables, 15);
+}
+
+TEST(TableFormats, OfCompareStandAloneOnStandardOutput) {
+  Words words = {
+      "compare", kTrace, "--method", "quoka:budget_tokens=6", "--method", "random:budget_tokens=6"};
+  words.insert(words.end(), {"--columns", "mass_recall,effective_budget", "--markdown", "-"});
+  const std::string page = run_program(words).standard_output;
+  EXPECT_THAT(page,
+              HasSubstr("| method | cells | mass recall | kept (KVs) |\n|---|---:|---:|---:|\n"
+                        "| quoka:budget_tokens=6 | "));
+  EXPECT_THAT(page, Not(HasSubstr("means over")));
+  words.insert(words.end(), {"--latex", "-"});
+  expect_refused(run_program(words), 2, "--latex - cannot be combined with --markdown -", "room");
+}
+
+TEST(TableFormats, AreKnownByTheEndingsOfTheirFiles) {
+  const Words words = {"export", kTrace, "--view", "trace_info"};
+  const auto with = [&](const Words& more) {
+    Words all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all);
+  };
+  expect_refused(with({"--latex", "table.md"}), 2, "--latex table.md is not valid",
+                 "write --markdown table.md, or end the name in .tex");
+  expect_refused(with({"--markdown", "table.csv"}), 2, "--markdown table.csv is not valid",
+                 "write --csv table.csv, or end the name in .md");
+  expect_refused(with({"--markdown", "a", "--latex", "a"}), 2, "a is named for two outputs", "");
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ TEST_F(Export, EveryViewHasAPictureAndItsTable) {
     EXPECT_GT(png.size(), 2000U) << view.id << " is blank";
     if (view.table == nullptr) continue;
     const auto rows = parse_csv(write(view, Format::Csv));
-    const state::Table table = view.table(workspace);
+    const test::ExactTable table = test::exact(view.table(workspace));
     EXPECT_EQ(rows.at(0), table.columns) << view.id;
     if (view.id == "latency") continue;  // no two measurements are equal
     ASSERT_EQ(rows.size(), table.rows.size() + 1) << view.id;

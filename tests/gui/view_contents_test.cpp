@@ -14,10 +14,10 @@ using test::cell_of;
 
 class ViewContents : public test::ViewTest {
  protected:
-  state::Table table_of(const char* id) {
+  test::ExactTable table_of(const char* id) {
     const state::ViewInfo& view = *state::find_view(id);
     EXPECT_EQ(test::problem_of_view(workspace, view), "") << id;
-    return view.table(workspace);
+    return test::exact(view.table(workspace));
   }
 };
 
@@ -25,7 +25,7 @@ TEST_F(ViewContents, TheMapOfLanesHasNoRecall) {
   open();
   const auto recalls = [&](const char* method) {
     workspace.cursor.set_method(Slot::A, method);
-    const state::Table table = table_of("kv_map");
+    const test::ExactTable table = table_of("kv_map");
     std::set<bool> given;
     for (std::size_t row = 0; row < table.rows.size(); ++row)
       given.insert(!cell_of(table, row, "mass_recall").empty());
@@ -41,7 +41,7 @@ TEST_F(ViewContents, TheTableOfBlocksNamesPagesAndTokens) {
   open();
   workspace.cursor.set_method(Slot::A, "flash_prefill:block_size=32,sink_blocks=1");
   workspace.cursor.go_to(state::parse_goto("chunk=4,q_head=4"));
-  const state::Table table = table_of("block_tables");
+  const test::ExactTable table = table_of("block_tables");
   std::map<std::string, int> stages;
   std::set<std::string> heads;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -73,7 +73,7 @@ TEST_F(ViewContents, RankingsFollowTheWindow) {
   open();
   const auto means = [&](const char* place) {
     workspace.cursor.go_to(state::parse_goto(place));
-    const state::Table table = table_of("received_rankings");
+    const test::ExactTable table = table_of("received_rankings");
     EXPECT_EQ(table.rows.size(), 512U);
     EXPECT_EQ(workspace.place().query_window().second, 640);
     std::vector<std::string> values;
@@ -96,7 +96,7 @@ TEST_F(ViewContents, QueriesSayWhetherTheyAskAndWhatTheyGiveTheKeysChosen) {
   for (const auto& row : table_of("query_relevance").rows) EXPECT_EQ(row.back(), "");
   workspace.cursor.go_to(state::parse_goto("key=300-315"));
   for (const char* view : {"query_geometry", "query_relevance"}) {
-    const state::Table table = table_of(view);
+    const test::ExactTable table = table_of(view);
     std::map<std::string, double> given;
     std::map<std::string, int> queries;
     for (std::size_t i = 0; i < table.rows.size(); ++i) {

@@ -65,9 +65,4 @@ std::size_t ViewTest::draw(panels::Panel& panel, bool settled, bool figure) {
   return colors.size();
 }
 
-const std::string& cell_of(const state::Table& table, std::size_t row, const std::string& column) {
-  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
-}
-
 }  // namespace kvloupe::test

@@ -46,7 +46,4 @@ class ViewTest : public ::testing::Test {
   figure::HeadlessRenderer renderer;
 };
 
-// The value of a column in a row of a view's table.
-const std::string& cell_of(const state::Table& table, std::size_t row, const std::string& column);
-
 }  // namespace kvloupe::test

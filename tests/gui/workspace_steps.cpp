@@ -42,4 +42,19 @@ HeldLane::~HeldLane() { release(); }
 
 void HeldLane::release() { *released_ = true; }
 
+ExactTable exact(const table::Table& table) {
+  ExactTable texts;
+  for (const auto& column : table.columns) texts.columns.push_back(column.id);
+  for (const auto& row : table.rows) {
+    texts.rows.emplace_back();
+    for (const auto& cell : row) texts.rows.back().push_back(table::exact_text(cell));
+  }
+  return texts;
+}
+
+const std::string& cell_of(const ExactTable& table, std::size_t row, const std::string& column) {
+  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
+  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+}
+
 }  // namespace kvloupe::test

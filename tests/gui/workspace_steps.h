@@ -42,4 +42,13 @@ class HeldLane {
   std::shared_ptr<std::atomic<bool>> released_ = std::make_shared<std::atomic<bool>>(false);
 };
 
+// A table as its CSV has it.
+struct ExactTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+ExactTable exact(const table::Table& table);
+// The value of a column in a row.
+const std::string& cell_of(const ExactTable& table, std::size_t row, const std::string& column);
+
 }  // namespace kvloupe::test

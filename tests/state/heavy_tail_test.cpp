@@ -65,7 +65,7 @@ struct Row {
   int rank, index;
   double value, share, cumulative;
 };
-std::vector<Row> rows_of(const Table& table, const std::string& kind) {
+std::vector<Row> rows_of(const test::ExactTable& table, const std::string& kind) {
   std::vector<Row> rows;
   for (const auto& cells : table.rows)
     if (cells[0] == kind)
@@ -90,7 +90,7 @@ TEST_F(HeavyTailViewTest, WithoutATraceItSaysSo) {
 
 TEST_F(HeavyTailViewTest, KeyMassesAreThoseOfTheLoops) {
   open_at(2);  // queries 32 to 47
-  const Table table = view_.table(workspace_);
+  const test::ExactTable table = test::exact(view_.table(workspace_));
   EXPECT_THAT(table.columns, ElementsAre("kind", "rank", "index", "value", "share", "cumulative"));
   std::vector<double> mass(32, 0);
   for (int key = 1; key < 32; ++key)
@@ -124,7 +124,7 @@ TEST_F(HeavyTailViewTest, QueriesByRelevanceCarryTheirMass) {
   for (int row = 0; row < 16; ++row)
     for (int key = 1; key < 32; ++key) given[static_cast<std::size_t>(row)] += p(32 + row, key);
   const double total = std::accumulate(given.begin(), given.end(), 0.0);
-  const Table table = view_.table(workspace_);
+  const test::ExactTable table = test::exact(view_.table(workspace_));
   const std::vector<Row> by_relevance = rows_of(table, "s_q");
   const std::vector<Row> by_mass = rows_of(table, "query_mass");
   ASSERT_EQ(by_relevance.size(), 16U);
@@ -146,7 +146,7 @@ TEST_F(HeavyTailViewTest, QueriesByRelevanceCarryTheirMass) {
 
 TEST_F(HeavyTailViewTest, TheArrayHoldsTheRowsInTheOrderAskedFor) {
   open_at(2);
-  const std::vector<Row> by_relevance = rows_of(view_.table(workspace_), "s_q");
+  const std::vector<Row> by_relevance = rows_of(test::exact(view_.table(workspace_)), "s_q");
   const Array ordered = view_.array(workspace_);
   EXPECT_EQ(ordered.dtype, "<f4");
   EXPECT_THAT(ordered.shape, ElementsAre(16, 48));
@@ -185,7 +185,7 @@ TEST_F(HeavyTailViewTest, LinesFallAndReachTheLastRank) {
 
 TEST_F(HeavyTailViewTest, TheFirstChunkHasRelevanceAndNoMass) {
   open_at(0);
-  const Table table = view_.table(workspace_);
+  const test::ExactTable table = test::exact(view_.table(workspace_));
   EXPECT_FALSE(answer().has_mass());
   EXPECT_TRUE(rows_of(table, "key_mass").empty());
   const std::vector<Row> queries = rows_of(table, "s_q");

@@ -20,6 +20,8 @@
 namespace kvloupe::state {
 namespace {
 
+using test::ExactTable;
+
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 using ::testing::HasSubstr;
@@ -57,9 +59,9 @@ class KindViewsTest : public ::testing::Test {
   std::string problem_of_view(const char* view) {
     return test::problem_of_view(workspace_, *find_view(view));
   }
-  Table table_of(const char* view) {
+  test::ExactTable table_of(const char* view) {
     EXPECT_EQ(problem_of_view(view), "");
-    return find_view(view)->table(workspace_);
+    return test::exact(find_view(view)->table(workspace_));
   }
   void choose(const std::string& spec) { workspace_.cursor.set_method(Slot::A, spec); }
   void go_to(const std::string& place) { workspace_.cursor.go_to(parse_goto(place)); }
@@ -70,11 +72,10 @@ class KindViewsTest : public ::testing::Test {
   Workspace workspace_;
 };
 
-std::string text_in(const Table& table, std::size_t row, const char* column) {
-  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+std::string text_in(const ExactTable& table, std::size_t row, const char* column) {
+  return test::cell_of(table, row, column);
 }
-double number_in(const Table& table, std::size_t row, const char* column) {
+double number_in(const ExactTable& table, std::size_t row, const char* column) {
   return std::stod(text_in(table, row, column));
 }
 
@@ -134,7 +135,7 @@ TEST_F(KindViewsTest, WhatAnotherTraceLosesIsThatOfItsOwnKeys) {
   go_to("layer=1,q_head=3,chunk=2");
   choose("aqua:dim_ratio=0.5,basis=" + basis);
   workspace_.cursor.set_option("aqua_lanes.beside", "other");
-  const Table table = table_of("aqua_lanes");
+  const ExactTable table = table_of("aqua_lanes");
   int rows = 0;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     if (!text_in(table, row, "quantity").starts_with("loss_in_")) continue;
@@ -224,7 +225,7 @@ TEST_F(KindViewsTest, LossesAreMeansOverTheGroupAndAxesReachTheLargest) {
   open();
   choose("aqua:dim_ratio=0.5,basis=self");
   go_to("layer=1,q_head=2,chunk=3");
-  const Table table = table_of("aqua_lanes");
+  const ExactTable table = table_of("aqua_lanes");
   const auto result = workspace_.ask(aqua_lanes_question(workspace_));
   ASSERT_TRUE(result);
   // Sums over the heads of KV head 1, by vectors, choice and lanes; only the matched basis is there.
@@ -267,7 +268,7 @@ TEST_F(KindViewsTest, TheTableOfBlocksNamesPagesAndTokens) {
   open();
   choose("flash_prefill:block_size=4");
   go_to("layer=1,q_head=3,chunk=3");
-  const Table table = table_of("block_tables");
+  const ExactTable table = table_of("block_tables");
   std::map<std::string, int> stages;
   std::set<std::string> heads, states;
   int past_read = 0;
@@ -309,7 +310,7 @@ TEST_F(KindViewsTest, NativeMasksStandBesideTheirUnions) {
   open();
   choose("flash_prefill:block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1,lowering=native");
   go_to("layer=1,q_head=3,chunk=3");
-  const Table table = table_of("block_tables");
+  const ExactTable table = table_of("block_tables");
   std::map<std::string, int> stages;
   std::map<std::string, double> recall, density;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -354,7 +355,7 @@ TEST_F(KindViewsTest, RangesAndCutsOfPagesAreThoseOfTheTable) {
   open();
   choose("quest:budget_tokens=16,page_size=4,skip_layers=0");
   go_to("layer=1,q_head=1,chunk=4");
-  const Table table = table_of("quest_pages");
+  const ExactTable table = table_of("quest_pages");
   const auto result = workspace_.ask(quest_pages_question(workspace_));
   ASSERT_TRUE(result);
   double low = kInfinity, high = -kInfinity, taken_low = kInfinity, left_high = -kInfinity,
@@ -417,7 +418,7 @@ TEST_F(KindViewsTest, StepsAreThoseOfTheChunksPhase) {
   go_to("chunk=0");
   EXPECT_EQ(problem_of_view("quest_pages"), "there are no keys before this chunk");
   go_to("chunk=6");  // the second decode step
-  const Table table = table_of("quest_pages");
+  const ExactTable table = table_of("quest_pages");
   std::vector<std::string> chunks;
   for (std::size_t i = 0; i < table.rows.size(); ++i)
     if (text_in(table, i, "kind") == "step") chunks.push_back(text_in(table, i, "chunk"));

@@ -170,7 +170,7 @@ TEST_F(LostKeysViews, ARegretIsADroppedKeyThatALaterChunkWantsMore) {
   ASSERT_FALSE(expected.empty());
   const ViewInfo& view = *find_view("worst_misses");
   ASSERT_EQ(test::problem_of_view(workspace_, view), "");
-  const Table table = view.table(workspace_);
+  const test::ExactTable table = test::exact(view.table(workspace_));
   ASSERT_EQ(table.columns.at(4), "token");
   std::set<std::tuple<int, int, int, int, int>> found;
   double last = 1e9;
@@ -187,7 +187,7 @@ TEST_F(LostKeysViews, TheTableNamesEveryLineOnce) {
   open("quoka:budget_tokens=6,num_queries=2");
   const ViewInfo& view = *find_view("worst_misses");
   ASSERT_EQ(test::problem_of_view(workspace_, view), "");
-  const Table table = view.table(workspace_);
+  const test::ExactTable table = test::exact(view.table(workspace_));
   ASSERT_EQ(table.columns, (std::vector<std::string>{"method", "layer", "row", "chunk", "key",
                                                      "token", "mass", "share", "cause"}));
   std::set<std::vector<std::string>> places;

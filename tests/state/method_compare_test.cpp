@@ -17,6 +17,8 @@
 namespace kvloupe::state {
 namespace {
 
+using test::ExactTable;
+
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 using ::testing::HasSubstr;
@@ -47,10 +49,10 @@ class MethodCompareTest : public ::testing::Test {
   void set(const std::string& option, const std::string& value) {
     workspace_.cursor.set_option("method_compare." + option, value);
   }
-  Table table() {
+  test::ExactTable table() {
     const ViewInfo& view = *find_view("method_compare");
     EXPECT_EQ(test::problem_of_view(workspace_, view), "");
-    return view.table(workspace_);
+    return test::exact(view.table(workspace_));
   }
   void choose(Slot slot, const std::string& spec) { workspace_.cursor.set_method(slot, spec); }
 
@@ -59,14 +61,13 @@ class MethodCompareTest : public ::testing::Test {
   Workspace workspace_;
 };
 
-std::string text_in(const Table& table, std::size_t row, const char* column) {
-  const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+std::string text_in(const ExactTable& table, std::size_t row, const char* column) {
+  return test::cell_of(table, row, column);
 }
-double number_in(const Table& table, std::size_t row, const char* column) {
+double number_in(const ExactTable& table, std::size_t row, const char* column) {
   return std::stod(text_in(table, row, column));
 }
-std::vector<std::string> ids_of(const Table& table) {
+std::vector<std::string> ids_of(const ExactTable& table) {
   std::vector<std::string> ids;
   for (const auto& row : table.rows) ids.push_back(row.front().substr(0, row.front().find(':')));
   return ids;
@@ -84,7 +85,7 @@ TEST_F(MethodCompareTest, ListsWhatWasTriedOnceWithTheNumbersOfOneLayer) {
   choose(Slot::B, "random:budget_tokens=6");
   choose(Slot::B, "sliding_window:budget_tokens=6");
   choose(Slot::B, "random:budget_tokens=6");
-  const Table one = table();
+  const ExactTable one = table();
   ASSERT_EQ(one.rows.size(), 3U);
   EXPECT_EQ(ids_of(one).front(), "oracle");  // none keeps more of the mass
   for (std::size_t i = 0; i + 1 < 3; ++i)
@@ -139,7 +140,7 @@ TEST_F(MethodCompareTest, MarksWhatAveragedOtherCellsThanMost) {
   choose(Slot::B, "sliding_window:budget_tokens=40");  // dense in all chunks but the last
   choose(Slot::B, "dense");  // averages nothing: no means that could mislead
   set("cells", "own");
-  const Table all = table();
+  const ExactTable all = table();
   ASSERT_EQ(all.rows.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(text_in(all, i, "note"), ids_of(all)[i] == "sliding_window"
@@ -156,7 +157,7 @@ TEST_F(MethodCompareTest, AveragesOverCommonCellsUnlessToldOtherwise) {
   choose(Slot::A, "sliding_window:budget_tokens=6");
   choose(Slot::B, "sliding_window:budget_tokens=40");
   choose(Slot::B, "dense");  // not asked
-  const Table common = table();
+  const ExactTable common = table();
   for (const std::size_t i : {0, 1, 2}) {
     const std::string method = text_in(common, i, "method");
     EXPECT_EQ(text_in(common, i, "note"), "");
@@ -168,7 +169,7 @@ TEST_F(MethodCompareTest, AveragesOverCommonCellsUnlessToldOtherwise) {
   const auto result = workspace_.ask(method_compare_question(workspace_));
   EXPECT_EQ(warning_of(result.question, *result, trace::Phase::Prefill), "");
   set("cells", "own");
-  const Table own = table();
+  const ExactTable own = table();
   for (const std::size_t i : {0, 1, 2}) {
     if (text_in(own, i, "requested_budget") != "6") continue;
     EXPECT_NEAR(number_in(own, i, "density"), (6.0 / 16 + 6.0 / 32 + 6.0 / 48) / 3, 1e-9);
@@ -216,7 +217,7 @@ TEST_F(MethodCompareTest, AMethodThatTheTraceCannotServeIsListedWithItsReason) {
   open();
   choose(Slot::A, "oracle:budget_tokens=6");
   choose(Slot::B, "infinipot:budget_tokens=6");  // no probe was recorded
-  const Table both = table();
+  const ExactTable both = table();
   EXPECT_EQ(ids_of(both), (std::vector<std::string>{"oracle", "infinipot"}));
   EXPECT_THAT(text_in(both, 1, "note"), HasSubstr("no probe queries"));
   EXPECT_EQ(text_in(both, 1, "mass_recall"), "");
@@ -238,7 +239,7 @@ TEST_F(MethodCompareTest, TheCurrentChunkChoosesThePhase) {
   choose(Slot::A, "oracle:budget_tokens=6");
   EXPECT_EQ(text_in(table(), 0, "phase"), "prefill");
   workspace_.cursor.go_to(parse_goto("chunk=5"));
-  const Table decode = table();
+  const ExactTable decode = table();
   EXPECT_EQ(text_in(decode, 0, "phase"), "decode");
   EXPECT_EQ(text_in(decode, 0, "cells"), "4");  // two steps, two KV heads
 }

@@ -38,11 +38,11 @@ class MissInspector : public test::WorkspaceTest {
     return {};
   }
   const state::ViewInfo& view() const { return *state::find_view("miss_inspector"); }
-  state::Table table() {
+  test::ExactTable table() {
     EXPECT_EQ(test::problem_of_view(workspace, view()), "");
-    return view().table(workspace);
+    return test::exact(view().table(workspace));
   }
-  static std::size_t column(const state::Table& table, const std::string& name) {
+  static std::size_t column(const test::ExactTable& table, const std::string& name) {
     const auto found = std::find(table.columns.begin(), table.columns.end(), name);
     EXPECT_NE(found, table.columns.end()) << name;
     return static_cast<std::size_t>(found - table.columns.begin());
@@ -71,7 +71,7 @@ TEST_F(MissInspector, SpeaksOfTheChosenKeyOrOfThatWhichWasLost) {
 TEST_F(MissInspector, ItsTableNamesTheCauseWhereItIsKnown) {
   open();
   look("layer=1,q_head=4,chunk=7,key=300-520");
-  const state::Table rows = table();
+  const test::ExactTable rows = table();
   const auto why =
       answer_to(ExplainQuestion{place(), workspace.method(Slot::A), watched().position});
   ASSERT_TRUE(why);
@@ -86,8 +86,8 @@ TEST_F(MissInspector, ItsTableNamesTheCauseWhereItIsKnown) {
     ++causes;
     EXPECT_EQ(row[column(rows, "key")], std::to_string(watched().position));
     EXPECT_EQ(row[column(rows, "lost_at")], name_of(*why->lost_at));
-    EXPECT_EQ(row[column(rows, "score")], state::cell(*why->score));
-    EXPECT_EQ(row[column(rows, "cut")], state::cell(*why->cut));
+    EXPECT_EQ(row[column(rows, "score")], table::exact_text(*why->score));
+    EXPECT_EQ(row[column(rows, "cut")], table::exact_text(*why->cut));
     EXPECT_EQ(row[column(rows, "rank")], std::to_string(*why->rank));
     EXPECT_EQ(row[column(rows, "true_rank")], std::to_string(why->true_rank));
     EXPECT_EQ(row[column(rows, "needed_budget")], std::to_string(*why->needed_budget));
@@ -102,7 +102,7 @@ TEST_F(MissInspector, OfAnUnknownMethodTheFateAloneIsKnown) {
   look("layer=1,q_head=4,chunk=7,key=405");
   workspace.cursor.set_run(Slot::A, 3);
   ASSERT_FALSE(workspace.method(Slot::A).known());
-  const state::Table rows = table();
+  const test::ExactTable rows = table();
   ASSERT_FALSE(rows.rows.empty());
   EXPECT_EQ(rows.rows.front()[column(rows, "lost_at")], "");
   EXPECT_THAT(answer_to(ExplainQuestion{place(), workspace.method(Slot::A), 405}).note,

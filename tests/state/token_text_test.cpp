@@ -1,12 +1,10 @@
-// Tokens as people read them, and tables and arrays as files hold them.
+// Tokens as people read them, and arrays as files hold them.
 #include "app/state/token_text.h"
+#include "app/state/array.h"
 #include "app/state/labels.h"
-#include "app/state/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 namespace kvloupe {
 namespace {
@@ -36,14 +34,7 @@ TEST(TokenText, ScriptsThatNeedOtherFontsAreNamed) {
               ElementsAre(U'\u65E5', U'\u672C'));
 }
 
-TEST(Table, CellsAreQuotedWhereCsvNeedsIt) {
-  EXPECT_EQ(state::csv_text({{"a", "b"}, {{"1,5", "say \"x\""}, {"\r", ""}}}),
-            "a,b\n\"1,5\",\"say \"\"x\"\"\"\n\"\r\",\n");
-  EXPECT_EQ(state::cell(std::nan("")), "");
-  EXPECT_EQ(state::cell(0.1), "0.1");
-}
-
-TEST(Table, AnArrayBeginsAtAMultipleOf64Bytes) {
+TEST(Array, AnArrayBeginsAtAMultipleOf64Bytes) {
   const std::string bytes =
       state::npy_bytes(state::array_of("<f4", {2, 1}, std::vector<float>{1.5F, -2}));
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));

@@ -84,7 +84,8 @@ TEST_F(ViewState, OfEveryViewWithEveryOptionLeadsBack) {
 }
 
 // No two measurements are equal.
-std::vector<std::vector<std::string>> without_times(state::Table table) {
+std::vector<std::vector<std::string>> without_times(const state::Table& of_view) {
+  test::ExactTable table = test::exact(of_view);
   const auto column = std::find(table.columns.begin(), table.columns.end(), "attend_ms");
   if (column == table.columns.end()) return table.rows;
   for (auto& row : table.rows) row.erase(row.begin() + (column - table.columns.begin()));
@@ -134,7 +135,7 @@ TEST_F(ViewState, OfViewsOfManyMethodsNamesWhatWasTriedOnTheSpot) {
       ASSERT_EQ(test::problem_of_view(workspace, view), "");
       ASSERT_EQ(test::problem_of_view(*other, view), "");
       EXPECT_GT(view.table(workspace).rows.size(), 2U);
-      EXPECT_EQ(view.table(*other).rows, view.table(workspace).rows);
+      EXPECT_EQ(test::exact(view.table(*other)).rows, test::exact(view.table(workspace)).rows);
       EXPECT_EQ(state::describe(*other, view).methods, what.methods);
     }
   }
@@ -170,7 +171,7 @@ TEST_F(ViewState, DrawsEachMethodThatIsNamed) {
     const state::ViewInfo& view = *state::find_view(id);
     ASSERT_EQ(test::problem_of_view(*drawn, view), "");
     std::set<std::string> ids;
-    for (const auto& row : view.table(*drawn).rows)
+    for (const auto& row : test::exact(view.table(*drawn)).rows)
       ids.insert(row.front().substr(0, row.front().find(':')));
     for (const std::string& spec : named) EXPECT_EQ(ids.count(spec.substr(0, spec.find(':'))), 1U);
   }
@@ -185,7 +186,7 @@ TEST_F(ViewState, OfOneMethodBringsInNoOther) {
   state::show(workspace, what);
   const state::ViewInfo& view = *state::find_view("miss_inspector");
   EXPECT_EQ(test::problem_of_view(workspace, view), "");
-  const state::Table table = view.table(workspace);
+  const test::ExactTable table = test::exact(view.table(workspace));
   ASSERT_FALSE(table.rows.empty());
   for (const auto& row : table.rows) EXPECT_TRUE(row[0].starts_with("keydiff:")) << row[0];
 }

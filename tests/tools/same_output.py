@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""same_output.py OLD NEW TRACE [--all] [--only TEXT] [--keep DIR]    whether two builds print the same bytes
+"""same_output.py OLD NEW TRACE [--all] [--text] [--only TEXT] [--keep DIR]    whether two builds print the same bytes
 
 Runs each command below with both programs (build/release/bin/kvloupe of two builds) on one trace: what they
-print as JSON and CSV, and what they export as CSV and NPY of all views and methods. Names those that differ;
+print as JSON and CSV, and what they export as CSV and NPY of all views and methods; with --text what they print
+for people instead. Names those that differ;
 exit code 1 if any does. What a recipe of a change must leave as it was is checked so before it is merged.
 """
 import argparse
@@ -53,6 +54,24 @@ def commands(program, trace, all_methods):
     return listed
 
 
+def texts(trace):
+    """What is printed for people. Times and what a machine has are left out."""
+    few = [f"{method}:budget_tokens=128" for method in ("quoka", "quest", "h2o")] + ["flash_prefill", "aqua"]
+    listed = [["info", trace], ["methods"], ["views"], ["compare", trace, "--method", "all:budget_tokens=128", "--columns", "all"]]
+    for method in few:
+        listed.append(["select", trace, "--method", method])
+        listed.append(["report", trace, "--method", method, "-o", "OUT"])
+        if method != "aqua":
+            listed.append(["explain", trace, "--method", method, "--worst", "10"])
+    both = ["--method", "quoka:budget_tokens=128", "--method", "random:budget_tokens=128"]
+    listed.append(["compare", trace, *both])
+    listed.append(["compare", trace, trace, *both, "--span", "needle", "--full"])
+    listed.append(["compare", trace, *both, "--method", "dense", "--sweep", "budget_tokens=32..128", "--target", "mass_recall=0.5"])
+    listed.append(["explain", trace, "--method", "quoka:budget_tokens=128", "--layer", "1", "--chunk", "5", "--kv-head", "0",
+                   "--key", "40"])
+    return listed
+
+
 def with_budget(program, known={}):
     if program not in known:
         listed = json.loads(output_of(program, ["methods", "--json"])[1])["methods"]
@@ -79,10 +98,12 @@ def main():
     parser.add_argument("new")
     parser.add_argument("trace")
     parser.add_argument("--all", action="store_true", help="export the views of every method, not of one of each kind")
+    parser.add_argument("--text", action="store_true", help="compare what is printed for people")
     parser.add_argument("--only", default="", help="commands that hold this text")
     parser.add_argument("--keep", help="folder for the two outputs of each command that differs")
     given = parser.parse_args()
-    listed = [one for one in commands(given.old, given.trace, given.all) if given.only in " ".join(one)]
+    listed = texts(given.trace) if given.text else commands(given.old, given.trace, given.all)
+    listed = [one for one in listed if given.only in " ".join(one)]
     differing = failed = 0
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for number, (arguments, old, new) in enumerate(pool.map(lambda one: compared((given.old, given.new), one), listed)):

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace kvloupe::state {
 namespace {
@@ -28,14 +29,13 @@ class LaneTable {
   void add_use() {
     for (int head = 0; head < r_.num_q_heads; ++head)
       for (int lane = 0; lane < r_.head_dim; ++lane)
-        add("lane_use", r_.method, r_.basis, "q", head, "", lane, cell(r_.use_of(head, lane)));
+        add("lane_use", r_.method, r_.basis, "q", head, "", lane, r_.use_of(head, lane));
   }
   void add_score_errors() {
     for (int head = 0; head < r_.num_q_heads; ++head) {
       const auto i = static_cast<std::size_t>(head);
-      add("score_error", r_.method, r_.basis, "", head, "", r_.kept_lanes, cell(r_.score_error[i]));
-      add("score_error", r_.twin, r_.basis, "", head, "", r_.kept_lanes,
-          cell(r_.twin_score_error[i]));
+      add("score_error", r_.method, r_.basis, "", head, "", r_.kept_lanes, r_.score_error[i]);
+      add("score_error", r_.twin, r_.basis, "", head, "", r_.kept_lanes, r_.twin_score_error[i]);
     }
   }
   void add_losses() {
@@ -46,7 +46,7 @@ class LaneTable {
           add(curve.choice == LaneChoice::QueryLanes ? "key_loss_under_query_lanes"
                                                      : "information_retention_loss",
               "", *basis.note, curve.of_keys ? "k" : "q", curve.q_head,
-              analysis::name_of(curve.choice), r_.kept[i], cell(curve.loss[i]));
+              analysis::name_of(curve.choice), r_.kept[i], curve.loss[i]);
     }
   }
   void add_beside(const Answer& answer) {
@@ -56,40 +56,39 @@ class LaneTable {
         for (const Answer::Line& line : of_keys ? losses.of_keys : losses.of_queries)
           for (std::size_t i = 0; i < r_.kept.size(); ++i)
             add("loss_in_" + answer.name_beside, "", *r_.bases[basis].note, of_keys ? "k" : "q", -1,
-                analysis::name_of(line.choice), r_.kept[i], cell(line.loss[i]));
+                analysis::name_of(line.choice), r_.kept[i], line.loss[i]);
       }
   }
   void add_overlaps() {
     for (const analysis::LaneOverlap& overlap : r_.overlaps)
       add("overlap_with_leading", r_.method, r_.basis, overlap.of_keys ? "k" : "q", -1,
           fmt::format("{}, {} leading", overlap.rotated ? "rotated" : "stored", overlap.leading),
-          overlap.largest, cell(overlap.mean()));
+          overlap.largest, overlap.mean());
   }
   void add_costs(const analysis::BreakEven& even, const analysis::LaneMemory& memory) {
     const auto length = [](const std::optional<double>& keys) {
-      return keys ? cell(*keys) : std::string("inf");
+      return keys.value_or(std::numeric_limits<double>::infinity());
     };
     add_cost("break_even_one_projection", r_.kept_lanes, length(even.one_projection));
     add_cost("break_even_two_projections", r_.kept_lanes, length(even.two_projections));
-    add_cost("memory_saved_of_keys", r_.stored_lanes, cell(memory.of_keys));
-    add_cost("memory_saved_of_kv_cache", r_.stored_lanes, cell(memory.of_kv_cache));
+    add_cost("memory_saved_of_keys", r_.stored_lanes, memory.of_keys);
+    add_cost("memory_saved_of_kv_cache", r_.stored_lanes, memory.of_kv_cache);
   }
-  std::vector<std::vector<std::string>> take_rows() { return std::move(rows_); }
+  std::vector<std::vector<Cell>> take_rows() { return std::move(rows_); }
 
  private:
-  void add_cost(const std::string& quantity, int lanes, const std::string& value) {
+  void add_cost(const std::string& quantity, int lanes, double value) {
     add(quantity, r_.method, r_.basis, "", -1, "", lanes, value);
   }
   void add(const std::string& quantity, const std::string& method, const replay::BasisNote& basis,
            const std::string& vectors, int q_head, const std::string& choice, int lanes,
-           const std::string& value) {
-    rows_.push_back({quantity, method, basis.source, basis.leakage ? "1" : "0", vectors,
-                     q_head >= 0 ? cell(std::int64_t{q_head}) : "", choice,
-                     cell(std::int64_t{lanes}), value});
+           double value) {
+    rows_.push_back({quantity, MethodText{method}, basis.source, basis.leakage, vectors,
+                     q_head >= 0 ? Cell(q_head) : Cell(), choice, lanes, value});
   }
 
   const LaneReport& r_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::vector<Cell>> rows_;
 };
 
 Table table(Workspace& workspace) {

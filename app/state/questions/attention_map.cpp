@@ -40,7 +40,7 @@ Table table(Workspace& workspace) {
   const std::int32_t begin = rows.question.place.chunk_info().begin;
   for (std::int64_t r = 0; r < rows->rows; ++r)
     for (std::int64_t c = 0; c <= begin + r; ++c)
-      table.rows.push_back({cell(begin + r), cell(c), cell(double{rows->at(r, c)})});
+      table.rows.push_back({begin + r, c, rows->at(r, c)});
   return table;
 }
 

@@ -35,34 +35,33 @@ std::string problem(Workspace& workspace) {
 
 // Recall, output error and milliseconds of the attention that reads the stage, as far as they are
 // known.
-std::vector<std::string> worth_of(Workspace& workspace, const BlockTablesQuestion& question,
-                                  const BlockStage& stage) {
-  if (!stage.way) return {"", "", ""};
+std::vector<Cell> worth_of(Workspace& workspace, const BlockTablesQuestion& question,
+                           const BlockStage& stage) {
+  if (!stage.way) return {{}, {}, {}};
   const auto at = static_cast<std::size_t>(*stage.way);
   const auto worths = workspace.ask(BlockWaysQuestion{question.place, question.method});
   const auto times = workspace.ask(BlockTimesQuestion{question.place, question.method});
-  return {worths ? cell((*worths)[at].mass_recall) : "",
-          worths ? cell((*worths)[at].output_error) : "",
-          times ? cell(times->attend[at].median_ms) : ""};
+  return {worths ? Cell((*worths)[at].mass_recall) : Cell(),
+          worths ? Cell((*worths)[at].output_error) : Cell(),
+          times ? Cell(times->attend[at].median_ms) : Cell()};
 }
 
-void add_rows(const Answer& answer, const BlockStage& stage, const std::vector<std::string>& worth,
+void add_rows(const Answer& answer, const BlockStage& stage, const std::vector<Cell>& worth,
               Table& table) {
   const BlockReport& r = answer.report;
   const replay::StageDensity& density = r.*stage.density;
   const std::int64_t query_blocks = r.grid.num_query_blocks();
-  const auto forced = [&](double share) { return r.knows_forced ? cell(share) : ""; };
+  const auto forced = [&](double share) { return r.knows_forced ? Cell(share) : Cell(); };
   for (std::int64_t row = 0; row < stage.rows; ++row)
     for (std::int64_t j = 0; j < r.grid.num_key_blocks(); ++j) {
       const BlockState state = stage.at(r, row, j);
       if (state == BlockState::Future) continue;
       const auto head = static_cast<std::size_t>(stage.of_masks() ? row / query_blocks : row);
       table.rows.push_back(
-          {stage.id, stage.of_masks() || stage.rows > 1 ? cell(std::int64_t{r.q_heads[head]}) : "",
-           stage.of_masks() ? cell(r.grid.block_of_query_block(row % query_blocks)) : "", cell(j),
-           cell(r.grid.key_begin(j)), cell(r.grid.key_end(j)),
-           cell(trace::page_id(r.grid, answer.kv_head, j)), label_of(state),
-           cell(density.kept.past), cell(density.kept.causal), cell(density.kept.rectangle),
+          {stage.id, stage.of_masks() || stage.rows > 1 ? Cell(r.q_heads[head]) : Cell(),
+           stage.of_masks() ? Cell(r.grid.block_of_query_block(row % query_blocks)) : Cell(), j,
+           r.grid.key_begin(j), r.grid.key_end(j), trace::page_id(r.grid, answer.kv_head, j),
+           label_of(state), density.kept.past, density.kept.causal, density.kept.rectangle,
            forced(density.forced.past), forced(density.forced.causal),
            forced(density.forced.rectangle)});
       table.rows.back().insert(table.rows.back().end(), worth.begin(), worth.end());

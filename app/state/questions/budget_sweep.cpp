@@ -219,11 +219,11 @@ Table table(Workspace& workspace) {
   if (!result) return table;
   for (const SweepCurve& curve : result->curves)
     for (const SweepPoint& point : curve.points)
-      table.rows.push_back(
-          {point.spec, curve.has_budget() ? cell(point.budget) : "",
-           cell(point.value(Number::EffectiveBudget)), cell(point.value(Number::MassRecall)),
-           cell(point.value(Number::TopkOverlap)), cell(point.value(Number::OutputError)),
-           cell(point.cells), name_of(result.question.extent)});
+      table.rows.push_back({MethodText{point.spec},
+                            curve.has_budget() ? Cell(point.budget) : Cell(),
+                            point.value(Number::EffectiveBudget), point.value(Number::MassRecall),
+                            point.value(Number::TopkOverlap), point.value(Number::OutputError),
+                            point.cells, name_of(result.question.extent)});
   return table;
 }
 

@@ -29,12 +29,10 @@ Table table(Workspace& workspace) {
     for (std::int32_t t = chunks[c].begin; t < chunks[c].end(); ++t) {
       const auto i = static_cast<std::size_t>(t);
       const bool dense = drift.against_dense();
-      table.rows.push_back({cell(std::int64_t{t}), cell(static_cast<std::int64_t>(c)),
-                            chunks[c].phase == trace::Phase::Decode ? "decode" : "prefill",
-                            cell(std::int64_t{ids[i]}), cell(double{drift.nll[i]}),
-                            cell(dense ? double{drift.dense_nll[i]} : kUnknown),
-                            cell(dense ? double{drift.kl[i]} : kUnknown),
-                            dense ? (drift.agrees[i] != 0 ? "1" : "0") : ""});
+      table.rows.push_back({t, c, chunks[c].phase == trace::Phase::Decode ? "decode" : "prefill",
+                            ids[i], drift.nll[i], dense ? drift.dense_nll[i] : kUnknown,
+                            dense ? drift.kl[i] : kUnknown,
+                            dense ? Cell(drift.agrees[i] != 0) : Cell()});
     }
   }
   return table;

@@ -35,17 +35,14 @@ Table table(Workspace& workspace) {
   if (!result) return table;
   const Place& place = result.question.place;
   for (const Head& head : result->choices.heads) {
-    const auto add = [&](const std::string& key, const std::string& token,
-                         const std::string& mass) {
-      table.rows.push_back({result.question.method.text, cell(std::int64_t{place.layer}),
-                            cell(std::int64_t{result->row}), cell(std::int64_t{place.chunk}),
-                            cell(std::int64_t{head.q_head}), cell(head.recall_alone),
-                            cell(head.recall_merged), key, token, mass});
+    const auto add = [&](const Cell& key, const Cell& token, const Cell& mass) {
+      table.rows.push_back({MethodText{result.question.method.text}, place.layer,
+                            table::HeadRow{result->layout, result->row}, place.chunk, head.q_head,
+                            head.recall_alone, head.recall_merged, key, token, mass});
     };
-    if (head.lost.empty()) add("", "", "");
+    if (head.lost.empty()) add({}, {}, {});
     for (const Head::Key& key : head.lost)
-      add(cell(std::int64_t{key.key}),
-          place.trace->token_label.at(static_cast<std::size_t>(key.key)), cell(key.mass));
+      add(key.key, Token{place.trace->token_label.at(static_cast<std::size_t>(key.key))}, key.mass);
   }
   return table;
 }

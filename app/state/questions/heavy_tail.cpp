@@ -55,9 +55,8 @@ void add_ranking(Table& table, const char* kind, const analysis::Ranking& rankin
   for (std::size_t r = 0; r < ranking.size(); ++r) {
     const double share = total > 0 ? mass(r) / total : kNoShare;
     cumulative += share;
-    table.rows.push_back({kind, cell(static_cast<std::int64_t>(r + 1)),
-                          cell(first_item + ranking.item[r]), cell(ranking.value[r]), cell(share),
-                          cell(cumulative)});
+    table.rows.push_back(
+        {kind, r + 1, first_item + ranking.item[r], ranking.value[r], share, cumulative});
   }
 }
 

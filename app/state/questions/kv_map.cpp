@@ -40,10 +40,9 @@ Table table(Workspace& workspace) {
       for (end = begin + 1;
            end < map.num_tokens && map.at(chunk, end) == state && map.death_of(end) == death;)
         ++end;
-      table.rows.push_back({cell(static_cast<std::int64_t>(chunk)), cell(std::int64_t{begin}),
-                            cell(std::int64_t{end}), label_of(state),
-                            measured ? cell((*recall)[chunk]) : "",
-                            death ? cell(std::int64_t{*death}) : ""});
+      table.rows.push_back({chunk, begin, end, label_of(state),
+                            measured ? Cell((*recall)[chunk]) : Cell(),
+                            death ? Cell(*death) : Cell()});
     }
   return table;
 }

@@ -38,13 +38,12 @@ Table table(Workspace& workspace) {
   const auto speedup = result->speedup();
   const bool leakage = known_facts(workspace, question.place, question.method)->leakage;
   for (const LatencyPart& part : parts_of(*result))
-    table.rows.push_back({part.name, cell(part.stats.median_ms), cell(part.stats.q25_ms),
-                          cell(part.stats.q75_ms), cell(std::int64_t{part.stats.samples}),
-                          result->device, result->dtype, cell(result->past_len),
-                          cell(result->chunk_len), result->method, leakage ? "1" : "0",
-                          result->executed ? "executed" : "simulated",
-                          result->dense_reason ? trace::name_of(*result->dense_reason) : "",
-                          speedup ? cell(*speedup) : "", cell(result->floor_ms)});
+    table.rows.push_back(
+        {part.name, part.stats.median_ms, part.stats.q25_ms, part.stats.q75_ms, part.stats.samples,
+         result->device, result->dtype, result->past_len, result->chunk_len,
+         MethodText{result->method}, leakage, result->executed ? "executed" : "simulated",
+         result->dense_reason ? Cell(trace::name_of(*result->dense_reason)) : Cell(), speedup,
+         result->floor_ms});
   return table;
 }
 

@@ -41,8 +41,8 @@ Table table(Workspace& workspace) {
       {"layer", overview.per_kv_head ? "kv_head" : "q_head", replay::name_of(overview.number)}, {}};
   for (std::int64_t r = 0; r < overview.values.rows; ++r)
     for (std::int64_t c = 0; c < overview.values.cols; ++c)
-      table.rows.push_back({cell(std::int64_t{overview.layers[static_cast<std::size_t>(r)]}),
-                            cell(c), cell(double{overview.values.at(r, c)})});
+      table.rows.push_back(
+          {overview.layers[static_cast<std::size_t>(r)], c, overview.values.at(r, c)});
   return table;
 }
 

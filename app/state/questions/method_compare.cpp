@@ -125,27 +125,26 @@ std::string problem(Workspace& workspace) {
   return problem_of(workspace.ask(method_compare_question(workspace)));
 }
 
-std::vector<std::string> cells_of(const Row& row, const Place& place) {
+std::vector<Cell> cells_of(const Row& row, const Place& place) {
   const trace::Phase phase = place.chunk_info().phase;
-  std::vector<std::string> cells;
-  for (const CompareColumn& column : compare_columns()) {
-    const auto value = value_of(row, column, phase);
-    cells.push_back(column.is_method() ? row.method.text : value ? cell(*value) : "");
-  }
-  cells.push_back(row.averages ? cell(row.in(phase).all_cells) : "");
-  cells.push_back(row.leaks(place.info()) ? "1" : "0");
-  cells.push_back(phase == trace::Phase::Prefill ? "prefill" : "decode");
-  cells.push_back(row.method.recorded() ? cell(std::int64_t{row.method.run}) : "");
-  cells.emplace_back(trace::to_text(row.mode));
+  std::vector<Cell> cells;
+  for (const CompareColumn& column : compare_columns())
+    cells.push_back(column.is_method() ? Cell(MethodText{row.method.text})
+                                       : Cell(value_of(row, column, phase)));
+  cells.push_back(row.averages ? Cell(row.in(phase).all_cells) : Cell());
+  cells.emplace_back(row.leaks(place.info()));
+  cells.emplace_back(phase == trace::Phase::Prefill ? "prefill" : "decode");
+  cells.push_back(row.method.recorded() ? Cell(row.method.run) : Cell());
+  cells.emplace_back(std::string(trace::to_text(row.mode)));
   cells.push_back(row.in(phase).differs ? words_of_cells(row, phase) : row.unavailable);
   return cells;
 }
 
 Table table(Workspace& workspace) {
   Table table;
-  for (const CompareColumn& column : compare_columns()) table.columns.push_back(column.name);
+  for (const CompareColumn& column : compare_columns()) table.columns.emplace_back(column.name);
   for (const char* name : {"all_cells", "leakage", "phase", "run", "mode", "note"})
-    table.columns.push_back(name);
+    table.columns.emplace_back(name);
   const auto result = workspace.ask(method_compare_question(workspace));
   if (!result) return table;
   const Place& place = workspace.place();

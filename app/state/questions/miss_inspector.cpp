@@ -127,11 +127,6 @@ std::string problem(Workspace& workspace) {
   return problem;
 }
 
-template <typename Number>
-std::string cell_or_empty(const std::optional<Number>& value) {
-  return value ? cell(*value) : std::string();
-}
-
 // Of the key: what is known in every chunk of the place's row, and what is known of the place alone.
 struct KeyCells {
   std::int32_t position = -1;
@@ -139,24 +134,24 @@ struct KeyCells {
   ExplainNow why;
   Result<KeyLifeQuestion> life;
 
-  void append_to(std::vector<std::string>& cells, const analysis::SpanFate& fate) const {
-    std::array<std::string, 7> own;
+  void append_to(std::vector<Cell>& cells, const analysis::SpanFate& fate) const {
+    std::array<Cell, 7> own;
     const bool here = fate.row == row;
-    if (here && position >= 0) own[0] = cell(std::int64_t{position});
+    if (here && position >= 0) own[0] = position;
     const bool now = here && fate.chunk == chunk && why.result;
     if (now) {
       const replay::Explanation& known = *why.result;
-      own[1] = known.lost_at ? name_of(*known.lost_at) : "";
-      own[2] = cell_or_empty(known.score);
-      own[3] = cell_or_empty(known.cut);
-      own[4] = cell_or_empty(known.rank);
-      own[5] = cell(known.true_rank);
-      own[6] = cell_or_empty(known.needed_budget);
+      if (known.lost_at) own[1] = table::term_of(*known.lost_at);
+      own[2] = known.score;
+      own[3] = known.cut;
+      own[4] = known.rank;
+      own[5] = known.true_rank;
+      own[6] = known.needed_budget;
     }
     if (here && !now && life && static_cast<std::size_t>(fate.chunk) < life->chunks.size()) {
       const auto& chunk_of_life = life->chunks[static_cast<std::size_t>(fate.chunk)];
-      own[2] = cell_or_empty(chunk_of_life.score);
-      own[3] = cell_or_empty(chunk_of_life.cut);
+      own[2] = chunk_of_life.score;
+      own[3] = chunk_of_life.cut;
     }
     cells.insert(cells.end(), own.begin(), own.end());
   }
@@ -185,12 +180,10 @@ Table table(Workspace& workspace) {
     if (!span || !miss || !all) continue;
     const KeyCells key = key_cells(workspace, question);
     for (const analysis::SpanFate& fate : all->fates) {
-      table.rows.push_back(
-          {question.method.text, span->name, cell(std::int64_t{fate.layer}),
-           cell(std::int64_t{fate.row}), cell(std::int64_t{fate.chunk}),
-           cell(std::int64_t{fate.kept}), cell(std::int64_t{fate.total}), cell(fate.span_mass),
-           fate.best_true_rank < 0 ? "" : cell(std::int64_t{fate.best_true_rank} + 1),
-           deaths_in_row(*all, fate.row), miss->facts.leakage ? "1" : "0"});
+      table.rows.push_back({MethodText{question.method.text}, span->name, fate.layer, fate.row,
+                            fate.chunk, fate.kept, fate.total, fate.span_mass,
+                            fate.best_true_rank < 0 ? Cell() : Cell(fate.best_true_rank + 1),
+                            deaths_in_row(*all, fate.row), miss->facts.leakage});
       key.append_to(table.rows.back(), fate);
     }
   }

@@ -58,21 +58,21 @@ Table table(Workspace& workspace) {
   const analysis::QueryGeometry& g = result->geometry;
   const Place& place = result.question.place;
   const auto wanted = workspace.ask(KeyWantedQuestion{place});
-  const auto add = [&](const char* kind, const std::string& position, const std::array<float, 3>& p,
-                       const std::string& s, const std::string& a, const std::string& chosen,
-                       const std::string& question, const std::string& on_keys) {
-    table.rows.push_back(
-        {kind, position, cell(double{p[0]}), cell(double{p[1]}), s, a, chosen, question, on_keys});
+  const auto add = [&](const char* kind, const Cell& position, const std::array<float, 3>& p,
+                       const std::vector<Cell>& of_query) {
+    table.rows.push_back({kind, position, p[0], p[1]});
+    table.rows.back().insert(table.rows.back().end(), of_query.begin(), of_query.end());
   };
+  const std::vector<Cell> of_none(5);
   for (std::size_t i = 0; i < g.queries.size(); ++i) {
     const std::int32_t position = place.chunk_info().begin + static_cast<std::int32_t>(i);
-    add("query", cell(std::int64_t{position}), g.queries[i], cell(double{g.relevance[i]}),
-        cell(double{g.max_attention[i]}), result->is_chosen(i) ? "1" : "0",
-        in_question(place, position) ? "1" : "0", wanted ? cell(double{wanted->attention[i]}) : "");
+    add("query", position, g.queries[i],
+        {g.relevance[i], g.max_attention[i], result->is_chosen(i), in_question(place, position),
+         wanted ? Cell(wanted->attention[i]) : Cell()});
   }
   for (std::size_t i = 0; i < g.keys.size(); ++i)
-    add("key", cell(std::int64_t{g.key_positions[i]}), g.keys[i], "", "", "", "", "");
-  add("mean_query", "", g.mean_query, "", "", "", "", "");
+    add("key", g.key_positions[i], g.keys[i], of_none);
+  add("mean_query", {}, g.mean_query, of_none);
   return table;
 }
 

@@ -24,8 +24,6 @@ std::string problem(Workspace& workspace) {
   return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
 }
 
-std::string known(float value) { return std::isnan(value) ? "" : cell(double{value}); }
-
 Table table(Workspace& workspace) {
   Table table{{"query", "token", "s_q", "max_attention", "chosen", "alpha", "beta", "bound",
                "slack", "question", "attention_on_keys"},
@@ -37,13 +35,11 @@ Table table(Workspace& workspace) {
   const auto wanted = workspace.ask(KeyWantedQuestion{place});
   for (std::size_t i = 0; i < g.relevance.size(); ++i) {
     const auto position = static_cast<std::size_t>(place.chunk_info().begin) + i;
-    table.rows.push_back(
-        {cell(static_cast<std::int64_t>(position)), place.trace->token_label[position],
-         cell(double{g.relevance[i]}), cell(double{g.max_attention[i]}),
-         result->queries->is_chosen(i) ? "1" : "0", known(g.alpha[i]), known(g.beta[i]),
-         known(result->bound[i]), known(result->bound[i] + g.relevance[i]),
-         in_question(place, static_cast<std::int32_t>(position)) ? "1" : "0",
-         wanted ? cell(double{wanted->attention[i]}) : ""});
+    table.rows.push_back({position, Token{place.trace->token_label[position]}, g.relevance[i],
+                          g.max_attention[i], result->queries->is_chosen(i), g.alpha[i], g.beta[i],
+                          result->bound[i], result->bound[i] + g.relevance[i],
+                          in_question(place, static_cast<std::int32_t>(position)),
+                          wanted ? Cell(wanted->attention[i]) : Cell()});
   }
   return table;
 }

@@ -30,11 +30,6 @@ std::string problem(Workspace& workspace) {
   return problem_of(result);
 }
 
-template <typename Number>
-std::string whole(Number value) {
-  return cell(static_cast<std::int64_t>(value));
-}
-
 Table table(Workspace& workspace) {
   Table table{{"kind", "chunk", "page", "begin", "end", "bound", "best_logit", "looseness",
                "verdict", "move", "taken", "new", "reselected", "jaccard"},
@@ -43,19 +38,17 @@ Table table(Workspace& workspace) {
   if (!result) return table;
   const PageReport& r = result->report;
   const bool chosen = !r.dense_reason;
+  const Cell none;
   for (std::size_t i = 0; i < r.pages.size(); ++i) {
     const PageScore& page = r.pages[i];
-    table.rows.push_back(
-        {"page", whole(r.chunk), whole(i), whole(page.begin), whole(page.end),
-         cell(double{page.bound}), cell(double{page.best}), cell(double{page.looseness()}),
-         chosen ? analysis::name_of(page.verdict) : "", chosen ? analysis::name_of(page.move) : "",
-         chosen ? whole(page.taken()) : "", "", "", ""});
+    table.rows.push_back({"page", r.chunk, i, page.begin, page.end, page.bound, page.best,
+                          page.looseness(), chosen ? Cell(analysis::name_of(page.verdict)) : none,
+                          chosen ? Cell(analysis::name_of(page.move)) : none,
+                          chosen ? Cell(page.taken()) : none, none, none, none});
   }
   for (const PageStep& step : r.steps)
-    table.rows.push_back({"step", whole(step.chunk), "", whole(step.span.begin),
-                          whole(step.span.end()), "", "", "", "", "", whole(step.taken),
-                          whole(step.fresh), whole(step.reselected),
-                          step.jaccard ? cell(*step.jaccard) : ""});
+    table.rows.push_back({"step", step.chunk, none, step.span.begin, step.span.end(), none, none,
+                          none, none, none, step.taken, step.fresh, step.reselected, step.jaccard});
   return table;
 }
 

@@ -55,15 +55,12 @@ Table table(Workspace& workspace) {
   const ReceivedRankings& r = result->rankings;
   const bool known = selection && !selection->selected.empty();
   const auto rank = [&](const std::vector<std::int32_t>& ranks, std::size_t j) {
-    return r.kind[j] == KeyKind::Broken ? std::string() : cell(std::int64_t{ranks[j]} + 1);
+    return r.kind[j] == KeyKind::Broken ? Cell() : Cell(ranks[j] + 1);
   };
   for (std::size_t j = 0; j < r.mean.size(); ++j)
-    table.rows.push_back({cell(static_cast<std::int64_t>(j)), cell(double{r.mean[j]}),
-                          cell(double{r.max[j]}), rank(r.mean_rank, j), rank(r.max_rank, j),
+    table.rows.push_back({j, r.mean[j], r.max[j], rank(r.mean_rank, j), rank(r.max_rank, j),
                           analysis::name_of(r.kind[j]),
-                          !known                        ? ""
-                          : selection->selected[j] != 0 ? "1"
-                                                        : "0"});
+                          known ? Cell(selection->selected[j] != 0) : Cell()});
   return table;
 }
 

@@ -33,9 +33,9 @@ Table table(Workspace& workspace) {
       continue;
     const bool selected = key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste;
     table.rows.push_back(
-        {cell(std::int64_t{key.true_rank} + 1), cell(std::int64_t{key.position}),
-         result.question.place.trace->token_label[static_cast<std::size_t>(key.position)],
-         cell(key.mass), cell(result->share_of(key)), selected ? "1" : "0", label_of(key.verdict)});
+        {key.true_rank + 1, key.position,
+         Token{result.question.place.trace->token_label[static_cast<std::size_t>(key.position)]},
+         key.mass, result->share_of(key), selected, label_of(key.verdict)});
   }
   return table;
 }

@@ -35,11 +35,11 @@ Table table(Workspace& workspace) {
         verdicts && i < verdicts->cell.verdict.size() && t < place.chunk_info().begin;
     const auto death = map->map.death_of(t);
     table.rows.push_back(
-        {cell(std::int64_t{t}), place.trace->token_label[i],
-         cell(std::int64_t{place.info().chunk_of_token(t)}), label_of(map->map.at(chunk, t)),
-         judged ? label_of(verdicts->cell.verdict[i]) : "",
-         verdicts && i < verdicts->cell.mass.size() ? cell(double{verdicts->cell.mass[i]}) : "",
-         death ? cell(std::int64_t{*death}) : ""});
+        {t, Token{place.trace->token_label[i]}, place.info().chunk_of_token(t),
+         label_of(map->map.at(chunk, t)),
+         judged ? Cell(label_of(verdicts->cell.verdict[i])) : Cell(),
+         verdicts && i < verdicts->cell.mass.size() ? Cell(verdicts->cell.mass[i]) : Cell(),
+         death ? Cell(*death) : Cell()});
   }
   return table;
 }

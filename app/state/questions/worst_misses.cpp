@@ -49,18 +49,18 @@ std::string problem(Workspace& workspace) {
   return problem_of(workspace.ask(worst_misses_question(workspace)));
 }
 
-std::string token_of(const Place& place, std::int64_t key) {
-  return place.trace->token_label.at(static_cast<std::size_t>(key));
+Token token_of(const Place& place, std::int64_t key) {
+  return {place.trace->token_label.at(static_cast<std::size_t>(key))};
 }
 
 Table lost_table(const Result<WorstMissesQuestion>& result) {
   Table table{{"method", "layer", "row", "chunk", "key", "token", "mass", "share", "cause"}, {}};
   if (!result) return table;
   for (const LostKey& lost : result->lost.keys)
-    table.rows.push_back(
-        {result.question.method.text, cell(std::int64_t{lost.layer}), cell(std::int64_t{lost.row}),
-         cell(std::int64_t{lost.chunk}), cell(lost.key), token_of(result.question.place, lost.key),
-         cell(lost.mass), cell(lost.share), lost.cause ? name_of(*lost.cause) : ""});
+    table.rows.push_back({MethodText{result.question.method.text}, lost.layer,
+                          table::HeadRow{result->lost.layout, lost.row}, lost.chunk, lost.key,
+                          token_of(result.question.place, lost.key), lost.mass, lost.share,
+                          lost.cause ? Cell(table::term_of(*lost.cause)) : Cell()});
   return table;
 }
 
@@ -70,12 +70,11 @@ Table regret_table(const Result<WorstMissesQuestion>& result) {
               {}};
   if (!result) return table;
   for (const Regret& regret : result->lost.regrets)
-    table.rows.push_back({result.question.method.text, cell(std::int64_t{regret.layer}),
-                          cell(std::int64_t{regret.row}), cell(regret.key),
-                          token_of(result.question.place, regret.key),
-                          cell(std::int64_t{regret.dropped}), cell(std::int64_t{regret.wanted}),
-                          cell(regret.mass_when_dropped), cell(regret.mass_when_wanted),
-                          cell(regret.lost_mass)});
+    table.rows.push_back({MethodText{result.question.method.text}, regret.layer,
+                          table::HeadRow{result->lost.layout, regret.row}, regret.key,
+                          token_of(result.question.place, regret.key), regret.dropped,
+                          regret.wanted, regret.mass_when_dropped, regret.mass_when_wanted,
+                          regret.lost_mass});
   return table;
 }
 

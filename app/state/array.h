@@ -1,4 +1,4 @@
-// Tables and arrays that views export, and their texts.
+// Arrays that views export.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,6 @@
 
 namespace kvloupe::state {
 
-// Rows of text cells, numbers in their shortest exact form.
-struct Table {
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-};
-
 // A dense array for numpy; values of one type, row-major.
 struct Array {
   std::string dtype;  // "<f4", "<f8", "|u1"
@@ -21,9 +15,6 @@ struct Array {
   std::string bytes;
 };
 
-std::string cell(double value);  // empty for a NaN
-std::string cell(std::int64_t value);
-std::string csv_text(const Table& table);
 std::string npy_bytes(const Array& array);
 template <typename T>
 Array array_of(const char* dtype, std::vector<std::int64_t> shape, const std::vector<T>& values) {
