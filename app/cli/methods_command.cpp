@@ -162,6 +162,8 @@ ordered_json json_of(const MethodInfo& method) {
   ordered_json json{
       {"id", method.id},       {"title", method.title},       {"summary", method.summary},
       {"paper", method.paper}, {"evidence", method.evidence}, {"deviation", method.deviation}};
+  json["deviations"] = method.deviations();
+  json["paper_spec"] = method.paper_spec;
   json["parameters"] = json_rows(params_table(method));
   json["needs"] = method.needs;
   json["state_action"] = name_of(method.state_action);
@@ -199,7 +201,9 @@ std::string text_of(const MethodInfo& method) {
   std::string text = fmt::format("{}  {}\n    {}\n    paper: {}\n", method.id, method.title,
                                  method.summary, method.paper);
   if (!method.evidence.empty()) text += fmt::format("    follows: {}\n", method.evidence);
-  if (!method.deviation.empty()) text += fmt::format("    differs: {}\n", method.deviation);
+  text += fmt::format("    the paper's own: {}\n", method.paper_spec);
+  for (const std::string& deviation : method.deviations())
+    text += fmt::format("    differs: {}\n", deviation);
   text += fmt::format("    {}\n", nature_of(method));
   const table::Table params = params_table(method);
   if (params.rows.empty()) return text;

@@ -84,6 +84,7 @@ std::vector<HelpLine> help_of(const MethodInfo& method) {
   std::vector<HelpLine> lines{
       {"Paper", method.paper},
       {"Follows", method.evidence},
+      {"Paper's own", method.paper_spec},
       {"Differs", method.deviation.empty() ? "nothing known differs" : method.deviation},
       {"Reads", fmt::format("{}", fmt::join(method.needs, ", "))}};
   lines.push_back({"Decode", method.active_in_decode

@@ -49,7 +49,8 @@ struct MethodInfo {
   std::string title;               // of the default parameters
   std::string paper;               // authors, year, arXiv
   std::string evidence;            // equations or repository code followed
-  std::string deviation;           // from the paper, one sentence; empty if none
+  std::string deviation;           // from the paper, parts with "; " between them; empty if none
+  std::string paper_spec;          // the SPEC that is the paper's own protocol
   std::string summary;             // one sentence for a newcomer
   std::vector<std::string> needs;  // "q", "k", "v", ...
   trace::StateAction state_action = trace::StateAction::Visibility;  // of the default parameters
@@ -66,6 +67,8 @@ struct MethodInfo {
   // Rotates queries and keys by a calibrated basis; the parameter `basis` says which.
   std::optional<trace::BasisKind> basis;
   std::vector<ParamInfo> params;  // its own, in the contract's order; the common ones not included
+
+  std::vector<std::string> deviations() const;  // the parts of `deviation`
 };
 
 // In the order of the contract's table.

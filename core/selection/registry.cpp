@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -196,6 +198,17 @@ ParamInfo path_param(std::string name, std::string meaning) {
   param.required = true;
   param.meaning = std::move(meaning);
   return param;
+}
+
+std::vector<std::string> MethodInfo::deviations() const {
+  constexpr std::string_view kBetween = "; ";
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < deviation.size();) {
+    const std::size_t end = std::min(deviation.find(kBetween, begin), deviation.size());
+    parts.push_back(deviation.substr(begin, end - begin));
+    begin = end + kBetween.size();
+  }
+  return parts;
 }
 
 ParamInfo lowering_param() {

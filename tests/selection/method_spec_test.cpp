@@ -341,5 +341,26 @@ TEST(Resolved, FormulasBecomeNumbersOfTheModel) {
   EXPECT_EQ(MethodSpec::parse("sparq").resolved({5, 4, 2, 6}).integer("num_channels"), 1);
 }
 
+// What a card calls the paper's own protocol is a SPEC of that method.
+TEST(MethodSpec, ThePapersOwnProtocolIsASpec) {
+  for (const MethodInfo& info : catalogue()) {
+    SCOPED_TRACE(info.id);
+    EXPECT_EQ(MethodSpec::parse(info.paper_spec).id(), info.id);
+  }
+  const MethodSpec quest = MethodSpec::parse(find_method("quest")->paper_spec);
+  EXPECT_EQ(quest.text("prefill"), "dense");
+  EXPECT_FALSE(quest.flag("force_last_page"));
+  const MethodSpec flash = MethodSpec::parse(find_method("flash_prefill")->paper_spec);
+  EXPECT_EQ(flash.real("alpha"), 0.01);
+  EXPECT_TRUE(flash.native_lowering());
+}
+
+TEST(MethodInfo, DeviationsAreTheSentencesOfTheDeviation) {
+  MethodInfo info;
+  EXPECT_TRUE(info.deviations().empty());
+  info.deviation = "one; two, three; four";
+  EXPECT_EQ(info.deviations(), (std::vector<std::string>{"one", "two, three", "four"}));
+}
+
 }  // namespace
 }  // namespace kvloupe::selection

@@ -29,6 +29,7 @@ Method aqua_method() {
   info.id = "aqua";
   info.title = "AQUA";
   info.evidence = "section 4, Algorithm 1; the basis as in sections 6.1 and 6.3";
+  info.paper_spec = "aqua:dim_ratio=0.75";
   info.deviation =
       "k rounds dim_ratio * head_dim down, at least 1 (the paper's rounding is open); the scale "
       "stays "

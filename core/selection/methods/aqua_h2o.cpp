@@ -87,6 +87,7 @@ Method aqua_h2o_method() {
   info.id = "aqua_h2o";
   info.title = "AQUA-H2O";
   info.evidence = "section 8.3 and Table 2; H2O's real eviction, FMInference/H2O";
+  info.paper_spec = "aqua_h2o:dim_ratio=0.75,token_ratio=0.5";
   info.deviation =
       "evicts after every chunk of the prompt; keys are evicted per KV head by the sum over the "
       "group's query heads; the paper does not say how token_ratio splits into heavy hitters and "

@@ -34,6 +34,7 @@ Method aqua_memory_method() {
   info.id = "aqua_memory";
   info.title = "AQUA-Memory";
   info.evidence = "section 8.4 and Table 3";
+  info.paper_spec = "aqua_memory:dim_ratio=0.75,slice_ratio=0.1";
   info.deviation =
       "keys alone are sliced: the paper says keys and values and claims slice_ratio of the KV "
       "cache, "

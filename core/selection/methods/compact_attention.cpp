@@ -101,6 +101,7 @@ Method compact_attention_method() {
   info.evidence =
       "the paper's sections on block-union selection and appendix B.1 (sub-groups), repository "
       "jiwonsong-dev/CompactAttention (compact_attn/modules/flashprefill_prefill.py)";
+  info.paper_spec = "compact_attention:selector=flash_prefill,subgroup_size=4";
   info.deviation =
       "selector=xattention is an extension of KVLoupe: the paper has FlashPrefill and "
       "SeerAttention only; a block that straddles the chunk's begin counts as current (the code "

@@ -35,6 +35,7 @@ Method dense_method() {
   info.title = "Dense";
   info.paper = "Vaswani et al. 2017, arXiv 1706.03762";
   info.evidence = "definition";
+  info.paper_spec = "dense";
   info.summary = "Keeps every key: what the sparse methods are measured against.";
   info.granularity = trace::Granularity::None;
   info.budget = BudgetUse::None;

@@ -150,6 +150,7 @@ Method flash_prefill_method() {
   info.evidence =
       "repository qhfan/FlashPrefill and its chunked form in jiwonsong-dev/CompactAttention "
       "(flashprefill_native_forward.py, flashprefill_prefill.py), the selector of CompactAttention";
+  info.paper_spec = "flash_prefill:alpha=0.01,lowering=native";
   info.deviation =
       "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
       "chunk, where the kernel runs on each head's own mask (so does lowering=native); blocks and "

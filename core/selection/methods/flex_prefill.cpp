@@ -300,6 +300,7 @@ Method flex_prefill_method() {
       "Lai et al.: FlexPrefill: a context-aware sparse attention mechanism for efficient "
       "long-sequence inference, 2025, arXiv 2502.20766";
   info.evidence = "repository bytedance/FlexPrefill (flex_prefill/ops/flex_prefill_attention.py)";
+  info.paper_spec = "flex_prefill:gamma=0.9,tau=0.1,min_budget=512,lowering=native";
   info.deviation =
       "the code refuses chunked prefill; here the chunk's last rows are observed, over all keys, "
       "pairs are cut to the chunk's query blocks, and the query-aware pairs of a chunk are "

@@ -51,6 +51,7 @@ Method h2o_method() {
   info.evidence =
       "repository FMInference/H2O, utils_real_drop (real eviction; not the mask simulations "
       "utils_hh and utils_lm_eval)";
+  info.paper_spec = "h2o:budget_tokens=1024,recent_ratio=0.5";
   info.deviation =
       "evicts after every chunk of the prompt, and scores are the mean over the query heads of a "
       "group, where the repository knows no shared KV heads; the budget is one number split by "

@@ -100,6 +100,7 @@ Method infinipot_method() {
   info.evidence =
       "a detailed summary of the paper's two scores; no official code was found, so details are "
       "choices";
+  info.paper_spec = "infinipot:budget_tokens=1024,novelty_ratio=0.5";
   info.deviation =
       "distils after every chunk and not when a larger pot is full; the probe text is ours, for "
       "the paper's wording was not found, and its own keys are left out of the softmax; scores are "

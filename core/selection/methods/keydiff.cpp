@@ -59,6 +59,7 @@ Method keydiff_method() {
   info.title = "KeyDiff";
   info.paper = "Park et al. 2025, arXiv 2504.15364";
   info.evidence = "kvpress KeyDiffPress and BlockPress; the mean of unit keys";
+  info.paper_spec = "keydiff:budget_tokens=1024";
   info.deviation = "state=select is an addition";
   info.summary = "Keeps the keys that differ most from the average key, without any query.";
   info.needs = {"k"};

@@ -124,6 +124,7 @@ Method less_is_more_method() {
   info.evidence =
       "DerrickYLJ/LessIsMore, the Hugging Face path for Qwen; on a chunk as in QuoKA "
       "(arXiv 2602.08722, section 4)";
+  info.paper_spec = "less_is_more:budget_tokens=1024";
   info.deviation =
       "applied to prefill chunks, from the mean over the chunk's rows, where the paper selects for "
       "one decoded token; recent_ratio is the paper's share of recent keys (1 - lim_ratio in the "

@@ -79,6 +79,7 @@ Method loki_method() {
   info.evidence =
       "hpcgroup/loki, methods/pca_topk and pca_analysis/pca.py; its mean over a chunk's queries as "
       "in QuoKA (arXiv 2602.08722, section 4)";
+  info.paper_spec = "loki:budget_tokens=1024";
   info.deviation =
       "one set per KV head from the mean over its query heads and the chunk's rows, where the "
       "paper "

@@ -133,6 +133,7 @@ Method minference_method() {
       "repository microsoft/MInference (minference/modules/minference_forward.py, "
       "vertical_and_slash_kernel; minference/ops/block_sparse_flash_attention.py, "
       "streaming_kernel.py; minference/configs)";
+  info.paper_spec = "minference:config=PATH,lowering=native";
   info.deviation =
       "the repository has no chunked prefill; here the chunk's last 64 rows are observed, over all "
       "keys, and a diagonal covers the keys that it meets in any of the chunk's rows; a KV head "

@@ -61,6 +61,7 @@ Method oracle_method() {
   info.title = "Mass oracle";
   info.paper = "reference, no paper";
   info.evidence = "exact top keys by dense attention mass";
+  info.paper_spec = "oracle:budget_tokens=1024";
   info.summary = "Keeps the keys that the chunk's dense attention weighs most.";
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;

@@ -334,6 +334,8 @@ Method quest_method() {
   info.evidence =
       "section 3 and Algorithm 1; repository mit-han-lab/Quest, evaluation/quest_attention.py "
       "(rule=eval) and its kernels (rule=kernel)";
+  info.paper_spec =
+      "quest:budget_tokens=1024,page_size=16,prefill=dense,skip_layers=2,force_last_page=0";
   info.deviation =
       "the paper selects in decode only: prefill=chunk and prefill=per_query show pages in the "
       "prompt as extensions, prefill=dense is the paper's; under grouped queries every query head "

@@ -89,6 +89,7 @@ Method quoka_method() {
       "prefill, 2026, arXiv 2602.08722";
   info.evidence =
       "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
+  info.paper_spec = "quoka:budget_tokens=1024,num_queries=16";
   info.deviation =
       "the chunk's own keys are outside the budget unless budget_scope=all, where each query also "
       "sees its own key; heads of a group pair "

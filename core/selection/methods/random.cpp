@@ -99,6 +99,7 @@ Method random_method() {
   info.title = "Random";
   info.paper = "reference, no paper";
   info.evidence = "uniform without replacement, Philox 4x32-10";
+  info.paper_spec = "random:budget_tokens=1024";
   info.summary = "Keeps keys drawn by lot: what any method must beat.";
   info.accepts_scope_all = true;
   info.params = {int_param("seed", 0, 0, (std::int64_t{1} << 53) - 1,

@@ -74,6 +74,7 @@ Method sample_attention_method() {
       "the paper's column sums of sampled rows, as QuoKA (arXiv 2602.08722, section 4) adapts "
       "them; "
       "no official code was found";
+  info.paper_spec = "sample_attention:budget_tokens=1024,num_queries=16";
   info.deviation =
       "rows are sampled in each chunk, at even distances; one set per KV head from the mean over "
       "its query heads; a fixed budget instead of a share of the mass unless mode=coverage, which "

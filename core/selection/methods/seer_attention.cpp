@@ -189,6 +189,7 @@ Method seer_attention_method() {
       "repository microsoft/SeerAttention (seer_attn/prefill_sparse/attn_gate.py, gate type "
       "Qavg_Kmaxminavg; modeling_llama_seerattn.py); the default threshold as in CompactAttention "
       "(repository jiwonsong-dev/CompactAttention)";
+  info.paper_spec = "seer_attention:threshold=0.0003,gate=PATH,lowering=native";
   info.deviation =
       "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
       "chunk, where the kernel runs on each head's own mask (so does lowering=native); the last "

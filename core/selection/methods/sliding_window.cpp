@@ -43,6 +43,7 @@ Method sliding_window_method() {
   info.title = "Sliding window";
   info.paper = "reference; Beltagy et al. 2020, arXiv 2004.05150";
   info.evidence = "definition";
+  info.paper_spec = "sliding_window:budget_tokens=1024";
   info.deviation = "one window per chunk, not per query; decoded tokens see all keys";
   info.summary = "Keeps the most recent keys, whatever they are.";
   info.accepts_scope_all = true;

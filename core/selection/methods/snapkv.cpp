@@ -126,6 +126,7 @@ Method snapkv_method() {
   info.paper = "Li et al. 2024, arXiv 2404.14469";
   info.evidence =
       "repository FasterDecoding/SnapKV, snapkv_utils.py; group mean after pooling as in kvpress";
+  info.paper_spec = "snapkv:budget_tokens=1024,window=32,kernel=7,pool=max";
   info.deviation =
       "evicts after every chunk instead of once after the prompt, and pools over the survivors in "
       "their order; a chunk shorter than the window votes with all its rows; one set per KV head, "

@@ -92,6 +92,7 @@ Method sparq_method() {
   info.evidence =
       "graphcore-research/llm-inference-research, llminference/methods/ann_attention.py; its mean "
       "over a chunk's queries as in QuoKA (arXiv 2602.08722, section 4)";
+  info.paper_spec = "sparq:budget_tokens=1024";
   info.deviation =
       "one set of channels per KV head for the whole chunk, where the paper has one for each "
       "query; "

@@ -30,6 +30,7 @@ Method static_slicing_method() {
   info.id = "static_slicing";
   info.title = "Static slicing";
   info.evidence = "section 7.1, the baseline Top-K by Dimension (Slicing) of Figures 2 to 4";
+  info.paper_spec = "static_slicing:dim_ratio=0.75";
   info.deviation =
       "the paper draws its loss on vectors only; here the sliced scores are attended to; k rounds "
       "dim_ratio * head_dim down, at least 1";

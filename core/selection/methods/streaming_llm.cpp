@@ -52,6 +52,7 @@ Method streaming_llm_method() {
   info.title = "StreamingLLM";
   info.paper = "Xiao et al. 2023, arXiv 2309.17453";
   info.evidence = "repository mit-han-lab/streaming-llm, kv_cache.py";
+  info.paper_spec = "streaming_llm:budget_tokens=1024,sink_tokens=4,positions=reassigned";
   info.deviation =
       "the chunk is outside the budget, so recents do not shrink to make room for it; "
       "positions=original is the default, where the repository re-assigns them";

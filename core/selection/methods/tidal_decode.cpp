@@ -64,6 +64,7 @@ Method tidal_decode_method() {
       "Yang et al.: TidalDecode: fast and accurate LLM decoding with position persistent sparse "
       "attention, 2024, arXiv 2410.05076";
   info.evidence = "DerrickYLJ/TidalDecode; on a chunk as in QuoKA (arXiv 2602.08722, section 4)";
+  info.paper_spec = "tidal_decode:budget_tokens=1024";
   info.deviation =
       "applied to prefill chunks, from the mean over the chunk's rows, where the paper selects for "
       "one decoded token; one set per KV head from the mean over its query heads, where the paper "

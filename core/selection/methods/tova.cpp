@@ -92,6 +92,7 @@ Method tova_method() {
   info.paper = "Oren et al. 2024, arXiv 2401.06104";
   info.evidence =
       "repository schwartz-lab-NLP/TOVA, tova_cache.py; the forced newest key as in kvpress";
+  info.paper_spec = "tova:budget_tokens=1024";
   info.deviation =
       "in the prompt it evicts once after every chunk, by the chunk's last query, not once after "
       "the whole prompt or after every token; force_last=0 is the repository's rule";

@@ -54,6 +54,7 @@ Method uniform_queries_method() {
   info.title = "Uniform queries";
   info.paper = "reference; an ablation of QuoKA, arXiv 2602.08722";
   info.evidence = "QuoKA's scoring with evenly spaced query rows";
+  info.paper_spec = "uniform_queries:budget_tokens=1024,num_queries=16";
   info.summary = "QuoKA with query rows taken evenly instead of by their relevance.";
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;

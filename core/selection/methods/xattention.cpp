@@ -167,6 +167,7 @@ Method xattention_method() {
       "Xu et al.: XAttention: block sparse attention with antidiagonal scoring, 2025, arXiv "
       "2503.16428";
   info.evidence = "repository mit-han-lab/x-attention (xattn/src/Xattention.py, utils.py)";
+  info.paper_spec = "xattention:stride=16,tau=0.9,lowering=native";
   info.deviation =
       "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
       "chunk, where the kernel runs on each head's own mask (so does lowering=native); true "
