@@ -151,7 +151,8 @@ std::size_t lines_in(const std::string& file, const std::string& end) {
 TEST(TableFormats, HoldTheRowsOfTheCsvInEveryViewThatHasOne) {
   const TemporaryFolder folder;
   int tables = 0;
-  for (const json& view : answer_of({"views", "--json"})["views"]) {
+  const json views = answer_of({"views", "--json"})["views"];
+  for (const json& view : views) {
     std::map<std::string, std::string> files;
     Words words = {"export", kTrace, "--view", view["id"], "--goto", "chunk=3"};
     const std::string method = view["id"] == "aqua_lanes"    ? "aqua:basis=self"
