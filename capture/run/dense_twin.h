@@ -5,7 +5,7 @@
 #include "capture/run/forecast.h"
 #include "capture/text/tokenizer.h"
 #include "core/base/cancel.h"
-#include "core/trace/foretold.h"
+#include "core/trace/next_tokens.h"
 
 #include <cstdint>
 #include <map>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "capture/model/decoder.h"
-#include "core/trace/foretold.h"
+#include "core/trace/next_tokens.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,5 @@
 // The probe of a trace: its text, its queries after each prefill chunk, the novelty of the tokens.
+#include "core/trace/field_storage.h"
 #include "core/trace/trace_load.h"
 #include "core/trace/trace_names.h"
 
@@ -6,15 +7,6 @@
 
 namespace kvloupe::trace {
 namespace {
-
-// Chunks up to the last one of prefill: those beyond need no probe.
-hsize_t chunks_with_probe(const TraceInfo& info) {
-  hsize_t count = 0;
-  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
-    if (info.chunks[c].phase == Phase::Prefill) count = c + 1;
-  }
-  return count;
-}
 
 void load_text(hid_t file, TraceInfo& info) {
   const h5::Handle group = h5::open_group(file, "/probe");
@@ -27,22 +19,6 @@ void load_text(hid_t file, TraceInfo& info) {
   }
   info.probe_text = *text;
   info.probe_len = static_cast<int>(*count);
-}
-
-h5::Dataset open_queries(hid_t file, const std::string& path, const TraceInfo& info) {
-  if (!h5::has_object(file, path)) return {};
-  auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Float, 4);
-  const auto& dims = dataset.dims();
-  const auto heads = static_cast<hsize_t>(info.model.num_q_heads);
-  const auto tokens = static_cast<hsize_t>(info.probe_len);
-  const auto dim = static_cast<hsize_t>(info.model.head_dim);
-  const hsize_t chunks = chunks_with_probe(info);
-  if (dims[0] < chunks || dims[1] != heads || dims[2] != tokens || dims[3] != dim) {
-    throw h5::Defect(fmt::format("{} has shape [{}] where [{}, {}, {}, {}] is needed", path,
-                                 fmt::join(dims, ", "), chunks, heads, tokens, dim));
-  }
-  if (!has_stored_type(dataset)) throw h5::Defect(path + " is neither float16 nor float32");
-  return dataset;
 }
 
 h5::Dataset open_novelty(hid_t file, const TraceInfo& info) {
@@ -66,7 +42,7 @@ void load_probe(hid_t file, LoadedTrace& trace) {
   if (info.probe_len == 0) return;
   for (auto& [layer, sources] : trace.layers) {
     tolerate(info.warnings, [&, layer = layer, &sources = sources] {
-      sources.probe_q = open_queries(file, fmt::format("/layers/{}/probe_q", layer), info);
+      sources.probe_q = open_if_stored(file, Field::ProbeQ, sizes_of(info), layer);
     });
   }
 }

@@ -168,24 +168,24 @@ void plan_runs(const TraceReader& reader, Plan& plan, std::vector<std::string>& 
   }
 }
 
-// The losses, and what was foretold beside them.
-void plan_foretold(const TraceReader& reader, Plan& plan, std::vector<std::string>& left_out) {
-  Validation losses, foretold;
+// The losses, and the statistics of next tokens beside them.
+void plan_next_tokens(const TraceReader& reader, Plan& plan, std::vector<std::string>& left_out) {
+  Validation losses, next_tokens;
   check_guarded(losses, [&] {
     check_losses(reader, losses);
     if (losses.defects.empty()) plan.novelty = reader.read_novelty();
   });
   if (!losses.defects.empty()) left_out.push_back("the losses: " + losses.defects.front());
   plan.header.store_nll = !plan.novelty.empty();
-  check_guarded(foretold, [&] {
-    check_foretold(reader, foretold);
-    if (!foretold.defects.empty()) return;
+  check_guarded(next_tokens, [&] {
+    check_next_tokens(reader, next_tokens);
+    if (!next_tokens.defects.empty()) return;
     plan.top = reader.read_top_tokens();
     const bool whole = plan.header.layers == reader.info().layers && plan.header.store_nll;
     if (reader.info().has_drift && whole) plan.drift = reader.read_drift();
   });
-  if (!foretold.defects.empty())
-    left_out.push_back("what the model foretold: " + foretold.defects.front());
+  if (!next_tokens.defects.empty())
+    left_out.push_back("what the model foretold: " + next_tokens.defects.front());
   else if (reader.info().has_drift && !plan.drift)
     left_out.emplace_back("the drift: it is of layers or losses that are left out");
   plan.header.store_top = !plan.top.ids.empty();
@@ -232,7 +232,7 @@ Plan make_plan(const TraceReader& reader, const WorkContext& context,
                                          : "none of its layers is sound; " + left_out.back());
   }
   plan_runs(reader, plan, left_out);
-  plan_foretold(reader, plan, left_out);
+  plan_next_tokens(reader, plan, left_out);
   plan_probe(reader, plan, left_out);
   plan.header.model = info.model;
   plan.header.mode = info.mode;
@@ -283,13 +283,13 @@ class Copy {
     if (!plan_.novelty.empty()) {
       writer_.write_novelty(chunk, std::span(plan_.novelty).subspan(begin, length));
     }
-    copy_foretold(index);
+    copy_next_tokens(index);
     writer_.end_chunk(chunk, std::span(plan_.ids).subspan(begin, length),
                       {plan_.texts.begin() + chunk.begin, plan_.texts.begin() + chunk.end()});
   }
 
  private:
-  void copy_foretold(int index) {
+  void copy_next_tokens(int index) {
     const ChunkInfo& chunk = plan_.chunks[index];
     if (plan_.header.store_top) writer_.write_top(chunk, top_of(plan_.top, index));
     if (plan_.drift) writer_.write_drift(chunk, drift_of(*plan_.drift, index, chunk));

@@ -3,7 +3,7 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/units.h"
-#include "core/trace/trace_layout.h"
+#include "core/trace/fields.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -17,21 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 
 std::uint64_t expected_bytes(const TraceHeader& header) {
-  const auto tokens = static_cast<std::uint64_t>(header.max_tokens);
-  const auto layers = static_cast<std::uint64_t>(header.layers.size());
-  const auto heads = static_cast<std::uint64_t>(header.model.num_q_heads);
-  const auto kv_heads = static_cast<std::uint64_t>(header.model.num_kv_heads);
-  const auto dim = static_cast<std::uint64_t>(header.model.head_dim);
   std::uint64_t bytes = 1 << 20;
-  if (header.store_qkv) {
-    bytes += layers * tokens * (heads + 2 * kv_heads) * dim * element_bytes(header.dtype);
+  for (const FieldInfo& field : all_fields()) {
+    if (!is_stored(field.part, header) || field.grows()) continue;
+    std::uint64_t values = field.by_layer() ? header.layers.size() : 1;
+    for (const std::uint64_t extent : shape_of(field, sizes_of(header))) values *= extent;
+    bytes += values * bytes_of(field.element, header);
   }
-  if (header.store_lse) bytes += layers * tokens * heads * 4;
-  // Prefill chunks alone have a probe, and decoded tokens are chunks too: counted as they come.
-  const auto chunks = static_cast<std::uint64_t>(header.max_chunks);
-  if (header.store_nll) bytes += tokens * 4;
-  if (header.store_top) bytes += chunks * kTopTokens * 8;
-  if (header.store_drift) bytes += tokens * 9 + chunks * (layers * 8 + kTopTokens * 8);
   return bytes;
 }
 

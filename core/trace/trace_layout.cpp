@@ -15,30 +15,11 @@
 namespace kvloupe::trace {
 namespace {
 
-// One layer and head is what readers ask for; pieces of this size are read quickly and waste
-// little.
-constexpr hsize_t kStorageChunkBytes = 128 << 10;
-
 void name_axes(const h5::Handle& dataset, const std::vector<std::string>& axes, const char* units,
                const char* long_name) {
   h5::write_attribute(dataset.get(), "axes", axes);
   h5::write_attribute(dataset.get(), "units", units);
   h5::write_attribute(dataset.get(), "long_name", long_name);
-}
-
-// Tokens of one storage chunk: about 128 KiB, all chunks of a head alike so that the last is full.
-hsize_t tokens_per_storage_chunk(hsize_t tokens, hsize_t bytes_per_token) {
-  const hsize_t most = std::max<hsize_t>(kStorageChunkBytes / bytes_per_token, 1);
-  const hsize_t pieces = (tokens + most - 1) / most;
-  return (tokens + pieces - 1) / pieces;
-}
-
-h5::Handle create_growing_vector(hid_t at, const std::string& path, hid_t type,
-                                 hsize_t storage_chunk, const char* axis, const char* units,
-                                 const char* long_name) {
-  h5::Handle dataset = create_dataset(at, path, type, {0}, {storage_chunk}, true);
-  name_axes(dataset, {axis}, units, long_name);
-  return dataset;
 }
 
 void describe_plot(hid_t group, const char* signal, const std::vector<std::string>& axes,
@@ -74,28 +55,18 @@ void write_spans(hid_t group, const std::vector<TokenSpan>& spans) {
       "write spans");
 }
 
-h5::Handle create_heads(hid_t group, const char* name, const TraceHeader& header, int heads,
-                        const char* head_axis, const char* long_name) {
-  const auto tokens = static_cast<hsize_t>(header.max_tokens);
-  const auto dim = static_cast<hsize_t>(header.model.head_dim);
-  const hsize_t piece = tokens_per_storage_chunk(tokens, dim * element_bytes(header.dtype));
-  h5::Handle dataset =
-      create_dataset(group, name, stored_type(header.dtype),
-                     {static_cast<hsize_t>(heads), tokens, dim}, {1, piece, dim}, false);
-  name_axes(dataset, {head_axis, "token", "channel"}, "1", long_name);
-  return dataset;
+void write_softmax(hid_t layer, const SoftmaxForm& form) {
+  if (form.window > 0) h5::write_attribute(layer, "window", form.window);
+  if (form.softcap > 0) h5::write_attribute(layer, "softcap", form.softcap);
+  if (!form.sink_logits.empty()) h5::write_attribute(layer, "sink_logit", form.sink_logits);
 }
 
-// Grows with the prefill chunks: decoded tokens have no probe and take no room.
-h5::Handle create_probe_queries(hid_t group, const TraceHeader& header) {
-  const auto heads = static_cast<hsize_t>(header.model.num_q_heads);
-  const auto tokens = static_cast<hsize_t>(header.probe_len);
-  const auto dim = static_cast<hsize_t>(header.model.head_dim);
-  h5::Handle dataset = create_dataset(group, "probe_q", stored_type(header.dtype),
-                                      {0, heads, tokens, dim}, {1, 1, tokens, dim}, true);
-  name_axes(dataset, {"chunk", "q_head", "probe_token", "channel"}, "1",
-            "queries of the probe after each prefill chunk");
-  return dataset;
+// What h5web and silx show of a layer.
+void write_plot(hid_t group, int layer, const TraceHeader& header) {
+  if (header.store_lse)
+    describe_plot(group, "lse", {".", "."}, fmt::format("Layer {}: log-sum-exp by head", layer));
+  else if (header.store_mass)
+    describe_plot(group, "key_mass", {"."}, fmt::format("Layer {}: key mass", layer));
 }
 
 }  // namespace
@@ -107,10 +78,6 @@ h5::Handle create_vector(hid_t at, const std::string& path, hid_t type, hsize_t 
   name_axes(dataset, {axis}, units, long_name);
   return dataset;
 }
-
-hid_t stored_type(DType dtype) { return dtype == DType::F16 ? h5::half_type() : H5T_IEEE_F32LE; }
-
-std::uint64_t element_bytes(DType dtype) { return dtype == DType::F16 ? 2 : 4; }
 
 void write_root(hid_t file, const TraceHeader& header) {
   h5::write_attribute(file, "format", std::string(kTraceFormat));
@@ -159,89 +126,24 @@ void write_probe_text(hid_t file, const TraceHeader& header) {
   h5::write_box(ids.get(), H5T_NATIVE_INT32, {0}, {count}, header.probe_ids.data());
 }
 
-TokenDatasets create_tokens(hid_t file, const TraceHeader& header) {
-  const auto tokens = static_cast<hsize_t>(header.max_tokens);
-  const auto chunks = static_cast<hsize_t>(header.max_chunks);
-  TokenDatasets sets;
-  const h5::Handle token_group = h5::create_group(file, "/tokens");
-  const hid_t at = token_group.get();
-  sets.ids = create_vector(at, "ids", H5T_STD_I32LE, tokens, "token", "1", "token id");
-  sets.text_offsets = create_vector(at, "text_offsets", H5T_STD_U64LE, tokens + 1, "token", "byte",
-                                    "where each token's bytes begin in text");
-  sets.text = create_growing_vector(at, "text", H5T_STD_U8LE, std::min<hsize_t>(16384, 8 * tokens),
-                                    "byte", "1", "raw bytes of all tokens");
-  if (header.store_nll) {
-    sets.nll = create_vector(at, "nll", H5T_IEEE_F32LE, tokens, "token", "nat",
-                             "-log P of each token given those before it");
+void write_groups(hid_t file, const TraceHeader& header) {
+  const h5::Handle tokens = h5::create_group(file, "/tokens");
+  write_spans(tokens.get(), header.spans);
+  h5::create_group(file, "/chunks");
+  if (header.store_drift) {
+    const h5::Handle drift = h5::create_group(file, "/drift");
+    h5::write_attribute(drift.get(), "reference", "dense");
   }
-  create_growing_vector(at, "generated", H5T_STD_I32LE, 256, "step", "1", "sampled token ids");
-  write_spans(at, header.spans);
-  const std::uint64_t zero = 0;
-  h5::write_box(sets.text_offsets.get(), H5T_NATIVE_UINT64, {0}, {1}, &zero);
-
-  const h5::Handle chunk_group = h5::create_group(file, "/chunks");
-  const hid_t in = chunk_group.get();
-  sets.begin = create_vector(in, "begin", H5T_STD_I32LE, chunks, "chunk", "token",
-                             "first token of the chunk");
-  sets.length =
-      create_vector(in, "length", H5T_STD_I32LE, chunks, "chunk", "token", "tokens in the chunk");
-  sets.phase =
-      create_vector(in, "phase", H5T_STD_U8LE, chunks, "chunk", "1", "0 prefill, 1 decode");
-  if (header.store_mass) {
-    sets.mass_offsets = create_vector(in, "mass_offsets", H5T_STD_I64LE, chunks + 1, "chunk", "1",
-                                      "where each chunk begins in key_mass");
-    h5::write_box(sets.mass_offsets.get(), H5T_NATIVE_UINT64, {0}, {1}, &zero);
-  }
-  return sets;
-}
-
-void write_softmax(hid_t layer, const SoftmaxForm& form) {
-  if (form.window > 0) h5::write_attribute(layer, "window", form.window);
-  if (form.softcap > 0) h5::write_attribute(layer, "softcap", form.softcap);
-  if (!form.sink_logits.empty()) h5::write_attribute(layer, "sink_logit", form.sink_logits);
-}
-
-std::vector<LayerDatasets> create_layers(hid_t file, const TraceHeader& header) {
   const h5::Handle all = h5::create_group(file, "/layers");
   h5::write_attribute(all.get(), "NX_class", "NXentry");
   if (!header.layers.empty()) {
     h5::write_attribute(all.get(), "default", std::to_string(header.layers.front()));
   }
-  const auto& model = header.model;
-  const auto tokens = static_cast<hsize_t>(header.max_tokens);
-  const hsize_t mass_piece =
-      std::min<hsize_t>(kStorageChunkBytes / 4,
-                        model.num_kv_heads * tokens * static_cast<hsize_t>(header.max_chunks));
-  std::vector<LayerDatasets> layers;
   for (const int layer : header.layers) {
-    LayerDatasets sets;
-    sets.layer = layer;
     const h5::Handle group = h5::create_group(all.get(), std::to_string(layer));
-    const hid_t at = group.get();
-    write_softmax(at, model.softmax_of(layer));
-    if (header.store_qkv) {
-      sets.q = create_heads(at, "q", header, model.num_q_heads, "q_head", "queries");
-      sets.k = create_heads(at, "k", header, model.num_kv_heads, "kv_head", "keys");
-      sets.v = create_heads(at, "v", header, model.num_kv_heads, "kv_head", "values");
-    }
-    if (header.store_mass) {
-      sets.key_mass = create_growing_vector(at, "key_mass", H5T_IEEE_F32LE, mass_piece, "cell",
-                                            "probability", "attention mass of each key");
-      if (!header.store_lse) {
-        describe_plot(at, "key_mass", {"."}, fmt::format("Layer {}: key mass", layer));
-      }
-    }
-    if (header.store_lse) {
-      sets.lse = create_dataset(at, "lse", H5T_IEEE_F32LE,
-                                {static_cast<hsize_t>(model.num_q_heads), tokens},
-                                {1, tokens_per_storage_chunk(tokens, 4)}, false);
-      name_axes(sets.lse, {"q_head", "token"}, "nat", "log-sum-exp of the scaled logits");
-      describe_plot(at, "lse", {".", "."}, fmt::format("Layer {}: log-sum-exp by head", layer));
-    }
-    if (header.probe_len > 0) sets.probe_q = create_probe_queries(at, header);
-    layers.push_back(std::move(sets));
+    write_softmax(group.get(), header.model.softmax_of(layer));
+    write_plot(group.get(), layer, header);
   }
-  return layers;
 }
 
 }  // namespace kvloupe::trace

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/trace/field_storage.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -171,32 +172,12 @@ std::optional<DType> dtype_of(hid_t dataset) {
   return std::nullopt;
 }
 
-h5::Dataset open_heads(hid_t file, const std::string& path, int heads, const TraceInfo& info) {
-  if (!h5::has_object(file, path)) return {};
-  auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Float, 3);
-  const auto& dims = dataset.dims();
-  if (dims[0] != static_cast<hsize_t>(heads) ||
-      dims[2] != static_cast<hsize_t>(info.model.head_dim) ||
-      dims[1] < static_cast<hsize_t>(info.num_tokens)) {
-    throw h5::Defect(fmt::format("{} has shape [{}] where [{}, {}, {}] is needed", path,
-                                 fmt::join(dims, ", "), heads, info.num_tokens,
-                                 info.model.head_dim));
-  }
-  if (!dtype_of(dataset.id())) throw h5::Defect(path + " is neither float16 nor float32");
+h5::Dataset open_heads(hid_t file, Field field, int layer, const TraceInfo& info) {
+  auto dataset = open_if_stored(file, field, sizes_of(info), layer);
   // Whoever reads a head makes room for all of its rows.
-  LoadBudget::require(std::uint64_t{sizeof(float)} * info.num_tokens * info.model.head_dim,
-                      path.c_str());
-  return dataset;
-}
-
-h5::Dataset open_lse(hid_t file, const std::string& path, const TraceInfo& info) {
-  if (!h5::has_object(file, path)) return {};
-  auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Float, 2);
-  const auto& dims = dataset.dims();
-  if (dims[0] != static_cast<hsize_t>(info.model.num_q_heads) ||
-      dims[1] < static_cast<hsize_t>(info.num_tokens)) {
-    throw h5::Defect(fmt::format("{} has shape [{}] where [{}, {}] is needed", path,
-                                 fmt::join(dims, ", "), info.model.num_q_heads, info.num_tokens));
+  if (dataset) {
+    LoadBudget::require(std::uint64_t{sizeof(float)} * info.num_tokens * info.model.head_dim,
+                        dataset.path().c_str());
   }
   return dataset;
 }
@@ -245,7 +226,6 @@ void load_layers(hid_t file, LoadedTrace& trace) {
           fmt::format("/layers/{} is no layer of a model of {}", layer, info.model.num_layers));
       continue;
     }
-    const std::string at = fmt::format("/layers/{}/", layer);
     LayerSources sources;
     bool sound = true;
     const auto load = [&](const auto& part) {
@@ -260,20 +240,17 @@ void load_layers(hid_t file, LoadedTrace& trace) {
       load([&] { target = opener(); });
     };
     const auto& model = info.model;
-    open(sources.q, [&] { return open_heads(file, at + "q", model.num_q_heads, info); });
-    open(sources.k, [&] { return open_heads(file, at + "k", model.num_kv_heads, info); });
-    open(sources.v, [&] { return open_heads(file, at + "v", model.num_kv_heads, info); });
+    open(sources.q, [&] { return open_heads(file, Field::Q, layer, info); });
+    open(sources.k, [&] { return open_heads(file, Field::K, layer, info); });
+    open(sources.v, [&] { return open_heads(file, Field::V, layer, info); });
     SoftmaxForm softmax;
     load([&] { softmax = load_softmax(file, layer, model); });
     // A layer with a damaged q, k, v or softmax cannot be shown; damaged reduced maps are made anew.
     if (!sound) continue;
     if (!softmax.is_plain()) info.model.shaped_softmax.emplace(layer, std::move(softmax));
-    open(sources.lse, [&] { return open_lse(file, at + "lse", info); });
-    open(sources.key_mass, [&] {
-      return h5::has_object(file, at + "key_mass")
-                 ? h5::Dataset::open(file, at + "key_mass", h5::ValueClass::Float, 1)
-                 : h5::Dataset();
-    });
+    open(sources.lse, [&] { return open_if_stored(file, Field::Lse, sizes_of(info), layer); });
+    open(sources.key_mass,
+         [&] { return open_if_stored(file, Field::KeyMass, sizes_of(info), layer); });
     info.layers.push_back(layer);
     trace.layers.emplace(layer, std::move(sources));
   }
@@ -385,7 +362,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   load_dtype(file, trace);
   tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
   load_probe(file, trace);
-  load_foretold(file, trace);
+  load_next_tokens(file, trace);
   tolerate(info.warnings, [&] { info.speed = load_speed(file); });
   load_runs(file, info.model, 0, false, info.runs, info.warnings);
   return trace;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/trace/capture_request.h"
-#include "core/trace/foretold.h"
 #include "core/trace/hdf5.h"
+#include "core/trace/next_tokens.h"
 #include "core/trace/run_codec.h"
 #include "core/trace/trace_types.h"
 
@@ -21,7 +21,7 @@ struct LayerSources {
   h5::Dataset q, k, v, lse, key_mass, probe_q;
 };
 
-// The datasets of foretold.h; empty where not recorded or damaged.
+// The datasets of next_tokens.h; empty where not recorded or damaged.
 struct TopSources {
   h5::Dataset ids, log_probs;  // [C, kTopTokens]
 };
@@ -87,7 +87,7 @@ void load_probe(hid_t file, LoadedTrace& trace);
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
 
 // The most probable next tokens and /drift. What is wrong goes to the warnings and is left out.
-void load_foretold(hid_t file, LoadedTrace& trace);
+void load_next_tokens(hid_t file, LoadedTrace& trace);
 // All chunks; empty where not recorded.
 TopTokens load_top(const TopSources& top, const TraceInfo& info);
 // Only where info.has_drift.

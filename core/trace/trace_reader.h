@@ -4,7 +4,7 @@
 
 #include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
-#include "core/trace/foretold.h"
+#include "core/trace/next_tokens.h"
 #include "core/trace/run_codec.h"
 
 #include <cstdint>

@@ -5,12 +5,12 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/units.h"
-#include "core/trace/foretold_storage.h"
+#include "core/trace/field_storage.h"
 #include "core/trace/h5_driver.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/part_file.h"
+#include "core/trace/partial_copy.h"
 #include "core/trace/run_storage.h"
-#include "core/trace/take_over.h"
 #include "core/trace/trace_header.h"
 #include "core/trace/trace_layout.h"
 #include "core/trace/trace_load.h"
@@ -90,17 +90,12 @@ struct TraceWriter::Impl {
   bool finished = false;
   DiskFile part;
   h5::Handle file;
-  TokenDatasets tokens;
-  ForetoldStorage foretold;
-  std::vector<LayerDatasets> layers;
+  FieldStorage fields;
   std::vector<Run> runs;
   int chunks_done = 0;
   std::int32_t tokens_done = 0;
-  std::uint64_t text_bytes = 0;
-  std::int64_t mass_count = 0;       // values of key_mass per layer
-  int probe_chunks = 0;              // chunks up to the last one of prefill
+  FieldSizes done;                   // of the chunks done
   std::size_t probe_layers_now = 0;  // of the chunk under way
-  bool novelty_now = false;
 
   Impl(const fs::path& trace_path, const TraceHeader& trace_header, bool may_overwrite,
        DiskFile own_part)
@@ -110,17 +105,16 @@ struct TraceWriter::Impl {
         part(std::move(own_part)) {}
 
   void create();
-  void take_over(const fs::path& left);
+  void copy_partial(const fs::path& left);
   void close();
   std::size_t layer_index(int layer) const;
   void require_next(const ChunkInfo& chunk) const;
-  void write_heads(const h5::Handle& dataset, int heads, const ChunkInfo& chunk, const void* data);
+  void write_heads(Field field, const ChunkInfo& chunk, std::size_t layer_idx, const void* data);
+  void write_top(Field ids, Field log_probs, const TopTokens& top);
   std::uint64_t mass_values(const ChunkInfo& chunk) const;
   void append_tokens(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                      const std::vector<std::string>& texts);
   void append_chunk(const ChunkInfo& chunk);
-  template <typename Visit>
-  void for_each_dataset(const Visit& visit) const;
   void trim();
 };
 
@@ -130,9 +124,10 @@ void TraceWriter::Impl::create() {
   write_model(file.get(), header.model);
   write_probe_text(file.get(), header);
   if (!header.request.prompt.empty()) write_request(file.get(), header.request);
-  tokens = create_tokens(file.get(), header);
-  foretold = ForetoldStorage(file.get(), header);
-  layers = create_layers(file.get(), header);
+  write_groups(file.get(), header);
+  fields = FieldStorage(file.get(), header);
+  done = sizes_of(header);
+  done.tokens = done.chunks = 0;
   const h5::Handle all_runs = h5::create_group(file.get(), "/runs");
   h5::write_attribute(all_runs.get(), "NX_class", "NXentry");
   if (!header.runs.empty()) h5::write_attribute(all_runs.get(), "default", "0");
@@ -152,7 +147,7 @@ void TraceWriter::Impl::create() {
 }
 
 // All that belongs to the chunks done in `left`.
-void TraceWriter::Impl::take_over(const fs::path& left) {
+void TraceWriter::Impl::copy_partial(const fs::path& left) {
   const h5::Handle from = h5::open_file_for_reading(left.string());
   const TraceInfo info = load_trace(from.get(), left.string()).info;
   KVLOUPE_CHECK(info.layers == header.layers && info.runs.size() == runs.size());
@@ -160,17 +155,12 @@ void TraceWriter::Impl::take_over(const fs::path& left) {
                 info.num_tokens <= header.max_tokens);
   chunks_done = static_cast<int>(info.chunks.size());
   tokens_done = info.num_tokens;
-  for (int c = 0; c < chunks_done; ++c) {
-    mass_count += static_cast<std::int64_t>(mass_values(info.chunks[c]));
-    if (info.chunks[c].phase == Phase::Prefill) probe_chunks = c + 1;
-  }
+  done = sizes_of(info);
+  for (const ChunkInfo& chunk : info.chunks) done.mass_values += mass_values(chunk);
   const auto offsets =
       h5::Dataset::open(from.get(), "/tokens/text_offsets", h5::ValueClass::Integer, 1);
-  text_bytes = offsets.read_range<std::uint64_t>(tokens_done, 1).front();
-  for_each_dataset(
-      [&](const h5::Handle& dataset, h5::ValueClass value_class, const std::vector<hsize_t>& dims) {
-        copy_values(from.get(), dataset, value_class, dims);
-      });
+  done.text_bytes = offsets.read_range<std::uint64_t>(tokens_done, 1).front();
+  fields.copy_from(from.get(), done);
   for (auto& run : runs) {
     std::vector<float> kept(header.layers.size() * chunks_done);
     for (std::size_t i = 0; i < header.layers.size(); ++i) {
@@ -186,9 +176,7 @@ void TraceWriter::Impl::take_over(const fs::path& left) {
 
 void TraceWriter::Impl::close() {
   runs.clear();
-  layers.clear();
-  tokens = {};
-  foretold = {};
+  fields = {};
   file.reset();
 }
 
@@ -204,14 +192,19 @@ void TraceWriter::Impl::require_next(const ChunkInfo& chunk) const {
   KVLOUPE_CHECK(chunk.length <= header.max_tokens - chunk.begin);
 }
 
-void TraceWriter::Impl::write_heads(const h5::Handle& dataset, int heads, const ChunkInfo& chunk,
+// The chunk's rows of every head; of what has channels and of what has none.
+void TraceWriter::Impl::write_heads(Field field, const ChunkInfo& chunk, std::size_t layer_idx,
                                     const void* data) {
-  if (!dataset) return;
-  KVLOUPE_CHECK(data != nullptr);
-  h5::write_box(dataset.get(), stored_type(header.dtype), {0, static_cast<hsize_t>(chunk.begin), 0},
-                {static_cast<hsize_t>(heads), static_cast<hsize_t>(chunk.length),
-                 static_cast<hsize_t>(header.model.head_dim)},
-                data);
+  std::vector<hsize_t> count = shape_of(info_of(field), done), start(count.size(), 0);
+  start[1] = static_cast<hsize_t>(chunk.begin);
+  count[1] = static_cast<hsize_t>(chunk.length);
+  fields.write(field, start, count, data, layer_idx);
+}
+
+void TraceWriter::Impl::write_top(Field ids, Field log_probs, const TopTokens& top) {
+  KVLOUPE_CHECK(top.ids.size() == kTopTokens && top.log_probs.size() == kTopTokens);
+  fields.write(ids, {done.chunks, 0}, {1, kTopTokens}, top.ids.data());
+  fields.write(log_probs, {done.chunks, 0}, {1, kTopTokens}, top.log_probs.data());
 }
 
 // Only prefill chunks have a mass.
@@ -227,38 +220,31 @@ void TraceWriter::Impl::append_tokens(const ChunkInfo& chunk, std::span<const st
   std::vector<std::uint64_t> ends;
   for (const auto& text : texts) {
     bytes += text;
-    ends.push_back(text_bytes + bytes.size());
+    ends.push_back(done.text_bytes + bytes.size());
   }
   const auto begin = static_cast<hsize_t>(chunk.begin);
-  h5::write_box(tokens.ids.get(), H5T_NATIVE_INT32, {begin}, {ids.size()}, ids.data());
-  if (!bytes.empty()) {
-    const hsize_t size = text_bytes + bytes.size();
-    h5::checked_status(H5Dset_extent(tokens.text.get(), &size), "extend the text");
-    h5::write_box(tokens.text.get(), H5T_NATIVE_UINT8, {text_bytes}, {bytes.size()}, bytes.data());
-  }
-  h5::write_box(tokens.text_offsets.get(), H5T_NATIVE_UINT64, {begin + 1}, {ends.size()},
-                ends.data());
-  text_bytes += bytes.size();
+  fields.write(Field::TokenIds, {begin}, {ids.size()}, ids.data());
+  fields.write(Field::Text, {done.text_bytes}, {bytes.size()}, bytes.data());
+  fields.write(Field::TextOffsets, {begin + 1}, {ends.size()}, ends.data());
+  done.text_bytes += bytes.size();
 }
 
 void TraceWriter::Impl::append_chunk(const ChunkInfo& chunk) {
   const auto index = static_cast<hsize_t>(chunks_done);
   const auto phase = static_cast<std::uint8_t>(chunk.phase);
-  h5::write_box(tokens.begin.get(), H5T_NATIVE_INT32, {index}, {1}, &chunk.begin);
-  h5::write_box(tokens.length.get(), H5T_NATIVE_INT32, {index}, {1}, &chunk.length);
-  h5::write_box(tokens.phase.get(), H5T_NATIVE_UINT8, {index}, {1}, &phase);
-  mass_count += static_cast<std::int64_t>(mass_values(chunk));
-  if (tokens.mass_offsets) {
-    h5::write_box(tokens.mass_offsets.get(), H5T_NATIVE_INT64, {index + 1}, {1}, &mass_count);
-  }
-  KVLOUPE_CHECK(novelty_now == static_cast<bool>(tokens.nll) && foretold.end_chunk());
-  novelty_now = false;
+  fields.write(Field::ChunkBegin, {index}, {1}, &chunk.begin);
+  fields.write(Field::ChunkLength, {index}, {1}, &chunk.length);
+  fields.write(Field::ChunkPhase, {index}, {1}, &phase);
+  done.mass_values += mass_values(chunk);
+  const auto mass_end = static_cast<std::int64_t>(done.mass_values);
+  fields.write(Field::MassOffsets, {index + 1}, {1}, &mass_end);
+  KVLOUPE_CHECK(fields.end_chunk());
   if (header.probe_len > 0) {
     const bool prefill = chunk.phase == Phase::Prefill;
-    KVLOUPE_CHECK(probe_layers_now == (prefill ? layers.size() : 0));
-    if (prefill) probe_chunks = chunks_done + 1;
+    KVLOUPE_CHECK(probe_layers_now == (prefill ? header.layers.size() : 0));
     probe_layers_now = 0;
   }
+  if (chunk.phase == Phase::Prefill) done.probe_chunks = index + 1;
   for (auto& run : runs) {
     for (const auto& layer : run.layers) KVLOUPE_CHECK(layer.chunks_written() == chunks_done + 1);
     h5::write_box(run.kept.get(), H5T_NATIVE_FLOAT, {index, 0}, {1, run.kept_now.size()},
@@ -266,46 +252,12 @@ void TraceWriter::Impl::append_chunk(const ChunkInfo& chunk) {
   }
 }
 
-// Every dataset but those of the runs, with the shape that the chunks done need.
-template <typename Visit>
-void TraceWriter::Impl::for_each_dataset(const Visit& visit) const {
-  using enum h5::ValueClass;
-  const auto token_count = static_cast<hsize_t>(tokens_done);
-  const auto chunk_count = static_cast<hsize_t>(chunks_done);
-  const auto q_heads = static_cast<hsize_t>(header.model.num_q_heads);
-  const auto kv_heads = static_cast<hsize_t>(header.model.num_kv_heads);
-  const auto dim = static_cast<hsize_t>(header.model.head_dim);
-  visit(tokens.ids, Integer, {token_count});
-  visit(tokens.nll, Float, {token_count});
-  visit(tokens.text, Integer, {text_bytes});
-  visit(tokens.text_offsets, Integer, {token_count + 1});
-  for (const auto* dataset : {&tokens.begin, &tokens.length, &tokens.phase}) {
-    visit(*dataset, Integer, {chunk_count});
-  }
-  visit(tokens.mass_offsets, Integer, {chunk_count + 1});
-  foretold.for_each_dataset(tokens_done, chunks_done, visit);
-  for (const auto& layer : layers) {
-    visit(layer.q, Float, {q_heads, token_count, dim});
-    visit(layer.k, Float, {kv_heads, token_count, dim});
-    visit(layer.v, Float, {kv_heads, token_count, dim});
-    visit(layer.lse, Float, {q_heads, token_count});
-    visit(layer.key_mass, Float, {static_cast<hsize_t>(mass_count)});
-    visit(
-        layer.probe_q, Float,
-        {static_cast<hsize_t>(probe_chunks), q_heads, static_cast<hsize_t>(header.probe_len), dim});
-  }
-}
-
 // Cuts the datasets to the chunks done.
 void TraceWriter::Impl::trim() {
-  const auto resize = [](const h5::Handle& dataset, h5::ValueClass,
-                         const std::vector<hsize_t>& dims) {
-    if (dataset) h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the trace");
-  };
-  for_each_dataset(resize);
+  fields.trim(done);
   for (auto& run : runs) {
-    resize(run.kept, h5::ValueClass::Float,
-           {static_cast<hsize_t>(chunks_done), run.kept_now.size()});
+    const hsize_t kept[] = {done.chunks, run.kept_now.size()};
+    h5::checked_status(H5Dset_extent(run.kept.get(), kept), "trim the trace");
     for (auto& layer : run.layers) layer.trim(chunks_done, tokens_done);
   }
 }
@@ -327,7 +279,7 @@ TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool o
   try {
     guarded(impl_->part, [&] {
       impl_->create();
-      if (left) impl_->take_over(left->path());
+      if (left) impl_->copy_partial(left->path());
     });
     if (left) become_part(impl_->part, target);
   } catch (...) {
@@ -349,26 +301,15 @@ void TraceWriter::abandon() {
 
 void TraceWriter::write_layer(const ChunkInfo& chunk, const LayerChunk& data) {
   impl_->require_next(chunk);
-  const auto& sets = impl_->layers.at(impl_->layer_index(data.layer));
-  const auto& model = impl_->header.model;
+  const std::size_t layer = impl_->layer_index(data.layer);
   guarded(impl_->part, [&] {
-    impl_->write_heads(sets.q, model.num_q_heads, chunk, data.q);
-    impl_->write_heads(sets.k, model.num_kv_heads, chunk, data.k);
-    impl_->write_heads(sets.v, model.num_kv_heads, chunk, data.v);
-    if (sets.lse) {
-      KVLOUPE_CHECK(data.lse != nullptr);
-      h5::write_box(sets.lse.get(), H5T_NATIVE_FLOAT, {0, static_cast<hsize_t>(chunk.begin)},
-                    {static_cast<hsize_t>(model.num_q_heads), static_cast<hsize_t>(chunk.length)},
-                    data.lse);
-    }
-    const std::uint64_t mass = impl_->mass_values(chunk);
-    if (sets.key_mass && mass > 0) {
-      KVLOUPE_CHECK(data.key_mass != nullptr);
-      const auto begin = static_cast<hsize_t>(impl_->mass_count);
-      const hsize_t end = begin + mass;
-      h5::checked_status(H5Dset_extent(sets.key_mass.get(), &end), "extend key_mass");
-      h5::write_box(sets.key_mass.get(), H5T_NATIVE_FLOAT, {begin}, {mass}, data.key_mass);
-    }
+    impl_->write_heads(Field::Q, chunk, layer, data.q);
+    impl_->write_heads(Field::K, chunk, layer, data.k);
+    impl_->write_heads(Field::V, chunk, layer, data.v);
+    impl_->write_heads(Field::Lse, chunk, layer, data.lse);
+    const hsize_t mass = impl_->mass_values(chunk);
+    if (mass > 0)
+      impl_->fields.write(Field::KeyMass, {impl_->done.mass_values}, {mass}, data.key_mass, layer);
   });
 }
 
@@ -387,44 +328,66 @@ void TraceWriter::write_run(const ChunkInfo& chunk, const RunChunk& data) {
 
 void TraceWriter::write_probe(const ChunkInfo& chunk, const ProbeChunk& data) {
   impl_->require_next(chunk);
-  const h5::Handle& probe_q = impl_->layers.at(impl_->layer_index(data.layer)).probe_q;
-  KVLOUPE_CHECK(probe_q && data.q != nullptr && chunk.phase == Phase::Prefill);
-  const auto index = static_cast<hsize_t>(impl_->chunks_done);
-  const auto heads = static_cast<hsize_t>(impl_->header.model.num_q_heads);
-  const auto tokens = static_cast<hsize_t>(impl_->header.probe_len);
-  const auto dim = static_cast<hsize_t>(impl_->header.model.head_dim);
+  const std::size_t layer = impl_->layer_index(data.layer);
+  KVLOUPE_CHECK(impl_->fields.has(Field::ProbeQ) && chunk.phase == Phase::Prefill);
+  const FieldSizes& sizes = impl_->done;
   guarded(impl_->part, [&] {
-    const hsize_t extent[] = {index + 1, heads, tokens, dim};
-    h5::checked_status(H5Dset_extent(probe_q.get(), extent), "extend probe_q");
-    h5::write_box(probe_q.get(), stored_type(impl_->header.dtype), {index, 0, 0, 0},
-                  {1, heads, tokens, dim}, data.q);
+    impl_->fields.write(Field::ProbeQ, {sizes.chunks, 0, 0, 0},
+                        {1, sizes.q_heads, sizes.probe_tokens, sizes.head_dim}, data.q, layer);
   });
   ++impl_->probe_layers_now;
 }
 
 void TraceWriter::write_novelty(const ChunkInfo& chunk, std::span<const float> novelty) {
   impl_->require_next(chunk);
-  KVLOUPE_CHECK(impl_->tokens.nll && novelty.size() == static_cast<std::size_t>(chunk.length));
+  KVLOUPE_CHECK(impl_->fields.has(Field::Nll) &&
+                novelty.size() == static_cast<std::size_t>(chunk.length));
   guarded(impl_->part, [&] {
-    h5::write_box(impl_->tokens.nll.get(), H5T_NATIVE_FLOAT, {static_cast<hsize_t>(chunk.begin)},
-                  {novelty.size()}, novelty.data());
+    impl_->fields.write(Field::Nll, {static_cast<hsize_t>(chunk.begin)}, {novelty.size()},
+                        novelty.data());
   });
-  impl_->novelty_now = true;
 }
 
 void TraceWriter::write_top(const ChunkInfo& chunk, const TopTokens& top) {
   impl_->require_next(chunk);
-  guarded(impl_->part, [&] { impl_->foretold.write_top(impl_->chunks_done, top); });
+  KVLOUPE_CHECK(impl_->fields.has(Field::TopIds));
+  guarded(impl_->part, [&] { impl_->write_top(Field::TopIds, Field::TopLogProbs, top); });
 }
 
 void TraceWriter::write_drift(const ChunkInfo& chunk, const DriftChunk& drift) {
   impl_->require_next(chunk);
-  guarded(impl_->part, [&] { impl_->foretold.write_drift(impl_->chunks_done, chunk, drift); });
+  FieldStorage& fields = impl_->fields;
+  const auto count = static_cast<hsize_t>(chunk.length), begin = static_cast<hsize_t>(chunk.begin);
+  const hsize_t layers = impl_->header.layers.size(), row = impl_->done.chunks;
+  KVLOUPE_CHECK(fields.has(Field::DriftKl) && drift.kl.size() == count &&
+                drift.dense_nll.size() == count && drift.agrees.size() == count &&
+                drift.q.size() == layers && drift.k.size() == layers);
+  guarded(impl_->part, [&] {
+    fields.write(Field::DriftNll, {begin}, {count}, drift.dense_nll.data());
+    fields.write(Field::DriftKl, {begin}, {count}, drift.kl.data());
+    fields.write(Field::DriftAgrees, {begin}, {count}, drift.agrees.data());
+    fields.write(Field::DriftQ, {row, 0}, {1, layers}, drift.q.data());
+    fields.write(Field::DriftK, {row, 0}, {1, layers}, drift.k.data());
+    if (fields.has(Field::DriftTopIds))
+      impl_->write_top(Field::DriftTopIds, Field::DriftTopLogProbs, drift.dense_top);
+  });
 }
 
 void TraceWriter::write_dense_answer(std::span<const std::int32_t> ids,
                                      std::span<const std::string> texts) {
-  guarded(impl_->part, [&] { impl_->foretold.write_dense_answer(ids, texts); });
+  FieldStorage& fields = impl_->fields;
+  KVLOUPE_CHECK(fields.has(Field::DenseAnswer) && ids.size() == texts.size());
+  std::string bytes;
+  std::vector<std::uint64_t> offsets = {0};
+  for (const std::string& text : texts) {
+    bytes += text;
+    offsets.push_back(bytes.size());
+  }
+  guarded(impl_->part, [&] {
+    fields.write(Field::DenseAnswer, {0}, {ids.size()}, ids.data());
+    fields.write(Field::DenseText, {0}, {bytes.size()}, bytes.data());
+    fields.write(Field::DenseTextOffsets, {0}, {offsets.size()}, offsets.data());
+  });
 }
 
 void TraceWriter::write_speed(const CaptureSpeed& speed) {
@@ -446,16 +409,14 @@ void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t
   });
   ++impl_->chunks_done;
   impl_->tokens_done = chunk.end();
+  impl_->done.chunks = static_cast<hsize_t>(impl_->chunks_done);
+  impl_->done.tokens = static_cast<hsize_t>(impl_->tokens_done);
 }
 
 void TraceWriter::finish(std::span<const std::int32_t> generated, bool complete) {
   KVLOUPE_CHECK(!impl_->finished);
   guarded(impl_->part, [&] {
-    const hsize_t count = generated.size();
-    const h5::Handle dataset = h5::checked(
-        H5Dopen2(impl_->file.get(), "/tokens/generated", H5P_DEFAULT), "open the generated tokens");
-    h5::checked_status(H5Dset_extent(dataset.get(), &count), "extend the generated tokens");
-    h5::write_box(dataset.get(), H5T_NATIVE_INT32, {0}, {count}, generated.data());
+    impl_->fields.write(Field::Generated, {0}, {generated.size()}, generated.data());
     h5::checked_status(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL), "write the trace");
     // Not before all that is new is on the disk: the room that this frees may be used again.
     impl_->trim();

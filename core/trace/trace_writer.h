@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/trace/capture_request.h"
-#include "core/trace/foretold.h"
+#include "core/trace/next_tokens.h"
 #include "core/trace/selection_record.h"
 #include "core/trace/trace_types.h"
 

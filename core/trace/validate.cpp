@@ -134,7 +134,7 @@ Validation check_trace(const std::filesystem::path& path, const WorkContext& con
   check_guarded(found, [&] { check_ids(*reader, found); });
   check_guarded(found, [&] { check_losses(*reader, found); });
   check_guarded(found, [&] { check_probe(*reader, found); });
-  check_guarded(found, [&] { check_foretold(*reader, found); });
+  check_guarded(found, [&] { check_next_tokens(*reader, found); });
   const auto total = static_cast<std::int64_t>(info.layers.size() + info.runs.size());
   std::int64_t done = 0;
   for (const int layer : info.layers) {

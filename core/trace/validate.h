@@ -26,7 +26,7 @@ void check_losses(const TraceReader& reader, Validation& found);
 // Probe queries, where there are any.
 void check_probe(const TraceReader& reader, Validation& found);
 // The most probable tokens and the drift, where there are any.
-void check_foretold(const TraceReader& reader, Validation& found);
+void check_next_tokens(const TraceReader& reader, Validation& found);
 
 // Runs one check; a part that cannot be read at all is its defect. Throws Error only when cancelled.
 void check_guarded(Validation& found, const std::function<void()>& check);

@@ -1,4 +1,4 @@
-#include "core/trace/take_over.h"
+#include "core/trace/partial_copy.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = 16 << 20;
 
-std::string path_of(hid_t object) {
+std::string name_of(hid_t object) {
   char name[256] = "";
   H5Iget_name(object, name, sizeof(name));
   return name;
@@ -29,7 +29,7 @@ void extend(const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
 void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
                  const std::vector<hsize_t>& dims) {
   if (!to || std::find(dims.begin(), dims.end(), 0u) != dims.end()) return;
-  const std::string path = path_of(to.get());
+  const std::string path = name_of(to.get());
   const auto source = h5::Dataset::open(from, path, value_class, static_cast<int>(dims.size()));
   for (std::size_t axis = 0; axis < dims.size(); ++axis)
     if (source.dims()[axis] < dims[axis]) throw h5::Defect(path + " is shorter than its chunks");

@@ -1,10 +1,10 @@
-// Reading and checking what a trace says of the model's own forecasts (foretold.h).
-#include "core/trace/foretold.h"
+// Reading and checking the statistics of next tokens (next_tokens.h).
+#include "core/trace/field_storage.h"
+#include "core/trace/next_tokens.h"
 #include "core/trace/trace_load.h"
 #include "core/trace/validate.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,44 +13,24 @@ namespace kvloupe::trace {
 namespace {
 
 using h5::Dataset;
-using h5::ValueClass;
 
-// Extents of at least `needed`; along all axes but the first, exactly.
-Dataset open_sized(hid_t file, const std::string& path, ValueClass value_class,
-                   const std::vector<hsize_t>& needed) {
-  Dataset dataset = Dataset::open(file, path, value_class, static_cast<int>(needed.size()));
-  const auto& dims = dataset.dims();
-  if (dims.front() < needed.front() ||
-      !std::equal(dims.begin() + 1, dims.end(), needed.begin() + 1)) {
-    throw h5::Defect(fmt::format("{} has shape [{}] where [{}] is needed", path,
-                                 fmt::join(dims, ", "), fmt::join(needed, ", ")));
-  }
-  return dataset;
+TopSources open_top(hid_t file, Field ids, Field log_probs, const FieldSizes& sizes) {
+  if (!h5::has_object(file, info_of(ids).path)) return {};
+  Dataset values = open_field(file, log_probs, sizes);
+  return {open_field(file, ids, sizes), std::move(values)};
 }
 
-TopSources open_top(hid_t file, const std::string& group, const TraceInfo& info) {
-  TopSources top;
-  if (!h5::has_object(file, group + "/top_ids")) return top;
-  const std::vector<hsize_t> shape = {info.chunks.size(), kTopTokens};
-  Dataset log_probs = open_sized(file, group + "/top_log_probs", ValueClass::Float, shape);
-  top.ids = open_sized(file, group + "/top_ids", ValueClass::Integer, shape);
-  top.log_probs = std::move(log_probs);
-  return top;
-}
-
-DriftSources open_drift(hid_t file, const TraceInfo& info) {
-  const auto tokens = static_cast<hsize_t>(info.num_tokens);
-  const std::vector<hsize_t> by_layer = {info.chunks.size(), info.layers.size()};
+DriftSources open_drift(hid_t file, const FieldSizes& sizes) {
   DriftSources drift;
-  drift.nll = open_sized(file, "/drift/nll", ValueClass::Float, {tokens});
-  drift.agrees = open_sized(file, "/drift/agrees", ValueClass::Integer, {tokens});
-  drift.q = open_sized(file, "/drift/q", ValueClass::Float, by_layer);
-  drift.k = open_sized(file, "/drift/k", ValueClass::Float, by_layer);
-  drift.generated = Dataset::open(file, "/drift/generated", ValueClass::Integer, 1);
-  drift.text = Dataset::open(file, "/drift/generated_text", ValueClass::Integer, 1);
-  drift.text_offsets = Dataset::open(file, "/drift/generated_text_offsets", ValueClass::Integer, 1);
-  drift.top = open_top(file, "/drift", info);
-  drift.kl = open_sized(file, "/drift/kl", ValueClass::Float, {tokens});
+  drift.nll = open_field(file, Field::DriftNll, sizes);
+  drift.agrees = open_field(file, Field::DriftAgrees, sizes);
+  drift.q = open_field(file, Field::DriftQ, sizes);
+  drift.k = open_field(file, Field::DriftK, sizes);
+  drift.generated = open_field(file, Field::DenseAnswer, sizes);
+  drift.text = open_field(file, Field::DenseText, sizes);
+  drift.text_offsets = open_field(file, Field::DenseTextOffsets, sizes);
+  drift.top = open_top(file, Field::DriftTopIds, Field::DriftTopLogProbs, sizes);
+  drift.kl = open_field(file, Field::DriftKl, sizes);
   return drift;
 }
 
@@ -101,11 +81,13 @@ DriftChunk drift_of(const Drift& all, int chunk_idx, const ChunkInfo& chunk) {
           by_layer(all.q),     by_layer(all.k), top_of(all.dense_top, chunk_idx)};
 }
 
-void load_foretold(hid_t file, LoadedTrace& trace) {
+void load_next_tokens(hid_t file, LoadedTrace& trace) {
   TraceInfo& info = trace.info;
-  tolerate(info.warnings, [&] { trace.top = open_top(file, "/chunks", info); });
+  const FieldSizes sizes = sizes_of(info);
+  tolerate(info.warnings,
+           [&] { trace.top = open_top(file, Field::TopIds, Field::TopLogProbs, sizes); });
   tolerate(info.warnings, [&] {
-    if (h5::has_object(file, "/drift")) trace.drift = open_drift(file, info);
+    if (h5::has_object(file, "/drift")) trace.drift = open_drift(file, sizes);
   });
   info.has_losses = static_cast<bool>(trace.nll);
   info.has_drift = static_cast<bool>(trace.drift.kl);
@@ -136,7 +118,7 @@ Drift load_drift(const LoadedTrace& trace) {
   return drift;
 }
 
-void check_foretold(const TraceReader& reader, Validation& found) {
+void check_next_tokens(const TraceReader& reader, Validation& found) {
   const auto negative = [&](const std::vector<float>& values, const char* what) {
     const auto at = std::find_if(values.begin(), values.end(), [](float x) { return x < 0; });
     if (at == values.end()) return;

@@ -1,0 +1,48 @@
+// The fields of fields.h in an HDF5 file: creating, writing, opening, copying.
+#pragma once
+
+#include "core/trace/fields.h"
+#include "core/trace/hdf5.h"
+#include "core/trace/trace_writer.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::trace {
+
+hid_t stored_type(DType dtype);
+
+// A dataset whose class, rank and extents are what a trace of these sizes needs. Throws Defect.
+h5::Dataset open_field(hid_t file, Field field, const FieldSizes& needed, int layer = 0);
+// The same, empty where there is none.
+h5::Dataset open_if_stored(hid_t file, Field field, const FieldSizes& needed, int layer = 0);
+
+// All fields of a file that is written.
+class FieldStorage {
+ public:
+  FieldStorage() = default;
+  // Creates those that the header asks for; their groups are there.
+  FieldStorage(hid_t file, const TraceHeader& header);
+
+  bool has(Field field) const { return !sets_.at(static_cast<std::size_t>(field)).empty(); }
+  // A box; a field that grows is extended to its end. Nothing where the field is not stored.
+  void write(Field field, const std::vector<hsize_t>& start, const std::vector<hsize_t>& count,
+             const void* data, std::size_t layer_idx = 0);
+  // Whether all that has one dataset was written since the last call.
+  bool end_chunk();
+
+  // Copies what the chunks done need from a file that was left.
+  void copy_from(hid_t file, const FieldSizes& done) const;
+  // Cuts everything to what the chunks done need.
+  void trim(const FieldSizes& done) const;
+
+ private:
+  // The datasets of every layer, or one; none where the field is not stored.
+  std::vector<std::vector<h5::Handle>> sets_;
+  std::vector<bool> written_;
+  DType dtype_ = DType::F16;
+
+  hid_t memory_type(Element element) const;
+};
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,81 @@
+// FORMAT.md's tables of datasets say what core/trace/fields.cpp declares.
+#include "core/trace/fields.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+namespace {
+
+struct Row {
+  std::string type, unit;
+};
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (std::size_t at = 1, end = 0; (end = line.find('|', at)) != std::string::npos; at = end + 1) {
+    const std::string cell = line.substr(at, end - at);
+    const auto first = cell.find_first_not_of(' ');
+    cells.push_back(first == std::string::npos
+                        ? ""
+                        : cell.substr(first, cell.find_last_not_of(' ') - first + 1));
+  }
+  return cells;
+}
+
+// The rows of the tables with a column "unit", by full path.
+std::map<std::string, Row> documented() {
+  std::ifstream file(std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../../core/trace/FORMAT.md");
+  std::map<std::string, Row> rows;
+  std::string root;
+  bool in_table = false;
+  const std::regex name("`([^`]+)`");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("## ")) root = line.starts_with("## 5.") ? "/layers/{l}/" : "";
+    if (!line.starts_with("|")) in_table = false;
+    if (in_table && !line.starts_with("|---")) {
+      const auto cells = cells_of(line);
+      for (std::sregex_iterator i(cells.at(0).begin(), cells.at(0).end(), name), end; i != end; ++i)
+        rows[root + (*i)[1].str()] = {cells.at(1), cells.at(2)};
+    }
+    if (line.find("| type, shape | unit |") != std::string::npos) in_table = true;
+  }
+  return rows;
+}
+
+TEST(Fields, AreWhatFormatSays) {
+  auto rows = documented();
+  for (const FieldInfo& field : all_fields()) {
+    SCOPED_TRACE(field.path);
+    const auto found = rows.find(field.path);
+    ASSERT_NE(found, rows.end()) << "FORMAT.md has no row of it";
+    const std::string type = std::string(text_of(field.element)) + " " + shape_text(field);
+    EXPECT_TRUE(found->second.type.starts_with(type)) << found->second.type << ", not " << type;
+    const std::string unit = found->second.unit.empty() ? "1" : found->second.unit;
+    EXPECT_EQ(unit, field.unit);
+    // In words: "optional", "with key_mass"; sections 4a and q, k and v say it in their text.
+    const std::string& words = found->second.type;
+    if (!field.optional) {
+      EXPECT_EQ(words.find("optional"), std::string::npos);
+    }
+    rows.erase(found);
+  }
+  // The one compound: it has an own reader and writer.
+  rows.erase("/tokens/spans");
+  for (const auto& [path, row] : rows) ADD_FAILURE() << path << " is not declared";
+}
+
+TEST(Fields, AreInTheOrderOfTheirNumbers) {
+  const auto fields = all_fields();
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    EXPECT_EQ(static_cast<std::size_t>(fields[i].id), i) << fields[i].path;
+}
+
+}  // namespace
+}  // namespace kvloupe::trace
