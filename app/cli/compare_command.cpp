@@ -163,15 +163,19 @@ std::vector<replay::SweepAxis> axes_of(const CompareArguments& arguments) {
   return axes;
 }
 
+void need_span(const CompareArguments& arguments, const char* option) {
+  if (arguments.span.empty())
+    throw usage_error(fmt::format("{} span_kept has no span", option), "no keys are watched",
+                      "add --span with the name of a span, or positions such as 1536-1551");
+}
+
 std::optional<replay::SweepTarget> target_of(const CompareArguments& arguments) {
   if (arguments.target.empty()) return std::nullopt;
   const replay::SweepTarget target = replay::parse_target(arguments.target);
   if (arguments.sweeps.empty())
     throw usage_error("--target has nothing to choose from", "no parameter is swept",
                       "add for example --sweep budget_tokens=32..1024");
-  if (target.number == replay::Number::SpanKept && arguments.span.empty())
-    throw usage_error("--target span_kept has no span", "no keys are watched",
-                      "add --span with the name of a span, or positions such as 1536-1551");
+  if (target.number == replay::Number::SpanKept) need_span(arguments, "--target");
   return target;
 }
 
@@ -222,7 +226,8 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   if (!described.span) return counted;
   const replay::KeySpan keys{described.span->begin, described.span->end};
   counted.watched = replay::WatchedKeys{keys};
-  if (!described.chunks.empty()) return counted;
+  // All chunks, where that is what was asked for.
+  if (arguments.scope_chunks.given() || !arguments.from.empty()) return counted;
   counted.watched = replay::watched_from_question(keys, info);
   described.span_from_chunk = chunk_of(counted.watched->from, arguments.chunk_size, info);
   described.span_from_question = counted.watched->from > 0;
@@ -277,6 +282,8 @@ void name_traces(std::vector<ComparedTrace>& traces) {
 void run_compare(const CompareArguments& arguments, const GlobalOptions& global) {
   replay::MethodList list = replay::parse_methods(arguments.methods);
   check_columns(arguments.columns);
+  for (const std::string& column : arguments.columns)
+    if (column == replay::info_of(replay::Number::SpanKept).id) need_span(arguments, "--columns");
   const std::vector<replay::SweepAxis> axes = axes_of(arguments);
   const std::optional<replay::SweepTarget> target = target_of(arguments);
   if (!arguments.from.empty() && arguments.scope_chunks.given())

@@ -35,7 +35,9 @@ interrupted() {
   status=$?
   if [[ $status != 130 ]] || ! python3 -c '
 import json, sys
-first = json.load(open("rows.json"))["rows"][0]
+answer = json.load(open("rows.json"))
+assert next(iter(answer.items())) == ("schema", "kvloupe-bench/1"), answer
+first = answer["rows"][0]
 assert first["id"] == sys.argv[1] and first["value"] > 0, first' "$row"; then
     echo "bench --suite $suite, interrupted: exit $status, $(cat rows.json), $(tail -n 1 said.txt)" >&2
     failures=$((failures + 1))

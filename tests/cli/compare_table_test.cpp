@@ -68,6 +68,7 @@ TEST(CompareCounts, TheSpanFromTheQuestionOnUnlessToldOtherwise) {
   };
   EXPECT_NEAR(span_kept({}), share_kept(2, 3, 3, 9), 1e-12);
   EXPECT_NEAR(span_kept({"--scope-chunks", "0-3"}), share_kept(0, 3, 3, 9), 1e-12);
+  EXPECT_NEAR(span_kept({"--chunks", "all"}), share_kept(0, 3, 3, 9), 1e-12);
   EXPECT_NEAR(span_kept({"--scope-chunks", "3"}), share_kept(3, 3, 3, 9), 1e-12);
   EXPECT_NEAR(span_kept({"--from", "needle"}), share_kept(0, 3, 3, 9), 1e-12);
   // The three differ, or the lines above would say nothing.
@@ -76,6 +77,8 @@ TEST(CompareCounts, TheSpanFromTheQuestionOnUnlessToldOtherwise) {
   const std::string text = compare({"--method", kMethod, "--span", "needle"}).standard_output;
   EXPECT_THAT(text,
               HasSubstr("span kept: of needle (tokens 3 to 8), from the question on (chunk 2)"));
+  EXPECT_THAT(compare({"--method", kMethod, "--span", "needle", "--chunks", "all"}).standard_output,
+              HasSubstr("all chunks\nspan kept: of needle (tokens 3 to 8)\n"));
 }
 
 TEST(CompareCounts, OtherNumbersOverAllChunksUnlessToldOtherwise) {
@@ -116,6 +119,7 @@ TEST(CompareCounts, RefusesWhatIsNotThere) {
   expect({"--from", "question", "--scope-chunks", "2"}, 2, "each says which chunks");
   expect({"--columns", "beauty"}, 2, "--columns beauty is not valid");
   expect({"--columns", "all,gap"}, 2, "--columns all is not valid");
+  expect({"--columns", "gap,span_kept"}, 2, "--columns span_kept has no span");
 }
 
 std::size_t longest_line(const std::string& text) {

@@ -67,7 +67,7 @@ TEST(Json, OfEveryCommandBeginsWithItsSchema) {
   };
   // By schema, so that one command may have several.
   const std::map<std::string, Words> calls = {
-      {"kvloupe-bench/1", {}},  // takes minutes: its rows are tested in tests/bench
+      {"kvloupe-bench/1", {}},  // takes minutes: tests/bench looks at what is interrupted
       {"kvloupe-capture/1",
        {"capture", "--model", kData + "/models/llama", "--raw", "--prompt",
         "the cat sat on the mat", "-o", (folder / "t.h5").string()}},
