@@ -23,6 +23,7 @@ struct Place {
   std::int32_t key_end = -1;
   std::string device = "cpu";  // where it is computed, as device::open_device() takes it
 
+  bool operator==(const Place&) const = default;
   bool empty() const { return trace == nullptr; }
   const trace::TraceInfo& info() const { return trace->info(); }
   const trace::ChunkInfo& chunk_info() const {
