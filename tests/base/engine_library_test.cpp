@@ -14,23 +14,33 @@
 namespace kvloupe {
 namespace {
 
-// A function of core/device, which this program is not linked to.
-bool engine_can_be_called() {
-  return ::dlsym(RTLD_DEFAULT, "_ZN7kvloupe6device11num_threadsEv") != nullptr;
-}
-
 TEST(EngineLibraryTest, IsThereForAllWhoAskedOnceLoadReturns) {
   EXPECT_FALSE(engine_loaded());
-  EXPECT_FALSE(engine_can_be_called());
   std::atomic<int> served{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)
     threads.emplace_back([&] {
       load_engine();
-      if (engine_loaded() && engine_can_be_called()) ++served;
+      if (engine_loaded() && engine_table("kvloupe_engine") != nullptr) ++served;
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(served, 8);
+  EXPECT_NE(engine_table("kvloupe_capture_engine"), nullptr);
+}
+
+TEST(EngineLibraryTest, ATableThatItHasNotIsASentence) {
+  try {
+    engine_table("kvloupe_engine_of_another_version");
+    FAIL() << "a table was found";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Input);
+  }
+}
+
+// The program asks the tables for what it calls: nothing of the engine is bound by name.
+TEST(EngineLibraryTest, ShowsItsNamesToNobodyElse) {
+  load_engine();
+  EXPECT_EQ(::dlsym(RTLD_DEFAULT, "_ZN7kvloupe6device11num_threadsEv"), nullptr);
 }
 
 }  // namespace

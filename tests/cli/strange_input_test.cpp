@@ -59,7 +59,7 @@ TEST(StrangeText, OfATraceIsShownEscaped) {
   const ProgramResult text = run_program({"info", "strange.h5"});
   EXPECT_EQ(text.exit_code, 0) << text.standard_error;
   expect_harmless(text.standard_output);
-  EXPECT_THAT(text.standard_output, HasSubstr("1: \\x1B[2J\\xC2\\x9B2J\\xE2\\x80\\xAE\\x0A\\xFF"));
+  EXPECT_THAT(text.standard_output, HasSubstr("1  \\x1B[2J\\xC2\\x9B2J\\xE2\\x80\\xAE\\x0A\\xFF"));
 
   const ProgramResult json = run_program({"info", "strange.h5", "--json"});
   expect_harmless(json.standard_output);
