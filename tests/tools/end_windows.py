@@ -89,7 +89,7 @@ class Trial:
         end = time.monotonic() + MOST_SECONDS
         while time.monotonic() < end:
             session = self.session(number) if self.saved(number) != window.saved_before[number] else {}
-            if session.get("traces") == wanted and session.get("openings") == 0 and not session["ended"]:
+            if [tab["trace"] for tab in session.get("tabs", [])] == wanted and session.get("openings") == 0 and not session["ended"]:
                 return
             if window.process.poll() is not None:
                 break
