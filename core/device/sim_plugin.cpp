@@ -7,7 +7,8 @@ namespace kvloupe::device {
 namespace {
 
 constexpr Plugin kPlugin{"the device sim", "plug-in for it", "libkvloupe_sim.so",
-                         "KVLOUPE_SIM_PLUGIN", "build the target kvloupe_sim_plugin"};
+                         "KVLOUPE_SIM_PLUGIN",
+                         "start the program by ./kvloupe.sh, which builds it,"};
 
 template <typename Function>
 Function symbol(const char* name) {
