@@ -2,6 +2,7 @@
 
 #include "capture/run/capture.h"
 #include "core/base/error.h"
+#include "core/selection/recorded_spec.h"
 #include "core/trace/part_file.h"
 #include "core/trace/trace_names.h"
 
@@ -36,9 +37,8 @@ void require_same(const trace::TraceReader& left, const std::string& what, const
                     "give what it was begun with, or leave the option out");
 }
 
-// With all parameters that this version knows: an earlier one wrote fewer.
 std::string method_of(const trace::RunInfo& run, const trace::ModelInfo& model) {
-  return selection::MethodSpec::parse(run.method).resolved(selection::shape_of(model)).canonical();
+  return selection::spec_of_run(run, selection::shape_of(model)).canonical();
 }
 
 std::string text_of(const std::vector<trace::RunInfo>& runs, const trace::ModelInfo& model) {
@@ -172,7 +172,7 @@ CaptureOptions options_left(const fs::path& output) {
   options.layers = info.layers;
   for (const trace::RunInfo& run : info.runs) {
     if (run.from_sidecar) continue;
-    selection::MethodSpec spec = selection::MethodSpec::parse(run.method);
+    selection::MethodSpec spec = selection::spec_of_run(run, selection::shape_of(info.model));
     if (run.mode == trace::LoopMode::ClosedLoop) {
       options.closed_loop = std::move(spec);
     } else {

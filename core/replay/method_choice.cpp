@@ -3,6 +3,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/replay/request_checks.h"
+#include "core/selection/recorded_spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,7 +72,7 @@ MethodChoice choice_anew(const MethodSpec& spec) { return {spec.canonical(), -1,
 MethodChoice choice_of_run(const trace::RunInfo& run, const selection::ModelShape& shape) {
   MethodChoice choice{run.method, run.id, std::nullopt};
   try {
-    choice.spec = MethodSpec::parse(run.method).resolved(shape);
+    choice.spec = selection::spec_of_run(run, shape);
   } catch (const Error&) {
     // Of another program, of a later version, or damaged: it is taken as recorded.
   }

@@ -1,9 +1,10 @@
 // From the native masks of a block method to the KV sets that a chunk attends to: one row per KV
 // head (compact_attention: per KV head or sub-group of query heads), whole blocks, the chunk itself
 // open.
-//   union:  the past blocks that any query block and any head of the row keeps
-//   native: nothing is united: one row per query head, whose query blocks read the blocks of their
-//           own masks, the chunk's included; the row holds the past ones of them together
+//   native: as in the methods' papers, nothing is united: one row per query head, whose query blocks
+//           read the blocks of their own masks, the chunk's included; the row holds the past ones of
+//           them together
+//   union:  CompactAttention's: the past blocks that any query block and any head of the row keeps
 //   budget: the floor(B/block_size) best past blocks by the mean of the scores over the row's heads
 //           and the query blocks, those kept by rule first (rows per KV head only)
 // Query blocks that abstain count in neither union nor budget.

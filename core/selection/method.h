@@ -55,8 +55,9 @@ ParamInfo formula_param(std::string name, std::string formula, std::int64_t min,
 ParamInfo basis_param();
 // A file that the method cannot do without.
 ParamInfo path_param(std::string name, std::string meaning);
-// lowering=union|budget|native of block methods (block_selector.h).
-ParamInfo lowering_param();
+// Makes it a block method with lowering=native|union|budget (block_selector.h): its last parameter,
+// and what follows from it (rows, title, an optional budget). The first is what papers do.
+void add_lowering(Method& method);
 // Of the block methods that compact_attention can build on, without the lowering.
 std::vector<ParamInfo> flash_prefill_params();
 std::vector<ParamInfo> xattention_params();

@@ -315,7 +315,7 @@ void MethodSpec::check_budget() const {
   const bool to_budget = lowering == "budget";
   if (to_budget && !has_budget())
     throw usage_error(fmt::format("{} has no budget", id()), "lowering=budget needs one",
-                      "give budget_tokens or budget_ratio, or use lowering=union or native");
+                      "give budget_tokens or budget_ratio, or use lowering=native or union");
   if (!to_budget && has_budget())
     throw usage_error(
         fmt::format("{} does not take a budget", id()),

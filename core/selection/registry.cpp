@@ -83,7 +83,6 @@ std::optional<std::int64_t> Traits::forced_page(std::int64_t past_len, trace::Ph
 }
 
 RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
-  if (spec.traits().native_masks) return {trace::RowAxis::QHead, 1};
   const Method& method = method_of(spec);
   if (method.row_layout) return method.row_layout(spec, shape);
   const bool per_kv_head = method.info.row_axis == trace::RowAxis::KvHead;
@@ -211,15 +210,30 @@ std::vector<std::string> MethodInfo::deviations() const {
   return parts;
 }
 
-ParamInfo lowering_param() {
-  return enum_param(
-      "lowering", {"union", "budget", "native"},
-      "union: all blocks that any query block of the chunk and head of the group "
-      "keeps; budget: the floor(B/block_size) past blocks of the best mean score over "
-      "the group's heads and the chunk's query blocks, and beside the budget the "
-      "past keys of a block in which the chunk begins; native: nothing is united, each "
-      "query head and query block reads the blocks of its own mask, those of the chunk "
-      "included and its own always");
+void add_lowering(Method& method) {
+  MethodInfo& info = method.info;
+  info.params.push_back(enum_param(
+      "lowering", {"native", "union", "budget"},
+      "native: as in the paper, each query head and query block reads the blocks of its own mask, "
+      "those of the chunk included and its own always; union (an extension): a KV head reads all "
+      "blocks that any query block of the chunk and head of the group keeps; budget (an "
+      "extension): the floor(B/block_size) past blocks of the best mean score over the group's "
+      "heads and the chunk's query blocks, and beside the budget the past keys of a block in which "
+      "the chunk begins"));
+  info.granularity = trace::Granularity::Block;
+  info.row_axis = trace::RowAxis::QHead;
+  info.budget = BudgetUse::Optional;
+  info.active_in_decode = false;
+  method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {
+    if (spec.native_lowering()) return {trace::RowAxis::QHead, 1};
+    return {trace::RowAxis::KvHead, shape.num_q_heads / shape.num_kv_heads};
+  };
+  method.title = [](const MethodSpec& spec) {
+    const std::string& title = spec.info().title;
+    if (spec.native_lowering()) return title;
+    return fmt::format("{}, {} (extension)", title,
+                       spec.has_budget() ? "best blocks of a budget" : "union of blocks");
+  };
 }
 
 }  // namespace kvloupe::selection

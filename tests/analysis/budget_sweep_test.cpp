@@ -122,10 +122,11 @@ TEST(BudgetSweep, PointsAreMeansOfPlainLoops) {
 
 TEST(BudgetSweep, AMethodWithoutABudgetIsOnePointAndOneThatFitsAveragesNothing) {
   const SmallTrace trace;
-  const SweepPass pass = sweep_pass(trace.session(),
-                                    {spec_of(trace, "xattention:block_size=8,stride=2,tau=0.5"),
-                                     spec_of(trace, "quoka:budget_tokens=48")},
-                                    {{0}, {}}, {});
+  const SweepPass pass =
+      sweep_pass(trace.session(),
+                 {spec_of(trace, "xattention:lowering=union,block_size=8,stride=2,tau=0.5"),
+                  spec_of(trace, "quoka:budget_tokens=48")},
+                 {{0}, {}}, {});
   ASSERT_EQ(pass.points.size(), 2U);
   EXPECT_EQ(pass.points[0].budget, 0);
   EXPECT_GT(pass.points[0].value(Number::EffectiveBudget), 0);

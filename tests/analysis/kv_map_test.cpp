@@ -74,7 +74,7 @@ TEST(KvMap, TellsSinksRecentsAndTheDeadApart) {
 // Block 0 is forced and the newest blocks are not: counting alone cannot tell.
 TEST(KvMap, WhatIsForcedInOnePlaceIsNotPaintedInAnother) {
   replay::ReplayResult result;
-  result.method = "xattention:block_size=2,stride=1";
+  result.method = "xattention:lowering=union,block_size=2,stride=1";
   const auto map_of = [&](Ints positions, Ints forced) {
     result.cells = {cell(2, 8, 2, std::move(positions), std::move(forced))};
     return drawn(build_kv_map(result, 2, 0, 10), 0);
@@ -128,7 +128,8 @@ TEST(KvMap, BlockZeroOfXAttentionIsASinkLiveAndRecorded) {
   const auto model = trace.session().shape();
   replay::ReplayRequest request;
   request.spec =
-      selection::MethodSpec::parse("xattention:block_size=8,stride=4,tau=0.3").resolved(model);
+      selection::MethodSpec::parse("xattention:lowering=union,block_size=8,stride=4,tau=0.3")
+          .resolved(model);
   request.want_mass = false;
   const replay::ReplayResult live = replay::replay(trace.session(), request, {});
   expect_xattention_map(live, trace.num_tokens());

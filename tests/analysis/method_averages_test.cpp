@@ -138,7 +138,8 @@ TEST(MethodAverages, AreThoseOfCompare) {
   const SmallTrace trace(shape());
   for (const char* text :
        {"quoka:budget_tokens=8,num_queries=4", "snapkv:budget_tokens=12,window=4", "dense",
-        "flash_prefill:block_size=4", "aqua:basis=self", "tidal_decode:budget_tokens=8"}) {
+        "flash_prefill:lowering=union,block_size=4", "aqua:basis=self",
+        "tidal_decode:budget_tokens=8"}) {
     SCOPED_TRACE(text);
     const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
     replay::ReplayRequest request;

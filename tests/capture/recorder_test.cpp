@@ -174,8 +174,9 @@ TEST_P(Recording, ReplayOfStoredValuesGivesTheRecordedSets) {
     options.methods.push_back(MethodSpec::parse(spec));
   }
   // The last query blocks of the prompt are dense: the method must know where the prompt ends.
-  options.methods.push_back(MethodSpec::parse(
-      "flash_prefill:block_size=16,alpha=0.5,sink_blocks=0,window_blocks=1,last_full_blocks=1"));
+  options.methods.push_back(
+      MethodSpec::parse("flash_prefill:lowering=union,block_size=16,alpha=0.5,sink_blocks=0,window_"
+                        "blocks=1,last_full_blocks=1"));
   options.methods.push_back(MethodSpec::parse(
       "compact_attention:block_size=16,alpha=0.5,sink_blocks=0,window_blocks=1,subgroup_size=1"));
   options.methods.push_back(MethodSpec::parse(

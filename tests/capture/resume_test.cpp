@@ -118,7 +118,7 @@ TEST(Resume, EveryMethodGoesOnAsIfNothingHadHappened) {
 TEST(Resume, ClosedLoopsAttendToWhatTheyWouldHave) {
   for (const char* spec :
        {"quoka:budget_tokens=40", "h2o:budget_tokens=40", "infinipot:budget_tokens=40",
-        "snapkv:budget_tokens=40", "xattention:block_size=16,stride=4"}) {
+        "snapkv:budget_tokens=40", "xattention:lowering=union,block_size=16,stride=4"}) {
     CaptureOptions options = tiny_options("whole.h5");
     options.closed_loop = MethodSpec::parse(spec);
     options.dtype = trace::DType::F32;

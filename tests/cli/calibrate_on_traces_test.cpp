@@ -38,7 +38,7 @@ TEST_F(CalibrateOnTraces, AGateIsTrainedAndServes) {
   ASSERT_EQ(run.exit_code, 0) << run.standard_error;
   EXPECT_THAT(run.standard_output, HasSubstr("KL held out"));
   EXPECT_THAT(run.standard_output, HasSubstr("flash_prefill"));
-  const std::string spec = "seer_attention:block_size=8,threshold=0.05,gate=" + gate;
+  const std::string spec = "seer_attention:lowering=union,block_size=8,threshold=0.05,gate=" + gate;
   const ProgramResult select = run_program({"select", kTrace, "--method", spec, "--json"});
   ASSERT_EQ(select.exit_code, 0) << select.standard_error;
   const json answer = json::parse(select.standard_output);
@@ -60,8 +60,8 @@ TEST_F(CalibrateOnTraces, AGateIsTrainedAndServes) {
   EXPECT_EQ(run_program(forced).exit_code, 0);
   EXPECT_EQ(bytes(), before);
   // A gate of other blocks, and none.
-  for (const std::string& wrong :
-       {"seer_attention:gate=" + gate, "seer_attention:gate=" + at("none")}) {
+  for (const std::string& wrong : {"seer_attention:lowering=union,gate=" + gate,
+                                   "seer_attention:lowering=union,gate=" + at("none")}) {
     const ProgramResult refused = run_program({"select", kTrace, "--method", wrong});
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_EQ(refused.standard_output, "");
@@ -79,8 +79,8 @@ TEST_F(CalibrateOnTraces, PatternsAreSearchedAndServe) {
   EXPECT_EQ(list[0].size(), 0U);
   EXPECT_EQ(list[1].size(), list[3].size());
   EXPECT_GT(list[1].size(), 0U);
-  const ProgramResult select =
-      run_program({"select", kTrace, "--method", "minference:config=" + patterns, "--json"});
+  const ProgramResult select = run_program(
+      {"select", kTrace, "--method", "minference:lowering=union,config=" + patterns, "--json"});
   EXPECT_EQ(select.exit_code, 0) << select.standard_error;
 }
 

@@ -158,7 +158,7 @@ TEST(TableFormats, HoldTheRowsOfTheCsvInEveryViewThatHasOne) {
     const std::string method = view["id"] == "aqua_lanes"    ? "aqua:basis=self"
                                : view["id"] == "quest_pages" ? "quest:budget_tokens=24"
                                : view["id"] == "block_tables"
-                                   ? "flash_prefill:block_size=16"
+                                   ? "flash_prefill:lowering=union,block_size=16"
                                    : "quoka:budget_tokens=6,num_queries=2";
     words.insert(words.end(), {"--method", method});
     for (const std::string format : view["formats"])

@@ -189,9 +189,10 @@ TEST(Compare, WritesTheSameColumnsAsCsvAndJson) {
 }
 
 TEST(Compare, BlockMethodsHaveDensitiesBeforeAndAfterTheUnions) {
-  const json rows = answer_of({"compare", kTrace, "--method",
-                               "flash_prefill:block_size=8,sink_blocks=0,window_blocks=1,alpha=0.5",
-                               "--json"})["rows"];
+  const json rows = answer_of(
+      {"compare", kTrace, "--method",
+       "flash_prefill:lowering=union,block_size=8,sink_blocks=0,window_blocks=1,alpha=0.5",
+       "--json"})["rows"];
   for (const json& row : rows) {
     if (row["cells"] == 0) continue;
     EXPECT_TRUE(row["requested_budget"].is_null());
@@ -205,9 +206,10 @@ TEST(Compare, BlockMethodsHaveDensitiesBeforeAndAfterTheUnions) {
 
 // One list a query head, one a query block of the chunk, of the key blocks kept.
 TEST(Select, BlockMethodsNameTheirMasks) {
-  const json answer = answer_of({"select", kTrace, "--method",
-                                 "flash_prefill:block_size=8,sink_blocks=1,window_blocks=1",
-                                 "--layer", "1", "--json"});
+  const json answer =
+      answer_of({"select", kTrace, "--method",
+                 "flash_prefill:lowering=union,block_size=8,sink_blocks=1,window_blocks=1",
+                 "--layer", "1", "--json"});
   EXPECT_EQ(answer["block_size"], 8);
   for (const json& chunk : answer["layers"][0]["chunks"]) {
     const json& mask = chunk["block_mask"];
@@ -237,13 +239,14 @@ TEST(Select, BlockMethodsNameTheirMasks) {
                    .contains("block_size"));
 }
 
+// Named without its lowering: native masks.
 const std::string kNative = "flash_prefill:block_size=8,sink_blocks=0,window_blocks=1,alpha=0.5";
 
 // A row a query head: the union of what its query blocks read, with the pairs of its own masks.
 TEST(Select, NativeMasksHaveRowsOfQueryHeads) {
-  const json united = answer_of({"select", kTrace, "--method", kNative, "--json"});
-  const json native =
-      answer_of({"select", kTrace, "--method", kNative + ",lowering=native", "--json"});
+  const json united =
+      answer_of({"select", kTrace, "--method", kNative + ",lowering=union", "--json"});
+  const json native = answer_of({"select", kTrace, "--method", kNative, "--json"});
   EXPECT_TRUE(native["method"].get<std::string>().ends_with(",lowering=native"));
   for (std::size_t layer = 0; layer < native["layers"].size(); ++layer)
     for (std::size_t c = 0; c < native["layers"][layer]["chunks"].size(); ++c) {
@@ -269,7 +272,7 @@ TEST(Select, NativeMasksHaveRowsOfQueryHeads) {
 
 TEST(Select, NativeMasksTakeNoBudget) {
   const ProgramResult result =
-      run_program({"select", kTrace, "--method", kNative + ",lowering=native,budget_tokens=24"});
+      run_program({"select", kTrace, "--method", kNative + ",budget_tokens=24"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.standard_output, "");
   EXPECT_NE(result.standard_error.find("lowering=native"), std::string::npos);
@@ -277,8 +280,8 @@ TEST(Select, NativeMasksTakeNoBudget) {
 
 // Natively fewer pairs are read and less mass is kept than by the unions of the same masks.
 TEST(Compare, NativeMasksAreThinnerThanTheirUnions) {
-  const json rows = answer_of({"compare", kTrace, "--method", kNative, "--method",
-                               kNative + ",lowering=native", "--json"})["rows"];
+  const json rows = answer_of({"compare", kTrace, "--method", kNative + ",lowering=union",
+                               "--method", kNative, "--json"})["rows"];
   json united, native;
   for (const json& row : rows)
     if (row["scope"] == "all" && row["phase"] == "prefill")

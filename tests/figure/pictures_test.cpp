@@ -78,7 +78,8 @@ TEST_P(PicturesTest, TwoTracesShareNone) {
   const std::map<std::string, std::string> own{
       {"aqua_lanes", "aqua:basis=self"},
       {"block_tables",
-       "flash_prefill:block_size=4,sink_blocks=0,window_blocks=1,alpha=0.7,last_full_blocks=0"},
+       "flash_prefill:lowering=union,block_size=4,sink_blocks=0,window_blocks=1,alpha=0.7,last_"
+       "full_blocks=0"},
       {"quest_pages", "quest:budget_tokens=16,page_size=4,skip_layers=0"}};
   const std::string method =
       own.contains(GetParam()) ? own.at(GetParam()) : std::string("quoka:budget_tokens=16");

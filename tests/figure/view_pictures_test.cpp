@@ -57,7 +57,7 @@ constexpr const char* kNeedle = "layer=2,q_head=4,chunk=4,key=240-255";
 constexpr const char* kNeedleKey = "layer=2,q_head=4,chunk=4,key=245";
 constexpr const char* kWindow = "layer=2,q_head=4,chunk=4,window=16";
 constexpr const char* kDecoding = "layer=2,q_head=4,chunk=9";
-constexpr const char* kBlocks = "xattention:block_size=32";
+constexpr const char* kBlocks = "xattention:lowering=union,block_size=32";
 constexpr const char* kEvicts = "snapkv:budget_tokens=64";
 constexpr const char* kLanes = "aqua:basis=self";
 constexpr const char* kNativeBlocks = "xattention:block_size=32,stride=8,tau=0.7,lowering=native";

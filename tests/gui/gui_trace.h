@@ -25,7 +25,7 @@ struct GuiTraceOptions {
   std::int32_t nan_key_at = -1;    // in every layer and KV head: what reads the keys fails
   // Recorded runs, in this order; kUnknownMethod may be one.
   std::vector<std::string> runs = {"quoka:budget_tokens=256", "streaming_llm:budget_tokens=256",
-                                   "xattention:block_size=32"};
+                                   "xattention:lowering=union,block_size=32"};
   // Where there are any: the model, its architecture, spans, tokens and as many more runs of unknown
   // methods are called so, in turn.
   std::vector<std::string> hostile_names = {};

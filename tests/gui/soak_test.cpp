@@ -66,7 +66,7 @@ class WindowSoak : public test::WindowTest {
         options->chunk_size = 64;
         options->num_layers = 2;
         options->layers = {0, 1};
-        options->runs = {"quoka:budget_tokens=64", "xattention:block_size=32"};
+        options->runs = {"quoka:budget_tokens=64", "xattention:lowering=union,block_size=32"};
       }
       return std::vector<std::string>{test::write_gui_trace("soak-a.h5", longer),
                                       test::write_gui_trace("soak-b.h5", shorter)};
@@ -95,7 +95,7 @@ class WindowSoak : public test::WindowTest {
       workspace().cursor.set_method(
           slot, std::string(ids[upto(6)]) + ":budget_tokens=" + std::to_string(32 << upto(3)));
     settle();
-    workspace().cursor.set_method(Slot::B, "xattention:block_size=32");
+    workspace().cursor.set_method(Slot::B, "xattention:lowering=union,block_size=32");
     workspace().cursor.swap_methods();
     settle();
   }

@@ -39,7 +39,7 @@ TEST_F(ViewContents, TheMapOfLanesHasNoRecall) {
 // Chunk 4 of 128 tokens begins at block 16 of 32 tokens, of 20; KV head 1 has query heads 3 to 5.
 TEST_F(ViewContents, TheTableOfBlocksNamesPagesAndTokens) {
   open();
-  workspace.cursor.set_method(Slot::A, "flash_prefill:block_size=32,sink_blocks=1");
+  workspace.cursor.set_method(Slot::A, "flash_prefill:lowering=union,block_size=32,sink_blocks=1");
   workspace.cursor.go_to(state::parse_goto("chunk=4,q_head=4"));
   const test::ExactTable table = table_of("block_tables");
   std::map<std::string, int> stages;

@@ -15,7 +15,7 @@ GuiTraceOptions small_options() {
   options.decoded = 2;
   options.needle_begin = 300;
   options.runs = {"quoka:budget_tokens=64", "streaming_llm:budget_tokens=64",
-                  "xattention:block_size=32", kUnknownMethod};
+                  "xattention:lowering=union,block_size=32", kUnknownMethod};
   return options;
 }
 

@@ -194,7 +194,7 @@ TEST_F(WindowDefects, SurvivesManyEventsInAnyOrder) {
                            ImGuiKey_X,         ImGuiKey_Escape,     ImGuiKey_PageUp,
                            ImGuiKey_PageDown,  ImGuiKey_Tab,        ImGuiKey_Space};
   const char* specs[] = {"quoka:budget_tokens=64", "h2o:budget_tokens=64", "dense",
-                         "xattention:block_size=32", "quest:budget_tokens=96"};
+                         "xattention:lowering=union,block_size=32", "quest:budget_tokens=96"};
   const auto frame = [&] {
     const auto begin = std::chrono::steady_clock::now();
     frames(1);

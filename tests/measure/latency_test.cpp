@@ -411,7 +411,8 @@ TEST(MeasureLatency, NativeMasksAreReadByThemselves) {
   EXPECT_TRUE(report.executed);
   EXPECT_TRUE(report.speedup());
   EXPECT_STREQ(gather_name(report.reads), "block masks");
-  EXPECT_EQ(measure(trace, "flash_prefill:block_size=4,alpha=0.9", 2).reads, KvReads::Tables);
+  EXPECT_EQ(measure(trace, "flash_prefill:lowering=union,block_size=4,alpha=0.9", 2).reads,
+            KvReads::Tables);
 }
 
 // Bytes and products of the masks alone: pairs by counting, keys that any head of the group reads.

@@ -32,11 +32,11 @@ ReplayResult replayed(const SmallTrace& trace, const std::string& method) {
 
 const std::vector<std::string>& block_methods() {
   static const std::vector<std::string> methods = {
-      "flash_prefill:block_size=8,alpha=0.4,sink_blocks=1,window_blocks=1",
+      "flash_prefill:lowering=union,block_size=8,alpha=0.4,sink_blocks=1,window_blocks=1",
       "flash_prefill:block_size=8,alpha=0.4,lowering=budget,budget_tokens=24",
-      "flash_prefill:block_size=8,alpha=0.4,last_full_blocks=1",
-      "xattention:block_size=8,stride=4,tau=0.5",
-      "flex_prefill:block_size=8,min_budget=8",
+      "flash_prefill:lowering=union,block_size=8,alpha=0.4,last_full_blocks=1",
+      "xattention:lowering=union,block_size=8,stride=4,tau=0.5",
+      "flex_prefill:lowering=union,block_size=8,min_budget=8",
       "compact_attention:subgroup_size=2,block_size=8,alpha=0.4,sink_blocks=1,window_blocks=1"};
   return methods;
 }
@@ -140,7 +140,8 @@ TEST(BlockRunsTest, CompareAveragesDensities) {
 TEST(BlockRunsTest, TheLastPrefillChunkIsKnown) {
   const SmallTrace trace(with_groups_of_four());
   const std::string method =
-      "flash_prefill:block_size=8,alpha=0.4,sink_blocks=1,window_blocks=1,last_full_blocks=1";
+      "flash_prefill:lowering=union,block_size=8,alpha=0.4,sink_blocks=1,window_blocks=1,last_full_"
+      "blocks=1";
   ReplayRequest request;
   request.spec = MethodSpec::parse(method).resolved(trace.session().shape());
   for (const std::optional<int> size : {std::optional<int>(), std::optional<int>(20)}) {

@@ -96,9 +96,11 @@ class BlockWaysTest : public ::testing::Test {
 
 TEST_F(BlockWaysTest, AreWorthWhatPlainLoopsSay) {
   for (const std::string& method :
-       {std::string("flash_prefill:block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1"),
-        std::string("flash_prefill:block_size=8,alpha=0.9,sink_blocks=0,window_blocks=0,"
-                    "last_full_blocks=1"),
+       {std::string(
+            "flash_prefill:lowering=union,block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1"),
+        std::string(
+            "flash_prefill:lowering=union,block_size=8,alpha=0.9,sink_blocks=0,window_blocks=0,"
+            "last_full_blocks=1"),
         std::string("xattention:block_size=8,stride=4,tau=0.4,lowering=native")}) {
     SCOPED_TRACE(method);
     for (const ReplayCell& cell : replayed(method).cells) {
@@ -119,7 +121,8 @@ TEST_F(BlockWaysTest, AreWorthWhatPlainLoopsSay) {
 
 // What they say of a union method is what the method's own metrics say.
 TEST_F(BlockWaysTest, AgreeWithTheMethodsMetrics) {
-  const std::string method = "flash_prefill:block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1";
+  const std::string method =
+      "flash_prefill:lowering=union,block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1";
   ReplayRequest request;
   request.want_output_error = true;
   request.spec = selection::MethodSpec::parse(method);

@@ -133,7 +133,7 @@ TEST(CompareRows, MetadataIsWhatIsHeldToChooseWith) {
   // A largest and a smallest key of each page; 10 pages of 5 hold 48 keys, 7 hold 32, 4 hold 16.
   EXPECT_DOUBLE_EQ(bytes("quest:budget_tokens=10,page_size=5,skip_layers=0"),
                    (4 + 7 + 10) / 3.0 * 2 * 8 * 4);
-  EXPECT_DOUBLE_EQ(bytes("flash_prefill:block_size=8,sink_blocks=0,window_blocks=1"),
+  EXPECT_DOUBLE_EQ(bytes("flash_prefill:lowering=union,block_size=8,sink_blocks=0,window_blocks=1"),
                    (2 + 4 + 6) / 3.0 * 8 * 4);
   EXPECT_DOUBLE_EQ(bytes("sparq:budget_tokens=10"), (16 + 32 + 48) / 3.0 * 8 * 4);
   EXPECT_DOUBLE_EQ(bytes("loki:budget_tokens=10,num_channels=3,basis=self"),

@@ -338,7 +338,8 @@ TEST_F(Explain, LostKeysHaveTheCausesThatExplainGives) {
   for (const std::string& method :
        {std::string("quoka:budget_tokens=7,num_queries=2"), std::string("h2o:budget_tokens=9"),
         std::string("quest:budget_tokens=8,page_size=4,skip_layers=0"),
-        std::string("flash_prefill:block_size=4,sink_blocks=0,window_blocks=1,alpha=0.9")}) {
+        std::string(
+            "flash_prefill:lowering=union,block_size=4,sink_blocks=0,window_blocks=1,alpha=0.9")}) {
     LostKeysRequest request;
     request.method = choice_anew(spec_of(method));
     request.layers = {kLayer};

@@ -313,7 +313,7 @@ TEST(Replay, SetsCanBeMeasuredAfterwards) {
   for (const char* spec :
        {"quoka:budget_tokens=9", "oracle:budget_tokens=9,budget_scope=all",
         "snapkv:budget_tokens=7,window=4", "quest:budget_tokens=8,page_size=4,skip_layers=0",
-        "xattention:block_size=8,stride=4,tau=0.5",
+        "xattention:lowering=union,block_size=8,stride=4,tau=0.5",
         "streaming_llm:budget_tokens=8,positions=reassigned"}) {
     SCOPED_TRACE(spec);
     const ReplayResult whole = replay_of(trace, spec, with_errors());

@@ -325,47 +325,46 @@ TEST_P(ShapedSoftmax, QuestBoundsThePagesOfCandidates) {
 
 TEST_P(ShapedSoftmax, FlashPrefillComparesBlocksThatRowsSee) {
   constexpr int b = 4;
-  expect_selected("flash_prefill:block_size=4,alpha=0.6,sink_blocks=1,window_blocks=1",
-                  [&](int layer, int row, int c) {
-                    const int begin = chunk(c).begin, end = chunk(c).end(), dim = shape().head_dim;
-                    std::set<int> kept;
-                    for (int j = begin / b * b; j < begin; ++j) kept.insert(j);
-                    for (int head = row * 2; head < row * 2 + 2; ++head)
-                      for (int own = begin / b; own * b < end; ++own) {
-                        const int first = std::max(own * b, begin),
-                                  last = std::min((own + 1) * b, end);
-                        std::map<int, double> sums;
-                        double most = -1e9;
-                        std::map<std::pair<int, int>, double> z;
-                        for (int t = first; t < last; ++t)
-                          for (int j = 0; (j + 1) * b - 1 <= t; ++j) {
-                            if (j * b < first_seen_from(t)) continue;
-                            double dot = 0;
-                            for (int i = 0; i < dim; ++i)
-                              for (int key = j * b; key < (j + 1) * b; ++key)
-                                dot += static_cast<double>(trace_.query(layer, head, t)[i]) *
-                                       static_cast<double>(trace_.key(layer, row, key)[i]) / b;
-                            dot /= std::sqrt(static_cast<double>(dim));
-                            if (shape().softcap > 0)
-                              dot = shape().softcap * std::tanh(dot / shape().softcap);
-                            z[{t, j}] = dot;
-                            most = std::max(most, dot);
-                          }
-                        double largest = 0;
-                        for (const auto& [at, value] : z) sums[at.second] += std::exp(value - most);
-                        for (const auto& [j, sum] : sums) largest = std::max(largest, sum);
-                        for (int j = 0; j <= own; ++j) {
-                          if ((j + 1) * b - 1 < first_seen_from(first)) continue;
-                          if (sums[j] >= 0.6 * largest || j < 1 || own == j)
-                            for (int key = j * b; key < (j + 1) * b; ++key) kept.insert(key);
-                        }
-                      }
-                    const Positions open = candidates(c);
-                    Positions selected;
-                    for (const int j : open)
-                      if (kept.count(j) > 0) selected.push_back(j);
-                    return selected;
-                  });
+  expect_selected(
+      "flash_prefill:lowering=union,block_size=4,alpha=0.6,sink_blocks=1,window_blocks=1",
+      [&](int layer, int row, int c) {
+        const int begin = chunk(c).begin, end = chunk(c).end(), dim = shape().head_dim;
+        std::set<int> kept;
+        for (int j = begin / b * b; j < begin; ++j) kept.insert(j);
+        for (int head = row * 2; head < row * 2 + 2; ++head)
+          for (int own = begin / b; own * b < end; ++own) {
+            const int first = std::max(own * b, begin), last = std::min((own + 1) * b, end);
+            std::map<int, double> sums;
+            double most = -1e9;
+            std::map<std::pair<int, int>, double> z;
+            for (int t = first; t < last; ++t)
+              for (int j = 0; (j + 1) * b - 1 <= t; ++j) {
+                if (j * b < first_seen_from(t)) continue;
+                double dot = 0;
+                for (int i = 0; i < dim; ++i)
+                  for (int key = j * b; key < (j + 1) * b; ++key)
+                    dot += static_cast<double>(trace_.query(layer, head, t)[i]) *
+                           static_cast<double>(trace_.key(layer, row, key)[i]) / b;
+                dot /= std::sqrt(static_cast<double>(dim));
+                if (shape().softcap > 0) dot = shape().softcap * std::tanh(dot / shape().softcap);
+                z[{t, j}] = dot;
+                most = std::max(most, dot);
+              }
+            double largest = 0;
+            for (const auto& [at, value] : z) sums[at.second] += std::exp(value - most);
+            for (const auto& [j, sum] : sums) largest = std::max(largest, sum);
+            for (int j = 0; j <= own; ++j) {
+              if ((j + 1) * b - 1 < first_seen_from(first)) continue;
+              if (sums[j] >= 0.6 * largest || j < 1 || own == j)
+                for (int key = j * b; key < (j + 1) * b; ++key) kept.insert(key);
+            }
+          }
+        const Positions open = candidates(c);
+        Positions selected;
+        for (const int j : open)
+          if (kept.count(j) > 0) selected.push_back(j);
+        return selected;
+      });
 }
 
 TEST_P(ShapedSoftmax, ScoreErrorsAreOfTheLogits) {
@@ -403,7 +402,8 @@ TEST_P(ShapedSoftmax, EveryOtherMethodIsMeasuredOnWhatItKeeps) {
         "snapkv:budget_tokens=6,window=4", "snapkv:budget_tokens=6,window=4,state=select",
         "keydiff:budget_tokens=6", "tova:budget_tokens=6", "tova:budget_tokens=6,per_kv_head=1",
         "quest:budget_tokens=8,page_size=4,prefill=per_query,skip_layers=0",
-        "xattention:block_size=8,stride=4", "flex_prefill:block_size=8,min_budget=8",
+        "xattention:lowering=union,block_size=8,stride=4",
+        "flex_prefill:lowering=union,block_size=8,min_budget=8",
         "compact_attention:selector=flash_prefill,block_size=4"}) {
     expect_measured(replayed(spec));
   }

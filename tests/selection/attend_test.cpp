@@ -107,10 +107,10 @@ TEST(AttendSelected, WhatMethodsSelectAgreesWithMaskedDenseAttention) {
     for (const char* text :
          {"quest:budget_tokens=48", "quest:budget_tokens=48,gqa_reduce=union",
           "quest:budget_tokens=48,force_last_page=0", "quest:budget_tokens=48,prefill=per_query",
-          "flash_prefill:block_size=16,alpha=0.3,window_blocks=1,sink_blocks=1",
+          "flash_prefill:lowering=union,block_size=16,alpha=0.3,window_blocks=1,sink_blocks=1",
           "flash_prefill:block_size=16,lowering=budget,budget_tokens=64",
-          "xattention:block_size=16,stride=4,tau=0.5",
-          "flex_prefill:block_size=16,gamma=0.5,min_budget=32",
+          "xattention:lowering=union,block_size=16,stride=4,tau=0.5",
+          "flex_prefill:lowering=union,block_size=16,gamma=0.5,min_budget=32",
           "compact_attention:block_size=16,alpha=0.6,window_blocks=1,sink_blocks=0",
           "compact_attention:selector=xattention,block_size=16,stride=4,tau=0.4"}) {
       const MethodSpec spec = MethodSpec::parse(text).resolved(shape);
@@ -185,7 +185,7 @@ TEST(AttendSelected, NativeEqualsTheUnionOfOneHeadAndQueryBlock) {
   const Cell cell = cell_of(in);
   for (const std::string text : {"flash_prefill:block_size=16,alpha=0.7,window_blocks=1",
                                  "xattention:block_size=16,stride=4,tau=0.4"}) {
-    const MethodSpec together = MethodSpec::parse(text);
+    const MethodSpec together = MethodSpec::parse(text + ",lowering=union");
     const MethodSpec native = MethodSpec::parse(text + ",lowering=native");
     const CellSelection a = make_selector(together, shape)->select(cell);
     const CellSelection b = make_selector(native, shape)->select(cell);
@@ -259,7 +259,8 @@ TEST(PageTables, TheMethodDecidesTheSizeOfAPage) {
   EXPECT_EQ(MethodSpec::parse("quest:page_size=8").traits().page_size, 8);
   EXPECT_EQ(MethodSpec::parse("flash_prefill").traits().page_size, 128);
   EXPECT_EQ(MethodSpec::parse("compact_attention:block_size=32").traits().page_size, 32);
-  EXPECT_EQ(MethodSpec::parse("minference:config=patterns.json").traits().page_size, 64);
+  EXPECT_EQ(MethodSpec::parse("minference:lowering=union,config=patterns.json").traits().page_size,
+            64);
   EXPECT_EQ(MethodSpec::parse("quoka").traits().page_size, 0);
 }
 

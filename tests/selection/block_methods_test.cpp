@@ -6,6 +6,7 @@
 #include "tests/selection/sequences.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,8 @@ void expect_near(const std::vector<float>& values, const std::vector<double>& ex
 TEST(FlashPrefill, OneSoftmaxOverRowsAndBlocks) {
   const Sequence sequence = one_head({4, 2}, 2, {0, 0, 0, 0, 0, 0, 0, 0, /**/ 2, 0, 0, 1},
                                      {2, 0, 0, 0, 1, 1, -1, -1, /**/ 0, 3, 0, -1});
-  const std::string own = "flash_prefill:block_size=2,sink_blocks=0,window_blocks=0,";
+  const std::string own =
+      "flash_prefill:lowering=union,block_size=2,sink_blocks=0,window_blocks=0,";
   const CellSelection cell = run_method(sequence, own + "alpha=0.2").cells[1];
   expect_near(scores_of(cell, 0, 0), {.640, .153, .207});
   EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 1, 2}));
@@ -41,7 +43,9 @@ TEST(FlashPrefill, RowsWithLargeLogitsDominate) {
       one_head({6, 2}, 2, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /**/ 2, 1, 0, 1},
                {1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, /**/ 0, -100, 0, -100});
   const CellSelection cell =
-      run_method(sequence, "flash_prefill:block_size=2,sink_blocks=0,window_blocks=0,alpha=0.5")
+      run_method(
+          sequence,
+          "flash_prefill:lowering=union,block_size=2,sink_blocks=0,window_blocks=0,alpha=0.5")
           .cells[1];
   expect_near(scores_of(cell, 0, 0), {.530, .126, .344, 0});
   EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2}));
@@ -54,7 +58,8 @@ TEST(FlashPrefill, SinksAndWindowAreForced) {
   shape.chunk_lengths = {40, 8};
   const Sequence sequence = random_sequence(shape, 2);
   const CellSelection cell =
-      run_method(sequence, "flash_prefill:block_size=4,alpha=1,sink_blocks=1,window_blocks=3")
+      run_method(sequence,
+                 "flash_prefill:lowering=union,block_size=4,alpha=1,sink_blocks=1,window_blocks=3")
           .cells[1];
   // Query blocks 10 and 11: the window of the first reaches back to 8, of the second to 9.
   for (const SelectedRow& row : cell.rows) {
@@ -69,7 +74,7 @@ TEST(FlashPrefill, WithoutAnyWholeBlockAllIsKept) {
   SequenceShape shape;
   shape.chunk_lengths = {5, 3};
   const CellSelection cell = run_method(random_sequence(shape, 3),
-                                        "flash_prefill:block_size=16,sink_blocks=0,"
+                                        "flash_prefill:lowering=union,block_size=16,sink_blocks=0,"
                                         "window_blocks=0,alpha=1")
                                  .cells[1];
   EXPECT_EQ(kept_blocks(cell, 0, 0), Ints{0});
@@ -81,7 +86,8 @@ TEST(FlashPrefill, TheLastBlocksOfThePromptDoNotVote) {
   SequenceShape shape;
   shape.chunk_lengths = {32, 12, 12};
   const Sequence sequence = random_sequence(shape, 4);
-  const std::string own = "flash_prefill:block_size=4,alpha=0.9,sink_blocks=0,window_blocks=0";
+  const std::string own =
+      "flash_prefill:lowering=union,block_size=4,alpha=0.9,sink_blocks=0,window_blocks=0";
   const MethodRun plain = run_method(sequence, own);
   const MethodRun compat = run_method(sequence, own + ",last_full_blocks=2");
   EXPECT_EQ(positions_of(compat.cells[1]), positions_of(plain.cells[1]));
@@ -111,7 +117,7 @@ Ints xattention_row(const std::vector<double>& masses, const std::string& tau) {
   for (const double mass : masses) keys.push_back(static_cast<float>(std::log(mass)));
   const Sequence sequence = one_head({past, 1}, 1, std::vector<float>(masses.size(), 1.0F), keys);
   const CellSelection cell =
-      run_method(sequence, "xattention:block_size=1,stride=1,tau=" + tau).cells[1];
+      run_method(sequence, "xattention:lowering=union,block_size=1,stride=1,tau=" + tau).cells[1];
   expect_near(scores_of(cell, 0, 0), masses);
   EXPECT_EQ(cell.rows[0].forced, Ints{0});
   return kept_blocks(cell, 0, 0);
@@ -147,7 +153,7 @@ TEST(XAttention, OfEqualMassesTheFirstComeFirst) {
 TEST(XAttention, StridesStartAtPositionZero) {
   const Sequence sequence = one_head({3, 3}, 1, {9, 9, 9, /**/ 2, 1, 3}, {1, 2, 0, 1, /**/ -1, 4});
   const CellSelection cell =
-      run_method(sequence, "xattention:block_size=2,stride=2,tau=0").cells[1];
+      run_method(sequence, "xattention:lowering=union,block_size=2,stride=2,tau=0").cells[1];
   // a = 1: q[3] k[2n] / 2: (1, 0). a = 2: (q[5] k[2n] + q[4] k[2n+1]) / 2: (2.5, 0.5, 0.5).
   const double first = std::exp(1.0) + 1;
   expect_near(scores_of(cell, 0, 0), {std::exp(1.0) / first, 1 / first, 0});
@@ -161,7 +167,7 @@ TEST(XAttention, StridesStartAtPositionZero) {
 TEST(XAttention, MissingPositionsAreZero) {
   const Sequence sequence = one_head({2, 3}, 1, {9, 9, /**/ 2, 1, 3}, {1, 2, 0, 1, /**/ -1});
   const CellSelection cell =
-      run_method(sequence, "xattention:block_size=2,stride=2,tau=0").cells[1];
+      run_method(sequence, "xattention:lowering=union,block_size=2,stride=2,tau=0").cells[1];
   // a = 2: q[5] is missing, q[4] k[2n+1] / 2 with k[5] missing: (3, 1.5, 0).
   const double total = std::exp(3.0) + std::exp(1.5) + 1;
   expect_near(scores_of(cell, 0, 1), {std::exp(3.0) / total, std::exp(1.5) / total, 1 / total});
@@ -169,7 +175,8 @@ TEST(XAttention, MissingPositionsAreZero) {
 
 TEST(XAttention, BlocksAreWholeStrides) {
   for (const char* text :
-       {"xattention:block_size=100", "xattention:stride=3", "xattention:block_size=8",
+       {"xattention:lowering=union,block_size=100", "xattention:lowering=union,stride=3",
+        "xattention:lowering=union,block_size=8",
         "compact_attention:selector=xattention,block_size=100"}) {
     try {
       MethodSpec::parse(text);
@@ -180,11 +187,11 @@ TEST(XAttention, BlocksAreWholeStrides) {
           << error.what();
     }
   }
-  MethodSpec::parse("xattention:block_size=100,stride=25");
-  MethodSpec::parse("flash_prefill:block_size=100");
+  MethodSpec::parse("xattention:lowering=union,block_size=100,stride=25");
+  MethodSpec::parse("flash_prefill:lowering=union,block_size=100");
 }
 
-// Block methods that the oracle knows, without budget parameters.
+// Block methods that the oracle knows, without budget parameters and lowering: natively.
 const std::vector<std::string>& specs() {
   static const std::vector<std::string> all = {
       "flash_prefill:block_size=8,alpha=0.3,sink_blocks=1,window_blocks=1",
@@ -226,6 +233,11 @@ const std::vector<SequenceShape>& shapes() {
     return std::vector<SequenceShape>{aligned, ragged, wide, single};
   }();
   return all;
+}
+
+std::string lowered(const std::string& spec, const std::string& lowering) {
+  return fmt::format("{}{}lowering={}", spec, spec.find(':') == std::string::npos ? ":" : ",",
+                     lowering);
 }
 
 void expect_mask(const ChunkMask& expected, const CellSelection& cell) {
@@ -291,7 +303,8 @@ TEST(BlockMethods, ChooseAsTheOracle) {
   for (std::size_t i = 0; i < shapes().size(); ++i) {
     SCOPED_TRACE(i);
     const Sequence sequence = random_sequence(shapes()[i], 200 + static_cast<unsigned>(i));
-    for (const std::string& spec : specs()) check(sequence, spec, sequence.gqa_group_size());
+    for (const std::string& spec : specs())
+      check(sequence, lowered(spec, "union"), sequence.gqa_group_size());
   }
 }
 
@@ -299,9 +312,7 @@ TEST(BlockMethods, ReadTheirNativeMasksAsTheOracle) {
   for (std::size_t i = 0; i < shapes().size(); ++i) {
     SCOPED_TRACE(i);
     const Sequence sequence = random_sequence(shapes()[i], 205 + static_cast<unsigned>(i));
-    for (const std::string& spec : specs())
-      check(sequence, spec + (spec.find(':') == std::string::npos ? ":" : ",") + "lowering=native",
-            1);
+    for (const std::string& spec : specs()) check(sequence, spec, 1);
   }
 }
 
@@ -312,10 +323,7 @@ TEST(BlockMethods, FillABudgetAsTheOracle) {
     for (const std::string& spec : specs())
       for (const char* budget :
            {"budget_tokens=3", "budget_tokens=17", "budget_ratio=0.6", "budget_tokens=100000"})
-        check(
-            sequence,
-            spec + (spec.find(':') == std::string::npos ? ":" : ",") + "lowering=budget," + budget,
-            sequence.gqa_group_size());
+        check(sequence, lowered(spec, std::string("budget,") + budget), sequence.gqa_group_size());
   }
 }
 
@@ -344,9 +352,11 @@ TEST(BlockMethods, LongSequencesDoNotDependOnThreadsOrMemory) {
   shape.decoded = 0;
   const Sequence sequence = random_sequence(shape, 221);
   const int threads = at::get_num_threads();
-  for (const char* spec : {"flash_prefill:alpha=0.95,window_blocks=1", "xattention:tau=0.3",
-                           "xattention:stride=8,tau=0.2", "flex_prefill:gamma=0.3,min_budget=128",
-                           "flex_prefill:gamma=0.3,tau=1,min_budget=128"}) {
+  for (const char* spec :
+       {"flash_prefill:lowering=union,alpha=0.95,window_blocks=1",
+        "xattention:lowering=union,tau=0.3", "xattention:lowering=union,stride=8,tau=0.2",
+        "flex_prefill:lowering=union,gamma=0.3,min_budget=128",
+        "flex_prefill:lowering=union,gamma=0.3,tau=1,min_budget=128"}) {
     at::set_num_threads(1);
     check(sequence, spec, 4);
     const CellSelection single = run_method(sequence, spec).cells[1];
@@ -406,7 +416,7 @@ TEST(CompactAttention, EachUnionHoldsTheOneBefore) {
     EXPECT_EQ(eight.rows[row].positions, both);
   }
   EXPECT_EQ(positions_of(eight),
-            positions_of(run_method(sequence, "flash_prefill:" + own).cells[1]));
+            positions_of(run_method(sequence, "flash_prefill:lowering=union," + own).cells[1]));
 }
 
 TEST(CompactAttention, ChoosesAsTheOracle) {

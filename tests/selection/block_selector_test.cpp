@@ -61,6 +61,8 @@ TEST(RowOfBlocks, WholeBlocksAndTheStraddlingOne) {
   EXPECT_EQ(all.forced, (Ints{0, 1, 2, 3, 8, 9, 10}));
 }
 
+constexpr const char* kUnion = "flash_prefill:lowering=union";
+
 class GivenMask final : public BlockMasker {
  public:
   explicit GivenMask(BlockChoice choice) : choice_(std::move(choice)) {}
@@ -89,12 +91,12 @@ CellSelection select(const BlockChoice& choice, const std::string& spec, int hea
 }
 
 TEST(BlockSelector, AnEmptyMaskLeavesTheChunkOpen) {
-  const CellSelection aligned = select(some_choice(), "flash_prefill");
+  const CellSelection aligned = select(some_choice(), kUnion);
   ASSERT_EQ(aligned.rows.size(), 2U);
   EXPECT_TRUE(aligned.rows[0].positions.empty());
   EXPECT_FALSE(aligned.dense_reason.has_value());
   EXPECT_FALSE(aligned.budget_tokens.has_value());
-  const CellSelection straddling = select(BlockChoice({4, 10, 7}, 2), "flash_prefill");
+  const CellSelection straddling = select(BlockChoice({4, 10, 7}, 2), kUnion);
   EXPECT_EQ(straddling.rows[0].positions, (Ints{8, 9}));
   EXPECT_EQ(straddling.rows[0].forced, (Ints{8, 9}));
 }
@@ -104,7 +106,7 @@ TEST(BlockSelector, AFullMaskIsEverything) {
   for (int head = 0; head < 2; ++head)
     for (int i = 0; i < choice.grid.num_query_blocks(); ++i)
       for (int j = 0; j <= choice.grid.block_of_query_block(i); ++j) keep(choice, head, i, j);
-  const CellSelection cell = select(choice, "flash_prefill");
+  const CellSelection cell = select(choice, kUnion);
   EXPECT_EQ(cell.rows[0].positions, range(0, 10));
   EXPECT_EQ(cell.rows[0].forced, (Ints{8, 9}));
   EXPECT_TRUE(cell.keeps_every_key());
@@ -118,7 +120,7 @@ TEST(BlockSelector, RowsUniteTheirOwnHeads) {
   keep(choice, 0, 1, 2);
   keep(choice, 1, 0, 0, true);
   keep(choice, 3, 3, 4);
-  const CellSelection cell = select(choice, "flash_prefill");
+  const CellSelection cell = select(choice, kUnion);
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 4, 5}));
   EXPECT_EQ(cell.rows[0].forced, (Ints{0, 1}));
   EXPECT_EQ(cell.rows[1].positions, (Ints{8, 9}));
@@ -127,7 +129,7 @@ TEST(BlockSelector, RowsUniteTheirOwnHeads) {
   EXPECT_FALSE(cell.keeps_every_key());
   EXPECT_EQ(cell.blocks->kept, choice.mask.values());
   EXPECT_EQ(cell.blocks->forced, choice.forced.values());
-  EXPECT_EQ(select(choice, "flash_prefill", 1).rows[1].positions, (Ints{0, 1}));
+  EXPECT_EQ(select(choice, kUnion, 1).rows[1].positions, (Ints{0, 1}));
 }
 
 void set_scores(BlockChoice& choice, int head, int query_block, const std::vector<float>& scores) {
@@ -182,7 +184,7 @@ TEST(BlockSelector, NativeRowsAreQueryHeadsAndReadTheirMasks) {
     for (int i = 0; i < 4; ++i) keep(choice, head, i, 5 + i, true);
   EXPECT_EQ(cell.blocks->kept, choice.mask.values());
   EXPECT_EQ(cell.blocks->forced, choice.forced.values());
-  EXPECT_FALSE(select(choice, "flash_prefill").reads_masks);
+  EXPECT_FALSE(select(choice, kUnion).reads_masks);
   // The block of the first query block straddles the chunk's begin.
   const CellSelection straddling =
       select(BlockChoice({4, 10, 7}, 2), "flash_prefill:lowering=native", 1);
@@ -201,17 +203,15 @@ TEST(BlockSelector, SingleKeysBesideBlocks) {
   BlockChoice choice({4, 10, 3}, 2);
   choice.past_keys = {{1, 2, 7}, {2, 5, 8}};
   choice.forced_keys = {{1}, {}};
-  const CellSelection cell = select(choice, "flash_prefill");
+  const CellSelection cell = select(choice, kUnion);
   EXPECT_EQ(cell.rows[0].positions, (Ints{1, 2, 5, 7, 8, 9}));
   EXPECT_EQ(cell.rows[0].forced, (Ints{1, 8, 9}));  // 1, and 8 and 9 of the straddling block
-  EXPECT_EQ(joined(select(choice, "flash_prefill", 1).rows[0].positions, {}),
-            (Ints{1, 2, 7, 8, 9}));
+  EXPECT_EQ(joined(select(choice, kUnion, 1).rows[0].positions, {}), (Ints{1, 2, 7, 8, 9}));
 }
 
 TEST(BlockSelector, IsDenseWithoutAPastAndInDecode) {
-  const auto selector =
-      make_block_selector(MethodSpec::parse("flash_prefill"), {trace::RowAxis::KvHead, 2},
-                          std::make_unique<GivenMask>(some_choice()));
+  const auto selector = make_block_selector(MethodSpec::parse(kUnion), {trace::RowAxis::KvHead, 2},
+                                            std::make_unique<GivenMask>(some_choice()));
   const CellSelection first = selector->select(cell_of({2, 0, 7}, 4, 2));
   EXPECT_EQ(first.dense_reason, DenseReason::EmptyPast);
   EXPECT_TRUE(first.dense_fallback());

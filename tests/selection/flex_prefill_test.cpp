@@ -15,7 +15,8 @@ TEST(FlexPrefill, SlashBlocksAreCutFromTheFarEnd) {
   for (int t = 3; t < kTotal; ++t) q[t * kDim + t - 3] = 200;
   const Sequence sequence = one_head({8, 3}, kDim, q, k);
   const CellSelection cell =
-      run_method(sequence, "flex_prefill:block_size=2,gamma=0.5,tau=0,min_budget=4").cells[1];
+      run_method(sequence, "flex_prefill:lowering=union,block_size=2,gamma=0.5,tau=0,min_budget=4")
+          .cells[1];
   // Two of each: columns 0 and 3 (positions 6, 7), diagonals 0 and 2.
   EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 2, 3, 4}));
   EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 3, 5}));
@@ -28,7 +29,7 @@ TEST(FlexPrefill, AllAttentionIsAllBlocks) {
   shape.chunk_lengths = {300, 130};
   const Sequence sequence = random_sequence(shape, 6);
   const auto first_row = [&](const std::string& options) {
-    return run_method(sequence, "flex_prefill:gamma=1,min_budget=0," + options)
+    return run_method(sequence, "flex_prefill:lowering=union,gamma=1,min_budget=0," + options)
         .cells[1]
         .rows[0]
         .positions;
@@ -46,7 +47,7 @@ TEST(FlexPrefill, AllAttentionIsAllBlocks) {
 TEST(FlexPrefill, AHeadWhosePoolsTellIsQueryAware) {
   const float k = std::log(3.0F);
   const Sequence sequence = one_head({5, 1}, 1, std::vector<float>(6, 1.0F), {k, -k, 0, 0, 0, 0});
-  const std::string own = "flex_prefill:block_size=2,min_budget=2,gamma=0.7,";
+  const std::string own = "flex_prefill:lowering=union,block_size=2,min_budget=2,gamma=0.7,";
   const auto kept = [&](const std::string& tau) {
     return kept_blocks(run_method(sequence, own + "tau=" + tau).cells[1], 0, 0);
   };
@@ -62,7 +63,8 @@ TEST(FlexPrefill, PairsOfAllQueryBlocksShareTheCoverage) {
   const Sequence sequence =
       one_head({4, 4}, 1, {0, 0, 0, 0, /**/ 50, 50, 0, 0}, {0, 0, 1, 1, /**/ 0, 0, 0, 0});
   const CellSelection cell =
-      run_method(sequence, "flex_prefill:block_size=2,min_budget=2,gamma=0.8,tau=1").cells[1];
+      run_method(sequence, "flex_prefill:lowering=union,block_size=2,min_budget=2,gamma=0.8,tau=1")
+          .cells[1];
   EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 1, 2}));
   EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 1, 3}));
   EXPECT_EQ(cell.rows[0].positions, (Ints{0, 1, 2, 3}));
@@ -76,7 +78,9 @@ TEST(FlexPrefill, AWholeRowFitsHalfOfTwo) {
     const Sequence sequence = one_head({4, 4}, 1, {0, 0, 0, 0, /**/ logit, logit, 0, 0},
                                        {.3F, .3F, -.4F, -.4F, /**/ 0, 0, 0, 0});
     const CellSelection cell =
-        run_method(sequence, "flex_prefill:block_size=2,min_budget=2,gamma=0.5,tau=1").cells[1];
+        run_method(sequence,
+                   "flex_prefill:lowering=union,block_size=2,min_budget=2,gamma=0.5,tau=1")
+            .cells[1];
     EXPECT_EQ(kept_blocks(cell, 0, 0), (Ints{0, 1, 2})) << step;
     EXPECT_EQ(kept_blocks(cell, 0, 1), (Ints{0, 3})) << step;
   }

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/selection/default_budget.h"
+#include "core/selection/recorded_spec.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -183,11 +184,64 @@ TEST(MethodSpec, AFileThatAMethodNeedsHasNoDefault) {
   EXPECT_EQ(
       canonical("seer_attention:gate=a.safetensors"),
       "seer_attention:budget_tokens=0,budget_ratio=0,budget_scope=past,skip_layers=0,block_size=64,"
-      "threshold=0.0005,gate=a.safetensors,lowering=union");
+      "threshold=0.0003,gate=a.safetensors,lowering=native");
   EXPECT_EQ(
       canonical("minference:config=a.json"),
       "minference:budget_tokens=0,budget_ratio=0,budget_scope=past,skip_layers=0,config=a.json,"
-      "lowering=union");
+      "lowering=native");
+}
+
+// Named alone a block method is its own paper's.
+TEST(MethodSpec, ABlockMethodNamedAloneIsThePapers) {
+  const std::string common = "budget_tokens=0,budget_ratio=0,budget_scope=past,skip_layers=0,";
+  EXPECT_EQ(canonical("flash_prefill"), "flash_prefill:" + common +
+                                            "block_size=128,alpha=0.01,sink_blocks=2,"
+                                            "window_blocks=4,last_full_blocks=0,lowering=native");
+  EXPECT_EQ(canonical("xattention"),
+            "xattention:" + common + "block_size=128,stride=16,tau=0.9,lowering=native");
+  EXPECT_EQ(
+      canonical("flex_prefill"),
+      "flex_prefill:" + common + "block_size=128,gamma=0.9,tau=0.1,min_budget=512,lowering=native");
+  for (const char* id :
+       {"flash_prefill", "xattention", "flex_prefill", "seer_attention", "minference"}) {
+    SCOPED_TRACE(id);
+    const MethodInfo& info = *find_method(id);
+    EXPECT_EQ(info.row_axis, trace::RowAxis::QHead);
+    EXPECT_EQ(MethodSpec::parse(info.paper_spec).canonical().find("lowering=union"),
+              std::string::npos);
+    const std::string file = with_required(info);
+    EXPECT_EQ(title_of(MethodSpec::parse(file)), info.title);
+    EXPECT_EQ(title_of(MethodSpec::parse(and_also(file, "lowering=union"))),
+              info.title + ", union of blocks (extension)");
+    EXPECT_EQ(title_of(MethodSpec::parse(and_also(file, "lowering=budget,budget_tokens=256"))),
+              info.title + ", best blocks of a budget (extension)");
+  }
+  EXPECT_EQ(MethodSpec::parse("flash_prefill"),
+            MethodSpec::parse(find_method("flash_prefill")->paper_spec));
+  EXPECT_EQ(MethodSpec::parse("seer_attention:gate=PATH"),
+            MethodSpec::parse(find_method("seer_attention")->paper_spec));
+}
+
+// Runs of before name no lowering, or are made by others: the run says what its rows are.
+TEST(MethodSpec, ARecordedTextWithoutALoweringIsWhatItsRunSays) {
+  ModelShape shape;
+  shape.num_layers = 4;
+  shape.num_q_heads = 6;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 8;
+  trace::RunInfo run;
+  run.method = "flash_prefill:block_size=8";
+  run.granularity = trace::Granularity::Block;
+  run.lowering = trace::Lowering::Union;
+  EXPECT_EQ(spec_of_run(run, shape),
+            MethodSpec::parse("flash_prefill:block_size=8,lowering=union"));
+  run.lowering = trace::Lowering::Native;
+  EXPECT_EQ(spec_of_run(run, shape), MethodSpec::parse("flash_prefill:block_size=8"));
+  run.method = "quoka:budget_tokens=8";
+  run.lowering = trace::Lowering::Union;
+  EXPECT_EQ(spec_of_run(run, shape), MethodSpec::parse("quoka:budget_tokens=8"));
+  run.method = "compact_attention";
+  EXPECT_EQ(spec_of_run(run, shape), MethodSpec::parse("compact_attention"));
 }
 
 TEST(MethodSpec, NativeMasksTakeNoBudgetAndHaveRowsOfQueryHeads) {
@@ -201,28 +255,34 @@ TEST(MethodSpec, NativeMasksTakeNoBudgetAndHaveRowsOfQueryHeads) {
     const std::string plain = with_required(info);
     if (!MethodSpec::parse(plain).has("lowering")) continue;
     ++methods;
-    const MethodSpec native = MethodSpec::parse(and_also(plain, "lowering=native"));
+    const MethodSpec native = MethodSpec::parse(plain);
+    const MethodSpec united = MethodSpec::parse(and_also(plain, "lowering=union"));
+    EXPECT_EQ(native, MethodSpec::parse(and_also(plain, "lowering=native")));
     EXPECT_EQ(MethodSpec::parse(native.canonical()), native);
     EXPECT_TRUE(native.traits().native_masks);
-    EXPECT_FALSE(MethodSpec::parse(plain).traits().native_masks);
+    EXPECT_FALSE(united.traits().native_masks);
     EXPECT_EQ(row_layout(native, shape).axis, trace::RowAxis::QHead);
     EXPECT_EQ(row_layout(native, shape).q_heads_per_row, 1);
-    EXPECT_EQ(row_layout(MethodSpec::parse(plain), shape).axis, trace::RowAxis::KvHead);
-    for (const char* budget : {"budget_tokens=64", "budget_ratio=0.5"}) {
-      try {
-        MethodSpec::parse(and_also(plain, std::string("lowering=native,") + budget));
-        ADD_FAILURE() << info.id << " took " << budget;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::Usage);
-        EXPECT_NE(error.why().find("native"), std::string::npos) << error.what();
+    EXPECT_EQ(row_layout(united, shape).axis, trace::RowAxis::KvHead);
+    for (const std::string lowering : {"native", "union"})
+      for (const char* budget : {",budget_tokens=64", ",budget_ratio=0.5"}) {
+        try {
+          MethodSpec::parse(and_also(plain, "lowering=" + lowering + budget));
+          ADD_FAILURE() << info.id << " took " << budget;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::Usage);
+          EXPECT_NE(error.why().find(lowering), std::string::npos) << error.what();
+        }
       }
-    }
   }
   EXPECT_EQ(methods, 5);
   EXPECT_THROW(MethodSpec::parse("compact_attention:lowering=native"), Error);
 }
 
 TEST(MethodSpec, CompactAttentionTakesTheParametersOfItsSelectorOnly) {
+  EXPECT_EQ(MethodSpec::parse("compact_attention:selector=seer_attention,gate=a").canonical(),
+            "compact_attention:selector=seer_attention,subgroup_size=4,block_size=64,"
+            "threshold=0.0005,gate=a");
   EXPECT_EQ(MethodSpec::parse("compact_attention").canonical(),
             "compact_attention:selector=flash_prefill,subgroup_size=4,block_size=128,alpha=0.06,"
             "sink_blocks=2,window_blocks=4,last_full_blocks=0");

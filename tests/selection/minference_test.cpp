@@ -171,7 +171,7 @@ const HeadPattern kHeads[] = {
 
 // A selection has one row per KV head: with as many KV heads as query heads each head's own keys.
 void expect_slow_pairs(const Sequence& sequence, const std::string& config) {
-  const MethodRun run = run_method(sequence, "minference:config=" + config);
+  const MethodRun run = run_method(sequence, "minference:lowering=union,config=" + config);
   const int per_row = sequence.shape.num_q_heads / sequence.shape.num_kv_heads;
   std::size_t dropped = 0;
   for (std::size_t chunk = 1; chunk < run.cells.size(); ++chunk) {
@@ -229,8 +229,9 @@ TEST_F(MInferenceTest, HandComputedColumnsAndDiagonals) {
   std::fill(sequence.k.begin(), sequence.k.end(), 0.0F);
   sequence.q[600] = 10;
   sequence.k[240] = 10;  // key 120, distance 180
-  const MethodRun run = run_method(
-      sequence, "minference:config=" + write(R"([{"0": ["vertical_and_slash", 31, 50, 1]}])"));
+  const MethodRun run =
+      run_method(sequence, "minference:lowering=union,config=" +
+                               write(R"([{"0": ["vertical_and_slash", 31, 50, 1]}])"));
   // 30 first keys and key 120; of the 100 nearest distances the best 50, all alike: 0 to 49.
   Ints expected = range(0, 30);
   expected.push_back(120);
@@ -246,7 +247,8 @@ TEST_F(MInferenceTest, AHundredBlocksAreKept) {
   shape.head_dim = 2;
   shape.layer = 0;
   shape.decoded = 0;
-  const std::string spec = "minference:config=" + write(R"([{"0": ["block_sparse", 1, 1, 1]}])");
+  const std::string spec =
+      "minference:lowering=union,config=" + write(R"([{"0": ["block_sparse", 1, 1, 1]}])");
   shape.chunk_lengths = {17, 70};
   const MethodRun few = run_method(random_sequence(shape, 36), spec);
   for (int i = 0; i < 2; ++i)
@@ -266,7 +268,7 @@ TEST_F(MInferenceTest, AHundredBlocksAreKept) {
 
 TEST_F(MInferenceTest, ThreadsAndPlacesOfKeysDoNotMatter) {
   const Sequence sequence = random_sequence(long_shape(), 33);
-  const std::string spec = "minference:config=" + write(kPatterns);
+  const std::string spec = "minference:lowering=union,config=" + write(kPatterns);
   const MethodRun run = run_method(sequence, spec);
   const MethodRun roomy = run_method(sequence, spec, 7);
   at::set_num_threads(1);
@@ -299,7 +301,7 @@ TEST_F(MInferenceTest, ABudgetKeepsWholeBlocksFirstOnesByRule) {
 TEST_F(MInferenceTest, NativeMasksCoverTheLines) {
   const Sequence sequence = random_sequence(long_shape(), 34);
   const std::string config = "config=" + write(kPatterns);
-  const CellSelection lines = run_method(sequence, "minference:" + config).cells[4];
+  const CellSelection lines = run_method(sequence, "minference:lowering=union," + config).cells[4];
   const CellSelection native =
       run_method(sequence, "minference:lowering=native," + config).cells[4];
   const trace::BlockMasks& masks = native.blocks.value();
@@ -323,7 +325,7 @@ TEST_F(MInferenceTest, SaysWhatIsWrongWithAFile) {
   const Sequence sequence = random_sequence(long_shape(), 35);
   const auto why = [&](const std::string& path) -> std::string {
     try {
-      selector_for(sequence, "minference:config=" + path);
+      selector_for(sequence, "minference:lowering=union,config=" + path);
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 1);
       return error.why();

@@ -93,9 +93,10 @@ TEST(SampledRows, OfPatternsAreTheLatestUnlessAllQueriesChoose) {
   shape.chunk_lengths = {40, 100};
   const Sequence sequence = random_sequence(shape, 75);
   // No divergence is below 0, all are below 1.
-  EXPECT_EQ(sampled(sequence, "flex_prefill:block_size=8,tau=0", 1), Rows(4, range(92, 100)));
-  EXPECT_EQ(sampled(sequence, "flex_prefill:block_size=8,tau=1", 1), Rows(4));
-  const Rows rows = sampled(sequence, "minference:config=FILE", 1);
+  EXPECT_EQ(sampled(sequence, "flex_prefill:lowering=union,block_size=8,tau=0", 1),
+            Rows(4, range(92, 100)));
+  EXPECT_EQ(sampled(sequence, "flex_prefill:lowering=union,block_size=8,tau=1", 1), Rows(4));
+  const Rows rows = sampled(sequence, "minference:lowering=union,config=FILE", 1);
   ASSERT_EQ(rows.size(), 4U);
   for (const Ints& head : rows) EXPECT_TRUE(head.empty() || head == range(36, 100));
 }

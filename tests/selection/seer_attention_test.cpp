@@ -192,10 +192,11 @@ TEST_F(SeerAttentionTest, MatchesTheSlowGate) {
   const TestGate gate = random_gate(sequence.shape, 10);
   const std::string path = write(gate, 2);
   for (const int block_size : {4, 8, 64})
-    expect_slow_masks(sequence, gate,
-                      fmt::format("seer_attention:block_size={},threshold={},gate={}", block_size,
-                                  block_size == 64 ? 1.0 : 0.1, path),
-                      block_size, block_size == 64 ? 1.0 : 0.1);
+    expect_slow_masks(
+        sequence, gate,
+        fmt::format("seer_attention:lowering=union,block_size={},threshold={},gate={}", block_size,
+                    block_size == 64 ? 1.0 : 0.1, path),
+        block_size, block_size == 64 ? 1.0 : 0.1);
 }
 
 // A gate that tells nothing gives each of n blocks 1/n, which is not above itself.
@@ -206,7 +207,8 @@ TEST_F(SeerAttentionTest, TheThresholdItselfIsNotEnough) {
   const Sequence sequence = random_sequence(shape, 24);
   TestGate gate = random_gate(sequence.shape, 10);
   std::fill(gate.q.values.begin(), gate.q.values.end(), 0.0F);
-  const std::string own = "seer_attention:block_size=4,gate=" + write(gate, 2) + ",threshold=";
+  const std::string own =
+      "seer_attention:lowering=union,block_size=4,gate=" + write(gate, 2) + ",threshold=";
   EXPECT_EQ(run_method(sequence, own + "0.1").cells[1].rows[0].positions.size(), 0U);
   EXPECT_EQ(run_method(sequence, own + "0.0999").cells[1].rows[0].positions.size(), 36U);
 }
@@ -215,15 +217,16 @@ TEST_F(SeerAttentionTest, TheThresholdItselfIsNotEnough) {
 TEST_F(SeerAttentionTest, MatchesTheSlowGateWithOneLinearLayer) {
   const Sequence sequence = random_sequence(ragged_shape(), 22);
   const TestGate gate = {8, 6, {}, random_weights(6, 24, 8, 5)};
-  expect_slow_masks(sequence, gate,
-                    "seer_attention:block_size=4,threshold=0.1,gate=" + write(gate, 2), 4, 0.1);
+  expect_slow_masks(
+      sequence, gate,
+      "seer_attention:lowering=union,block_size=4,threshold=0.1,gate=" + write(gate, 2), 4, 0.1);
 }
 
 // The state kept between chunks changes nothing, nor do threads or where the keys lie.
 TEST_F(SeerAttentionTest, OneCellAndAWholeReplayAreTheSame) {
   const Sequence sequence = random_sequence(ragged_shape(), 23);
-  const std::string spec =
-      "seer_attention:block_size=4,threshold=0.1,gate=" + write(random_gate(sequence.shape, 16), 2);
+  const std::string spec = "seer_attention:lowering=union,block_size=4,threshold=0.1,gate=" +
+                           write(random_gate(sequence.shape, 16), 2);
   const MethodRun run = run_method(sequence, spec);
   const MethodRun roomy = run_method(sequence, spec, 5);
   at::set_num_threads(1);
@@ -254,7 +257,7 @@ TEST_F(SeerAttentionTest, SaysWhyAGateDoesNotFit) {
   const auto contains = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  const std::string own = "seer_attention:block_size=4,gate=";
+  const std::string own = "seer_attention:lowering=union,block_size=4,gate=";
   TestGate gate = random_gate(sequence.shape, 10);
   EXPECT_EQ(why(own + write(gate, 2)), "");
   EXPECT_TRUE(contains(why(own + "none"), "there is no such file"));

@@ -112,7 +112,7 @@ std::vector<std::string> variants_without_budget() {
   }
   for (const std::string& method : block_methods()) {
     specs.push_back(method);
-    specs.push_back(method + ",lowering=native");
+    specs.push_back(method + ",lowering=union");
   }
   for (const char* compact :
        {"compact_attention:block_size=4,alpha=0.3,sink_blocks=0",

@@ -219,7 +219,7 @@ TEST(WorkOfMethods, BlockMethodsAttendToTheBlocksThatTheyKeep) {
   const Sequence sequence = last_of_four_chunks();
   const std::string own = "block_size=8,alpha=0.8,sink_blocks=1,window_blocks=1";
   for (const std::string& spec : std::vector<std::string>{
-           "flash_prefill:" + own, "compact_attention:subgroup_size=1," + own}) {
+           "flash_prefill:lowering=union," + own, "compact_attention:subgroup_size=1," + own}) {
     const Counted counted = work_of_last_chunk(sequence, spec);
     std::int64_t keys = 0;
     for (const SelectedRow& row : counted.selection.rows)

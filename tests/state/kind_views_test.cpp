@@ -94,7 +94,7 @@ TEST_F(KindViewsTest, AMethodOfTheKindIsShownItself) {
   choose("static_slicing:dim_ratio=0.5,basis=self");
   EXPECT_EQ(aqua_lanes_question(workspace_).method.text, "static_slicing:dim_ratio=0.5,basis=self");
   EXPECT_EQ(aqua_lanes_question(workspace_).stand_in, "");
-  choose("flash_prefill:block_size=4");
+  choose("flash_prefill:lowering=union,block_size=4");
   EXPECT_EQ(block_tables_question(workspace_).method, workspace_.method());
   EXPECT_EQ(block_tables_question(workspace_).stand_in, "");
   choose("quest:budget_tokens=8,page_size=4,prefill=dense");
@@ -266,7 +266,7 @@ TEST_F(KindViewsTest, LossesAreMeansOverTheGroupAndAxesReachTheLargest) {
 // Chunk 3 begins at token 48: block 12 of 4 tokens, of 16. KV head 1 has query heads 2 and 3.
 TEST_F(KindViewsTest, TheTableOfBlocksNamesPagesAndTokens) {
   open();
-  choose("flash_prefill:block_size=4");
+  choose("flash_prefill:lowering=union,block_size=4");
   go_to("layer=1,q_head=3,chunk=3");
   const ExactTable table = table_of("block_tables");
   std::map<std::string, int> stages;
@@ -340,7 +340,7 @@ TEST_F(KindViewsTest, NativeMasksStandBesideTheirUnions) {
 
 TEST_F(KindViewsTest, BlocksSayWhyThereIsNothing) {
   open();
-  choose("flash_prefill:block_size=4");
+  choose("flash_prefill:lowering=union,block_size=4");
   go_to("chunk=0");
   EXPECT_THAT(problem_of_view("block_tables"), HasSubstr("The first chunk has no past"));
   EXPECT_TRUE(find_view("block_tables")->table(workspace_).rows.empty());

@@ -145,7 +145,7 @@ class Trial:
 
 def commands(trial):
     trace, path = trial.trace, trial.path
-    methods = ["--method", "quoka:budget_tokens=64", "--method", "xattention:block_size=32"]
+    methods = ["--method", "quoka:budget_tokens=64", "--method", "xattention:lowering=union,block_size=32"]
     return {
         "info": (["info", trace], ()),
         "validate": (["validate", trace], ()),

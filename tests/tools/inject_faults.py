@@ -53,7 +53,7 @@ class Trial:
             file.write((PROMPT + "\n") * 40)
         self.capture = ["capture", "--model", "tiny.gguf", "--raw", "--prompt", PROMPT, "--chunk-size", "16",
                         "--max-new-tokens", "3", "--method", "h2o:budget_tokens=24",
-                        "--method", "xattention:block_size=16,stride=4"]
+                        "--method", "xattention:lowering=union,block_size=16,stride=4"]
         self.prepare()
 
     def run(self, folder, words, fault=None):

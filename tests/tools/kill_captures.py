@@ -19,7 +19,7 @@ import tempfile
 import time
 
 METHODS = ["h2o:budget_tokens=40", "quoka:budget_tokens=32", "snapkv:budget_tokens=48",
-           "xattention:block_size=16,stride=4", "infinipot:budget_tokens=40"]
+           "xattention:lowering=union,block_size=16,stride=4", "infinipot:budget_tokens=40"]
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 

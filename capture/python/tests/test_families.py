@@ -165,7 +165,7 @@ class Views(unittest.TestCase):
         views = [view["id"] for view in (described["views"] if isinstance(described, dict) else described)]
         self.assertGreater(len(views), 15)
         methods = {"aqua_lanes": "aqua", "quest_pages": "quest:budget_tokens=6,page_size=2,skip_layers=0",
-                   "block_tables": "xattention:block_size=4,stride=2"}
+                   "block_tables": "xattention:lowering=union,block_size=4,stride=2"}
         for view in views:
             with self.subTest(view=view):
                 if view == "decode_drift":

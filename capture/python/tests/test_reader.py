@@ -11,7 +11,7 @@ from .support import ROOT, plain_softmax, program, program_json, recorded, scrat
 
 DATA = ROOT / "tests" / "data"
 METHODS = ["quoka:budget_tokens=6,num_queries=4", "h2o:budget_tokens=6", "quest:budget_tokens=6,page_size=2,skip_layers=1",
-           "xattention:block_size=4,stride=2", "streaming_llm:budget_tokens=8", "dense",
+           "xattention:lowering=union,block_size=4,stride=2", "streaming_llm:budget_tokens=8", "dense",
            "aqua:basis=self", "sliding_window:budget_tokens=6,budget_scope=all", "oracle:budget_tokens=6,skip_layers=1"]
 
 

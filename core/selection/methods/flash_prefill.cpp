@@ -129,7 +129,7 @@ namespace kvloupe::selection {
 
 std::vector<ParamInfo> flash_prefill_params() {
   return {int_param("block_size", 128, 1, 1 << 20, "tokens of a block"),
-          float_param("alpha", 0.06, 0, 1,
+          float_param("alpha", 0.01, 0, 1,
                       "share of a query block's highest score that a block needs to be kept"),
           int_param("sink_blocks", 2, 0, 1 << 20, "first blocks, always kept"),
           int_param("window_blocks", 4, 0, 1 << 20,
@@ -152,23 +152,24 @@ Method flash_prefill_method() {
       "(flashprefill_native_forward.py, flashprefill_prefill.py), the selector of CompactAttention";
   info.paper_spec = "flash_prefill:alpha=0.01,lowering=native";
   info.deviation =
-      "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
-      "chunk, where the kernel runs on each head's own mask (so does lowering=native); blocks and "
-      "query blocks are cut from "
-      "position 0 (the code cuts query blocks from the chunk's begin and fills them with zeros); "
-      "mean keys in fp32, not in the type of the cache; alpha is CompactAttention's 0.06 for Llama "
-      "(its own scripts use 0.08 to 0.18); last_full_blocks is 0, not 2, and speaks of the "
-      "prompt's last chunk only; no top-k floor (min_budget); decodes densely; with "
-      "lowering=budget whole blocks by mean score";
+      "in every lowering blocks and query blocks are cut from position 0 (the code cuts query "
+      "blocks "
+      "from the chunk's begin and fills them with zeros); mean keys in fp32, not in the type of "
+      "the "
+      "cache; last_full_blocks is 0, not 2, and speaks of the prompt's last chunk only; no top-k "
+      "floor (min_budget); alpha=0.01 is what CompactAttention's comparison gives FlashPrefill on "
+      "Llama (its own scripts use 0.08 to 0.18); decodes densely; lowering=union is "
+      "CompactAttention's: a KV head sees the "
+      "union over the chunk's query blocks and the group's heads, and the whole chunk, where the "
+      "kernel runs on each head's own mask (CompactAttention has alpha=0.06 there); "
+      "lowering=budget "
+      "is KVLoupe's: whole blocks by mean score";
   info.summary =
       "Keeps the blocks whose mean key holds a fair share of what a block of queries attends to, "
       "beside the first and the latest blocks.";
   info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Block;
-  info.budget = BudgetUse::Optional;
-  info.active_in_decode = false;
   info.params = flash_prefill_params();
-  info.params.push_back(lowering_param());
+  add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };

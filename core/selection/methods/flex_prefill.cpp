@@ -302,22 +302,22 @@ Method flex_prefill_method() {
   info.evidence = "repository bytedance/FlexPrefill (flex_prefill/ops/flex_prefill_attention.py)";
   info.paper_spec = "flex_prefill:gamma=0.9,tau=0.1,min_budget=512,lowering=native";
   info.deviation =
-      "the code refuses chunked prefill; here the chunk's last rows are observed, over all keys, "
-      "pairs are cut to the chunk's query blocks, and the query-aware pairs of a chunk are "
-      "gathered "
-      "together; a KV head sees the union over query blocks and the group's heads, and the whole "
-      "chunk (with lowering=native each query block its own blocks); dense only without a past, "
-      "where the code is up to 2 blocks or min_budget; no "
-      "max_budget; pairs left out do not stand for block 0; a block without attention adds 0 to "
-      "the divergence (the code gets NaN: vertical-slash); decodes densely; with lowering=budget "
-      "whole blocks by the attention of their keys plus that of their distance";
+      "in every lowering the chunk's last rows are observed, over all keys, pairs are cut to the "
+      "chunk's query blocks, and the query-aware pairs of a chunk are gathered together (the code "
+      "refuses chunked prefill); dense only without a past, where the code is up to 2 blocks or "
+      "min_budget; no max_budget; pairs left out do not stand for block 0; a block without "
+      "attention "
+      "adds 0 to the divergence (the code gets NaN: vertical-slash); decodes densely; "
+      "lowering=union "
+      "is KVLoupe's, after CompactAttention: a KV head sees the union over query blocks and the "
+      "group's heads, and the whole chunk, where the kernel runs on each head's own blocks; "
+      "lowering=budget is KVLoupe's: whole blocks by the attention of their keys plus that of "
+      "their "
+      "distance";
   info.summary =
       "Lets each head choose between columns and diagonals of the attention map and single blocks, "
       "as many as hold a share gamma of the attention.";
   info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Block;
-  info.budget = BudgetUse::Optional;
-  info.active_in_decode = false;
   ParamInfo gamma =
       float_param("gamma", 0.9, 0, 1, "share of the attention that sets the number of blocks");
   gamma.min_exclusive = true;
@@ -325,8 +325,8 @@ Method flex_prefill_method() {
       int_param("block_size", 128, 1, 1 << 20, "tokens of a block"), gamma,
       float_param("tau", 0.1, 0, 1, "divergence below which a head is query-aware; 0: none is"),
       int_param("min_budget", 512, 0, 1 << 30,
-                "tokens of columns, and of diagonals, that a head keeps at least"),
-      lowering_param()};
+                "tokens of columns, and of diagonals, that a head keeps at least")};
+  add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
     traits.samples_rows = true;

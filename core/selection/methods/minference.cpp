@@ -135,27 +135,29 @@ Method minference_method() {
       "streaming_kernel.py; minference/configs)";
   info.paper_spec = "minference:config=PATH,lowering=native";
   info.deviation =
-      "the repository has no chunked prefill; here the chunk's last 64 rows are observed, over all "
-      "keys, and a diagonal covers the keys that it meets in any of the chunk's rows; a KV head "
-      "sees the union of its group's heads, and the whole chunk; among the columns and diagonals "
-      "kept by rule the best come first where not all of them fit (in the code they are equal); "
-      "block_sparse pools the chunk's own rows and real keys in blocks from position 0 (the code "
-      "fills up with zeros); decodes densely; with lowering=budget whole blocks of 64 by the "
-      "attention that the observed rows give them, in every pattern, and with lowering=native "
-      "each query block reads whole blocks of 64 wherever its columns and diagonals lie (the code "
-      "reads the columns apart)";
+      "in every lowering the chunk's last 64 rows are observed, over all keys (the repository has "
+      "no "
+      "chunked prefill); among the columns and diagonals kept by rule the best come first where "
+      "not "
+      "all of them fit (in the code they are equal); block_sparse pools the chunk's own rows and "
+      "real keys in blocks from position 0 (the code fills up with zeros); decodes densely; with "
+      "lowering=native each query block reads whole blocks of 64 wherever its columns and "
+      "diagonals "
+      "lie (the code reads the columns apart); lowering=union is KVLoupe's, after "
+      "CompactAttention: "
+      "a KV head sees the union of its group's heads, key by key, and the whole chunk, and a "
+      "diagonal covers the keys that it meets in any of the chunk's rows; lowering=budget is "
+      "KVLoupe's: whole blocks of 64 by the attention that the observed rows give them, in every "
+      "pattern";
   info.summary =
       "Keeps the columns and diagonals of the attention map that the chunk's last queries look at, "
       "as many as the head's pattern allows.";
   info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Block;
-  info.budget = BudgetUse::Optional;
-  info.active_in_decode = false;
   info.params = {path_param("config",
                             "JSON file with the pattern of each layer and query head, made "
                             "by kvloupe calibrate minference or published, where a head left "
-                            "out has 1000 columns and 6096 diagonals"),
-                 lowering_param()};
+                            "out has 1000 columns and 6096 diagonals")};
+  add_lowering(method);
   method.traits = [](const MethodSpec&, Traits& traits) {
     traits.page_size = kBlockSizeOfPatterns;
     traits.samples_rows = true;

@@ -159,7 +159,7 @@ namespace kvloupe::selection {
 
 std::vector<ParamInfo> seer_attention_params() {
   return {int_param("block_size", 64, 1, 1 << 20, "tokens of a block, as the gate was trained"),
-          float_param("threshold", 0.0005, 0, 1,
+          float_param("threshold", 0.0003, 0, 1,
                       "score, a share of the softmax over a query block's blocks, above which a "
                       "block is kept"),
           path_param("gate",
@@ -187,25 +187,25 @@ Method seer_attention_method() {
       "2410.13276";
   info.evidence =
       "repository microsoft/SeerAttention (seer_attn/prefill_sparse/attn_gate.py, gate type "
-      "Qavg_Kmaxminavg; modeling_llama_seerattn.py); the default threshold as in CompactAttention "
-      "(repository jiwonsong-dev/CompactAttention)";
+      "Qavg_Kmaxminavg; modeling_llama_seerattn.py); the default threshold is the one of "
+      "CompactAttention's comparison with SeerAttention alone (its own README has 0.0005 to 0.005)";
   info.paper_spec = "seer_attention:threshold=0.0003,gate=PATH,lowering=native";
   info.deviation =
-      "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
-      "chunk, where the kernel runs on each head's own mask (so does lowering=native); the last "
-      "two query blocks are not "
-      "opened; a query block that the chunk cuts pools the chunk's rows alone; queries and keys "
-      "from before the rotary embedding are got back from the stored ones (after the model's own "
-      "normalisation of queries and keys, where it has one); the gate's arithmetic is fp32, not "
-      "the model's bf16; decodes densely; with lowering=budget whole blocks by mean score";
+      "in every lowering the last two query blocks are not opened; a query block that the chunk "
+      "cuts "
+      "pools the chunk's rows alone; queries and keys from before the rotary embedding are got "
+      "back "
+      "from the stored ones (after the model's own normalisation of queries and keys, where it has "
+      "one); the gate's arithmetic is fp32, not the model's bf16; decodes densely; lowering=union "
+      "is "
+      "CompactAttention's: a KV head sees the union over the chunk's query blocks and the group's "
+      "heads, and the whole chunk, where the kernel runs on each head's own mask (CompactAttention "
+      "has threshold=0.0005 there); lowering=budget is KVLoupe's: whole blocks by mean score";
   info.summary =
       "Keeps the blocks that a small trained network expects a block of queries to attend to.";
   info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Block;
-  info.budget = BudgetUse::Optional;
-  info.active_in_decode = false;
   info.params = seer_attention_params();
-  info.params.push_back(lowering_param());
+  add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };

@@ -169,22 +169,22 @@ Method xattention_method() {
   info.evidence = "repository mit-han-lab/x-attention (xattn/src/Xattention.py, utils.py)";
   info.paper_spec = "xattention:stride=16,tau=0.9,lowering=native";
   info.deviation =
-      "a KV head sees the union over the chunk's query blocks and the group's heads, and the whole "
-      "chunk, where the kernel runs on each head's own mask (so does lowering=native); true "
-      "positions: strides and blocks "
-      "begin at position 0 and missing queries and keys are zero (the code pads queries and keys "
-      "apart, which is right only where the chunk begins on its working size); one tau for all "
-      "heads, no table per head; softmax and sums are not rounded to 16 bits; no keep_sink or "
-      "keep_recent; decodes densely; with lowering=budget whole blocks by mean score";
+      "in every lowering strides and blocks begin at position 0 and missing queries and keys are "
+      "zero (the code pads queries and keys apart, which is right only where the chunk begins on "
+      "its "
+      "working size); one tau for all heads, no table per head; softmax and sums are not rounded "
+      "to "
+      "16 bits; no keep_sink or keep_recent; decodes densely; lowering=union is KVLoupe's, after "
+      "CompactAttention: a KV head sees the union over the chunk's query blocks and the group's "
+      "heads, and the whole chunk, where the kernel runs on each head's own mask; lowering=budget "
+      "is "
+      "KVLoupe's: whole blocks by mean score";
   info.summary =
       "Samples the attention map along antidiagonals and keeps the fewest blocks that hold a share "
       "tau of it.";
   info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Block;
-  info.budget = BudgetUse::Optional;
-  info.active_in_decode = false;
   info.params = xattention_params();
-  info.params.push_back(lowering_param());
+  add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };

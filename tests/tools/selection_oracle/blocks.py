@@ -9,28 +9,33 @@ import numpy as np
 
 from ranking import TIE, Choice, Order, rank
 
-FLASH = {"block_size": 128, "alpha": 0.06, "sink_blocks": 2, "window_blocks": 4, "last_full_blocks": 0}
+FLASH = {"block_size": 128, "alpha": 0.01, "sink_blocks": 2, "window_blocks": 4, "last_full_blocks": 0}
 XATTENTION = {"block_size": 128, "stride": 16, "tau": 0.9}
-LOWERING = {"budget_tokens": 0, "lowering": "union"}
+LOWERING = {"budget_tokens": 0, "lowering": "native"}
 
 DEFAULTS = {
     "flash_prefill": {**FLASH, **LOWERING},
     "xattention": {**XATTENTION, **LOWERING},
     "flex_prefill": {"block_size": 128, "gamma": 0.9, "tau": 0.1, "min_budget": 512, **LOWERING},
     "compact_attention": {"selector": "flash_prefill", "subgroup_size": 4, "budget_tokens": 0,
-                          **FLASH, **XATTENTION},
+                          **FLASH, "alpha": 0.06, **XATTENTION},
 }
 
 SPECS = [
+    "flash_prefill:lowering=union,block_size=4,alpha=0.9,sink_blocks=1,window_blocks=1",
+    "flash_prefill:lowering=union,block_size=5,alpha=0.8,sink_blocks=0,window_blocks=0",
+    "flash_prefill:lowering=union,block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1,last_full_blocks=3",
+    "flash_prefill:budget_tokens=24,block_size=8,lowering=budget", "flash_prefill:lowering=union,alpha=0.06",
+    "flash_prefill",
     "flash_prefill:block_size=4,alpha=0.9,sink_blocks=1,window_blocks=1",
-    "flash_prefill:block_size=5,alpha=0.8,sink_blocks=0,window_blocks=0",
     "flash_prefill:block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1,last_full_blocks=3",
-    "flash_prefill:budget_tokens=24,block_size=8,lowering=budget", "flash_prefill",
-    "xattention:block_size=4,stride=4,tau=0.2", "xattention:block_size=16,stride=16,tau=0.1",
-    "xattention:block_size=6,stride=3,tau=0.25",
+    "xattention", "xattention:block_size=4,stride=4,tau=0.2", "flex_prefill",
+    "flex_prefill:block_size=8,gamma=0.2,tau=1,min_budget=8",
+    "xattention:lowering=union,block_size=4,stride=4,tau=0.2", "xattention:lowering=union,block_size=16,stride=16,tau=0.1",
+    "xattention:lowering=union,block_size=6,stride=3,tau=0.25",
     "xattention:budget_ratio=0.4,block_size=8,stride=8,lowering=budget",
-    "flex_prefill:block_size=4,gamma=0.5,min_budget=16", "flex_prefill:block_size=8,gamma=0.2,tau=1,min_budget=8",
-    "flex_prefill:block_size=6,gamma=0.6,tau=0.3,min_budget=6",
+    "flex_prefill:lowering=union,block_size=4,gamma=0.5,min_budget=16", "flex_prefill:lowering=union,block_size=8,gamma=0.2,tau=1,min_budget=8",
+    "flex_prefill:lowering=union,block_size=6,gamma=0.6,tau=0.3,min_budget=6",
     "flex_prefill:budget_tokens=30,block_size=8,min_budget=16,lowering=budget",
     "compact_attention:block_size=4,alpha=0.8,sink_blocks=0,window_blocks=2",
     "compact_attention:selector=xattention,block_size=4,stride=4,tau=0.15",
@@ -90,6 +95,7 @@ def flash_prefill(tr, layer, begin, length, v):
     for i, own in enumerate(mask.query_blocks):
         if i > 0 and own >= mask.keep.shape[2] - v["last_full_blocks"]:
             mask.abstains[i] = True
+            mask.keep[:, i, :own + 1], mask.near[:, i] = 2, False
     return mask
 
 
@@ -230,6 +236,8 @@ def select(method, tr, layer, begin, length, v, n):
         return SELECT[method](tr, layer, begin, length, v, n)
     mask = MASKS[v.get("selector", method)](tr, layer, begin, length, v)
     each = heads_per_row(tr, method, v)
+    if v.get("lowering") == "native":
+        return [by_union(mask, h, 1, n, abstain=False) for h in range(tr.H)]
     lowered = by_budget if v.get("lowering") == "budget" else by_union
     return [lowered(mask, h, each, n) for h in range(0, tr.H, each)]
 
@@ -253,13 +261,13 @@ def tokens(mask, kept, near, first, count, scores=None, forced_blocks=()):
     return choice
 
 
-def votes(mask, first, count):
-    part = (slice(first, first + count), ~mask.abstains, slice(0, mask.past_blocks))
+def votes(mask, first, count, abstain=True):
+    part = (slice(first, first + count), ~mask.abstains | (not abstain), slice(0, mask.past_blocks))
     return mask.keep[part], mask.near[part], mask.score[part]
 
 
-def by_union(mask, first, count, n):
-    keep, near, _ = votes(mask, first, count)
+def by_union(mask, first, count, n, abstain=True):
+    keep, near, _ = votes(mask, first, count, abstain)
     kept = {j: int(keep[:, :, j].max()) for j in range(mask.past_blocks) if keep[:, :, j].any()}
     sure = ((keep > 0) & ~near).any(axis=(0, 1))
     return tokens(mask, kept, np.flatnonzero(near.any(axis=(0, 1)) & ~sure), first, count)

@@ -13,16 +13,17 @@ import blocks
 from ranking import TIE, Choice, choose
 
 DEFAULTS = {
-    "seer_attention": {"block_size": 64, "threshold": 0.0005, "gate": "", **blocks.LOWERING},
+    "seer_attention": {"block_size": 64, "threshold": 0.0003, "gate": "", **blocks.LOWERING},
     "minference": {"config": "", **blocks.LOWERING},
 }
 
 SPECS = [
-    "seer_attention:block_size=8,threshold=0.1,gate=@gate.safetensors",
-    "seer_attention:block_size=5,threshold=0.03,gate=@gate.safetensors",
+    "seer_attention:lowering=union,block_size=8,threshold=0.1,gate=@gate.safetensors",
+    "seer_attention:lowering=union,block_size=5,threshold=0.03,gate=@gate.safetensors",
     "compact_attention:selector=seer_attention,block_size=4,threshold=0.05,gate=@gate.safetensors",
     "seer_attention:budget_tokens=30,block_size=8,gate=@gate.safetensors,lowering=budget",
-    "minference:config=@patterns.json",
+    "seer_attention:gate=@gate.safetensors,block_size=8", "minference:config=@patterns.json",
+    "minference:lowering=union,config=@patterns.json",
     "minference:budget_tokens=70,config=@patterns.json,lowering=budget",
 ]
 
