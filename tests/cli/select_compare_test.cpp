@@ -278,6 +278,24 @@ TEST(Select, NativeMasksTakeNoBudget) {
   EXPECT_NE(result.standard_error.find("lowering=native"), std::string::npos);
 }
 
+// Named alone, a block method is its own paper's.
+TEST(Select, ABlockMethodNamedAloneSelectsAsItsPaper) {
+  int methods = 0;
+  const json cards = answer_of({"methods", "--json"});
+  for (const json& card : cards["methods"]) {
+    const std::string id = card["id"];
+    if (id != "flash_prefill" && id != "xattention" && id != "flex_prefill") continue;
+    SCOPED_TRACE(id);
+    ++methods;
+    EXPECT_EQ(card["row_axis"], "q_head");
+    const json alone = answer_of({"select", kTrace, "--method", id, "--json"});
+    EXPECT_EQ(alone, answer_of({"select", kTrace, "--method", card["paper_spec"], "--json"}));
+    EXPECT_TRUE(alone["method"].get<std::string>().ends_with(",lowering=native"));
+    EXPECT_EQ(alone["layers"][0]["chunks"][1]["q_heads"].size(), 6U);
+  }
+  EXPECT_EQ(methods, 3);
+}
+
 // Natively fewer pairs are read and less mass is kept than by the unions of the same masks.
 TEST(Compare, NativeMasksAreThinnerThanTheirUnions) {
   const json rows = answer_of({"compare", kTrace, "--method", kNative + ",lowering=union",

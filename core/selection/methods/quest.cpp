@@ -337,8 +337,10 @@ Method quest_method() {
   info.paper_spec =
       "quest:budget_tokens=1024,page_size=16,prefill=dense,skip_layers=2,force_last_page=0";
   info.deviation =
-      "the paper selects in decode only: prefill=chunk and prefill=per_query show pages in the "
-      "prompt as extensions, prefill=dense is the paper's; under grouped queries every query head "
+      "the paper selects in decode only: selection in prefill (prefill=chunk, prefill=per_query) "
+      "is "
+      "KVLoupe's extension, and prefill=dense,force_last_page=0 is the paper's protocol; under "
+      "grouped queries every query head "
       "has its own pages as in the evaluation code, the group reductions are extensions; the "
       "evaluation code's floor of 3 pages is not copied, and force_last_page adds to it the "
       "kernels' last page; bounds start from a page's first key, not from 65504; a query of "

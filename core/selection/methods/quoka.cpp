@@ -91,8 +91,13 @@ Method quoka_method() {
       "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
   info.paper_spec = "quoka:budget_tokens=1024,num_queries=16";
   info.deviation =
-      "the chunk's own keys are outside the budget unless budget_scope=all, where each query also "
-      "sees its own key; heads of a group pair "
+      "the texts have different budget scopes: the repository CompactAttention chooses among past "
+      "keys "
+      "and leaves the chunk's own outside the budget (budget_scope=past, the default), a summary "
+      "of "
+      "the paper has all keys of the cache compete, the chunk's included (budget_scope=all, where "
+      "each query also sees its own key here), and the paper itself leaves it open; heads of a "
+      "group pair "
       "their chosen queries by rank, where the repository leaves their order open; a chunk of at "
       "most num_queries rows is used whole, row by row";
   info.summary = "Keeps the keys closest to the chunk's most unusual queries.";
