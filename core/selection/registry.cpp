@@ -231,7 +231,7 @@ void add_lowering(Method& method) {
   method.title = [](const MethodSpec& spec) {
     const std::string& title = spec.info().title;
     if (spec.native_lowering()) return title;
-    return fmt::format("{}, {} (extension)", title,
+    return fmt::format("{}, {}", title,
                        spec.has_budget() ? "best blocks of a budget" : "union of blocks");
   };
 }

@@ -212,9 +212,9 @@ TEST(MethodSpec, ABlockMethodNamedAloneIsThePapers) {
     const std::string file = with_required(info);
     EXPECT_EQ(title_of(MethodSpec::parse(file)), info.title);
     EXPECT_EQ(title_of(MethodSpec::parse(and_also(file, "lowering=union"))),
-              info.title + ", union of blocks (extension)");
+              info.title + ", union of blocks");
     EXPECT_EQ(title_of(MethodSpec::parse(and_also(file, "lowering=budget,budget_tokens=256"))),
-              info.title + ", best blocks of a budget (extension)");
+              info.title + ", best blocks of a budget");
   }
   EXPECT_EQ(MethodSpec::parse("flash_prefill"),
             MethodSpec::parse(find_method("flash_prefill")->paper_spec));
