@@ -1,5 +1,5 @@
 // heavy_tail: how few queries and keys carry a head's attention. Left the queries by their distance
-// to the mean query, in the middle the shares of the mass by key and by query, on log axes with a
+// to the mean query, and below it how scores deviate from their key's mean; in the middle the shares of the mass by key and by query, on log axes with a
 // power law through the largest; right the chunk's rows of attention, the farthest query on top.
 #include "app/panels/matrix_picture.h"
 #include "app/panels/query_scatter.h"
@@ -66,6 +66,17 @@ std::vector<widgets::Chip> chips_of(DrawContext& context, const Place& place,
     chips.push_back(tail_chip("queries: tail index", answer.relevance.tail, answer.num_queries(),
                               " The values are 1 + S_q; they cannot exceed 2, so the law only "
                               "describes the upper ranks."));
+  if (const analysis::ScoreDeviations& scores = answer.spread.deviations; !scores.bins.empty())
+    chips.push_back(
+        {fmt::format("scores: max {:.1f} \u03C3", scores.highest), 0,
+         fmt::format(
+             "The largest of {} deviations of a score, cos(query, key), from its key's mean "
+             "over the chunk's queries, in standard deviations (\u03C3 = {:.3g}). {:.3g} % lie "
+             "above 3 \u03C3, in a normal distribution 0.135 %; the excess kurtosis is {:.2f}, "
+             "there 0. A heavy tail means that some queries want a key much more than its "
+             "mean says: their maximum shows it, the mean does not.",
+             format_count(scores.count), scores.sigma, 100 * scores.above_3_sigma,
+             scores.excess_kurtosis)});
   for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
   return chips;
 }
@@ -186,7 +197,10 @@ class HeavyTailPanel final : public Panel {
     std::vector<widgets::LegendItem> items;
     if (answer.num_queries() > 1) items.push_back({"query", query_color(p), Shape::Line});
     if (answer.has_mass()) items.push_back({"key", key_color(p), Shape::Line});
-    items.push_back({"power law (Hill)", p.miss, Shape::Line});
+    const bool deviates = !answer.spread.deviations.bins.empty();
+    items.push_back(
+        {deviates ? "power law (Hill); of scores: normal distribution" : "power law (Hill)", p.miss,
+         Shape::Line});
     if (const auto span = marked_keys(place, answer); span && answer.has_mass())
       items.push_back({state::readable_name(span->name), p.text, Shape::Dot});
     if (looked_at(place) >= 0) items.push_back({"selected query", p.accent, Shape::Ring});
@@ -209,8 +223,20 @@ class HeavyTailPanel final : public Panel {
       ImGui::EndChild();
       if (beside && share < 1) ImGui::SameLine(0, gap);
     };
-    if (result->num_queries() > 1)  // one query is its own mean
-      column("relevance", 0.25F, [&] { relevance_ui(context, result); });
+    if (result->num_queries() > 1) {  // one query is its own mean
+      const bool deviates = !result->spread.deviations.bins.empty();
+      column("relevance", 0.25F, [&] {
+        const float part = deviates && beside ? 0.5F * ImGui::GetContentRegionAvail().y : 0;
+        ImGui::BeginChild("by rank", {0, part});
+        relevance_ui(context, result);
+        ImGui::EndChild();
+        if (!deviates || !beside) return;
+        ImGui::BeginChild("deviations", {0, 0});
+        deviations_ui(context, result);
+        ImGui::EndChild();
+      });
+      if (deviates && !beside) column("deviations", 1, [&] { deviations_ui(context, result); });
+    }
     if (result->has_mass()) column("mass", 0.29F, [&] { mass_ui(context, result); });
     column("rows", 1, [&] { rows_ui(context, result); });
   }
@@ -258,6 +284,64 @@ class HeavyTailPanel final : public Panel {
       query_at(context, result,
                curve.ranking.item[rank_at(ImPlot::GetPlotMousePos().x, curve.ranking.size())]);
     ImPlot::EndPlot();
+  }
+
+  // The histogram of deviations on a log axis, and the normal distribution of the same variance.
+  void deviations_ui(DrawContext& context, const Tails& result) {
+    const analysis::ScoreDeviations& deviations = result->spread.deviations;
+    column_head_ui(context, "Scores", "cos(query, key) less its key's mean");
+    if (!ImPlot::BeginPlot("##deviations", {-1, -1}, kScatterFlags)) return;
+    const double width = analysis::ScoreDeviations::kBinWidth;
+    const double low = 0.5 / static_cast<double>(deviations.count);
+    const double far = 1.05 * std::max({4.0, -deviations.lowest, deviations.highest});
+    ImPlot::SetupAxes("deviation (\u03C3)", is_low() ? "share" : "share (log)",
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
+    ImPlot::SetupAxesLimits(-far, far, low, 0.6, deviations_fit_.condition(result.key));
+    ImPlot::SetupAxisFormat(ImAxis_Y1, percent_tick);
+    // The default leaves a low axis with a single tick.
+    std::vector<double> ticks;
+    for (double share = 0.1; share > low; share *= is_low() ? 0.01 : 0.1) ticks.push_back(share);
+    ImPlot::SetupAxisTicks(ImAxis_Y1, ticks.data(), static_cast<int>(ticks.size()));
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    for (std::size_t i = 0; i < deviations.bins.size(); ++i) {
+      if (deviations.bins[i] == 0) continue;
+      const double begin =
+          width * static_cast<double>(deviations.first_bin + static_cast<std::int64_t>(i));
+      draw->AddRectFilled(ImPlot::PlotToPixels(begin, deviation_share(deviations, i)),
+                          ImPlot::PlotToPixels(begin + width, low),
+                          widgets::with_alpha(key_color(context.palette), 0.7F));
+    }
+    std::vector<ImVec2> normal;
+    for (double x = -far; x <= far; x += 0.05) {
+      const double share = width * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+      if (share >= low) normal.push_back(ImPlot::PlotToPixels(x, share));
+    }
+    draw->AddPolyline(normal.data(), static_cast<int>(normal.size()), context.palette.miss, 0,
+                      widgets::em(0.12F));
+    ImPlot::PopPlotClipRect();
+    if (ImPlot::IsPlotHovered() && !context.figure) deviation_at(deviations);
+    ImPlot::EndPlot();
+  }
+
+  static double deviation_share(const analysis::ScoreDeviations& deviations, std::size_t bin) {
+    return static_cast<double>(deviations.bins[bin]) / static_cast<double>(deviations.count);
+  }
+
+  static void deviation_at(const analysis::ScoreDeviations& deviations) {
+    const double width = analysis::ScoreDeviations::kBinWidth;
+    const auto bin = static_cast<std::int64_t>(std::floor(ImPlot::GetPlotMousePos().x / width)) -
+                     deviations.first_bin;
+    if (bin < 0 || bin >= static_cast<std::int64_t>(deviations.bins.size())) return;
+    const auto i = static_cast<std::size_t>(bin);
+    const double begin = width * static_cast<double>(deviations.first_bin + bin);
+    ImGui::SetTooltip("%g to %g standard deviations (%.4g to %.4g in cosine)\n%s of %s scores, %s",
+                      begin, begin + width, begin * deviations.sigma,
+                      (begin + width) * deviations.sigma, format_count(deviations.bins[i]).c_str(),
+                      format_count(deviations.count).c_str(),
+                      percent(deviation_share(deviations, i)).c_str());
   }
 
   void mass_ui(DrawContext& context, const Tails& result) {
@@ -437,7 +521,7 @@ class HeavyTailPanel final : public Panel {
 
   state::Shown<HeavyTailQuestion> shown_;
   widgets::MapTexture texture_;
-  ContentFit relevance_fit_, mass_fit_;
+  ContentFit relevance_fit_, deviations_fit_, mass_fit_;
 };
 
 }  // namespace

@@ -4,11 +4,77 @@
 #include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 namespace kvloupe::analysis {
+namespace {
+
+constexpr std::int64_t kKeysAtOnce = 4096;
+
+at::Tensor unit_rows(const at::Tensor& rows) {
+  const at::Tensor values = rows.to(at::kFloat);
+  return values / values.norm(2, {-1}, /*keepdim=*/true).clamp_min(1e-12);
+}
+
+// visit(d) for each deviation. `queries` are unit rows of the chunk.
+template <typename Visit>
+void for_each_deviation(const selection::Cell& cell, const at::Tensor& queries,
+                        std::int64_t kv_head, const WorkContext& context, const Visit& visit) {
+  for (std::int64_t first = 1; first < cell.past_len; first += kKeysAtOnce) {
+    context.cancel.throw_if_cancelled();
+    const std::int64_t count = std::min(kKeysAtOnce, cell.past_len - first);
+    // A key's scores lie side by side.
+    const at::Tensor scores =
+        at::mm(unit_rows(cell.k[kv_head].narrow(0, first, count)), queries.t()).cpu().contiguous();
+    const float* row = scores.const_data_ptr<float>();
+    for (std::int64_t key = first; key < first + count; ++key, row += cell.chunk_len) {
+      // The chunk's first rows see a past key as long as its window does.
+      std::int64_t rows = cell.chunk_len;
+      while (rows > 0 && cell.softmax.first_visible(cell.past_len + rows - 1) > key) --rows;
+      const double mean = std::accumulate(row, row + rows, 0.0) / static_cast<double>(rows);
+      for (std::int64_t t = 0; t < rows; ++t) visit(row[t] - mean);
+    }
+  }
+}
+
+ScoreDeviations deviations_of(const selection::Cell& cell, int q_head, const WorkContext& context) {
+  ScoreDeviations result;
+  if (cell.chunk_len < 2) return result;
+  const at::Tensor queries = unit_rows(cell.q[q_head]);
+  const std::int64_t kv_head = q_head / cell.gqa_group_size();
+  double squares = 0, fourths = 0, lowest = 0, highest = 0;
+  for_each_deviation(cell, queries, kv_head, context, [&](double d) {
+    ++result.count;
+    squares += d * d;
+    fourths += d * d * d * d;
+    lowest = std::min(lowest, d);
+    highest = std::max(highest, d);
+  });
+  if (!(squares > 0)) return result;
+  const auto count = static_cast<double>(result.count);
+  const double sigma = result.sigma = std::sqrt(squares / count);
+  result.excess_kurtosis = count * fourths / (squares * squares) - 3;
+  result.lowest = lowest / sigma;
+  result.highest = highest / sigma;
+  const auto bin_of = [&](double d) {
+    return static_cast<std::int64_t>(std::floor(d / (ScoreDeviations::kBinWidth * sigma)));
+  };
+  result.first_bin = bin_of(lowest);
+  result.bins.assign(static_cast<std::size_t>(bin_of(highest) - result.first_bin + 1), 0);
+  std::int64_t above = 0;
+  for_each_deviation(cell, queries, kv_head, context, [&](double d) {
+    ++result.bins[static_cast<std::size_t>(bin_of(d) - result.first_bin)];
+    if (d > 3 * sigma) ++above;
+  });
+  result.above_3_sigma = static_cast<double>(above) / count;
+  return result;
+}
+
+}  // namespace
 
 HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk, int q_head,
                      const Matrix& rows, const WorkContext& context) {
@@ -28,6 +94,7 @@ HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk,
       if (key > 0) result.query_mass[static_cast<std::size_t>(r)] += p;
     }
   }
+  result.deviations = deviations_of(cell, q_head, context);
   return result;
 }
 

@@ -35,7 +35,8 @@ CellSelection EvictionSelector::select(const Cell& cell) {
     result.dense_reason = DenseReason::EmptyPast;
   } else if (spec_.has_budget() && result.num_candidates <= *result.budget_tokens) {
     result.dense_reason = DenseReason::FitsBudget;
-  } else if (cell.layer < spec_.traits().dense_layers) {
+  } else if (!state.begun && (cell.layer < spec_.traits().dense_layers || begins_in_decode())) {
+    // Also at the first decode chunk of a method that begins there: nothing has died before it.
     result.dense_reason = DenseReason::MethodRule;
   }
   result.rows = state.rows;
@@ -49,16 +50,15 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   state.num_tokens = cell.kv_len();
   const std::int64_t heads = cell.num_kv_heads();
   const std::int64_t budget = budget_after(cell);
-  const Traits& traits = spec_.traits();
-  const bool rests = cell.layer < traits.dense_layers ||
-                     (cell.phase == trace::Phase::Decode && !traits.acts_in_decode);
+  const bool resting = rests(cell);
+  if (!resting) state.begun = true;
   Pools pools(static_cast<std::size_t>(heads));
   for (std::int64_t head = 0; head < heads; ++head) {
     pools[head] = std::move(state.rows[head].positions);
     for (std::int64_t position = cell.past_len; position < cell.kv_len(); ++position)
       pools[head].push_back(static_cast<std::int32_t>(position));
   }
-  if (!rests) observe(cell, pools);
+  if (!resting) observe(cell, pools);
 
   std::vector<std::vector<std::int32_t>> evicted(static_cast<std::size_t>(heads));
   state.evidence.assign(keeps_evidence_ ? static_cast<std::size_t>(heads) : 0, {});
@@ -70,7 +70,7 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
     // What leaves the window is never seen again.
     const auto hidden = num_hidden(pools[head], cell.softmax, cell.kv_len());
     const Pool pool{pools[head], std::span(pools[head]).subspan(static_cast<std::size_t>(hidden))};
-    if (rests || static_cast<std::int64_t>(pool.staying.size()) <= budget) {
+    if (resting || static_cast<std::int64_t>(pool.staying.size()) <= budget) {
       row = SelectedRow{{pool.staying.begin(), pool.staying.end()}};
     } else if (!keeps_evidence_) {
       row = survivors(cell, head, pool, budget, nullptr);
@@ -89,6 +89,13 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
                         row.positions.end(), std::back_inserter(evicted[head]));
   });
   return evicted;
+}
+
+bool EvictionSelector::rests(const Cell& cell) const {
+  const Traits& traits = spec_.traits();
+  if (cell.layer < traits.dense_layers) return true;
+  if (cell.phase == trace::Phase::Decode) return !traits.acts_in_decode;
+  return begins_in_decode() && !layers_.at(cell.layer).begun;
 }
 
 void EvictionSelector::observe(const Cell&, const Pools&) {}

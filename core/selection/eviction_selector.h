@@ -45,6 +45,9 @@ class EvictionSelector : public Selector {
   // Keys that may be alive of `num_tokens` seen and still inside the window; the default is the
   // SPEC's budget.
   virtual std::int64_t capacity(std::int64_t num_tokens) const;
+  // Whether the first decode chunk is the first that counts and after which keys die; until then all
+  // are kept by rule.
+  virtual bool begins_in_decode() const { return false; }
   // Methods that prune lanes as well.
   virtual std::optional<PrunedLanes> lanes(const Cell& cell);
   // The capacity after the cell's chunk.
@@ -54,8 +57,12 @@ class EvictionSelector : public Selector {
   const MethodSpec& spec() const { return spec_; }
 
  private:
+  // Nothing is tallied and nothing dies after the cell's chunk.
+  bool rests(const Cell& cell) const;
+
   struct LayerState {
     std::int64_t num_tokens = 0;    // seen so far
+    bool begun = false;             // a chunk has come after which keys may die
     std::vector<SelectedRow> rows;  // alive, as the eviction left them that made the set
     std::vector<RowEvidence>
         evidence;  // per KV head, of the last evict(); no units where nothing was cut

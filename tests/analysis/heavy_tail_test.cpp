@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvloupe::analysis {
@@ -68,6 +69,68 @@ TEST(HeavyTail, AgreesWithPlainLoopsInEveryChunkAndHead) {
     }
     begin += length;
   }
+}
+
+double cosine_slowly(const SmallTrace& trace, int layer, int q_head, int query, int key) {
+  const int group = trace.shape().num_q_heads / trace.shape().num_kv_heads;
+  double dot = 0, of_query = 0, of_key = 0;
+  for (int c = 0; c < trace.shape().head_dim; ++c) {
+    const double q = trace.query(layer, q_head, query)[c];
+    const double k = trace.key(layer, q_head / group, key)[c];
+    dot += q * k;
+    of_query += q * q;
+    of_key += k * k;
+  }
+  return dot / std::sqrt(of_query * of_key);
+}
+
+TEST(HeavyTail, ScoresDeviateAsPlainLoopsSay) {
+  const SmallTrace trace;
+  const int begin = 32, length = trace.shape().chunk_lengths[2];
+  for (int head = 0; head < 4; ++head) {
+    const ScoreDeviations got = tail_of(trace, 1, 2, head).deviations;
+    std::vector<double> deviations;
+    for (int key = 1; key < begin; ++key) {
+      double mean = 0;
+      for (int row = 0; row < length; ++row)
+        mean += cosine_slowly(trace, 1, head, begin + row, key) / length;
+      for (int row = 0; row < length; ++row)
+        deviations.push_back(cosine_slowly(trace, 1, head, begin + row, key) - mean);
+    }
+    double squares = 0, fourths = 0;
+    for (const double d : deviations) {
+      squares += d * d;
+      fourths += std::pow(d, 4);
+    }
+    const auto count = static_cast<double>(deviations.size());
+    const double sigma = std::sqrt(squares / count);
+    ASSERT_EQ(got.count, static_cast<std::int64_t>(deviations.size()));
+    EXPECT_NEAR(got.sigma, sigma, 1e-6);
+    EXPECT_NEAR(got.excess_kurtosis, fourths / count / std::pow(sigma, 4) - 3, 1e-4);
+    EXPECT_NEAR(got.lowest, *std::ranges::min_element(deviations) / sigma, 1e-4);
+    EXPECT_NEAR(got.highest, *std::ranges::max_element(deviations) / sigma, 1e-4);
+    const auto above = std::ranges::count_if(deviations, [&](double d) { return d > 3 * sigma; });
+    EXPECT_NEAR(got.above_3_sigma, static_cast<double>(above) / count, 1.5 / count);
+    // A deviation on a border may round into the next bin.
+    std::vector<std::int64_t> bins(got.bins.size());
+    for (const double d : deviations) {
+      const auto bin = static_cast<std::int64_t>(std::floor(d / sigma / 0.25)) - got.first_bin;
+      ASSERT_GE(bin, -1);
+      ASSERT_LE(bin, static_cast<std::int64_t>(bins.size()));
+      ++bins[static_cast<std::size_t>(
+          std::clamp<std::int64_t>(bin, 0, static_cast<std::int64_t>(bins.size()) - 1))];
+    }
+    for (std::size_t i = 0; i < bins.size(); ++i) EXPECT_NEAR(got.bins[i], bins[i], 1) << i;
+    EXPECT_GT(got.bins.size(), 8U);
+  }
+}
+
+TEST(HeavyTail, NothingDeviatesWithoutOtherQueriesOrKeys) {
+  SmallTraceShape shape;
+  shape.decoded = 2;
+  const SmallTrace trace(shape);
+  EXPECT_TRUE(tail_of(trace, 0, 5, 2).deviations.bins.empty());  // a decoded token
+  EXPECT_TRUE(tail_of(trace, 0, 0, 2).deviations.bins.empty());  // no past
 }
 
 TEST(HeavyTail, ADecodedTokenIsItsOwnMean) {

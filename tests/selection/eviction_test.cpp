@@ -137,6 +137,37 @@ TEST(H2o, CountsChunksInWhichNothingDies) {
             (Ints{1, 5, 6, 7}));
 }
 
+TEST(H2o, BeginsWithTheFirstDecodedToken) {
+  // The prompt looks at key 1 alone, the first decoded token at key 2, the second at key 0.
+  Sequence sequence = uniform_sequence({4, 2, 1, 1});
+  sequence.chunks[2].phase = sequence.chunks[3].phase = trace::Phase::Decode;
+  std::ranges::fill(sequence.q, 20.0F);
+  sequence.k[1] = 1;
+  sequence.q[6] = -20;
+  sequence.k[2] = -1;
+  const char* spec = "h2o:budget_tokens=3,recent_ratio=0.34,start=decode";
+  const MethodRun run = run_method(sequence, spec);
+  EXPECT_EQ(run.cells[0].dense_reason, DenseReason::EmptyPast);
+  EXPECT_EQ(run.cells[1].dense_reason, DenseReason::MethodRule);
+  // It attends to the whole prompt; after it keys die.
+  EXPECT_EQ(run.cells[2].dense_reason, DenseReason::MethodRule);
+  EXPECT_EQ(run.cells[2].rows[0].positions, (Ints{0, 1, 2, 3, 4, 5}));
+  EXPECT_FALSE(run.cells[3].dense_reason);
+  // Key 2 has all of what was tallied but e^-20; keys 0 and 1 tie with others at e^-20 and e^-40.
+  EXPECT_EQ(after(run, 2), (Ints{0, 2, 6}));
+  EXPECT_EQ(after(run_method(sequence, "h2o:budget_tokens=3,recent_ratio=0.34"), 1),
+            (Ints{0, 1, 5}));
+}
+
+TEST(H2o, ThePromptFitsTheBudgetOrIsDenseByRule) {
+  Sequence sequence = uniform_sequence({4, 2, 1});
+  sequence.chunks[2].phase = trace::Phase::Decode;
+  const MethodRun run = run_method(sequence, "h2o:budget_tokens=6,start=decode");
+  EXPECT_EQ(run.cells[1].dense_reason, DenseReason::FitsBudget);
+  EXPECT_EQ(run.cells[2].dense_reason, DenseReason::FitsBudget);
+  EXPECT_EQ(after(run, 2).size(), 6U);
+}
+
 // The official step: after every token, the best B by the newest query, over all heads of a layer.
 std::vector<Ints> tova_by_the_step(const Sequence& s, int budget) {
   std::vector<Ints> history;

@@ -104,7 +104,9 @@ void check_eviction(const Sequence& sequence, const MethodSpec& spec, const Meth
       const trace::ChunkInfo& span = sequence.chunks[chunk];
       const auto& after = chunk + 1 < run.cells.size() ? run.cells[chunk + 1].rows[head].positions
                                                        : run.alive[head];
-      const bool rests = span.phase == trace::Phase::Decode && !evicts_in_decode().at(spec.id());
+      const bool waits = spec.has("start") && spec.text("start") == "decode";
+      const bool rests =
+          span.phase == trace::Phase::Decode ? !evicts_in_decode().at(spec.id()) : waits;
       const std::int64_t budget = rests ? 1 << 20 : spec.budget(span.end());
       EXPECT_EQ(defect(eviction_scores(sequence, spec, static_cast<int>(chunk),
                                        static_cast<int>(head), alive, budget),

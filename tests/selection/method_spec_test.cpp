@@ -36,6 +36,8 @@ TEST(MethodSpec, WritesAllParametersInTheContractsOrder) {
   EXPECT_EQ(canonical("quoka:query_ratio=0"), canonical("quoka"));
   EXPECT_EQ(canonical("uniform_queries"), "uniform_queries:" + budget + ",num_queries=16");
   EXPECT_EQ(canonical("snapkv"), "snapkv:" + budget + ",window=32,kernel=7,pool=max,state=evict");
+  EXPECT_EQ(canonical("h2o"), "h2o:" + budget + ",recent_ratio=0.5,normalise=none,start=prefill");
+  EXPECT_TRUE(canonical("h2o:start=decode").ends_with(",normalise=none,start=decode"));
   EXPECT_EQ(canonical("keydiff"), "keydiff:" + budget + ",state=evict");
   EXPECT_EQ(canonical("streaming_llm"),
             "streaming_llm:" + budget + ",sink_tokens=4,positions=original");

@@ -33,13 +33,15 @@ std::vector<std::int32_t> pool_after(const Sequence& s, int chunk, const History
   return pool;
 }
 
-// Every query since the beginning votes with the keys that it could see, decoded ones included.
+// Every query since the beginning votes with the keys that it could see, decoded ones included;
+// with start=decode these alone.
 void set_h2o(const Sequence& s, const MethodSpec& spec, int chunk, int kv_head,
              const History& alive, std::int64_t budget, Scores& result) {
   std::map<std::int32_t, double> mass;
   for (int c = 0; c <= chunk; ++c) {
     const auto pool = pool_after(s, c, alive);
     const trace::ChunkInfo& span = s.chunks[static_cast<std::size_t>(c)];
+    if (spec.text("start") == "decode" && span.phase == trace::Phase::Prefill) continue;
     for (int query = span.begin; query < span.end(); ++query)
       for (int member = 0; member < s.gqa_group_size(); ++member) {
         const auto p = softmax_row(s, kv_head * s.gqa_group_size() + member, query, pool);

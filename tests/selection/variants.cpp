@@ -89,6 +89,7 @@ std::vector<std::string> variants(const std::string& budget) {
       "snapkv:{},window=5,pool=avg,kernel=5",
       "snapkv:{},window=5,state=select,kernel=1",
       "h2o:{},recent_ratio=0,normalise=by_age",
+      "h2o:{},recent_ratio=0,normalise=by_age,start=decode",
       "tova:{},force_last=0,per_kv_head=1",
       "quest:{},page_size=3,gqa_reduce=union",
       "quest:{},page_size=3,gqa_reduce=mean_score,rule=kernel",

@@ -144,6 +144,24 @@ TEST_F(HeavyTailViewTest, QueriesByRelevanceCarryTheirMass) {
   EXPECT_NEAR(answer().quarter_share, by_relevance[3].cumulative, 1e-9);
 }
 
+TEST_F(HeavyTailViewTest, DeviationsFollowTheRankings) {
+  open_at(2);
+  const test::ExactTable table = test::exact(view_.table(workspace_));
+  const analysis::ScoreDeviations& deviations = answer().spread.deviations;
+  std::vector<std::vector<std::string>> bins;
+  for (const auto& cells : table.rows)
+    if (cells[0] == "score_deviation") bins.push_back(cells);
+  ASSERT_EQ(bins.size(), deviations.bins.size());
+  ASSERT_FALSE(bins.empty());
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    EXPECT_EQ(bins[i][2], "");
+    const double begin = static_cast<double>(deviations.first_bin) + static_cast<double>(i);
+    EXPECT_NEAR(std::stod(bins[i][3]), begin * 0.25 * deviations.sigma, 1e-9);
+    EXPECT_NEAR(std::stod(bins[i][4]), static_cast<double>(deviations.bins[i]) / (16 * 31), 1e-9);
+  }
+  EXPECT_NEAR(std::stod(bins.back()[5]), 1, 1e-9);
+}
+
 TEST_F(HeavyTailViewTest, TheArrayHoldsTheRowsInTheOrderAskedFor) {
   open_at(2);
   const std::vector<Row> by_relevance = rows_of(test::exact(view_.table(workspace_)), "s_q");

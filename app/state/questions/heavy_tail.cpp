@@ -60,6 +60,20 @@ void add_ranking(Table& table, const char* kind, const analysis::Ranking& rankin
   }
 }
 
+// The histogram, lowest bin first; value: where the bin begins, as a difference of cosines.
+void add_deviations(Table& table, const analysis::ScoreDeviations& deviations) {
+  double cumulative = 0;
+  for (std::size_t i = 0; i < deviations.bins.size(); ++i) {
+    const auto bin = static_cast<double>(deviations.first_bin + static_cast<std::int64_t>(i));
+    const double share =
+        static_cast<double>(deviations.bins[i]) / static_cast<double>(deviations.count);
+    cumulative += share;
+    table.rows.push_back({"score_deviation", i + 1, Cell(),
+                          bin * analysis::ScoreDeviations::kBinWidth * deviations.sigma, share,
+                          cumulative});
+  }
+}
+
 Table table(Workspace& workspace) {
   Table table{{"kind", "rank", "index", "value", "share", "cumulative"}, {}};
   const auto result = workspace.ask(question_of(workspace));
@@ -73,6 +87,7 @@ Table table(Workspace& workspace) {
               [&](auto r) { return answer.queries.ranking.value[r]; });
   add_ranking(table, "key_mass", answer.keys.ranking, 1, answer.keys.total,
               [&](auto r) { return answer.keys.ranking.value[r]; });
+  add_deviations(table, answer.spread.deviations);
   return table;
 }
 
@@ -122,7 +137,8 @@ HeavyTailQuestion::Answer HeavyTailQuestion::work(Steps& steps) const {
 
 std::uint64_t HeavyTailQuestion::bytes(const Answer& answer) {
   constexpr std::uint64_t kPerItem = 2 * sizeof(double) + 2 * sizeof(std::int32_t);
-  const auto items = static_cast<std::uint64_t>(2 * answer.num_queries() + answer.num_keys());
+  const auto items = static_cast<std::uint64_t>(2 * answer.num_queries() + answer.num_keys()) +
+                     answer.spread.deviations.bins.size();
   return sizeof(answer) + AttentionStripQuestion::bytes(*answer.map) + items * kPerItem;
 }
 

@@ -4,6 +4,7 @@
 //   recents   = the newest floor(B * recent_ratio) of alive + chunk
 //   heavy     = the best B - recents of the rest, by acc[g,j], or by acc[g,j] / (T - j)
 // p is computed anew over the surviving set and the chunk; an evicted key takes its sum with it.
+// start=decode: sums and evictions begin with the first decode chunk; the prompt stays whole until then.
 #include "core/selection/method.h"
 
 #ifdef KVLOUPE_SELECTORS
@@ -27,6 +28,8 @@ class H2o final : public EvictionSelector {
     return hitters_.survivors(cell, kv_head, pool.staying, budget,
                               reasons != nullptr ? &reasons->scores : nullptr);
   }
+
+  bool begins_in_decode() const override { return spec().text("start") == "decode"; }
 
  private:
   HeavyHitters hitters_;
@@ -53,9 +56,10 @@ Method h2o_method() {
       "utils_hh and utils_lm_eval)";
   info.paper_spec = "h2o:budget_tokens=1024,recent_ratio=0.5";
   info.deviation =
-      "evicts after every chunk of the prompt, and scores are the mean over the query heads of a "
+      "evicts after every chunk of the prompt; scores are the mean over the query heads of a "
       "group, where the repository knows no shared KV heads; the budget is one number split by "
-      "recent_ratio; by_age is an addition";
+      "recent_ratio; by_age is an addition; start=decode is the H2O of Quest's comparison, which "
+      "collects scores in decoding alone, and not the paper's";
   info.summary = "Keeps the keys that were attended to most so far, and the most recent ones.";
   info.needs = {"q", "k"};
   info.state_action = trace::StateAction::Eviction;
@@ -63,6 +67,9 @@ Method h2o_method() {
       float_param("recent_ratio", 0.5, 0, 1, "share of the budget that the newest keys get"),
       enum_param("normalise", {"none", "by_age"},
                  "by_age divides a key's attention by the number of queries that have seen it"),
+      enum_param("start", {"prefill", "decode"},
+                 "the first chunk whose attention counts and after which keys are evicted; decode: "
+                 "the whole prompt is kept, and attended to, until the first decoded token"),
   };
   method.metadata = [](const MethodSpec&, const ModelShape&) {
     return Metadata{.words_per_kept = 1};

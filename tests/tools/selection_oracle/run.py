@@ -49,7 +49,8 @@ def cell(tr, method, v, layer, chunk, alive=None):
     elif method != "dense" and not blocks.is_block_method(method) and len(candidates) <= n:
         reason = "fits_budget"
     fallback = reason is not None
-    if reason is None and rule_for_dense(method, tr, layer, phase, v):
+    waits = v.get("start") == "decode" and all(before == 0 for _, _, before in tr.chunks[:chunk])
+    if reason is None and (waits or rule_for_dense(method, tr, layer, phase, v)):
         reason = "method_rule"
     if reason is not None:
         rows = [Choice(candidates) for _ in range(num_rows(method, tr, v))]
@@ -77,12 +78,17 @@ def run(tr, spec, layer):
     return [cell(tr, method, v, layer, c, alive[c]) for c in range(len(tr.chunks))], alive[-1]
 
 
+def rests(method, v, phase):
+    """Nothing is tallied and nothing dies after such a chunk."""
+    return v.get("start") == "decode" if phase == 0 else method not in EVICT_IN_DECODE
+
+
 def after_chunk(method, tr, layer, chunk, v, alive, state):
     begin, length, phase = chunk
     n, out = budget(v, begin + length), []
     for g in range(tr.G):
         keys = np.array(sorted(set(alive[g].positions) | set(range(begin, begin + length))))
-        if phase == 1 and method not in EVICT_IN_DECODE:
+        if rests(method, v, phase):
             out.append(Choice(keys, alive[g].near))
         else:
             if method in OBSERVE:
