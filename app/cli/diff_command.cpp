@@ -165,9 +165,9 @@ std::string divergence_text(const Diff& diff) {
   if (diff.rows.empty()) return "No chunk of A has a token of B.\n";
   const DiffRow* const first = diff.first_divergence();
   if (first == nullptr) return "No divergence: A and B keep the same keys in every cell.\n";
-  return fmt::format("First divergence: chunk {}{}, layer {}, {} {}.\nThere {}; {}.\n", first->chunk,
-                     diff.two_traces ? fmt::format(" ({} of B)", first->chunk_b) : "", first->layer,
-                     replay::words_of_axis(diff.layout.axis), first->row,
+  return fmt::format("First divergence: chunk {}{}, layer {}, {} {}.\nThere {}; {}.\n",
+                     first->chunk, diff.two_traces ? fmt::format(" ({} of B)", first->chunk_b) : "",
+                     first->layer, replay::words_of_axis(diff.layout.axis), first->row,
                      keys_text("A", first->only_a, first->first_only_a),
                      keys_text("B", first->only_b, first->first_only_b));
 }
