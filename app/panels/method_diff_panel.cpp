@@ -73,7 +73,10 @@ class MethodDiffPanel final : public Panel {
   static void divergence_ui(DrawContext& context, const Shown& result) {
     const std::string words = state::words_of_divergence(result->diff);
     if (words.empty()) {
-      widgets::text_wrapped(context.palette.text, "A and B keep the same keys everywhere.");
+      const bool same = result.question.a == result.question.b;
+      widgets::text_wrapped(context.palette.text,
+                            same ? "A and B are the same method: choose another as B."
+                                 : "A and B keep the same keys everywhere.");
       return;
     }
     const replay::DiffRow& first = *result->diff.first_divergence();

@@ -67,7 +67,6 @@ MethodDiffQuestion method_diff_question(const Workspace& workspace) {
 std::string MethodDiffQuestion::obstacle() const {
   if (place.empty()) return "Open a trace";
   if (a.empty() || b.empty()) return "Choose methods as A and B";
-  if (a == b) return "A and B are the same: choose another method as B";
   for (const MethodChoice* method : {&a, &b})
     if (facts_of(place, *method).keeps_every_key())
       return fmt::format(
