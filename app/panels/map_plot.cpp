@@ -13,24 +13,38 @@ namespace kvloupe::panels {
 
 namespace {
 
-// Rows are things (chunks), not a continuum: their numbers stand beside the middle of each.
-void row_ticks(const MapPlotSpec& spec) {
-  const double begin = spec.y_range != nullptr ? std::max(0.0, spec.y_range->Min) : 0;
-  const double end = spec.y_range != nullptr ? std::min(spec.rows, spec.y_range->Max) : spec.rows;
-  const double fit = std::max(2.0, spec.size.y / (2.2 * ImGui::GetFontSize()));
+// Things (chunks, layers), not a continuum: their numbers stand beside the middle of each. `most` numbers
+// have room.
+template <typename NumberOf>
+void middle_ticks(ImAxis axis, double begin, double end, double most, const NumberOf& number_of) {
   int step = 1;
   for (const int candidate : {2, 5, 10, 20, 50, 100, 200, 500, 1000})
-    if ((end - begin) / step > fit) step = candidate;
+    if ((end - begin) / step > most) step = candidate;
   std::vector<double> at;
   std::vector<std::string> text;
-  for (int row = static_cast<int>(begin) / step * step; row < end; row += step) {
-    at.push_back(row + 0.5);
-    text.push_back(std::to_string(spec.first_row + row));
+  for (int i = static_cast<int>(begin) / step * step; i < end; i += step) {
+    at.push_back(i + 0.5);
+    text.push_back(std::to_string(number_of(i)));
   }
   std::vector<const char*> labels;
   for (const std::string& label : text) labels.push_back(label.c_str());
   if (!at.empty())
-    ImPlot::SetupAxisTicks(ImAxis_Y1, at.data(), static_cast<int>(at.size()), labels.data());
+    ImPlot::SetupAxisTicks(axis, at.data(), static_cast<int>(at.size()), labels.data());
+}
+
+void row_ticks(const MapPlotSpec& spec) {
+  const double begin = spec.y_range != nullptr ? std::max(0.0, spec.y_range->Min) : 0;
+  const double end = spec.y_range != nullptr ? std::min(spec.rows, spec.y_range->Max) : spec.rows;
+  const double fit = std::max(2.0, spec.size.y / (2.2 * ImGui::GetFontSize()));
+  middle_ticks(ImAxis_Y1, begin, end, fit, [&](int row) {
+    return spec.row_numbers != nullptr ? (*spec.row_numbers)[static_cast<std::size_t>(row)]
+                                       : spec.first_row + row;
+  });
+}
+
+void col_ticks(const MapPlotSpec& spec) {
+  const double fit = std::max(2.0, spec.size.x / (3.5 * ImGui::GetFontSize()));
+  middle_ticks(ImAxis_X1, 0, spec.cols, fit, [](int column) { return column; });
 }
 
 // Whether the map has another shape than in the frame before.
@@ -69,6 +83,7 @@ void setup_axes(const MapPlotSpec& spec) {
   if (spec.y_range != nullptr)
     ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.y_range->Min, &spec.y_range->Max);
   if (spec.row_ticks) row_ticks(spec);
+  if (spec.col_ticks) col_ticks(spec);
 }
 
 // Whole pixels of the screen, each drawn from one pixel of the texture: sampling may drop none.

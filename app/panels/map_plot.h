@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kvloupe::panels {
 
@@ -19,8 +20,10 @@ struct MapPlotSpec {
   ImVec2 size{-1, -1};
   bool show_x_ticks = true;
   bool show_y_ticks = true;
-  bool row_ticks = false;   // a number in the middle of each row
-  int first_row = 0;        // the number of row 0
+  bool row_ticks = false;                         // a number in the middle of each row
+  int first_row = 0;                              // the number of row 0
+  const std::vector<int>* row_numbers = nullptr;  // of each row, where they are no sequence
+  bool col_ticks = false;                         // a number in the middle of each column
   bool zoom_rows = true;    // false: the wheel zooms columns, with Ctrl rows too
   std::string content_key;  // of the result that is drawn: other pixels, other key
   widgets::MapTexture::Fill fill;

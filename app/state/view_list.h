@@ -25,6 +25,7 @@
   X(quest_pages)         \
   X(budget_sweep)        \
   X(method_compare)      \
+  X(method_diff)         \
   X(latency)             \
   X(decode_drift)        \
   X(trace_info)

@@ -27,6 +27,7 @@
 #include "core/measure/timed_type.h"
 #include "core/replay/block_ways.h"
 #include "core/replay/compare.h"
+#include "core/replay/diff.h"
 #include "core/replay/explain.h"
 #include "core/replay/lost_keys.h"
 #include "core/replay/replay.h"
@@ -71,6 +72,7 @@ namespace kvloupe {
   X(add_metrics, replay::add_metrics)                       \
   X(compare_methods, replay::compare_methods)               \
   X(compare_sweep, replay::compare_sweep)                   \
+  X(diff_selections, replay::diff_selections)               \
   X(explain, replay::explain)                               \
   X(explain_recorded, replay::explain_recorded)             \
   X(head_choices, replay::head_choices)                     \

@@ -73,6 +73,7 @@ TEST(Json, OfEveryCommandBeginsWithItsSchema) {
         "the cat sat on the mat", "-o", (folder / "t.h5").string()}},
       {"kvloupe-compare/1", with({"compare", kTrace})},
       {"kvloupe-devices/1", {"devices"}},
+      {"kvloupe-diff/1", with({"diff", kTrace, "--method", "random:budget_tokens=24"})},
       {"kvloupe-explain/1",
        with({"explain", kTrace, "--layer", "3", "--chunk", "3", "--kv-head", "1", "--key", "40"})},
       {"kvloupe-explain-worst/1", with({"explain", kTrace, "--worst", "3"})},

@@ -105,6 +105,7 @@ std::vector<Picture> pictures() {
       {"quest_pages", "quest_pages", kDecoding, {kPages}, {}, kWide},
       {"budget_sweep", "budget_sweep", kQuestion, {kRecorded, kOther}, {}, kTall},
       {"method_compare", "method_compare", kQuestion, {kRecorded, kOther}, {}, kFlat},
+      {"method_diff", "method_diff", kQuestion, {kRecorded, kOther}, {}, kFlat},
       {"latency", "latency", kQuestion, {kRecorded}},
       {"decode_drift", "decode_drift", "", {}, {}, kWide},
       {"trace_info", "trace_info", "", {}}};

@@ -1,0 +1,218 @@
+// method_diff: a layer a row, a chunk a column, and how far A and B keep other keys there. A click goes
+// to the cell.
+#include "app/state/questions/method_diff.h"
+
+#include "app/panels/map_plot.h"
+#include "app/state/method_groups.h"
+#include "app/state/token_text.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::MethodDiffQuestion;
+using state::Slot;
+using DiffCell = MethodDiffQuestion::Cell;
+using Shown = state::Result<MethodDiffQuestion>;
+
+constexpr float kListWidth = 17;  // em
+
+// What a cell of this Jaccard index looks like: equal sets fade into the panel.
+double tone_of(double jaccard) { return 1 - jaccard; }
+
+class MethodDiffPanel final : public Panel {
+ public:
+  void draw(DrawContext& context) override {
+    if (!trace_ready_ui(context)) return;
+    const Shown result =
+        shown_.ask(context.workspace, state::method_diff_question(context.workspace));
+    head_ui(context, result.question);
+    if (!ready_ui(context, result, "Comparing what A and B keep")) return;
+    divergence_ui(context, result);
+    scale_ui(context, result);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const bool with_list = room.x > widgets::em(3 * kListWidth);
+    const float list = with_list ? widgets::em(kListWidth + 1) : 0;
+    map_ui(context, result, {room.x - list, std::max(room.y, widgets::em(9))});
+    if (!with_list) return;
+    ImGui::SameLine(0, widgets::em(1));
+    ImGui::BeginChild("lowest", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+    lowest_ui(context, result);
+    ImGui::EndChild();
+  }
+
+ private:
+  static void head_ui(DrawContext& context, const MethodDiffQuestion& question) {
+    const state::Place& place = question.place;
+    std::vector<widgets::Chip> chips;
+    for (const Slot slot : state::kSlots) {
+      const state::MethodChoice& method = slot == Slot::A ? question.a : question.b;
+      if (method.empty()) continue;
+      const trace::RunInfo* const run = method.run_info(place.info());
+      const char* const made = run == nullptr ? "selected anew, open loop"
+                               : run->mode == trace::LoopMode::ClosedLoop ? "recorded, closed loop"
+                                                                          : "recorded, open loop";
+      chips.push_back({fmt::format("{}: {}", state::letter_of(slot), state::short_label(method)),
+                       widgets::color_of_slot(context.palette, slot),
+                       fmt::format("{}\n{}", state::readable_name(method.text), made)});
+      chips.push_back({made, 0, "How the selection was made."});
+    }
+    for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+    widgets::figure_head_ui(
+        context.palette, context.figure, "Where A and B keep other keys", "",
+        fmt::format("{}  \u00B7  {}  \u00B7  Jaccard index of the kept keys, mean over the rows of "
+                    "a layer and chunk",
+                    place.trace->name, state::readable_name(place.info().model.name)),
+        chips);
+  }
+
+  static void divergence_ui(DrawContext& context, const Shown& result) {
+    const std::string words = state::words_of_divergence(result->diff);
+    if (words.empty()) {
+      const bool same = result.question.a == result.question.b;
+      widgets::text_wrapped(context.palette.text,
+                            same ? "A and B are the same method: choose another as B."
+                                 : "A and B keep the same keys everywhere.");
+      return;
+    }
+    const replay::DiffRow& first = *result->diff.first_divergence();
+    if (!context.figure) {
+      if (ImGui::SmallButton("Go there") && !result.stale) go(context, first.layer, first.chunk);
+      ImGui::SameLine(0, widgets::em(0.6F));
+    }
+    widgets::text_wrapped(context.palette.text, "First divergence (framed): " + words + ".");
+  }
+
+  static void scale_ui(DrawContext& context, const Shown& result) {
+    widgets::color_scale_ui(context.palette, widgets::sequential_color, "1: same keys",
+                            "0: none in common", "Jaccard", widgets::em(8));
+    ImGui::SameLine(0, widgets::em(1));
+    const std::string text = fmt::format("{} of {} cells alike", format_count(result->same),
+                                         format_count(std::ssize(result->cells)));
+    widgets::text_colored(context.palette.muted,
+                          widgets::elided(text, ImGui::GetContentRegionAvail().x));
+  }
+
+  void map_ui(DrawContext& context, const Shown& result, ImVec2 size) {
+    const MethodDiffQuestion::Answer& answer = *result;
+    MapPlotSpec spec;
+    spec.id = "##difference";
+    spec.x_label = "chunk";
+    spec.y_label = "layer";
+    spec.rows = static_cast<double>(answer.layers.size());
+    spec.cols = static_cast<double>(answer.chunks.size());
+    spec.size = size;
+    spec.row_ticks = spec.col_ticks = true;
+    spec.row_numbers = &answer.layers;
+    spec.content_key = result.key;
+    spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+      fill(context.palette, answer, window, pixels);
+    };
+    const auto hit = map_plot_ui(context, spec, texture_, [&] { marks_ui(context, result); });
+    if (!hit) return;
+    const DiffCell& cell =
+        answer.at(std::min(static_cast<std::size_t>(hit->row), answer.layers.size() - 1),
+                  std::min(static_cast<std::size_t>(hit->col), answer.chunks.size() - 1));
+    ImGui::SetTooltip("%s", tooltip(result.question.place, answer, cell).c_str());
+    if (hit->clicked && !result.stale) go(context, cell.layer, cell.chunk);
+  }
+
+  // The lowest of the cells that a pixel covers: one that differs is never lost.
+  static void fill(const widgets::Palette& palette, const MethodDiffQuestion::Answer& answer,
+                   const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+    using widgets::MapTexture;
+    const analysis::Matrix& jaccard = answer.jaccard;
+    for (int y = 0; y < window.height; ++y) {
+      const auto rows = MapTexture::cells_of_pixel(window.row_begin, window.row_end, window.height,
+                                                   y, jaccard.rows);
+      for (int x = 0; x < window.width; ++x) {
+        const auto columns = MapTexture::cells_of_pixel(window.col_begin, window.col_end,
+                                                        window.width, x, jaccard.cols);
+        float lowest = 1;
+        for (std::int64_t r = rows.first; r < rows.second; ++r)
+          for (std::int64_t c = columns.first; c < columns.second; ++c)
+            lowest = std::min(lowest, jaccard.at(r, c));
+        pixels[static_cast<std::size_t>(y) * static_cast<std::size_t>(window.width) +
+               static_cast<std::size_t>(x)] = widgets::sequential_color(palette, tone_of(lowest));
+      }
+    }
+  }
+
+  // The place, and the first divergence.
+  static void marks_ui(DrawContext& context, const Shown& result) {
+    if (const replay::DiffRow* first = result->diff.first_divergence())
+      frame_ui(*result, first->layer, first->chunk, context.palette.warning, 0);
+    const state::Place& place = result.question.place;
+    // Two lines, so that it stands out from dark cells and light ones.
+    frame_ui(*result, place.layer, place.chunk, context.palette.panel, 2);
+    frame_ui(*result, place.layer, place.chunk, context.palette.text, 4);
+  }
+
+  static void frame_ui(const MethodDiffQuestion::Answer& answer, int layer, int chunk, ImU32 color,
+                       float inset) {
+    const auto row = std::find(answer.layers.begin(), answer.layers.end(), layer);
+    const auto column = std::find(answer.chunks.begin(), answer.chunks.end(), chunk);
+    if (row == answer.layers.end() || column == answer.chunks.end()) return;
+    const auto y = static_cast<double>(row - answer.layers.begin());
+    const auto x = static_cast<double>(column - answer.chunks.begin());
+    const ImVec2 from = ImPlot::PlotToPixels(x, y), to = ImPlot::PlotToPixels(x + 1, y + 1);
+    ImPlot::PushPlotClipRect(3);
+    ImPlot::GetPlotDrawList()->AddRect({from.x + inset, from.y + inset},
+                                       {to.x - inset, to.y - inset}, color, 2.0F, 0, 2.0F);
+    ImPlot::PopPlotClipRect();
+  }
+
+  static std::string tooltip(const state::Place& place, const MethodDiffQuestion::Answer& answer,
+                             const DiffCell& cell) {
+    return fmt::format(
+        "layer {}, {}\nJaccard {:.3f}, mean over the {}s\nkept by both {}, only A {}, only B {}\n"
+        "mass A {:.3f}, B {:.3f}\nclick: go there",
+        cell.layer, chunk_name(place.info(), cell.chunk), cell.jaccard,
+        replay::words_of_axis(answer.diff.layout.axis), format_count(cell.both),
+        format_count(cell.only_a), format_count(cell.only_b), cell.mass_a, cell.mass_b);
+  }
+
+  static void lowest_ui(DrawContext& context, const Shown& result) {
+    {
+      const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+      widgets::text_colored(context.palette.text, "Differ most");
+    }
+    widgets::text_colored(context.palette.muted, "Jaccard, mass A, mass B");
+    const float line = ImGui::GetTextLineHeightWithSpacing();
+    const auto fit = static_cast<std::size_t>(
+        std::max(1.0F, (ImGui::GetContentRegionAvail().y - line) / (2 * line)));
+    const std::size_t count = std::min({fit, result->by_jaccard.size(), std::size_t{10}});
+    for (std::size_t i = 0; i < count; ++i) {
+      const DiffCell& cell = result->cells[static_cast<std::size_t>(result->by_jaccard[i])];
+      const std::string where = fmt::format("layer {}, chunk {}", cell.layer, cell.chunk);
+      if (context.figure)
+        widgets::text_colored(context.palette.text, where);
+      else if (ImGui::Selectable(where.c_str()) && !result.stale)
+        go(context, cell.layer, cell.chunk);
+      const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+      widgets::text_colored(
+          context.palette.muted,
+          fmt::format("  {:.3f}  {:.3f}  {:.3f}", cell.jaccard, cell.mass_a, cell.mass_b));
+    }
+  }
+
+  static void go(DrawContext& context, int layer, int chunk) {
+    context.workspace.cursor.change("", [&](state::Selection& s) {
+      s.place.layer = layer;
+      s.place.chunk = chunk;
+    });
+  }
+
+  state::Shown<MethodDiffQuestion> shown_;
+  widgets::MapTexture texture_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_method_diff_panel() { return std::make_unique<MethodDiffPanel>(); }
+
+}  // namespace kvloupe::panels
