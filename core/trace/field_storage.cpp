@@ -1,8 +1,8 @@
 #include "core/trace/field_storage.h"
 
 #include "core/base/error.h"
-#include "core/trace/partial_copy.h"
 #include "core/trace/run_storage.h"
+#include "core/trace/trace_copy.h"
 #include "core/trace/trace_load.h"
 
 #include <fmt/format.h>
@@ -123,7 +123,7 @@ h5::Dataset open_if_stored(hid_t file, Field field, const FieldSizes& needed, in
 FieldStorage::FieldStorage(hid_t file, const TraceHeader& header)
     : sets_(all_fields().size()), written_(all_fields().size()), dtype_(header.dtype) {
   for (const FieldInfo& field : all_fields()) {
-    if (!is_stored(field.part, header)) continue;
+    if (!header.store.has_all(field.parts)) continue;
     auto& sets = sets_.at(static_cast<std::size_t>(field.id));
     if (!field.by_layer()) {
       sets.push_back(create_field(file, field, 0, header));
@@ -135,6 +135,7 @@ FieldStorage::FieldStorage(hid_t file, const TraceHeader& header)
   const std::uint64_t zero = 0;
   write(Field::TextOffsets, {0}, {1}, &zero);
   write(Field::MassOffsets, {0}, {1}, &zero);
+  written_.assign(written_.size(), false);
 }
 
 hid_t FieldStorage::memory_type(Element element) const {
@@ -165,7 +166,7 @@ void FieldStorage::write(Field id, const std::vector<hsize_t>& start,
     std::vector<hsize_t> end = count;
     end.front() += start.front();
     h5::checked_status(H5Dset_extent(dataset.get(), end.data()),
-                       "extend " + std::string(field.path));
+                       "extend " + h5::name_of(dataset.get()));
   }
   written_[static_cast<std::size_t>(id)] = true;
   if (std::find(count.begin(), count.end(), 0u) != count.end()) return;
@@ -183,11 +184,13 @@ bool FieldStorage::end_chunk() {
   return whole;
 }
 
-void FieldStorage::copy_from(hid_t file, const FieldSizes& done) const {
+void FieldStorage::copy_from(hid_t file, const FieldSizes& done) {
   for (const FieldInfo& field : all_fields()) {
-    if (!field.by_chunk()) continue;
-    for (const h5::Handle& to : sets_[static_cast<std::size_t>(field.id)])
+    const auto id = static_cast<std::size_t>(field.id);
+    if (!field.by_chunk() || written_[id]) continue;
+    for (const h5::Handle& to : sets_[id])
       copy_values(file, to, class_of(field.element), shape_of(field, done));
+    written_[id] = true;
   }
 }
 

@@ -31,8 +31,8 @@ class FieldStorage {
   // Whether all that has one dataset was written since the last call.
   bool end_chunk();
 
-  // Copies what the chunks done need from a file that was left.
-  void copy_from(hid_t file, const FieldSizes& done) const;
+  // Copies of a file what the chunks done need, but for what was written since the last call.
+  void copy_from(hid_t file, const FieldSizes& done);
   // Cuts everything to what the chunks done need.
   void trim(const FieldSizes& done) const;
 

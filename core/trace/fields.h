@@ -3,6 +3,8 @@
 // follow this table, and a test holds FORMAT.md against it. What a run stores has its own codec.
 #pragma once
 
+#include "core/trace/stored_parts.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -68,15 +70,12 @@ enum class Axis {
   AnswerEnd,
 };
 
-// What a capture may store; a field belongs to one of these.
-enum class Part { Always, Qkv, Lse, Mass, Loss, Probe, Top, Drift, DriftTop };
-
 struct FieldInfo {
   Field id;
-  const char* path;  // "{l}" stands for the layer's number
-  Part part;
-  bool optional;  // whether a reader accepts a trace without it
-  int since;      // minor version of the schema
+  const char* path;   // "{l}" stands for the layer's number
+  StoredParts parts;  // it is stored where all of these are
+  bool optional;      // whether a reader accepts a trace without it
+  int since;          // minor version of the schema
   Element element;
   std::vector<Axis> axes;
   const char* unit;
@@ -102,7 +101,6 @@ struct FieldSizes {
 FieldSizes sizes_of(const TraceHeader& header);  // all that it may become
 FieldSizes sizes_of(const TraceInfo& info);      // what the chunks done need
 
-bool is_stored(Part part, const TraceHeader& header);
 std::string path_of(const FieldInfo& field, int layer);
 std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& sizes);
 // Whether a file may have more than is used along the axis.

@@ -99,6 +99,8 @@ hid_t string_type();  // variable-length UTF-8
 // Opens without file locks, so that a capture that still writes can be looked at. A Defect for all
 // but regular files: a FIFO would wait for ever.
 Handle open_file_for_reading(const std::string& path);
+// Its path in the file.
+std::string name_of(hid_t object);
 // `path` may have several components; each must be a hard link, so nothing outside the file is ever
 // reached.
 bool has_object(hid_t at, const std::string& path);
