@@ -33,6 +33,15 @@ constexpr AxisInfo kAxes[] = {
     {Axis::ProbeChunk, "chunk", "C'", true, true},
     {Axis::TextByte, "byte", "bytes", true, true},
     {Axis::MassValue, "cell", "N", true, true},
+    {Axis::Row, "row", "R", false, false},
+    {Axis::Cell, "cell", "C*R", false, true},
+    {Axis::CellEnd, "cell", "C*R+1", false, true},
+    {Axis::Lane, "lane", "D", false, false},
+    {Axis::Selected, "selected", "any", true, true},
+    {Axis::Bound, "bound", "any", true, true},
+    {Axis::MaskByte, "byte", "bytes", true, true},
+    {Axis::QueryBlock, "query_block", "query blocks", true, true},
+    {Axis::TableEntry, "entry", "any", true, true},
     {Axis::Step, "step", "any", true, true},
     {Axis::AnswerToken, nullptr, "n", true, true},
     {Axis::AnswerByte, nullptr, "bytes", true, true},
@@ -69,6 +78,24 @@ std::uint64_t size_of(Axis axis, const FieldSizes& sizes) {
       return sizes.text_bytes;
     case Axis::MassValue:
       return sizes.mass_values;
+    case Axis::Row:
+      return sizes.rows;
+    case Axis::Cell:
+      return sizes.chunks * sizes.rows;
+    case Axis::CellEnd:
+      return sizes.chunks * sizes.rows + 1;
+    case Axis::Lane:
+      return sizes.head_dim;
+    case Axis::Selected:
+      return sizes.selected;
+    case Axis::Bound:
+      return sizes.bounds;
+    case Axis::MaskByte:
+      return sizes.mask_bytes;
+    case Axis::QueryBlock:
+      return sizes.query_blocks;
+    case Axis::TableEntry:
+      return sizes.table_entries;
     case Axis::Step:
     case Axis::AnswerToken:
     case Axis::AnswerByte:
@@ -91,6 +118,8 @@ FieldSizes sizes_of(const ModelInfo& model, std::size_t layers, int probe_tokens
 constexpr StoredParts kAlways, kQkv = {Part::Qkv}, kLse = {Part::Lse}, kMass = {Part::Mass},
                                kProbe = {Part::Probe}, kLoss = {Part::Loss}, kTop = {Part::Top},
                                kDrift = {Part::Drift}, kDriftTop = {Part::Drift, Part::Top};
+constexpr StoredParts kEvictions = {Part::Evictions}, kLanes = {Part::Lanes},
+                      kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables};
 constexpr bool kRequired = false, kOptional = true;
 
 template <typename... Axes>
@@ -154,6 +183,29 @@ const std::vector<FieldInfo>& table() {
           "log-sum-exp of the scaled logits", QHead, Token),
       row(F::ProbeQ, "/layers/{l}/probe_q", kProbe, kOptional, 1, Stored, "1",
           "queries of the probe after each prefill chunk", ProbeChunk, QHead, ProbeToken, Channel),
+      row(F::Offsets, "/runs/{r}/layers/{l}/offsets", kAlways, kRequired, 0, Int64, "1", nullptr,
+          CellEnd),
+      row(F::Positions, "/runs/{r}/layers/{l}/positions", kAlways, kRequired, 0, Int32, "token",
+          nullptr, Selected),
+      row(F::ForcedOffsets, "/runs/{r}/layers/{l}/forced_offsets", kAlways, kOptional, 3, Int64,
+          "1", nullptr, CellEnd),
+      row(F::ForcedBounds, "/runs/{r}/layers/{l}/forced_bounds", kAlways, kOptional, 3, Int32, "1",
+          nullptr, Bound),
+      row(F::Flags, "/runs/{r}/layers/{l}/flags", kAlways, kRequired, 0, UInt8, "1", nullptr, Cell),
+      row(F::LaneCounts, "/runs/{r}/layers/{l}/lane_counts", kLanes, kRequired, 1, Int32, "row",
+          nullptr, Chunk, QHead, Lane),
+      row(F::BlockMask, "/runs/{r}/layers/{l}/block_mask", kBlocks, kRequired, 2, UInt8, "1",
+          nullptr, MaskByte),
+      row(F::BlockForced, "/runs/{r}/layers/{l}/block_forced", kBlocks, kOptional, 3, UInt8, "1",
+          nullptr, MaskByte),
+      row(F::BlockAbstains, "/runs/{r}/layers/{l}/block_abstains", kBlocks, kOptional, 3, UInt8,
+          "1", nullptr, QueryBlock),
+      row(F::TableIndptr, "/runs/{r}/layers/{l}/table_indptr", kTables, kRequired, 2, Int64, "1",
+          nullptr, CellEnd),
+      row(F::TableIndices, "/runs/{r}/layers/{l}/table_indices", kTables, kRequired, 2, Int32,
+          "block", nullptr, TableEntry),
+      row(F::EvictChunk, "/runs/{r}/layers/{l}/evict_chunk", kEvictions, kRequired, 0, UInt16,
+          "chunk", nullptr, Row, Token),
   };
   return fields;
 }
@@ -161,6 +213,8 @@ const std::vector<FieldInfo>& table() {
 }  // namespace
 
 bool FieldInfo::by_layer() const { return std::string_view(path).starts_with("/layers/"); }
+
+bool FieldInfo::of_run() const { return std::string_view(path).starts_with("/runs/"); }
 
 bool FieldInfo::grows() const { return axis_info(axes.front()).grows; }
 
@@ -191,9 +245,17 @@ FieldSizes sizes_of(const TraceInfo& info) {
   return sizes;
 }
 
-std::string path_of(const FieldInfo& field, int layer) {
-  return field.by_layer() ? fmt::format(fmt::runtime(field.path), fmt::arg("l", layer))
-                          : std::string(field.path);
+StoredParts parts_of(const RunInfo& run) {
+  StoredParts parts;
+  parts.set(Part::Evictions, run.state_action == StateAction::Eviction);
+  parts.set(Part::Lanes, run.granularity == Granularity::Lane);
+  parts.set(Part::Blocks, run.block_size > 0);
+  parts.set(Part::BlockTables, run.block_tables);
+  return parts;
+}
+
+std::string path_of(const FieldInfo& field, int layer, int run) {
+  return fmt::format(fmt::runtime(field.path), fmt::arg("l", layer), fmt::arg("r", run));
 }
 
 std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& sizes) {
@@ -204,10 +266,12 @@ std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& si
 
 bool may_exceed(Axis axis) { return axis_info(axis).may_exceed; }
 
-std::uint64_t bytes_of(Element element, const TraceHeader& header) {
+std::uint64_t bytes_of(Element element, DType dtype) {
   switch (element) {
     case Element::UInt8:
       return 1;
+    case Element::UInt16:
+      return 2;
     case Element::Int32:
     case Element::Float32:
       return 4;
@@ -217,12 +281,12 @@ std::uint64_t bytes_of(Element element, const TraceHeader& header) {
     case Element::Stored:
       break;
   }
-  return header.dtype == DType::F16 ? 2 : 4;
+  return dtype == DType::F16 ? 2 : 4;
 }
 
 const char* text_of(Element element) {
-  constexpr const char* kTexts[] = {"uint8",  "int32",   "int64",
-                                    "uint64", "float32", "float16 or float32"};
+  constexpr const char* kTexts[] = {
+      "uint8", "uint16", "int32", "int64", "uint64", "float32", "float16 or float32"};
   return kTexts[static_cast<std::size_t>(element)];
 }
 

@@ -193,6 +193,8 @@ inline void write_attribute(hid_t object, const std::string& name, int value) {
   write_attribute(object, name, static_cast<std::int64_t>(value));
 }
 Handle create_group(hid_t at, const std::string& path);
+void read_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& start,
+              const std::vector<hsize_t>& count, void* out);
 void write_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& start,
                const std::vector<hsize_t>& count, const void* data);
 

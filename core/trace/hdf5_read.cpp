@@ -314,15 +314,7 @@ void Dataset::pay(hid_t memory_type, const std::vector<hsize_t>& start,
 void Dataset::read(hid_t memory_type, const std::vector<hsize_t>& start,
                    const std::vector<hsize_t>& count, void* out) const {
   pay(memory_type, start, count);
-  const std::string action = "read " + path_;
-  const Handle file_space = checked(H5Dget_space(id()), action);
-  checked_status(H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                     count.data(), nullptr),
-                 action);
-  const Handle memory_space =
-      checked(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), action);
-  checked_status(H5Dread(id(), memory_type, memory_space.get(), file_space.get(), transfer(), out),
-                 action);
+  h5::read_box(id(), memory_type, start, count, out);
 }
 
 }  // namespace kvloupe::trace::h5

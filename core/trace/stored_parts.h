@@ -18,7 +18,13 @@ enum class Part : std::uint8_t {
   Probe,
   Loss,   // -log P of the tokens; a probe and the drift need it
   Drift,  // distances of a closed loop from the dense model
-  Top,    // the most probable next tokens; follows from tokens being sampled, so it has no word
+  // Without a word, for they follow from something else: tokens that are sampled,
+  Top,  // the most probable next tokens
+  // or the kind of a run.
+  Evictions,
+  Lanes,
+  Blocks,
+  BlockTables,
 };
 
 class StoredParts {

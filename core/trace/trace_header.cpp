@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 std::uint64_t expected_bytes(const TraceHeader& header) {
   std::uint64_t bytes = 1 << 20;
   for (const FieldInfo& field : all_fields()) {
-    if (!header.store.has_all(field.parts) || field.grows()) continue;
+    if (!header.store.has_all(field.parts) || field.grows() || field.of_run()) continue;
     std::uint64_t values = field.by_layer() ? header.layers.size() : 1;
     for (const std::uint64_t extent : shape_of(field, sizes_of(header))) values *= extent;
-    bytes += values * bytes_of(field.element, header);
+    bytes += values * bytes_of(field.element, header.dtype);
   }
   return bytes;
 }
