@@ -12,6 +12,7 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/trace/stored_parts.h"
 #include "core/trace/trace_names.h"
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,7 +43,7 @@ struct CaptureArguments {
   CaptureOptions options;
   std::string prompt, prompt_file, messages, task;
   std::vector<std::string> methods, spans;
-  bool accept_terms = false;
+  bool accept_terms = false, drift = false;
   Indices layers;
   std::string closed_loop, dtype = "f16", compute = "fp32", store, output, resume;
   bool json = false;
@@ -58,28 +60,24 @@ std::string task_help() {
   return help;
 }
 
-// "qkv,lse" and so on: what is named is stored, and nothing else (but what a method needs).
+// "qkv,lse" and so on: of q, k, v and what follows from them, only what is named is stored.
 void parse_store(const std::string& text, CaptureOptions& options) {
-  options.store_qkv = options.store_lse = false;
-  options.store_mass = false;
+  options.mass_if_small = false;
+  for (const trace::Part part : {trace::Part::Qkv, trace::Part::Lse, trace::Part::Mass})
+    options.store.set(part, false);
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    if (word == "qkv") {
-      options.store_qkv = true;
-    } else if (word == "lse") {
-      options.store_lse = true;
-    } else if (word == "mass") {
-      options.store_mass = true;
-    } else if (word == "probe") {
-      options.store_probe = true;
-    } else if (word == "loss") {
-      options.store_loss = true;
-    } else {
+    const std::optional<trace::Part> part = trace::store_word(word);
+    if (!part) {
+      auto words = trace::store_words();
+      const std::string_view last = words.back();
+      words.pop_back();
       throw usage_error(fmt::format("--store cannot take '{}'", word),
-                        "it takes a list of qkv, lse, mass, probe and loss",
+                        fmt::format("it takes a list of {} and {}", fmt::join(words, ", "), last),
                         "write it as in --store qkv,lse");
     }
+    options.store.set(*part);
     begin = end + 1;
   }
 }
@@ -141,7 +139,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const Given& word
   if (!options.spans.empty() && options.resume)
     throw usage_error("--span does not go with --resume",
                       "a capture goes on with the spans that it was begun with", "leave it out");
-  if (given("--drift")) options.store_drift = true;
+  if (arguments.drift) options.store.set(trace::Part::Drift);
   if (given("--store")) parse_store(arguments.store, options);
   return options;
 }
@@ -196,7 +194,7 @@ ordered_json answer_json(const CaptureReport& report, const CaptureOptions& opti
     json["score"] = score_of(report);
     json["found"] = score_of(report) == 1;
   }
-  if (options.store_drift) json["dense_text"] = report.dense_answer;
+  if (options.store.has(trace::Part::Drift)) json["dense_text"] = report.dense_answer;
   return json;
 }
 
@@ -230,7 +228,8 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
   print_speed(report);
   if (options.max_new_tokens == 0) return;
   results::print("answer: {}\n", printable(report.answer));
-  if (options.store_drift) results::print("dense answer: {}\n", printable(report.dense_answer));
+  if (options.store.has(trace::Part::Drift))
+    results::print("dense answer: {}\n", printable(report.dense_answer));
   if (report.expected_answers.empty()) return;
   const double score = score_of(report);
   results::print("expected: {} ({})\n", fmt::join(report.expected_answers, ", "),
@@ -291,7 +290,7 @@ Command capture_command(const GlobalOptions& global) {
       .repeated();
   command.option("--closed-loop", &arguments->closed_loop,
                  "the model attends only to what this method selects");
-  command.option("--drift", &options.store_drift,
+  command.option("--drift", &arguments->drift,
                  "also runs the dense model on the same tokens, and stores how far the closed "
                  "loop is from it: losses, next tokens, queries and keys; takes about twice the "
                  "time");
@@ -312,8 +311,9 @@ Command capture_command(const GlobalOptions& global) {
               "than once the next ones are NAME.2, NAME.3")
       .repeated();
   command.option("--store", &arguments->store,
-                 "list of qkv, lse, mass, probe, loss (default qkv,lse, mass where it is small, "
-                 "probe where a method and loss where a task needs it)");
+                 fmt::format("list of {} (default qkv,lse, mass where it is small, probe where a "
+                             "method and loss where a task needs it)",
+                             fmt::join(trace::store_words(), ", ")));
   command.option("--max-new-tokens", &options.max_new_tokens, "tokens to generate, greedily")
       .range(0, 1 << 20)
       .show_default();

@@ -59,7 +59,7 @@ void check_numbers(const CaptureOptions& options) {
 }
 
 void check_drift(const CaptureOptions& options) {
-  if (!options.store_drift || options.closed_loop) return;
+  if (!options.store.has(trace::Part::Drift) || options.closed_loop) return;
   throw usage_error("--drift needs a closed loop",
                     "it says how far a closed loop is from the dense model",
                     "name a method by --closed-loop SPEC");
@@ -133,8 +133,7 @@ RecorderOptions recorder_options(const CaptureOptions& options, const trace::Mod
   RecorderOptions result;
   result.dtype = options.dtype;
   result.layers = layers_to_record(options, model.num_layers);
-  result.store_qkv = options.store_qkv;
-  result.store_lse = options.store_lse;
+  result.store = options.store;
   // A method that cannot serve this model says so now, before a file is begun.
   const auto recorded = [&](const selection::MethodSpec& given, const std::vector<int>& layers) {
     RecordedMethod method{given.resolved(shape), nullptr};
@@ -155,7 +154,8 @@ RecorderOptions recorder_options(const CaptureOptions& options, const trace::Mod
 
 bool needs_probe(const CaptureOptions& options) {
   const auto needs = [](const selection::MethodSpec& spec) { return spec.traits().needs_probe; };
-  return options.store_probe || (options.closed_loop && needs(*options.closed_loop)) ||
+  return options.store.has(trace::Part::Probe) ||
+         (options.closed_loop && needs(*options.closed_loop)) ||
          std::any_of(options.methods.begin(), options.methods.end(), needs);
 }
 
@@ -178,14 +178,7 @@ trace::CaptureRequest request_of(const CaptureOptions& options, const RecorderOp
   request.chunk_size = options.chunk_size;
   request.max_new_tokens = options.max_new_tokens;
   request.device = device::open_device(options.device).id;
-  std::vector<std::string> stored;
-  if (recorder.store_qkv) stored.emplace_back("qkv");
-  if (recorder.store_lse) stored.emplace_back("lse");
-  if (recorder.store_mass) stored.emplace_back("mass");
-  if (recorder.probe_len > 0) stored.emplace_back("probe");
-  if (recorder.store_nll && recorder.probe_len == 0) stored.emplace_back("loss");
-  if (recorder.store_drift) stored.emplace_back("drift");
-  request.store = fmt::format("{}", fmt::join(stored, ","));
+  request.store = recorder.store;
   request.answers = task.answers;
   request.prompt = task.prompt.ids;
   return request;
@@ -202,12 +195,7 @@ trace::TraceHeader header_of(const CaptureOptions& options, const RecorderOption
   header.layers = recorder.layers;
   header.max_tokens = plan.back().end();
   header.max_chunks = static_cast<std::int32_t>(plan.size());
-  header.store_qkv = recorder.store_qkv;
-  header.store_lse = recorder.store_lse;
-  header.store_mass = recorder.store_mass;
-  header.store_nll = recorder.store_nll;
-  header.store_top = recorder.store_top;
-  header.store_drift = recorder.store_drift;
+  header.store = recorder.store;
   header.probe_text = probe.text;
   header.probe_len = recorder.probe_len;
   header.probe_ids = probe.ids;
@@ -246,16 +234,16 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   RecorderOptions recording = recorder_options(options, model->info);
   const Probe probe = needs_probe(options) ? make_probe(model->tokenizer) : Probe{};
   recording.probe_len = static_cast<int>(probe.ids.size());
-  recording.store_top = options.max_new_tokens > 0;
-  recording.store_drift = options.store_drift;
+  recording.store.set(trace::Part::Probe, recording.probe_len > 0);
+  recording.store.set(trace::Part::Top, options.max_new_tokens > 0);
   const TaskRequest request{
       model->tokenizer, options.raw,
       model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
   add_named_spans(model->tokenizer, options.spans, task.prompt.ids, task.prompt.spans);
   recording.prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
-  recording.store_nll =
-      options.store_loss || options.store_drift || recording.probe_len > 0 || task.wants_losses;
+  if (task.wants_losses) recording.store.set(trace::Part::Loss);
+  recording.store = trace::with_needed(recording.store);
   warn_of_dropped_bytes(model->tokenizer);
 
   const auto plan = plan_chunks(static_cast<std::int64_t>(task.prompt.ids.size()),
@@ -266,8 +254,9 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
                       fmt::format("it has room for {}", format_count(trace::kAlive - 1)),
                       "use a larger --chunk-size or fewer new tokens");
   }
-  recording.store_mass = options.store_mass.value_or(4 * mass_bytes(model->info, recording, plan) <=
-                                                     qkv_bytes(model->info, recording, plan));
+  if (options.mass_if_small &&
+      4 * mass_bytes(model->info, recording, plan) <= qkv_bytes(model->info, recording, plan))
+    recording.store.set(trace::Part::Mass);
   // The CPU's memory may be swapped.
   if (const c10::Device device = model->device(); device.is_cuda())
     require_memory(plan_memory(*model, recording, plan), options.device,
@@ -296,7 +285,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   report.complete = run.run(context);
   recorder.finish();
   const std::vector<std::int32_t> dense_answer = run.dense_answer(context.cancel);
-  if (recording.store_drift) {
+  if (recording.store.has(trace::Part::Drift)) {
     std::vector<std::string> texts;
     for (const std::int32_t id : dense_answer) texts.push_back(model->tokenizer.decode_bytes(id));
     writer.write_dense_answer(dense_answer, texts);

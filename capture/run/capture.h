@@ -5,6 +5,7 @@
 #include "capture/tasks/task.h"
 #include "core/base/cancel.h"
 #include "core/selection/method_spec.h"
+#include "core/trace/stored_parts.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -34,11 +35,10 @@ struct CaptureOptions {
   std::vector<int> layers;  // ascending; empty: all
   ComputeType compute = ComputeType::Fp32;
   trace::DType dtype = trace::DType::F16;
-  bool store_qkv = true, store_lse = true;
-  std::optional<bool> store_mass;  // empty: when at most a quarter of q, k, v
-  bool store_probe = false;        // also set by methods that need it
-  bool store_loss = false;         // -log P of each token; also set by what needs it
-  bool store_drift = false;  // closed loop only: the dense model runs beside it (dense_twin.h)
+  // Methods and tasks add what they need. Part::Drift: closed loop only, with the dense model beside
+  // it (dense_twin.h).
+  trace::StoredParts store = {trace::Part::Qkv, trace::Part::Lse};
+  bool mass_if_small = true;  // Part::Mass too, where it is at most a quarter of q, k, v
   int max_new_tokens = 0;
   std::string device = "cpu";  // as device::parse_device() takes it
   std::int64_t seed = 0;

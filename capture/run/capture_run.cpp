@@ -66,12 +66,12 @@ CaptureRun::CaptureRun(std::shared_ptr<const LoadedModel> model, const CaptureOp
       ids_(std::move(prompt)),
       plan_(plan),
       probe_(probe),
-      store_nll_(recording.store_nll),
-      store_top_(recording.store_top),
+      store_nll_(recording.store.has(trace::Part::Loss)),
+      store_top_(recording.store.has(trace::Part::Top)),
       recorder_(recorder),
       decoder_(model_, {cache_size(), options.dtype == trace::DType::F16}),
       left_(left) {
-  if (recording.store_drift) {
+  if (recording.store.has(trace::Part::Drift)) {
     const DecoderOptions alike{plan_.back().end(), options.dtype == trace::DType::F16};
     twin_.emplace(model_, alike, recording.layers, recording.prompt_len);
   }

@@ -126,10 +126,11 @@ std::uint64_t probe_bytes(const trace::ModelInfo& model, const RecorderOptions& 
 std::uint64_t forecast_bytes(const RecorderOptions& options,
                              const std::vector<trace::ChunkInfo>& chunks) {
   const auto tokens = static_cast<std::uint64_t>(chunks.back().end());
-  const std::uint64_t top = options.store_top ? trace::kTopTokens * 8 : 0;
+  const std::uint64_t top = options.store.has(trace::Part::Top) ? trace::kTopTokens * 8 : 0;
   std::uint64_t bytes = chunks.size() * top;
-  if (options.store_nll) bytes += tokens * 4;
-  if (options.store_drift) bytes += tokens * 9 + chunks.size() * (options.layers.size() * 8 + top);
+  if (options.store.has(trace::Part::Loss)) bytes += tokens * 4;
+  if (options.store.has(trace::Part::Drift))
+    bytes += tokens * 9 + chunks.size() * (options.layers.size() * 8 + top);
   return bytes;
 }
 
@@ -185,12 +186,12 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   const std::uint64_t layers = options.layers.size();
   estimate.bytes = kFixedBytes + layers * kBytesPerLayer;
   const auto tokens = static_cast<std::uint64_t>(estimate.tokens);
-  if (options.store_qkv) estimate.bytes += qkv_bytes(model.info, options, chunks);
-  if (options.store_mass && layers > 0) {
+  if (options.store.has(trace::Part::Qkv)) estimate.bytes += qkv_bytes(model.info, options, chunks);
+  if (options.store.has(trace::Part::Mass) && layers > 0) {
     const std::uint64_t bytes = mass_bytes(model.info, options, chunks);
     estimate.bytes += layers * rounded_up(bytes / layers, kMassPiece);
   }
-  if (options.store_lse) {
+  if (options.store.has(trace::Part::Lse)) {
     estimate.bytes +=
         tokens * static_cast<std::uint64_t>(model.info.num_q_heads) * sizeof(float) * layers;
   }
@@ -223,9 +224,10 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   estimate.seconds +=
       (pair * pairs * passes + pair * probe_pairs) * static_cast<double>(model.layers.size());
   // The dense model beside a closed loop runs all of it again.
-  if (options.store_drift) estimate.seconds *= 2;
-  if (options.store_nll)
-    estimate.seconds += loss_seconds(model, chunks) * (options.store_drift ? 2 : 1);
+  if (options.store.has(trace::Part::Drift)) estimate.seconds *= 2;
+  if (options.store.has(trace::Part::Loss))
+    estimate.seconds +=
+        loss_seconds(model, chunks) * (options.store.has(trace::Part::Drift) ? 2 : 1);
   return estimate;
 }
 

@@ -69,9 +69,10 @@ MemoryPlan plan_memory(const LoadedModel& model, const RecorderOptions& options,
   if (chunks.empty()) return plan;
   const auto tokens = static_cast<std::uint64_t>(chunks.back().end() + options.probe_len);
   const std::uint64_t keys = cache_of(model.info, tokens);
-  plan.caches = 2 * keys * (options.store_drift ? 2 : 1);
+  plan.caches = 2 * keys * (options.store.has(trace::Part::Drift) ? 2 : 1);
   plan.working = working_set(model, static_cast<std::uint64_t>(chunks.front().length));
-  if (options.store_nll) plan.working += kLossSlices * (options.store_drift ? 2 : 1);
+  if (options.store.has(trace::Part::Loss))
+    plan.working += kLossSlices * (options.store.has(trace::Part::Drift) ? 2 : 1);
   // Methods keep the keys once more, as they score by them (selection/key_copies.h).
   if (options.closed_loop || !options.open_loop.empty()) plan.working += keys;
   if (model.device().is_cuda()) plan.working += kGpuLibraries;

@@ -24,7 +24,7 @@ CaptureOptions capture_options(const PrefillBenchOptions& options) {
   capture.model = "smollm2";
   capture.task = fmt::format("niah:length={},depth=0.5,seed=1", options.tokens);
   capture.dtype = trace::DType::F16;
-  capture.store_mass = true;
+  capture.store.set(trace::Part::Mass);
   capture.force = true;
   capture.output = options.folder / "prefill_bench.h5";
   return capture;

@@ -345,7 +345,8 @@ bool Recorder::is_recorded(int layer) const {
 
 Recorder::Attended Recorder::attend_dense(const selection::Cell& cell, bool recorded) {
   const ScopedTimer timer(times_.attention_seconds);
-  const bool want_mass = recorded && options_.store_mass && chunk_.phase == trace::Phase::Prefill;
+  const bool want_mass =
+      recorded && options_.store.has(trace::Part::Mass) && chunk_.phase == trace::Phase::Prefill;
   attention::DenseResult dense =
       attention::dense_chunk_attention(cell.q, cell.k, cell.v, cell.softmax, want_mass);
   return {std::move(dense.output), std::move(dense.lse), std::move(dense.key_mass)};
@@ -363,7 +364,8 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
     attended.output = selection::attend_selected(spec, model_, cell,
                                                  selection::row_layout(spec, shape_), selection);
     // What a trace says of attention is dense in both modes, so that selections can be judged.
-    if (recorded && (options_.store_lse || options_.store_mass)) {
+    if (recorded &&
+        (options_.store.has(trace::Part::Lse) || options_.store.has(trace::Part::Mass))) {
       attention::MassResult dense = attention::chunk_mass(cell.q, cell.k, cell.softmax);
       attended.lse = std::move(dense.lse);
       attended.key_mass = std::move(dense.key_mass);
@@ -419,8 +421,8 @@ void Recorder::store_layer(const AttentionCall& call, const Attended& attended) 
     rows.q = stored_copy(call.q, call.q_half);
     rows.k = stored_copy(call.k.slice(1, begin, end), call.k_half);
     rows.v = stored_copy(call.v.slice(1, begin, end), call.v_half);
-    if (options_.store_lse) rows.lse = copies_.of(attended.lse);
-    if (options_.store_mass && chunk_.phase == trace::Phase::Prefill)
+    if (options_.store.has(trace::Part::Lse)) rows.lse = copies_.of(attended.lse);
+    if (options_.store.has(trace::Part::Mass) && chunk_.phase == trace::Phase::Prefill)
       rows.key_mass = copies_.of(attended.key_mass);
   }
   copies_.then([this, layer = call.layer, rows] { check_and_submit(layer, rows); });
@@ -437,7 +439,7 @@ void Recorder::check_and_submit(int layer, StoredRows rows) {
     require_recorded(trace::Stored::V, layer, rows.v);
     return;
   }
-  if (!options_.store_qkv) rows.q = rows.k = rows.v = at::Tensor();
+  if (!options_.store.has(trace::Part::Qkv)) rows.q = rows.k = rows.v = at::Tensor();
   const std::size_t bytes = bytes_of(rows.q) + bytes_of(rows.k) + bytes_of(rows.v) +
                             bytes_of(rows.lse) + bytes_of(rows.key_mass);
   submit(bytes, [this, chunk = chunk_, layer, rows = std::move(rows)] {

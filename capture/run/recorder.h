@@ -33,13 +33,8 @@ struct RecordedMethod {
 struct RecorderOptions {
   trace::DType dtype = trace::DType::F16;
   std::vector<int> layers;  // recorded, ascending
-  bool store_qkv = true;
-  bool store_lse = true;
-  bool store_mass = false;
+  trace::StoredParts store = {trace::Part::Qkv, trace::Part::Lse};
   int probe_len = 0;            // tokens of the probe; 0: none
-  bool store_nll = false;       // -log P of the tokens; with a probe always
-  bool store_top = false;       // the most probable next tokens
-  bool store_drift = false;     // distances from the dense model
   std::int32_t prompt_len = 0;  // tokens of the prompt: its last chunk ends prefill
   // In closed loop the model attends to what this method selects, in all layers; it is run 0 of the
   // trace.

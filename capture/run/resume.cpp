@@ -120,7 +120,7 @@ void require_same_request(const trace::TraceHeader& asked, const trace::TraceRea
   if (!begun.device.empty()) require_same(left, "--device", begun.device, request.device);
   require_same(left, "--layers", fmt::format("{}", fmt::join(info.layers, ",")),
                fmt::format("{}", fmt::join(asked.layers, ",")));
-  require_same(left, "--store", begun.store, request.store);
+  require_same(left, "--store", trace::text_of(begun.store), trace::text_of(request.store));
   require_same(left, "the methods", text_of(info.runs, info.model),
                text_of(asked.runs, info.model));
 }
@@ -160,15 +160,8 @@ CaptureOptions options_left(const fs::path& output) {
   if (!request.device.empty()) options.device = request.device;
   options.dtype = info.dtype;
   options.compute = info.model.compute.value_or(ComputeType::Fp32);
-  const auto stores = [&](const char* word) {
-    return request.store.find(word) != std::string::npos;
-  };
-  options.store_qkv = stores("qkv");
-  options.store_lse = stores("lse");
-  options.store_mass = stores("mass");
-  options.store_probe = stores("probe");
-  options.store_loss = stores("loss");
-  options.store_drift = stores("drift");
+  options.store = request.store;
+  options.mass_if_small = false;
   options.layers = info.layers;
   for (const trace::RunInfo& run : info.runs) {
     if (run.from_sidecar) continue;

@@ -11,7 +11,7 @@ void write_request(hid_t file, const CaptureRequest& request) {
   h5::write_attribute(group.get(), "model", request.model);
   h5::write_attribute(group.get(), "chunk_size", request.chunk_size);
   h5::write_attribute(group.get(), "max_new_tokens", request.max_new_tokens);
-  h5::write_attribute(group.get(), "store", request.store);
+  h5::write_attribute(group.get(), "store", text_of(request.store));
   if (!request.device.empty()) h5::write_attribute(group.get(), "device", request.device);
   if (!request.answers.empty()) h5::write_attribute(group.get(), "answers", request.answers);
   const h5::Handle prompt =
@@ -34,7 +34,7 @@ std::optional<CaptureRequest> load_request(hid_t file) {
   request.model = h5::string_attribute(group.get(), "model").value_or("");
   request.chunk_size = number("chunk_size");
   request.max_new_tokens = number("max_new_tokens");
-  request.store = h5::string_attribute(group.get(), "store").value_or("");
+  request.store = stored_parts_of(h5::string_attribute(group.get(), "store").value_or(""));
   request.device = h5::string_attribute(group.get(), "device").value_or("");
   request.answers =
       h5::strings_attribute(group.get(), "answers").value_or(std::vector<std::string>{});

@@ -2,6 +2,8 @@
 // that a capture that was cut short can go on.
 #pragma once
 
+#include "core/trace/stored_parts.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,7 +15,7 @@ struct CaptureRequest {
   int chunk_size = 0;
   int max_new_tokens = 0;
   std::string device;                // that the model ran on: "cpu", "cuda:0"; empty: not known
-  std::string store;                 // "qkv,lse" and so on: what is stored
+  StoredParts store;                 // without what follows from the rest
   std::vector<std::string> answers;  // that a task expects
   std::vector<std::int32_t> prompt;  // all of its tokens
   bool operator==(const CaptureRequest&) const = default;

@@ -1,8 +1,8 @@
 #include "core/trace/field_storage.h"
 
 #include "core/base/error.h"
-#include "core/trace/partial_copy.h"
 #include "core/trace/run_storage.h"
+#include "core/trace/trace_copy.h"
 #include "core/trace/trace_load.h"
 
 #include <fmt/format.h>
@@ -19,11 +19,19 @@ constexpr hsize_t kStorageChunkBytes = 128 << 10;
 constexpr hsize_t kTextBytesPerStorageChunk = 16384;
 constexpr hsize_t kValuesPerStorageChunk = 65536;
 constexpr hsize_t kRowsPerStorageChunk = 256;
+constexpr hsize_t kPositionsPerStorageChunk = 8192;
+constexpr hsize_t kLanesPerStorageChunk = 32768;
+constexpr hsize_t kDeathsPerStorageChunk = 32768;
+constexpr hsize_t kMaskBytesPerStorageChunk = 4096;
+constexpr hsize_t kEntriesPerStorageChunk = 1024;
+constexpr hsize_t kCellsPerStorageChunk = 16384;
 
 hid_t file_type(Element element, DType dtype) {
   switch (element) {
     case Element::UInt8:
       return H5T_STD_U8LE;
+    case Element::UInt16:
+      return H5T_STD_U16LE;
     case Element::Int32:
       return H5T_STD_I32LE;
     case Element::Int64:
@@ -51,15 +59,14 @@ hsize_t tokens_per_storage_chunk(hsize_t tokens, hsize_t bytes_per_token) {
 }
 
 std::vector<hsize_t> storage_chunk(const FieldInfo& field, const std::vector<hsize_t>& shape,
-                                   const TraceHeader& header) {
-  const FieldSizes sizes = sizes_of(header);
+                                   const FieldSizes& sizes, DType dtype) {
   switch (field.axes.front()) {
     case Axis::QHead:
     case Axis::KvHead: {
       std::vector<hsize_t> piece = shape;
       piece[0] = 1;
       const hsize_t channels = shape.size() > 2 ? shape[2] : 1;
-      piece[1] = tokens_per_storage_chunk(shape[1], channels * bytes_of(field.element, header));
+      piece[1] = tokens_per_storage_chunk(shape[1], channels * bytes_of(field.element, dtype));
       return piece;
     }
     case Axis::ProbeChunk:
@@ -69,19 +76,37 @@ std::vector<hsize_t> storage_chunk(const FieldInfo& field, const std::vector<hsi
     case Axis::MassValue:
       return {
           std::min<hsize_t>(kStorageChunkBytes / 4, sizes.kv_heads * sizes.tokens * sizes.chunks)};
+    case Axis::CellEnd:
+      return {std::min(shape[0], kCellsPerStorageChunk)};
+    case Axis::Row:
+      return {1, std::clamp<hsize_t>(shape[1], 1, kDeathsPerStorageChunk)};
+    case Axis::Selected:
+      return {std::clamp<hsize_t>(sizes.chunks * sizes.rows * sizes.tokens, 1,
+                                  kPositionsPerStorageChunk)};
+    case Axis::MaskByte:
+      return {kMaskBytesPerStorageChunk};
+    case Axis::Bound:
+    case Axis::QueryBlock:
+    case Axis::TableEntry:
+      return {kEntriesPerStorageChunk};
     default:
       break;
+  }
+  if (shape.size() == 3) {
+    const hsize_t lanes = shape[1] * shape[2];
+    return {std::clamp<hsize_t>(kLanesPerStorageChunk / lanes, 1, std::max<hsize_t>(shape[0], 1)),
+            shape[1], shape[2]};
   }
   if (field.grows()) return {kRowsPerStorageChunk};
   if (shape.size() == 1) return {std::clamp<hsize_t>(shape[0], 1, kValuesPerStorageChunk)};
   return {std::clamp<hsize_t>(shape[0], 1, kRowsPerStorageChunk), shape[1]};
 }
 
-h5::Handle create_field(hid_t file, const FieldInfo& field, int layer, const TraceHeader& header) {
-  std::vector<hsize_t> shape = shape_of(field, sizes_of(header));
-  h5::Handle dataset =
-      create_dataset(file, path_of(field, layer), file_type(field.element, header.dtype), shape,
-                     storage_chunk(field, shape, header), field.grows());
+h5::Handle create_field(hid_t file, const FieldInfo& field, const std::string& path,
+                        const FieldSizes& sizes, DType dtype) {
+  const std::vector<hsize_t> shape = shape_of(field, sizes);
+  h5::Handle dataset = create_dataset(file, path, file_type(field.element, dtype), shape,
+                                      storage_chunk(field, shape, sizes, dtype), field.grows());
   std::vector<std::string> axes;
   for (const Axis axis : field.axes) {
     if (axis_name(axis) != nullptr) axes.emplace_back(axis_name(axis));
@@ -90,7 +115,7 @@ h5::Handle create_field(hid_t file, const FieldInfo& field, int layer, const Tra
     h5::write_attribute(dataset.get(), "axes", axes);
     h5::write_attribute(dataset.get(), "units", field.unit);
   }
-  h5::write_attribute(dataset.get(), "long_name", field.long_name);
+  if (field.long_name != nullptr) h5::write_attribute(dataset.get(), "long_name", field.long_name);
   return dataset;
 }
 
@@ -98,15 +123,18 @@ h5::Handle create_field(hid_t file, const FieldInfo& field, int layer, const Tra
 
 hid_t stored_type(DType dtype) { return dtype == DType::F16 ? h5::half_type() : H5T_IEEE_F32LE; }
 
-h5::Dataset open_field(hid_t file, Field id, const FieldSizes& needed, int layer) {
+h5::Dataset open_field(hid_t file, Field id, const FieldSizes& needed, int layer, int run) {
   const FieldInfo& field = info_of(id);
-  const std::string path = path_of(field, layer);
+  const std::string path = path_of(field, layer, run);
   const std::vector<hsize_t> shape = shape_of(field, needed);
   h5::Dataset dataset =
       h5::Dataset::open(file, path, class_of(field.element), static_cast<int>(shape.size()));
   const auto& dims = dataset.dims();
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (may_exceed(field.axes[i]) ? dims[i] >= shape[i] : dims[i] == shape[i]) continue;
+    if (shape.size() == 1)
+      throw h5::Defect(
+          fmt::format("{} has {} entries where {} are needed", path, dims[0], shape[0]));
     throw h5::Defect(fmt::format("{} has shape [{}] where [{}] is needed", path,
                                  fmt::join(dims, ", "), fmt::join(shape, ", ")));
   }
@@ -123,24 +151,37 @@ h5::Dataset open_if_stored(hid_t file, Field field, const FieldSizes& needed, in
 FieldStorage::FieldStorage(hid_t file, const TraceHeader& header)
     : sets_(all_fields().size()), written_(all_fields().size()), dtype_(header.dtype) {
   for (const FieldInfo& field : all_fields()) {
-    if (!is_stored(field.part, header)) continue;
+    if (field.of_run() || !header.store.has_all(field.parts)) continue;
     auto& sets = sets_.at(static_cast<std::size_t>(field.id));
-    if (!field.by_layer()) {
-      sets.push_back(create_field(file, field, 0, header));
-      continue;
-    }
-    for (const int layer : header.layers) sets.push_back(create_field(file, field, layer, header));
+    for (const int layer : field.by_layer() ? header.layers : std::vector<int>{0})
+      sets.push_back(
+          create_field(file, field, path_of(field, layer), sizes_of(header), header.dtype));
   }
   // Where the first token or chunk begins.
   const std::uint64_t zero = 0;
   write(Field::TextOffsets, {0}, {1}, &zero);
   write(Field::MassOffsets, {0}, {1}, &zero);
+  written_.assign(written_.size(), false);
+}
+
+FieldStorage::FieldStorage(hid_t file, const RunInfo& run, int layer, const FieldSizes& room)
+    : sets_(all_fields().size()), written_(all_fields().size()) {
+  for (const FieldInfo& field : all_fields()) {
+    if (!field.of_run() || !parts_of(run).has_all(field.parts)) continue;
+    sets_.at(static_cast<std::size_t>(field.id))
+        .push_back(create_field(file, field, path_of(field, layer, run.id), room, dtype_));
+  }
+  const std::int64_t zero = 0;
+  for (const Field offsets : {Field::Offsets, Field::ForcedOffsets, Field::TableIndptr})
+    write(offsets, {0}, {1}, &zero);
 }
 
 hid_t FieldStorage::memory_type(Element element) const {
   switch (element) {
     case Element::UInt8:
       return H5T_NATIVE_UINT8;
+    case Element::UInt16:
+      return H5T_NATIVE_UINT16;
     case Element::Int32:
       return H5T_NATIVE_INT32;
     case Element::Int64:
@@ -165,7 +206,7 @@ void FieldStorage::write(Field id, const std::vector<hsize_t>& start,
     std::vector<hsize_t> end = count;
     end.front() += start.front();
     h5::checked_status(H5Dset_extent(dataset.get(), end.data()),
-                       "extend " + std::string(field.path));
+                       "extend " + h5::name_of(dataset.get()));
   }
   written_[static_cast<std::size_t>(id)] = true;
   if (std::find(count.begin(), count.end(), 0u) != count.end()) return;
@@ -183,11 +224,13 @@ bool FieldStorage::end_chunk() {
   return whole;
 }
 
-void FieldStorage::copy_from(hid_t file, const FieldSizes& done) const {
+void FieldStorage::copy_from(hid_t file, const FieldSizes& done) {
   for (const FieldInfo& field : all_fields()) {
-    if (!field.by_chunk()) continue;
-    for (const h5::Handle& to : sets_[static_cast<std::size_t>(field.id)])
+    const auto id = static_cast<std::size_t>(field.id);
+    if (!field.by_chunk() || written_[id]) continue;
+    for (const h5::Handle& to : sets_[id])
       copy_values(file, to, class_of(field.element), shape_of(field, done));
+    written_[id] = true;
   }
 }
 

@@ -33,6 +33,15 @@ constexpr AxisInfo kAxes[] = {
     {Axis::ProbeChunk, "chunk", "C'", true, true},
     {Axis::TextByte, "byte", "bytes", true, true},
     {Axis::MassValue, "cell", "N", true, true},
+    {Axis::Row, "row", "R", false, false},
+    {Axis::Cell, "cell", "C*R", false, true},
+    {Axis::CellEnd, "cell", "C*R+1", false, true},
+    {Axis::Lane, "lane", "D", false, false},
+    {Axis::Selected, "selected", "any", true, true},
+    {Axis::Bound, "bound", "any", true, true},
+    {Axis::MaskByte, "byte", "bytes", true, true},
+    {Axis::QueryBlock, "query_block", "query blocks", true, true},
+    {Axis::TableEntry, "entry", "any", true, true},
     {Axis::Step, "step", "any", true, true},
     {Axis::AnswerToken, nullptr, "n", true, true},
     {Axis::AnswerByte, nullptr, "bytes", true, true},
@@ -69,6 +78,24 @@ std::uint64_t size_of(Axis axis, const FieldSizes& sizes) {
       return sizes.text_bytes;
     case Axis::MassValue:
       return sizes.mass_values;
+    case Axis::Row:
+      return sizes.rows;
+    case Axis::Cell:
+      return sizes.chunks * sizes.rows;
+    case Axis::CellEnd:
+      return sizes.chunks * sizes.rows + 1;
+    case Axis::Lane:
+      return sizes.head_dim;
+    case Axis::Selected:
+      return sizes.selected;
+    case Axis::Bound:
+      return sizes.bounds;
+    case Axis::MaskByte:
+      return sizes.mask_bytes;
+    case Axis::QueryBlock:
+      return sizes.query_blocks;
+    case Axis::TableEntry:
+      return sizes.table_entries;
     case Axis::Step:
     case Axis::AnswerToken:
     case Axis::AnswerByte:
@@ -88,223 +115,97 @@ FieldSizes sizes_of(const ModelInfo& model, std::size_t layers, int probe_tokens
   return sizes;
 }
 
+constexpr StoredParts kAlways, kQkv = {Part::Qkv}, kLse = {Part::Lse}, kMass = {Part::Mass},
+                               kProbe = {Part::Probe}, kLoss = {Part::Loss}, kTop = {Part::Top},
+                               kDrift = {Part::Drift}, kDriftTop = {Part::Drift, Part::Top};
+constexpr StoredParts kEvictions = {Part::Evictions}, kLanes = {Part::Lanes},
+                      kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables};
+constexpr bool kRequired = false, kOptional = true;
+
+template <typename... Axes>
+FieldInfo row(Field id, const char* path, StoredParts parts, bool optional, int since,
+              Element element, const char* unit, const char* long_name, Axes... axes) {
+  return {id, path, parts, optional, since, element, {axes...}, unit, long_name};
+}
+
 const std::vector<FieldInfo>& table() {
   using enum Axis;
   using enum Element;
   using F = Field;
-  using P = Part;
   static const std::vector<FieldInfo> fields = {
-      {F::TokenIds, "/tokens/ids", P::Always, false, 0, Int32, {Token}, "1", "token id"},
-      {F::TextOffsets,
-       "/tokens/text_offsets",
-       P::Always,
-       true,
-       0,
-       UInt64,
-       {TokenEnd},
-       "byte",
-       "where each token's bytes begin in text"},
-      {F::Text,
-       "/tokens/text",
-       P::Always,
-       true,
-       0,
-       UInt8,
-       {TextByte},
-       "1",
-       "raw bytes of all tokens"},
-      {F::Nll,
-       "/tokens/nll",
-       P::Loss,
-       true,
-       1,
-       Float32,
-       {Token},
-       "nat",
-       "-log P of each token given those before it"},
-      {F::Generated,
-       "/tokens/generated",
-       P::Always,
-       true,
-       0,
-       Int32,
-       {Step},
-       "1",
-       "sampled token ids"},
-      {F::ChunkBegin,
-       "/chunks/begin",
-       P::Always,
-       false,
-       0,
-       Int32,
-       {Chunk},
-       "token",
-       "first token of the chunk"},
-      {F::ChunkLength,
-       "/chunks/length",
-       P::Always,
-       false,
-       0,
-       Int32,
-       {Chunk},
-       "token",
-       "tokens in the chunk"},
-      {F::ChunkPhase,
-       "/chunks/phase",
-       P::Always,
-       false,
-       0,
-       UInt8,
-       {Chunk},
-       "1",
-       "0 prefill, 1 decode"},
-      {F::MassOffsets,
-       "/chunks/mass_offsets",
-       P::Mass,
-       true,
-       0,
-       Int64,
-       {ChunkEnd},
-       "1",
-       "where each chunk begins in key_mass"},
-      {F::TopIds,
-       "/chunks/top_ids",
-       P::Top,
-       true,
-       5,
-       Int32,
-       {Chunk, Rank},
-       "1",
-       "most probable next tokens after each chunk, by the model as it ran"},
-      {F::TopLogProbs,
-       "/chunks/top_log_probs",
-       P::Top,
-       true,
-       5,
-       Float32,
-       {Chunk, Rank},
-       "nat",
-       "their log-probabilities, by the model as it ran"},
-      {F::DriftNll,
-       "/drift/nll",
-       P::Drift,
-       true,
-       5,
-       Float32,
-       {Token},
-       "nat",
-       "-log P of each token by the dense model"},
-      {F::DriftKl,
-       "/drift/kl",
-       P::Drift,
-       true,
-       5,
-       Float32,
-       {Token},
-       "nat",
-       "KL(dense || closed loop) of the token after each"},
-      {F::DriftAgrees,
-       "/drift/agrees",
-       P::Drift,
-       true,
-       5,
-       UInt8,
-       {Token},
-       "1",
-       "whether both find the same next token most probable"},
-      {F::DriftQ,
-       "/drift/q",
-       P::Drift,
-       true,
-       5,
-       Float32,
-       {Chunk, Layer},
-       "1",
-       "relative distance of the queries from the dense model's"},
-      {F::DriftK,
-       "/drift/k",
-       P::Drift,
-       true,
-       5,
-       Float32,
-       {Chunk, Layer},
-       "1",
-       "relative distance of the keys from the dense model's"},
-      {F::DriftTopIds,
-       "/drift/top_ids",
-       P::DriftTop,
-       true,
-       5,
-       Int32,
-       {Chunk, Rank},
-       "1",
-       "most probable next tokens after each chunk, by the dense model"},
-      {F::DriftTopLogProbs,
-       "/drift/top_log_probs",
-       P::DriftTop,
-       true,
-       5,
-       Float32,
-       {Chunk, Rank},
-       "nat",
-       "their log-probabilities, by the dense model"},
-      {F::DenseAnswer,
-       "/drift/generated",
-       P::Drift,
-       true,
-       5,
-       Int32,
-       {AnswerToken},
-       "1",
-       "what the dense model samples when left alone"},
-      {F::DenseText,
-       "/drift/generated_text",
-       P::Drift,
-       true,
-       5,
-       UInt8,
-       {AnswerByte},
-       "1",
-       "raw bytes of its tokens"},
-      {F::DenseTextOffsets,
-       "/drift/generated_text_offsets",
-       P::Drift,
-       true,
-       5,
-       UInt64,
-       {AnswerEnd},
-       "byte",
-       "where each token's bytes begin"},
-      {F::Q, "/layers/{l}/q", P::Qkv, true, 0, Stored, {QHead, Token, Channel}, "1", "queries"},
-      {F::K, "/layers/{l}/k", P::Qkv, true, 0, Stored, {KvHead, Token, Channel}, "1", "keys"},
-      {F::V, "/layers/{l}/v", P::Qkv, true, 0, Stored, {KvHead, Token, Channel}, "1", "values"},
-      {F::KeyMass,
-       "/layers/{l}/key_mass",
-       P::Mass,
-       true,
-       0,
-       Float32,
-       {MassValue},
-       "probability",
-       "attention mass of each key"},
-      {F::Lse,
-       "/layers/{l}/lse",
-       P::Lse,
-       true,
-       0,
-       Float32,
-       {QHead, Token},
-       "nat",
-       "log-sum-exp of the scaled logits"},
-      {F::ProbeQ,
-       "/layers/{l}/probe_q",
-       P::Probe,
-       true,
-       1,
-       Stored,
-       {ProbeChunk, QHead, ProbeToken, Channel},
-       "1",
-       "queries of the probe after each prefill chunk"},
+      row(F::TokenIds, "/tokens/ids", kAlways, kRequired, 0, Int32, "1", "token id", Token),
+      row(F::TextOffsets, "/tokens/text_offsets", kAlways, kOptional, 0, UInt64, "byte",
+          "where each token's bytes begin in text", TokenEnd),
+      row(F::Text, "/tokens/text", kAlways, kOptional, 0, UInt8, "1", "raw bytes of all tokens",
+          TextByte),
+      row(F::Nll, "/tokens/nll", kLoss, kOptional, 1, Float32, "nat",
+          "-log P of each token given those before it", Token),
+      row(F::Generated, "/tokens/generated", kAlways, kOptional, 0, Int32, "1", "sampled token ids",
+          Step),
+      row(F::ChunkBegin, "/chunks/begin", kAlways, kRequired, 0, Int32, "token",
+          "first token of the chunk", Chunk),
+      row(F::ChunkLength, "/chunks/length", kAlways, kRequired, 0, Int32, "token",
+          "tokens in the chunk", Chunk),
+      row(F::ChunkPhase, "/chunks/phase", kAlways, kRequired, 0, UInt8, "1", "0 prefill, 1 decode",
+          Chunk),
+      row(F::MassOffsets, "/chunks/mass_offsets", kMass, kOptional, 0, Int64, "1",
+          "where each chunk begins in key_mass", ChunkEnd),
+      row(F::TopIds, "/chunks/top_ids", kTop, kOptional, 5, Int32, "1",
+          "most probable next tokens after each chunk, by the model as it ran", Chunk, Rank),
+      row(F::TopLogProbs, "/chunks/top_log_probs", kTop, kOptional, 5, Float32, "nat",
+          "their log-probabilities, by the model as it ran", Chunk, Rank),
+      row(F::DriftNll, "/drift/nll", kDrift, kOptional, 5, Float32, "nat",
+          "-log P of each token by the dense model", Token),
+      row(F::DriftKl, "/drift/kl", kDrift, kOptional, 5, Float32, "nat",
+          "KL(dense || closed loop) of the token after each", Token),
+      row(F::DriftAgrees, "/drift/agrees", kDrift, kOptional, 5, UInt8, "1",
+          "whether both find the same next token most probable", Token),
+      row(F::DriftQ, "/drift/q", kDrift, kOptional, 5, Float32, "1",
+          "relative distance of the queries from the dense model's", Chunk, Layer),
+      row(F::DriftK, "/drift/k", kDrift, kOptional, 5, Float32, "1",
+          "relative distance of the keys from the dense model's", Chunk, Layer),
+      row(F::DriftTopIds, "/drift/top_ids", kDriftTop, kOptional, 5, Int32, "1",
+          "most probable next tokens after each chunk, by the dense model", Chunk, Rank),
+      row(F::DriftTopLogProbs, "/drift/top_log_probs", kDriftTop, kOptional, 5, Float32, "nat",
+          "their log-probabilities, by the dense model", Chunk, Rank),
+      row(F::DenseAnswer, "/drift/generated", kDrift, kOptional, 5, Int32, "1",
+          "what the dense model samples when left alone", AnswerToken),
+      row(F::DenseText, "/drift/generated_text", kDrift, kOptional, 5, UInt8, "1",
+          "raw bytes of its tokens", AnswerByte),
+      row(F::DenseTextOffsets, "/drift/generated_text_offsets", kDrift, kOptional, 5, UInt64,
+          "byte", "where each token's bytes begin", AnswerEnd),
+      row(F::Q, "/layers/{l}/q", kQkv, kOptional, 0, Stored, "1", "queries", QHead, Token, Channel),
+      row(F::K, "/layers/{l}/k", kQkv, kOptional, 0, Stored, "1", "keys", KvHead, Token, Channel),
+      row(F::V, "/layers/{l}/v", kQkv, kOptional, 0, Stored, "1", "values", KvHead, Token, Channel),
+      row(F::KeyMass, "/layers/{l}/key_mass", kMass, kOptional, 0, Float32, "probability",
+          "attention mass of each key", MassValue),
+      row(F::Lse, "/layers/{l}/lse", kLse, kOptional, 0, Float32, "nat",
+          "log-sum-exp of the scaled logits", QHead, Token),
+      row(F::ProbeQ, "/layers/{l}/probe_q", kProbe, kOptional, 1, Stored, "1",
+          "queries of the probe after each prefill chunk", ProbeChunk, QHead, ProbeToken, Channel),
+      row(F::Offsets, "/runs/{r}/layers/{l}/offsets", kAlways, kRequired, 0, Int64, "1", nullptr,
+          CellEnd),
+      row(F::Positions, "/runs/{r}/layers/{l}/positions", kAlways, kRequired, 0, Int32, "token",
+          nullptr, Selected),
+      row(F::ForcedOffsets, "/runs/{r}/layers/{l}/forced_offsets", kAlways, kOptional, 3, Int64,
+          "1", nullptr, CellEnd),
+      row(F::ForcedBounds, "/runs/{r}/layers/{l}/forced_bounds", kAlways, kOptional, 3, Int32, "1",
+          nullptr, Bound),
+      row(F::Flags, "/runs/{r}/layers/{l}/flags", kAlways, kRequired, 0, UInt8, "1", nullptr, Cell),
+      row(F::LaneCounts, "/runs/{r}/layers/{l}/lane_counts", kLanes, kRequired, 1, Int32, "row",
+          nullptr, Chunk, QHead, Lane),
+      row(F::BlockMask, "/runs/{r}/layers/{l}/block_mask", kBlocks, kRequired, 2, UInt8, "1",
+          nullptr, MaskByte),
+      row(F::BlockForced, "/runs/{r}/layers/{l}/block_forced", kBlocks, kOptional, 3, UInt8, "1",
+          nullptr, MaskByte),
+      row(F::BlockAbstains, "/runs/{r}/layers/{l}/block_abstains", kBlocks, kOptional, 3, UInt8,
+          "1", nullptr, QueryBlock),
+      row(F::TableIndptr, "/runs/{r}/layers/{l}/table_indptr", kTables, kRequired, 2, Int64, "1",
+          nullptr, CellEnd),
+      row(F::TableIndices, "/runs/{r}/layers/{l}/table_indices", kTables, kRequired, 2, Int32,
+          "block", nullptr, TableEntry),
+      row(F::EvictChunk, "/runs/{r}/layers/{l}/evict_chunk", kEvictions, kRequired, 0, UInt16,
+          "chunk", nullptr, Row, Token),
   };
   return fields;
 }
@@ -312,6 +213,8 @@ const std::vector<FieldInfo>& table() {
 }  // namespace
 
 bool FieldInfo::by_layer() const { return std::string_view(path).starts_with("/layers/"); }
+
+bool FieldInfo::of_run() const { return std::string_view(path).starts_with("/runs/"); }
 
 bool FieldInfo::grows() const { return axis_info(axes.front()).grows; }
 
@@ -342,33 +245,17 @@ FieldSizes sizes_of(const TraceInfo& info) {
   return sizes;
 }
 
-bool is_stored(Part part, const TraceHeader& header) {
-  switch (part) {
-    case Part::Always:
-      return true;
-    case Part::Qkv:
-      return header.store_qkv;
-    case Part::Lse:
-      return header.store_lse;
-    case Part::Mass:
-      return header.store_mass;
-    case Part::Loss:
-      return header.store_nll;
-    case Part::Probe:
-      return header.probe_len > 0;
-    case Part::Top:
-      return header.store_top;
-    case Part::Drift:
-      return header.store_drift;
-    case Part::DriftTop:
-      break;
-  }
-  return header.store_drift && header.store_top;
+StoredParts parts_of(const RunInfo& run) {
+  StoredParts parts;
+  parts.set(Part::Evictions, run.state_action == StateAction::Eviction);
+  parts.set(Part::Lanes, run.granularity == Granularity::Lane);
+  parts.set(Part::Blocks, run.block_size > 0);
+  parts.set(Part::BlockTables, run.block_tables);
+  return parts;
 }
 
-std::string path_of(const FieldInfo& field, int layer) {
-  return field.by_layer() ? fmt::format(fmt::runtime(field.path), fmt::arg("l", layer))
-                          : std::string(field.path);
+std::string path_of(const FieldInfo& field, int layer, int run) {
+  return fmt::format(fmt::runtime(field.path), fmt::arg("l", layer), fmt::arg("r", run));
 }
 
 std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& sizes) {
@@ -379,10 +266,12 @@ std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& si
 
 bool may_exceed(Axis axis) { return axis_info(axis).may_exceed; }
 
-std::uint64_t bytes_of(Element element, const TraceHeader& header) {
+std::uint64_t bytes_of(Element element, DType dtype) {
   switch (element) {
     case Element::UInt8:
       return 1;
+    case Element::UInt16:
+      return 2;
     case Element::Int32:
     case Element::Float32:
       return 4;
@@ -392,12 +281,12 @@ std::uint64_t bytes_of(Element element, const TraceHeader& header) {
     case Element::Stored:
       break;
   }
-  return header.dtype == DType::F16 ? 2 : 4;
+  return dtype == DType::F16 ? 2 : 4;
 }
 
 const char* text_of(Element element) {
-  constexpr const char* kTexts[] = {"uint8",  "int32",   "int64",
-                                    "uint64", "float32", "float16 or float32"};
+  constexpr const char* kTexts[] = {
+      "uint8", "uint16", "int32", "int64", "uint64", "float32", "float16 or float32"};
   return kTexts[static_cast<std::size_t>(element)];
 }
 

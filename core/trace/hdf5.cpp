@@ -145,6 +145,19 @@ Handle create_group(hid_t at, const std::string& path) {
                  "create the group " + path);
 }
 
+void read_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& start,
+              const std::vector<hsize_t>& count, void* out) {
+  const std::string action = "read " + name_of(dataset);
+  const Handle file_space = checked(H5Dget_space(dataset), action);
+  checked_status(H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                     count.data(), nullptr),
+                 action);
+  const Handle memory_space =
+      checked(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), action);
+  checked_status(
+      H5Dread(dataset, memory_type, memory_space.get(), file_space.get(), transfer(), out), action);
+}
+
 void write_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& start,
                const std::vector<hsize_t>& count, const void* data) {
   if (std::find(count.begin(), count.end(), 0u) != count.end()) return;

@@ -99,6 +99,8 @@ hid_t string_type();  // variable-length UTF-8
 // Opens without file locks, so that a capture that still writes can be looked at. A Defect for all
 // but regular files: a FIFO would wait for ever.
 Handle open_file_for_reading(const std::string& path);
+// Its path in the file.
+std::string name_of(hid_t object);
 // `path` may have several components; each must be a hard link, so nothing outside the file is ever
 // reached.
 bool has_object(hid_t at, const std::string& path);
@@ -191,6 +193,8 @@ inline void write_attribute(hid_t object, const std::string& name, int value) {
   write_attribute(object, name, static_cast<std::int64_t>(value));
 }
 Handle create_group(hid_t at, const std::string& path);
+void read_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& start,
+              const std::vector<hsize_t>& count, void* out);
 void write_box(hid_t dataset, hid_t memory_type, const std::vector<hsize_t>& start,
                const std::vector<hsize_t>& count, const void* data);
 

@@ -26,14 +26,8 @@ bool is_hard_link(hid_t at, const std::string& path) {
   return H5Lget_info(at, path.c_str(), &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
 }
 
-std::string object_name(hid_t object) {
-  char name[256] = "";
-  H5Iget_name(object, name, sizeof(name));
-  return name;
-}
-
 std::string attribute_name(hid_t object, const std::string& name) {
-  return fmt::format("the attribute {} of {}", name, object_name(object));
+  return fmt::format("the attribute {} of {}", name, name_of(object));
 }
 
 std::optional<Handle> open_attribute(hid_t object, const std::string& name) {
@@ -165,6 +159,12 @@ Handle open_file_for_reading(const std::string& path) {
   return checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open the file");
 }
 
+std::string name_of(hid_t object) {
+  char name[256] = "";
+  H5Iget_name(object, name, sizeof(name));
+  return name;
+}
+
 bool has_object(hid_t at, const std::string& path) {
   for (std::size_t end = path.find('/', 1); end != std::string::npos;
        end = path.find('/', end + 1)) {
@@ -191,7 +191,7 @@ std::vector<int> numbered_members(hid_t group) {
     return 0;
   };
   checked_status(H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit, &numbers),
-                 "list the members of " + object_name(group));
+                 "list the members of " + name_of(group));
   std::sort(numbers.begin(), numbers.end());
   return numbers;
 }
@@ -314,15 +314,7 @@ void Dataset::pay(hid_t memory_type, const std::vector<hsize_t>& start,
 void Dataset::read(hid_t memory_type, const std::vector<hsize_t>& start,
                    const std::vector<hsize_t>& count, void* out) const {
   pay(memory_type, start, count);
-  const std::string action = "read " + path_;
-  const Handle file_space = checked(H5Dget_space(id()), action);
-  checked_status(H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                     count.data(), nullptr),
-                 action);
-  const Handle memory_space =
-      checked(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), action);
-  checked_status(H5Dread(id(), memory_type, memory_space.get(), file_space.get(), transfer(), out),
-                 action);
+  h5::read_box(id(), memory_type, start, count, out);
 }
 
 }  // namespace kvloupe::trace::h5

@@ -2,7 +2,6 @@
 
 #include "core/base/error.h"
 #include "core/base/output_file.h"
-#include "core/trace/half_bits.h"
 #include "core/trace/part_file.h"
 #include "core/trace/trace_writer.h"
 #include "core/trace/validate.h"
@@ -23,10 +22,6 @@ namespace fs = std::filesystem;
 struct Plan {
   TraceHeader header;
   std::vector<ChunkInfo> chunks;
-  std::vector<std::int32_t> ids;
-  std::vector<std::string> texts;
-  std::vector<float> novelty;  // empty where there is none
-  TopTokens top;               // as is this
   std::optional<Drift> drift;
   std::vector<int> run_ids;  // of the damaged trace, in the order of header.runs
 };
@@ -45,14 +40,11 @@ void plan_chunks(const TraceReader& reader, Plan& plan, std::vector<std::string>
 }
 
 void plan_tokens(const TraceReader& reader, Plan& plan, std::vector<std::string>& left_out) {
-  plan.ids = reader.token_ids();
-  plan.texts = reader.token_texts();
-  plan.texts.resize(plan.ids.size());
+  const std::vector<std::int32_t> ids = reader.token_ids();
   const auto end = static_cast<std::size_t>(plan.chunks.back().end());
   for (std::size_t t = 0; t < end; ++t) {
-    if (plan.ids[t] >= 0) continue;
-    left_out.push_back(fmt::format("the id {} of token {}: 0 stands there", plan.ids[t], t));
-    plan.ids[t] = 0;
+    if (ids[t] >= 0) continue;
+    left_out.push_back(fmt::format("the id {} of token {}: 0 stands there", ids[t], t));
   }
   for (const auto& span : reader.info().spans) {
     if (span.end <= plan.chunks.back().end()) {
@@ -92,13 +84,15 @@ LayerHealth look_at_layer(const TraceReader& reader, int layer, const WorkContex
   return health;
 }
 
+// Of all prefill chunks, and there is one.
 bool has_key_mass(const TraceReader& reader, int layer, const std::vector<ChunkInfo>& chunks) {
+  bool any = false;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    if (chunks[c].phase == Phase::Prefill && !reader.read_key_mass(layer, static_cast<int>(c))) {
-      return false;
-    }
+    if (chunks[c].phase != Phase::Prefill) continue;
+    if (!reader.read_key_mass(layer, static_cast<int>(c))) return false;
+    any = true;
   }
-  return true;
+  return any;
 }
 
 void plan_layers(const TraceReader& reader, const WorkContext& context, Plan& plan,
@@ -109,22 +103,22 @@ void plan_layers(const TraceReader& reader, const WorkContext& context, Plan& pl
     if (health.copied) sound.emplace(layer, std::move(health));
   }
   TraceHeader& header = plan.header;
-  header.store_qkv = std::any_of(sound.begin(), sound.end(),
-                                 [](const auto& entry) { return entry.second.has_rows; });
-  header.store_lse = header.store_mass = true;
+  header.store = {Part::Lse, Part::Mass};
+  header.store.set(Part::Qkv, std::any_of(sound.begin(), sound.end(),
+                                          [](const auto& entry) { return entry.second.has_rows; }));
   std::optional<std::string> lse_lost, mass_lost;
   for (const auto& [layer, health] : sound) {
-    if (health.has_rows != header.store_qkv) {
+    if (health.has_rows != header.store.has(Part::Qkv)) {
       left_out.push_back(fmt::format("layer {}: it has no q, k and v", layer));
       continue;
     }
     header.layers.push_back(layer);
     if (!health.lse.defects.empty() || !reader.has_lse(layer)) {
-      header.store_lse = false;
+      header.store.set(Part::Lse, false);
       lse_lost = fmt::format("layer {}: {}", layer, first_defect(health.lse));
     }
     if (!health.mass.defects.empty() || !has_key_mass(reader, layer, plan.chunks)) {
-      header.store_mass = false;
+      header.store.set(Part::Mass, false);
       mass_lost = fmt::format("layer {}: {}", layer, first_defect(health.mass));
     }
   }
@@ -173,23 +167,22 @@ void plan_next_tokens(const TraceReader& reader, Plan& plan, std::vector<std::st
   Validation losses, next_tokens;
   check_guarded(losses, [&] {
     check_losses(reader, losses);
-    if (losses.defects.empty()) plan.novelty = reader.read_novelty();
+    plan.header.store.set(Part::Loss, losses.defects.empty() && !reader.read_novelty().empty());
   });
   if (!losses.defects.empty()) left_out.push_back("the losses: " + losses.defects.front());
-  plan.header.store_nll = !plan.novelty.empty();
   check_guarded(next_tokens, [&] {
     check_next_tokens(reader, next_tokens);
     if (!next_tokens.defects.empty()) return;
-    plan.top = reader.read_top_tokens();
-    const bool whole = plan.header.layers == reader.info().layers && plan.header.store_nll;
+    plan.header.store.set(Part::Top, !reader.read_top_tokens().ids.empty());
+    const bool whole =
+        plan.header.layers == reader.info().layers && plan.header.store.has(Part::Loss);
     if (reader.info().has_drift && whole) plan.drift = reader.read_drift();
   });
   if (!next_tokens.defects.empty())
     left_out.push_back("what the model foretold: " + next_tokens.defects.front());
   else if (reader.info().has_drift && !plan.drift)
     left_out.emplace_back("the drift: it is of layers or losses that are left out");
-  plan.header.store_top = !plan.top.ids.empty();
-  plan.header.store_drift = plan.drift.has_value();
+  plan.header.store.set(Part::Drift, plan.drift.has_value());
 }
 
 // The probe's queries go along only where every layer and prefill chunk has them.
@@ -199,7 +192,7 @@ void plan_probe(const TraceReader& reader, Plan& plan, std::vector<std::string>&
   Validation found;
   check_guarded(found, [&] {
     check_probe(reader, found);
-    if (plan.novelty.empty()) found.defects.push_back("the tokens have no novelty");
+    if (!plan.header.store.has(Part::Loss)) found.defects.push_back("the tokens have no novelty");
     for (const int layer : plan.header.layers) {
       for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
         if (plan.chunks[c].phase != Phase::Prefill) continue;
@@ -212,6 +205,7 @@ void plan_probe(const TraceReader& reader, Plan& plan, std::vector<std::string>&
     left_out.push_back("the probe: " + found.defects.front());
     return;
   }
+  plan.header.store.set(Part::Probe);
   plan.header.probe_text = info.probe_text;
   plan.header.probe_len = info.probe_len;
 }
@@ -242,136 +236,12 @@ Plan make_plan(const TraceReader& reader, const WorkContext& context,
   return plan;
 }
 
-// Values as the trace stores them.
-class StoredValues {
- public:
-  StoredValues(DType dtype, std::vector<float> values) : values_(std::move(values)) {
-    if (dtype == DType::F32) return;
-    halves_.reserve(values_.size());
-    for (const float value : values_) halves_.push_back(half_bits_of_exact(value));
-  }
-  const void* data() const {
-    return halves_.empty() ? static_cast<const void*>(values_.data()) : halves_.data();
-  }
-
- private:
-  std::vector<float> values_;
-  std::vector<std::uint16_t> halves_;
-};
-
-class Copy {
- public:
-  Copy(const TraceReader& reader, const Plan& plan, TraceWriter& writer)
-      : reader_(reader), plan_(plan), writer_(writer) {
-    for (const int run : plan_.run_ids) {
-      for (const int layer : plan_.header.layers) {
-        evict_chunks_[{run, layer}] = reader_.read_run_layer(run, layer).evict_chunk;
-      }
-    }
-  }
-
-  void copy_chunk(int index) {
-    const ChunkInfo& chunk = plan_.chunks[index];
-    for (const int layer : plan_.header.layers) {
-      copy_layer(index, layer);
-      for (std::size_t run = 0; run < plan_.run_ids.size(); ++run) {
-        copy_run(index, layer, static_cast<int>(run));
-      }
-    }
-    const auto begin = static_cast<std::size_t>(chunk.begin);
-    const auto length = static_cast<std::size_t>(chunk.length);
-    if (!plan_.novelty.empty()) {
-      writer_.write_novelty(chunk, std::span(plan_.novelty).subspan(begin, length));
-    }
-    copy_next_tokens(index);
-    writer_.end_chunk(chunk, std::span(plan_.ids).subspan(begin, length),
-                      {plan_.texts.begin() + chunk.begin, plan_.texts.begin() + chunk.end()});
-  }
-
- private:
-  void copy_next_tokens(int index) {
-    const ChunkInfo& chunk = plan_.chunks[index];
-    if (plan_.header.store_top) writer_.write_top(chunk, top_of(plan_.top, index));
-    if (plan_.drift) writer_.write_drift(chunk, drift_of(*plan_.drift, index, chunk));
-  }
-
-  // [heads, length, head_dim]
-  StoredValues rows(Stored what, int layer, int heads, const ChunkInfo& chunk) const {
-    std::vector<float> values;
-    if (plan_.header.store_qkv) {
-      const std::size_t per_head =
-          static_cast<std::size_t>(chunk.length) * plan_.header.model.head_dim;
-      values.resize(heads * per_head);
-      for (int head = 0; head < heads; ++head) {
-        reader_.read_rows(what, layer, head, chunk.begin, chunk.end(),
-                          values.data() + head * per_head);
-      }
-    }
-    return {plan_.header.dtype, std::move(values)};
-  }
-
-  void copy_layer(int index, int layer) {
-    const ChunkInfo& chunk = plan_.chunks[index];
-    const ModelInfo& model = plan_.header.model;
-    const StoredValues q = rows(Stored::Q, layer, model.num_q_heads, chunk);
-    const StoredValues k = rows(Stored::K, layer, model.num_kv_heads, chunk);
-    const StoredValues v = rows(Stored::V, layer, model.num_kv_heads, chunk);
-    std::vector<float> lse;
-    if (plan_.header.store_lse) {
-      lse.resize(static_cast<std::size_t>(model.num_q_heads) * chunk.length);
-      for (int head = 0; head < model.num_q_heads; ++head) {
-        reader_.read_lse(layer, head, chunk.begin, chunk.end(),
-                         lse.data() + static_cast<std::size_t>(head) * chunk.length);
-      }
-    }
-    std::optional<std::vector<float>> mass;
-    if (plan_.header.store_mass) mass = reader_.read_key_mass(layer, index);
-    writer_.write_layer(
-        chunk, {layer, q.data(), k.data(), v.data(), lse.data(), mass ? mass->data() : nullptr});
-    if (plan_.header.probe_len > 0 && chunk.phase == Phase::Prefill) {
-      const StoredValues probe(plan_.header.dtype, reader_.read_probe(layer, index).value());
-      writer_.write_probe(chunk, {layer, probe.data()});
-    }
-  }
-
-  void copy_run(int index, int layer, int run) {
-    const int source = plan_.run_ids[run];
-    RunChunk data;
-    data.run = run;
-    data.layer = layer;
-    data.record = std::move(reader_.read_run(source, layer, index).cells.at(0));
-    const auto& evict_chunk = evict_chunks_.at({source, layer});
-    if (!evict_chunk.empty()) {
-      const std::size_t tokens = evict_chunk.size() / data.record.rows.size();
-      data.evicted.resize(data.record.rows.size());
-      for (std::size_t i = 0; i < evict_chunk.size(); ++i) {
-        if (evict_chunk[i] == index) {
-          data.evicted[i / tokens].push_back(static_cast<std::int32_t>(i % tokens));
-        }
-      }
-    }
-    writer_.write_run(plan_.chunks[index], data);
-  }
-
-  const TraceReader& reader_;
-  const Plan& plan_;
-  TraceWriter& writer_;
-  std::map<std::pair<int, int>, std::vector<std::uint16_t>> evict_chunks_;  // by run and layer
-};
-
-void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& path, bool overwrite,
+void write_copy(const TraceReader& reader, const Plan& plan, const fs::path& path,
                 const WorkContext& context) {
-  TraceWriter writer(path, plan.header, overwrite);
-  Copy copy(reader, plan, writer);
-  const auto chunks = static_cast<int>(plan.chunks.size());
-  for (int c = 0; c < chunks; ++c) {
-    context.cancel.throw_if_cancelled();
-    context.report(c, chunks, "chunks");
-    copy.copy_chunk(c);
-  }
-  if (plan.drift) writer.write_dense_answer(plan.drift->dense_answer, plan.drift->dense_texts);
   const TraceInfo& info = reader.info();
-  if (info.speed && !plan.header.request.prompt.empty()) writer.write_speed(*info.speed);
+  TraceWriter writer(path, plan.header, /*overwrite=*/true);
+  writer.copy({info.path, plan.header.max_chunks, plan.run_ids}, context);
+  if (plan.drift) writer.write_dense_answer(plan.drift->dense_answer, plan.drift->dense_texts);
   writer.finish(info.generated, info.complete && plan.chunks.size() == info.chunks.size());
 }
 
@@ -391,7 +261,7 @@ Repair repair_trace(const fs::path& damaged, const fs::path& clean, bool overwri
   candidate += ".repaired";
   std::error_code code;
   try {
-    write_copy(reader, plan, candidate, true, context);
+    write_copy(reader, plan, candidate, context);
     const Validation proof = check_trace(candidate, context);
     if (!proof.defects.empty()) {
       throw input_error("cannot repair " + damaged.string(),

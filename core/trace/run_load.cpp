@@ -1,6 +1,7 @@
 // Runs as they stand in a trace or a sidecar, checked so that no index read from a file is trusted.
 #include "core/base/error.h"
 #include "core/trace/block_mask.h"
+#include "core/trace/field_storage.h"
 #include "core/trace/trace_load.h"
 #include "core/trace/trace_names.h"
 
@@ -110,17 +111,23 @@ void check_positions(const RunLayer& layer, const std::vector<ChunkInfo>& chunks
   }
 }
 
-std::vector<std::uint16_t> load_evictions(hid_t file, const std::string& path, int num_rows,
-                                          const TraceInfo& info) {
-  if (!h5::has_object(file, path)) return {};
-  const auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Integer, 2);
-  const auto rows = static_cast<hsize_t>(num_rows);
-  const auto tokens = static_cast<hsize_t>(info.num_tokens);
-  if (dataset.dims()[0] != rows || dataset.dims()[1] < tokens) {
-    throw h5::Defect(fmt::format("its evict_chunk has shape [{}] where [{}, {}] is needed",
-                                 fmt::join(dataset.dims(), ", "), rows, tokens));
+// The datasets of one run in one layer.
+struct RunFile {
+  hid_t file;
+  int layer, run;
+  FieldSizes sizes;  // what the chunks done need, as far as it is known
+
+  bool has(Field field) const { return h5::has_object(file, path_of(info_of(field), layer, run)); }
+  h5::Dataset open(Field field) const { return open_field(file, field, sizes, layer, run); }
+  template <typename T>
+  std::vector<T> read(Field field) const {
+    return read_field<T>(file, field, sizes, layer, run);
   }
-  auto evict = dataset.read_box<std::uint16_t>({0, 0}, {rows, tokens});
+};
+
+std::vector<std::uint16_t> load_evictions(const RunFile& from, const TraceInfo& info) {
+  if (!from.has(Field::EvictChunk)) return {};
+  auto evict = from.read<std::uint16_t>(Field::EvictChunk);
   // Deaths after a chunk that was never finished have not happened.
   for (auto& chunk : evict) {
     if (chunk >= info.chunks.size()) chunk = kAlive;
@@ -128,16 +135,9 @@ std::vector<std::uint16_t> load_evictions(hid_t file, const std::string& path, i
   return evict;
 }
 
-std::vector<std::int32_t> load_lanes(hid_t file, const std::string& path, const TraceInfo& info) {
-  const auto dataset = h5::Dataset::open(file, path, h5::ValueClass::Integer, 3);
-  const auto chunks = static_cast<hsize_t>(info.chunks.size());
-  const auto heads = static_cast<hsize_t>(info.model.num_q_heads);
-  const auto dim = static_cast<hsize_t>(info.model.head_dim);
-  if (dataset.dims()[0] < chunks || dataset.dims()[1] != heads || dataset.dims()[2] != dim) {
-    throw h5::Defect(fmt::format("its lane_counts has shape [{}] where [{}, {}, {}] is needed",
-                                 fmt::join(dataset.dims(), ", "), chunks, heads, dim));
-  }
-  auto counts = dataset.read_box<std::int32_t>({0, 0, 0}, {chunks, heads, dim});
+std::vector<std::int32_t> load_lanes(const RunFile& from, const TraceInfo& info) {
+  const hsize_t heads = from.sizes.q_heads, dim = from.sizes.head_dim;
+  auto counts = from.read<std::int32_t>(Field::LaneCounts);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::size_t chunk = i / (heads * dim);
     if (counts[i] >= 0 && counts[i] <= info.chunks[chunk].length) continue;
@@ -149,14 +149,10 @@ std::vector<std::int32_t> load_lanes(hid_t file, const std::string& path, const 
 }
 
 // Which ranges of a cell's positions were kept by rule. Runs of schema 1.2 and before do not say.
-void load_forced(hid_t file, const std::string& at, RunLayer& layer) {
-  const bool has_offsets = h5::has_object(file, at + "forced_offsets");
-  if (!has_offsets && !h5::has_object(file, at + "forced_bounds")) return;
-  const auto open = [&](const char* name) {
-    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
-  };
-  layer.forced_offsets = open("forced_offsets").read_range<std::int64_t>(0, layer.offsets.size());
-  const h5::Dataset bounds = open("forced_bounds");
+void load_forced(const RunFile& from, RunLayer& layer) {
+  if (!from.has(Field::ForcedOffsets) && !from.has(Field::ForcedBounds)) return;
+  layer.forced_offsets = from.read<std::int64_t>(Field::ForcedOffsets);
+  const h5::Dataset bounds = from.open(Field::ForcedBounds);
   check_offsets(layer.forced_offsets, bounds, "forced_offsets", "bounds");
   layer.forced_bounds =
       bounds.read_range<std::int32_t>(0, static_cast<std::uint64_t>(layer.forced_offsets.back()));
@@ -217,12 +213,10 @@ void check_tables(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
 }
 
 // Which blocks were kept by rule, and who has no vote. Runs of schema 1.2 and before do not say.
-void load_block_rules(hid_t file, const std::string& at, const TraceInfo& info, RunLayer& layer) {
-  const auto open = [&](const char* name) {
-    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
-  };
-  if (h5::has_object(file, at + "block_forced")) {
-    layer.block_forced = load_masks(open("block_forced"), "block_forced", layer.block_size, info);
+void load_block_rules(const RunFile& from, const TraceInfo& info, RunLayer& layer) {
+  if (from.has(Field::BlockForced)) {
+    layer.block_forced =
+        load_masks(from.open(Field::BlockForced), "block_forced", layer.block_size, info);
     for (std::size_t i = 0; i < layer.block_forced.size(); ++i) {
       if ((layer.block_forced[i] & ~layer.block_mask[i]) != 0) {
         throw h5::Defect(
@@ -230,21 +224,21 @@ void load_block_rules(hid_t file, const std::string& at, const TraceInfo& info, 
       }
     }
   }
-  if (h5::has_object(file, at + "block_abstains")) {
+  if (from.has(Field::BlockAbstains)) {
     std::uint64_t query_blocks = 0;
     for (const ChunkInfo& chunk : info.chunks) {
       query_blocks += block_grid(chunk, layer.block_size).num_query_blocks();
     }
-    layer.block_abstains = open("block_abstains").read_range<std::uint8_t>(0, query_blocks);
+    layer.block_abstains =
+        from.open(Field::BlockAbstains).read_range<std::uint8_t>(0, query_blocks);
     for (std::uint8_t& abstains : layer.block_abstains) abstains = abstains != 0;
   }
 }
 
 // Native masks and tables of a block method. Runs of schema 1.1 and before have neither.
-void load_blocks(hid_t file, const std::string& at, const RunInfo& run, const TraceInfo& info,
-                 RunLayer& layer) {
-  if (run.block_size == 0 && !h5::has_object(file, at + "block_mask")) return;
-  const auto mask = h5::Dataset::open(file, at + "block_mask", h5::ValueClass::Integer, 1);
+void load_blocks(const RunFile& from, const RunInfo& run, const TraceInfo& info, RunLayer& layer) {
+  if (run.block_size == 0 && !from.has(Field::BlockMask)) return;
+  const h5::Dataset mask = from.open(Field::BlockMask);
   const std::int64_t size = h5::int_attribute(mask.id(), "block_size").value_or(0);
   if (size < 1 || size > kMaxBlockSize || (run.block_size != 0 && size != run.block_size)) {
     throw h5::Defect(fmt::format("its block_mask has the block_size {} where the run has {}", size,
@@ -252,14 +246,10 @@ void load_blocks(hid_t file, const std::string& at, const RunInfo& run, const Tr
   }
   layer.block_size = static_cast<int>(size);
   layer.block_mask = load_masks(mask, "block_mask", layer.block_size, info);
-  load_block_rules(file, at, info, layer);
+  load_block_rules(from, info, layer);
   if (!run.block_tables) return;
-  const auto open = [&](const char* name) {
-    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
-  };
-  const std::uint64_t cells = static_cast<std::uint64_t>(layer.num_rows) * info.chunks.size();
-  layer.table_indptr = open("table_indptr").read_range<std::int64_t>(0, cells + 1);
-  const h5::Dataset indices = open("table_indices");
+  layer.table_indptr = from.read<std::int64_t>(Field::TableIndptr);
+  const h5::Dataset indices = from.open(Field::TableIndices);
   check_offsets(layer.table_indptr, indices, "table_indptr", "table entries");
   layer.table_indices =
       indices.read_range<std::int32_t>(0, static_cast<std::uint64_t>(layer.table_indptr.back()));
@@ -302,37 +292,33 @@ void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidec
 
 RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
                         const TraceInfo& info) {
-  const std::string at = fmt::format("/runs/{}/layers/{}/", number_in_file, layer);
   RunLayer result;
   result.num_rows = num_rows_of(run, info.model);
-  const std::uint64_t cells = static_cast<std::uint64_t>(result.num_rows) * info.chunks.size();
-  const auto open = [&](const char* name) {
-    return h5::Dataset::open(file, at + name, h5::ValueClass::Integer, 1);
-  };
+  RunFile from{file, layer, number_in_file, sizes_of(info)};
+  from.sizes.rows = static_cast<std::uint64_t>(result.num_rows);
   if (run.granularity == Granularity::Lane) {
-    result.lane_counts = load_lanes(file, at + "lane_counts", info);
-    const bool has_sets = h5::has_object(file, at + "offsets") ||
-                          h5::has_object(file, at + "positions") ||
-                          h5::has_object(file, at + "flags");
+    result.lane_counts = load_lanes(from, info);
+    const bool has_sets =
+        from.has(Field::Offsets) || from.has(Field::Positions) || from.has(Field::Flags);
     if (!has_sets && run.state_action == StateAction::Visibility) {
-      result.offsets.assign(cells + 1, 0);
+      result.offsets.assign(info.chunks.size() * from.sizes.rows + 1, 0);
       result.flags = flags_of_all_keys(result, info);
       return result;
     }
   }
-  result.offsets = open("offsets").read_range<std::int64_t>(0, cells + 1);
-  result.flags = open("flags").read_range<std::uint8_t>(0, cells);
-  const h5::Dataset positions = open("positions");
+  result.offsets = from.read<std::int64_t>(Field::Offsets);
+  result.flags = from.read<std::uint8_t>(Field::Flags);
+  const h5::Dataset positions = from.open(Field::Positions);
   check_offsets(result.offsets, positions);
   result.positions =
       positions.read_range<std::int32_t>(0, static_cast<std::uint64_t>(result.offsets.back()));
   check_positions(result, info.chunks);
-  load_forced(file, at, result);
-  load_blocks(file, at, run, info, result);
-  result.evict_chunk = load_evictions(file, at + "evict_chunk", result.num_rows, info);
+  load_forced(from, result);
+  load_blocks(from, run, info, result);
+  result.evict_chunk = load_evictions(from, info);
   if (run.state_action == StateAction::Eviction && result.evict_chunk.empty() &&
       info.num_tokens > 0) {
-    throw h5::Defect(at + "evict_chunk is missing");
+    throw h5::Defect(path_of(info_of(Field::EvictChunk), layer, number_in_file) + " is missing");
   }
   return result;
 }

@@ -13,20 +13,9 @@
 namespace kvloupe::trace {
 namespace {
 
-constexpr hsize_t kPositionsPerStorageChunk = 8192;
-constexpr hsize_t kLanesPerStorageChunk = 32768;
-constexpr hsize_t kMaskBytesPerStorageChunk = 4096;
-constexpr hsize_t kTableEntriesPerStorageChunk = 1024;
-constexpr hsize_t kBoundsPerStorageChunk = 1024;
-constexpr hsize_t kCellsPerStorageChunk = 16384;
-
 void name_axes(hid_t dataset, const std::vector<std::string>& axes, const char* units) {
   h5::write_attribute(dataset, "axes", axes);
   h5::write_attribute(dataset, "units", units);
-}
-
-void resize(const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
-  h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "trim the runs");
 }
 
 }  // namespace
@@ -113,201 +102,108 @@ float mean_kept(const CellRecord& record, const ChunkInfo& chunk) {
   return static_cast<float>(total / static_cast<double>(record.rows.size()));
 }
 
-GrowingVector::GrowingVector(hid_t group, const char* name, hid_t stored_type, hid_t memory_type,
-                             hsize_t storage_chunk, const char* axis, const char* units)
-    : dataset_(create_dataset(group, name, stored_type, {0}, {storage_chunk}, true)),
-      memory_type_(memory_type) {
-  name_axes(dataset_.get(), {axis}, units);
+RunLayerWriter::RunLayerWriter(hid_t file, int layer, const RunInfo& run, const ModelInfo& model,
+                               std::int32_t max_chunks, std::int32_t max_tokens)
+    : max_tokens_(max_tokens), ends_(1) {
+  FieldSizes& none = ends_.front();
+  none.rows = static_cast<std::uint64_t>(num_rows_of(run, model));
+  none.q_heads = static_cast<std::uint64_t>(model.num_q_heads);
+  none.head_dim = static_cast<std::uint64_t>(model.head_dim);
+  FieldSizes room = none;
+  room.chunks = static_cast<std::uint64_t>(max_chunks);
+  room.tokens = static_cast<std::uint64_t>(max_tokens);
+  h5::create_group(file, fmt::format("/runs/{}/layers/{}", run.id, layer));
+  fields_ = FieldStorage(file, run, layer, room);
+  if (fields_.has(Field::BlockMask))
+    h5::write_attribute(fields_.dataset(Field::BlockMask), "block_size", run.block_size);
+  const std::vector<std::uint16_t> alive(room.tokens, kAlive);
+  for (hsize_t row = 0; row < room.rows; ++row)
+    fields_.write(Field::EvictChunk, {row, 0}, {1, room.tokens}, alive.data());
 }
 
-void GrowingVector::append(const void* values, std::size_t count) {
-  const auto end = static_cast<hsize_t>(ends_.back());
-  if (count > 0) {
-    const hsize_t size = end + count;
-    h5::checked_status(H5Dset_extent(dataset_.get(), &size), "extend the runs");
-    h5::write_box(dataset_.get(), memory_type_, {end}, {count}, values);
-  }
-  ends_.push_back(static_cast<std::int64_t>(end + count));
-}
-
-void GrowingVector::trim(int num_chunks) {
-  resize(dataset_, {static_cast<hsize_t>(ends_.at(static_cast<std::size_t>(num_chunks)))});
-}
-
-CellLists::CellLists(hid_t group, const char* offsets_name, hsize_t num_cells, GrowingVector values)
-    : offsets_(create_dataset(group, offsets_name, H5T_STD_I64LE, {num_cells + 1},
-                              {std::min<hsize_t>(num_cells + 1, kCellsPerStorageChunk)}, false)),
-      values_(std::move(values)) {
-  const std::int64_t zero = 0;
-  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {0}, {1}, &zero);
-  name_axes(offsets_.get(), {"cell"}, "1");
-}
-
-void CellLists::append(hsize_t first_cell, std::span<const std::int64_t> offsets,
-                       std::span<const std::int32_t> values) {
-  std::vector<std::int64_t> ends(offsets.begin() + 1, offsets.end());
-  for (std::int64_t& end : ends) end += values_.size();
-  h5::write_box(offsets_.get(), H5T_NATIVE_INT64, {first_cell + 1}, {ends.size()}, ends.data());
-  values_.append(values.data(), values.size());
-}
-
-void CellLists::trim(int num_chunks, hsize_t num_cells) {
-  resize(offsets_, {num_cells + 1});
-  values_.trim(num_chunks);
-}
-
-RunLayerWriter::RunLayerWriter(hid_t run_group, int layer, const RunInfo& run,
-                               const ModelInfo& model, std::int32_t max_chunks,
-                               std::int32_t max_tokens)
-    : num_rows_(num_rows_of(run, model)),
-      num_q_heads_(static_cast<hsize_t>(model.num_q_heads)),
-      head_dim_(static_cast<hsize_t>(model.head_dim)),
-      max_tokens_(max_tokens) {
-  group_ = h5::create_group(run_group, fmt::format("layers/{}", layer));
-  const hid_t group = group_.get();
-  const hsize_t cells = static_cast<hsize_t>(num_rows_) * max_chunks;
-  flags_ = create_dataset(group, "flags", H5T_STD_U8LE, {cells},
-                          {std::clamp<hsize_t>(cells, 1, 65536)}, false);
-  name_axes(flags_.get(), {"cell"}, "1");
-  const hsize_t most = std::max<hsize_t>(cells * max_tokens, 1);
-  positions_ =
-      CellLists(group, "offsets", cells,
-                GrowingVector(group, "positions", H5T_STD_I32LE, H5T_NATIVE_INT32,
-                              std::min(most, kPositionsPerStorageChunk), "selected", "token"));
-  forced_ = CellLists(group, "forced_offsets", cells,
-                      GrowingVector(group, "forced_bounds", H5T_STD_I32LE, H5T_NATIVE_INT32,
-                                    kBoundsPerStorageChunk, "bound", "1"));
-  if (run.state_action == StateAction::Eviction) create_evictions();
-  if (run.granularity == Granularity::Lane) create_lanes(max_chunks);
-  if (run.block_size > 0) create_blocks(run, cells);
-}
-
-void RunLayerWriter::create_evictions() {
-  const auto rows = static_cast<hsize_t>(num_rows_), tokens = static_cast<hsize_t>(max_tokens_);
-  evict_chunk_ = create_dataset(group_.get(), "evict_chunk", H5T_STD_U16LE, {rows, tokens},
-                                {1, std::clamp<hsize_t>(tokens, 1, 32768)}, false);
-  name_axes(evict_chunk_.get(), {"row", "token"}, "chunk");
-  const std::vector<std::uint16_t> alive(tokens, kAlive);
-  for (hsize_t row = 0; row < rows; ++row) {
-    h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens}, alive.data());
-  }
-}
-
-void RunLayerWriter::create_lanes(std::int32_t max_chunks) {
-  const auto chunks = static_cast<hsize_t>(max_chunks);
-  const hsize_t piece = std::clamp<hsize_t>(kLanesPerStorageChunk / (num_q_heads_ * head_dim_), 1,
-                                            std::max<hsize_t>(chunks, 1));
-  lane_counts_ =
-      create_dataset(group_.get(), "lane_counts", H5T_STD_I32LE, {chunks, num_q_heads_, head_dim_},
-                     {piece, num_q_heads_, head_dim_}, false);
-  name_axes(lane_counts_.get(), {"chunk", "q_head", "lane"}, "row");
-}
-
-void RunLayerWriter::create_blocks(const RunInfo& run, hsize_t num_cells) {
-  const hid_t group = group_.get();
-  const auto bytes = [&](const char* name, hsize_t storage_chunk, const char* axis) {
-    return GrowingVector(group, name, H5T_STD_U8LE, H5T_NATIVE_UINT8, storage_chunk, axis, "1");
-  };
-  block_mask_ = bytes("block_mask", kMaskBytesPerStorageChunk, "byte");
-  h5::write_attribute(block_mask_.id(), "block_size", run.block_size);
-  block_forced_ = bytes("block_forced", kMaskBytesPerStorageChunk, "byte");
-  block_abstains_ = bytes("block_abstains", kBoundsPerStorageChunk, "query_block");
-  if (!run.block_tables) return;
-  tables_ = CellLists(group, "table_indptr", num_cells,
-                      GrowingVector(group, "table_indices", H5T_STD_I32LE, H5T_NATIVE_INT32,
-                                    kTableEntriesPerStorageChunk, "entry", "block"));
+void RunLayerWriter::append(Field offsets, Field values, std::span<const std::int64_t> cell_offsets,
+                            std::span<const std::int32_t> cell_values, std::uint64_t& end) {
+  if (!fields_.has(values)) return;
+  std::vector<std::int64_t> ends(cell_offsets.begin() + 1, cell_offsets.end());
+  for (std::int64_t& cell_end : ends) cell_end += static_cast<std::int64_t>(end);
+  const FieldSizes& done = ends_.back();
+  fields_.write(offsets, {done.chunks * done.rows + 1}, {ends.size()}, ends.data());
+  fields_.write(values, {end}, {cell_values.size()}, cell_values.data());
+  end += cell_values.size();
 }
 
 void RunLayerWriter::write_chunk(const RunLayer& cells) {
-  KVLOUPE_CHECK(cells.num_rows == num_rows_);
-  KVLOUPE_CHECK(cells.lane_counts.size() == (lane_counts_ ? num_q_heads_ * head_dim_ : 0));
-  const auto chunk = static_cast<hsize_t>(chunks_written_);
-  const hsize_t first_cell = chunk * num_rows_;
-  h5::write_box(flags_.get(), H5T_NATIVE_UINT8, {first_cell}, {cells.flags.size()},
-                cells.flags.data());
-  positions_.append(first_cell, cells.offsets, cells.positions);
-  forced_.append(first_cell, cells.forced_offsets, cells.forced_bounds);
-  if (lane_counts_) {
-    h5::write_box(lane_counts_.get(), H5T_NATIVE_INT32, {chunk, 0, 0}, {1, num_q_heads_, head_dim_},
-                  cells.lane_counts.data());
-  }
-  if (block_mask_) {
-    block_mask_.append(cells.block_mask.data(), cells.block_mask.size());
-    block_forced_.append(cells.block_forced.data(), cells.block_forced.size());
-    block_abstains_.append(cells.block_abstains.data(), cells.block_abstains.size());
-  }
-  if (tables_) tables_.append(first_cell, cells.table_indptr, cells.table_indices);
-  ++chunks_written_;
+  const FieldSizes done = ends_.back();
+  KVLOUPE_CHECK(static_cast<hsize_t>(cells.num_rows) == done.rows);
+  KVLOUPE_CHECK(cells.lane_counts.size() ==
+                (fields_.has(Field::LaneCounts) ? done.q_heads * done.head_dim : 0));
+  FieldSizes now = done;
+  fields_.write(Field::Flags, {done.chunks * done.rows}, {cells.flags.size()}, cells.flags.data());
+  append(Field::Offsets, Field::Positions, cells.offsets, cells.positions, now.selected);
+  append(Field::ForcedOffsets, Field::ForcedBounds, cells.forced_offsets, cells.forced_bounds,
+         now.bounds);
+  append(Field::TableIndptr, Field::TableIndices, cells.table_indptr, cells.table_indices,
+         now.table_entries);
+  fields_.write(Field::LaneCounts, {done.chunks, 0, 0}, {1, done.q_heads, done.head_dim},
+                cells.lane_counts.data());
+  fields_.write(Field::BlockMask, {done.mask_bytes}, {cells.block_mask.size()},
+                cells.block_mask.data());
+  fields_.write(Field::BlockForced, {done.mask_bytes}, {cells.block_forced.size()},
+                cells.block_forced.data());
+  fields_.write(Field::BlockAbstains, {done.query_blocks}, {cells.block_abstains.size()},
+                cells.block_abstains.data());
+  now.mask_bytes += cells.block_mask.size();
+  now.query_blocks += cells.block_abstains.size();
+  ++now.chunks;
+  ends_.push_back(now);
 }
 
 void RunLayerWriter::write_evicted(int chunk,
                                    const std::vector<std::vector<std::int32_t>>& evicted) {
-  if (!evict_chunk_ || evicted.empty()) return;
-  KVLOUPE_CHECK(evicted.size() == static_cast<std::size_t>(num_rows_));
+  if (!fields_.has(Field::EvictChunk) || evicted.empty()) return;
+  KVLOUPE_CHECK(evicted.size() == ends_.front().rows);
   for (std::size_t row = 0; row < evicted.size(); ++row) {
     if (evicted[row].empty()) continue;
     const auto [low, high] = std::minmax_element(evicted[row].begin(), evicted[row].end());
     KVLOUPE_CHECK(*low >= 0 && *high < max_tokens_);
     // The span between the first and the last dead key is small reading against one write a key.
-    const auto first = static_cast<hsize_t>(*low);
-    const auto count = static_cast<hsize_t>(*high - *low + 1);
-    std::vector<std::uint16_t> span(count);
-    const h5::Handle file_space = h5::checked(H5Dget_space(evict_chunk_.get()), "read evict_chunk");
-    const hsize_t start[2] = {row, first};
-    const hsize_t box[2] = {1, count};
-    H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start, nullptr, box, nullptr);
-    const h5::Handle memory_space =
-        h5::checked(H5Screate_simple(2, box, nullptr), "read evict_chunk");
-    h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, memory_space.get(),
-                               file_space.get(), h5::transfer(), span.data()),
-                       "read evict_chunk");
-    for (const std::int32_t position : evicted[row]) {
+    const std::vector<hsize_t> start = {row, static_cast<hsize_t>(*low)};
+    const std::vector<hsize_t> count = {1, static_cast<hsize_t>(*high - *low + 1)};
+    std::vector<std::uint16_t> span(count.back());
+    h5::read_box(fields_.dataset(Field::EvictChunk), H5T_NATIVE_UINT16, start, count, span.data());
+    for (const std::int32_t position : evicted[row])
       span[position - *low] = static_cast<std::uint16_t>(chunk);
-    }
-    h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, first}, {1, count}, span.data());
+    fields_.write(Field::EvictChunk, start, count, span.data());
   }
 }
 
 void RunLayerWriter::write_all_evicted(const std::vector<std::vector<std::uint16_t>>& evict_chunk) {
-  if (!evict_chunk_) return;
-  KVLOUPE_CHECK(evict_chunk.size() == static_cast<std::size_t>(num_rows_));
+  if (!fields_.has(Field::EvictChunk)) return;
+  KVLOUPE_CHECK(evict_chunk.size() == ends_.front().rows);
   const auto tokens = static_cast<hsize_t>(max_tokens_);
   for (hsize_t row = 0; row < evict_chunk.size(); ++row) {
     KVLOUPE_CHECK(evict_chunk[row].size() == tokens);
-    h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {row, 0}, {1, tokens},
-                  evict_chunk[row].data());
+    fields_.write(Field::EvictChunk, {row, 0}, {1, tokens}, evict_chunk[row].data());
   }
 }
 
 // A chunk that was begun and never ended may have written its evictions.
 void RunLayerWriter::clear_evictions_after(int num_chunks) {
-  std::vector<std::uint16_t> row_values(static_cast<std::size_t>(max_tokens_) * num_rows_);
-  h5::checked_status(H5Dread(evict_chunk_.get(), H5T_NATIVE_UINT16, H5S_ALL, H5S_ALL,
-                             h5::transfer(), row_values.data()),
-                     "read evict_chunk");
-  for (auto& value : row_values) {
+  const std::vector<hsize_t> all = {ends_.front().rows, static_cast<hsize_t>(max_tokens_)};
+  std::vector<std::uint16_t> deaths(all[0] * all[1]);
+  h5::read_box(fields_.dataset(Field::EvictChunk), H5T_NATIVE_UINT16, {0, 0}, all, deaths.data());
+  for (auto& value : deaths) {
     if (value >= num_chunks) value = kAlive;
   }
-  h5::write_box(evict_chunk_.get(), H5T_NATIVE_UINT16, {0, 0},
-                {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(max_tokens_)},
-                row_values.data());
+  fields_.write(Field::EvictChunk, {0, 0}, all, deaths.data());
 }
 
 void RunLayerWriter::trim(int num_chunks, std::int32_t num_tokens) {
-  const auto chunks = static_cast<hsize_t>(num_chunks);
-  const hsize_t cells = chunks * num_rows_;
-  if (evict_chunk_ && chunks_written_ > num_chunks) clear_evictions_after(num_chunks);
-  resize(flags_, {cells});
-  positions_.trim(num_chunks, cells);
-  forced_.trim(num_chunks, cells);
-  if (evict_chunk_) {
-    resize(evict_chunk_, {static_cast<hsize_t>(num_rows_), static_cast<hsize_t>(num_tokens)});
-  }
-  if (lane_counts_) resize(lane_counts_, {chunks, num_q_heads_, head_dim_});
-  for (GrowingVector* blocks : {&block_mask_, &block_forced_, &block_abstains_}) {
-    if (*blocks) blocks->trim(num_chunks);
-  }
-  if (tables_) tables_.trim(num_chunks, cells);
+  if (fields_.has(Field::EvictChunk) && chunks_written() > num_chunks)
+    clear_evictions_after(num_chunks);
+  FieldSizes done = ends_.at(static_cast<std::size_t>(num_chunks));
+  done.tokens = static_cast<std::uint64_t>(num_tokens);
+  fields_.trim(done);
 }
 
 }  // namespace kvloupe::trace

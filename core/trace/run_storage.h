@@ -1,6 +1,7 @@
 // Writing one run's selections of one layer: the part of the layout that traces and sidecars share.
 #pragma once
 
+#include "core/trace/field_storage.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/run_codec.h"
 #include "core/trace/trace_types.h"
@@ -31,44 +32,10 @@ void write_kept_plot(hid_t run_group, const std::vector<int>& layers,
 // One cell of that: in a dense cell the past.
 float mean_kept(const CellRecord& record, const ChunkInfo& chunk);
 
-// A vector that grows chunk by chunk and may be cut back to any chunk.
-class GrowingVector {
- public:
-  GrowingVector() = default;
-  GrowingVector(hid_t group, const char* name, hid_t stored_type, hid_t memory_type,
-                hsize_t storage_chunk, const char* axis, const char* units);
-  explicit operator bool() const { return static_cast<bool>(dataset_); }
-  hid_t id() const { return dataset_.get(); }
-  void append(const void* values, std::size_t count);
-  void trim(int num_chunks);
-  std::int64_t size() const { return ends_.back(); }
-
- private:
-  h5::Handle dataset_;
-  hid_t memory_type_ = 0;
-  std::vector<std::int64_t> ends_ = {0};  // after each chunk
-};
-
-// Lists of numbers, one a (chunk, row) cell: offsets and what they point into.
-class CellLists {
- public:
-  CellLists() = default;
-  CellLists(hid_t group, const char* offsets_name, hsize_t num_cells, GrowingVector values);
-  explicit operator bool() const { return static_cast<bool>(values_); }
-  // The next chunk's cells, from `first_cell` on; offsets begin at 0.
-  void append(hsize_t first_cell, std::span<const std::int64_t> offsets,
-              std::span<const std::int32_t> values);
-  void trim(int num_chunks, hsize_t num_cells);
-
- private:
-  h5::Handle offsets_;
-  GrowingVector values_;
-};
-
 // The datasets of one layer of one run.
 class RunLayerWriter {
  public:
-  RunLayerWriter(hid_t run_group, int layer, const RunInfo& run, const ModelInfo& model,
+  RunLayerWriter(hid_t file, int layer, const RunInfo& run, const ModelInfo& model,
                  std::int32_t max_chunks, std::int32_t max_tokens);
 
   // The next chunk: its cells as encode_cell() makes them.
@@ -80,21 +47,17 @@ class RunLayerWriter {
   // Cuts everything to what the first `num_chunks` chunks of `num_tokens` tokens need.
   void trim(int num_chunks, std::int32_t num_tokens);
 
-  int chunks_written() const { return chunks_written_; }
+  int chunks_written() const { return static_cast<int>(ends_.size()) - 1; }
 
  private:
-  void create_evictions();
-  void create_lanes(std::int32_t max_chunks);
-  void create_blocks(const RunInfo& run, hsize_t num_cells);
+  // Lists of numbers, one a cell: offsets from 0 and what they point into, which `end` counts.
+  void append(Field offsets, Field values, std::span<const std::int64_t> cell_offsets,
+              std::span<const std::int32_t> cell_values, std::uint64_t& end);
   void clear_evictions_after(int num_chunks);
 
-  int num_rows_;
-  hsize_t num_q_heads_, head_dim_;
   std::int32_t max_tokens_;
-  int chunks_written_ = 0;
-  h5::Handle group_, flags_, evict_chunk_, lane_counts_;
-  CellLists positions_, forced_, tables_;
-  GrowingVector block_mask_, block_forced_, block_abstains_;
+  std::vector<FieldSizes> ends_;  // before the first chunk, and after each
+  FieldStorage fields_;
 };
 
 }  // namespace kvloupe::trace

@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 std::uint64_t expected_bytes(const TraceHeader& header) {
   std::uint64_t bytes = 1 << 20;
   for (const FieldInfo& field : all_fields()) {
-    if (!is_stored(field.part, header) || field.grows()) continue;
+    if (!header.store.has_all(field.parts) || field.grows() || field.of_run()) continue;
     std::uint64_t values = field.by_layer() ? header.layers.size() : 1;
     for (const std::uint64_t extent : shape_of(field, sizes_of(header))) values *= extent;
-    bytes += values * bytes_of(field.element, header);
+    bytes += values * bytes_of(field.element, header.dtype);
   }
   return bytes;
 }
@@ -53,9 +53,10 @@ void check_header(const TraceHeader& header) {
     KVLOUPE_CHECK(header.runs[i].q_heads_per_row > 0 &&
                   model.num_q_heads % header.runs[i].q_heads_per_row == 0);
   }
-  KVLOUPE_CHECK(header.store_nll || (header.probe_len == 0 && !header.store_drift));
-  KVLOUPE_CHECK(!header.store_drift || !header.layers.empty());
+  KVLOUPE_CHECK(header.store == with_needed(header.store));
+  KVLOUPE_CHECK(!header.store.has(Part::Drift) || !header.layers.empty());
   KVLOUPE_CHECK(header.probe_len >= 0 && header.probe_len <= kMaxProbeTokens);
+  KVLOUPE_CHECK(header.store.has(Part::Probe) == (header.probe_len > 0));
   KVLOUPE_CHECK(header.probe_ids.empty() ||
                 header.probe_ids.size() == static_cast<std::size_t>(header.probe_len));
 }

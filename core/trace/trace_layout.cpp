@@ -63,9 +63,9 @@ void write_softmax(hid_t layer, const SoftmaxForm& form) {
 
 // What h5web and silx show of a layer.
 void write_plot(hid_t group, int layer, const TraceHeader& header) {
-  if (header.store_lse)
+  if (header.store.has(Part::Lse))
     describe_plot(group, "lse", {".", "."}, fmt::format("Layer {}: log-sum-exp by head", layer));
-  else if (header.store_mass)
+  else if (header.store.has(Part::Mass))
     describe_plot(group, "key_mass", {"."}, fmt::format("Layer {}: key mass", layer));
 }
 
@@ -130,7 +130,7 @@ void write_groups(hid_t file, const TraceHeader& header) {
   const h5::Handle tokens = h5::create_group(file, "/tokens");
   write_spans(tokens.get(), header.spans);
   h5::create_group(file, "/chunks");
-  if (header.store_drift) {
+  if (header.store.has(Part::Drift)) {
     const h5::Handle drift = h5::create_group(file, "/drift");
     h5::write_attribute(drift.get(), "reference", "dense");
   }

@@ -9,8 +9,9 @@
 #include "core/trace/h5_driver.h"
 #include "core/trace/hdf5.h"
 #include "core/trace/part_file.h"
-#include "core/trace/partial_copy.h"
 #include "core/trace/run_storage.h"
+#include "core/trace/sidecar.h"
+#include "core/trace/trace_copy.h"
 #include "core/trace/trace_header.h"
 #include "core/trace/trace_layout.h"
 #include "core/trace/trace_load.h"
@@ -73,6 +74,16 @@ void require_written(DiskFile& part, int chunks_done) {
     throw h5::Defect("another program changed it meanwhile");
 }
 
+// What a capture that was cut short has done, with the runs that its header has again.
+TraceSlice all_of(const fs::path& left, const TraceHeader& header) {
+  const h5::Handle file = h5::open_file_for_reading(left.string());
+  const TraceInfo info = load_trace(file.get(), left.string()).info;
+  KVLOUPE_CHECK(info.layers == header.layers && info.runs.size() == header.runs.size());
+  TraceSlice slice{left, static_cast<int>(info.chunks.size()), {}};
+  for (const RunInfo& run : header.runs) slice.runs.push_back(run.id);
+  return slice;
+}
+
 struct Run {
   RunInfo info;
   h5::Handle group;
@@ -105,7 +116,7 @@ struct TraceWriter::Impl {
         part(std::move(own_part)) {}
 
   void create();
-  void copy_partial(const fs::path& left);
+  void copy(const TraceSlice& slice, const WorkContext& context);
   void close();
   std::size_t layer_index(int layer) const;
   void require_next(const ChunkInfo& chunk) const;
@@ -146,32 +157,54 @@ void TraceWriter::Impl::create() {
   h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the file's structure");
 }
 
-// All that belongs to the chunks done in `left`.
-void TraceWriter::Impl::copy_partial(const fs::path& left) {
-  const h5::Handle from = h5::open_file_for_reading(left.string());
-  const TraceInfo info = load_trace(from.get(), left.string()).info;
-  KVLOUPE_CHECK(info.layers == header.layers && info.runs.size() == runs.size());
-  KVLOUPE_CHECK(info.chunks.size() <= static_cast<std::size_t>(header.max_chunks) &&
-                info.num_tokens <= header.max_tokens);
-  chunks_done = static_cast<int>(info.chunks.size());
-  tokens_done = info.num_tokens;
-  done = sizes_of(info);
+// Read again from the start: what is asked of the copy was decided by a reader of its own.
+void TraceWriter::Impl::copy(const TraceSlice& slice, const WorkContext& context) {
+  KVLOUPE_CHECK(chunks_done == 0 && slice.runs.size() == runs.size());
+  const h5::Handle from = h5::open_file_for_reading(slice.trace.string());
+  LoadedTrace source = load_trace(from.get(), slice.trace.string());
+  const h5::Handle sidecar = open_sidecar(slice.trace, source);
+  TraceInfo& info = source.info;
+  KVLOUPE_CHECK(slice.num_chunks <= static_cast<int>(info.chunks.size()) &&
+                slice.num_chunks <= header.max_chunks);
+  const int first_of_sidecar = first_sidecar_id(info);
+  info.chunks.resize(static_cast<std::size_t>(slice.num_chunks));
+  info.num_tokens = info.chunks.empty() ? 0 : info.chunks.back().end();
+  KVLOUPE_CHECK(info.num_tokens <= header.max_tokens);
+
+  std::vector<std::int32_t> ids = load_token_ids(source);
+  for (std::int32_t& id : ids) id = std::max(id, 0);
+  append_tokens({0, info.num_tokens}, ids, load_token_texts(from.get(), source));
+  const FieldSizes sizes = sizes_of(info);
+  done.tokens = sizes.tokens;
+  done.chunks = sizes.chunks;
+  done.probe_chunks = sizes.probe_chunks;
   for (const ChunkInfo& chunk : info.chunks) done.mass_values += mass_values(chunk);
-  const auto offsets =
-      h5::Dataset::open(from.get(), "/tokens/text_offsets", h5::ValueClass::Integer, 1);
-  done.text_bytes = offsets.read_range<std::uint64_t>(tokens_done, 1).front();
   fields.copy_from(from.get(), done);
-  for (auto& run : runs) {
-    std::vector<float> kept(header.layers.size() * chunks_done);
-    for (std::size_t i = 0; i < header.layers.size(); ++i) {
-      copy_run_layer(from.get(), info, run.info, header.layers[i], header.max_tokens, run.layers[i],
-                     kept.data() + i, header.layers.size());
+  KVLOUPE_CHECK(fields.end_chunk());
+
+  const std::size_t layers = header.layers.size();
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const auto stored = std::find_if(info.runs.begin(), info.runs.end(),
+                                     [&](const RunInfo& run) { return run.id == slice.runs[r]; });
+    KVLOUPE_CHECK(stored != info.runs.end());
+    const int number = stored->id - (stored->from_sidecar ? first_of_sidecar : 0);
+    const hid_t file_of_run = (stored->from_sidecar ? sidecar : from).get();
+    std::vector<float> kept(layers * info.chunks.size());
+    for (std::size_t i = 0; i < layers; ++i) {
+      context.cancel.throw_if_cancelled();
+      context.report(static_cast<std::int64_t>(r * layers + i),
+                     static_cast<std::int64_t>(runs.size() * layers), "layers of runs");
+      copy_run_layer(file_of_run, number, info, *stored, header.layers[i], header.max_tokens,
+                     runs[r].layers[i], kept.data() + i, layers);
     }
-    h5::write_box(run.kept.get(), H5T_NATIVE_FLOAT, {0, 0},
-                  {static_cast<hsize_t>(chunks_done), header.layers.size()}, kept.data());
+    h5::write_box(runs[r].kept.get(), H5T_NATIVE_FLOAT, {0, 0}, {info.chunks.size(), layers},
+                  kept.data());
   }
-  h5::write_attribute(file.get(), "chunks_done", chunks_done);
-  h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the chunks done");
+  h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the chunks");
+  h5::write_attribute(file.get(), "chunks_done", slice.num_chunks);
+  h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the chunks");
+  chunks_done = slice.num_chunks;
+  tokens_done = info.num_tokens;
 }
 
 void TraceWriter::Impl::close() {
@@ -279,7 +312,7 @@ TraceWriter::TraceWriter(const fs::path& path, const TraceHeader& header, bool o
   try {
     guarded(impl_->part, [&] {
       impl_->create();
-      if (left) impl_->copy_partial(left->path());
+      if (left) impl_->copy(all_of(left->path(), header), {});
     });
     if (left) become_part(impl_->part, target);
   } catch (...) {
@@ -297,6 +330,10 @@ void TraceWriter::abandon() {
   const h5::Lock lock;
   impl_->close();
   if (impl_->chunks_done == 0) remove_part_file(impl_->part);
+}
+
+void TraceWriter::copy(const TraceSlice& from, const WorkContext& context) {
+  guarded(impl_->part, [&] { impl_->copy(from, context); });
 }
 
 void TraceWriter::write_layer(const ChunkInfo& chunk, const LayerChunk& data) {

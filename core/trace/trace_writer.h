@@ -2,9 +2,11 @@
 // a killed capture leaves all chunks done; finish() renames it to its final name.
 #pragma once
 
+#include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
 #include "core/trace/next_tokens.h"
 #include "core/trace/selection_record.h"
+#include "core/trace/stored_parts.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>
@@ -23,13 +25,8 @@ struct TraceHeader {
   std::vector<int> layers;      // to be captured, ascending
   std::int32_t max_tokens = 0;  // prompt + new tokens: datasets are allocated for these
   std::int32_t max_chunks = 0;
-  bool store_qkv = true;
-  bool store_lse = true;
-  bool store_mass = false;
-  bool store_nll = false;  // -log P of the tokens; a probe needs it
-  bool store_top = false;  // the most probable tokens after each chunk
-  bool store_drift = false;
-  std::string probe_text;  // with probe_len tokens; 0: no probe
+  StoredParts store = {Part::Qkv, Part::Lse};
+  std::string probe_text;  // with Part::Probe, of probe_len tokens
   int probe_len = 0;
   std::vector<std::int32_t> probe_ids;  // [probe_len], or empty where they are not known
   std::vector<RunInfo> runs;            // in the order given; a closed-loop run first
@@ -64,6 +61,14 @@ struct ProbeChunk {
   const void* q = nullptr;  // [num_q_heads, probe_len, head_dim] in the trace's dtype
 };
 
+// The beginning of a trace, of which a new one is made: the layers that the new one's header names,
+// the first chunks, and some runs, one for each of the header's.
+struct TraceSlice {
+  std::filesystem::path trace;
+  int num_chunks = 0;
+  std::vector<int> runs;  // by the numbers in info().runs, those of a sidecar too
+};
+
 // From nothing, or from the chunks done in the .part that a capture with the same header left.
 enum class Begin { Anew, Resumed };
 
@@ -74,6 +79,9 @@ class TraceWriter {
   TraceWriter(const std::filesystem::path& path, const TraceHeader& header, bool overwrite,
               Begin begin = Begin::Anew);
   ~TraceWriter();  // without finish(): leaves the .part file with the chunks done
+
+  // Before the first chunk: these have then been written. An id below 0 becomes 0.
+  void copy(const TraceSlice& from, const WorkContext& context = {});
 
   // Call order for chunk c: write_layer, write_run and what else the header asks for (write_probe in
   // prefill chunks alone) in any order, then end_chunk. Tokens are those of the chunk; texts are their

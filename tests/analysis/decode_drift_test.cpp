@@ -33,8 +33,7 @@ trace::TraceHeader header_of_two_layers() {
   header.layers = {1, 3};
   header.max_tokens = 7;
   header.max_chunks = 4;
-  header.store_qkv = header.store_lse = false;
-  header.store_nll = header.store_top = header.store_drift = true;
+  header.store = {trace::Part::Loss, trace::Part::Top, trace::Part::Drift};
   return header;
 }
 
@@ -106,7 +105,7 @@ TEST(DecodeDriftOf, ATraceIsWhatWasWritten) {
 
 TEST(DecodeDriftOf, ATraceWithoutLossesIsRefused) {
   trace::TraceHeader header = header_of_two_layers();
-  header.store_nll = header.store_top = header.store_drift = false;
+  header.store = {};
   trace::TraceWriter writer("none.h5", header, true);
   const trace::ChunkInfo chunk{0, 1, trace::Phase::Prefill};
   for (const int layer : {1, 3}) writer.write_layer(chunk, {layer});

@@ -90,8 +90,8 @@ TEST(Capture, OnlyNamedLayersAreRecordedButAllRun) {
 
 TEST(Capture, StoreDecidesWhatTheFileHolds) {
   CaptureOptions options = tiny_options("store.h5");
-  options.store_lse = false;
-  options.store_mass = false;
+  options.store.set(trace::Part::Lse, false);
+  options.mass_if_small = false;
   capture_tiny(options);
   const trace::TraceReader reader("store.h5");
   EXPECT_FALSE(reader.has_lse(0));

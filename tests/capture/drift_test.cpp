@@ -145,7 +145,7 @@ TEST_F(Forecasts, TopTokensFall) {
 CaptureOptions drifting(const char* method, const std::string& name) {
   CaptureOptions options = tiny_options(name);
   options.closed_loop = MethodSpec::parse(method);
-  options.store_drift = true;
+  options.store.set(trace::Part::Drift);
   return options;
 }
 
@@ -195,7 +195,7 @@ TEST(Drift, IsFromTheDenseModelOnTheSameTokens) {
   fed.prompt_text.reset();
   fed.tokens = TaskPrompt{{far.token_ids(), {}}, {}};
   fed.max_new_tokens = 0;
-  fed.store_loss = true;
+  fed.store.set(trace::Part::Loss);
   capture_tiny(fed);
   const trace::TraceReader dense("fed.h5");
   const std::vector<float> nll = dense.read_novelty();
@@ -241,7 +241,7 @@ TEST(Drift, OfMethodsThatEvictAndProbe) {
 
 TEST(Drift, NeedsAClosedLoop) {
   CaptureOptions options = tiny_options("none.h5");
-  options.store_drift = true;
+  options.store.set(trace::Part::Drift);
   try {
     capture_tiny(options);
     FAIL();
@@ -265,7 +265,7 @@ TEST(Losses, AreStoredWhenAskedFor) {
   CaptureOptions options = tiny_options("plain.h5");
   EXPECT_FALSE(capture_tiny(options).mean_loss.has_value());
   EXPECT_FALSE(trace::TraceReader("plain.h5").info().has_losses);
-  options.store_loss = true;
+  options.store.set(trace::Part::Loss);
   EXPECT_TRUE(capture_tiny(options).mean_loss.has_value());
   const trace::TraceReader reader("plain.h5");
   EXPECT_EQ(reader.read_novelty().size(), static_cast<std::size_t>(reader.info().num_tokens));

@@ -49,7 +49,7 @@ class PlainAttention final : public AttentionHook {
 CaptureOptions probed_options(const std::string& name) {
   CaptureOptions options = tiny_options(name);
   options.dtype = trace::DType::F32;
-  options.store_probe = true;
+  options.store.set(trace::Part::Probe);
   return options;
 }
 
@@ -113,7 +113,7 @@ TEST(Probe, TheProbeDoesNotDisturbTheRun) {
       options.methods = {MethodSpec::parse("snapkv:budget_tokens=40")};
       capture_tiny(options);
       options.output = "with.h5";
-      options.store_probe = true;
+      options.store.set(trace::Part::Probe);
       capture_tiny(options);
       const trace::TraceReader without("without.h5"), with("with.h5");
       EXPECT_EQ(without.info().probe_len, 0);
@@ -257,7 +257,7 @@ TEST(Probe, IsCountedInTheEstimate) {
   std::vector<CaptureEstimate> estimates;
   for (const bool probed : {false, true}) {
     CaptureOptions options = tiny_options("estimate.h5");
-    options.store_probe = probed;
+    options.store.set(trace::Part::Probe, probed);
     at::set_num_threads(1);
     capture_with(make_tiny_model(), options,
                  [&](const CaptureEstimate& estimate) { estimates.push_back(estimate); }, {});
@@ -290,7 +290,7 @@ TEST(Probe, NeedsItsRoomInTheContext) {
   }
   EXPECT_FALSE(std::filesystem::exists("no_room.h5"));
   options.output = "room.h5";
-  options.store_probe = false;
+  options.store.set(trace::Part::Probe, false);
   EXPECT_TRUE(capture_tiny(options, {}, model_of(236)).complete);
 }
 

@@ -265,7 +265,7 @@ TEST_P(Recording, LogSumExpAndMassAreThoseOfTheStoredValues) {
   for (const bool closed : {false, true}) {
     CaptureOptions options = tiny_options("lse.h5");
     options.dtype = GetParam();
-    options.store_mass = true;
+    options.store.set(trace::Part::Mass);
     if (closed) options.closed_loop = MethodSpec::parse("random:budget_tokens=16");
     capture_tiny(options);
     const trace::TraceReader reader("lse.h5");

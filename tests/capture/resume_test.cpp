@@ -122,7 +122,7 @@ TEST(Resume, ClosedLoopsAttendToWhatTheyWouldHave) {
     CaptureOptions options = tiny_options("whole.h5");
     options.closed_loop = MethodSpec::parse(spec);
     options.dtype = trace::DType::F32;
-    options.store_drift = true;
+    options.store.set(trace::Part::Drift);
     capture_tiny(options);
     options.output = "cut.h5";
     for (const std::int64_t tokens : kCuts) {
@@ -186,7 +186,7 @@ TEST(Resume, AnotherRequestIsRefusedAndTheChunksStay) {
   options.layers = {0, 1};
   expect_refused(options, "--layers");
   options = begun;
-  options.store_lse = false;
+  options.store.set(trace::Part::Lse, false);
   expect_refused(options, "--store");
   options = begun;
   options.methods = {MethodSpec::parse("h2o:budget_tokens=41")};

@@ -28,8 +28,8 @@ c10::Device sim() { return device::torch_device(tested_device()); }
 CaptureOptions exact_options(const std::string& name) {
   CaptureOptions options = tiny_options(name);
   options.dtype = trace::DType::F32;
-  options.store_mass = true;
-  options.store_loss = true;
+  options.store.set(trace::Part::Mass);
+  options.store.set(trace::Part::Loss);
   return options;
 }
 
@@ -126,7 +126,7 @@ TEST(CaptureOnSim, HalfPrecisionTraces) {
 TEST(CaptureOnSim, LayersThatAreNotRecorded) {
   CaptureOptions options = exact_options("cpu.h5");
   options.layers = {1};
-  options.store_loss = false;
+  options.store.set(trace::Part::Loss, false);
   compare(options);
 }
 
@@ -193,8 +193,8 @@ TEST(CaptureOnSim, ClosedLoopAndDrift) {
   CaptureOptions options = exact_options("cpu.h5");
   options.closed_loop = MethodSpec::parse("sliding_window:budget_tokens=24");
   options.methods = {MethodSpec::parse("random:budget_tokens=24")};
-  options.store_drift = true;
-  options.store_probe = true;
+  options.store.set(trace::Part::Drift);
+  options.store.set(trace::Part::Probe);
   compare(options);
   const trace::TraceReader sim("sim.h5"), cpu("cpu.h5");
   for (const int run : {0, 1})
@@ -211,7 +211,7 @@ TEST(CaptureOnSim, ClosedLoopAndDrift) {
 // Every method on the recorder's tensors, which lie on the device.
 TEST(CaptureOnSim, RecordsWhatEveryMethodKeeps) {
   CaptureOptions options = exact_options("cpu.h5");
-  options.store_probe = true;
+  options.store.set(trace::Part::Probe);
   for (const std::string& spec : all_method_specs(24))
     options.methods.push_back(MethodSpec::parse(spec));
   compare(options);
@@ -230,7 +230,7 @@ TEST(CaptureOnSim, ClosesTheLoopWithEveryMethod) {
     SCOPED_TRACE(spec);
     CaptureOptions options = exact_options("cpu.h5");
     options.max_new_tokens = 2;
-    options.store_loss = false;
+    options.store.set(trace::Part::Loss, false);
     options.closed_loop = MethodSpec::parse(spec);
     compare(options, 1e-4);
   }
@@ -288,7 +288,7 @@ TEST(MemoryPlan, SaysWhatDoesNotFit) {
                layer.ffn.down_proj.numel();
   EXPECT_EQ(plan.weights, static_cast<std::uint64_t>(weights) * 4);
   EXPECT_GT(plan.working, 0U);
-  options.store_drift = true;
+  options.store.set(trace::Part::Drift);
   EXPECT_EQ(plan_memory(*model, options, chunks).caches, 2 * plan.caches);
   require_memory(plan, "cuda:1", plan.total());
   try {

@@ -131,7 +131,8 @@ class TraceMaker {
                     .layer_types = std::vector(static_cast<std::size_t>(options_.num_layers),
                                                trace::LayerType::Full)};
     header.dtype = trace::DType::F32;
-    header.store_nll = header.store_top = header.store_drift = true;
+    for (const auto part : {trace::Part::Loss, trace::Part::Top, trace::Part::Drift})
+      header.store.set(part);
     header.layers = options_.layers;
     header.max_tokens = num_tokens_;
     header.max_chunks = options_.num_tokens / options_.chunk_size + 1 + options_.decoded;

@@ -173,13 +173,14 @@ void SmallTrace::write() {
   header.dtype = shape_.dtype;
   header.layers = shape_.layers;
   header.probe_len = shape_.probe_len;
-  header.store_nll = shape_.probe_len > 0;
+  header.store.set(trace::Part::Probe, shape_.probe_len > 0);
+  header.store = trace::with_needed(header.store);
   if (shape_.probe_len > 0) header.probe_text = "what matters?";
   header.max_tokens = num_tokens_;
   std::vector<int> lengths = shape_.chunk_lengths;
   lengths.insert(lengths.end(), static_cast<std::size_t>(shape_.decoded), 1);
   header.max_chunks = static_cast<int>(lengths.size());
-  header.store_lse = shape_.store_lse;
+  header.store.set(trace::Part::Lse, shape_.store_lse);
   trace::TraceWriter writer(folder_ / "small.h5", header, true);
   int begin = 0;
   for (std::size_t c = 0; c < lengths.size(); ++c) {

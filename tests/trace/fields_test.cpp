@@ -37,7 +37,10 @@ std::map<std::string, Row> documented() {
   bool in_table = false;
   const std::regex name("`([^`]+)`");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("## ")) root = line.starts_with("## 5.") ? "/layers/{l}/" : "";
+    if (line.starts_with("## "))
+      root = line.starts_with("## 5.")   ? "/layers/{l}/"
+             : line.starts_with("## 6.") ? "/runs/{r}/layers/{l}/"
+                                         : "";
     if (!line.starts_with("|")) in_table = false;
     if (in_table && !line.starts_with("|---")) {
       const auto cells = cells_of(line);

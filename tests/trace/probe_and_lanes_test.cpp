@@ -204,10 +204,10 @@ TEST_F(DamagedProbeTest, Lanes) {
   expect_defect("lanes together", [&](hid_t f) {
     for (hsize_t lane = 0; lane < 8; ++lane) set_value(f, lanes, {2, 1, lane}, 1);
   });
-  expect_defect("its lane_counts has shape", [&](hid_t f) {
+  expect_defect("/lane_counts has shape", [&](hid_t f) {
     claim(f, lanes, H5T_STD_I32LE, {6, 4, 7});
   });
-  expect_defect("its lane_counts has shape", [&](hid_t f) {
+  expect_defect("/lane_counts has shape", [&](hid_t f) {
     claim(f, lanes, H5T_STD_I32LE, {5, 4, 8});
   });
   expect_defect("holds only", [&](hid_t f) { claim(f, lanes, H5T_STD_I32LE, {1ull << 40, 4, 8}); });

@@ -281,7 +281,7 @@ TEST(WriterTest, SpeedsAreReadBackAndWhatIsNoneIsLeftOut) {
   write_trace(folder / "without.h5", reference);
   EXPECT_FALSE(TraceReader(folder / "without.h5").info().speed);
 
-  reference.header.request = {"smollm2", 16, 2, "cuda:0", "qkv", {}, {1, 2, 3}};
+  reference.header.request = {"smollm2", 16, 2, "cuda:0", {Part::Qkv}, {}, {1, 2, 3}};
   {
     TraceWriter writer(folder / "t.h5", reference.header, false);
     write_chunks(writer, reference, static_cast<int>(reference.chunks.size()));
@@ -390,8 +390,8 @@ TEST(WriterTest, AFailedStartLeavesNothing) {
 TEST(WriterTest, PartsThatWereNotAskedForAreAbsent) {
   const TemporaryFolder folder;
   auto reference = make_reference(DType::F16);
-  reference.header.store_lse = false;
-  reference.header.store_mass = false;
+  reference.header.store.set(Part::Lse, false);
+  reference.header.store.set(Part::Mass, false);
   reference.header.runs.clear();
   reference.header.spans.clear();
   write_trace(folder / "t.h5", reference);

@@ -127,7 +127,8 @@ void add_probe_and_lanes(ReferenceTrace& reference) {
   auto& header = reference.header;
   header.probe_text = "what is it about?";
   header.probe_len = 5;
-  header.store_nll = true;
+  header.store.set(Part::Probe);
+  header.store.set(Part::Loss);
   header.probe_ids = {4, 8, 15, 16, 23};
   std::mt19937 random(11);
   reference.novelty = {std::numeric_limits<float>::infinity()};
@@ -295,7 +296,7 @@ ReferenceTrace make_reference(DType dtype) {
   header.layers = {0, 2};
   header.max_tokens = 80;
   header.max_chunks = 30;
-  header.store_mass = true;
+  header.store.set(Part::Mass);
   header.spans = {{"needle", 3, 9}, {"question", 40, 53}};
   header.runs = {run_info(0, "sliding_window:budget_tokens=8,budget_ratio=0,budget_scope=past",
                           StateAction::Visibility),

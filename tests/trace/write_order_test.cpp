@@ -107,8 +107,7 @@ TEST(WriteOrder, TreesThatGrowAreReadableInEveryState) {
   header.layers = {0};
   header.runs.clear();
   header.spans.clear();
-  header.store_mass = header.store_lse = header.store_qkv = false;
-  header.store_nll = true;
+  header.store = {Part::Probe, Part::Loss};
   header.probe_text = "?";
   header.probe_len = 1;
   header.probe_ids = {1};

@@ -1,5 +1,5 @@
-// Copying what a capture that was cut short has done into the file that goes on. A killed file's
-// structure may be half written beyond the chunks done, so it is read and never written to again.
+// Copying values of a trace into a new one: for a capture that goes on, and for a repair. The
+// structure of a killed or damaged file is read and never written to.
 #pragma once
 
 #include "core/trace/hdf5.h"
@@ -15,8 +15,9 @@ namespace kvloupe::trace {
 void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
                  const std::vector<hsize_t>& dims);
 
-// A run in one layer, all chunks; their mean kept keys go to kept[chunk * stride].
-void copy_run_layer(hid_t from, const TraceInfo& info, const RunInfo& run, int layer,
+// Run `run` of `from`, where it has this number, in one layer: the chunks of `info`. Their mean kept
+// keys go to kept[chunk * stride].
+void copy_run_layer(hid_t from, int number, const TraceInfo& info, const RunInfo& run, int layer,
                     std::int32_t max_tokens, RunLayerWriter& to, float* kept, std::size_t stride);
 
 }  // namespace kvloupe::trace

@@ -1,4 +1,4 @@
-#include "core/trace/partial_copy.h"
+#include "core/trace/trace_copy.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,12 +9,6 @@ namespace kvloupe::trace {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = 16 << 20;
-
-std::string name_of(hid_t object) {
-  char name[256] = "";
-  H5Iget_name(object, name, sizeof(name));
-  return name;
-}
 
 void extend(const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
   const h5::Handle space = h5::checked(H5Dget_space(dataset.get()), "read a shape");
@@ -29,7 +23,7 @@ void extend(const h5::Handle& dataset, const std::vector<hsize_t>& dims) {
 void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
                  const std::vector<hsize_t>& dims) {
   if (!to || std::find(dims.begin(), dims.end(), 0u) != dims.end()) return;
-  const std::string path = name_of(to.get());
+  const std::string path = h5::name_of(to.get());
   const auto source = h5::Dataset::open(from, path, value_class, static_cast<int>(dims.size()));
   for (std::size_t axis = 0; axis < dims.size(); ++axis)
     if (source.dims()[axis] < dims[axis]) throw h5::Defect(path + " is shorter than its chunks");
@@ -49,17 +43,23 @@ void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
   }
 }
 
-void copy_run_layer(hid_t from, const TraceInfo& info, const RunInfo& run, int layer,
+void copy_run_layer(hid_t from, int number, const TraceInfo& info, const RunInfo& run, int layer,
                     std::int32_t max_tokens, RunLayerWriter& to, float* kept, std::size_t stride) {
-  const RunLayer stored = load_run_layer(from, run.id, run, layer, info);
-  const LayerRecord whole = decode_layer(stored, run, info, layer, 0);
+  const std::uint64_t bytes = bytes_on_disk(info.path);
+  const auto load = [&] {
+    const LoadBudget budget(bytes);
+    return load_run_layer(from, number, run, layer, info);
+  };
+  const RunLayer stored = load();
+  std::vector<std::vector<std::uint16_t>> deaths;
   for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    const LoadBudget budget(bytes);
     const LayerRecord record = decode_layer(stored, run, info, layer, static_cast<int>(c));
     const CellRecord& cell = record.cells.front();
     to.write_chunk(encode_cell(cell, info.chunks[c], run, info.model));
     kept[c * stride] = mean_kept(cell, info.chunks[c]);
+    if (c == 0) deaths = record.evict_chunk;
   }
-  std::vector<std::vector<std::uint16_t>> deaths = whole.evict_chunk;
   for (auto& row : deaths) row.resize(static_cast<std::size_t>(max_tokens), kAlive);
   if (!deaths.empty()) to.write_all_evicted(deaths);
 }
