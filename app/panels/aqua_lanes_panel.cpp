@@ -177,13 +177,16 @@ class AquaLanesPanel final : public Panel {
           *even.one_projection, *even.two_projections, step_word(r.span.phase),
           format_count(r.span.end()));
     if (r.stored_lanes == r.head_dim) return text;
-    return text +
-           fmt::format(
-               "\nMemory: {} of {} lanes of K are stored, {} of the keys' bytes less, {} of "
-               "the KV cache. (The paper claims {} of the KV cache, but defines no projection "
-               "of the values.)",
-               r.stored_lanes, r.head_dim, percent(result->memory.of_keys),
-               percent(result->memory.of_kv_cache), percent(r.slice_ratio));
+    text += fmt::format(
+        "\nE_ratio = (1 \u2212 slice_ratio) \u00B7 dim_ratio = {:.4g}: the share of a key's lanes "
+        "that "
+        "enters each product.\nMemory: {} of {} lanes of {} are stored, {} of the KV cache less.",
+        r.effective_ratio, r.stored_lanes, r.head_dim, r.slices_values ? "K and V" : "K",
+        percent(result->memory.of_kv_cache));
+    if (!r.slices_values)
+      text += fmt::format(" (The paper's {} needs sliced values too: slice_values=1.)",
+                          percent(r.slice_ratio));
+    return text;
   }
 
   state::Shown<AquaLanesQuestion> shown_;

@@ -111,7 +111,7 @@ class GatheringAttention final : public AttentionHook {
   }
   at::Tensor attend(const AttentionCall& call) override {
     for (selection::BasisFit& fit : fits_)
-      fit.add(call.layer, call.q, call.k.slice(1, call.past_len));
+      fit.add(call.layer, call.q, call.k.slice(1, call.past_len), call.v.slice(1, call.past_len));
     return attention::dense_chunk_attention(call.q, call.k, call.v, call.softmax, false).output;
   }
   const std::vector<selection::BasisFit>& fits() const { return fits_; }
@@ -191,22 +191,31 @@ void create_cache_folder(const fs::path& folder) {
 
 constexpr BasisKind kAllKinds[] = {BasisKind::Loki, BasisKind::Aqua};
 
-std::vector<BasisKind> missing_kinds(const std::string& model_hash) {
-  std::vector<BasisKind> missing;
+// There is none that serves: also where an earlier version made it, without directions of values.
+bool lacks_basis(BasisKind kind, const std::string& model_hash, bool of_values) {
+  const fs::path path = selection::auto_basis_path(kind, model_hash);
   std::error_code code;
-  for (const BasisKind kind : kAllKinds) {
-    if (!fs::exists(selection::auto_basis_path(kind, model_hash), code)) missing.push_back(kind);
-  }
+  if (!fs::exists(path, code)) return true;
+  if (!of_values || kind != BasisKind::Aqua) return false;
+  const auto layers = trace::read_basis(path).layers;
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const auto& layer) { return layer.second.value_vectors.empty(); });
+}
+
+std::vector<BasisKind> missing_kinds(const std::string& model_hash, bool of_values) {
+  std::vector<BasisKind> missing;
+  for (const BasisKind kind : kAllKinds)
+    if (lacks_basis(kind, model_hash, of_values)) missing.push_back(kind);
   return missing;
 }
 
-void make_auto_bases(const std::string& model_hash,
+void make_auto_bases(const std::string& model_hash, bool of_values,
                      const std::function<std::shared_ptr<const LoadedModel>()>& load,
                      const WorkContext& context) {
   const fs::path folder = selection::auto_basis_path(BasisKind::Loki, model_hash).parent_path();
   create_cache_folder(folder);
   const CalibrationLock lock(folder / ".lock", context.cancel);
-  const std::vector<BasisKind> kinds = missing_kinds(model_hash);
+  const std::vector<BasisKind> kinds = missing_kinds(model_hash, of_values);
   if (kinds.empty()) return;
   log::info("calibrating this model's bases on Persuasion, once; a minute or two on two cores");
   for (const trace::Basis& basis : calibrate(load(), kinds, {}, context)) {
@@ -216,11 +225,14 @@ void make_auto_bases(const std::string& model_hash,
   }
 }
 
+bool slices_values(const selection::MethodSpec& spec) {
+  return spec.traits().lanes && spec.traits().lanes->slices_values;
+}
+
 bool needs_calibration(const selection::MethodSpec& spec, const trace::ModelInfo& model) {
   const auto& basis = spec.traits().basis;
   if (!basis || !basis->is_auto() || model.file_hash.empty()) return false;
-  std::error_code code;
-  if (fs::exists(selection::auto_basis_path(basis->kind, model.file_hash), code)) return false;
+  if (!lacks_basis(basis->kind, model.file_hash, slices_values(spec))) return false;
   // Read once: the window asks again and again for traces of other models.
   static const std::string bundled = bundled_model_hash();
   return model.file_hash == bundled;
@@ -279,7 +291,8 @@ selection::BasisMaker basis_maker() {
                                 const WorkContext& context) {
             if (!needs_calibration(spec, model)) return;
             make_auto_bases(
-                model.file_hash, [] { return load_model("smollm2"); }, context);
+                model.file_hash, slices_values(spec), [] { return load_model("smollm2"); },
+                context);
           }};
 }
 
@@ -287,7 +300,7 @@ void ensure_basis(const selection::MethodSpec& spec,
                   const std::shared_ptr<const LoadedModel>& model, const WorkContext& context) {
   if (!needs_calibration(spec, model->info)) return;
   make_auto_bases(
-      model->info.file_hash, [&] { return model; }, context);
+      model->info.file_hash, slices_values(spec), [&] { return model; }, context);
 }
 
 }  // namespace kvloupe::capture

@@ -173,6 +173,8 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
       std::accumulate(head, head + report.head_dim, std::int64_t{0}) / report.span.length);
   const selection::LaneTrait& lanes = *spec.traits().lanes;
   report.slice_ratio = lanes.sliced;
+  report.slices_values = lanes.slices_values;
+  report.effective_ratio = lanes.effective_ratio();
   report.stored_lanes = static_cast<int>(selection::lanes_stored(lanes.sliced, report.head_dim));
 
   const MethodSpec twin = resolved(

@@ -66,7 +66,9 @@ struct LaneReport {
   int q_heads_per_kv_head = 1;
   int stored_lanes = 0;    // head_dim less the lanes that are dropped before caching (aqua_memory)
   double slice_ratio = 0;  // S of aqua_memory
-  int kept_lanes = 0;      // k: lanes in each dot product
+  bool slices_values = false;
+  double effective_ratio = 1;  // (1 - S) * dim_ratio
+  int kept_lanes = 0;          // k: lanes in each dot product
 
   std::vector<std::int32_t> counts;  // [num_q_heads, head_dim] rows of the chunk that used the lane
   // [num_q_heads] ||S - S^||_F / ||S||_F over the rows' visible keys, before softmax
@@ -91,11 +93,12 @@ struct BreakEven {
 };
 BreakEven break_even(int head_dim, int kept_lanes);
 
-// Shares saved by storing d' of d lanes: of the keys, and of the KV cache (values stay whole).
+// Shares saved by storing d' of d lanes: of the keys, and of the KV cache (where values are
+// sliced alike, of all of it).
 struct LaneMemory {
   double of_keys = 0, of_kv_cache = 0;
 };
-LaneMemory lane_memory(int head_dim, int stored_lanes);
+LaneMemory lane_memory(int head_dim, int stored_lanes, bool slices_values);
 
 // `spec`: resolved, of a method that prunes lanes.
 LaneReport lane_report(const session::TraceSession& session, const selection::MethodSpec& spec,
@@ -159,9 +162,9 @@ inline BreakEven break_even(int head_dim, int kept_lanes) {
   return {one, 2 * one};
 }
 
-inline LaneMemory lane_memory(int head_dim, int stored_lanes) {
+inline LaneMemory lane_memory(int head_dim, int stored_lanes, bool slices_values) {
   const double cut = 1.0 - static_cast<double>(stored_lanes) / head_dim;
-  return {cut, cut / 2};
+  return {cut, slices_values ? cut : cut / 2};
 }
 
 }  // namespace kvloupe::analysis

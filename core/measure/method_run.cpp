@@ -6,6 +6,7 @@
 #include "core/replay/trace_basis.h"
 #include "core/selection/attend.h"
 #include "core/selection/key_copies.h"
+#include "core/selection/lanes.h"
 #include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 
@@ -133,8 +134,7 @@ void MethodRun::gather() {
 
 at::Tensor MethodRun::attend_lanes() const {
   const selection::LaneScores& lanes = *selected_.lanes;
-  if (gathered_.empty())
-    return attention::lane_chunk_attention(lanes.queries, lanes.keys, cell_.v, cell_.softmax);
+  if (gathered_.empty()) return selection::attend_lanes(cell_, lanes);
   return attention::attend_gathered(lanes.queries, gathered_.front(), cell_.softmax);
 }
 
@@ -182,13 +182,16 @@ Work MethodRun::attention_work() const {
   double own_pairs = 0;
   for (std::int64_t t = cell_.past_len; t < cell_.kv_len(); ++t) own_pairs += rows_that_see(t);
   const auto& lanes = method_.traits().lanes;
-  // Each query multiplies the lanes of the key that it keeps, and all of the value; of a key the
-  // lanes are read that are stored.
-  const double product = dim * ((lanes ? lanes->kept * (1 - lanes->sliced) : 1) + 1);
+  // Each query multiplies the lanes of the key that it keeps, and what is stored of the value; of a
+  // key the lanes are read that are stored.
+  const bool sliced_values = lanes && lanes->slices_values;
+  const double stored_of_value = sliced_values ? 1 - lanes->sliced : 1;
+  const double product = dim * ((lanes ? lanes->kept * (1 - lanes->sliced) : 1) + stored_of_value);
   const double stored = lanes && lanes->leading ? lanes->kept : lanes ? 1 - lanes->sliced : 1;
   // Lanes of keys are kept in fp32, whatever the type of the cache.
   const double key_bytes = lanes ? sizeof(float) : static_cast<double>(cell_.k.element_size());
   const double value_bytes = static_cast<double>(cell_.v.element_size());
+  const double value_bytes_read = sliced_values ? sizeof(float) : value_bytes;
   Work work;
   work.bytes = 2 * value_bytes * dim * own * static_cast<double>(cell_.num_q_heads());
   for (std::int64_t head = 0; head < cell_.num_kv_heads(); ++head) {
@@ -206,7 +209,7 @@ Work MethodRun::attention_work() const {
       work.flops += 2 * product * pairs * static_cast<double>(method_.layout.q_heads_per_row);
     }
     const auto keys = static_cast<double>(std::count(read.begin(), read.end(), true)) + own;
-    work.bytes += dim * (stored * key_bytes + value_bytes) * keys;
+    work.bytes += dim * (stored * key_bytes + stored_of_value * value_bytes_read) * keys;
   }
   return work;
 }

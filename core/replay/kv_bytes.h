@@ -9,8 +9,8 @@
 
 namespace kvloupe::replay {
 
-// K and V that one past key costs a row, in the trace's dtype. Values are stored whole; of keys
-// aqua_memory stores fewer lanes. `spec` is empty for a recorded run of an unknown method.
+// K and V that one past key costs a row, in the trace's dtype. Of keys, and with slice_values
+// of values, aqua_memory stores fewer lanes. `spec` is empty for a recorded run of an unknown method.
 std::int64_t bytes_per_key(const std::optional<selection::MethodSpec>& spec,
                            const trace::TraceInfo& info);
 

@@ -30,7 +30,10 @@ trace::LayerBasis fit_layer(const session::TraceSession& session, trace::BasisKi
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     context.cancel.throw_if_cancelled();
     const selection::Cell cell = session::load_cell(session, layer, static_cast<int>(i), chunks[i]);
-    fit.add(layer, cell.q, cell.k.narrow(1, cell.past_len, cell.chunk_len));
+    const auto own = [&](const at::Tensor& cached) {
+      return cached.narrow(1, cell.past_len, cell.chunk_len);
+    };
+    fit.add(layer, cell.q, own(cell.k), own(cell.v));
   }
   auto fitted = fit.finish();
   if (fitted.empty())

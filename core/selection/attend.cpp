@@ -3,6 +3,7 @@
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
+#include "core/selection/lanes.h"
 #include "core/selection/page_tables.h"
 #include "core/selection/reassigned_keys.h"
 
@@ -60,8 +61,7 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
   const SoftmaxForm& softmax = cell.softmax;
   if (selection.lanes) {
     const LaneScores& lanes = *selection.lanes;
-    if (!selection.chooses_keys())
-      return attention::lane_chunk_attention(lanes.queries, lanes.keys, cell.v, softmax);
+    if (!selection.chooses_keys()) return attend_lanes(cell, lanes);
     const auto keys =
         attention::gather_lanes(lanes.keys, cell.v, cell.chunk_len, kept_positions(selection));
     return attention::attend_gathered(lanes.queries, keys, softmax);

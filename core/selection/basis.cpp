@@ -79,6 +79,19 @@ void check_fits(const MethodSpec& spec, const trace::Basis& basis, const trace::
   }
 }
 
+// Files before schema 1.1 hold no directions of values.
+void check_values(const MethodSpec& spec, const trace::Basis& basis,
+                  const trace::ModelInfo& model) {
+  if (!spec.traits().lanes || !spec.traits().lanes->slices_values) return;
+  for (const auto& [layer, directions] : basis.layers)
+    if (directions.value_vectors.empty())
+      throw input_error(fmt::format("{} cannot slice values by the basis {}", spec.id(),
+                                    spec.traits().basis->where),
+                        "an earlier version made it, of queries and keys alone",
+                        fmt::format("make it again by {}; or give slice_values=0",
+                                    calibrate_command(trace::BasisKind::Aqua, model)));
+}
+
 // x^T x and the sum of x over rows of one KV head, added piece by piece.
 void add_rows(const at::Tensor& rows, at::Tensor sum, at::Tensor squares) {
   const std::int64_t dim = rows.size(-1);
@@ -115,6 +128,17 @@ std::pair<at::Tensor, at::Tensor> principal_directions(const at::Tensor& symmetr
   return {values, vectors};
 }
 
+// The principal directions of second moments, as LayerBasis holds them, to `out`; their values.
+at::Tensor store_directions(const at::Tensor& second, float* out) {
+  const std::int64_t dim = second.size(0);
+  auto [values, vectors] = principal_directions((second + second.t()) / 2);
+  const at::Tensor deviation = vectors.t().mm(vectors) - at::eye(dim, at::kDouble);
+  KVLOUPE_CHECK(deviation.abs().max().item<double>() < 1e-6);
+  const at::Tensor rounded = vectors.to(at::kFloat).contiguous();
+  std::copy_n(rounded.const_data_ptr<float>(), dim * dim, out);
+  return values;
+}
+
 }  // namespace
 
 fs::path auto_basis_path(trace::BasisKind kind, const std::string& model_hash) {
@@ -132,10 +156,12 @@ BasisPtr load_basis(const MethodSpec& spec, const trace::ModelInfo& model) {
   auto basis = std::make_shared<trace::Basis>(
       basis_trait.is_auto() ? find_auto_basis(spec, model) : trace::read_basis(basis_trait.where));
   check_fits(spec, *basis, model);
+  check_values(spec, *basis, model);
   return basis;
 }
 
-void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k) {
+void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const bool with_values = kind_ == trace::BasisKind::Aqua && v.defined();
   const std::int64_t heads = k.size(0), dim = k.size(2);
   const std::int64_t group = q.size(0) / heads;
   Moments& moments = layers_[layer];
@@ -145,17 +171,22 @@ void BasisFit::add(int layer, const at::Tensor& q, const at::Tensor& k) {
     const auto doubles = at::dtype(at::kDouble).device(k.device());
     moments.sum = at::zeros({heads, dim}, doubles);
     moments.squares = at::zeros({heads, dim, dim}, doubles);
+    if (with_values) moments.of_values = at::zeros({heads, dim, dim}, doubles);
   }
+  KVLOUPE_CHECK(with_values == moments.of_values.defined());
   const bool with_queries = kind_ == trace::BasisKind::Aqua;
   if (k.device().is_cpu()) {
     for_each_alone(heads, [&](std::int64_t head) {
       const at::Tensor sum = moments.sum[head], squares = moments.squares[head];
       if (with_queries) add_rows(q.narrow(0, head * group, group), sum, squares);
       add_rows(k.narrow(0, head, 1), sum, squares);
+      if (with_values)
+        add_rows(v.narrow(0, head, 1), at::zeros({dim}, at::kDouble), moments.of_values[head]);
     });
   } else {
     if (with_queries) add_rows_of_all(q.reshape({heads, -1, dim}), moments.sum, moments.squares);
     add_rows_of_all(k, moments.sum, moments.squares);
+    if (with_values) add_rows_of_all(v, at::zeros_like(moments.sum), moments.of_values);
   }
   moments.count += k.size(1) * (with_queries ? group + 1 : 1);
 }
@@ -167,11 +198,16 @@ std::map<int, trace::LayerBasis> BasisFit::finish() const {
       throw input_error("no basis can be fitted",
                         fmt::format("layer {} has no tokens to fit on", layer),
                         "use a longer text or trace");
-    const Moments found{moments.count, moments.sum.cpu(), moments.squares.cpu()};
-    if (!found.squares.isfinite().all().item<bool>())
+    const Moments found{moments.count, moments.sum.cpu(), moments.squares.cpu(),
+                        moments.of_values.defined() ? moments.of_values.cpu() : at::Tensor()};
+    const auto check_finite = [&](const at::Tensor& squares, const char* what) {
+      if (!squares.defined() || squares.isfinite().all().item<bool>()) return;
       throw input_error("no basis can be fitted",
-                        fmt::format("a query or key of layer {} is a NaN or an infinity", layer),
+                        fmt::format("a {} of layer {} is a NaN or an infinity", what, layer),
                         "use another text, trace or layer");
+    };
+    check_finite(found.squares, "query or key");
+    check_finite(found.of_values, "value");
     sources.emplace_back(layer, found);
   }
   std::vector<trace::LayerBasis> fitted(sources.size());
@@ -181,6 +217,9 @@ std::map<int, trace::LayerBasis> BasisFit::finish() const {
     basis.vectors.resize(static_cast<std::size_t>(heads * dim * dim));
     basis.values.resize(static_cast<std::size_t>(heads * dim));
   }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (sources[i].second.of_values.defined())
+      fitted[i].value_vectors.resize(static_cast<std::size_t>(heads * dim * dim));
   for_each_alone(static_cast<std::int64_t>(sources.size()) * heads, [&](std::int64_t item) {
     const Moments& moments = sources[item / heads].second;
     trace::LayerBasis& basis = fitted[item / heads];
@@ -191,13 +230,10 @@ std::map<int, trace::LayerBasis> BasisFit::finish() const {
       const at::Tensor mean = moments.sum[head] / count;
       second -= at::outer(mean, mean);
     }
-    const auto [values, vectors] = principal_directions((second + second.t()) / 2);
-    const at::Tensor deviation = vectors.t().mm(vectors) - at::eye(dim, at::kDouble);
-    KVLOUPE_CHECK(deviation.abs().max().item<double>() < 1e-6);
-    const at::Tensor rounded = vectors.to(at::kFloat).contiguous();
-    std::copy_n(rounded.const_data_ptr<float>(), dim * dim,
-                basis.vectors.data() + head * dim * dim);
+    const at::Tensor values = store_directions(second, basis.vectors.data() + head * dim * dim);
     std::copy_n(values.const_data_ptr<double>(), dim, basis.values.data() + head * dim);
+    if (moments.of_values.defined())
+      store_directions(moments.of_values[head], basis.value_vectors.data() + head * dim * dim);
   });
   std::map<int, trace::LayerBasis> result;
   for (std::size_t i = 0; i < sources.size(); ++i)

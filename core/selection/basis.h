@@ -23,13 +23,13 @@ BasisPtr load_basis(const MethodSpec& spec, const trace::ModelInfo& model);
 
 // Second moments in fp64, gathered piece by piece; then the directions.
 // Loki: covariance of the keys about their mean. Aqua: sum of x x^T over the group's queries and
-// the keys, about zero (AQUA, sections 6.1 and 6.3).
+// the keys, about zero (AQUA, sections 6.1 and 6.3); and, of the values alone, sum of v v^T.
 class BasisFit {
  public:
   explicit BasisFit(trace::BasisKind kind) : kind_(kind) {}
   // q [num_q_heads, n, head_dim], k [num_kv_heads, n, head_dim], fp32, on any one device: n more tokens
-  // of a layer.
-  void add(int layer, const at::Tensor& q, const at::Tensor& k);
+  // of a layer. v, of k's shape, makes the value_vectors of Aqua; undefined: there are none.
+  void add(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v = {});
   // Eigenvectors by falling eigenvalue, each with its largest component positive (the first of
   // equals), of every layer added. Throws Error{Input} for a layer without tokens.
   std::map<int, trace::LayerBasis> finish() const;
@@ -37,8 +37,9 @@ class BasisFit {
  private:
   struct Moments {
     std::int64_t count = 0;
-    at::Tensor sum;      // [num_kv_heads, head_dim] fp64
-    at::Tensor squares;  // [num_kv_heads, head_dim, head_dim] fp64
+    at::Tensor sum;        // [num_kv_heads, head_dim] fp64
+    at::Tensor squares;    // [num_kv_heads, head_dim, head_dim] fp64
+    at::Tensor of_values;  // the same of v, whose count is that of the tokens; undefined: none
   };
   trace::BasisKind kind_;
   std::map<int, Moments> layers_;

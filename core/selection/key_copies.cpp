@@ -14,6 +14,27 @@ namespace {
 
 using attention::kLaneTileKeys;
 
+const trace::LayerBasis& layer_of(const Cell& cell, const trace::Basis& basis) {
+  const auto found = basis.layers.find(cell.layer);
+  if (found == basis.layers.end())
+    throw input_error(fmt::format("layer {} cannot be rotated", cell.layer),
+                      fmt::format("the basis from {} does not hold it", basis.source),
+                      "name other layers, or make the basis again by kvloupe calibrate");
+  return found->second;
+}
+
+at::Tensor on_device_of(const Cell& cell, const trace::Basis& basis,
+                        const std::vector<float>& vectors) {
+  const std::int64_t dim = basis.head_dim;
+  return at::from_blob(const_cast<float*>(vectors.data()), {basis.num_kv_heads, dim, dim},
+                       at::kFloat)
+      .to(cell.k.device());
+}
+
+at::Tensor directions_of(const Cell& cell, const KeyCopyForm& form) {
+  return form.of_values ? value_directions_of(cell, *form.basis) : directions_of(cell, *form.basis);
+}
+
 // For `num_keys` keys of each KV head.
 at::Tensor room_for(const Cell& cell, const KeyCopyForm& form, std::int64_t num_keys) {
   const at::TensorOptions fp32 = cell.k.options().dtype(at::kFloat);
@@ -32,10 +53,11 @@ std::int64_t room_of(const at::Tensor& numbers, const KeyCopyForm& form) {
 void copy_keys(const Cell& cell, const KeyCopyForm& form, std::int64_t begin, std::int64_t count,
                std::int64_t place, const at::Tensor& numbers) {
   constexpr std::int64_t kPiece = 4096;
-  const at::Tensor directions = form.basis ? directions_of(cell, *form.basis) : at::Tensor();
+  const at::Tensor directions = form.basis ? directions_of(cell, form) : at::Tensor();
+  const at::Tensor& source = form.of_values ? cell.v : cell.k;
   for (std::int64_t done = 0; done < count; done += kPiece) {
     const std::int64_t rows = std::min(kPiece, count - done);
-    const at::Tensor keys = cell.k.narrow(1, begin + done, rows);
+    const at::Tensor keys = source.narrow(1, begin + done, rows);
     const at::Tensor lanes =
         form.basis ? rotate_rows(keys, directions, form.width) : keys.narrow(2, 0, form.width);
     if (form.by_lane)
@@ -48,27 +70,30 @@ void copy_keys(const Cell& cell, const KeyCopyForm& form, std::int64_t begin, st
 }  // namespace
 
 at::Tensor directions_of(const Cell& cell, const trace::Basis& basis) {
-  const auto found = basis.layers.find(cell.layer);
-  if (found == basis.layers.end())
-    throw input_error(fmt::format("layer {} cannot be rotated", cell.layer),
-                      fmt::format("the basis from {} does not hold it", basis.source),
-                      "name other layers, or make the basis again by kvloupe calibrate");
-  const std::int64_t dim = basis.head_dim;
-  return at::from_blob(const_cast<float*>(found->second.vectors.data()),
-                       {basis.num_kv_heads, dim, dim}, at::kFloat)
-      .to(cell.k.device());
+  return on_device_of(cell, basis, layer_of(cell, basis).vectors);
+}
+
+at::Tensor value_directions_of(const Cell& cell, const trace::Basis& basis) {
+  const std::vector<float>& vectors = layer_of(cell, basis).value_vectors;
+  if (vectors.empty())
+    throw input_error("values cannot be sliced",
+                      fmt::format("the basis from {} holds no directions of values", basis.source),
+                      "make it again by kvloupe calibrate aqua");
+  return on_device_of(cell, basis, vectors);
 }
 
 // Methods that name the same directions may have read them each for itself.
 KeyCopies::Copy& KeyCopies::copy_of(int layer, const KeyCopyForm& form) {
+  const auto vectors =
+      form.of_values ? &trace::LayerBasis::value_vectors : &trace::LayerBasis::vectors;
   const auto same_directions = [&](const BasisPtr& other) {
     if (other == form.basis) return true;
     return other && form.basis && form.basis->layers.contains(layer) &&
-           other->layers.at(layer).vectors == form.basis->layers.at(layer).vectors;
+           other->layers.at(layer).*vectors == form.basis->layers.at(layer).*vectors;
   };
   for (Copy& copy : copies_)
     if (copy.form.width == form.width && copy.form.by_lane == form.by_lane &&
-        same_directions(copy.form.basis))
+        copy.form.of_values == form.of_values && same_directions(copy.form.basis))
       return copy;
   return copies_.emplace_back(form);
 }
@@ -78,7 +103,7 @@ attention::LaneKeys KeyCopies::get(const Cell& cell, const KeyCopyForm& form) {
   KVLOUPE_CHECK(!form.basis || (form.basis->head_dim == cell.k.size(2) &&
                                 form.basis->num_kv_heads == cell.num_kv_heads()));
   const std::int64_t end = cell.first_key + cell.kv_len();
-  if (form.basis) directions_of(cell, *form.basis);  // refuses a layer that it does not hold
+  if (form.basis) directions_of(cell, form);  // refuses a layer that it does not hold
   Copy& copy = copy_of(cell.layer, form);
   // Keys that a window hid from the first cell were not there to copy.
   if (!copy.numbers.defined() || cell.first_key < copy.first || copy.end < cell.first_key ||

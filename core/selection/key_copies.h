@@ -17,6 +17,7 @@ struct KeyCopyForm {
   BasisPtr basis;          // null: the channels as they are stored
   std::int64_t width = 0;  // at most head_dim
   bool by_lane = true;     // lane tiles (attention/lane_products.h); else rows of `width`
+  bool of_values = false;  // of V and its basis, in place of K
 };
 
 // One layer's, from a KV cache whose keys do not change. One thread at a time.
@@ -50,5 +51,7 @@ at::Tensor rows_of_copy(const Cell& cell, const attention::LaneKeys& rows);
 // The directions of the layer, [num_kv_heads, head_dim, head_dim] with direction i in column i, on the
 // cell's device; on the CPU in the memory of `basis`. Throws as get().
 at::Tensor directions_of(const Cell& cell, const trace::Basis& basis);
+// The same of the values. Throws Error{Input} where the basis holds none.
+at::Tensor value_directions_of(const Cell& cell, const trace::Basis& basis);
 
 }  // namespace kvloupe::selection

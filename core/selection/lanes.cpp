@@ -27,6 +27,9 @@ PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruni
   result.scores.basis = basis;
   result.scores.keys = copied_keys(cell, {basis, rotated, !leading});
   const at::Tensor lanes = rotate_rows(cell.q, directions_of(cell, *basis), rotated);
+  if (pruning.slice_values)
+    result.scores.values = rows_of_copy(
+        cell, copied_keys(cell, {basis, pruning.usable, /*by_lane=*/false, /*of_values=*/true}));
   const auto rows = static_cast<std::int32_t>(cell.chunk_len);
   if (leading) {
     queries.values = lanes;
@@ -43,6 +46,18 @@ PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruni
   for (std::int64_t head = 0; head < heads; ++head)
     std::copy_n(counts.begin() + head * rotated, rotated, result.counts.begin() + head * dim);
   return result;
+}
+
+at::Tensor attend_lanes(const Cell& cell, const LaneScores& scores) {
+  if (!scores.values.defined())
+    return attention::lane_chunk_attention(scores.queries, scores.keys, cell.v, cell.softmax);
+  const at::Tensor lanes =
+      attention::lane_chunk_attention(scores.queries, scores.keys, scores.values, cell.softmax);
+  const std::int64_t heads = cell.num_kv_heads(), stored = lanes.size(2);
+  const at::Tensor directions = value_directions_of(cell, *scores.basis).narrow(2, 0, stored);
+  return at::bmm(lanes.to(at::kFloat).view({heads, -1, stored}), directions.transpose(1, 2))
+      .view({cell.num_q_heads(), cell.chunk_len, cell.v.size(2)})
+      .to(cell.v.scalar_type());
 }
 
 at::Tensor whole_queries(const Cell& cell, const LaneScores& scores) {

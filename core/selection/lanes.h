@@ -21,8 +21,9 @@ enum class LaneChoice {
 
 struct LanePruning {
   LaneChoice choice = LaneChoice::LargestOfQuery;
-  std::int64_t usable = 0;  // lanes [0, usable) exist at all
-  std::int64_t kept = 0;    // of these
+  std::int64_t usable = 0;    // lanes [0, usable) exist at all
+  std::int64_t kept = 0;      // of these
+  bool slice_values = false;  // values too are held in their first `usable` lanes
 };
 
 struct PrunedLanes {
@@ -37,6 +38,10 @@ void add_lanes(PrunedLanes lanes, CellSelection& selection);
 // lanes of its own, as short rows of the leading lanes else. The lanes of a row depend on that row
 // and P alone.
 PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruning& pruning);
+
+// What the chunk attends to with all its keys, [num_q_heads, m, head_dim]: sliced values are summed as
+// they are stored, and only the sums are turned back.
+at::Tensor attend_lanes(const Cell& cell, const LaneScores& scores);
 
 // P mask_I(q^), [num_q_heads, m, head_dim] fp32, of scores made for this cell.
 at::Tensor whole_queries(const Cell& cell, const LaneScores& scores);

@@ -73,6 +73,9 @@ using trace::SelectedRow;
 struct LaneScores {
   attention::LaneQueries queries;
   attention::LaneKeys keys;
+  // Values that are cached without some lanes of their own basis: the rest of them,
+  // [num_kv_heads, kv_len, stored lanes]. Undefined: the cell's, whole.
+  at::Tensor values;
   BasisPtr basis;
 };
 

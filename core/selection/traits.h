@@ -34,6 +34,11 @@ struct LaneTrait {
   double kept = 1;       // share of the stored lanes that enters each product
   double sliced = 0;     // share of a key's lanes that is never stored
   bool leading = false;  // the same leading lanes for all queries, not each query's strongest
+  // A value is stored with as few lanes as a key, in a basis of the values' own.
+  bool slices_values = false;
+
+  // Share of a key's lanes that enters each product: AQUA's E_ratio.
+  double effective_ratio() const { return (1 - sliced) * kept; }
 };
 
 // What a method must hold of one KV head and layer, beside the K and V that it keeps, so that it can
@@ -61,7 +66,9 @@ struct Traits {
   std::optional<LaneTrait> lanes;   // set: it prunes lanes, in every cell
   std::optional<BasisTrait> basis;  // set: it cannot do without one
   bool acts_in_decode = true;       // else a decoded token attends to all keys left and evicts none
-  bool needs_probe = false;         // the probe queries and novelty that only some captures record
+  // Eviction: the first decode chunk is the first after which keys die; until then all are kept by rule.
+  bool begins_in_decode = false;
+  bool needs_probe = false;  // the probe queries and novelty that only some captures record
   // A few rows of a chunk stand for the others: Selector::sampled_rows() says which.
   bool samples_rows = false;
   // Keys are scored by something else than logits where logits could be had (Suppose::ExactLogits).

@@ -88,15 +88,16 @@ double deviation_from_orthonormal(const float* vectors, std::int64_t dim) {
   return largest;
 }
 
-void check_directions(const Basis& basis, int layer, const LayerBasis& data) {
+void check_directions(const Basis& basis, int layer, const LayerBasis& data,
+                      const std::vector<float>& vectors) {
   const std::int64_t dim = basis.head_dim;
   const auto finite = [](double value) { return std::isfinite(value); };
-  if (!std::all_of(data.vectors.begin(), data.vectors.end(), finite) ||
+  if (!std::all_of(vectors.begin(), vectors.end(), finite) ||
       !std::all_of(data.values.begin(), data.values.end(), finite)) {
     throw h5::Defect(fmt::format("layer {} holds a NaN or an infinity", layer));
   }
   for (int head = 0; head < basis.num_kv_heads; ++head) {
-    const double found = deviation_from_orthonormal(data.vectors.data() + head * dim * dim, dim);
+    const double found = deviation_from_orthonormal(vectors.data() + head * dim * dim, dim);
     if (found > kMaxDeviation) {
       throw h5::Defect(
           fmt::format("the directions of layer {}, KV head {} are not orthonormal: P^T P differs "
@@ -116,7 +117,11 @@ void load_layers(hid_t file, Basis& basis) {
     LayerBasis data;
     data.vectors = read_whole<float>(file, at + "vectors", {heads, dim, dim});
     data.values = read_whole<double>(file, at + "values", {heads, dim});
-    check_directions(basis, layer, data);
+    check_directions(basis, layer, data, data.vectors);
+    if (h5::has_object(file, at + "value_vectors")) {
+      data.value_vectors = read_whole<float>(file, at + "value_vectors", {heads, dim, dim});
+      check_directions(basis, layer, data, data.value_vectors);
+    }
     basis.layers.emplace(layer, std::move(data));
   }
   if (basis.layers.empty()) throw h5::Defect("it holds no layer");
@@ -164,7 +169,7 @@ void write_dataset(hid_t file, const std::string& path, hid_t file_type, hid_t m
 
 void write_contents(hid_t file, const Basis& basis) {
   h5::write_attribute(file, "format", std::string(kBasisFormat));
-  h5::write_attribute(file, "schema_version", "1.0");
+  h5::write_attribute(file, "schema_version", "1.1");
   h5::write_attribute(file, "producer", "kvloupe " + version());
   h5::write_attribute(file, "created",
                       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
@@ -186,6 +191,9 @@ void write_contents(hid_t file, const Basis& basis) {
                   data.vectors.data(), {"kv_head", "channel", "lane"});
     write_dataset(file, at + "/values", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {heads, dim},
                   data.values.data(), {"kv_head", "lane"});
+    if (!data.value_vectors.empty())
+      write_dataset(file, at + "/value_vectors", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT,
+                    {heads, dim, dim}, data.value_vectors.data(), {"kv_head", "channel", "lane"});
   }
   if (!basis.shingles.empty()) {
     write_dataset(file, "/shingles", H5T_STD_U64LE, H5T_NATIVE_UINT64, {basis.shingles.size()},

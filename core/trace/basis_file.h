@@ -21,6 +21,9 @@ struct LayerBasis {
   // row vector x has the lanes x * P.
   std::vector<float> vectors;
   std::vector<double> values;  // [num_kv_heads, head_dim] second moments along the directions
+  // The same of the cached values V, about zero, in the shape of `vectors`. Empty: not fitted (loki, and
+  // files before schema 1.1).
+  std::vector<float> value_vectors;
 };
 
 struct Basis {

@@ -199,9 +199,10 @@ TEST(BreakEven, IsThatOfThePaper) {
 }
 
 TEST(LaneMemory, CountsKeysAndTheWholeCache) {
-  const LaneMemory memory = lane_memory(64, 48);
+  const LaneMemory memory = lane_memory(64, 48, /*slices_values=*/false);
   EXPECT_EQ(memory.of_keys, 0.25);
   EXPECT_EQ(memory.of_kv_cache, 0.125);
+  EXPECT_EQ(lane_memory(64, 48, /*slices_values=*/true).of_kv_cache, 0.25);
 }
 
 }  // namespace

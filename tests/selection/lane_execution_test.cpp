@@ -1,6 +1,7 @@
 // What lane methods, SparQ and Loki run: attention over the chosen lanes against plain fp64 loops,
 // and scores from copies of keys against the keys themselves.
 #include "core/attention/attention.h"
+#include "core/base/error.h"
 #include "core/selection/attend.h"
 #include "core/selection/kernels.h"
 #include "core/selection/key_copies.h"
@@ -27,14 +28,13 @@ MethodSpec resolved(const Sequence& sequence, const std::string& spec) {
 }
 
 // AQUA's output for one row, from the `kept` of the first `usable` lanes: softmax over the past keys
-// in `past` and, causally, the chunk.
+// in `past` and, causally, the chunk; of values as they are, or as their `usable` lanes remember them.
 std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int head, int row,
-                                int usable, int kept, bool leading,
-                                const std::vector<std::int32_t>& past) {
+                                const Pruning& pruning, const std::vector<std::int32_t>& past) {
   const int kv_head = head / sequence.gqa_group_size();
   const auto position = static_cast<std::int32_t>(cell.past_len + row);
   const auto query = rotated(sequence, kv_head, sequence.query(head, position));
-  const std::vector<int> order = lanes_by_hand(query, usable, kept, leading);
+  const std::vector<int> order = lanes_by_hand(query, pruning.usable, pruning.kept, pruning.leading);
   std::vector<std::int32_t> keys = past;
   for (auto j = static_cast<std::int32_t>(cell.past_len); j <= position; ++j) keys.push_back(j);
   std::vector<double> output(static_cast<std::size_t>(sequence.shape.head_dim), 0.0);
@@ -45,8 +45,12 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
     for (const int lane : order) score += query[lane] * key[lane];
     const double weight = std::exp(sequence.scale() * score);
     total += weight;
-    for (std::size_t c = 0; c < output.size(); ++c)
-      output[c] += weight * cell.v[kv_head][j][static_cast<std::int64_t>(c)].item<double>();
+    const at::Tensor stored = cell.v[kv_head][j].to(at::kDouble).contiguous();
+    const double* value = stored.const_data_ptr<double>();
+    const std::vector<double> read =
+        pruning.slices_values ? remembered(sequence, kv_head, value, pruning.usable)
+                              : std::vector<double>(value, value + output.size());
+    for (std::size_t c = 0; c < output.size(); ++c) output[c] += weight * read[c];
   }
   for (double& value : output) value /= total;
   return output;
@@ -62,7 +66,7 @@ void expect_attention(const Sequence& sequence, const Pruning& pruning) {
     for (int head = 0; head < sequence.shape.num_q_heads; ++head)
       for (int row = 0; row < cell.chunk_len; row += 5) {
         const auto want =
-            slow_output(sequence, cell, head, row, pruning.usable, pruning.kept, pruning.leading,
+            slow_output(sequence, cell, head, row, pruning,
                         run.cells[c].rows[head / sequence.gqa_group_size()].positions);
         for (std::size_t i = 0; i < want.size(); ++i)
           ASSERT_NEAR(output[head][row][static_cast<std::int64_t>(i)].item<double>(), want[i], 1e-5)
@@ -79,8 +83,23 @@ TEST(LaneExecution, AttentionIsOfTheChosenLanes) {
        std::vector<Pruning>{{"aqua:dim_ratio=0.3", 16, 4, false},
                             {"static_slicing:dim_ratio=0.5", 16, 8, true},
                             {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25", 12, 6, false},
+                            {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25,slice_values=1", 12, 6,
+                             false, true},
                             {"aqua_h2o:dim_ratio=0.6,token_ratio=0.4", 16, 9, false}})
     expect_attention(sequence, pruning);
+}
+
+// A basis of an earlier version serves keys alone.
+TEST(LaneExecution, ValuesAreNotSlicedByABasisOfKeys) {
+  Sequence sequence = random_sequence({}, 22);
+  sequence.basis.layers.at(sequence.shape.layer).value_vectors.clear();
+  run_method(sequence, "aqua_memory");
+  try {
+    run_method(sequence, "aqua_memory:slice_values=1");
+    FAIL() << "values were sliced by no directions";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("kvloupe calibrate aqua"), std::string::npos);
+  }
 }
 
 // The copy's sums have the order of whole rows, where these are whole vectors: SparQ's choice is then

@@ -102,10 +102,26 @@ TEST_F(BasisFile, WhatIsWrittenIsRead) {
   for (const int layer : {1, 4}) {
     EXPECT_EQ(read.layers.at(layer).vectors, wrote.layers.at(layer).vectors);
     EXPECT_EQ(read.layers.at(layer).values, wrote.layers.at(layer).values);
+    EXPECT_TRUE(read.layers.at(layer).value_vectors.empty());
   }
   // Nothing else lies beside it, also after an overwrite.
   write_basis(path(), wrote);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()), 1);
+}
+
+TEST_F(BasisFile, DirectionsOfValues) {
+  Basis wrote = some_basis();
+  for (auto& [layer, data] : wrote.layers) {
+    data.value_vectors = data.vectors;
+    std::swap_ranges(data.value_vectors.begin(), data.value_vectors.begin() + 9,
+                     data.value_vectors.begin() + 9);
+  }
+  write_basis(path(), wrote);
+  for (const auto& [layer, data] : read_basis(path()).layers)
+    EXPECT_EQ(data.value_vectors, wrote.layers.at(layer).value_vectors);
+  wrote.layers.at(4).value_vectors[0] = 2;
+  write_basis(path(), wrote);
+  EXPECT_THROW(read_basis(path()), Error);
 }
 
 TEST_F(BasisFile, FilesThatAreNoBases) {

@@ -73,6 +73,7 @@ class LaneTable {
     add_cost("break_even_two_projections", r_.kept_lanes, length(even.two_projections));
     add_cost("memory_saved_of_keys", r_.stored_lanes, memory.of_keys);
     add_cost("memory_saved_of_kv_cache", r_.stored_lanes, memory.of_kv_cache);
+    if (r_.slice_ratio > 0) add_cost("effective_ratio", r_.kept_lanes, r_.effective_ratio);
   }
   std::vector<std::vector<Cell>> take_rows() { return std::move(rows_); }
 
@@ -223,7 +224,7 @@ AquaLanesQuestion::Answer AquaLanesQuestion::work(Steps& steps) const {
       answer.most_score_error = std::max(answer.most_score_error, error);
   answer.key_loss = key_loss_of(report);
   answer.break_even = analysis::break_even(report.head_dim, report.kept_lanes);
-  answer.memory = analysis::lane_memory(report.head_dim, report.stored_lanes);
+  answer.memory = analysis::lane_memory(report.head_dim, report.stored_lanes, report.slices_values);
   answer.facts = facts_in(place, report);
   answer.note = note_of(report, answer.facts);
   return answer;

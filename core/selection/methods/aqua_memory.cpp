@@ -2,6 +2,8 @@
 // (Santhosh G S et al. 2025, section 8.4).
 //   d' = d - floor(slice_ratio * d)               lanes [0, d') of P are cached
 //   k  = max(1, floor(dim_ratio * d'))            the largest of |q^[0, d')|, per query head and row
+//   slice_values=1: lanes [0, d') of v P_v are cached, P_v of the values alone; the output is
+//                   (p v P_v[:, :d']) P_v[:, :d']^T
 //   share of multiplications E = (1 - slice_ratio) * dim_ratio
 #include "core/selection/methods/lane_method.h"
 
@@ -15,7 +17,8 @@ std::unique_ptr<Selector> make_aqua_memory(const Setup& setup) {
   const std::int64_t usable = lanes_stored(setup.spec.real("slice_ratio"), head_dim);
   return std::make_unique<LaneSelector>(
       setup, LanePruning{LaneChoice::LargestOfQuery, usable,
-                         lanes_kept(setup.spec.real("dim_ratio"), usable)});
+                         lanes_kept(setup.spec.real("dim_ratio"), usable),
+                         setup.spec.flag("slice_values")});
 }
 
 }  // namespace kvloupe::selection
@@ -29,18 +32,26 @@ Method aqua_memory_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     set_lane_traits(spec, traits);
     traits.lanes->sliced = spec.real("slice_ratio");
+    traits.lanes->slices_values = spec.flag("slice_values");
+  };
+  method.metadata = [](const MethodSpec& spec, const ModelShape& shape) {
+    const std::int64_t bases = spec.flag("slice_values") ? 2 : 1;
+    return Metadata{.lanes = bases * shape.head_dim * shape.head_dim};
   };
   MethodInfo& info = method.info;
   info.id = "aqua_memory";
   info.title = "AQUA-Memory";
-  info.evidence = "section 8.4 and Table 3";
-  info.paper_spec = "aqua_memory:dim_ratio=0.75,slice_ratio=0.1";
+  info.evidence =
+      "section 8.4 and Table 3: E_ratio = (1 - slice_ratio) * dim_ratio is the share of a key's "
+      "lanes that enters each product, 0.675 by default";
+  info.paper_spec = "aqua_memory:dim_ratio=0.75,slice_ratio=0.1,slice_values=1";
   info.deviation =
-      "keys alone are sliced: the paper says keys and values and claims slice_ratio of the KV "
-      "cache, "
-      "but defines no projection of values, so slice_ratio of the keys is saved, half of that of "
-      "the "
-      "KV cache; the lanes dropped and k round down, at least one lane stays";
+      "the paper slices keys and values, but defines no projection of values: slice_values=0 "
+      "slices "
+      "keys alone and saves half of slice_ratio of the KV cache, slice_values=1 slices values in "
+      "a basis of their own (uncentred SVD of V, per KV head) and saves all of it; the lanes "
+      "dropped "
+      "and k round down, at least one lane stays";
   info.summary =
       "Drops no key: the weakest directions leave the cache for good, then each query uses its "
       "strongest of the rest.";
@@ -49,7 +60,9 @@ Method aqua_memory_method() {
       float_param("slice_ratio", 0.1, 0, 0.99,
                   "share of the lanes dropped from the cached keys for good: so much of the "
                   "keys' memory, half of it of the KV cache"),
-      basis_param()};
+      basis_param(),
+      flag_param("slice_values", false,
+                 "1: as many lanes are dropped from the cached values, in a basis of their own")};
   return method;
 }
 

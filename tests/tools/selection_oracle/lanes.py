@@ -14,7 +14,7 @@ DEFAULTS = {
     "aqua": {"dim_ratio": 0.75},
     "static_slicing": {"dim_ratio": 0.75},
     "aqua_h2o": {"dim_ratio": 0.75, "token_ratio": 0.5, "recent_ratio": 0.5},
-    "aqua_memory": {"dim_ratio": 0.75, "slice_ratio": 0.1},
+    "aqua_memory": {"dim_ratio": 0.75, "slice_ratio": 0.1, "slice_values": 0},
 }
 
 SPECS = [
@@ -22,6 +22,7 @@ SPECS = [
     "aqua:dim_ratio=1,basis=self", "aqua:dim_ratio=0.01,basis=self",
     "static_slicing:basis=self", "static_slicing:dim_ratio=0.3,basis=self",
     "aqua_memory:basis=self", "aqua_memory:dim_ratio=0.6,slice_ratio=0.25,basis=self",
+    "aqua_memory:basis=self,slice_values=1", "aqua_memory:dim_ratio=0.6,slice_ratio=0.4,basis=self,slice_values=1",
     "aqua_h2o:basis=self", "aqua_h2o:dim_ratio=0.4,basis=self,token_ratio=0.3,recent_ratio=0.25",
     "aqua_h2o:basis=self,token_ratio=1",
 ]
@@ -46,6 +47,15 @@ def basis(tr, layer, g):
     """[d, d], columns by falling singular value, of the group's queries and the keys, about zero."""
     rows = [tr.q[layer][h] for h in range(g * tr.R, (g + 1) * tr.R)] + [tr.k[layer][g]]
     return np.linalg.svd(np.concatenate(rows), full_matrices=True)[2].T
+
+
+def sliced_values(tr, layer, g, v):
+    """V with what lies in its weakest right singular vectors taken away: as many as keys lose lanes."""
+    values = tr.v[layer][g]
+    if not v.get("slice_values"):
+        return values
+    weakest = np.linalg.svd(values, full_matrices=True)[2][tr.d - rounded_down(v["slice_ratio"], tr.d):]
+    return values - sum(np.outer(values @ w, w) for w in weakest)
 
 
 def rounded_down(ratio, n):
@@ -82,8 +92,8 @@ def pruned_cell(tr, method, v, layer, begin, length, bases):
     return out
 
 
-def errors(tr, layer, h, begin, length, pruned, plain, past):
-    """score_error over all visible keys; output_error over the keys left and the chunk."""
+def errors(tr, layer, h, begin, length, pruned, plain, past, stored):
+    """score_error over all visible keys; output_error over the keys left and the chunk, of values as they are stored."""
     difference = total = 0.0
     o, o_hat = [], []
     values = tr.v[layer][h // tr.R]
@@ -93,7 +103,7 @@ def errors(tr, layer, h, begin, length, pruned, plain, past):
         total += (plain[t, seen] ** 2).sum()
         o.append(softmax(tr.scale * plain[t, seen]) @ values[seen])
         kept = np.array(sorted(past) + list(range(begin, begin + t + 1)), dtype=int)
-        o_hat.append(softmax(tr.scale * pruned[t, kept]) @ values[kept])
+        o_hat.append(softmax(tr.scale * pruned[t, kept]) @ stored[kept])
     o, o_hat = np.array(o), np.array(o_hat)
     return (difference / total) ** 0.5, np.linalg.norm(o - o_hat) / np.linalg.norm(o)
 
@@ -130,6 +140,7 @@ def passes(tr, spec, layer):
     method, v = parse(spec)
     evicts = method == "aqua_h2o"
     bases = [basis(tr, layer, g) for g in range(tr.G)]
+    stored = [sliced_values(tr, layer, g, v) for g in range(tr.G)]
     alive, sums, cells = [Choice([]) for _ in range(tr.G)], [{} for _ in range(tr.G)], []
     sets = [alive]
     for begin, length, _ in tr.chunks:
@@ -137,7 +148,8 @@ def passes(tr, spec, layer):
         cell, heads = pruned_cell(tr, method, v, layer, begin, length, bases), []
         for h, (counts, close, pruned, plain) in enumerate(cell):
             past = alive[h // tr.R].positions if evicts else range(begin)
-            score, output = errors(tr, layer, h, begin, length, pruned, plain, past)
+            score, output = errors(tr, layer, h, begin, length, pruned, plain, past,
+                                   stored[h // tr.R])
             heads.append({"counts": counts.tolist(), "close": close, "score_error": score,
                           "output_error": output})
         cells.append({"reason": reason, "heads": heads, "alive": [a.positions for a in alive],
