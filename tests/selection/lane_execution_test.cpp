@@ -34,7 +34,8 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
   const int kv_head = head / sequence.gqa_group_size();
   const auto position = static_cast<std::int32_t>(cell.past_len + row);
   const auto query = rotated(sequence, kv_head, sequence.query(head, position));
-  const std::vector<int> order = lanes_by_hand(query, pruning.usable, pruning.kept, pruning.leading);
+  const std::vector<int> order =
+      lanes_by_hand(query, pruning.usable, pruning.kept, pruning.leading);
   std::vector<std::int32_t> keys = past;
   for (auto j = static_cast<std::int32_t>(cell.past_len); j <= position; ++j) keys.push_back(j);
   std::vector<double> output(static_cast<std::size_t>(sequence.shape.head_dim), 0.0);
@@ -47,9 +48,9 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
     total += weight;
     const at::Tensor stored = cell.v[kv_head][j].to(at::kDouble).contiguous();
     const double* value = stored.const_data_ptr<double>();
-    const std::vector<double> read =
-        pruning.slices_values ? remembered(sequence, kv_head, value, pruning.usable)
-                              : std::vector<double>(value, value + output.size());
+    const std::vector<double> read = pruning.slices_values
+                                         ? remembered(sequence, kv_head, value, pruning.usable)
+                                         : std::vector<double>(value, value + output.size());
     for (std::size_t c = 0; c < output.size(); ++c) output[c] += weight * read[c];
   }
   for (double& value : output) value /= total;
@@ -79,13 +80,12 @@ TEST(LaneExecution, AttentionIsOfTheChosenLanes) {
   SequenceShape shape;
   shape.chunk_lengths = {16, 40, 16, 7};
   const Sequence sequence = random_sequence(shape, 21);
-  for (const Pruning& pruning :
-       std::vector<Pruning>{{"aqua:dim_ratio=0.3", 16, 4, false},
-                            {"static_slicing:dim_ratio=0.5", 16, 8, true},
-                            {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25", 12, 6, false},
-                            {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25,slice_values=1", 12, 6,
-                             false, true},
-                            {"aqua_h2o:dim_ratio=0.6,token_ratio=0.4", 16, 9, false}})
+  for (const Pruning& pruning : std::vector<Pruning>{
+           {"aqua:dim_ratio=0.3", 16, 4, false},
+           {"static_slicing:dim_ratio=0.5", 16, 8, true},
+           {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25", 12, 6, false},
+           {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25,slice_values=1", 12, 6, false, true},
+           {"aqua_h2o:dim_ratio=0.6,token_ratio=0.4", 16, 9, false}})
     expect_attention(sequence, pruning);
 }
 
