@@ -189,7 +189,7 @@ class AquaLanesPanel final : public Panel {
     return text;
   }
 
-  state::Shown<AquaLanesQuestion> shown_;
+  state::LastAnswer<AquaLanesQuestion> shown_;
   widgets::MapTexture texture_;
 };
 

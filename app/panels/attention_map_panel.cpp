@@ -327,9 +327,9 @@ class AttentionMapPanel final : public Panel {
                   static_cast<long long>(map.step), static_cast<double>(map.max.at(r, c)));
   }
 
-  state::Shown<AttentionStripQuestion> strip_;
-  state::Shown<AttentionMapQuestion> map_;
-  state::Shown<SelectedVsTrueQuestion> verdicts_;
+  state::LastAnswer<AttentionStripQuestion> strip_;
+  state::LastAnswer<AttentionMapQuestion> map_;
+  state::LastAnswer<SelectedVsTrueQuestion> verdicts_;
   widgets::MapTexture map_texture_, rug_texture_, rows_texture_;
   ImPlotRange x_range_, y_range_, rows_range_;
   double shown_tokens_ = 0;

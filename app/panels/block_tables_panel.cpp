@@ -1,8 +1,8 @@
 // block_tables: what becomes of a block method's masks in one chunk, from top to bottom: the mask of
 // each query head, the union over its query blocks, the union over the heads that share a row, and
 // the table that attention reads. The transport bar moves from chunk to chunk.
+#include "app/panels/block_metrics_table.h"
 #include "app/panels/block_plots.h"
-#include "app/panels/block_ways_table.h"
 #include "app/state/labels.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ class BlockTablesPanel final : public Panel {
       return;
     }
     finding_ui(context, *result);
-    if (!result.stale) block_ways_ui(context, result);
+    if (!result.stale) block_metrics_ui(context, result);
     legend_ui(context, *result);
     ImGui::Dummy({0, widgets::em(0.6F)});
     plots_.draw(context, result);
@@ -109,7 +109,7 @@ class BlockTablesPanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  state::Shown<BlockTablesQuestion> shown_;
+  state::LastAnswer<BlockTablesQuestion> shown_;
   BlockPlots plots_;
 };
 

@@ -289,7 +289,7 @@ class BudgetSweepPanel final : public Panel {
               "reached.");
   }
 
-  state::Shown<BudgetSweepQuestion> shown_;
+  state::LastAnswer<BudgetSweepQuestion> shown_;
   ContentFit fit_;
 };
 

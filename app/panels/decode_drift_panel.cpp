@@ -276,7 +276,7 @@ class DecodeDriftPanel final : public Panel {
     if (!other.empty()) widgets::text_wrapped(context.palette.miss, printable(other));
   }
 
-  state::Shown<DecodeDriftQuestion> shown_;
+  state::LastAnswer<DecodeDriftQuestion> shown_;
   widgets::MapTexture texture_;
   ContentFit loss_fit_, kl_fit_;
 };

@@ -519,7 +519,7 @@ class HeavyTailPanel final : public Panel {
     });
   }
 
-  state::Shown<HeavyTailQuestion> shown_;
+  state::LastAnswer<HeavyTailQuestion> shown_;
   widgets::MapTexture texture_;
   ContentFit relevance_fit_, deviations_fit_, mass_fit_;
 };

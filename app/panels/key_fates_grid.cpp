@@ -1,5 +1,5 @@
 // The key in one chunk of all layers and rows: is it lost here alone, or everywhere?
-#include "app/panels/key_parts.h"
+#include "app/panels/key_inspection.h"
 #include "app/state/questions/explain_words.h"
 
 #include <fmt/format.h>

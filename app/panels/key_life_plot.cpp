@@ -1,5 +1,5 @@
 // One key through the chunks: what it is worth, what it scored against the cut, and what became of it.
-#include "app/panels/key_parts.h"
+#include "app/panels/key_inspection.h"
 #include "app/panels/map_plot.h"
 #include "app/state/questions/explain_words.h"
 

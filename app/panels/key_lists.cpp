@@ -1,5 +1,5 @@
 // The keys that were kept with the lowest scores, and the queries that wanted the key most.
-#include "app/panels/key_parts.h"
+#include "app/panels/key_inspection.h"
 #include "app/widgets/table.h"
 #include "core/base/units.h"
 

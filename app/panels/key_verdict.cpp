@@ -1,5 +1,5 @@
 // Why a method kept or lost the key, in a sentence, by stages, and by what would have kept it.
-#include "app/panels/key_parts.h"
+#include "app/panels/key_inspection.h"
 
 #include "app/state/questions/explain_words.h"
 #include "app/state/token_text.h"

@@ -184,8 +184,8 @@ class KvMapPanel final : public Panel {
  private:
   // What is drawn of one method: its map, and the axes that the user has chosen for it.
   struct Picture {
-    state::Shown<KvMapQuestion> map;
-    state::Shown<RecallQuestion> recall;
+    state::LastAnswer<KvMapQuestion> map;
+    state::LastAnswer<RecallQuestion> recall;
     widgets::MapTexture texture;
     ImPlotRange x_range, y_range;
     std::pair<double, double> shape{0, 0};

@@ -2,7 +2,7 @@
 // current cell.
 #include "app/state/questions/latency.h"
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // its premise, fails. A click goes there.
 #include "app/state/questions/layer_head_overview.h"
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/token_text.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace {
 using replay::Number;
 using replay::NumberInfo;
 using state::OverviewQuestion;
-using Shown = state::Result<OverviewQuestion>;
+using Overview = state::Result<OverviewQuestion>;
 
 ImU32 rising(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, t);
@@ -102,7 +102,7 @@ class OverviewPanel final : public Panel {
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
     const OverviewQuestion asked = state::overview_question(context.workspace);
-    const Shown result = shown_.ask(context.workspace, asked);
+    const Overview result = shown_.ask(context.workspace, asked);
     head_ui(context, result.question);
     if (!context.figure) controls_ui(context, asked);
     const NumberInfo& info = replay::info_of(result.question.number());
@@ -179,7 +179,7 @@ class OverviewPanel final : public Panel {
           "instead of the current chunk");
   }
 
-  static void scale_ui(DrawContext& context, const Shown& result, const NumberInfo& info,
+  static void scale_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                        const Coloring& coloring) {
     const char* const mean = !result.question.mean_of_chunks() ? ""
                              : result->overview.phase == trace::Phase::Decode
@@ -210,7 +210,7 @@ class OverviewPanel final : public Panel {
     widgets::text_wrapped(color, text);
   }
 
-  static void grid_ui(DrawContext& context, const Shown& result, const NumberInfo& info,
+  static void grid_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                       const Coloring& coloring) {
     const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
     const Grid grid(result->overview, context.figure);
@@ -242,7 +242,7 @@ class OverviewPanel final : public Panel {
     if (pressed && !result.stale) go(context.workspace, *result, layer, h);
   }
 
-  static void current_ui(DrawContext& context, const Grid& grid, const Shown& result) {
+  static void current_ui(DrawContext& context, const Grid& grid, const Overview& result) {
     const state::Place& place = result.question.place;
     const std::vector<int>& layers = result->overview.layers;
     const auto layer = std::find(layers.begin(), layers.end(), place.layer);
@@ -312,7 +312,7 @@ class OverviewPanel final : public Panel {
                   widgets::ink_on(color), text.c_str());
   }
 
-  static void extremes_ui(DrawContext& context, const Shown& result, const NumberInfo& info,
+  static void extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                           const Coloring& coloring) {
     const bool entropy = info.number == Number::Entropy;
     const std::vector<std::int32_t>& cells = result->by_worth;
@@ -336,7 +336,7 @@ class OverviewPanel final : public Panel {
     widgets::text_wrapped(context.palette.muted, info.sentence);
   }
 
-  static void extreme_ui(DrawContext& context, const Shown& result, const Coloring& coloring,
+  static void extreme_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
                          std::int32_t index) {
     const analysis::Matrix& values = result->overview.values;
     const double value = values.values[static_cast<std::size_t>(index)];
@@ -357,7 +357,7 @@ class OverviewPanel final : public Panel {
     widgets::text_colored(context.palette.muted, text);
   }
 
-  state::Shown<OverviewQuestion> shown_;
+  state::LastAnswer<OverviewQuestion> shown_;
   state::OverviewScale scale_;
 };
 

@@ -1,7 +1,7 @@
 // A plot whose content is one large map: axes, pan and zoom from ImPlot, pixels from a MapTexture.
 #pragma once
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/widgets/map_texture.h"
 
 #include <implot/implot.h>

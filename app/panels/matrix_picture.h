@@ -1,7 +1,7 @@
 // Pixels of attention probabilities at any zoom: what all pictures of attention share.
 #pragma once
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/questions/attention_map.h"
 #include "app/widgets/map_texture.h"
 

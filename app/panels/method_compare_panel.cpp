@@ -1,7 +1,7 @@
 // method_compare: the table of `kvloupe compare`, one row a method; a click makes a row A or B.
 #include "app/state/questions/method_compare.h"
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
 #include "app/state/token_text.h"
 #include "app/widgets/slot_button.h"
@@ -338,7 +338,7 @@ class MethodComparePanel final : public Panel {
                           room, widgets::em(0.5F));
   }
 
-  state::Shown<MethodCompareQuestion> shown_;
+  state::LastAnswer<MethodCompareQuestion> shown_;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using state::MethodDiffQuestion;
 using state::Slot;
 using DiffCell = MethodDiffQuestion::Cell;
-using Shown = state::Result<MethodDiffQuestion>;
+using Diff = state::Result<MethodDiffQuestion>;
 
 constexpr float kListWidth = 17;  // em
 
@@ -28,7 +28,7 @@ class MethodDiffPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    const Shown result =
+    const Diff result =
         shown_.ask(context.workspace, state::method_diff_question(context.workspace));
     head_ui(context, result.question);
     if (!ready_ui(context, result, "Comparing what A and B keep")) return;
@@ -70,7 +70,7 @@ class MethodDiffPanel final : public Panel {
         chips);
   }
 
-  static void divergence_ui(DrawContext& context, const Shown& result) {
+  static void divergence_ui(DrawContext& context, const Diff& result) {
     const std::string words = state::words_of_divergence(result->diff);
     if (words.empty()) {
       const bool same = result.question.a == result.question.b;
@@ -87,7 +87,7 @@ class MethodDiffPanel final : public Panel {
     widgets::text_wrapped(context.palette.text, "First divergence (framed): " + words + ".");
   }
 
-  static void scale_ui(DrawContext& context, const Shown& result) {
+  static void scale_ui(DrawContext& context, const Diff& result) {
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "1: same keys",
                             "0: none in common", "Jaccard", widgets::em(8));
     ImGui::SameLine(0, widgets::em(1));
@@ -97,7 +97,7 @@ class MethodDiffPanel final : public Panel {
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
-  void map_ui(DrawContext& context, const Shown& result, ImVec2 size) {
+  void map_ui(DrawContext& context, const Diff& result, ImVec2 size) {
     const MethodDiffQuestion::Answer& answer = *result;
     MapPlotSpec spec;
     spec.id = "##difference";
@@ -143,7 +143,7 @@ class MethodDiffPanel final : public Panel {
   }
 
   // The place, and the first divergence.
-  static void marks_ui(DrawContext& context, const Shown& result) {
+  static void marks_ui(DrawContext& context, const Diff& result) {
     if (const replay::DiffRow* first = result->diff.first_divergence())
       frame_ui(*result, first->layer, first->chunk, context.palette.warning, 0);
     const state::Place& place = result.question.place;
@@ -176,7 +176,7 @@ class MethodDiffPanel final : public Panel {
         format_count(cell.only_a), format_count(cell.only_b), cell.mass_a, cell.mass_b);
   }
 
-  static void lowest_ui(DrawContext& context, const Shown& result) {
+  static void lowest_ui(DrawContext& context, const Diff& result) {
     {
       const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
       widgets::text_colored(context.palette.text, "Differ most");
@@ -207,7 +207,7 @@ class MethodDiffPanel final : public Panel {
     });
   }
 
-  state::Shown<MethodDiffQuestion> shown_;
+  state::LastAnswer<MethodDiffQuestion> shown_;
   widgets::MapTexture texture_;
 };
 

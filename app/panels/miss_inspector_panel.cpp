@@ -2,7 +2,7 @@
 // its life through the chunks, and its fate in all layers.
 #include "app/state/questions/miss_inspector.h"
 
-#include "app/panels/key_parts.h"
+#include "app/panels/key_inspection.h"
 #include "app/panels/watched_text.h"
 #include "app/state/token_text.h"
 
@@ -63,7 +63,7 @@ class MissInspectorPanel final : public Panel {
 
   // The parts come one after the other: what another method did stays under its name in none of them.
   template <state::Question Q>
-  static state::Result<Q> ask(state::Workspace& workspace, state::Shown<Q>& shown,
+  static state::Result<Q> ask(state::Workspace& workspace, state::LastAnswer<Q>& shown,
                               const Q& question) {
     state::Result<Q> result = shown.ask(workspace, question);
     if (!result.stale || result.question.method == question.method) return result;
@@ -198,10 +198,10 @@ class MissInspectorPanel final : public Panel {
   }
 
   struct ShownParts {
-    state::Shown<MissQuestion> span;
-    state::Shown<ExplainQuestion> why;
-    state::Shown<KeyLifeQuestion> life;
-    state::Shown<KeyFatesQuestion> fates;
+    state::LastAnswer<MissQuestion> span;
+    state::LastAnswer<ExplainQuestion> why;
+    state::LastAnswer<KeyLifeQuestion> life;
+    state::LastAnswer<KeyFatesQuestion> fates;
     bool search = false;  // for the budget of the question of this key
     std::string searched_for;
   };

@@ -132,7 +132,7 @@ class QueryGeometryPanel final : public Panel {
     }
   }
 
-  state::Shown<QueryGeometryQuestion> shown_;
+  state::LastAnswer<QueryGeometryQuestion> shown_;
   ContentFit fit_{3};  // the first frames do not know the plot's shape yet
 };
 

@@ -132,7 +132,7 @@ class QueryRelevancePanel final : public Panel {
     if (plot_clicked() && !result.stale) choose_query(context, result.question.place, query);
   }
 
-  state::Shown<QueryRelevanceQuestion> shown_;
+  state::LastAnswer<QueryRelevanceQuestion> shown_;
   ContentFit fit_;
 };
 

@@ -147,7 +147,7 @@ class QuestPagesPanel final : public Panel {
     page_churn_ui(context, result, ImGui::GetContentRegionAvail());
   }
 
-  state::Shown<QuestPagesQuestion> shown_;
+  state::LastAnswer<QuestPagesQuestion> shown_;
   widgets::MapTexture texture_;
 };
 

@@ -363,8 +363,8 @@ class ReceivedRankingsPanel final : public Panel {
   }
 
   static constexpr double kLeast = 1e-7;  // of the axes: attention may be 0
-  state::Shown<ReceivedRankingsQuestion> ranked_;
-  state::Shown<RankedSelectionQuestion> selected_;
+  state::LastAnswer<ReceivedRankingsQuestion> ranked_;
+  state::LastAnswer<RankedSelectionQuestion> selected_;
   widgets::MapTexture texture_;
   ImPlotRange x_range_, y_range_;
   double num_keys_ = 0;

@@ -302,7 +302,7 @@ class SelectedVsTruePanel final : public Panel {
     widgets::text_colored(context.palette.text, state::label_of(verdict));
   }
 
-  state::Shown<SelectedVsTrueQuestion> shown_;
+  state::LastAnswer<SelectedVsTrueQuestion> shown_;
   ContentFit fit_;
 };
 

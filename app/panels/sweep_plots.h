@@ -1,7 +1,7 @@
 // The curves of budget_sweep: their colours, strokes and marks inside a plot of the caller's.
 #pragma once
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/questions/budget_sweep.h"
 
 #include <vector>

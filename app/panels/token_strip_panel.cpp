@@ -2,7 +2,7 @@
 // chunk.
 #include "app/state/questions/token_strip.h"
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/labels.h"
 #include "core/base/units.h"
 
@@ -369,8 +369,8 @@ class TokenStripPanel final : public Panel {
     return text;
   }
 
-  state::Shown<KvMapQuestion> map_;
-  state::Shown<SelectedVsTrueQuestion> verdicts_;
+  state::LastAnswer<KvMapQuestion> map_;
+  state::LastAnswer<SelectedVsTrueQuestion> verdicts_;
   TextLayout layout_, next_layout_;
   Place followed_;               // scrolled for
   std::string followed_layout_;  // the same

@@ -1,7 +1,7 @@
 // trace_info: what the open trace holds.
 #include "app/state/questions/trace_info.h"
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/token_text.h"
 
 namespace kvloupe::panels {
@@ -39,7 +39,7 @@ class TraceInfoPanel final : public Panel {
     ImGui::EndTable();
   }
 
-  state::Shown<TraceInfoQuestion> shown_;
+  state::LastAnswer<TraceInfoQuestion> shown_;
 };
 
 }  // namespace

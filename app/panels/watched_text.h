@@ -1,7 +1,7 @@
 // The text around what is watched: a click on a token asks about its key.
 #pragma once
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/questions/explain.h"
 
 namespace kvloupe::panels {

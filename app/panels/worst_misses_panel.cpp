@@ -169,7 +169,7 @@ class WorstMissesPanel final : public Panel {
                  key);
   }
 
-  state::Shown<WorstMissesQuestion> shown_;
+  state::LastAnswer<WorstMissesQuestion> shown_;
   MissFilterBar filters_;
   MissTable<LostKey> keys_;
   MissTable<Regret> regrets_;

@@ -1,7 +1,7 @@
 // The two lists of the view worst_misses: lost keys and regrets, sorted and filtered.
 #pragma once
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/questions/worst_misses.h"
 
 #include <cstddef>

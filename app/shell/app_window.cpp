@@ -2,7 +2,7 @@
 #include "app/shell/app_window.h"
 
 #include "app/shell/display_watch.h"
-#include "app/shell/keeper.h"
+#include "app/shell/session_saver.h"
 #include "core/base/error.h"
 
 #include <epoxy/gl.h>
@@ -55,14 +55,14 @@ struct AppWindow::Impl {
   std::unique_ptr<figure::GuiContext> gui;
   std::unique_ptr<state::Workspace> workspace;
   std::unique_ptr<Explorer> explorer;
-  std::unique_ptr<Keeper> keeper;  // null: nothing is remembered
+  std::unique_ptr<SessionSaver> saver;  // null: nothing is remembered
   std::optional<DisplayWatch> display;
   bool backends = false;
   int lively = 10;  // frames to draw before idling
 
   ~Impl() {
     if (gui) ImGui::SetCurrentContext(gui->imgui());
-    keeper.reset();
+    saver.reset();
     if (workspace) workspace->answers.jobs().set_wake(nullptr);
     explorer.reset();
     workspace.reset();
@@ -105,7 +105,7 @@ struct AppWindow::Impl {
 AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
   impl_->display.emplace([impl = impl_.get()] {
-    if (impl->keeper) impl->keeper->save_now();
+    if (impl->saver) impl->saver->save_now();
   });
   impl_->make_window();
   impl_->gui = std::make_unique<figure::GuiContext>();
@@ -126,7 +126,7 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   const std::vector<std::string>& traces = impl_->options.window.traces;
   const std::optional<state::ViewState>& at = impl_->options.window.at;
   if (impl_->options.remember)
-    impl_->keeper = std::make_unique<Keeper>(*impl_->workspace, *impl_->explorer, traces, at);
+    impl_->saver = std::make_unique<SessionSaver>(*impl_->workspace, *impl_->explorer, traces, at);
   else
     for (const std::string& path : traces) impl_->workspace->traces.open(path, at);
   if (at && !at->view.empty()) impl_->explorer->panels().show(at->view);
@@ -163,10 +163,10 @@ bool AppWindow::frame() {
   if (after_render) after_render();
   glfwSwapBuffers(impl_->window);
   require_graphics();
-  if (impl_->keeper) impl_->keeper->tick();
+  if (impl_->saver) impl_->saver->tick();
   const bool closed =
       glfwWindowShouldClose(impl_->window) == GLFW_TRUE || impl_->explorer->wants_quit();
-  if (closed && impl_->keeper) impl_->keeper->end();
+  if (closed && impl_->saver) impl_->saver->end();
   return !closed;
 }
 

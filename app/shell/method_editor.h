@@ -30,7 +30,7 @@ class MethodEditor {
                   state::MethodDraft& draft);
   static void help_ui(const widgets::Palette& palette, const selection::MethodInfo& method);
 
-  state::Shown<state::UnavailableQuestion> unavailable_;
+  state::LastAnswer<state::UnavailableQuestion> unavailable_;
   std::array<state::MethodDraft, 2> drafts_;
   std::array<std::string, 2> drafted_;  // keys of the choices that the drafts stand for
   std::string problem_;

@@ -37,8 +37,8 @@ class RunsWindow {
                   const state::Result<state::RunQuestion>& run,
                   const state::Result<state::RunSummaryQuestion>& summary);
 
-  std::map<std::string, state::Shown<state::RunSummaryQuestion>> worth_;  // by method
-  std::map<std::string, state::Shown<state::RunQuestion>> kept_;          // by method
+  std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> worth_;  // by method
+  std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;          // by method
   std::optional<trace::TokenSpan> watched_;  // all or some of it before the chunk shown
   bool docked_ = false;
 };

@@ -43,7 +43,7 @@ class Workspace {
 // What a panel last showed of one question: while a new answer is computed the old one stays on
 // screen, labelled as what it is.
 template <Question Q>
-class Shown {
+class LastAnswer {
  public:
   Result<Q> ask(Workspace& workspace, const Q& question) {
     Result<Q> result = workspace.ask(question);

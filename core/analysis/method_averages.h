@@ -18,12 +18,12 @@ class MethodAverages {
   explicit MethodAverages(replay::MethodCells measured) : measured_(std::move(measured)) {}
 
   // Means of scope "all" over the cells of `among` (null: all) in which the method is not dense.
-  replay::CompareRow means(trace::Phase phase, const replay::Places* among = nullptr) const {
+  replay::CompareRow means(trace::Phase phase, const replay::CellSet* among = nullptr) const {
     return measured_.averager.overall(measured_.result, phase, {.among = among});
   }
   // Where the method is not dense; empty: it chooses nowhere.
-  std::optional<replay::Places> places(trace::Phase phase) const {
-    return measured_.averager.places(phase);
+  std::optional<replay::CellSet> cells(trace::Phase phase) const {
+    return measured_.averager.cells(phase);
   }
   std::int64_t all_cells(trace::Phase phase) const { return measured_.averager.all_cells(phase); }
   bool leaks() const { return measured_.result.basis && measured_.result.basis->leakage; }

@@ -1,6 +1,6 @@
 #include "core/cuda/probability_bindings.h"
 
-#include "core/cuda/binding_parts.h"
+#include "core/cuda/binding_checks.h"
 #include "core/cuda/generic_form.h"
 #include "core/cuda/probabilities.cuh"
 #include "core/cuda/tensor_type.h"

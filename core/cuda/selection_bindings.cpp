@@ -1,6 +1,6 @@
 #include "core/cuda/selection_bindings.h"
 
-#include "core/cuda/binding_parts.h"
+#include "core/cuda/binding_checks.h"
 #include "core/cuda/generic_form.h"
 #include "core/cuda/keep_best.cuh"
 #include "core/cuda/pack_rows.cuh"

@@ -20,12 +20,12 @@
 #include "core/device/device.h"
 #include "core/device/threads.h"
 #include "core/measure/attention_bench.h"
-#include "core/measure/block_way_times.h"
+#include "core/measure/block_execution_times.h"
 #include "core/measure/latency.h"
 #include "core/measure/paged_bench.h"
 #include "core/measure/peaks.h"
 #include "core/measure/timed_type.h"
-#include "core/replay/block_ways.h"
+#include "core/replay/block_metrics.h"
 #include "core/replay/compare.h"
 #include "core/replay/diff.h"
 #include "core/replay/explain.h"
@@ -67,7 +67,7 @@ namespace kvloupe {
   X(measure_latency, measure::measure_latency)              \
   X(paged_bench_bytes, measure::paged_bench_bytes)          \
   X(peaks_of, measure::peaks_of)                            \
-  X(time_block_ways, measure::time_block_ways)              \
+  X(time_block_executions, measure::time_block_executions)  \
   X(timed_type, measure::timed_type)                        \
   X(add_metrics, replay::add_metrics)                       \
   X(compare_methods, replay::compare_methods)               \
@@ -82,7 +82,7 @@ namespace kvloupe {
   X(replay, replay::replay)                                 \
   X(why_choice_unavailable, replay::why_choice_unavailable) \
   X(why_unavailable, replay::why_unavailable)               \
-  X(worth_of_ways, replay::worth_of_ways)
+  X(block_metrics, replay::block_metrics)
 
 struct Engine {
 #define KVLOUPE_FIELD(field, function) decltype(&kvloupe::function) field;

@@ -105,12 +105,12 @@ class Averager::Cells {
     }
   }
 
-  std::optional<Places> places(std::optional<trace::Phase> phase) const {
+  std::optional<CellSet> cells(std::optional<trace::Phase> phase) const {
     if (!chooses_) return std::nullopt;
-    Places places;
+    CellSet cells;
     for (const RowCell& cell : cells_)
-      if (!cell.dense && (!phase || cell.phase == *phase)) places.emplace(cell.layer, cell.chunk);
-    return places;
+      if (!cell.dense && (!phase || cell.phase == *phase)) cells.emplace(cell.layer, cell.chunk);
+    return cells;
   }
 
   std::int64_t all_cells(trace::Phase phase) const {
@@ -257,8 +257,8 @@ Averager& Averager::operator=(Averager&&) noexcept = default;
 
 void Averager::add(const ReplayCell& cell) { cells_->add(cell); }
 
-std::optional<Places> Averager::places() const { return cells_->places({}); }
-std::optional<Places> Averager::places(trace::Phase phase) const { return cells_->places(phase); }
+std::optional<CellSet> Averager::cells() const { return cells_->cells({}); }
+std::optional<CellSet> Averager::cells(trace::Phase phase) const { return cells_->cells(phase); }
 std::int64_t Averager::all_cells(trace::Phase phase) const { return cells_->all_cells(phase); }
 std::uint64_t Averager::bytes() const { return cells_->bytes(); }
 

@@ -73,7 +73,7 @@ struct Counted {
 
 struct RowOptions {
   Weights weights = Weights::Cells;
-  const Places* among = nullptr;   // cells outside are left out; null: none is
+  const CellSet* among = nullptr;  // cells outside are left out; null: none is
   std::vector<Scope> scopes = {};  // beside all, layer, kv_head and chunk
 };
 
@@ -91,8 +91,8 @@ class Averager {
   // Passed over where it does not count.
   void add(const ReplayCell& cell);
   // Where the method is not dense; empty: it chooses nowhere, and is not asked for common cells.
-  std::optional<Places> places() const;
-  std::optional<Places> places(trace::Phase phase) const;
+  std::optional<CellSet> cells() const;
+  std::optional<CellSet> cells(trace::Phase phase) const;
   std::int64_t all_cells(trace::Phase phase) const;  // rows of layers and chunks, dense ones too
   // `result` names the method and its basis; its cells are not looked at.
   std::vector<CompareRow> rows(const ReplayResult& result, const RowOptions& options = {}) const;

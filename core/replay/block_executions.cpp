@@ -39,7 +39,7 @@ std::vector<std::uint8_t> wanted(const BlockMasks& masks, int first, int count, 
   return blocks;
 }
 
-std::size_t place_of(BlockWay way) { return static_cast<std::size_t>(way); }
+std::size_t place_of(BlockExecution way) { return static_cast<std::size_t>(way); }
 
 }  // namespace
 
@@ -52,13 +52,13 @@ BlockExecutions::BlockExecutions(const selection::Cell& cell, const BlockMasks& 
   cell_.k = cell.k.narrow(0, kv_head, 1);
   cell_.v = cell.v.narrow(0, kv_head, 1);
   for (int head = 0; head < num_q_heads; ++head)
-    past_keys_[place_of(BlockWay::Native)].push_back(
+    past_keys_[place_of(BlockExecution::Native)].push_back(
         selection::row_of_blocks(masks_.grid, wanted(masks_, head, 1, true)).positions);
-  unite(BlockWay::QueryUnion, 1);
-  unite(BlockWay::HeadUnion, num_q_heads);
+  unite(BlockExecution::QueryUnion, 1);
+  unite(BlockExecution::HeadUnion, num_q_heads);
 }
 
-void BlockExecutions::unite(BlockWay way, int q_heads_per_row) {
+void BlockExecutions::unite(BlockExecution way, int q_heads_per_row) {
   const BlockGrid& grid = masks_.grid;
   attention::BlockTables& tables = tables_[place_of(way)];
   tables.page_size = grid.block_size;
@@ -76,12 +76,12 @@ void BlockExecutions::unite(BlockWay way, int q_heads_per_row) {
   }
 }
 
-const std::vector<std::int32_t>& BlockExecutions::past_keys(BlockWay way, int head) const {
+const std::vector<std::int32_t>& BlockExecutions::past_keys(BlockExecution way, int head) const {
   return past_keys_[place_of(way)][static_cast<std::size_t>(head)];
 }
 
-at::Tensor BlockExecutions::attend(BlockWay way) const {
-  if (way != BlockWay::Native)
+at::Tensor BlockExecutions::attend(BlockExecution way) const {
+  if (way != BlockExecution::Native)
     return attention::paged_chunk_attention(cell_.q, cell_.k, cell_.v, cell_.softmax,
                                             tables_[place_of(way)]);
   return attention::block_sparse_chunk_attention(

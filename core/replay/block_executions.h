@@ -1,8 +1,8 @@
-// What the three ways of block_ways.h attend to, and their attention. Needs Torch.
+// What the three ways of block_metrics.h attend to, and their attention. Needs Torch.
 #pragma once
 
 #include "core/attention/block_tables.h"
-#include "core/replay/block_ways.h"
+#include "core/replay/block_metrics.h"
 #include "core/selection/selector.h"
 
 #include <ATen/core/Tensor.h>
@@ -24,17 +24,17 @@ class BlockExecutions {
   const selection::Cell& cell() const { return cell_; }
   const trace::BlockMasks& masks() const { return masks_; }
   // Past keys of one of the heads, ascending; a union, or that of what its query blocks read.
-  const std::vector<std::int32_t>& past_keys(BlockWay way, int head) const;
-  at::Tensor attend(BlockWay way) const;  // [num_q_heads, m, head_dim]
+  const std::vector<std::int32_t>& past_keys(BlockExecution way, int head) const;
+  at::Tensor attend(BlockExecution way) const;  // [num_q_heads, m, head_dim]
 
  private:
   // Tables of rows of so many heads, and their past keys for each head.
-  void unite(BlockWay way, int q_heads_per_row);
+  void unite(BlockExecution way, int q_heads_per_row);
 
   selection::Cell cell_;
   trace::BlockMasks masks_;
-  std::array<attention::BlockTables, kBlockWays.size()> tables_;  // none for native
-  std::array<std::vector<std::vector<std::int32_t>>, kBlockWays.size()> past_keys_;
+  std::array<attention::BlockTables, kBlockExecutions.size()> tables_;  // none for native
+  std::array<std::vector<std::vector<std::int32_t>>, kBlockExecutions.size()> past_keys_;
 };
 
 }  // namespace kvloupe::replay

@@ -14,15 +14,15 @@ enum class CellChoice {
 };
 
 // (layer, chunk).
-using Places = std::set<std::pair<int, int>>;
+using CellSet = std::set<std::pair<int, int>>;
 
 // Where each of several methods is not dense; empty for one that chooses nowhere and is not asked.
-using PlacesOf = std::vector<std::optional<Places>>;
+using CellSets = std::vector<std::optional<CellSet>>;
 
 // Where none of them is dense. Nowhere, if none is asked.
-Places common_places(const PlacesOf& of_methods);
+CellSet common_cells(const CellSets& of_methods);
 
-// Whose places are not those of most; of two as common ones the larger set counts.
-std::vector<bool> differ_from_most(const PlacesOf& of_methods);
+// Whose cells are not those of most; of two as common ones the larger set counts.
+std::vector<bool> differ_from_most(const CellSets& of_methods);
 
 }  // namespace kvloupe::replay

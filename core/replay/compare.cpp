@@ -49,9 +49,9 @@ void note_no_common_cell(const std::vector<MethodCells>& measured, trace::Phase 
   bool any = false;
   for (const MethodCells& method : measured) {
     any = any || method.averager.all_cells(phase) > 0;
-    const auto places = method.averager.places(phase);
-    none.asked = none.asked || places.has_value();
-    if (places && places->empty()) none.dense.push_back(method.result.method);
+    const auto cells = method.averager.cells(phase);
+    none.asked = none.asked || cells.has_value();
+    if (cells && cells->empty()) none.dense.push_back(method.result.method);
   }
   if (any) comparison.no_common_cell.push_back(std::move(none));
 }
@@ -131,11 +131,11 @@ Comparison compare_methods(const session::TraceSession& session,
           fmt::format("run {} has {} of the {} layers: {}{}", served[i].run, layers.size(),
                       session.info().layers.size(), fmt::join(layers, ", "),
                       options.cells == CellChoice::Common ? "; all rows are of these" : ""));
-  PlacesOf places;
-  for (const MethodCells& method : measured) places.push_back(method.averager.places());
-  const Places common = common_places(places);
+  CellSets cells;
+  for (const MethodCells& method : measured) cells.push_back(method.averager.cells());
+  const CellSet common = common_cells(cells);
   const bool alike = options.cells == CellChoice::Common;
-  const std::vector<bool> differs = differ_from_most(places);
+  const std::vector<bool> differs = differ_from_most(cells);
   const RowOptions row_options{options.weights, alike ? &common : nullptr, options.scopes};
   for (std::size_t i = 0; i < measured.size(); ++i) {
     for (CompareRow& row : measured[i].averager.rows(measured[i].result, row_options)) {

@@ -1,7 +1,7 @@
 #include "core/replay/explain.h"
 
 #include "core/base/error.h"
-#include "core/replay/explain_parts.h"
+#include "core/replay/key_facts.h"
 #include "core/replay/needed_budget.h"
 #include "core/replay/stage_runs.h"
 

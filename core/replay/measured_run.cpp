@@ -3,7 +3,7 @@
 #include "core/device/torch_device.h"
 #include "core/replay/cell_metrics.h"
 #include "core/replay/replay.h"
-#include "core/replay/replay_parts.h"
+#include "core/replay/replay_steps.h"
 #include "core/session/session_tensors.h"
 
 #include <fmt/format.h>

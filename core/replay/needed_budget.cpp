@@ -1,7 +1,7 @@
 #include "core/replay/needed_budget.h"
 
 #include "core/device/torch_device.h"
-#include "core/replay/cell_parts.h"
+#include "core/replay/cells_of_heads.h"
 #include "core/replay/prepared_method.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/score_memo.h"

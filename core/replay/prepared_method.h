@@ -20,8 +20,8 @@ struct PreparedMethod {
 
   const selection::Traits& traits() const { return spec.traits(); }
   std::unique_ptr<selection::Selector> selector(
-      selection::Suppose suppose = selection::Suppose::Nothing) const {
-    return selection::make_selector(spec, shape, basis, suppose);
+      selection::Ablation ablation = selection::Ablation::None) const {
+    return selection::make_selector(spec, shape, basis, ablation);
   }
 };
 

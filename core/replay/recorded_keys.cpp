@@ -2,7 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/device/torch_device.h"
-#include "core/replay/explain_parts.h"
+#include "core/replay/key_facts.h"
 #include "core/replay/method_choice.h"
 #include "core/replay/request_checks.h"
 

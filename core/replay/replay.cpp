@@ -4,7 +4,7 @@
 #include "core/base/error.h"
 #include "core/device/torch_device.h"
 #include "core/replay/prepared_method.h"
-#include "core/replay/replay_parts.h"
+#include "core/replay/replay_steps.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/key_copies.h"
 #include "core/selection/score_memo.h"

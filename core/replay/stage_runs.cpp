@@ -3,7 +3,7 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/device/torch_device.h"
-#include "core/replay/cell_parts.h"
+#include "core/replay/cells_of_heads.h"
 #include "core/replay/request_checks.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/key_copies.h"
@@ -19,9 +19,9 @@
 
 namespace kvloupe::replay {
 
+using selection::Ablation;
 using selection::Cell;
 using selection::SelectedRow;
-using selection::Suppose;
 
 namespace {
 
@@ -97,10 +97,10 @@ StageRuns::StageRuns(const session::TraceSession& session, const selection::Meth
 StageRuns::~StageRuns() = default;
 
 void StageRuns::prepare_changes() {
-  for (const auto& [stage, suppose, change] :
-       {std::tuple{Stage::QuerySampling, Suppose::AllRows, "all rows of the chunk"},
-        std::tuple{Stage::HeadMerge, Suppose::HeadsApart, ""},
-        std::tuple{Stage::Approximation, Suppose::ExactLogits, "exact logits"}}) {
+  for (const auto& [stage, ablation, change] :
+       {std::tuple{Stage::QuerySampling, Ablation::AllRows, "all rows of the chunk"},
+        std::tuple{Stage::HeadMerge, Ablation::HeadsApart, ""},
+        std::tuple{Stage::Approximation, Ablation::ExactLogits, "exact logits"}}) {
     if (std::find(stages_.begin(), stages_.end(), stage) == stages_.end()) continue;
     if (stage == Stage::HeadMerge) {
       add_head_changes();
@@ -110,10 +110,10 @@ void StageRuns::prepare_changes() {
     std::int64_t longest = 1;
     for (const trace::ChunkInfo& chunk : session_.info().chunks)
       longest = std::max<std::int64_t>(longest, chunk.length);
-    const auto spec = selection::supposed(method_.spec, suppose, longest, method_.shape);
+    const auto spec = selection::ablated(method_.spec, ablation, longest, method_.shape);
     PreparedMethod changed = method_;
     if (spec) changed.spec = *spec;
-    changes_.push_back({stage, spec, change, changed.selector(suppose)});
+    changes_.push_back({stage, spec, change, changed.selector(ablation)});
   }
 }
 
@@ -121,7 +121,7 @@ void StageRuns::add_head_changes() {
   using Sight = Changed::Sight;
   if (method_.traits().granularity == trace::Granularity::Block) {
     changes_.push_back(
-        {Stage::HeadMerge, {}, "", method_.selector(Suppose::HeadsApart), Sight::HeadsApart});
+        {Stage::HeadMerge, {}, "", method_.selector(Ablation::HeadsApart), Sight::HeadsApart});
     return;
   }
   // Sets that pass from layer to layer may be made by all heads together: each is alone then.

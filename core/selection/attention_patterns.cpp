@@ -33,12 +33,13 @@ std::vector<std::uint8_t> mark_best(const std::vector<float>& scores, std::int64
 
 }  // namespace
 
-std::vector<std::int32_t> observed_rows(const Cell& cell, Suppose suppose) {
-  return latest_rows(suppose == Suppose::AllRows ? cell.chunk_len : kObservedRows, cell.chunk_len);
+std::vector<std::int32_t> observed_rows(const Cell& cell, Ablation ablation) {
+  return latest_rows(ablation == Ablation::AllRows ? cell.chunk_len : kObservedRows,
+                     cell.chunk_len);
 }
 
-std::vector<ObservedAttention> observe_attention(const Cell& cell, Suppose suppose) {
-  const std::vector<std::int32_t> latest = observed_rows(cell, suppose);
+std::vector<ObservedAttention> observe_attention(const Cell& cell, Ablation ablation) {
+  const std::vector<std::int32_t> latest = observed_rows(cell, ablation);
   const ColumnsAndSlashes sums = columns_and_slashes(sets_over_cell(cell, cell.q, latest), cell.k);
   std::vector<ObservedAttention> heads;
   for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)

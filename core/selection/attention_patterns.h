@@ -11,8 +11,8 @@
 
 namespace kvloupe::selection {
 
-// The chunk's last min(64, m) rows, all of them where that is supposed.
-std::vector<std::int32_t> observed_rows(const Cell& cell, Suppose suppose = Suppose::Nothing);
+// The chunk's last min(64, m) rows, all of them where that is ablated.
+std::vector<std::int32_t> observed_rows(const Cell& cell, Ablation ablation = Ablation::None);
 // The attention of these rows in a query head, summed by key and by distance.
 struct ObservedAttention {
   std::int64_t num_rows = 0;
@@ -20,7 +20,7 @@ struct ObservedAttention {
   std::vector<float> slashes;  // [T] sum of p[i,i-o]
 };
 std::vector<ObservedAttention> observe_attention(
-    const Cell& cell, Suppose suppose = Suppose::Nothing);  // [num_q_heads]
+    const Cell& cell, Ablation ablation = Ablation::None);  // [num_q_heads]
 
 // Columns j and distances o of one query head: row i attends to key j <= i if the column or the
 // distance i-j is marked; 2: by rule.

@@ -252,7 +252,7 @@ std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout 
 
 std::unique_ptr<Selector> make_block_selector(const Setup& setup,
                                               std::unique_ptr<BlockMasker> masker) {
-  const RowLayout layout = setup.suppose == Suppose::HeadsApart
+  const RowLayout layout = setup.ablation == Ablation::HeadsApart
                                ? RowLayout{trace::RowAxis::QHead, 1}
                                : row_layout(setup.spec, setup.shape);
   return make_block_selector(setup.spec, layout, std::move(masker));

@@ -68,7 +68,7 @@ inline std::int64_t first_block(const BlockGrid& grid, const SoftmaxForm& softma
 // masker's choice lowered as above over rows of `layout`.
 std::unique_ptr<Selector> make_block_selector(const MethodSpec& spec, RowLayout layout,
                                               std::unique_ptr<BlockMasker> masker);
-// Over the rows of the method; each query head is one where that is supposed.
+// Over the rows of the method; each query head is one where that is ablated.
 std::unique_ptr<Selector> make_block_selector(const Setup& setup,
                                               std::unique_ptr<BlockMasker> masker);
 

@@ -21,7 +21,7 @@ struct Setup {
   const MethodSpec& spec;  // resolved
   const ModelShape& shape;
   const std::shared_ptr<const trace::Basis>& basis;  // null unless MethodInfo::basis
-  Suppose suppose = Suppose::Nothing;
+  Ablation ablation = Ablation::None;
 };
 
 // What is known of a method.
@@ -37,9 +37,9 @@ struct Method {
   std::function<std::optional<Metadata>(const MethodSpec&, const ModelShape&)> metadata;
   // Only where sets pass from layer to layer: see source_layer() in method_spec.h.
   std::function<std::optional<int>(const MethodSpec&, int layer)> source_layer;
-  // Only where a parameter can say what is supposed: what it is then, see supposed() in method_spec.h.
-  // Where none can, the selector does it by itself (Setup::suppose).
-  std::function<std::optional<ParamValues>(Suppose, std::int64_t chunk_len, int head_dim)> supposed;
+  // Only where a parameter can say the ablation: what it is then, see ablated() in method_spec.h.
+  // Where none can, the selector does it by itself (Setup::ablation).
+  std::function<std::optional<ParamValues>(Ablation, std::int64_t chunk_len, int head_dim)> ablated;
 };
 
 // Short forms of the parameters that method files declare.

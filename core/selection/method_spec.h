@@ -173,9 +173,9 @@ std::optional<Metadata> metadata_of(const MethodSpec& spec, const ModelShape& sh
 // A run of `spec` (resolved) as a trace describes it; open loop.
 trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape);
 
-// The SPEC that does what is supposed, for chunks of this length; nothing where no SPEC can say it.
-std::optional<MethodSpec> supposed(const MethodSpec& spec, Suppose suppose, std::int64_t chunk_len,
-                                   const ModelShape& shape);
+// The SPEC of the ablation, for chunks of this length; nothing where no SPEC can say it.
+std::optional<MethodSpec> ablated(const MethodSpec& spec, Ablation ablation, std::int64_t chunk_len,
+                                  const ModelShape& shape);
 
 // The layer whose set this layer reuses; nullopt where it chooses (or is dense) on its own.
 // A cell of this layer needs the same chunk's cell of that one before it.

@@ -115,11 +115,11 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   return run;
 }
 
-std::optional<MethodSpec> supposed(const MethodSpec& spec, Suppose suppose, std::int64_t chunk_len,
-                                   const ModelShape& shape) {
+std::optional<MethodSpec> ablated(const MethodSpec& spec, Ablation ablation, std::int64_t chunk_len,
+                                  const ModelShape& shape) {
   const Method& method = method_of(spec);
-  if (!method.supposed) return std::nullopt;
-  const auto changes = method.supposed(suppose, chunk_len, shape.head_dim);
+  if (!method.ablated) return std::nullopt;
+  const auto changes = method.ablated(ablation, chunk_len, shape.head_dim);
   return changes ? std::optional(spec.with(*changes)) : std::nullopt;
 }
 

@@ -14,7 +14,7 @@ KVLOUPE_METHODS(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
 
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
-                                        BasisPtr basis, Suppose suppose) {
+                                        BasisPtr basis, Ablation ablation) {
   if (shape.num_kv_heads <= 0 || shape.num_q_heads % shape.num_kv_heads != 0)
     throw input_error(fmt::format("{} cannot run on this model", spec.id()),
                       fmt::format("{} query heads do not share {} KV heads evenly",
@@ -22,7 +22,7 @@ std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape
                       "check the trace with kvloupe validate");
   KVLOUPE_CHECK(!spec.traits().basis || basis);
 #define KVLOUPE_MAKE(name) \
-  if (spec.id() == #name) return make_##name({spec, shape, basis, suppose});
+  if (spec.id() == #name) return make_##name({spec, shape, basis, ablation});
   KVLOUPE_METHODS(KVLOUPE_MAKE)
 #undef KVLOUPE_MAKE
   fail_check("a method of the list", __FILE__, __LINE__);

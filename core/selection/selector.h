@@ -115,6 +115,6 @@ class Selector {
 // served.
 std::unique_ptr<Selector> make_selector(const MethodSpec& spec, const ModelShape& shape,
                                         BasisPtr basis = nullptr,
-                                        Suppose suppose = Suppose::Nothing);
+                                        Ablation ablation = Ablation::None);
 
 }  // namespace kvloupe::selection

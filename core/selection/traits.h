@@ -71,7 +71,7 @@ struct Traits {
   bool needs_probe = false;  // the probe queries and novelty that only some captures record
   // A few rows of a chunk stand for the others: Selector::sampled_rows() says which.
   bool samples_rows = false;
-  // Keys are scored by something else than logits where logits could be had (Suppose::ExactLogits).
+  // Keys are scored by something else than logits where logits could be had (Ablation::ExactLogits).
   bool approximates = false;
   // A row that speaks for several query heads has what any of them keeps: no score of theirs is merged.
   bool unites_heads = false;
@@ -95,8 +95,8 @@ struct Traits {
 };
 
 // One thing changed about a selection, to see whether that is what lost a key (docs/explain.md).
-enum class Suppose {
-  Nothing,
+enum class Ablation {
+  None,
   AllRows,      // all rows of the chunk in place of those that samples_rows speaks of
   ExactLogits,  // in place of a cosine, of a few channels or directions
   HeadsApart,   // block methods: each query head has a row of its own

@@ -179,7 +179,7 @@ void plan_next_tokens(const TraceReader& reader, Plan& plan, std::vector<std::st
     if (reader.info().has_drift && whole) plan.drift = reader.read_drift();
   });
   if (!next_tokens.defects.empty())
-    left_out.push_back("what the model foretold: " + next_tokens.defects.front());
+    left_out.push_back("the statistics of next tokens: " + next_tokens.defects.front());
   else if (reader.info().has_drift && !plan.drift)
     left_out.emplace_back("the drift: it is of layers or losses that are left out");
   plan.header.store.set(Part::Drift, plan.drift.has_value());

@@ -17,9 +17,9 @@
 namespace kvloupe::analysis {
 namespace {
 
+using replay::CellSet;
 using replay::CompareRow;
 using replay::Number;
-using replay::Places;
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 
@@ -94,33 +94,33 @@ TEST(MethodAverages, AreThoseOfPlainLoops) {
   expect_equal(averages.means(kPrefill), expected_of(trace, kPrefill, 20, heaviest), 20);
   EXPECT_EQ(averages.all_cells(kPrefill), 2 * 4 * 2);  // layers, chunks, KV heads
   // The first chunk has no past, the second one of 16 keys: both are dense, in both layers.
-  EXPECT_EQ(averages.places(kPrefill), (Places{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(averages.cells(kPrefill), (CellSet{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
   EXPECT_EQ(averages.means(kPrefill).fallback_cells, 2 * 2 * 2);
   expect_equal(averages.means(kDecode), expected_of(trace, kDecode, 20, heaviest), 20);
-  EXPECT_EQ(averages.places(kDecode), (Places{{0, 4}, {0, 5}, {1, 4}, {1, 5}}));
+  EXPECT_EQ(averages.cells(kDecode), (CellSet{{0, 4}, {0, 5}, {1, 4}, {1, 5}}));
 }
 
 TEST(MethodAverages, AmongFewerCellsAreOfTheseAlone) {
   const SmallTrace trace(shape());
   const MethodAverages averages = averages_of(trace, "oracle:budget_tokens=10");
   // Chunks 1 (16 keys) to 3 are its own. Of chunks 2 and 3, by a budget that leaves chunk 1 dense:
-  const Places later{{0, 2}, {0, 3}, {1, 2}, {1, 3}, {9, 9}};
+  const CellSet later{{0, 2}, {0, 3}, {1, 2}, {1, 3}, {9, 9}};
   const CompareRow all = averages.means(kPrefill), fewer = averages.means(kPrefill, &later);
   EXPECT_EQ(all.cells, 3 * 2 * 2);
   EXPECT_EQ(fewer.cells, 2 * 2 * 2);
   EXPECT_NEAR(all.numbers[Number::Density].value_or(-1), (10.0 / 16 + 10.0 / 32 + 10.0 / 48) / 3,
               1e-12);
   EXPECT_NEAR(fewer.numbers[Number::Density].value_or(-1), (10.0 / 32 + 10.0 / 48) / 2, 1e-12);
-  const Places none;
+  const CellSet none;
   EXPECT_EQ(averages.means(kPrefill, &none).cells, 0);
   EXPECT_FALSE(averages.means(kPrefill, &none).numbers[Number::MassRecall].has_value());
 }
 
 TEST(MethodAverages, DenseChoosesNowhereAndIsNotAsked) {
   const SmallTrace trace(shape());
-  EXPECT_FALSE(averages_of(trace, "dense").places(kPrefill).has_value());
-  EXPECT_EQ(averages_of(trace, "quest:page_size=4,budget_tokens=8", {0}).places(kPrefill),
-            Places{});
+  EXPECT_FALSE(averages_of(trace, "dense").cells(kPrefill).has_value());
+  EXPECT_EQ(averages_of(trace, "quest:page_size=4,budget_tokens=8", {0}).cells(kPrefill),
+            CellSet{});
 }
 
 TEST(MethodAverages, OfAWatchedSpanAreTheKeysKept) {
@@ -195,7 +195,7 @@ TEST(MethodAverages, OfARunOfAnUnknownMethodAreThoseOfItsSets) {
   expect_equal(averages.means(kDecode), expected_of(trace, kDecode, 4, newest), 4);
   EXPECT_FALSE(averages.means(kPrefill).numbers[Number::RequestedBudget].has_value());
   EXPECT_FALSE(averages.means(kPrefill).numbers[Number::Forced].has_value());  // unknown, not 0
-  EXPECT_EQ(averages.places(kPrefill), (Places{{0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(averages.cells(kPrefill), (CellSet{{0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {1, 3}}));
 }
 
 TEST(MethodAverages, ThrowForWhatATraceCannotServe) {

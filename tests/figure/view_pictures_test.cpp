@@ -3,7 +3,7 @@
 // references anew.
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
-#include "app/state/questions/block_ways.h"
+#include "app/state/questions/block_metrics.h"
 #include "app/state/questions/latency.h"
 #include "app/state/questions/trace_info.h"
 #include "app/state/view_list.h"

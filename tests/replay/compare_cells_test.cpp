@@ -124,7 +124,7 @@ TEST(CompareCells, OfAWatchedSpanTheKeysInThePastCount) {
 }
 
 TEST(CompareCells, ThoseThatDifferFromMostAreTheFewer) {
-  const Places most{{0, 1}, {0, 2}}, other{{0, 2}};
+  const CellSet most{{0, 1}, {0, 2}}, other{{0, 2}};
   EXPECT_EQ(differ_from_most({most, other, most}), (std::vector{false, true, false}));
   EXPECT_EQ(differ_from_most({most, most}), (std::vector{false, false}));
   // As many of each: those that averaged more count as usual.

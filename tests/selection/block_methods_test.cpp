@@ -1,7 +1,7 @@
 // FlashPrefill, XAttention, FlexPrefill and CompactAttention: hand-computed examples (those of
 // FlexPrefill are in a file of their own), the slow oracle, and what unions must be.
 #include "core/base/error.h"
-#include "tests/selection/block_parts.h"
+#include "tests/selection/block_mask_checks.h"
 #include "tests/selection/oracles_blocks.h"
 #include "tests/selection/sequences.h"
 

@@ -1,6 +1,6 @@
 // TidalDecode and LessIsMore: which layers choose, reuse or are dense, and LessIsMore's shared set.
 #include "core/base/error.h"
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // FlexPrefill on hand-computed examples; block_methods_test.cpp holds it against the slow oracle.
-#include "tests/selection/block_parts.h"
+#include "tests/selection/block_mask_checks.h"
 
 #include <gtest/gtest.h>
 

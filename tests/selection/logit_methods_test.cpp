@@ -2,7 +2,7 @@
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include "core/base/error.h"
 #include "core/selection/attention_patterns.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 
 #include <fmt/format.h>
 

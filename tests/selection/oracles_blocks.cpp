@@ -1,6 +1,6 @@
 #include "tests/selection/oracles_blocks.h"
 
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 
 #include <algorithm>
 #include <cmath>

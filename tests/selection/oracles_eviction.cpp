@@ -1,5 +1,5 @@
 // The oracles of the methods that evict.
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SampleAttention, SparQ, Loki and TidalDecode, one query and one key at a time.
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 
 #include <algorithm>
 #include <cmath>

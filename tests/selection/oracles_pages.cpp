@@ -1,5 +1,5 @@
 // Quest in plain loops: the bounds of every page from its keys, again for each query.
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 // against bounds of all keys at once.
 #include "core/selection/pages.h"
 #include "core/selection/cell_rows.h"
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

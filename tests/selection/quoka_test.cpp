@@ -1,6 +1,6 @@
 // What QuoKA's theory and its trap of paired slots say.
 #include "core/selection/cell_rows.h"
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <gtest/gtest.h>

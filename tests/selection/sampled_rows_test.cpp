@@ -1,7 +1,7 @@
 // The rows of a chunk that stand for it, against plain loops, and against what a method does when
 // only the other rows change.
 #include "tests/selection/method_files.h"
-#include "tests/selection/oracle_parts.h"
+#include "tests/selection/oracle_loops.h"
 #include "tests/selection/sequences.h"
 
 #include <gtest/gtest.h>

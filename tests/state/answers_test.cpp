@@ -297,10 +297,10 @@ TEST_F(AnswersTest, WhatIsForgottenDoesNotComeBackWithWorkThatWasUnderWay) {
 }
 
 // While a new answer is computed the old one stays, and says that it is the old one.
-TEST(Shown, StaleAnswersCarryTheirOwnQuestion) {
+TEST(LastAnswer, StaleAnswersCarryTheirOwnQuestion) {
   Script script;
   state::Workspace workspace;
-  state::Shown<Number> shown;
+  state::LastAnswer<Number> shown;
   const auto ask = [&](int value) {
     workspace.begin_frame();
     return shown.ask(workspace, Number{value, &script});

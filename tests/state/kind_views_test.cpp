@@ -332,7 +332,7 @@ TEST_F(KindViewsTest, NativeMasksStandBesideTheirUnions) {
   EXPECT_TRUE(result->reads_masks);
   EXPECT_EQ(result->report.q_heads, (std::vector<int>{2, 3}));
   const auto worths =
-      workspace_.ask(BlockWaysQuestion{result.question.place, result.question.method});
+      workspace_.ask(BlockMetricsQuestion{result.question.place, result.question.method});
   ASSERT_TRUE(worths);
   EXPECT_NEAR((*worths)[0].density, density["mask"], 1e-6);
   EXPECT_NEAR((*worths)[2].density, density["group_union"], 1e-6);

@@ -144,7 +144,7 @@ TEST_F(MissInspector, TheLongSearchIsMadeOnRequestAndForAsLongAsItIsAskedFor) {
 TEST_F(MissInspector, AnOlderAnswerIsLabelledAsWhatItIs) {
   open();
   look("layer=1,q_head=4,chunk=7,key=405");
-  state::Shown<ExplainQuestion> shown;
+  state::LastAnswer<ExplainQuestion> shown;
   const auto ask = [&] {
     workspace.begin_frame();
     return shown.ask(workspace, ExplainQuestion{place(), workspace.method(Slot::A), 405});

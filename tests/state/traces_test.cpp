@@ -113,7 +113,7 @@ TEST_F(Traces, APlaceGivenWithAFileIsWhereItOpens) {
 TEST_F(Traces, AShorterOneAfterALongerOneIsShownInItsOwnBounds) {
   open();
   workspace.cursor.go_to(state::parse_goto("layer=2,q_head=8,chunk=7,query=998,key=990-995"));
-  state::Shown<state::SelectedVsTrueQuestion> shown;
+  state::LastAnswer<state::SelectedVsTrueQuestion> shown;
   const auto question = [&] {
     return state::SelectedVsTrueQuestion{place(), workspace.method(Slot::A)};
   };

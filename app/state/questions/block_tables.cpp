@@ -23,7 +23,7 @@ std::string problem(Workspace& workspace) {
   const auto result = workspace.ask(block_tables_question(workspace));
   if (!result || !result->nothing.empty()) return result ? result->nothing : problem_of(result);
   const BlockTablesQuestion& shown = result.question;
-  if (workspace.ask(BlockWaysQuestion{shown.place, shown.method}).state == ResultState::Loading)
+  if (workspace.ask(BlockMetricsQuestion{shown.place, shown.method}).state == ResultState::Loading)
     return "the unions are not measured yet";
   // Nothing computes while something is timed.
   const BlockTimesQuestion times{shown.place, shown.method};
@@ -39,7 +39,7 @@ std::vector<Cell> worth_of(Workspace& workspace, const BlockTablesQuestion& ques
                            const BlockStage& stage) {
   if (!stage.way) return {{}, {}, {}};
   const auto at = static_cast<std::size_t>(*stage.way);
-  const auto worths = workspace.ask(BlockWaysQuestion{question.place, question.method});
+  const auto worths = workspace.ask(BlockMetricsQuestion{question.place, question.method});
   const auto times = workspace.ask(BlockTimesQuestion{question.place, question.method});
   return {worths ? Cell((*worths)[at].mass_recall) : Cell(),
           worths ? Cell((*worths)[at].output_error) : Cell(),
@@ -100,11 +100,14 @@ std::vector<BlockStage> stages_of(const BlockReport& r, bool reads_masks) {
       {"mask",
        fmt::format("Masks of {}, {} query block{} each", names, query_blocks,
                    query_blocks == 1 ? "" : "s"),
-       heads * query_blocks, &BlockReport::native, &BlockReport::mask, replay::BlockWay::Native},
+       heads * query_blocks, &BlockReport::native, &BlockReport::mask,
+       replay::BlockExecution::Native},
       {"query_union", "United over the query blocks of the chunk", heads,
-       &BlockReport::after_query_union, &BlockReport::query_union, replay::BlockWay::QueryUnion},
+       &BlockReport::after_query_union, &BlockReport::query_union,
+       replay::BlockExecution::QueryUnion},
       {"group_union", heads == 1 ? "One head: nothing to unite" : "United over these heads", 1,
-       &BlockReport::after_group_union, &BlockReport::group_union, replay::BlockWay::HeadUnion}};
+       &BlockReport::after_group_union, &BlockReport::group_union,
+       replay::BlockExecution::HeadUnion}};
   if (!reads_masks)
     stages.push_back({"table", "The table: what is read, the chunk open", 1, &BlockReport::read,
                       &BlockReport::table});

@@ -2,7 +2,7 @@
 // of each query head over two unions to the table that attention reads.
 #pragma once
 
-#include "app/state/questions/block_ways.h"
+#include "app/state/questions/block_metrics.h"
 #include "app/state/questions/run.h"
 #include "core/replay/block_report.h"
 
@@ -23,7 +23,7 @@ struct BlockStage {
   std::int64_t rows = 1;
   replay::StageDensity replay::BlockReport::*density = nullptr;
   std::vector<replay::BlockState> replay::BlockReport::*states = nullptr;
-  std::optional<replay::BlockWay> way = {};  // that attends to just this
+  std::optional<replay::BlockExecution> way = {};  // that attends to just this
 
   bool of_masks() const { return states == &replay::BlockReport::mask; }
   replay::BlockState at(const replay::BlockReport& report, std::int64_t row,

@@ -17,7 +17,7 @@ struct DecodeDriftQuestion {
   using Answer = analysis::DecodeDrift;
 
   std::string key() const { return place.trace_key(); }
-  std::string title() const { return "Reading what the model foretold"; }
+  std::string title() const { return "Reading the statistics of next tokens"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);

@@ -68,21 +68,21 @@ std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& tra
 // The means of all that are measured, by the rule of `kvloupe compare`.
 void average(std::vector<Row>& rows, replay::CellChoice cells) {
   for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode}) {
-    replay::PlacesOf places;
+    replay::CellSets cells;
     std::vector<Row*> measured;
     for (Row& row : rows) {
       if (row.averages == nullptr) continue;
       measured.push_back(&row);
-      places.push_back(row.averages->places(phase));
+      cells.push_back(row.averages->cells(phase));
     }
     const bool alike = cells == replay::CellChoice::Common;
-    const replay::Places common = replay::common_places(places);
-    const std::vector<bool> differs = replay::differ_from_most(places);
+    const replay::CellSet common = replay::common_cells(cells);
+    const std::vector<bool> differs = replay::differ_from_most(cells);
     for (std::size_t i = 0; i < measured.size(); ++i) {
       const analysis::MethodAverages& averages = *measured[i]->averages;
       measured[i]->means[phase == trace::Phase::Decode] = {
           averages.means(phase, alike ? &common : nullptr), averages.all_cells(phase),
-          !alike && differs[i], places[i] && places[i]->empty()};
+          !alike && differs[i], cells[i] && cells[i]->empty()};
     }
   }
 }

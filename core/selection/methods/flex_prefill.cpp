@@ -88,9 +88,9 @@ double divergence(std::span<const float> p, std::span<const float> q) {
 // What the cell's device computes, for all query heads.
 struct Observed {
   // Of the chunk's last rows, as many as a block has, or of all of them.
-  Observed(const Cell& cell, const BlockGrid& grid, const at::Tensor& means, Suppose suppose)
-      : num_rows(suppose == Suppose::AllRows ? grid.chunk_len
-                                             : std::min(grid.block_size, grid.chunk_len)),
+  Observed(const Cell& cell, const BlockGrid& grid, const at::Tensor& means, Ablation ablation)
+      : num_rows(ablation == Ablation::AllRows ? grid.chunk_len
+                                               : std::min(grid.block_size, grid.chunk_len)),
         num_blocks(grid.num_key_blocks()),
         key_means(means) {
     const ColumnsAndSlashes sums = columns_and_slashes(
@@ -251,12 +251,12 @@ class Head {
 class FlexPrefill final : public BlockMasker {
  public:
   explicit FlexPrefill(const Setup& setup)
-      : spec_(setup.spec), suppose_(setup.suppose), means_(setup.spec.integer("block_size")) {}
+      : spec_(setup.spec), ablation_(setup.ablation), means_(setup.spec.integer("block_size")) {}
 
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
     BlockChoice choice(grid, cell.num_q_heads());
-    const Observed observed(cell, grid, means_.of(cell), suppose_);
+    const Observed observed(cell, grid, means_.of(cell), ablation_);
     for_each_item_on(
         cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(),
         [&](std::int64_t head) { Head(cell, grid, spec_, observed, head).choose(choice); });
@@ -265,7 +265,7 @@ class FlexPrefill final : public BlockMasker {
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
-    const Observed observed(cell, grid, means_.of(cell), suppose_);
+    const Observed observed(cell, grid, means_.of(cell), ablation_);
     auto rows = in_every_head(cell, {});
     for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
       if (!Head(cell, grid, spec_, observed, head).is_query_aware())
@@ -275,7 +275,7 @@ class FlexPrefill final : public BlockMasker {
 
  private:
   MethodSpec spec_;
-  Suppose suppose_;
+  Ablation ablation_;
   BlockMeans means_;
 };
 

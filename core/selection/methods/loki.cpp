@@ -101,7 +101,7 @@ Method loki_method() {
     traits.basis->where = spec.text("basis");
     traits.approximates = true;
   };
-  method.supposed = [](Suppose, std::int64_t, int head_dim) {
+  method.ablated = [](Ablation, std::int64_t, int head_dim) {
     return std::optional(ParamValues{{"num_channels", fmt::format("{}", head_dim)}});
   };
   // A copy of the keys along the leading directions, and these.

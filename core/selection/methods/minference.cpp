@@ -24,7 +24,7 @@ class MInference final : public BlockMasker {
  public:
   explicit MInference(const Setup& setup)
       : config_(read_patterns(setup.spec.text("config"), setup.shape)),
-        suppose_(setup.suppose),
+        ablation_(setup.ablation),
         means_(kBlockSizeOfPatterns) {}
 
   BlockChoice choose(const Cell& cell) override {
@@ -33,7 +33,7 @@ class MInference final : public BlockMasker {
     choice.past_keys.resize(static_cast<std::size_t>(cell.num_q_heads()));
     choice.forced_keys.resize(static_cast<std::size_t>(cell.num_q_heads()));
     const at::Tensor key_means = means_.of(cell);
-    const std::vector<ObservedAttention> observed = observe_attention(cell, suppose_);
+    const std::vector<ObservedAttention> observed = observe_attention(cell, ablation_);
     const auto decide = [&](std::int64_t head) {
       const HeadPattern pattern = pattern_of(config_, cell.layer, head);
       score(observed[head], head, choice);
@@ -52,7 +52,7 @@ class MInference final : public BlockMasker {
     for (std::size_t head = 0; head < rows.size(); ++head)
       if (pattern_of(config_, cell.layer, static_cast<std::int64_t>(head)).type ==
           PatternType::VerticalSlash)
-        rows[head] = observed_rows(cell, suppose_);
+        rows[head] = observed_rows(cell, ablation_);
     return rows;
   }
 
@@ -104,7 +104,7 @@ class MInference final : public BlockMasker {
   }
 
   PatternConfig config_;
-  Suppose suppose_;
+  Ablation ablation_;
   BlockMeans means_;
 };
 

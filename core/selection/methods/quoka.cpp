@@ -123,8 +123,9 @@ Method quoka_method() {
     traits.samples_rows = true;
     traits.approximates = spec.text("metric") == "cosine";
   };
-  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
-    if (suppose == Suppose::ExactLogits) return ParamValues{{"metric", "dot"}};
+  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
+                      int) -> std::optional<ParamValues> {
+    if (ablation == Ablation::ExactLogits) return ParamValues{{"metric", "dot"}};
     return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}, {"query_ratio", "0"}};
   };
   return method;

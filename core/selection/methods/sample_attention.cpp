@@ -91,8 +91,9 @@ Method sample_attention_method() {
                             "how many keys are kept: the budget, or as few as hold the coverage"),
                  coverage};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
-  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
-    if (suppose != Suppose::AllRows) return std::nullopt;
+  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
+                      int) -> std::optional<ParamValues> {
+    if (ablation != Ablation::AllRows) return std::nullopt;
     return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}};
   };
   return method;

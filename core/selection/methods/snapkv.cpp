@@ -148,8 +148,9 @@ Method snapkv_method() {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
     traits.samples_rows = true;
   };
-  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
-    if (suppose != Suppose::AllRows) return std::nullopt;
+  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
+                      int) -> std::optional<ParamValues> {
+    if (ablation != Ablation::AllRows) return std::nullopt;
     return ParamValues{{"window", fmt::format("{}", chunk_len)}};
   };
   return method;

@@ -108,7 +108,7 @@ Method sparq_method() {
                             "over the chunk's rows and the group's heads: the mean of the "
                             "approximate logits, or of their softmax")};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.approximates = true; };
-  method.supposed = [](Suppose, std::int64_t, int head_dim) {
+  method.ablated = [](Ablation, std::int64_t, int head_dim) {
     return std::optional(ParamValues{{"num_channels", fmt::format("{}", head_dim)}});
   };
   // Channels differ from chunk to chunk: a copy of K by channel has all of them.

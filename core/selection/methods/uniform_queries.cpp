@@ -15,9 +15,9 @@ namespace {
 
 class UniformQueries final : public ScoringSelector {
  public:
-  UniformQueries(const MethodSpec& spec, Suppose suppose)
+  UniformQueries(const MethodSpec& spec, Ablation ablation)
       : ScoringSelector(spec),
-        metric_(suppose == Suppose::ExactLogits ? KeyMetric::Dot : KeyMetric::Cosine) {}
+        metric_(ablation == Ablation::ExactLogits ? KeyMetric::Dot : KeyMetric::Cosine) {}
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     return in_every_head(cell, evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len));
@@ -36,7 +36,7 @@ class UniformQueries final : public ScoringSelector {
 }  // namespace
 
 std::unique_ptr<Selector> make_uniform_queries(const Setup& setup) {
-  return std::make_unique<UniformQueries>(setup.spec, setup.suppose);
+  return std::make_unique<UniformQueries>(setup.spec, setup.ablation);
 }
 
 }  // namespace kvloupe::selection
@@ -63,8 +63,9 @@ Method uniform_queries_method() {
     traits.samples_rows = true;
     traits.approximates = true;
   };
-  method.supposed = [](Suppose suppose, std::int64_t chunk_len, int) -> std::optional<ParamValues> {
-    if (suppose != Suppose::AllRows) return std::nullopt;
+  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
+                      int) -> std::optional<ParamValues> {
+    if (ablation != Ablation::AllRows) return std::nullopt;
     return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}};
   };
   return method;

@@ -1,4 +1,4 @@
-#include "core/replay/explain_parts.h"
+#include "core/replay/key_facts.h"
 
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"

@@ -1,5 +1,5 @@
 // The three ways to execute block masks, against plain loops over single (query, key) pairs.
-#include "core/replay/block_ways.h"
+#include "core/replay/block_metrics.h"
 
 #include "core/selection/method_spec.h"
 #include "tests/replay/small_trace.h"
@@ -16,8 +16,8 @@ namespace {
 using Sees = std::function<bool(int head, int query, int key)>;
 
 // What `sees` is worth in the query heads [first, first + count).
-WayWorth worth_of(const SmallTrace& trace, const ReplayCell& cell, int first, int count,
-                  const Sees& sees) {
+BlockMetrics worth_of(const SmallTrace& trace, const ReplayCell& cell, int first, int count,
+                      const Sees& sees) {
   const int dim = trace.shape().head_dim;
   double pairs = 0, kept = 0, whole = 0, errors = 0;
   for (int head = first; head < first + count; ++head) {
@@ -67,7 +67,7 @@ class BlockWaysTest : public ::testing::Test {
   }
 
   // By the masks alone; the unions of the heads [first, first + count).
-  WayWorths expected(const ReplayCell& cell, int first, int count) const {
+  MetricsByExecution expected(const ReplayCell& cell, int first, int count) const {
     const trace::BlockMasks& masks = cell.blocks.value();
     const int size = static_cast<int>(masks.grid.block_size), begin = cell.span.begin;
     const auto native = [&](int head, int query, int key) {
@@ -106,10 +106,10 @@ TEST_F(BlockWaysTest, AreWorthWhatPlainLoopsSay) {
     for (const ReplayCell& cell : replayed(method).cells) {
       if (cell.dense_reason) continue;
       for (const auto& [first, count] : {std::pair(0, 3), std::pair(3, 3), std::pair(4, 1)}) {
-        const WayWorths found = worth_of_ways(trace_.session(), cell, first, count);
-        const WayWorths want = expected(cell, first, count);
-        for (std::size_t i = 0; i < kBlockWays.size(); ++i) {
-          SCOPED_TRACE(name_of(kBlockWays[i]));
+        const MetricsByExecution found = block_metrics(trace_.session(), cell, first, count);
+        const MetricsByExecution want = expected(cell, first, count);
+        for (std::size_t i = 0; i < kBlockExecutions.size(); ++i) {
+          SCOPED_TRACE(name_of(kBlockExecutions[i]));
           EXPECT_NEAR(found[i].density, want[i].density, 1e-12);
           EXPECT_NEAR(found[i].mass_recall, want[i].mass_recall, 1e-5);
           EXPECT_NEAR(found[i].output_error, want[i].output_error, 1e-4);
@@ -128,7 +128,7 @@ TEST_F(BlockWaysTest, AgreeWithTheMethodsMetrics) {
   request.spec = selection::MethodSpec::parse(method);
   for (const ReplayCell& cell : replay(trace_.session(), request, {}).cells) {
     if (cell.dense_reason) continue;
-    const WayWorth worth = worth_of_ways(trace_.session(), cell, 3, 3)[2];
+    const BlockMetrics worth = block_metrics(trace_.session(), cell, 3, 3)[2];
     EXPECT_NEAR(worth.mass_recall, cell.metrics[1].mass_recall, 1e-6);
     double error = 0;
     for (int head = 3; head < 6; ++head) error += cell.output_error[head] / 3;

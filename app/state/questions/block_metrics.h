@@ -1,9 +1,9 @@
 // The table of block_tables: the masks of the heads that are shown, executed as they are and after
-// each union (core/replay/block_ways.h): what is read, what it is worth, how long attention takes.
+// each union (core/replay/block_metrics.h): what is read, what it is worth, how long attention takes.
 #pragma once
 
 #include "app/state/questions/run.h"
-#include "core/measure/block_way_times.h"
+#include "core/measure/block_execution_times.h"
 
 #include <string>
 
@@ -18,12 +18,12 @@ struct HeadRange {
 HeadRange united_heads(const Place& place, const replay::ReplayResult& run);
 
 // Of a cell that has masks.
-struct BlockWaysQuestion {
+struct BlockMetricsQuestion {
   static constexpr const char* kName = "block ways";
   static constexpr Pace kPace = Pace::Patient;
   Place place;  // trace, layer, head, chunk
   MethodChoice method;
-  using Answer = replay::WayWorths;
+  using Answer = replay::MetricsByExecution;
 
   std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const;
@@ -37,7 +37,7 @@ struct BlockTimesQuestion {
   static constexpr Pace kPace = Pace::OnRequest;
   Place place;
   MethodChoice method;
-  using Answer = measure::BlockWayTimes;
+  using Answer = measure::BlockExecutionTimes;
 
   std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const;

@@ -1,4 +1,4 @@
-#include "core/replay/replay_parts.h"
+#include "core/replay/replay_steps.h"
 
 #include "core/selection/attend.h"
 #include "core/selection/lanes.h"

@@ -7,6 +7,6 @@
 namespace kvloupe::panels {
 
 // Of a result that has stages. In the window the times are asked for by a button.
-void block_ways_ui(DrawContext& context, const Tables& result);
+void block_metrics_ui(DrawContext& context, const Tables& result);
 
 }  // namespace kvloupe::panels

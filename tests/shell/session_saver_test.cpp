@@ -1,6 +1,6 @@
 // What a window that was killed had open stands there again at the next start, over real traces and
 // without a display.
-#include "app/shell/keeper.h"
+#include "app/shell/session_saver.h"
 #include "app/figure/headless.h"
 #include "app/state/view_fields.h"
 #include "core/base/paths.h"
@@ -54,12 +54,12 @@ class Window {
  public:
   state::Workspace workspace;
   shell::Explorer explorer;
-  shell::Keeper keeper;
+  shell::SessionSaver keeper;
 };
 
-class Keeper : public ::testing::Test {
+class SessionSaver : public ::testing::Test {
  protected:
-  Keeper() {
+  SessionSaver() {
     const auto folder = std::filesystem::current_path() / "keeper";
     std::filesystem::remove_all(folder);
     paths::set_config_dir(folder);
@@ -72,7 +72,7 @@ class Keeper : public ::testing::Test {
   }
 };
 
-TEST_F(Keeper, RestoresWhatWasLookedAt) {
+TEST_F(SessionSaver, RestoresWhatWasLookedAt) {
   const std::string a = trace("a.h5"), b = trace("b.h5");
   state::Selection left;
   std::vector<state::MethodChoice> tried;
@@ -109,7 +109,7 @@ TEST_F(Keeper, RestoresWhatWasLookedAt) {
 }
 
 // Another window was elsewhere in the same trace, and kept its place later.
-TEST_F(Keeper, AWindowGoesOnAtItsOwnPlace) {
+TEST_F(SessionSaver, AWindowGoesOnAtItsOwnPlace) {
   const std::string a = trace("a.h5");
   {
     Window window({a});
@@ -130,7 +130,7 @@ TEST_F(Keeper, AWindowGoesOnAtItsOwnPlace) {
 }
 
 // As version 1.0 wrote it.
-TEST_F(Keeper, PlacesOfAnEarlierVersionOpen) {
+TEST_F(SessionSaver, PlacesOfAnEarlierVersionOpen) {
   const std::string a = trace("a.h5");
   std::ofstream(paths::state_dir() / "places.json")
       << R"([{"trace": ")" << a << R"(", "goto": "layer=1,q_head=4,chunk=3,key=40-52",)"
@@ -152,7 +152,7 @@ TEST_F(Keeper, PlacesOfAnEarlierVersionOpen) {
   EXPECT_EQ(window.workspace.traces.ready()->tried[0].id(), "dense");
 }
 
-TEST_F(Keeper, ATraceIsOpenedWhereALinkSays) {
+TEST_F(SessionSaver, ATraceIsOpenedWhereALinkSays) {
   const std::string a = trace("a.h5");
   Window window({a}, state::parse_link("layer=1,chunk=2;method=dense;method=run:0;shown=B"));
   ASSERT_TRUE(window.workspace.has_trace());
@@ -161,7 +161,7 @@ TEST_F(Keeper, ATraceIsOpenedWhereALinkSays) {
   EXPECT_EQ(window.workspace.method().run, 0);
 }
 
-TEST_F(Keeper, ATraceThatIsGoneIsToldOnceAndLeavesNoTab) {
+TEST_F(SessionSaver, ATraceThatIsGoneIsToldOnceAndLeavesNoTab) {
   const std::string a = trace("a.h5"), gone = trace("gone.h5");
   { Window window({a, gone}); }
   std::filesystem::remove(gone);
@@ -171,7 +171,7 @@ TEST_F(Keeper, ATraceThatIsGoneIsToldOnceAndLeavesNoTab) {
   EXPECT_THAT(window.explorer.messages().history()[0], HasSubstr("gone.h5"));
 }
 
-TEST_F(Keeper, ANameOfAnyBytesComesBack) {
+TEST_F(SessionSaver, ANameOfAnyBytesComesBack) {
   const std::string strange = trace("\xff\xfe##%s\n.h5");
   { Window window({strange}); }
   Window window;
@@ -179,7 +179,7 @@ TEST_F(Keeper, ANameOfAnyBytesComesBack) {
   EXPECT_EQ(window.workspace.traces.ready()->path, strange);
 }
 
-TEST_F(Keeper, HostilePlacesAreDefaults) {
+TEST_F(SessionSaver, HostilePlacesAreDefaults) {
   const std::string a = trace("a.h5");
   for (const std::string& entry :
        {std::string(R"({"goto": "layer=999999999,chunk=3", "methods": [7, {}], "more": "x"})"),
@@ -198,7 +198,7 @@ TEST_F(Keeper, HostilePlacesAreDefaults) {
   }
 }
 
-TEST_F(Keeper, HostileLayoutsAreSurvived) {
+TEST_F(SessionSaver, HostileLayoutsAreSurvived) {
   const std::string a = trace("a.h5");
   const std::string head = "[Docking][Data]\n";
   for (const std::string& layout :

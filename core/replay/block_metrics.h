@@ -14,21 +14,22 @@
 
 namespace kvloupe::replay {
 
-enum class BlockWay { Native, QueryUnion, HeadUnion };
-inline constexpr std::array kBlockWays{BlockWay::Native, BlockWay::QueryUnion, BlockWay::HeadUnion};
-const char* name_of(BlockWay way);  // "native", "query_union", "head_union"
+enum class BlockExecution { Native, QueryUnion, HeadUnion };
+inline constexpr std::array kBlockExecutions{BlockExecution::Native, BlockExecution::QueryUnion,
+                                             BlockExecution::HeadUnion};
+const char* name_of(BlockExecution way);  // "native", "query_union", "head_union"
 
 // Of the heads together.
-struct WayWorth {
+struct BlockMetrics {
   double density = 0;       // (query, past key) pairs that are read / all of them
   double mass_recall = 1;   // of what past keys receive from these heads
   double output_error = 0;  // mean over the heads
 };
-using WayWorths = std::array<WayWorth, kBlockWays.size()>;
+using MetricsByExecution = std::array<BlockMetrics, kBlockExecutions.size()>;
 
 // Of a cell with masks; the query heads [first_q_head, first_q_head + num_q_heads) share a KV head.
 // Throws Error{Input} as session::load_cell() and where attention is beyond fp32.
-WayWorths worth_of_ways(const session::TraceSession& session, const ReplayCell& cell,
-                        int first_q_head, int num_q_heads);
+MetricsByExecution block_metrics(const session::TraceSession& session, const ReplayCell& cell,
+                                 int first_q_head, int num_q_heads);
 
 }  // namespace kvloupe::replay

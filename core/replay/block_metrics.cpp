@@ -1,4 +1,4 @@
-#include "core/replay/block_ways.h"
+#include "core/replay/block_metrics.h"
 
 #include "core/base/error.h"
 #include "core/replay/block_executions.h"
@@ -10,33 +10,33 @@
 
 namespace kvloupe::replay {
 
-const char* name_of(BlockWay way) {
+const char* name_of(BlockExecution way) {
   switch (way) {
-    case BlockWay::Native:
+    case BlockExecution::Native:
       return "native";
-    case BlockWay::QueryUnion:
+    case BlockExecution::QueryUnion:
       return "query_union";
-    case BlockWay::HeadUnion:
+    case BlockExecution::HeadUnion:
       return "head_union";
   }
   fail_check("a known way to execute masks", __FILE__, __LINE__);
 }
 
-WayWorths worth_of_ways(const session::TraceSession& session, const ReplayCell& cell,
-                        int first_q_head, int num_q_heads) {
+MetricsByExecution block_metrics(const session::TraceSession& session, const ReplayCell& cell,
+                                 int first_q_head, int num_q_heads) {
   KVLOUPE_CHECK(cell.blocks.has_value());
   const selection::Cell loaded = session::load_cell(session, cell.layer, cell.chunk, cell.span);
   const BlockExecutions executions(loaded, *cell.blocks, first_q_head, num_q_heads);
   const auto past = static_cast<double>(loaded.past_len);
   CellTruth truth(executions.cell(), {});
-  WayWorths worths;
-  for (std::size_t i = 0; i < kBlockWays.size(); ++i) {
-    const BlockWay way = kBlockWays[i];
-    WayWorth& worth = worths[i];
+  MetricsByExecution worths;
+  for (std::size_t i = 0; i < kBlockExecutions.size(); ++i) {
+    const BlockExecution way = kBlockExecutions[i];
+    BlockMetrics& worth = worths[i];
     RowTruth::Sums sums;
     for (int head = 0; head < num_q_heads; ++head) {
       const auto& keys = executions.past_keys(way, head);
-      const RowTruth::Sums of_head = way == BlockWay::Native
+      const RowTruth::Sums of_head = way == BlockExecution::Native
                                          ? truth.sums_of_masks(executions.masks(), head)
                                          : truth
                                                .row({trace::RowAxis::QHead, 1},
@@ -46,7 +46,7 @@ WayWorths worth_of_ways(const session::TraceSession& session, const ReplayCell& 
       sums.whole += of_head.whole;
       worth.density += static_cast<double>(keys.size()) / past / num_q_heads;
     }
-    if (way == BlockWay::Native)
+    if (way == BlockExecution::Native)
       worth.density = native_shares(executions.masks(), 0, num_q_heads).past;
     if (sums.whole > 0) worth.mass_recall = sums.kept / sums.whole;
     for (const double error : truth.output_errors(executions.attend(way)))

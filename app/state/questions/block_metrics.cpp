@@ -1,4 +1,4 @@
-#include "app/state/questions/block_ways.h"
+#include "app/state/questions/block_metrics.h"
 
 #include "core/base/error.h"
 #include "core/engine/engine.h"
@@ -22,14 +22,14 @@ HeadRange united_heads(const Place& place, const replay::ReplayResult& run) {
   return {place.q_head / count * count, count};
 }
 
-std::string BlockWaysQuestion::title() const {
+std::string BlockMetricsQuestion::title() const {
   return fmt::format("Measuring unions of blocks in layer {}", place.layer);
 }
 
-BlockWaysQuestion::Answer BlockWaysQuestion::work(Steps& steps) const {
+BlockMetricsQuestion::Answer BlockMetricsQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
   const HeadRange heads = united_heads(place, *run);
-  return engine().worth_of_ways(*place.trace->session, cell_with_masks(place, *run), heads.first,
+  return engine().block_metrics(*place.trace->session, cell_with_masks(place, *run), heads.first,
                                 heads.count);
 }
 
@@ -40,8 +40,9 @@ std::string BlockTimesQuestion::title() const {
 BlockTimesQuestion::Answer BlockTimesQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
   const HeadRange heads = united_heads(place, *run);
-  return engine().time_block_ways(*place.trace->session, cell_with_masks(place, *run), heads.first,
-                                  heads.count, measure::LatencyOptions{}, steps.context);
+  return engine().time_block_executions(*place.trace->session, cell_with_masks(place, *run),
+                                        heads.first, heads.count, measure::LatencyOptions{},
+                                        steps.context);
 }
 
 }  // namespace kvloupe::state

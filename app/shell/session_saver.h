@@ -2,7 +2,7 @@
 // place in each trace, and which traces are open.
 #pragma once
 
-#include "app/shell/behind.h"
+#include "app/shell/background_writer.h"
 #include "app/shell/explorer.h"
 #include "app/shell/places_file.h"
 #include "app/shell/session_file.h"
@@ -16,12 +16,13 @@
 
 namespace kvloupe::shell {
 
-class Keeper {
+class SessionSaver {
  public:
   // Opens the traces, at a place where one is given; where none are named, those of the last session.
-  Keeper(state::Workspace& workspace, Explorer& explorer, const std::vector<std::string>& traces,
-         const std::optional<state::ViewState>& at = std::nullopt);
-  ~Keeper();  // saves all
+  SessionSaver(state::Workspace& workspace, Explorer& explorer,
+               const std::vector<std::string>& traces,
+               const std::optional<state::ViewState>& at = std::nullopt);
+  ~SessionSaver();  // saves all
 
   // Once a frame: what has changed is saved, behind the frames.
   void tick();
@@ -46,7 +47,7 @@ class Keeper {
   std::map<std::string, state::ViewState> saved_places_;  // by path
   std::chrono::steady_clock::time_point next_;
   bool ended_ = false;
-  Behind behind_;  // last: what it does uses the rest
+  BackgroundWriter background_;  // last: what it does uses the rest
 };
 
 }  // namespace kvloupe::shell

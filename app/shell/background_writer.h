@@ -9,10 +9,10 @@
 
 namespace kvloupe::shell {
 
-class Behind {
+class BackgroundWriter {
  public:
-  Behind();
-  ~Behind();  // when all is done
+  BackgroundWriter();
+  ~BackgroundWriter();  // when all is done
   // In the order asked for. It throws nothing.
   void run(std::function<void()> work);
   // Returns when nothing is left to do.

@@ -1,12 +1,12 @@
-#include "app/shell/behind.h"
+#include "app/shell/background_writer.h"
 
 #include <utility>
 
 namespace kvloupe::shell {
 
-Behind::Behind() : thread_([this] { work(); }) {}
+BackgroundWriter::BackgroundWriter() : thread_([this] { work(); }) {}
 
-Behind::~Behind() {
+BackgroundWriter::~BackgroundWriter() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -15,7 +15,7 @@ Behind::~Behind() {
   thread_.join();
 }
 
-void Behind::run(std::function<void()> work) {
+void BackgroundWriter::run(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(work));
@@ -23,12 +23,12 @@ void Behind::run(std::function<void()> work) {
   changed_.notify_all();
 }
 
-void Behind::finish() {
+void BackgroundWriter::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return waiting_.empty() && !busy_; });
 }
 
-void Behind::work() {
+void BackgroundWriter::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });

@@ -1,5 +1,5 @@
-// See block_ways_table.h.
-#include "app/panels/block_ways_table.h"
+// See block_metrics_table.h.
+#include "app/panels/block_metrics_table.h"
 
 #include "app/widgets/table.h"
 
@@ -11,20 +11,20 @@
 namespace kvloupe::panels {
 namespace {
 
-using replay::BlockWay;
+using replay::BlockExecution;
+using state::BlockMetricsQuestion;
 using state::BlockTablesQuestion;
 using state::BlockTimesQuestion;
-using state::BlockWaysQuestion;
-using Worths = state::Result<BlockWaysQuestion>;
+using Worths = state::Result<BlockMetricsQuestion>;
 using Times = state::Result<BlockTimesQuestion>;
 
-std::string label_of(BlockWay way, std::size_t heads) {
+std::string label_of(BlockExecution way, std::size_t heads) {
   switch (way) {
-    case BlockWay::Native:
+    case BlockExecution::Native:
       return "native: each query block its own mask";
-    case BlockWay::QueryUnion:
+    case BlockExecution::QueryUnion:
       return "union over the query blocks, by head";
-    case BlockWay::HeadUnion:
+    case BlockExecution::HeadUnion:
       return heads == 1 ? "one head: the same union" : "union over the heads too";
   }
   return {};
@@ -63,12 +63,12 @@ table::Table table_of(const BlockTablesQuestion::Answer& answer, const Worths& w
                       replay::Number::OutputError,
                       {"time", "time", "ms", -3}},
                      {}};
-  for (std::size_t way = 0; way < replay::kBlockWays.size(); ++way) {
-    std::vector<table::Cell>& row = table.rows.emplace_back(
-        std::vector<table::Cell>{label_of(replay::kBlockWays[way], answer.report.q_heads.size())});
+  for (std::size_t way = 0; way < replay::kBlockExecutions.size(); ++way) {
+    std::vector<table::Cell>& row = table.rows.emplace_back(std::vector<table::Cell>{
+        label_of(replay::kBlockExecutions[way], answer.report.q_heads.size())});
     row.resize(4, std::nullopt);
     if (worths) {
-      const replay::WayWorth& worth = (*worths)[way];
+      const replay::BlockMetrics& worth = (*worths)[way];
       row[1] = worth.density;
       row[2] = worth.mass_recall;
       row[3] = worth.output_error;
@@ -79,17 +79,17 @@ table::Table table_of(const BlockTablesQuestion::Answer& answer, const Worths& w
 }
 
 // What the method shown reads. Where a budget ranks blocks, it reads none of the three ways.
-bool is_read(const BlockTablesQuestion::Answer& answer, BlockWay way) {
-  if (answer.reads_masks) return way == BlockWay::Native;
-  return way == BlockWay::HeadUnion && !answer.facts.requested_budget;
+bool is_read(const BlockTablesQuestion::Answer& answer, BlockExecution way) {
+  if (answer.reads_masks) return way == BlockExecution::Native;
+  return way == BlockExecution::HeadUnion && !answer.facts.requested_budget;
 }
 
 }  // namespace
 
-void block_ways_ui(DrawContext& context, const Tables& result) {
+void block_metrics_ui(DrawContext& context, const Tables& result) {
   const state::Place& place = result.question.place;
   const state::MethodChoice& method = result.question.method;
-  const Worths worths = context.workspace.ask(BlockWaysQuestion{place, method});
+  const Worths worths = context.workspace.ask(BlockMetricsQuestion{place, method});
   const Times times = context.workspace.ask(BlockTimesQuestion{place, method});
   if (worths.state == state::ResultState::Error) {
     widgets::text_wrapped(context.palette.warning, worths.error);
@@ -99,7 +99,7 @@ void block_ways_ui(DrawContext& context, const Tables& result) {
   widgets::TableLook look;
   look.weights = {3.2F, 1, 1, 1, 1};
   look.size.x = std::min(ImGui::GetContentRegionAvail().x, widgets::em(56));
-  look.strong = [&](std::size_t row) { return is_read(*result, replay::kBlockWays[row]); };
+  look.strong = [&](std::size_t row) { return is_read(*result, replay::kBlockExecutions[row]); };
   look.ink = [&](std::size_t row, std::size_t column) {
     return column > 0 || look.strong(row) ? context.palette.text : context.palette.muted;
   };

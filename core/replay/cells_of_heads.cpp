@@ -1,4 +1,4 @@
-#include "core/replay/cell_parts.h"
+#include "core/replay/cells_of_heads.h"
 
 #include <ATen/ATen.h>
 

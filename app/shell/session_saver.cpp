@@ -1,4 +1,4 @@
-#include "app/shell/keeper.h"
+#include "app/shell/session_saver.h"
 
 #include <imgui.h>
 
@@ -12,8 +12,9 @@ constexpr std::chrono::seconds kBetweenSaves{2};
 
 }  // namespace
 
-Keeper::Keeper(state::Workspace& workspace, Explorer& explorer,
-               const std::vector<std::string>& traces, const std::optional<state::ViewState>& at)
+SessionSaver::SessionSaver(state::Workspace& workspace, Explorer& explorer,
+                           const std::vector<std::string>& traces,
+                           const std::optional<state::ViewState>& at)
     : workspace_(workspace),
       explorer_(explorer),
       file_(traces.empty()),
@@ -26,13 +27,13 @@ Keeper::Keeper(state::Workspace& workspace, Explorer& explorer,
   save_session();
 }
 
-Keeper::~Keeper() {
+SessionSaver::~SessionSaver() {
   explorer_.before_close = nullptr;
   ImGui::GetIO().WantSaveIniSettings = true;
   save_changes();
 }
 
-void Keeper::restore(const WindowSession& session) {
+void SessionSaver::restore(const WindowSession& session) {
   saved_session_ = session;
   ++saved_session_->openings;
   saved_session_->ended = false;
@@ -49,29 +50,29 @@ void Keeper::restore(const WindowSession& session) {
     if (tab->path == session.tabs[session.active].trace) workspace_.traces.activate(tab->id);
 }
 
-bool Keeper::still_opening() const {
+bool SessionSaver::still_opening() const {
   const auto& tabs = workspace_.traces.tabs();
   return std::any_of(tabs.begin(), tabs.end(),
                      [](const auto& tab) { return tab->state == state::ResultState::Loading; });
 }
 
-void Keeper::tick() {
+void SessionSaver::tick() {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return;
   next_ = now + kBetweenSaves;
   save_changes();
 }
 
-void Keeper::save_changes() {
+void SessionSaver::save_changes() {
   save_settings_and_layout();
   save_open_places();
   save_session();
 }
 
-void Keeper::save_settings_and_layout() {
+void SessionSaver::save_settings_and_layout() {
   if (std::string settings = text_of(explorer_.settings()); settings != saved_settings_) {
     saved_settings_ = std::move(settings);
-    behind_.run([text = saved_settings_] { save_settings(text); });
+    background_.run([text = saved_settings_] { save_settings(text); });
   }
   ImGuiIO& io = ImGui::GetIO();
   if (!io.WantSaveIniSettings) return;
@@ -79,10 +80,10 @@ void Keeper::save_settings_and_layout() {
   std::string layout = ImGui::SaveIniSettingsToMemory();
   if (layout == saved_layout_) return;
   saved_layout_ = layout;
-  behind_.run([text = std::move(layout)] { save_layout(text); });
+  background_.run([text = std::move(layout)] { save_layout(text); });
 }
 
-void Keeper::save_open_places() {
+void SessionSaver::save_open_places() {
   std::vector<state::ViewState> changed;
   for (const auto& tab : workspace_.traces.tabs()) {
     if (tab->state != state::ResultState::Ready) continue;
@@ -93,10 +94,10 @@ void Keeper::save_open_places() {
     changed.push_back(std::move(place));
   }
   if (changed.empty()) return;
-  behind_.run([places = std::move(changed)] { save_places(places); });
+  background_.run([places = std::move(changed)] { save_places(places); });
 }
 
-void Keeper::save_session() {
+void SessionSaver::save_session() {
   WindowSession session;
   session.ended = ended_;
   for (const auto& tab : workspace_.traces.tabs()) {
@@ -107,12 +108,12 @@ void Keeper::save_session() {
   if (!ended_ && still_opening() && saved_session_) session.openings = saved_session_->openings;
   if (session == saved_session_) return;
   saved_session_ = session;
-  behind_.run([this, session = std::move(session)] { file_.save(session); });
+  background_.run([this, session = std::move(session)] { file_.save(session); });
 }
 
-void Keeper::save_now() {
+void SessionSaver::save_now() {
   save_changes();
-  behind_.finish();
+  background_.finish();
 }
 
 }  // namespace kvloupe::shell

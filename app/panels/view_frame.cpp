@@ -1,5 +1,5 @@
-// See view_parts.h.
-#include "app/panels/view_parts.h"
+// See view_frame.h.
+#include "app/panels/view_frame.h"
 
 #include "app/state/labels.h"
 #include "app/state/method_groups.h"

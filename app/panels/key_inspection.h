@@ -1,7 +1,7 @@
 // The parts of the miss inspector that speak of one key under one method.
 #pragma once
 
-#include "app/panels/view_parts.h"
+#include "app/panels/view_frame.h"
 #include "app/state/questions/explain.h"
 #include "app/state/questions/miss_inspector.h"
 
