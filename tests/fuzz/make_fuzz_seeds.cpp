@@ -79,7 +79,8 @@ void make_basis(const fs::path& folder) {
   basis.source_hash = "abc";
   basis.num_tokens = 30;
   for (const int layer : {0, 1})
-    basis.layers.emplace(layer, trace::LayerBasis{{1, 0, 0, 1, 0, 1, 1, 0}, {2, 1, 2, 1}});
+    basis.layers.emplace(
+        layer, trace::LayerBasis{{1, 0, 0, 1, 0, 1, 1, 0}, {2, 1, 2, 1}, {0, 1, 1, 0, 1, 0, 0, 1}});
   basis.shingles = trace::shingles_of(std::vector<std::int32_t>(30, 1));
   trace::write_basis(seed(folder, "basis", "loki"), basis);
 }

@@ -68,21 +68,21 @@ std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& tra
 // The means of all that are measured, by the rule of `kvloupe compare`.
 void average(std::vector<Row>& rows, replay::CellChoice cells) {
   for (const trace::Phase phase : {trace::Phase::Prefill, trace::Phase::Decode}) {
-    replay::CellSets cells;
+    replay::CellSets sets;
     std::vector<Row*> measured;
     for (Row& row : rows) {
       if (row.averages == nullptr) continue;
       measured.push_back(&row);
-      cells.push_back(row.averages->cells(phase));
+      sets.push_back(row.averages->cells(phase));
     }
     const bool alike = cells == replay::CellChoice::Common;
-    const replay::CellSet common = replay::common_cells(cells);
-    const std::vector<bool> differs = replay::differ_from_most(cells);
+    const replay::CellSet common = replay::common_cells(sets);
+    const std::vector<bool> differs = replay::differ_from_most(sets);
     for (std::size_t i = 0; i < measured.size(); ++i) {
       const analysis::MethodAverages& averages = *measured[i]->averages;
       measured[i]->means[phase == trace::Phase::Decode] = {
           averages.means(phase, alike ? &common : nullptr), averages.all_cells(phase),
-          !alike && differs[i], cells[i] && cells[i]->empty()};
+          !alike && differs[i], sets[i] && sets[i]->empty()};
     }
   }
 }
