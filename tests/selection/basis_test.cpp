@@ -91,7 +91,8 @@ TEST(BasisFit, AquaStacksAllQueriesOfTheGroup) {
   fit.add(5, queries, keys);
   const trace::LayerBasis basis = fit.finish().at(5);
   expect_column(basis, 3, 0, {0.6, 0.8, 0});
-  const trace::LayerBasis second{{basis.vectors.begin() + 9, basis.vectors.end()}, {}};
+  const trace::LayerBasis second{{basis.vectors.begin() + 9, basis.vectors.end()}, {}, {}};
+  EXPECT_TRUE(basis.value_vectors.empty());
   expect_column(second, 3, 0, {0, 0, 1});
 }
 
@@ -105,6 +106,19 @@ void expect_near(const trace::LayerBasis& a, const trace::LayerBasis& b, double 
   ASSERT_EQ(a.vectors.size(), b.vectors.size());
   for (std::size_t i = 0; i < a.vectors.size(); ++i)
     EXPECT_NEAR(a.vectors[i], b.vectors[i], tolerance);
+}
+
+// Values alone, about zero: neither queries nor keys have a part in their directions.
+TEST(BasisFit, ValuesHaveDirectionsOfTheirOwn) {
+  const at::Tensor q = random_rows(2, 6, 3);
+  const at::Tensor keys = rows(star({0, 0, 0})), values = at::zeros({1, 6, 3});
+  values[0].select(1, 1).copy_(at::tensor({3.0F, -3.0F, 3.0F, -3.0F, 3.0F, 3.0F}));
+  values[0].select(1, 2).copy_(at::tensor({4.0F, -4.0F, 4.0F, -4.0F, 4.0F, 4.0F}));
+  BasisFit fit(BasisKind::Aqua);
+  fit.add(0, q, keys, values);
+  const trace::LayerBasis basis = fit.finish().at(0);
+  expect_column({basis.value_vectors, {}, {}}, 3, 0, {0, 0.6, 0.8});
+  EXPECT_EQ(basis.vectors, fitted(BasisKind::Aqua, q, keys).vectors);
 }
 
 TEST(BasisFit, PiecesGiveWhatTheWholeGives) {
