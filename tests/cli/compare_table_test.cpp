@@ -150,8 +150,8 @@ TEST(CompareTable, FitsATerminalAndNamesWhatDiffersFromTheDefaults) {
 
 TEST(CompareTable, ALongNameIsBrokenAtItsCommasAndNothingIsLost) {
   const std::string spec =
-      "flash_prefill:lowering=union,block_size=16,alpha=0.25,sink_blocks=1,window_blocks=1,last_"
-      "full_blocks=1";
+      "flash_prefill:block_size=16,alpha=0.25,sink_blocks=1,window_blocks=1,last_full_blocks=1,"
+      "lowering=union";
   const ProgramResult run = compare({"--method", spec, "--columns", "all", "--cells", "own"});
   ASSERT_EQ(run.exit_code, 0) << run.standard_error;
   std::string together;
