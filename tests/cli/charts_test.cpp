@@ -1,9 +1,6 @@
 // The pictures of `compare` and `latency`: that they are written, and what is refused before anything
 // is computed.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/cli/cli_test.h"
 
 #include <filesystem>
 #include <fstream>
@@ -13,9 +10,6 @@
 namespace kvloupe {
 namespace {
 
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";

@@ -1,10 +1,6 @@
 // `compare --sweep`, `--target` and `--scope` as a user meets them: the form of the rows, the CSV's
 // columns, notes and exit codes.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <sstream>
 #include <string>
@@ -12,12 +8,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

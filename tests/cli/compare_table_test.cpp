@@ -1,9 +1,5 @@
 // What `compare` averages over, and its table: which chunks count, whose span, several traces.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,13 +9,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Arguments = std::vector<std::string>;
 

@@ -1,8 +1,5 @@
 // Exit codes, error sentences and JSON shapes that other tools depend on.
-#include "tests/cli/run_program.h"
-
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <algorithm>
 #include <cctype>
@@ -14,11 +11,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
 
 const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
 const std::string kTrace = kGoldens + "group3_f16.h5";

@@ -1,9 +1,5 @@
 // `kvloupe diff`: what it promises to other tools, and its counts against those of the sets that `select` prints.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,14 +9,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
-
-using Words = std::vector<std::string>;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 const std::string kA = "quoka:budget_tokens=24", kB = "sliding_window:budget_tokens=24";

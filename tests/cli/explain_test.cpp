@@ -1,9 +1,6 @@
 // What `explain` and `report` print and refuse.
 #include "tests/base/temporary_folder.h"
-#include "tests/cli/run_program.h"
-
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,11 +14,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

@@ -1,10 +1,6 @@
 // What `export` draws beside a trace, averages over chunks, and refuses.
 #include "tests/base/temporary_folder.h"
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <filesystem>
 #include <fstream>
@@ -15,14 +11,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using Words = std::vector<std::string>;
 
 const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
 const std::string kTrace = kGoldens + "group3_f16.h5";

@@ -1,10 +1,6 @@
 // What all JSON of the program has in common, and what `capture --json` says.
 #include "tests/base/temporary_folder.h"
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <filesystem>
 #include <fstream>
@@ -17,12 +13,7 @@
 namespace kvloupe {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 const std::string kData = KVLOUPE_TEST_DATA_DIR;
 const std::string kTrace = kData + "/goldens/group3_f16.h5";

@@ -1,9 +1,5 @@
 // What `latency` prints, and what it refuses. No time is looked at.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <string>
 #include <utility>
@@ -11,11 +7,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::run_program;
-using ::testing::HasSubstr;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

@@ -1,10 +1,6 @@
 // One way to say things in all commands: layers and chunks, the chunk size, heads, the default budget.
 #include "tests/base/temporary_folder.h"
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -19,13 +15,6 @@
 
 namespace kvloupe {
 namespace {
-
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 // Layers 1 and 3; 149 tokens of prompt in chunks of up to 32, three decoded ones.
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";

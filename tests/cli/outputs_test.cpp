@@ -1,8 +1,5 @@
 // What the program writes: never over what it reads, never a result that nobody gets.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/cli/cli_test.h"
 
 #include <sys/stat.h>
 
@@ -17,10 +14,7 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using test::ProgramResult;
-using test::run_program;
 using test::run_script;
-using ::testing::HasSubstr;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

@@ -1,12 +1,8 @@
 // A recorded run in place of a method: by its number, and by a name that is no SPEC of this version.
-#include "tests/cli/run_program.h"
+#include "tests/cli/cli_test.h"
 
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -18,11 +14,6 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-using test::answer_of;
-using test::ProgramResult;
-using test::run_program;
-using ::testing::HasSubstr;
 
 using Arguments = std::vector<std::string>;
 

@@ -1,10 +1,6 @@
 // Bytes, numbers and surroundings that a program is not glad to meet: none reaches a terminal as it
 // is, none is passed over, and each ends in a sentence.
-#include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "tests/cli/cli_test.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -17,10 +13,7 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using test::ProgramResult;
-using test::run_program;
 using test::run_script;
-using ::testing::HasSubstr;
 
 const std::string kRuns = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
 // Clears a screen, in two spellings, turns the direction of writing, and is no UTF-8.
