@@ -132,6 +132,7 @@ class Dataset {
   // A Defect unless the file can really hold `bytes` of this dataset: called before anything of
   // that size is allocated, for a dataset may claim any extent.
   void require_stored(std::uint64_t bytes) const;
+  std::size_t stored_size() const { return stored_size_; }  // of one value, in the file
   // Reads a box into `out`; the box must lie inside the extent. The LoadBudget pays.
   void read(hid_t memory_type, const std::vector<hsize_t>& start, const std::vector<hsize_t>& count,
             void* out) const;

@@ -37,11 +37,6 @@ void widen_all(const std::uint16_t* halves, std::size_t count, float* out) {
   for (; i < count; ++i) out[i] = widen(halves[i]);
 }
 
-std::size_t stored_size(const h5::Dataset& dataset) {
-  const h5::Handle type = h5::checked(H5Dget_type(dataset.id()), "read a type");
-  return H5Tget_size(type.get());
-}
-
 void add_number(Sha256& hash, std::int64_t value) { hash.update(fmt::format("{}\n", value)); }
 
 }  // namespace
@@ -49,7 +44,7 @@ void add_number(Sha256& hash, std::int64_t value) { hash.update(fmt::format("{}\
 void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, std::int32_t end,
                     std::int32_t num_tokens, float* out) {
   const hsize_t dim = dataset.dims()[2];
-  dataset.require_stored(dataset.dims()[0] * num_tokens * dim * stored_size(dataset));
+  dataset.require_stored(dataset.dims()[0] * num_tokens * dim * dataset.stored_size());
   if (begin == end) return;
   read_widened(dataset, {static_cast<hsize_t>(head), static_cast<hsize_t>(begin), 0},
                {1, static_cast<hsize_t>(end - begin), dim}, out);
@@ -57,7 +52,7 @@ void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, st
 
 void read_widened(const h5::Dataset& dataset, const std::vector<hsize_t>& start,
                   const std::vector<hsize_t>& count, float* out) {
-  if (stored_size(dataset) == sizeof(float)) {
+  if (dataset.stored_size() == sizeof(float)) {
     dataset.read(H5T_NATIVE_FLOAT, start, count, out);
     return;
   }

@@ -30,7 +30,9 @@ void copy_values(hid_t from, const h5::Handle& to, h5::ValueClass value_class,
   const h5::Handle type = h5::checked(H5Dget_type(to.get()), "read the type of " + path);
   const std::uint64_t row_bytes = std::accumulate(
       dims.begin() + 1, dims.end(), std::uint64_t{H5Tget_size(type.get())}, std::multiplies<>());
-  source.require_stored(dims.front() * row_bytes);
+  std::uint64_t values = 1;
+  for (const hsize_t size : dims) values *= size;
+  source.require_stored(values * source.stored_size());
   extend(to, dims);
   const hsize_t step = std::max<hsize_t>(1, kPieceBytes / row_bytes);
   std::vector<std::byte> piece;
@@ -60,7 +62,13 @@ void copy_run_layer(hid_t from, int number, const TraceInfo& info, const RunInfo
     kept[c * stride] = mean_kept(cell, info.chunks[c]);
     if (c == 0) deaths = record.evict_chunk;
   }
-  for (auto& row : deaths) row.resize(static_cast<std::size_t>(max_tokens), kAlive);
+  // What dies after the last chunk of a slice is alive in it.
+  const std::size_t chunks = info.chunks.size();
+  for (auto& row : deaths) {
+    row.resize(static_cast<std::size_t>(max_tokens), kAlive);
+    std::replace_if(
+        row.begin(), row.end(), [&](std::uint16_t after) { return after >= chunks; }, kAlive);
+  }
   if (!deaths.empty()) to.write_all_evicted(deaths);
 }
 
