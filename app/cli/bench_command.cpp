@@ -9,7 +9,7 @@
 #include "core/base/results.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -12,8 +12,8 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
-#include "core/trace/stored_parts.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/stored_parts.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

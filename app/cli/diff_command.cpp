@@ -13,9 +13,9 @@
 #include "core/engine/engine.h"
 #include "core/replay/diff.h"
 #include "core/replay/table.h"
-#include "core/selection/method_files.h"
-#include "core/trace/part_file.h"
-#include "core/trace/trace_names.h"
+#include "core/selection/spec/method_files.h"
+#include "core/trace/fields/trace_names.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

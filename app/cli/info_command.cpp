@@ -8,7 +8,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/session/session.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 

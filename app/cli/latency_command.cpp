@@ -15,7 +15,7 @@
 #include "core/engine/engine.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
-#include "core/trace/part_file.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

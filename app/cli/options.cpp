@@ -10,7 +10,7 @@
 #include "core/base/units.h"
 #include "core/device/threads.h"
 #include "core/engine/engine.h"
-#include "core/selection/default_budget.h"
+#include "core/selection/spec/default_budget.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,7 +6,7 @@
 #include "app/state/view_fields.h"
 #include "core/base/cancel.h"
 #include "core/replay/compare.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
 #include "core/trace/trace_types.h"
 

@@ -5,7 +5,7 @@
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
-#include "core/trace/repair.h"
+#include "core/trace/check/repair.h"
 #include "core/trace/trace_reader.h"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include "app/state/view_state.h"
 #include "app/state/workspace.h"
 #include "core/base/memory_account.h"
-#include "core/selection/basis_maker.h"
+#include "core/selection/spec/basis_maker.h"
 
 #include <memory>
 #include <string>

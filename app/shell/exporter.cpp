@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
-#include "core/trace/part_file.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 

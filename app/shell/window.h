@@ -3,7 +3,7 @@
 
 #include "app/state/view_state.h"
 #include "core/base/memory_account.h"
-#include "core/selection/basis_maker.h"
+#include "core/selection/spec/basis_maker.h"
 
 #include <functional>
 #include <memory>

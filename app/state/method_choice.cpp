@@ -1,6 +1,6 @@
 #include "app/state/method_choice.h"
 
-#include "core/selection/default_budget.h"
+#include "core/selection/spec/default_budget.h"
 
 #include <fmt/format.h>
 

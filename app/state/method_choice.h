@@ -5,7 +5,7 @@
 #include "app/state/open_trace.h"
 #include "app/state/slot.h"
 #include "core/replay/method_choice.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <string>
 

@@ -2,7 +2,7 @@
 #include "app/state/method_draft.h"
 
 #include "core/base/error.h"
-#include "core/selection/default_budget.h"
+#include "core/selection/spec/default_budget.h"
 
 namespace kvloupe::state {
 namespace {

@@ -1,7 +1,7 @@
 // A method SPEC while it is edited: one text value for every parameter that the catalogue names.
 #pragma once
 
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <cstdint>
 #include <map>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "app/state/method_choice.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <string>
 #include <vector>

@@ -3,7 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/selection/default_budget.h"
+#include "core/selection/spec/default_budget.h"
 
 #include <fmt/format.h>
 

@@ -6,9 +6,9 @@
 #include "core/base/error.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
-#include "core/selection/method_files.h"
-#include "core/trace/part_file.h"
+#include "core/selection/spec/method_files.h"
 #include "core/trace/trace_reader.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,7 +4,7 @@
 #include "capture/model/model.h"
 #include "capture/model/weight_reader.h"
 #include "core/device/torch_device.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <ATen/Functions.h>
 #include <c10/core/InferenceMode.h>

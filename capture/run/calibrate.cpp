@@ -12,7 +12,7 @@
 #include "core/base/sha256.h"
 #include "core/base/units.h"
 #include "core/device/torch_device.h"
-#include "core/selection/basis.h"
+#include "core/selection/lanes/basis.h"
 
 #include <ATen/ATen.h>
 #include <fcntl.h>

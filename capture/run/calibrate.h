@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/base/cancel.h"
-#include "core/selection/basis_maker.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/basis_maker.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/trace/basis_file.h"
 
 #include <filesystem>

@@ -17,11 +17,11 @@
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/device/torch_device.h"
-#include "core/selection/basis.h"
-#include "core/selection/method_files.h"
+#include "core/selection/lanes/basis.h"
 #include "core/selection/selector.h"
-#include "core/trace/part_file.h"
+#include "core/selection/spec/method_files.h"
 #include "core/trace/trace_writer.h"
+#include "core/trace/write/part_file.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -4,8 +4,8 @@
 #include "capture/run/own_spans.h"
 #include "capture/tasks/task.h"
 #include "core/base/cancel.h"
-#include "core/selection/method_spec.h"
-#include "core/trace/stored_parts.h"
+#include "core/selection/spec/method_spec.h"
+#include "core/trace/fields/stored_parts.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>

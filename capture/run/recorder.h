@@ -6,7 +6,7 @@
 #include "capture/run/capture.h"
 #include "capture/run/host_copies.h"
 #include "capture/run/writer_lane.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/selector.h"
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_types.h"

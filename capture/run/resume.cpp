@@ -2,9 +2,9 @@
 
 #include "capture/run/capture.h"
 #include "core/base/error.h"
-#include "core/selection/recorded_spec.h"
-#include "core/trace/part_file.h"
-#include "core/trace/trace_names.h"
+#include "core/selection/spec/recorded_spec.h"
+#include "core/trace/fields/trace_names.h"
+#include "core/trace/write/part_file.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

@@ -10,8 +10,8 @@
 #include "capture/run/recorder.h"
 #include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
-#include "core/selection/method_files.h"
-#include "core/trace/part_file.h"
+#include "core/selection/spec/method_files.h"
+#include "core/trace/write/part_file.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

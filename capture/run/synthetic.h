@@ -9,7 +9,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <cstdint>
 #include <filesystem>

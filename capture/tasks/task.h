@@ -5,7 +5,7 @@
 
 #include "capture/text/prompt.h"
 #include "capture/text/tokenizer.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <cstdint>
 #include <functional>

@@ -5,8 +5,8 @@
 #include "core/base/units.h"
 #include "core/replay/cell_metrics.h"
 #include "core/replay/trace_basis.h"
-#include "core/selection/lane_counts.h"
-#include "core/selection/lanes.h"
+#include "core/selection/lanes/lane_counts.h"
+#include "core/selection/lanes/lanes.h"
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>

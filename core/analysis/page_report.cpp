@@ -1,8 +1,8 @@
 #include "core/analysis/page_report.h"
 
 #include "core/base/error.h"
+#include "core/selection/blocks/pages.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/pages.h"
 #include "core/selection/ranking.h"
 #include "core/session/session_tensors.h"
 

@@ -1,7 +1,7 @@
 #include "core/calibration/gate_learning.h"
 
 #include "core/attention/attention.h"
-#include "core/selection/rotary.h"
+#include "core/selection/lanes/rotary.h"
 
 #include <ATen/ATen.h>
 #include <torch/optim/adamw.h>

@@ -1,10 +1,10 @@
-// The training of one layer of SeerAttention's gate (core/selection/gate_file.h): its examples, the
+// The training of one layer of SeerAttention's gate (core/selection/blocks/gate_file.h): its examples, the
 // distance of its scores from the pooled attention of the dense model, and the descent.
 // Private to core/calibration: needs Torch.
 #pragma once
 
 #include "core/base/cancel.h"
-#include "core/selection/gate.h"
+#include "core/selection/blocks/gate.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -7,7 +7,7 @@
 #include "core/calibration/gate_learning.h"
 #include "core/replay/replay.h"
 #include "core/session/session_tensors.h"
-#include "core/trace/part_file.h"
+#include "core/trace/write/part_file.h"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>

@@ -3,12 +3,12 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
-#include "core/selection/attention_patterns.h"
-#include "core/selection/block_means.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/attention_patterns.h"
+#include "core/selection/blocks/block_means.h"
+#include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
-#include "core/trace/part_file.h"
+#include "core/trace/write/part_file.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -38,7 +38,7 @@ inline bool is_countable(const at::Tensor& tensor) {
   return true;
 }
 
-// Keys in one piece inside a head, as core/selection/operators.cpp checks them.
+// Keys in one piece inside a head, as core/selection/operators/operators.cpp checks them.
 inline at::Tensor contiguous_per_head(const at::Tensor& keys) {
   const bool as_is = (keys.size(1) <= 1 || keys.stride(1) == keys.size(2)) &&
                      (keys.size(2) <= 1 || keys.stride(2) == 1);

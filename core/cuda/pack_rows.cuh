@@ -18,7 +18,7 @@ struct PackRows {
   int rows_per_set = 0;
   int dim = 0;
   // Twice as wide: max(row, 0), then min(row, 0). Their product with the bounds of a page bounds that of
-  // the row with its keys (core/selection/pages.h).
+  // the row with its keys (core/selection/blocks/pages.h).
   bool split = false;
   float* to = nullptr;  // packed_floats(1, sets, rows_per_set, width()), as in RowProducts
 

@@ -1,5 +1,5 @@
 // One number or two for each channel of each page of rows, read once: the largest and the smallest, or
-// the mean, summed in fp64 in the order of the rows. Pages as in core/selection/pages.h. No Torch header
+// the mean, summed in fp64 in the order of the rows. Pages as in core/selection/blocks/pages.h. No Torch header
 // here.
 #pragma once
 

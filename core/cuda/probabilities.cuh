@@ -1,6 +1,6 @@
 // What rows of queries give the keys of their KV head by softmax, reduced over the rows of each set: the
 // operators reduce_probabilities, joint_softmax_sums and columns_and_slashes on a RowSets
-// (core/selection/operators.h). Two sweeps over K: one for the largest logit and the sum of each softmax,
+// (core/selection/operators/operators.h). Two sweeps over K: one for the largest logit and the sum of each softmax,
 // one for p. No logits in global memory. Queries and keys are widened to fp32 when they are multiplied;
 // sums over rows are in fp64; the same input gives the same bits. No Torch header here.
 #pragma once

@@ -12,7 +12,7 @@
 
 namespace kvloupe::cuda {
 
-// The operators of core/selection/operators.h by their names. visible, first and sinks lie on the host.
+// The operators of core/selection/operators/operators.h by their names. visible, first and sinks lie on the host.
 at::Tensor reduce_probabilities(const Launcher& on_device, const at::Tensor& queries,
                                 const at::Tensor& keys, const at::Tensor& visible,
                                 const std::optional<at::Tensor>& first,

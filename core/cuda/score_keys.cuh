@@ -1,5 +1,5 @@
 // Scores of keys against a few queries that stand for a chunk (kvloupe::score_keys in
-// core/selection/operators.h, which says what the options mean). No Torch header here.
+// core/selection/operators/operators.h, which says what the options mean). No Torch header here.
 #pragma once
 
 #include "core/cuda/row_products.cuh"

@@ -20,7 +20,7 @@ namespace kvloupe::cuda {
 using Launch = std::function<cudaError_t(cudaStream_t)>;
 using Launcher = std::function<cudaError_t(const Launch&)>;
 
-// The operators of core/selection/operators.h by their names. Kernels take q and keys, or q and bounds,
+// The operators of core/selection/operators/operators.h by their names. Kernels take q and keys, or q and bounds,
 // of one type, fp32, fp16 or bf16, and rows of that type or fp32. Bounds are of the type of their rows,
 // all other numbers fp32.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(

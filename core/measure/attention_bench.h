@@ -5,7 +5,7 @@
 
 #include "core/base/cancel.h"
 #include "core/measure/latency.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <cstdint>
 #include <string>

@@ -7,7 +7,7 @@
 #include "core/measure/peaks.h"
 #include "core/measure/timed_type.h"
 #include "core/measure/timing.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <ATen/ATen.h>
 

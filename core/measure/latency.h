@@ -4,7 +4,7 @@
 #include "core/base/cancel.h"
 #include "core/device/device.h"
 #include "core/measure/latency_report.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
 
 #include <cstdint>

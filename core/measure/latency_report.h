@@ -2,7 +2,7 @@
 // Without Torch.
 #pragma once
 
-#include "core/trace/selection_record.h"
+#include "core/trace/runs/selection_record.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>

@@ -5,10 +5,10 @@
 #include "core/replay/replay.h"
 #include "core/replay/trace_basis.h"
 #include "core/selection/attend.h"
-#include "core/selection/key_copies.h"
-#include "core/selection/lanes.h"
-#include "core/selection/page_tables.h"
-#include "core/selection/reassigned_keys.h"
+#include "core/selection/blocks/page_tables.h"
+#include "core/selection/lanes/key_copies.h"
+#include "core/selection/lanes/lanes.h"
+#include "core/selection/lanes/reassigned_keys.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
 #include "core/selection/attend.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_selector.h"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 // a method keeps single keys of its blocks (MInference).
 #pragma once
 
-#include "core/trace/selection_record.h"
+#include "core/trace/runs/selection_record.h"
 
 #include <cstdint>
 #include <optional>

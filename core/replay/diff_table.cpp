@@ -1,7 +1,7 @@
 // The rows of a comparison as a table: what `kvloupe diff` prints.
 #include "core/replay/diff.h"
 
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <string>
 #include <utility>

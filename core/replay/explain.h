@@ -4,9 +4,9 @@
 #pragma once
 
 #include "core/base/cancel.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
-#include "core/trace/selection_record.h"
+#include "core/trace/runs/selection_record.h"
 
 #include <cstdint>
 #include <optional>

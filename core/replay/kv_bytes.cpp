@@ -1,6 +1,6 @@
 #include "core/replay/kv_bytes.h"
 
-#include "core/selection/lane_counts.h"
+#include "core/selection/lanes/lane_counts.h"
 
 namespace kvloupe::replay {
 

@@ -1,7 +1,7 @@
 // What kept keys cost in memory. Free of Torch.
 #pragma once
 
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>

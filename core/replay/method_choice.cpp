@@ -3,7 +3,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/replay/request_checks.h"
-#include "core/selection/recorded_spec.h"
+#include "core/selection/spec/recorded_spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/base/error.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/trace/trace_types.h"
 
 #include <optional>

@@ -3,7 +3,7 @@
 #include "core/device/torch_device.h"
 #include "core/replay/cells_of_heads.h"
 #include "core/replay/prepared_method.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/score_memo.h"
 #include "core/selection/selector.h"
 #include "core/session/session_tensors.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/replay/replay.h"
-#include "core/selection/basis.h"
+#include "core/selection/lanes/basis.h"
 #include "core/selection/selector.h"
 
 #include <memory>

@@ -6,7 +6,7 @@
 #include "core/replay/prepared_method.h"
 #include "core/replay/replay_steps.h"
 #include "core/replay/trace_basis.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/score_memo.h"
 #include "core/selection/selector.h"
 #include "core/session/session_tensors.h"

@@ -10,11 +10,11 @@
 
 #include "core/base/cancel.h"
 #include "core/base/error.h"
-#include "core/selection/blocks.h"
+#include "core/selection/blocks/blocks.h"
 #include "core/selection/evidence.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
-#include "core/trace/selection_record.h"
+#include "core/trace/runs/selection_record.h"
 
 #include <array>
 #include <cstdint>

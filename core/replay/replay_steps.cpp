@@ -1,7 +1,7 @@
 #include "core/replay/replay_steps.h"
 
 #include "core/selection/attend.h"
-#include "core/selection/lanes.h"
+#include "core/selection/lanes/lanes.h"
 
 #include <ATen/ATen.h>
 

@@ -1,7 +1,7 @@
 // What a method keeps of keys that are watched, such as a needle. Known without Torch.
 #pragma once
 
-#include "core/trace/selection_record.h"
+#include "core/trace/runs/selection_record.h"
 
 #include <cstddef>
 #include <cstdint>

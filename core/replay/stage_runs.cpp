@@ -6,7 +6,7 @@
 #include "core/replay/cells_of_heads.h"
 #include "core/replay/request_checks.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/ranking.h"
 
 #include <ATen/ATen.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/replay/numbers.h"
-#include "core/selection/traits.h"
+#include "core/selection/spec/traits.h"
 
 #include <concepts>
 #include <cstddef>

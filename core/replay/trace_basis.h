@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/replay/replay.h"
-#include "core/selection/basis.h"
+#include "core/selection/lanes/basis.h"
 
 #include <optional>
 #include <vector>

@@ -3,9 +3,9 @@
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
-#include "core/selection/lanes.h"
-#include "core/selection/page_tables.h"
-#include "core/selection/reassigned_keys.h"
+#include "core/selection/blocks/page_tables.h"
+#include "core/selection/lanes/lanes.h"
+#include "core/selection/lanes/reassigned_keys.h"
 
 #include <ATen/ATen.h>
 

@@ -1,8 +1,8 @@
 // Rows of a cell's queries and keys as the operators take them, and positions as methods make them.
 #pragma once
 
-#include "core/selection/operators.h"
-#include "core/selection/parallel.h"
+#include "core/selection/operators/operators.h"
+#include "core/selection/operators/parallel.h"
 #include "core/selection/selector.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "core/selection/selector.h"
 
 #include "core/base/error.h"
-#include "core/selection/method.h"
-#include "core/selection/method_list.h"
+#include "core/selection/spec/method.h"
+#include "core/selection/spec/method_list.h"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>

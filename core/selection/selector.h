@@ -8,11 +8,11 @@
 
 #include "core/attention/lane_attention.h"
 #include "core/base/softmax_form.h"
-#include "core/selection/blocks.h"
+#include "core/selection/blocks/blocks.h"
 #include "core/selection/evidence.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "core/trace/basis_file.h"
-#include "core/trace/selection_record.h"
+#include "core/trace/runs/selection_record.h"
 #include "core/trace/trace_types.h"
 
 #include <ATen/core/Tensor.h>

@@ -2,7 +2,7 @@
 // cells that are dense (nothing past, or all of it fits the budget) and leaves the choice to the method.
 #pragma once
 
-#include "core/selection/lanes.h"
+#include "core/selection/lanes/lanes.h"
 #include "core/selection/selector.h"
 
 #include <string>

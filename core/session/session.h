@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/base/memory_account.h"
-#include "core/selection/basis_maker.h"
-#include "core/selection/method_spec.h"
-#include "core/trace/load_budget.h"
+#include "core/selection/spec/basis_maker.h"
+#include "core/selection/spec/method_spec.h"
+#include "core/trace/hdf5/load_budget.h"
 #include "core/trace/trace_reader.h"
 
 #include <cstdint>

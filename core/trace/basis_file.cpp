@@ -7,11 +7,11 @@
 #include "core/base/units.h"
 #include "core/base/version.h"
 #include "core/base/whole_file.h"
-#include "core/trace/h5_driver.h"
-#include "core/trace/hdf5.h"
-#include "core/trace/run_storage.h"
-#include "core/trace/trace_load.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
+#include "core/trace/hdf5/h5_driver.h"
+#include "core/trace/hdf5/hdf5.h"
+#include "core/trace/load/trace_load.h"
+#include "core/trace/runs/run_storage.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

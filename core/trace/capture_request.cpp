@@ -1,8 +1,8 @@
 // The group /capture of a trace.
 #include "core/trace/capture_request.h"
 
-#include "core/trace/trace_layout.h"
-#include "core/trace/trace_load.h"
+#include "core/trace/fields/trace_layout.h"
+#include "core/trace/load/trace_load.h"
 
 namespace kvloupe::trace {
 

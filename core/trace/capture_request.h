@@ -2,7 +2,7 @@
 // that a capture that was cut short can go on.
 #pragma once
 
-#include "core/trace/stored_parts.h"
+#include "core/trace/fields/stored_parts.h"
 
 #include <cstdint>
 #include <string>

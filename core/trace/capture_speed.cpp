@@ -1,8 +1,8 @@
 #include "core/trace/capture_speed.h"
 
 #include "core/base/units.h"
-#include "core/trace/trace_layout.h"
-#include "core/trace/trace_load.h"
+#include "core/trace/fields/trace_layout.h"
+#include "core/trace/load/trace_load.h"
 
 #include <fmt/format.h>
 

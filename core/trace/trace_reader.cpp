@@ -1,11 +1,11 @@
 // The public reader: every call takes the lock, and what is wrong in the file names the file.
 #include "core/trace/trace_reader.h"
-#include "core/trace/part_file.h"
+#include "core/trace/write/part_file.h"
 
 #include "core/base/error.h"
-#include "core/trace/hdf5.h"
-#include "core/trace/sidecar.h"
-#include "core/trace/trace_load.h"
+#include "core/trace/hdf5/hdf5.h"
+#include "core/trace/load/trace_load.h"
+#include "core/trace/runs/sidecar.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
 #include "core/trace/next_tokens.h"
-#include "core/trace/run_codec.h"
+#include "core/trace/runs/run_codec.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Names of the enumerations and the small questions that the plain types answer.
 #include "core/trace/trace_types.h"
 
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <algorithm>
 #include <array>

@@ -4,9 +4,9 @@
 
 #include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
+#include "core/trace/fields/stored_parts.h"
 #include "core/trace/next_tokens.h"
-#include "core/trace/selection_record.h"
-#include "core/trace/stored_parts.h"
+#include "core/trace/runs/selection_record.h"
 #include "core/trace/trace_types.h"
 
 #include <cstdint>

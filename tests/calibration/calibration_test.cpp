@@ -5,7 +5,7 @@
 #include "core/calibration/gate_learning.h"
 #include "core/calibration/gate_training.h"
 #include "core/calibration/pattern_search.h"
-#include "core/selection/attention_patterns.h"
+#include "core/selection/blocks/attention_patterns.h"
 #include "core/session/session_tensors.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/replay/small_trace.h"

@@ -7,7 +7,7 @@
 #include "core/base/sha256.h"
 #include "core/device/torch_device.h"
 #include "core/replay/trace_basis.h"
-#include "core/selection/basis.h"
+#include "core/selection/lanes/basis.h"
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/tiny_llama.h"
 

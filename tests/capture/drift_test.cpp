@@ -4,7 +4,7 @@
 #include "capture/model/model.h"
 #include "capture/run/forecast.h"
 #include "core/base/error.h"
-#include "core/trace/repair.h"
+#include "core/trace/check/repair.h"
 #include "core/trace/trace_reader.h"
 #include "tests/capture/capture_fixture.h"
 

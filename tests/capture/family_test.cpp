@@ -5,7 +5,7 @@
 #include "capture/model/decoder.h"
 #include "capture/model/model.h"
 #include "core/base/safetensors.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

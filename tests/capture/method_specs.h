@@ -1,9 +1,9 @@
 // SPECs of all methods of the catalogue for the tiny model, with bases of it where they need one.
 #pragma once
 
-#include "core/selection/basis.h"
-#include "core/selection/gate.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/blocks/gate.h"
+#include "core/selection/lanes/basis.h"
+#include "core/selection/spec/method_spec.h"
 #include "tests/capture/capture_fixture.h"
 
 #include <fstream>

@@ -46,8 +46,7 @@ class SliceOfATrace : public ::testing::Test {
 
 TEST_F(SliceOfATrace, HasTheSetsOfTheTrace) {
   slice({"--layers", "3", "--until-chunk", "2"});
-  for (const char* method :
-       {"run:0", "run:2", "sparq:budget_tokens=24", "quest:budget_tokens=32"})
+  for (const char* method : {"run:0", "run:2", "sparq:budget_tokens=24", "quest:budget_tokens=32"})
     EXPECT_EQ(selected(slice_, method, "0-2"), selected(trace_, method, "0-2")) << method;
   const json info = answer_of({"info", slice_, "--json"});
   EXPECT_EQ(info["chunks_done"], 3);
@@ -82,11 +81,11 @@ TEST_F(SliceOfATrace, TakesTheRunsThatAreNamed) {
 TEST_F(SliceOfATrace, HasTheSameNumbersInAWiderType) {
   slice({"--dtype", "f32"});
   EXPECT_EQ(answer_of({"info", slice_, "--json"})["dtype"], "f32");
-  for (const char* method : {"run:0", "oracle:budget_tokens=24", "loki:budget_tokens=24,basis=self"})
+  for (const char* method :
+       {"run:0", "oracle:budget_tokens=24", "loki:budget_tokens=24,basis=self"})
     EXPECT_EQ(selected(slice_, method, "all"), selected(trace_, method, "all")) << method;
   fs::rename(slice_, at("wide.h5"));
-  const ProgramResult back =
-      run_program({"slice", at("wide.h5"), "--dtype", "f16", "-o", slice_});
+  const ProgramResult back = run_program({"slice", at("wide.h5"), "--dtype", "f16", "-o", slice_});
   ASSERT_EQ(back.exit_code, 0) << back.standard_error;
   EXPECT_EQ(selected(slice_, "oracle:budget_tokens=24", "all"),
             selected(trace_, "oracle:budget_tokens=24", "all"));

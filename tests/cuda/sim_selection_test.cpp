@@ -5,7 +5,7 @@
 #include "core/cuda/emulator/emulator.h"
 #include "core/cuda/row_products.cuh"
 #include "core/cuda/sim/sim_device.h"
-#include "core/selection/generic_forms.h"
+#include "core/selection/operators/generic_forms.h"
 #include "tests/selection/selection_calls.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
 // A gate of seer_attention.
-#include "core/selection/gate_file.h"
+#include "core/selection/blocks/gate_file.h"
 #include "tests/fuzz/shapes.h"
 #include "tests/fuzz/target.h"
 

@@ -1,5 +1,5 @@
 // The patterns of minference.
-#include "core/selection/pattern_file.h"
+#include "core/selection/blocks/pattern_file.h"
 #include "tests/fuzz/shapes.h"
 #include "tests/fuzz/target.h"
 

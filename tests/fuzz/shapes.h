@@ -1,7 +1,7 @@
 // The model that gates and patterns are read for.
 #pragma once
 
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 namespace kvloupe::fuzz {
 

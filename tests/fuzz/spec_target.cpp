@@ -1,7 +1,7 @@
 // A SPEC of a method or a task, as it is typed, stands in a trace or a state file.
 #include "capture/tasks/task.h"
 #include "core/base/error.h"
-#include "core/selection/method_files.h"
+#include "core/selection/spec/method_files.h"
 #include "tests/fuzz/shapes.h"
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,7 @@
 // The three ways to execute block masks, against plain loops over single (query, key) pairs.
 #include "core/replay/block_metrics.h"
 
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 #include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>

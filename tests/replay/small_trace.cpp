@@ -1,7 +1,7 @@
 #include "tests/replay/small_trace.h"
 
 #include "core/trace/basis_file.h"
-#include "core/trace/half_bits.h"
+#include "core/trace/hdf5/half_bits.h"
 #include "core/trace/trace_writer.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "core/selection/attend.h"
 
 #include "core/base/error.h"
-#include "core/selection/page_tables.h"
+#include "core/selection/blocks/page_tables.h"
 #include "tests/attention/reference.h"
 
 #include <gtest/gtest.h>

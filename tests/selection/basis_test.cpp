@@ -1,5 +1,5 @@
 // Fitting of bases on data whose directions are known, and finding them in files.
-#include "core/selection/basis.h"
+#include "core/selection/lanes/basis.h"
 
 #include "core/base/error.h"
 

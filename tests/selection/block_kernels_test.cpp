@@ -1,5 +1,5 @@
 // The kernels that block methods score by, against plain loops.
-#include "core/selection/kernels.h"
+#include "core/selection/operators/kernels.h"
 #include "tests/selection/sequences.h"
 
 #include <gtest/gtest.h>

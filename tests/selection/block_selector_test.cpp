@@ -1,5 +1,5 @@
 // From native masks to KV sets, on masks made by hand.
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_selector.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // What is particular to the methods that evict: hand-computed examples, the corner rules of the
 // papers, and what permanence means.
 #include "core/base/error.h"
-#include "core/selection/heavy_hitters.h"
+#include "core/selection/eviction/heavy_hitters.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/ATen.h>

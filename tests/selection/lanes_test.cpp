@@ -1,6 +1,6 @@
 // Lane methods against plain fp64 loops that sum over the chosen lanes of rotated queries and keys,
 // and the numbers of the paper.
-#include "core/selection/lanes.h"
+#include "core/selection/lanes/lanes.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/selection/attend.h"

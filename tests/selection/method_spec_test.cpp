@@ -1,9 +1,9 @@
 // Method SPECs: canonical texts word for word, and everything that must be refused.
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include "core/base/error.h"
-#include "core/selection/default_budget.h"
-#include "core/selection/recorded_spec.h"
+#include "core/selection/spec/default_budget.h"
+#include "core/selection/spec/recorded_spec.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

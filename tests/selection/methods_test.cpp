@@ -1,8 +1,8 @@
 // What is particular to one method: hand-computed examples and the corner rules of the
 // papers.
 #include "core/selection/cell_rows.h"
-#include "core/selection/kernels.h"
-#include "core/selection/pooling.h"
+#include "core/selection/eviction/pooling.h"
+#include "core/selection/operators/kernels.h"
 #include "tests/selection/sequences.h"
 
 #include <ATen/Parallel.h>

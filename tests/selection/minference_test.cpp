@@ -1,7 +1,7 @@
 // MInference against slow fp64 loops written from microsoft/MInference: which (row, key) pairs of a
 // chunk each head computes, one by one.
 #include "core/base/error.h"
-#include "core/selection/attention_patterns.h"
+#include "core/selection/blocks/attention_patterns.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/selection/oracle_loops.h"
 #include "tests/selection/sequences.h"

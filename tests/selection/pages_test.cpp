@@ -1,6 +1,6 @@
 // Page bounds: the golden of the paper's formula, the bound itself, and bounds kept token by token
 // against bounds of all keys at once.
-#include "core/selection/pages.h"
+#include "core/selection/blocks/pages.h"
 #include "core/selection/cell_rows.h"
 #include "tests/selection/oracle_loops.h"
 

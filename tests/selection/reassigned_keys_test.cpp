@@ -1,5 +1,5 @@
 // Reassigned positions: a key rotated anew must be what the model's own rotation gives there.
-#include "core/selection/reassigned_keys.h"
+#include "core/selection/lanes/reassigned_keys.h"
 
 #include "core/base/error.h"
 

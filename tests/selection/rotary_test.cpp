@@ -1,5 +1,5 @@
 // The rotary embedding and what undoes it.
-#include "core/selection/rotary.h"
+#include "core/selection/lanes/rotary.h"
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 

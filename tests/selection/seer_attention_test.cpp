@@ -2,7 +2,7 @@
 // (prefill_sparse/attn_gate.py), on gates with other weights in every head.
 #include "core/base/error.h"
 #include "core/base/safetensors.h"
-#include "core/selection/gate.h"
+#include "core/selection/blocks/gate.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/selection/method_files.h"
 #include "tests/selection/sequences.h"

@@ -2,7 +2,7 @@
 // test places them: to hold one set of implementations against another.
 #pragma once
 
-#include "core/selection/operators.h"
+#include "core/selection/operators/operators.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // What methods declare of themselves, SPEC by SPEC as the contract and the papers have it, and that
 // a SPEC is a value.
 #include "core/base/error.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <gtest/gtest.h>
 

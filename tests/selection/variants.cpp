@@ -1,6 +1,6 @@
 #include "tests/selection/variants.h"
 
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 // numbers counted by hand from what the method claims to compute.
 #include "core/base/work_count.h"
 #include "core/selection/attend.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "tests/selection/method_files.h"
 #include "tests/selection/sequences.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds properties of methods to the methods' own files; exits 1 where one is read off a name elsewhere.
 
-Outside core/selection/methods/ and core/selection/method_spec.cpp no parameter of a MethodSpec is read by a literal
+Outside core/selection/methods/ and core/selection/spec/method_spec.cpp no parameter of a MethodSpec is read by a literal
 name (spec.integer("page_size")) and no method is told by its id (spec.id() == "quest"): what others need to know of a
 method is in its Traits. Readers with accessors of the same names (gguf metadata, task SPECs) live in capture/model and
 capture/tasks, which know nothing of methods and are left out as long as they include nothing of core/selection.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FREE = ("core/selection/methods/", "core/selection/method_spec.cpp")
+FREE = ("core/selection/methods/", "core/selection/spec/method_spec.cpp")
 OTHER_READERS = ("capture/model/", "capture/tasks/")
 
 ACCESSOR = re.compile(r'(?:\.|->)\s*(?:has|integer|real|flag|text)\(\s*"(\w+)"\s*\)')

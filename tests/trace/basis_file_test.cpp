@@ -2,7 +2,7 @@
 #include "core/trace/basis_file.h"
 
 #include "core/base/error.h"
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 

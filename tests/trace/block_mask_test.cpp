@@ -1,5 +1,5 @@
 // Blocks, packed masks and tables: by hand, written, read back, cut short, damaged.
-#include "core/trace/block_mask.h"
+#include "core/trace/runs/block_mask.h"
 
 #include "core/base/error.h"
 #include "tests/trace/damaged_file.h"

@@ -1,7 +1,7 @@
 // Editing a sound trace with HDF5 behind the writer's back, and what readers and validate say of it.
 #pragma once
 
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 

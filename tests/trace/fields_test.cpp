@@ -1,5 +1,5 @@
-// FORMAT.md's tables of datasets say what core/trace/fields.cpp declares.
-#include "core/trace/fields.h"
+// FORMAT.md's tables of datasets say what core/trace/fields/fields.cpp declares.
+#include "core/trace/fields/fields.h"
 
 #include <gtest/gtest.h>
 

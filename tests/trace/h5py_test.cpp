@@ -1,5 +1,5 @@
 // A trace that h5py wrote from FORMAT.md, with every liberty it leaves, is read right.
-#include "core/trace/block_mask.h"
+#include "core/trace/runs/block_mask.h"
 #include "core/trace/trace_reader.h"
 
 #include <gtest/gtest.h>

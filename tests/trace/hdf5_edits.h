@@ -1,7 +1,7 @@
 // What HDF5 alone does to a file behind the writers' backs.
 #pragma once
 
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Damaged and crafted files: every one gives a sentence or a defect, none a crash or a wrong
 // answer.
 #include "core/base/error.h"
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 

@@ -1,8 +1,8 @@
 // Small files that claim, pack or cross-refer to more than their size warrants, and paths that are no regular files.
-#include "core/trace/load_budget.h"
+#include "core/trace/hdf5/load_budget.h"
 
 #include "core/base/error.h"
-#include "core/trace/sidecar.h"
+#include "core/trace/runs/sidecar.h"
 #include "tests/trace/damaged_file.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Probe, novelty, lanes and what a run says of its basis: written, read back, cut short, damaged.
 #include "core/base/error.h"
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/damaged_file.h"
 
 #include <gtest/gtest.h>

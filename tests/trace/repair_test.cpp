@@ -1,8 +1,8 @@
 // The copy that `validate --repair` writes: all that is sound, bit for bit, and nothing else.
-#include "core/trace/repair.h"
+#include "core/trace/check/repair.h"
 
 #include "core/base/error.h"
-#include "core/trace/half_bits.h"
+#include "core/trace/hdf5/half_bits.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 

@@ -1,6 +1,6 @@
 // What is written is read back, bit for bit; what is unfinished is read up to its last chunk.
 #include "core/base/error.h"
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/damaged_file.h"
 #include "tests/trace/trace_fixture.h"
 

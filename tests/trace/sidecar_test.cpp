@@ -1,6 +1,6 @@
 // Runs beside a trace: appended whole or not at all, and only read for the trace they belong to.
 #include "core/base/error.h"
-#include "core/trace/hdf5.h"
+#include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The set of what a trace stores, against its words as they stand in files and on the command line.
-#include "core/trace/stored_parts.h"
+#include "core/trace/fields/stored_parts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Writing that fails: at every single change of the file, in files that others cut, remove or
 // replace, and in processes that end afterwards.
 #include "core/base/error.h"
-#include "core/trace/disk_file.h"
-#include "core/trace/part_file.h"
+#include "core/trace/hdf5/disk_file.h"
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
+#include "core/trace/write/part_file.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/trace/trace_fixture.h"
 

@@ -1,6 +1,6 @@
 // What a kill leaves: each state that the disk goes through is readable up to the last chunk done.
 #include "core/base/error.h"
-#include "core/trace/disk_file.h"
+#include "core/trace/hdf5/disk_file.h"
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
 #include "tests/base/temporary_folder.h"

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/engine/engine.h"
-#include "core/trace/trace_names.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,9 +8,9 @@
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
-#include "core/selection/eviction_selector.h"
-#include "core/selection/heavy_hitters.h"
-#include "core/selection/lanes.h"
+#include "core/selection/eviction/eviction_selector.h"
+#include "core/selection/eviction/heavy_hitters.h"
+#include "core/selection/lanes/lanes.h"
 
 #include <algorithm>
 #include <cmath>

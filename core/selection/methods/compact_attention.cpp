@@ -5,11 +5,11 @@
 //                has at most subgroup_size heads, else subgroup_size consecutive heads of it
 //   keep[r,j]  = 1 for all j >= J_cur = floor(P / b): the chunk stays open
 // (jiwonsong-dev/CompactAttention, compact_attn/modules/flashprefill_prefill.py.)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_selector.h"
 
 namespace kvloupe::selection {
 namespace {

@@ -3,7 +3,7 @@
 // above a selection layer reuse its choice. Free of Torch.
 #pragma once
 
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #include <optional>
 #include <vector>

@@ -1,5 +1,5 @@
 // Dense attention: keeps all of the past. The reference every error is measured against.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/visibility_selector.h"

@@ -8,11 +8,11 @@
 // In the prompt's last chunk the last last_full_blocks query blocks see everything and do not vote;
 // the chunk's first query block always votes.
 // (qhfan/FlashPrefill; in chunks: jiwonsong-dev/CompactAttention.)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
-#include "core/selection/block_means.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_means.h"
+#include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 
 #include <ATen/core/Tensor.h>

@@ -13,11 +13,11 @@
 //                  <mean query of I, softmax_scale mean key j>, all pairs of the chunk together, the
 //                  largest whose running sum is at most gamma times the number of query blocks
 // (bytedance/FlexPrefill, flex_prefill/ops/flex_prefill_attention.py.)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
-#include "core/selection/block_means.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_means.h"
+#include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
 

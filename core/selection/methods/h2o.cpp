@@ -5,11 +5,11 @@
 //   heavy     = the best B - recents of the rest, by acc[g,j], or by acc[g,j] / (T - j)
 // p is computed anew over the surviving set and the chunk; an evicted key takes its sum with it.
 // start=decode: sums and evictions begin with the first decode chunk; the prompt stays whole until then.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
-#include "core/selection/eviction_selector.h"
-#include "core/selection/heavy_hitters.h"
+#include "core/selection/eviction/eviction_selector.h"
+#include "core/selection/eviction/heavy_hitters.h"
 
 namespace kvloupe::selection {
 namespace {

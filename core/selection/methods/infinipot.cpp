@@ -4,13 +4,13 @@
 //   u[g,j] = mean over the group's heads h, sum over the probe's queries t, of
 //            softmax over the pot of s * <probe_q[h,t], K[g,j]>
 //   keep the best floor(novelty_ratio * B) of the pot by n, then the best of the others by u
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/eviction_selector.h"
+#include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/ranking.h"
 
 #include <ATen/ATen.h>

@@ -3,11 +3,11 @@
 //   score[g,j] = -cos(mu[g], K[g,j])
 // evict:  mu and the scores over the survivors and the chunk.
 // select: mu over [0, T), candidates [0, P).
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
-#include "core/selection/eviction_selector.h"
+#include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // What is said alike of the AQUA methods. Free of Torch.
 #pragma once
 
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 namespace kvloupe::selection {
 

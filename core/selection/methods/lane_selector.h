@@ -1,8 +1,8 @@
 // The selector of the AQUA methods: no key is dropped, each query row uses some of its lanes.
 #pragma once
 
-#include "core/selection/lanes.h"
-#include "core/selection/method.h"
+#include "core/selection/lanes/lanes.h"
+#include "core/selection/spec/method.h"
 #include "core/selection/visibility_selector.h"
 
 namespace kvloupe::selection {

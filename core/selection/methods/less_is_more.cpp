@@ -7,7 +7,7 @@
 //   union, rank by rank: every head's first in head order, then every head's second, ..., each key
 //   once, until k_mid are found
 //   set = sinks, union, the newest `recent`, for all KV heads, until the next selection layer
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/rounded_down.h"

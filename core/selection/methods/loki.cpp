@@ -5,12 +5,12 @@
 //   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
 // P_r^T K is a copy of the keys of r numbers each, made as they come in. The mean that the keys were
 // centred on to find P is not taken from them here: it would add the same to all logits of a query.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
 

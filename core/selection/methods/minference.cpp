@@ -9,12 +9,12 @@
 //                       <mean query of I, mean key of J>
 // (MInference 1.0, section 3 and Algorithms 1 to 3; microsoft/MInference,
 // minference/modules/minference_forward.py, ops/block_sparse_flash_attention.py.)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
-#include "core/selection/attention_patterns.h"
-#include "core/selection/block_means.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/attention_patterns.h"
+#include "core/selection/blocks/block_means.h"
+#include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 
 namespace kvloupe::selection {
@@ -117,7 +117,7 @@ std::unique_ptr<Selector> make_minference(const Setup& setup) {
 }  // namespace kvloupe::selection
 
 #else  // what is known of it
-#include "core/selection/blocks.h"
+#include "core/selection/blocks/blocks.h"
 
 namespace kvloupe::selection {
 

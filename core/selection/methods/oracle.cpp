@@ -4,7 +4,7 @@
 //   sum:  score[g,j] = sum over the group's heads h and the rows t of p[h,t,j]   (best mass recall)
 //   max:  score[g,j] = max over h, t of p[h,t,j]                                 (worst query)
 // The sum is the exact maximiser of captured mass at its size; neither minimises the output error.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/attention/attention.h"

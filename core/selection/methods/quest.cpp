@@ -11,7 +11,7 @@
 //              of the rows' choices, cut to [0,P)
 // gqa_reduce brings the heads of a group to one set after the maximum over rows: the union of their
 // pages, or the n best by the largest or the mean U.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #include <string>
 
@@ -45,8 +45,8 @@ bool forces_last_page(const MethodSpec& spec) {
 }  // namespace kvloupe::selection
 
 #ifdef KVLOUPE_SELECTORS
+#include "core/selection/blocks/pages.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/pages.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ATen.h>

@@ -8,7 +8,7 @@
 // group_query_mode: which rows the heads of a group pair up. rank_paired pairs rows of equal rank;
 // shared_tokens ranks once, by the group's mean S_q; post_agg reduces over each head's own rows
 // before the mean over heads.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/rounded_down.h"

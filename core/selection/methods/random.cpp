@@ -2,7 +2,7 @@
 // KV head, chunk). Counter-based, so any cell can be redone alone and on any device:
 //   Philox 4x32-10, key = seed, counter = (position, chunk, layer, KV head); the keys with the
 //   largest 64-bit words are kept.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/visibility_selector.h"

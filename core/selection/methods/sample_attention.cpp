@@ -5,7 +5,7 @@
 //   budget:    keep the best B of the past
 //   coverage:  keep the smallest prefix, by falling score, that holds `coverage` of the past's
 //              score, at most B (the paper's alpha)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"

@@ -6,14 +6,14 @@
 //   mask      = s > threshold
 // The embedding turns all hidden channels, in half-split pairs, with the model's theta.
 // (SeerAttention, section 3; microsoft/SeerAttention, seer_attn/prefill_sparse/attn_gate.py.)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_selector.h"
+#include "core/selection/blocks/gate.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/gate.h"
-#include "core/selection/growing_rows.h"
+#include "core/selection/eviction/growing_rows.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -153,7 +153,7 @@ std::unique_ptr<Selector> make_seer_attention(const Setup& setup) {
 
 #else  // what is known of it
 #include "core/base/error.h"
-#include "core/selection/gate_file.h"
+#include "core/selection/blocks/gate_file.h"
 
 namespace kvloupe::selection {
 

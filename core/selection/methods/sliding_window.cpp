@@ -2,7 +2,7 @@
 //   past: [max(0, P-B), P)     all: [T-B, T)
 // A window of B keys per query would move with each row of the chunk; the shared set is the one of
 // the chunk's first row.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"

@@ -6,12 +6,12 @@
 // evict:  keys at hand are the survivors and the chunk; the w' newest stay, and the best B - w' of
 //         the rest, pooled in their order; B <= w' keeps the newest B.
 // select: keys at hand are all; the best B of [0, P), pooled over [0, P).
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
-#include "core/selection/eviction_selector.h"
-#include "core/selection/pooling.h"
+#include "core/selection/eviction/eviction_selector.h"
+#include "core/selection/eviction/pooling.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ATen.h>

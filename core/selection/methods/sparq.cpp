@@ -8,12 +8,12 @@
 // 1/tau is the model's softmax scale, 1/sqrt(d), over the root of the share of |Q| in C; a model
 // with another scale keeps its own. A query that has nothing in C has no logits: zhat = 0.
 // K[g,j,c] is read from a copy of the keys by channel, made as they come in: the channels in C alone.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/key_copies.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
 

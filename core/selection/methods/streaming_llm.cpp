@@ -2,10 +2,10 @@
 //   keep {0 .. s-1} and the newest B - s;  B <= s keeps the first B
 // `positions` changes what attention computes, not what is kept: with `reassigned` the kept keys
 // are rotated to the positions they have inside the cache (reassigned_keys.h).
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
-#include "core/selection/eviction_selector.h"
+#include "core/selection/eviction/eviction_selector.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 //   score[g,j] = mean over the group's heads h of zbar[h,j]
 //   keep the best B of [0, P), one set per KV head, until the next selection layer
 // The past is not masked, so the mean logit is the logit of the mean query.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"

@@ -2,11 +2,11 @@
 //   w[j] = mean over all H heads of p_{A+chunk}[h,last,j];  keep the best B
 // Every KV head of the layer keeps the same keys. per_kv_head takes the mean over the group's heads
 // instead. force_last keeps the newest key whatever it scores, within B.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"
-#include "core/selection/eviction_selector.h"
+#include "core/selection/eviction/eviction_selector.h"
 
 #include <ATen/ATen.h>
 

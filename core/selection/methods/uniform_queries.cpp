@@ -2,7 +2,7 @@
 // it,
 //   t_i = floor((2i+1) m / (2N)), i < N   (all rows if N >= m)
 // and the rest is QuoKA's: cosine, mean over the group's heads, max over the rows.
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
 #include "core/selection/cell_rows.h"

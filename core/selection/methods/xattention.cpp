@@ -7,10 +7,10 @@
 //   keep[I,:] = {0, I}, then others by falling W while the mass kept, those two first, is below
 //               tau sum_j W[I,j]
 // (mit-han-lab/x-attention, xattn/src/Xattention.py and utils.py.)
-#include "core/selection/method.h"
+#include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS
-#include "core/selection/block_selector.h"
+#include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
 

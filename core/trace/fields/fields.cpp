@@ -1,0 +1,301 @@
+#include "core/trace/fields/fields.h"
+
+#include "core/base/error.h"
+#include "core/trace/trace_writer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace kvloupe::trace {
+namespace {
+
+struct AxisInfo {
+  Axis id;
+  const char* name;    // of the attribute `axes`; null: the dataset has none
+  const char* symbol;  // in FORMAT.md
+  bool grows, may_exceed;
+};
+
+constexpr AxisInfo kAxes[] = {
+    {Axis::Token, "token", "T", false, true},
+    {Axis::TokenEnd, "token", "T+1", false, true},
+    {Axis::Chunk, "chunk", "C", false, true},
+    {Axis::ChunkEnd, "chunk", "C+1", false, true},
+    {Axis::QHead, "q_head", "H", false, false},
+    {Axis::KvHead, "kv_head", "G", false, false},
+    {Axis::Channel, "channel", "D", false, false},
+    {Axis::Rank, "rank", "32", false, false},
+    {Axis::Layer, "layer", "captured layers", false, false},
+    {Axis::ProbeToken, "probe_token", "n", false, false},
+    {Axis::ProbeChunk, "chunk", "C'", true, true},
+    {Axis::TextByte, "byte", "bytes", true, true},
+    {Axis::MassValue, "cell", "N", true, true},
+    {Axis::Row, "row", "R", false, false},
+    {Axis::Cell, "cell", "C*R", false, true},
+    {Axis::CellEnd, "cell", "C*R+1", false, true},
+    {Axis::Lane, "lane", "D", false, false},
+    {Axis::Selected, "selected", "any", true, true},
+    {Axis::Bound, "bound", "any", true, true},
+    {Axis::MaskByte, "byte", "bytes", true, true},
+    {Axis::QueryBlock, "query_block", "query blocks", true, true},
+    {Axis::TableEntry, "entry", "any", true, true},
+    {Axis::Step, "step", "any", true, true},
+    {Axis::AnswerToken, nullptr, "n", true, true},
+    {Axis::AnswerByte, nullptr, "bytes", true, true},
+    {Axis::AnswerEnd, nullptr, "n+1", true, true},
+};
+
+const AxisInfo& axis_info(Axis axis) { return kAxes[static_cast<std::size_t>(axis)]; }
+
+std::uint64_t size_of(Axis axis, const FieldSizes& sizes) {
+  switch (axis) {
+    case Axis::Token:
+      return sizes.tokens;
+    case Axis::TokenEnd:
+      return sizes.tokens + 1;
+    case Axis::Chunk:
+      return sizes.chunks;
+    case Axis::ChunkEnd:
+      return sizes.chunks + 1;
+    case Axis::QHead:
+      return sizes.q_heads;
+    case Axis::KvHead:
+      return sizes.kv_heads;
+    case Axis::Channel:
+      return sizes.head_dim;
+    case Axis::Rank:
+      return kTopTokens;
+    case Axis::Layer:
+      return sizes.layers;
+    case Axis::ProbeToken:
+      return sizes.probe_tokens;
+    case Axis::ProbeChunk:
+      return sizes.probe_chunks;
+    case Axis::TextByte:
+      return sizes.text_bytes;
+    case Axis::MassValue:
+      return sizes.mass_values;
+    case Axis::Row:
+      return sizes.rows;
+    case Axis::Cell:
+      return sizes.chunks * sizes.rows;
+    case Axis::CellEnd:
+      return sizes.chunks * sizes.rows + 1;
+    case Axis::Lane:
+      return sizes.head_dim;
+    case Axis::Selected:
+      return sizes.selected;
+    case Axis::Bound:
+      return sizes.bounds;
+    case Axis::MaskByte:
+      return sizes.mask_bytes;
+    case Axis::QueryBlock:
+      return sizes.query_blocks;
+    case Axis::TableEntry:
+      return sizes.table_entries;
+    case Axis::Step:
+    case Axis::AnswerToken:
+    case Axis::AnswerByte:
+    case Axis::AnswerEnd:
+      break;
+  }
+  return 0;  // known when they are written
+}
+
+FieldSizes sizes_of(const ModelInfo& model, std::size_t layers, int probe_tokens) {
+  FieldSizes sizes;
+  sizes.q_heads = static_cast<std::uint64_t>(model.num_q_heads);
+  sizes.kv_heads = static_cast<std::uint64_t>(model.num_kv_heads);
+  sizes.head_dim = static_cast<std::uint64_t>(model.head_dim);
+  sizes.layers = layers;
+  sizes.probe_tokens = static_cast<std::uint64_t>(probe_tokens);
+  return sizes;
+}
+
+constexpr StoredParts kAlways, kQkv = {Part::Qkv}, kLse = {Part::Lse}, kMass = {Part::Mass},
+                               kProbe = {Part::Probe}, kLoss = {Part::Loss}, kTop = {Part::Top},
+                               kDrift = {Part::Drift}, kDriftTop = {Part::Drift, Part::Top};
+constexpr StoredParts kEvictions = {Part::Evictions}, kLanes = {Part::Lanes},
+                      kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables};
+constexpr bool kRequired = false, kOptional = true;
+
+template <typename... Axes>
+FieldInfo row(Field id, const char* path, StoredParts parts, bool optional, int since,
+              Element element, const char* unit, const char* long_name, Axes... axes) {
+  return {id, path, parts, optional, since, element, {axes...}, unit, long_name};
+}
+
+const std::vector<FieldInfo>& table() {
+  using enum Axis;
+  using enum Element;
+  using F = Field;
+  static const std::vector<FieldInfo> fields = {
+      row(F::TokenIds, "/tokens/ids", kAlways, kRequired, 0, Int32, "1", "token id", Token),
+      row(F::TextOffsets, "/tokens/text_offsets", kAlways, kOptional, 0, UInt64, "byte",
+          "where each token's bytes begin in text", TokenEnd),
+      row(F::Text, "/tokens/text", kAlways, kOptional, 0, UInt8, "1", "raw bytes of all tokens",
+          TextByte),
+      row(F::Nll, "/tokens/nll", kLoss, kOptional, 1, Float32, "nat",
+          "-log P of each token given those before it", Token),
+      row(F::Generated, "/tokens/generated", kAlways, kOptional, 0, Int32, "1", "sampled token ids",
+          Step),
+      row(F::ChunkBegin, "/chunks/begin", kAlways, kRequired, 0, Int32, "token",
+          "first token of the chunk", Chunk),
+      row(F::ChunkLength, "/chunks/length", kAlways, kRequired, 0, Int32, "token",
+          "tokens in the chunk", Chunk),
+      row(F::ChunkPhase, "/chunks/phase", kAlways, kRequired, 0, UInt8, "1", "0 prefill, 1 decode",
+          Chunk),
+      row(F::MassOffsets, "/chunks/mass_offsets", kMass, kOptional, 0, Int64, "1",
+          "where each chunk begins in key_mass", ChunkEnd),
+      row(F::TopIds, "/chunks/top_ids", kTop, kOptional, 5, Int32, "1",
+          "most probable next tokens after each chunk, by the model as it ran", Chunk, Rank),
+      row(F::TopLogProbs, "/chunks/top_log_probs", kTop, kOptional, 5, Float32, "nat",
+          "their log-probabilities, by the model as it ran", Chunk, Rank),
+      row(F::DriftNll, "/drift/nll", kDrift, kOptional, 5, Float32, "nat",
+          "-log P of each token by the dense model", Token),
+      row(F::DriftKl, "/drift/kl", kDrift, kOptional, 5, Float32, "nat",
+          "KL(dense || closed loop) of the token after each", Token),
+      row(F::DriftAgrees, "/drift/agrees", kDrift, kOptional, 5, UInt8, "1",
+          "whether both find the same next token most probable", Token),
+      row(F::DriftQ, "/drift/q", kDrift, kOptional, 5, Float32, "1",
+          "relative distance of the queries from the dense model's", Chunk, Layer),
+      row(F::DriftK, "/drift/k", kDrift, kOptional, 5, Float32, "1",
+          "relative distance of the keys from the dense model's", Chunk, Layer),
+      row(F::DriftTopIds, "/drift/top_ids", kDriftTop, kOptional, 5, Int32, "1",
+          "most probable next tokens after each chunk, by the dense model", Chunk, Rank),
+      row(F::DriftTopLogProbs, "/drift/top_log_probs", kDriftTop, kOptional, 5, Float32, "nat",
+          "their log-probabilities, by the dense model", Chunk, Rank),
+      row(F::DenseAnswer, "/drift/generated", kDrift, kOptional, 5, Int32, "1",
+          "what the dense model samples when left alone", AnswerToken),
+      row(F::DenseText, "/drift/generated_text", kDrift, kOptional, 5, UInt8, "1",
+          "raw bytes of its tokens", AnswerByte),
+      row(F::DenseTextOffsets, "/drift/generated_text_offsets", kDrift, kOptional, 5, UInt64,
+          "byte", "where each token's bytes begin", AnswerEnd),
+      row(F::Q, "/layers/{l}/q", kQkv, kOptional, 0, Stored, "1", "queries", QHead, Token, Channel),
+      row(F::K, "/layers/{l}/k", kQkv, kOptional, 0, Stored, "1", "keys", KvHead, Token, Channel),
+      row(F::V, "/layers/{l}/v", kQkv, kOptional, 0, Stored, "1", "values", KvHead, Token, Channel),
+      row(F::KeyMass, "/layers/{l}/key_mass", kMass, kOptional, 0, Float32, "probability",
+          "attention mass of each key", MassValue),
+      row(F::Lse, "/layers/{l}/lse", kLse, kOptional, 0, Float32, "nat",
+          "log-sum-exp of the scaled logits", QHead, Token),
+      row(F::ProbeQ, "/layers/{l}/probe_q", kProbe, kOptional, 1, Stored, "1",
+          "queries of the probe after each prefill chunk", ProbeChunk, QHead, ProbeToken, Channel),
+      row(F::Offsets, "/runs/{r}/layers/{l}/offsets", kAlways, kRequired, 0, Int64, "1", nullptr,
+          CellEnd),
+      row(F::Positions, "/runs/{r}/layers/{l}/positions", kAlways, kRequired, 0, Int32, "token",
+          nullptr, Selected),
+      row(F::ForcedOffsets, "/runs/{r}/layers/{l}/forced_offsets", kAlways, kOptional, 3, Int64,
+          "1", nullptr, CellEnd),
+      row(F::ForcedBounds, "/runs/{r}/layers/{l}/forced_bounds", kAlways, kOptional, 3, Int32, "1",
+          nullptr, Bound),
+      row(F::Flags, "/runs/{r}/layers/{l}/flags", kAlways, kRequired, 0, UInt8, "1", nullptr, Cell),
+      row(F::LaneCounts, "/runs/{r}/layers/{l}/lane_counts", kLanes, kRequired, 1, Int32, "row",
+          nullptr, Chunk, QHead, Lane),
+      row(F::BlockMask, "/runs/{r}/layers/{l}/block_mask", kBlocks, kRequired, 2, UInt8, "1",
+          nullptr, MaskByte),
+      row(F::BlockForced, "/runs/{r}/layers/{l}/block_forced", kBlocks, kOptional, 3, UInt8, "1",
+          nullptr, MaskByte),
+      row(F::BlockAbstains, "/runs/{r}/layers/{l}/block_abstains", kBlocks, kOptional, 3, UInt8,
+          "1", nullptr, QueryBlock),
+      row(F::TableIndptr, "/runs/{r}/layers/{l}/table_indptr", kTables, kRequired, 2, Int64, "1",
+          nullptr, CellEnd),
+      row(F::TableIndices, "/runs/{r}/layers/{l}/table_indices", kTables, kRequired, 2, Int32,
+          "block", nullptr, TableEntry),
+      row(F::EvictChunk, "/runs/{r}/layers/{l}/evict_chunk", kEvictions, kRequired, 0, UInt16,
+          "chunk", nullptr, Row, Token),
+  };
+  return fields;
+}
+
+}  // namespace
+
+bool FieldInfo::by_layer() const { return std::string_view(path).starts_with("/layers/"); }
+
+bool FieldInfo::of_run() const { return std::string_view(path).starts_with("/runs/"); }
+
+bool FieldInfo::grows() const { return axis_info(axes.front()).grows; }
+
+bool FieldInfo::by_chunk() const { return axes.front() < Axis::Step; }
+
+std::span<const FieldInfo> all_fields() { return table(); }
+
+const FieldInfo& info_of(Field field) {
+  const FieldInfo& found = table().at(static_cast<std::size_t>(field));
+  KVLOUPE_CHECK(found.id == field);
+  return found;
+}
+
+FieldSizes sizes_of(const TraceHeader& header) {
+  FieldSizes sizes = sizes_of(header.model, header.layers.size(), header.probe_len);
+  sizes.tokens = static_cast<std::uint64_t>(header.max_tokens);
+  sizes.chunks = static_cast<std::uint64_t>(header.max_chunks);
+  return sizes;
+}
+
+FieldSizes sizes_of(const TraceInfo& info) {
+  FieldSizes sizes = sizes_of(info.model, info.layers.size(), info.probe_len);
+  sizes.tokens = static_cast<std::uint64_t>(info.num_tokens);
+  sizes.chunks = info.chunks.size();
+  for (std::size_t c = 0; c < info.chunks.size(); ++c) {
+    if (info.chunks[c].phase == Phase::Prefill) sizes.probe_chunks = c + 1;
+  }
+  return sizes;
+}
+
+StoredParts parts_of(const RunInfo& run) {
+  StoredParts parts;
+  parts.set(Part::Evictions, run.state_action == StateAction::Eviction);
+  parts.set(Part::Lanes, run.granularity == Granularity::Lane);
+  parts.set(Part::Blocks, run.block_size > 0);
+  parts.set(Part::BlockTables, run.block_tables);
+  return parts;
+}
+
+std::string path_of(const FieldInfo& field, int layer, int run) {
+  return fmt::format(fmt::runtime(field.path), fmt::arg("l", layer), fmt::arg("r", run));
+}
+
+std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& sizes) {
+  std::vector<std::uint64_t> shape;
+  for (const Axis axis : field.axes) shape.push_back(size_of(axis, sizes));
+  return shape;
+}
+
+bool may_exceed(Axis axis) { return axis_info(axis).may_exceed; }
+
+std::uint64_t bytes_of(Element element, DType dtype) {
+  switch (element) {
+    case Element::UInt8:
+      return 1;
+    case Element::UInt16:
+      return 2;
+    case Element::Int32:
+    case Element::Float32:
+      return 4;
+    case Element::Int64:
+    case Element::UInt64:
+      return 8;
+    case Element::Stored:
+      break;
+  }
+  return dtype == DType::F16 ? 2 : 4;
+}
+
+const char* text_of(Element element) {
+  constexpr const char* kTexts[] = {
+      "uint8", "uint16", "int32", "int64", "uint64", "float32", "float16 or float32"};
+  return kTexts[static_cast<std::size_t>(element)];
+}
+
+std::string shape_text(const FieldInfo& field) {
+  std::vector<std::string> symbols;
+  for (const Axis axis : field.axes) symbols.emplace_back(axis_info(axis).symbol);
+  return fmt::format("[{}]", fmt::join(symbols, ", "));
+}
+
+const char* axis_name(Axis axis) { return axis_info(axis).name; }
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,144 @@
+// The datasets of a trace, each declared once: where it stands, its type, shape and unit, what it
+// belongs to and since which schema. Writing, reading, copying, trimming and the estimate of a trace's size
+// follow this table, and a test holds FORMAT.md against it.
+#pragma once
+
+#include "core/trace/fields/stored_parts.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvloupe::trace {
+
+enum class DType;
+struct RunInfo;
+struct TraceHeader;
+struct TraceInfo;
+
+enum class Field {
+  TokenIds,
+  TextOffsets,
+  Text,
+  Nll,
+  Generated,
+  ChunkBegin,
+  ChunkLength,
+  ChunkPhase,
+  MassOffsets,
+  TopIds,
+  TopLogProbs,
+  DriftNll,
+  DriftKl,
+  DriftAgrees,
+  DriftQ,
+  DriftK,
+  DriftTopIds,
+  DriftTopLogProbs,
+  DenseAnswer,
+  DenseText,
+  DenseTextOffsets,
+  Q,
+  K,
+  V,
+  KeyMass,
+  Lse,
+  ProbeQ,
+  Offsets,
+  Positions,
+  ForcedOffsets,
+  ForcedBounds,
+  Flags,
+  LaneCounts,
+  BlockMask,
+  BlockForced,
+  BlockAbstains,
+  TableIndptr,
+  TableIndices,
+  EvictChunk,
+};
+
+// Of one value; Stored is the trace's dtype, float16 or float32.
+enum class Element { UInt8, UInt16, Int32, Int64, UInt64, Float32, Stored };
+
+// What an axis counts.
+enum class Axis {
+  Token,
+  TokenEnd,  // one more than tokens: where each begins, and the end
+  Chunk,
+  ChunkEnd,
+  QHead,
+  KvHead,
+  Channel,
+  Rank,  // of the most probable next tokens
+  Layer,
+  ProbeToken,
+  ProbeChunk,  // up to the last chunk of prefill
+  TextByte,
+  MassValue,
+  Row,
+  Cell,
+  CellEnd,
+  Lane,
+  Selected,
+  Bound,
+  MaskByte,
+  QueryBlock,
+  TableEntry,
+  Step,         // sampled tokens
+  AnswerToken,  // of the dense model's answer
+  AnswerByte,
+  AnswerEnd,
+};
+
+struct FieldInfo {
+  Field id;
+  const char* path;   // "{l}" stands for the layer's number, "{r}" for the run's
+  StoredParts parts;  // it is stored where all of these are
+  bool optional;      // whether a reader accepts a trace without it
+  int since;          // minor version of the schema
+  Element element;
+  std::vector<Axis> axes;
+  const char* unit;
+  const char* long_name;  // null: the dataset has none
+
+  bool by_layer() const;
+  bool of_run() const;  // in each of its layers
+  // Is empty at first and extended by what is written to it.
+  bool grows() const;
+  // Has values of every chunk; else it is written once, at the end.
+  bool by_chunk() const;
+};
+
+std::span<const FieldInfo> all_fields();
+const FieldInfo& info_of(Field field);
+
+// How many of each a trace has, or has room for.
+struct FieldSizes {
+  std::uint64_t tokens = 0, chunks = 0;
+  std::uint64_t q_heads = 0, kv_heads = 0, head_dim = 0;
+  std::uint64_t layers = 0, probe_tokens = 0;
+  std::uint64_t text_bytes = 0, mass_values = 0, probe_chunks = 0;
+  // Of one run in one layer.
+  std::uint64_t rows = 0, selected = 0, bounds = 0;
+  std::uint64_t mask_bytes = 0, query_blocks = 0, table_entries = 0;
+};
+FieldSizes sizes_of(const TraceHeader& header);  // all that it may become
+FieldSizes sizes_of(const TraceInfo& info);      // what the chunks done need
+
+// What a run of this kind stores.
+StoredParts parts_of(const RunInfo& run);
+std::string path_of(const FieldInfo& field, int layer, int run = 0);
+std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& sizes);
+// Whether a file may have more than is used along the axis.
+bool may_exceed(Axis axis);
+std::uint64_t bytes_of(Element element, DType dtype);
+
+// As FORMAT.md writes them: "int32", "[C, H]"; and as the attribute `axes` does: "q_head".
+const char* text_of(Element element);
+std::string shape_text(const FieldInfo& field);
+const char* axis_name(Axis axis);
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,21 @@
+// The file driver by which HDF5 writes into a DiskFile. Two things that the library's own driver
+// leaves open are settled here. A write that fails is DiskFile's secret: the library, which cannot
+// close what an error came across (and then ends the program at its exit), goes on as if on a sound
+// disk, and whoever called it asks the file. And the file is never shorter than its superblock says,
+// wherever a kill falls.
+#pragma once
+
+#include "core/trace/hdf5/disk_file.h"
+#include "core/trace/hdf5/hdf5.h"
+
+namespace kvloupe::trace::h5 {
+
+// File access properties; closing the file closes all that is open in it. `file` must outlive it.
+Handle access_to(DiskFile& file);
+// The file's old content is dropped.
+Handle create_file(DiskFile& file, const Handle& access);
+Handle open_file_for_writing(DiskFile& file, const Handle& access);
+// Closes the file and brings it to the disk. Throws Defect when not all of it got there.
+void close_written(Handle& file, DiskFile& disk);
+
+}  // namespace kvloupe::trace::h5

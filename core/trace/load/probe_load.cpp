@@ -1,0 +1,61 @@
+// The probe of a trace: its text, its queries after each prefill chunk, the novelty of the tokens.
+#include "core/trace/fields/field_storage.h"
+#include "core/trace/fields/trace_names.h"
+#include "core/trace/load/trace_load.h"
+
+#include <fmt/format.h>
+
+namespace kvloupe::trace {
+namespace {
+
+void load_text(hid_t file, TraceInfo& info) {
+  const h5::Handle group = h5::open_group(file, "/probe");
+  const auto text = h5::string_attribute(group.get(), "text");
+  const auto count = h5::int_attribute(group.get(), "num_tokens");
+  if (!text) throw h5::Defect("the attribute text of /probe is missing");
+  if (!count || *count < 1 || *count > kMaxProbeTokens) {
+    throw h5::Defect(fmt::format("num_tokens of /probe is {}, outside 1 to {}",
+                                 count ? fmt::to_string(*count) : "missing", kMaxProbeTokens));
+  }
+  info.probe_text = *text;
+  info.probe_len = static_cast<int>(*count);
+}
+
+h5::Dataset open_novelty(hid_t file, const TraceInfo& info) {
+  if (!h5::has_object(file, "/tokens/nll")) return {};
+  auto dataset = h5::Dataset::open(file, "/tokens/nll", h5::ValueClass::Float, 1);
+  const auto tokens = static_cast<hsize_t>(info.num_tokens);
+  if (dataset.dims().front() < tokens) {
+    throw h5::Defect(
+        fmt::format("/tokens/nll has {} entries for {} tokens", dataset.dims().front(), tokens));
+  }
+  return dataset;
+}
+
+}  // namespace
+
+void load_probe(hid_t file, LoadedTrace& trace) {
+  TraceInfo& info = trace.info;
+  tolerate(info.warnings, [&] { trace.nll = open_novelty(file, info); });
+  if (!h5::has_object(file, "/probe")) return;
+  tolerate(info.warnings, [&] { load_text(file, info); });
+  if (info.probe_len == 0) return;
+  for (auto& [layer, sources] : trace.layers) {
+    tolerate(info.warnings, [&, layer = layer, &sources = sources] {
+      sources.probe_q = open_if_stored(file, Field::ProbeQ, sizes_of(info), layer);
+    });
+  }
+}
+
+std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk) {
+  const h5::Dataset& dataset = trace.layers.at(layer).probe_q;
+  const std::vector<hsize_t> dims = dataset.dims();
+  const hsize_t count = dims[1] * dims[2] * dims[3];
+  dataset.require_stored(count * sizeof(std::uint16_t));
+  std::vector<float> rows(count);
+  read_widened(dataset, {static_cast<hsize_t>(chunk), 0, 0, 0}, {1, dims[1], dims[2], dims[3]},
+               rows.data());
+  return rows;
+}
+
+}  // namespace kvloupe::trace

@@ -1,0 +1,326 @@
+// Runs as they stand in a trace or a sidecar, checked so that no index read from a file is trusted.
+#include "core/base/error.h"
+#include "core/trace/fields/field_storage.h"
+#include "core/trace/fields/trace_names.h"
+#include "core/trace/load/trace_load.h"
+#include "core/trace/runs/block_mask.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+
+namespace kvloupe::trace {
+namespace {
+
+template <typename Enum>
+Enum required_word(hid_t group, const char* name) {
+  const auto text = h5::string_attribute(group, name);
+  if (!text) throw h5::Defect(fmt::format("its attribute {} is missing", name));
+  const auto value = from_text<Enum>(*text);
+  if (!value) throw h5::Defect(fmt::format("its {} is \"{}\", an unknown word", name, *text));
+  return *value;
+}
+
+// Files before 1.10 have no such attribute: the text of the method says it, and else it is the last.
+template <typename Enum>
+Enum word_or_method(hid_t group, const char* name, const std::string& method,
+                    std::initializer_list<Enum> values) {
+  if (h5::string_attribute(group, name)) return required_word<Enum>(group, name);
+  for (const Enum value : values)
+    if (method.find(fmt::format("{}={}", name, to_text(value))) != std::string::npos) return value;
+  return *std::prev(values.end());
+}
+
+RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
+  const h5::Handle group = h5::open_group(file, fmt::format("/runs/{}", number));
+  const hid_t id = group.get();
+  RunInfo run;
+  const auto method = h5::string_attribute(id, "method");
+  if (!method || method->empty()) throw h5::Defect("its attribute method is missing");
+  run.method = *method;
+  run.mode = required_word<LoopMode>(id, "mode");
+  run.row_axis = required_word<RowAxis>(id, "row_axis");
+  run.granularity = required_word<Granularity>(id, "granularity");
+  run.state_action = required_word<StateAction>(id, "state_action");
+  const int by_axis = run.row_axis == RowAxis::QHead ? 1 : model.gqa_group_size();
+  const auto per_row = h5::int_attribute(id, "q_heads_per_row");
+  if (!per_row && run.row_axis == RowAxis::Subgroup) {
+    throw h5::Defect("its attribute q_heads_per_row is missing");
+  }
+  const std::int64_t heads = per_row.value_or(by_axis);
+  const bool fits = run.row_axis == RowAxis::Subgroup
+                        ? heads >= 1 && heads <= by_axis && by_axis % heads == 0
+                        : heads == by_axis;
+  if (!fits) {
+    throw h5::Defect(fmt::format("its q_heads_per_row is {} where a group has {} query heads",
+                                 heads, model.gqa_group_size()));
+  }
+  run.q_heads_per_row = static_cast<int>(heads);
+  if (const auto decode = h5::string_attribute(id, "decode")) {
+    if (*decode != "dense") {
+      throw h5::Defect(fmt::format("its decode is \"{}\", an unknown word", *decode));
+    }
+    run.decode_dense = true;
+  }
+  run.budget_scope =
+      word_or_method(id, "budget_scope", run.method, {BudgetScope::All, BudgetScope::Past});
+  run.lowering = word_or_method(id, "lowering", run.method,
+                                {Lowering::Native, Lowering::Budget, Lowering::Union});
+  const std::int64_t block_size = h5::int_attribute(id, "block_size").value_or(0);
+  if (block_size < 0 || block_size > kMaxBlockSize) {
+    throw h5::Defect(fmt::format("its block_size is {}", block_size));
+  }
+  run.block_size = static_cast<int>(block_size);
+  run.block_tables = block_size > 0 && h5::int_attribute(id, "block_tables").value_or(0) != 0;
+  run.basis_source = h5::string_attribute(id, "basis_source").value_or("");
+  run.basis_hash = h5::string_attribute(id, "basis_hash").value_or("");
+  run.basis_leakage = h5::int_attribute(id, "basis_leakage").value_or(0) != 0;
+  return run;
+}
+
+// `name` and `values` say what the offsets are and what they point into.
+void check_offsets(const std::vector<std::int64_t>& offsets, const h5::Dataset& positions,
+                   const char* name = "offsets", const char* values = "positions") {
+  if (offsets.front() != 0) throw h5::Defect(fmt::format("its {} do not begin at 0", name));
+  for (std::size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) {
+      throw h5::Defect(fmt::format("its {} fall at cell {}", name, i - 1));
+    }
+  }
+  if (static_cast<std::uint64_t>(offsets.back()) > positions.dims().front()) {
+    throw h5::Defect(fmt::format("its {} end at {} of {} {}", name, offsets.back(),
+                                 positions.dims().front(), values));
+  }
+}
+
+void check_positions(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
+  for (std::size_t cell = 0; cell + 1 < layer.offsets.size(); ++cell) {
+    const ChunkInfo& chunk = chunks[cell / layer.num_rows];
+    std::int32_t previous = -1;
+    for (auto i = layer.offsets[cell]; i < layer.offsets[cell + 1]; ++i) {
+      const std::int32_t position = layer.positions[i];
+      if (position <= previous || position >= chunk.end()) {
+        throw h5::Defect(fmt::format(
+            "chunk {}, row {} selects position {} after {}; positions must rise below {}",
+            cell / layer.num_rows, cell % layer.num_rows, position, previous, chunk.end()));
+      }
+      previous = position;
+    }
+  }
+}
+
+// The datasets of one run in one layer.
+struct RunFile {
+  hid_t file;
+  int layer, run;
+  FieldSizes sizes;  // what the chunks done need, as far as it is known
+
+  bool has(Field field) const { return h5::has_object(file, path_of(info_of(field), layer, run)); }
+  h5::Dataset open(Field field) const { return open_field(file, field, sizes, layer, run); }
+  template <typename T>
+  std::vector<T> read(Field field) const {
+    return read_field<T>(file, field, sizes, layer, run);
+  }
+};
+
+std::vector<std::uint16_t> load_evictions(const RunFile& from, const TraceInfo& info) {
+  if (!from.has(Field::EvictChunk)) return {};
+  auto evict = from.read<std::uint16_t>(Field::EvictChunk);
+  // Deaths after a chunk that was never finished have not happened.
+  for (auto& chunk : evict) {
+    if (chunk >= info.chunks.size()) chunk = kAlive;
+  }
+  return evict;
+}
+
+std::vector<std::int32_t> load_lanes(const RunFile& from, const TraceInfo& info) {
+  const hsize_t heads = from.sizes.q_heads, dim = from.sizes.head_dim;
+  auto counts = from.read<std::int32_t>(Field::LaneCounts);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t chunk = i / (heads * dim);
+    if (counts[i] >= 0 && counts[i] <= info.chunks[chunk].length) continue;
+    throw h5::Defect(fmt::format(
+        "its lane_counts has {} for lane {} of query head {} in chunk {}, which has {} rows",
+        counts[i], i % dim, i / dim % heads, chunk, info.chunks[chunk].length));
+  }
+  return counts;
+}
+
+// Which ranges of a cell's positions were kept by rule. Runs of schema 1.2 and before do not say.
+void load_forced(const RunFile& from, RunLayer& layer) {
+  if (!from.has(Field::ForcedOffsets) && !from.has(Field::ForcedBounds)) return;
+  layer.forced_offsets = from.read<std::int64_t>(Field::ForcedOffsets);
+  const h5::Dataset bounds = from.open(Field::ForcedBounds);
+  check_offsets(layer.forced_offsets, bounds, "forced_offsets", "bounds");
+  layer.forced_bounds =
+      bounds.read_range<std::int32_t>(0, static_cast<std::uint64_t>(layer.forced_offsets.back()));
+  for (std::size_t cell = 0; cell + 1 < layer.offsets.size(); ++cell) {
+    const auto name = [&] {
+      return fmt::format("chunk {}, row {}", cell / layer.num_rows, cell % layer.num_rows);
+    };
+    const std::int64_t size = layer.offsets[cell + 1] - layer.offsets[cell];
+    const std::int64_t begin = layer.forced_offsets[cell], end = layer.forced_offsets[cell + 1];
+    if ((end - begin) % 2 != 0) {
+      throw h5::Defect(fmt::format("{} has a range in forced_bounds without an end", name()));
+    }
+    std::int32_t previous = -1;
+    for (auto i = begin; i < end; ++i) {
+      const std::int32_t bound = layer.forced_bounds[i];
+      if (bound <= previous || bound > size) {
+        throw h5::Defect(fmt::format(
+            "{} has {} after {} in forced_bounds; they must rise up to its {} positions", name(),
+            bound, previous, size));
+      }
+      previous = bound;
+    }
+  }
+}
+
+// The masks of all chunks done; their size follows from the chunks.
+std::vector<std::uint8_t> load_masks(const h5::Dataset& dataset, const char* name, int block_size,
+                                     const TraceInfo& info) {
+  const std::uint64_t available = dataset.dims().front();
+  std::uint64_t needed = 0;
+  for (const ChunkInfo& chunk : info.chunks) {
+    const BlockGrid grid = block_grid(chunk, block_size);
+    const auto row_bytes = static_cast<std::uint64_t>(packed_row_bytes(grid));
+    const auto rows = static_cast<std::uint64_t>(info.model.num_q_heads * grid.num_query_blocks());
+    if (rows > (available - needed) / row_bytes) {
+      throw h5::Defect(fmt::format("its {} of {} bytes is too short for {} chunks", name, available,
+                                   info.chunks.size()));
+    }
+    needed += rows * row_bytes;
+  }
+  return dataset.read_range<std::uint8_t>(0, needed);
+}
+
+void check_tables(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
+  for (std::size_t cell = 0; cell + 1 < layer.table_indptr.size(); ++cell) {
+    const BlockGrid grid = block_grid(chunks[cell / layer.num_rows], layer.block_size);
+    std::int32_t previous = -1;
+    for (auto i = layer.table_indptr[cell]; i < layer.table_indptr[cell + 1]; ++i) {
+      const std::int32_t block = layer.table_indices[i];
+      if (block <= previous || block >= grid.num_key_blocks()) {
+        throw h5::Defect(fmt::format(
+            "chunk {}, row {} has block {} after {} in its table; blocks must rise below {}",
+            cell / layer.num_rows, cell % layer.num_rows, block, previous, grid.num_key_blocks()));
+      }
+      previous = block;
+    }
+  }
+}
+
+// Which blocks were kept by rule, and who has no vote. Runs of schema 1.2 and before do not say.
+void load_block_rules(const RunFile& from, const TraceInfo& info, RunLayer& layer) {
+  if (from.has(Field::BlockForced)) {
+    layer.block_forced =
+        load_masks(from.open(Field::BlockForced), "block_forced", layer.block_size, info);
+    for (std::size_t i = 0; i < layer.block_forced.size(); ++i) {
+      if ((layer.block_forced[i] & ~layer.block_mask[i]) != 0) {
+        throw h5::Defect(
+            fmt::format("its block_forced has a block at byte {} that is not kept", i));
+      }
+    }
+  }
+  if (from.has(Field::BlockAbstains)) {
+    std::uint64_t query_blocks = 0;
+    for (const ChunkInfo& chunk : info.chunks) {
+      query_blocks += block_grid(chunk, layer.block_size).num_query_blocks();
+    }
+    layer.block_abstains =
+        from.open(Field::BlockAbstains).read_range<std::uint8_t>(0, query_blocks);
+    for (std::uint8_t& abstains : layer.block_abstains) abstains = abstains != 0;
+  }
+}
+
+// Native masks and tables of a block method. Runs of schema 1.1 and before have neither.
+void load_blocks(const RunFile& from, const RunInfo& run, const TraceInfo& info, RunLayer& layer) {
+  if (run.block_size == 0 && !from.has(Field::BlockMask)) return;
+  const h5::Dataset mask = from.open(Field::BlockMask);
+  const std::int64_t size = h5::int_attribute(mask.id(), "block_size").value_or(0);
+  if (size < 1 || size > kMaxBlockSize || (run.block_size != 0 && size != run.block_size)) {
+    throw h5::Defect(fmt::format("its block_mask has the block_size {} where the run has {}", size,
+                                 run.block_size));
+  }
+  layer.block_size = static_cast<int>(size);
+  layer.block_mask = load_masks(mask, "block_mask", layer.block_size, info);
+  load_block_rules(from, info, layer);
+  if (!run.block_tables) return;
+  layer.table_indptr = from.read<std::int64_t>(Field::TableIndptr);
+  const h5::Dataset indices = from.open(Field::TableIndices);
+  check_offsets(layer.table_indptr, indices, "table_indptr", "table entries");
+  layer.table_indices =
+      indices.read_range<std::int32_t>(0, static_cast<std::uint64_t>(layer.table_indptr.back()));
+  check_tables(layer, info.chunks);
+}
+
+// Flags of a method that drops no key.
+std::vector<std::uint8_t> flags_of_all_keys(const RunLayer& layer, const TraceInfo& info) {
+  std::vector<std::uint8_t> flags;
+  for (const ChunkInfo& chunk : info.chunks) {
+    flags.insert(flags.end(), static_cast<std::size_t>(layer.num_rows),
+                 chunk.begin == 0 ? kCellDenseFallback : kCellDenseByRule);
+  }
+  return flags;
+}
+
+}  // namespace
+
+void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidecar,
+               std::vector<RunInfo>& runs, std::vector<std::string>& warnings) {
+  if (!h5::has_object(file, "/runs")) return;
+  std::vector<int> numbers;
+  try {
+    numbers = h5::numbered_members(h5::open_group(file, "/runs").get());
+  } catch (const h5::Defect& defect) {
+    warnings.emplace_back(defect.what());
+  }
+  for (const int number : numbers) {
+    try {
+      RunInfo run = load_run_info(file, number, model);
+      run.id = first_id + number;
+      run.from_sidecar = from_sidecar;
+      runs.push_back(std::move(run));
+    } catch (const h5::Defect& defect) {
+      warnings.push_back(
+          fmt::format("run {} cannot be read: {}", first_id + number, defect.what()));
+    }
+  }
+}
+
+RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
+                        const TraceInfo& info) {
+  RunLayer result;
+  result.num_rows = num_rows_of(run, info.model);
+  RunFile from{file, layer, number_in_file, sizes_of(info)};
+  from.sizes.rows = static_cast<std::uint64_t>(result.num_rows);
+  if (run.granularity == Granularity::Lane) {
+    result.lane_counts = load_lanes(from, info);
+    const bool has_sets =
+        from.has(Field::Offsets) || from.has(Field::Positions) || from.has(Field::Flags);
+    if (!has_sets && run.state_action == StateAction::Visibility) {
+      result.offsets.assign(info.chunks.size() * from.sizes.rows + 1, 0);
+      result.flags = flags_of_all_keys(result, info);
+      return result;
+    }
+  }
+  result.offsets = from.read<std::int64_t>(Field::Offsets);
+  result.flags = from.read<std::uint8_t>(Field::Flags);
+  const h5::Dataset positions = from.open(Field::Positions);
+  check_offsets(result.offsets, positions);
+  result.positions =
+      positions.read_range<std::int32_t>(0, static_cast<std::uint64_t>(result.offsets.back()));
+  check_positions(result, info.chunks);
+  load_forced(from, result);
+  load_blocks(from, run, info, result);
+  result.evict_chunk = load_evictions(from, info);
+  if (run.state_action == StateAction::Eviction && result.evict_chunk.empty() &&
+      info.num_tokens > 0) {
+    throw h5::Defect(path_of(info_of(Field::EvictChunk), layer, number_in_file) + " is missing");
+  }
+  return result;
+}
+
+}  // namespace kvloupe::trace
