@@ -1,4 +1,4 @@
-// The commands of the Explore workspace.
+// The commands of the window.
 #include "app/shell/explorer.h"
 #include "app/state/questions/latency.h"
 
@@ -81,6 +81,11 @@ void Explorer::add_go_commands() {
       [&cursor] { cursor.set_q_head(cursor.place().q_head + 1); });
   add("head.previous", "Previous query head", {ImGuiKey_PageUp},
       [&cursor] { cursor.set_q_head(cursor.place().q_head - 1); });
+  for (std::size_t i = 0; i < state::perspectives().size(); ++i) {
+    const state::Perspective& one = state::perspectives()[i];
+    add("go." + one.id, one.question, {static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
+        [&cursor, &one] { cursor.set_perspective(one.id); });
+  }
   add("keys.clear", "Follow the needle again", {ImGuiKey_Escape},
       [&cursor] { cursor.set_keys(-1, -1); });
 }
@@ -101,9 +106,18 @@ void Explorer::add_method_commands() {
 void Explorer::add_view_commands() {
   const Adder add(commands_, "View");
   for (const state::ViewInfo& view : state::views())
-    add("view." + view.id, view.title, {}, [this, id = view.id] { panels_.show(id); });
-  add("view.runs", kRunsWindow, {}, [this] { panels_.show(kRunsWindow); });
-  add("view.memory", kMemoryWindow, {}, [this] { panels_.show(kMemoryWindow); });
+    add("view." + view.id, view.title, {}, [this, id = view.id] { panels_.open_here(id); });
+  for (const auto& [id, name] : {std::pair{"view.runs", state::kRunsWindow},
+                                 {"view.memory", state::kMemoryWindow},
+                                 {"view.method", state::kMethodWindow}})
+    add(id, name, {}, [this, name = name] { panels_.open_here(name); });
+  Adder(commands_, "View",
+        [this] {
+          // In a text field Ctrl+Z is the field's own.
+          return panels_.can_reopen() && !ImGui::GetIO().WantTextInput;
+        })("layout.reopen", "Reopen what was closed",
+           {ImGuiMod_Ctrl | ImGuiKey_Z, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T},
+           [this] { panels_.reopen(); });
   add("theme", "Dark or light", {}, [this] {
     const bool dark = settings_.theme == widgets::ThemeKind::Dark;
     settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
@@ -117,7 +131,7 @@ void Explorer::add_view_commands() {
       {ImGuiMod_Ctrl | ImGuiKey_Minus, ImGuiMod_Ctrl | ImGuiKey_KeypadSubtract},
       [this] { change_scale(1 / 1.1F); });
   add("scale.reset", "Normal size", {ImGuiMod_Ctrl | ImGuiKey_0}, [this] { change_scale(0); });
-  add("layout.reset", "Reset the layout", {}, [this] { panels_.reset_layout(); });
+  add("layout.reset", "Reset the layout of this workspace", {}, [this] { panels_.reset_layout(); });
   const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });
   for (const state::ViewInfo& view : state::views())
     for (const state::Format format : view.formats())

@@ -1,10 +1,12 @@
-// The frame of the Explore workspace; its commands are in commands.cpp.
+// The frame of the window; its commands are in commands.cpp.
 #include "app/shell/explorer.h"
 
 #include "app/figure/figure_page.h"
 #include "app/shell/frame_guard.h"
 #include "app/shell/job_line.h"
+#include "app/shell/method_card.h"
 #include "app/shell/places_file.h"
+#include "app/shell/rail.h"
 #include "app/shell/welcome.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
@@ -23,14 +25,13 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       gui_(gui),
       settings_(std::move(settings)),
       recent_(load_recent_files()),
-      panels_(messages_),
+      panels_(workspace, messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_) {
-  panels_.add_window(kRunsWindow, state::Dock::LeftBelow, true,
-                     [this](bool* open) { runs_.draw(workspace_, gui_.palette(), open); });
-  panels_.add_window(kMemoryWindow, state::Dock::Bottom, false, [this](bool* open) {
-    memory_.draw(*workspace_.memory, gui_.palette(), open);
-  });
+  panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
+  panels_.add_window(state::kMemoryWindow,
+                     [this] { memory_ui(*workspace_.memory, gui_.palette()); });
+  panels_.add_window(state::kMethodWindow, [this] { method_card_ui(workspace_, gui_.palette()); });
   panels_.context_menu = [this](const state::ViewInfo& view) {
     for (const state::Format format : view.formats())
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
@@ -115,7 +116,8 @@ void Explorer::draw_all() {
   menu_ui();
   transport_.draw(workspace_, gui_.palette());
   status_ui();
-  panels_.draw(workspace_, gui_);
+  if (!workspace_.traces.tabs().empty()) rail_ui(workspace_, gui_.palette());
+  panels_.draw(gui_);
   if (workspace_.traces.tabs().empty())
     welcome_ui(
         gui_.palette(), recent_, [this] { open_dialog(); },
@@ -246,7 +248,7 @@ void Explorer::status_ui() {
       ImGui::SameLine(0, 0);
       widgets::text_colored(p.muted, memory);
       if (ImGui::IsItemHovered()) ImGui::SetTooltip("What is kept in memory; click for its parts");
-      if (ImGui::IsItemClicked()) panels_.show(kMemoryWindow);
+      if (ImGui::IsItemClicked()) panels_.open_here(state::kMemoryWindow);
       ImGui::SameLine(0, 0);
       widgets::text_colored(p.faint, pace);
     }

@@ -1,4 +1,4 @@
-// The Explore workspace: menus, transport bar, docked panels, palette and dialogs over one
+// The window's inside: menus, transport bar, rail, docked panels, palette and dialogs over one
 // Workspace. It knows Dear ImGui but neither the window system nor OpenGL, so tests and benchmarks
 // drive the same thing.
 #pragma once
@@ -78,7 +78,6 @@ class Explorer {
   PanelHost panels_;
   Transport transport_;
   RunsWindow runs_;
-  MemoryWindow memory_;
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;

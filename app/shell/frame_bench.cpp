@@ -42,6 +42,7 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
     glFinish();
   };
   for (int i = 0; i < 3; ++i) draw();  // the empty window is up
+  explorer.panels().show("kv_map");
 
   const Clock::time_point start = Clock::now();
   workspace.traces.open(trace);

@@ -110,7 +110,9 @@ void rows_ui(const MemoryAccount& account, const widgets::Palette& palette) {
   sum_ui(palette, "Limit", account.limit(), palette.text, "--memory-limit");
 }
 
-void parts_ui(const MemoryAccount& account, const widgets::Palette& palette) {
+}  // namespace
+
+void memory_ui(const MemoryAccount& account, const widgets::Palette& palette) {
   bar_ui(account, palette);
   constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollY;
   ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {widgets::em(0.5F), widgets::em(0.2F)});
@@ -119,17 +121,6 @@ void parts_ui(const MemoryAccount& account, const widgets::Palette& palette) {
     ImGui::EndTable();
   }
   ImGui::PopStyleVar();
-}
-
-}  // namespace
-
-void MemoryWindow::draw(const MemoryAccount& account, const widgets::Palette& palette, bool* open) {
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, widgets::with_alpha(palette.panel, docked_ ? 0 : 1));
-  const bool visible = ImGui::Begin(kMemoryWindow, open, ImGuiWindowFlags_NoCollapse);
-  ImGui::PopStyleColor();
-  docked_ = ImGui::IsWindowDocked();
-  if (visible) parts_ui(account, palette);
-  ImGui::End();
 }
 
 std::string memory_text(const MemoryAccount& account) {

@@ -8,15 +8,7 @@
 
 namespace kvloupe::shell {
 
-inline constexpr const char* kMemoryWindow = "Memory";
-
-class MemoryWindow {
- public:
-  void draw(const MemoryAccount& account, const widgets::Palette& palette, bool* open);
-
- private:
-  bool docked_ = false;
-};
+void memory_ui(const MemoryAccount& account, const widgets::Palette& palette);
 
 // The sum in few words: "412.0 MiB of 2.0 GiB kept".
 std::string memory_text(const MemoryAccount& account);

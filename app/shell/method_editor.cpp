@@ -1,6 +1,7 @@
 // See method_editor.h.
 #include "app/shell/method_editor.h"
 
+#include "app/shell/method_card.h"
 #include "app/state/method_groups.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
@@ -228,17 +229,7 @@ bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palett
 
 void MethodEditor::help_ui(const widgets::Palette& palette, const selection::MethodInfo& method) {
   if (!ImGui::TreeNodeEx("About this method", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
-  if (ImGui::BeginTable("##help", 2)) {
-    ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, widgets::em(4.5F));
-    ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthStretch);
-    for (const state::HelpLine& line : state::help_of(method)) {
-      ImGui::TableNextColumn();
-      widgets::text_colored(palette.muted, line.heading);
-      ImGui::TableNextColumn();
-      widgets::text_wrapped(palette.text, line.text);
-    }
-    ImGui::EndTable();
-  }
+  method_help_ui(palette, method);
   ImGui::TreePop();
 }
 

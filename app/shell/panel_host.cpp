@@ -1,15 +1,26 @@
 #include "app/shell/panel_host.h"
 
+#include "app/shell/dock_layout.h"
 #include "app/shell/frame_guard.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
 
 namespace kvloupe::shell {
+
+using state::Perspective;
+using state::PlacedView;
+using state::Spot;
+
 namespace {
+
+constexpr std::size_t kMostClosings = 50;
+// A window learns in its first frame which tab is its own.
+constexpr int kFramesToFocus = 2;
 
 // Over the tab or the title of a view.
 void about_ui(const state::ViewInfo& view) {
@@ -19,164 +30,245 @@ void about_ui(const state::ViewInfo& view) {
   ImGui::SetTooltip("%s", text.c_str());
 }
 
+Spot spot_of(const PlacedView& placed) {
+  const bool beside = placed.spot == Spot::Beside || placed.spot == Spot::BesideBelow;
+  return beside && window_is_narrow() ? placed.narrow : placed.spot;
+}
+
 }  // namespace
 
-PanelHost::PanelHost(Messages& messages) : messages_(messages) {
-  for (const state::ViewInfo& view : state::views()) {
-    Open open;
-    open.view = &view;
-    open.id = view.id;
-    open.window = fmt::format("{}###{}", view.title, view.id);
-    open.dock = view.dock;
-    open.panel = panels::make_panel(view.id);
-    panels_.push_back(std::move(open));
+PanelHost::PanelHost(state::Workspace& workspace, Messages& messages)
+    : workspace_(workspace), messages_(messages), shown_(&state::perspectives().front()) {
+  for (const state::ViewInfo& view : state::views())
+    add_source({view.id, view.title, &view, panels::make_panel(view.id), {}});
+}
+
+void PanelHost::add_window(const std::string& name, std::function<void()> draw) {
+  add_source({name, name, nullptr, nullptr, std::move(draw)});
+}
+
+void PanelHost::add_source(Source source) {
+  for (const Perspective& perspective : state::perspectives()) {
+    Window window;
+    window.source = sources_.size();
+    window.perspective = &perspective;
+    window.key = fmt::format("{}@{}", source.id, perspective.id);
+    window.name = window_name(source.title, source.id, perspective);
+    windows_.push_back(std::move(window));
   }
+  sources_.push_back(std::move(source));
 }
 
-void PanelHost::add_window(const std::string& name, state::Dock dock, bool open,
-                           std::function<void(bool* open)> draw) {
-  Open added;
-  added.id = added.window = name;
-  added.dock = dock;
-  added.draw = std::move(draw);
-  added.open = added.open_at_first = open;
-  panels_.push_back(std::move(added));
-}
-
-void PanelHost::draw(state::Workspace& workspace, const figure::GuiContext& gui) {
-  layout_ui();  // also while nothing is open: a dock space that is not submitted forgets its windows
-  if (workspace.traces.tabs().empty()) return;
-  for (Open& open : panels_) {
-    open.visible = false;
-    if (!open.open) continue;
-    // Windows learn which tab is theirs over the first frames.
-    if (open.frames_to_focus > 0 && --open.frames_to_focus == 0) ImGui::SetNextWindowFocus();
-    ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
-    if (open.view == nullptr)
-      window_ui(open, workspace, gui);
-    else
-      panel_ui(open, workspace, gui);
+void PanelHost::draw(const figure::GuiContext& gui) {
+  follow_selection();
+  layout_ui();
+  for (Window& window : windows_) window.visible = false;
+  if (workspace_.traces.tabs().empty()) return;
+  front_own_view();
+  std::vector<Window*> closed;
+  for (Window* window : windows_of(*shown_)) {
+    if (!is_open(*window)) continue;
+    window_ui(*window, gui);
+    if (!is_open(*window)) closed.push_back(window);
   }
+  if (closed.empty()) return;
+  std::vector<std::string> titles;
+  for (const Window* window : closed) titles.push_back(sources_[window->source].title);
+  messages_.say(fmt::format("Closed: {}. Ctrl+Z brings it back.", fmt::join(titles, ", ")), false);
+  closings_.push_back(std::move(closed));
+  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
 }
 
-bool PanelHost::draw_guarded(Open& open, const state::Workspace& workspace,
-                             const std::function<void()>& draw) {
-  const state::Selection& s = workspace.selection();
-  const std::string key =
-      s.place.empty() ? "" : s.place.cell_key() + workspace.method(s.shown).key();
-  if (!open.problem.empty() && open.problem_key == key) return false;
-  open.problem = guarded(draw);
-  open.problem_key = key;
-  if (open.problem.empty()) return true;
-  const std::string& name = open.view != nullptr ? open.view->title : open.window;
-  messages_.say_once(fmt::format("{}: {}", name, open.problem), true);
-  return false;
+// Those of the table first, in its order: new tabs stand in the order in which they are drawn.
+std::vector<PanelHost::Window*> PanelHost::windows_of(const Perspective& perspective) {
+  std::vector<Window*> windows;
+  for (const PlacedView& placed : perspective.views)
+    if (Window* window = find(placed.id, perspective)) windows.push_back(window);
+  for (Window& window : windows_)
+    if (window.perspective == &perspective &&
+        perspective.find(sources_[window.source].id) == nullptr)
+      windows.push_back(&window);
+  return windows;
 }
 
-void PanelHost::window_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui) {
-  if (draw_guarded(open, workspace, [&] { open.draw(&open.open); })) return;
-  if (ImGui::Begin(open.window.c_str(), &open.open, ImGuiWindowFlags_NoCollapse) &&
-      widgets::failed_ui(gui.palette(), open.problem))
-    open.problem.clear();
-  ImGui::End();
+// The workspace belongs to what the trace's tab shows. Without a trace the last one stays.
+void PanelHost::follow_selection() {
+  if (workspace_.has_trace() && !waiting_.empty()) show(std::exchange(waiting_, ""));
+  shown_ = &now();
 }
 
-void PanelHost::panel_ui(Open& open, state::Workspace& workspace, const figure::GuiContext& gui) {
-  // Docked, it lies on the cleared frame, which has its colour already.
-  ImGui::PushStyleColor(ImGuiCol_WindowBg,
-                        widgets::with_alpha(gui.palette().panel, open.docked ? 0 : 1));
-  open.visible = ImGui::Begin(open.window.c_str(), &open.open, ImGuiWindowFlags_NoCollapse);
-  ImGui::PopStyleColor();
-  open.docked = ImGui::IsWindowDocked();
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) about_ui(*open.view);
-  if (ImGui::BeginPopupContextItem()) {
-    if (context_menu) context_menu(*open.view);
-    ImGui::EndPopup();
-  }
-  if (open.visible) {
-    panels::DrawContext context{workspace, gui.palette(), false, false};
-    if (!draw_guarded(open, workspace, [&] { open.panel->draw(context); }) &&
-        widgets::failed_ui(gui.palette(), open.problem))
-      open.problem.clear();
-  }
-  ImGui::End();
+const Perspective& PanelHost::now() const {
+  return workspace_.has_trace() ? state::current_perspective(workspace_) : *shown_;
 }
 
 void PanelHost::layout_ui() {
-  const ImGuiID dockspace = ImGui::DockSpaceOverViewport(
-      ImGui::GetID("explore"), ImGui::GetMainViewport(), ImGuiDockNodeFlags_PassthruCentralNode);
-  const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dockspace);
-  const bool unknown = node == nullptr || (node->IsLeafNode() && node->Windows.Size == 0 &&
-                                           ImGui::GetFrameCount() < 8);
+  const bool first = std::find(laid_out_.begin(), laid_out_.end(), shown_) == laid_out_.end();
+  const bool unknown = first && needs_layout(*shown_);
   if (reset_layout_)
-    for (Open& open : panels_) open.open = open.open_at_first;
-  if (reset_layout_ || unknown) build_layout(dockspace);
+    for (Window& window : windows_)
+      if (window.perspective == shown_) window.chosen.reset();
+  if (reset_layout_ || unknown) build_layout();
   reset_layout_ = false;
+  submit_dock_spaces(*shown_);  // also while nothing is open
+  if (!first) return;
+  laid_out_.push_back(shown_);
+  // In a layout that was kept the tab in front is the one that was left there.
+  if (!unknown) own_view_ = state::own_view(workspace_);
 }
 
-void PanelHost::build_layout(unsigned dockspace) {
-  ImGui::DockBuilderRemoveNode(dockspace);
-  ImGui::DockBuilderAddNode(dockspace, ImGuiDockNodeFlags_DockSpace);
-  ImGui::DockBuilderSetNodeSize(dockspace, ImGui::GetMainViewport()->WorkSize);
-  const auto split = [](ImGuiID& from, ImGuiDir direction, float share) {
-    return ImGui::DockBuilderSplitNode(from, direction, share, nullptr, &from);
-  };
-  ImGuiID center = dockspace;
-  ImGuiID right = split(center, ImGuiDir_Right, 0.27F);
-  const ImGuiID right_below = split(right, ImGuiDir_Down, 0.42F);
-  const ImGuiID bottom = split(center, ImGuiDir_Down, 0.34F);
-  ImGuiID left = split(center, ImGuiDir_Left, 0.26F);
-  const ImGuiID left_below = split(left, ImGuiDir_Down, 0.40F);
-  for (Open& open : panels_) {
-    const ImGuiID where[] = {left, left_below, center, right, right_below, bottom};
-    ImGui::DockBuilderDockWindow(open.window.c_str(), where[static_cast<int>(open.dock)]);
-    // One after the other: a dock node shows the tab that had the focus.
-    open.frames_to_focus = open.id == "kv_map" ? 3 : open.id == "token_strip" ? 6 : 0;
+void PanelHost::build_layout() {
+  std::vector<DockedWindow> docked;
+  for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
+    Window* front = nullptr;  // the first, or the one that was asked for
+    for (const PlacedView& placed : shown_->views) {
+      Window* window = find(placed.id, *shown_);
+      if (window == nullptr || spot_of(placed) != spot) continue;
+      docked.push_back({window->name, spot});
+      if (is_open(*window) && (front == nullptr || window->frames_to_focus > 0)) front = window;
+    }
+    if (front != nullptr) front->frames_to_focus = kFramesToFocus;
   }
-  ImGui::DockBuilderFinish(dockspace);
+  shell::build_layout(*shown_, docked);
+}
+
+void PanelHost::front_own_view() {
+  const std::string own = state::own_view(workspace_);
+  if (shown_->find(own) == nullptr || own == own_view_) return;
+  own_view_ = own;
+  // What the user asked for comes first.
+  for (const Window* window : windows_of(*shown_))
+    if (window->frames_to_focus > 0) return;
+  if (Window* window = find(own, *shown_); is_open(*window))
+    window->frames_to_focus = kFramesToFocus;
+}
+
+bool PanelHost::is_open(const Window& window) const {
+  if (window.chosen) return *window.chosen;
+  const std::string& id = sources_[window.source].id;
+  const PlacedView* placed = window.perspective->find(id);
+  return placed != nullptr && placed->open && state::concerns(id, workspace_);
+}
+
+bool PanelHost::draw_guarded(Window& window, const std::function<void()>& draw) {
+  const state::Selection& s = workspace_.selection();
+  const std::string key =
+      s.place.empty() ? "" : s.place.cell_key() + workspace_.method(s.shown).key();
+  if (!window.problem.empty() && window.problem_key == key) return false;
+  window.problem = guarded(draw);
+  window.problem_key = key;
+  if (window.problem.empty()) return true;
+  messages_.say_once(fmt::format("{}: {}", sources_[window.source].title, window.problem), true);
+  return false;
+}
+
+void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
+  const Source& source = sources_[window.source];
+  if (window.frames_to_focus > 0 && --window.frames_to_focus == 0) ImGui::SetNextWindowFocus();
+  ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
+  dock_if_homeless(*window.perspective, window.name);
+  // Docked, it lies on the cleared frame, which has its colour already.
+  ImGui::PushStyleColor(ImGuiCol_WindowBg,
+                        widgets::with_alpha(gui.palette().panel, window.docked ? 0 : 1));
+  bool open = true;
+  // All windows of a workspace appear at once when it is shown: the tabs in front stay there.
+  window.visible = ImGui::Begin(window.name.c_str(), &open,
+                                ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoFocusOnAppearing);
+  ImGui::PopStyleColor();
+  window.docked = ImGui::IsWindowDocked();
+  if (source.view != nullptr) {
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) about_ui(*source.view);
+    if (ImGui::BeginPopupContextItem()) {
+      if (context_menu) context_menu(*source.view);
+      ImGui::EndPopup();
+    }
+  }
+  if (window.visible) {
+    panels::DrawContext context{workspace_, gui.palette(), false, false};
+    const auto draw = [&] { source.view != nullptr ? source.panel->draw(context) : source.draw(); };
+    if (!draw_guarded(window, draw) && widgets::failed_ui(gui.palette(), window.problem))
+      window.problem.clear();
+  }
+  ImGui::End();
+  if (!open) choose(window, false);
+}
+
+PanelHost::Window* PanelHost::find(const std::string& id, const Perspective& perspective) {
+  for (Window& window : windows_)
+    if (window.perspective == &perspective && sources_[window.source].id == id) return &window;
+  return nullptr;
+}
+
+const PanelHost::Window* PanelHost::find(const std::string& id,
+                                         const Perspective& perspective) const {
+  return const_cast<PanelHost*>(this)->find(id, perspective);
 }
 
 void PanelHost::show(const std::string& id) {
-  for (Open& open : panels_)
-    if (open.id == id) {
-      open.open = true;
-      open.frames_to_focus = 2;
-      ImGui::SetWindowFocus(open.window.c_str());
-    }
+  if (!workspace_.has_trace()) {
+    waiting_ = id;
+    return;
+  }
+  const Window* here = find(id, now());
+  const bool lies_here = here != nullptr && (now().find(id) != nullptr || is_open(*here));
+  const Perspective& home = lies_here ? now() : state::home_of(id);
+  if (!lies_here) workspace_.cursor.set_perspective(home.id);
+  if (Window* window = find(id, home)) bring_up(*window);
+}
+
+void PanelHost::open_here(const std::string& id) {
+  if (Window* window = find(id, now())) bring_up(*window);
+}
+
+// What is as at first is no choice.
+void PanelHost::choose(Window& window, bool open) {
+  window.chosen.reset();
+  if (is_open(window) != open) window.chosen = open;
+}
+
+void PanelHost::bring_up(Window& window) {
+  choose(window, true);
+  window.frames_to_focus = kFramesToFocus;
+}
+
+void PanelHost::reopen() {
+  if (closings_.empty()) return;
+  for (Window* window : closings_.back()) bring_up(*window);
+  workspace_.cursor.set_perspective(closings_.back().front()->perspective->id);
+  closings_.pop_back();
 }
 
 bool PanelHost::is_open(const std::string& id) const {
-  return std::any_of(panels_.begin(), panels_.end(),
-                     [&](const Open& open) { return open.id == id && open.open; });
-}
-
-std::vector<std::string> PanelHost::closed() const {
-  std::vector<std::string> ids;
-  for (const Open& open : panels_)
-    if (open.open_at_first && !open.open) ids.push_back(open.id);
-  return ids;
-}
-
-std::vector<std::string> PanelHost::opened() const {
-  std::vector<std::string> ids;
-  for (const Open& open : panels_)
-    if (!open.open_at_first && open.open) ids.push_back(open.id);
-  return ids;
-}
-
-void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
-  for (Open& open : panels_)
-    if (std::find(ids.begin(), ids.end(), open.id) != ids.end()) open.open = is_open;
-}
-
-void PanelHost::forget() {
-  for (Open& open : panels_)
-    if (open.view != nullptr) open.panel = panels::make_panel(open.id);
+  const Window* window = find(id, now());
+  return window != nullptr && is_open(*window);
 }
 
 bool PanelHost::visible(const std::string& id) const {
-  return std::any_of(panels_.begin(), panels_.end(),
-                     [&](const Open& open) { return open.id == id && open.visible; });
+  const Window* window = find(id, *shown_);
+  return window != nullptr && window->visible;
+}
+
+std::string PanelHost::window_of(const std::string& id) const { return window_name("", id, now()); }
+
+std::vector<std::string> PanelHost::chosen(bool open) const {
+  std::vector<std::string> keys;
+  for (const Window& window : windows_)
+    if (window.chosen == open) keys.push_back(window.key);
+  return keys;
+}
+
+void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
+  for (Window& window : windows_) {
+    const std::string& id = sources_[window.source].id;
+    const bool listed = window.perspective->find(id) != nullptr;
+    const bool anywhere = is_open ? window.perspective == &state::home_of(id) : listed;
+    for (const std::string& one : ids)
+      if (one == window.key || (one == id && anywhere)) window.chosen = is_open;
+  }
+}
+
+void PanelHost::forget() {
+  for (Source& source : sources_)
+    if (source.view != nullptr) source.panel = panels::make_panel(source.id);
 }
 
 }  // namespace kvloupe::shell

@@ -62,13 +62,8 @@ std::string mass_text(const Summary& summary) {
 
 }  // namespace
 
-void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette, bool* open) {
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, widgets::with_alpha(palette.panel, docked_ ? 0 : 1));
-  const bool visible = ImGui::Begin(kRunsWindow, open, ImGuiWindowFlags_NoCollapse);
-  ImGui::PopStyleColor();
-  docked_ = ImGui::IsWindowDocked();
-  if (visible && workspace.has_trace()) rows_ui(workspace, palette);
-  ImGui::End();
+void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
+  if (workspace.has_trace()) rows_ui(workspace, palette);
 }
 
 void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& palette) {

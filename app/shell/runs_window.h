@@ -14,11 +14,9 @@
 
 namespace kvloupe::shell {
 
-inline constexpr const char* kRunsWindow = "Runs";
-
 class RunsWindow {
  public:
-  void draw(state::Workspace& workspace, const widgets::Palette& palette, bool* open);
+  void draw(state::Workspace& workspace, const widgets::Palette& palette);
   // Nothing of a closed trace.
   void forget() {
     worth_.clear();
@@ -40,7 +38,6 @@ class RunsWindow {
   std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> worth_;  // by method
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;          // by method
   std::optional<trace::TokenSpan> watched_;  // all or some of it before the chunk shown
-  bool docked_ = false;
 };
 
 }  // namespace kvloupe::shell

@@ -98,6 +98,10 @@ void Cursor::set_option(const std::string& name, const std::string& value) {
   });
 }
 
+void Cursor::set_perspective(const std::string& id) {
+  change("perspective", [&](Selection& s) { s.perspective = id; });
+}
+
 void Cursor::set_picture(const PictureForm& form) {
   change("picture", [&](Selection& s) { s.picture = form; });
 }

@@ -37,7 +37,8 @@ class Cursor {
   void show(Slot slot);
   // An option of a view, "layer_head_overview.metric"; empty: its default.
   void set_option(const std::string& name, const std::string& value);
-  void set_picture(const PictureForm& form);  // of what is exported
+  void set_perspective(const std::string& id);  // perspectives.h
+  void set_picture(const PictureForm& form);    // of what is exported
 
   bool back();
   bool forward();

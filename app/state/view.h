@@ -39,9 +39,6 @@ struct ViewOption {
   const std::string* choice(const std::string& text) const;
 };
 
-// Where a view lives in the default layout.
-enum class Dock { Left, LeftBelow, Center, Right, RightBelow, Bottom };
-
 inline constexpr const char* kMetricsFile = "docs/metrics.md";  // in the repository
 
 struct ViewInfo {
@@ -54,7 +51,6 @@ struct ViewInfo {
   // "key".
   std::vector<std::string> coordinates;
   std::vector<ViewOption> options = {};
-  Dock dock = Dock::Bottom;
   int num_methods = 1;      // of A and B that one figure can show: 0, 1 or 2
   bool shows_both = false;  // the window shows A and B at once
   // What the figure shows beside A and B because it was chosen: tried here, or named on the command

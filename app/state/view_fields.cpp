@@ -1,5 +1,6 @@
 #include "app/state/view_fields.h"
 
+#include "app/state/perspectives.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
@@ -43,6 +44,12 @@ void read_shown(ViewState& what, const Texts& texts) {
       return;
     }
   throw not_valid("shown", texts.front(), "there are two", "write A or B");
+}
+
+void read_perspective(ViewState& what, const Texts& texts) {
+  if (find_perspective(texts.front()) == nullptr)
+    throw not_valid("workspace", texts.front(), "no workspace has this id", "leave it out");
+  what.perspective = texts.front();
 }
 
 std::string theme_text(ThemeKind theme) { return theme == ThemeKind::Dark ? "dark" : "light"; }
@@ -139,6 +146,8 @@ std::vector<ViewField> make_fields() {
        [](const S& s) { return unless(s.shown, Slot::A, std::string(1, letter_of(s.shown))); },
        read_shown},
       {"options", "", "", Shape::Named, kAllCarriers, write_options, read_options},
+      {"workspace", "", "", Shape::One, kKept,
+       [](const S& s) { return unless_empty(s.perspective); }, read_perspective},
       {"device", "", kDeviceHelp, Shape::One, kAllCarriers,
        [](const S& s) { return unless(s.device, S{}.device, s.device); },
        [](S& s, const Texts& t) { s.device = t.front(); }, "cpu"},

@@ -174,6 +174,7 @@ void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
   settings.options.clear();
   for (const auto& [name, value] : what.options)
     attempt(unknown, [&] { settings.options[name] = checked_option(name, value); });
+  if (settings.perspective.empty()) settings.perspective = tab.selection.perspective;
   static_cast<ViewSettings&>(tab.selection) = std::move(settings);
 }
 
@@ -230,6 +231,7 @@ ViewState describe(const Workspace& workspace, const ViewInfo& view) {
   what.view = view.id;
   what.methods = texts_of(methods_shown(workspace, view));
   what.tried.clear();
+  what.perspective.clear();
   if (view.num_methods == 0) what.shown = Slot::A;
   what.options.clear();
   for (const ViewOption& option : view.options) {

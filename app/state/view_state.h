@@ -32,6 +32,8 @@ struct ViewSettings {
   Slot shown = Slot::A;                        // the slot that single-method views show
   std::map<std::string, std::string> options;  // of views, by "view.option"
   PictureForm picture;
+  std::string
+      perspective;  // id of the workspace shown (perspectives.h); empty: as it is, or the first
   bool operator==(const ViewSettings&) const = default;
 };
 

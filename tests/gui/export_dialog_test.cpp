@@ -47,7 +47,7 @@ class ExportDialog : public test::WindowTest {
     explorer().panels().show("kv_map");
     settle();
     drive("export", [&](ImGuiTestContext* ctx) {
-      ImGuiWindow* window = ctx->GetWindowByRef("//###kv_map");
+      ImGuiWindow* window = ctx->GetWindowByRef(in("kv_map").c_str());
       IM_CHECK(window != nullptr);
       ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
       ctx->MouseClick(1);

@@ -71,7 +71,7 @@ TEST_F(HostileNames, TooltipsAndListsShowThem) {
   for (const state::ViewInfo& view : state::views()) {
     explorer().panels().show(view.id);
     frames(4);
-    ImGuiWindow* window = ImGui::FindWindowByName(("###" + view.id).c_str());
+    ImGuiWindow* window = ImGui::FindWindowByName(explorer().panels().window_of(view.id).c_str());
     ASSERT_NE(window, nullptr) << view.id;
     for (float y = window->Rect().Min.y + 4; y < window->Rect().Max.y; y += 53)
       for (float x = window->Rect().Min.x + 4; x < window->Rect().Max.x; x += 131) {
@@ -101,7 +101,7 @@ TEST_F(HostileNames, EachRunIsChosenByItsRow) {
   open_alone(trace());
   for (const int row : {1, 4, 7, 10}) {
     drive("choose", [row](ImGuiTestContext* ctx) {
-      ctx->ItemClick(("//Runs/$$" + std::to_string(row) + "/B").c_str());
+      ctx->ItemClick((in("Runs", "/$$") + std::to_string(row) + "/B").c_str());
       ctx->Yield(3);
     });
     EXPECT_EQ(selection().choice(Slot::B).run,

@@ -135,7 +135,7 @@ TEST_F(WindowDefects, AFileThatIsGoneKeepsTheView) {
 TEST_F(WindowDefects, AClosedRunsWindowComesBack) {
   open_alone(longer());
   drive("close", [](ImGuiTestContext* ctx) {
-    ctx->WindowClose("//Runs");
+    ctx->WindowClose(in("Runs").c_str());
     ctx->Yield(3);
   });
   EXPECT_FALSE(explorer().panels().is_open("Runs"));

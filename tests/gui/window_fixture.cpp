@@ -84,6 +84,10 @@ void WindowTest::drive(const char* name, std::function<void(ImGuiTestContext*)> 
   settle();
 }
 
+std::string WindowTest::in(const std::string& view, const std::string& item) {
+  return "//" + explorer().panels().window_of(view) + item;
+}
+
 void WindowTest::save_picture(const std::string& file) {
   app->after_render = [&] {
     const auto pixels = app->read_pixels();

@@ -33,6 +33,9 @@ class WindowTest : public ::testing::Test {
   static void close_all();
   // Runs one script of the test engine to its end. A name may come again, with another script.
   static void drive(const char* name, std::function<void(ImGuiTestContext*)> script);
+  // What the test engine calls an item of a view's window in the workspace shown:
+  // "//###kv_map@kept/**/x".
+  static std::string in(const std::string& view, const std::string& item = "");
   static void save_picture(const std::string& file);
 
   static state::Workspace& workspace() { return app->workspace(); }

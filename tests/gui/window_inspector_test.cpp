@@ -65,7 +65,7 @@ class WindowInspectorTest : public WindowTest {
     for (std::size_t i = 0; i < why.counterfactuals.size(); ++i)
       if (why.counterfactuals[i].change == change) {
         EXPECT_TRUE(why.counterfactuals[i].spec) << change;
-        return fmt::format("//###miss_inspector/**/###what if {}", i);
+        return in("miss_inspector", fmt::format("/**/###what if {}", i));
       }
     ADD_FAILURE() << change;
     return {};
@@ -77,7 +77,7 @@ TEST_F(WindowInspectorTest, AClickedKeyIsExplainedAndItsRemedyBecomesB) {
   ASSERT_TRUE(explorer().panels().visible("miss_inspector"));
   const auto [key, rank] = key_lost_by_sampling();
   ASSERT_GE(key, 0) << "uniform rows lose a key of those that the question asks for";
-  const std::string row = fmt::format("//###selected_vs_true/**/{}", format_count(rank));
+  const std::string row = in("selected_vs_true", fmt::format("/**/{}", format_count(rank)));
   drive("click a key", [&](ImGuiTestContext* ctx) { ctx->ItemClick(row.c_str()); });
   ASSERT_EQ(place().key_begin, key);
   settle();
@@ -125,14 +125,15 @@ TEST_F(WindowInspectorTest, WhatAnotherMethodDidGoesAtOnce) {
   bool there = true, grid = true;
   drive("too early", [&](ImGuiTestContext* ctx) {
     there = ctx->ItemExists(budget.c_str());
-    grid = ctx->ItemExists("//###miss_inspector/**/###fates");
+    grid = ctx->ItemExists(in("miss_inspector", "/**/###fates").c_str());
     go_on = true;
   });
   EXPECT_FALSE(there);
   EXPECT_FALSE(grid);
   settle();
-  drive("then",
-        [&](ImGuiTestContext* ctx) { grid = ctx->ItemExists("//###miss_inspector/**/###fates"); });
+  drive("then", [&](ImGuiTestContext* ctx) {
+    grid = ctx->ItemExists(in("miss_inspector", "/**/###fates").c_str());
+  });
   EXPECT_TRUE(grid);
   const auto second = why();
   ASSERT_EQ(second.state, state::ResultState::Ready) << second.error;
@@ -148,12 +149,14 @@ TEST_F(WindowInspectorTest, TokensGridsAndListsLeadOn) {
   look();
   workspace().cursor.set_keys(768, 784);  // the needle
   settle();
-  drive("token",
-        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###token 773"); });
+  drive("token", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in("miss_inspector", "/**/###token 773").c_str());
+  });
   EXPECT_EQ(place().key_begin, 773);
   EXPECT_EQ(place().key_end, 774);
-  drive("whole span",
-        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###whole span"); });
+  drive("whole span", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in("miss_inspector", "/**/###whole span").c_str());
+  });
   EXPECT_EQ(place().key_begin, 768);
   EXPECT_EQ(place().key_end, 784);
   workspace().cursor.set_keys(773, 774);
@@ -162,20 +165,22 @@ TEST_F(WindowInspectorTest, TokensGridsAndListsLeadOn) {
   ASSERT_EQ(known.state, state::ResultState::Ready);
   ASSERT_FALSE(known->voters.empty());
   const auto voter = known->voters.front();
-  drive("voter",
-        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###voter 0"); });
+  drive("voter", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in("miss_inspector", "/**/###voter 0").c_str());
+  });
   EXPECT_EQ(place().query, voter.position);
   EXPECT_EQ(place().q_head, voter.q_head);
   ASSERT_FALSE(known->rivals.empty());
   const auto rival = known->rivals.front().key;
-  drive("rival",
-        [](ImGuiTestContext* ctx) { ctx->ItemClick("//###miss_inspector/**/###rival 0"); });
+  drive("rival", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in("miss_inspector", "/**/###rival 0").c_str());
+  });
   EXPECT_EQ(place().key_begin, rival);
   // The last of four layers, the last of three rows.
   drive("grid", [](ImGuiTestContext* ctx) {
-    const char* grid = "//###miss_inspector/**/###fates";
-    ctx->MouseMove(grid);
-    const ImRect cells = ctx->ItemInfo(grid).RectFull;
+    const std::string grid = in("miss_inspector", "/**/###fates");
+    ctx->MouseMove(grid.c_str());
+    const ImRect cells = ctx->ItemInfo(grid.c_str()).RectFull;
     ctx->MouseMoveToPos({cells.Max.x - cells.GetWidth() / 8, cells.Max.y - cells.GetHeight() / 6});
     ctx->MouseClick(0);
   });
@@ -191,7 +196,7 @@ TEST_F(WindowInspectorTest, TheLongSearchIsBegunByHand) {
   settle();
   ExplainQuestion thorough{place(), workspace().method(Slot::A), 773, true};
   drive("search", [&](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###miss_inspector/**/###search");
+    ctx->ItemClick(in("miss_inspector", "/**/###search").c_str());
     ctx->Yield(3);
     IM_CHECK(workspace().answers.busy());
     workspace().cursor.set_keys(774, 775);

@@ -54,7 +54,7 @@ class WindowMisses : public test::WindowTest {
   static void click_line(const char* name, int line) {
     drive(name, [line](ImGuiTestContext* ctx) {
       const ImGuiTestItemInfo item =
-          ctx->ItemInfo(("//###worst_misses/**/###line " + std::to_string(line)).c_str());
+          ctx->ItemInfo((in("worst_misses", "/**/###line ") + std::to_string(line)).c_str());
       // On the token: the middle of a line may be the border of a column, which is dragged.
       ctx->MouseMoveToPos({item.RectFull.Min.x + 40, item.RectFull.GetCenter().y});
       ctx->MouseClick();
@@ -88,13 +88,13 @@ TEST_F(WindowMisses, LinesAreSortedAndFilteredByTheTable) {
     return place_of(result->lost.keys[static_cast<std::size_t>(order.front())]);
   };
   drive("sort", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###worst_misses/**/key");
+    ctx->ItemClick(in("worst_misses", "/**/key").c_str());
     ctx->Yield(3);
   });
   click_line("first by key", 0);
   EXPECT_TRUE(stands_at(first({}, 1, false), *result));
   drive("filter", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###worst_misses/##layer");
+    ctx->ItemClick(in("worst_misses", "/##layer").c_str());
     ctx->Yield(3);
     ctx->SetRef("//$FOCUSED");
     ctx->ItemClick("layer 3##3");
@@ -106,13 +106,13 @@ TEST_F(WindowMisses, LinesAreSortedAndFilteredByTheTable) {
   EXPECT_TRUE(stands_at(first(filter, 1, false), *result));
   EXPECT_EQ(place().layer, 3);
   drive("no filter", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###worst_misses/##layer");
+    ctx->ItemClick(in("worst_misses", "/##layer").c_str());
     ctx->Yield(3);
     ctx->SetRef("//$FOCUSED");
     ctx->ItemClick("all layers");
     ctx->Yield(3);
     ctx->SetRef("");
-    ctx->ItemClick("//###worst_misses/**/mass");
+    ctx->ItemClick(in("worst_misses", "/**/mass").c_str());
     ctx->Yield(3);
   });
   click_line("first by mass", 0);
@@ -122,7 +122,7 @@ TEST_F(WindowMisses, LinesAreSortedAndFilteredByTheTable) {
 TEST_F(WindowMisses, RegretsLeadToTheChunkThatWantedTheKey) {
   open_view("worst_misses");
   drive("regrets", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###worst_misses/##list");
+    ctx->ItemClick(in("worst_misses", "/##list").c_str());
     ctx->Yield(3);
     ctx->SetRef("//$FOCUSED");
     ctx->ItemClick("regrets");
@@ -165,13 +165,14 @@ TEST_F(WindowMisses, AnOldListLeadsNowhere) {
     test::HeldLane held(workspace());
     workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=52");
     frames(3);
-    const ImGuiWindow* window = ImGui::FindWindowByName("###worst_misses");
+    const ImGuiWindow* window =
+        ImGui::FindWindowByName(explorer().panels().window_of("worst_misses").c_str());
     ASSERT_NE(window, nullptr);
     ImGuiTest* test = ImGuiTestEngine_FindTestByName(engine, "window", "old line");
     if (test == nullptr)
       test = ImGuiTestEngine_RegisterTest(engine, "window", "old line", __FILE__, __LINE__);
     test->TestFunc = [](ImGuiTestContext* ctx) {
-      ctx->ItemClick("//###worst_misses/**/###line 3");
+      ctx->ItemClick(in("worst_misses", "/**/###line 3").c_str());
       ctx->Yield(3);
     };
     ImGuiTestEngine_QueueTest(engine, test);
@@ -186,7 +187,7 @@ TEST_F(WindowMisses, AShorterTraceOpenedAfterIsListedItself) {
   open_view("worst_misses");
   workspace().cursor.go_to(state::parse_goto("layer=3,chunk=7,key=900"));
   drive("filter", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###worst_misses/##layer");
+    ctx->ItemClick(in("worst_misses", "/##layer").c_str());
     ctx->Yield(3);
     ctx->SetRef("//$FOCUSED");
     ctx->ItemClick("layer 3##3");
@@ -216,7 +217,7 @@ TEST_F(WindowMisses, AHeadAndAKeyThatItLostAreChosenInHeadMerge) {
   ASSERT_EQ(result.state, state::ResultState::Ready) << result.error;
   ASSERT_EQ(result->choices.heads.size(), 3U);
   drive("head", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###head_merge/$$2/##head");
+    ctx->ItemClick(in("head_merge", "/$$2/##head").c_str());
     ctx->Yield(3);
   });
   EXPECT_EQ(place().q_head, 2);
@@ -225,7 +226,7 @@ TEST_F(WindowMisses, AHeadAndAKeyThatItLostAreChosenInHeadMerge) {
       std::find_if(heads.begin(), heads.end(), [](const auto& head) { return !head.lost.empty(); });
   ASSERT_NE(loser, heads.end()) << "three heads with three queries agree on every key";
   drive("lost key", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//###head_merge/**/###key 0");
+    ctx->ItemClick(in("head_merge", "/**/###key 0").c_str());
     ctx->Yield(3);
   });
   const bool is_first_of_a_head = std::any_of(heads.begin(), heads.end(), [](const auto& head) {

@@ -1,5 +1,6 @@
 // Drives the window as a person would: opens traces, clicks, scrubs, changes the method, and holds
 // the state behind the window to what was done.
+#include "app/state/perspectives.h"
 #include "app/state/questions/budget_sweep.h"
 #include "app/state/questions/devices.h"
 #include "app/state/questions/kv_map.h"
@@ -58,8 +59,10 @@ TEST_F(WindowTest, TabsShowTheirViews) {
   EXPECT_FALSE(explorer().panels().visible("attention_map"));
   for (const char* id :
        {"attention_map", "query_geometry", "query_relevance", "latency", "token_strip", "kv_map"}) {
+    workspace().cursor.set_perspective(state::home_of(id).id);
+    settle();
     drive(id, [id](ImGuiTestContext* ctx) {
-      ImGuiWindow* window = ctx->GetWindowByRef((std::string("//###") + id).c_str());
+      ImGuiWindow* window = ctx->GetWindowByRef(in(id).c_str());
       IM_CHECK(window != nullptr);
       ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
       ctx->MouseClick(0);
@@ -190,14 +193,15 @@ TEST_F(WindowTest, ARunOfTheListBecomesAOrB) {
   const auto recorded = workspace().traces.ready()->recorded;
   ASSERT_GE(recorded.size(), 3U);
   drive("runs", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//Runs/$$1/###name");
+    ctx->ItemClick(in("Runs", "/$$1/###name").c_str());
     ctx->KeyDown(ImGuiMod_Ctrl);
-    ctx->ItemClick("//Runs/$$2/###name");
+    ctx->ItemClick(in("Runs", "/$$2/###name").c_str());
     ctx->KeyUp(ImGuiMod_Ctrl);
   });
   EXPECT_EQ(selection().choice(Slot::A), recorded[1]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
-  drive("runs by letter", [](ImGuiTestContext* ctx) { ctx->ItemClick("//Runs/$$0/A"); });
+  drive("runs by letter",
+        [](ImGuiTestContext* ctx) { ctx->ItemClick(in("Runs", "/$$0/A").c_str()); });
   EXPECT_EQ(selection().choice(Slot::A), recorded[0]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
 }
@@ -248,7 +252,7 @@ TEST_F(WindowTest, AClickInTheOverviewGoesThere) {
   workspace().cursor.set_layer(0);
   settle();
   drive("overview", [](ImGuiTestContext* ctx) {
-    const ImGuiTestItemInfo cells = ctx->ItemInfo("//###layer_head_overview/##cells");
+    const ImGuiTestItemInfo cells = ctx->ItemInfo(in("layer_head_overview", "/##cells").c_str());
     IM_CHECK(cells.ID != 0);
     // The last layer and the last of nine query heads are in the corner.
     ctx->MouseMoveToPos({cells.RectFull.Max.x - 3, cells.RectFull.Max.y - 3});
@@ -260,8 +264,7 @@ TEST_F(WindowTest, AClickInTheOverviewGoesThere) {
 }
 
 // The plot of budget_sweep: its pixel at a budget and a value.
-ImVec2 pixel_in_sweep(double budget, double value) {
-  const ImGuiWindow* window = ImGui::FindWindowByName("###budget_sweep");
+ImVec2 pixel_in_sweep(const ImGuiWindow* window, double budget, double value) {
   ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
   for (int i = 0; i < plots.GetBufSize(); ++i) {
     ImPlotPlot* plot = plots.GetByIndex(i);
@@ -283,11 +286,13 @@ TEST_F(WindowTest, ABudgetIsChosenInTheSweep) {
   ASSERT_TRUE(explorer().panels().visible("budget_sweep"));
   const auto sweep = workspace().ask(state::budget_sweep_question(workspace()));
   ASSERT_EQ(sweep.state, state::ResultState::Ready) << sweep.error;
+  const ImGuiWindow* window =
+      ImGui::FindWindowByName(explorer().panels().window_of("budget_sweep").c_str());
   ImVec2 at;
   for (const state::SweepLine& line : state::sweep_lines(sweep.question, *sweep))
     for (const analysis::SweepPoint& point : line.curve->points)
       if (line.slot == Slot::B && point.budget == 256)
-        at = pixel_in_sweep(256, point.value(replay::Number::MassRecall));
+        at = pixel_in_sweep(window, 256, point.value(replay::Number::MassRecall));
   ASSERT_GT(at.x, 0);
   drive("sweep", [at](ImGuiTestContext* ctx) {
     ctx->MouseMoveToPos(at);
@@ -354,7 +359,7 @@ TEST_F(WindowTest, SearchJumpsToAToken) {
   explorer().panels().show("token_strip");
   settle();
   drive("search", [](ImGuiTestContext* ctx) {
-    ctx->ItemInputValue("//###token_strip/##search", "magic");
+    ctx->ItemInputValue(in("token_strip", "/##search").c_str(), "magic");
     ctx->Yield(3);
   });
   // The needle begins at token 768; "magic" is its sixth token.

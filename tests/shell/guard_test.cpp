@@ -165,10 +165,8 @@ void begin_all(const std::vector<const Nest*>& nests, std::size_t from, const In
 class Guard : public ::testing::Test {
  protected:
   Guard() : renderer(1280, 800, 1.0F), explorer(workspace, renderer.gui(), without_places()) {
-    explorer.panels().add_window(kFaulty, state::Dock::Right, true, [this](bool* open) {
-      ImGui::Begin(kFaulty, open);
+    explorer.panels().add_window(kFaulty, [this] {
       if (draw) draw();
-      ImGui::End();
     });
     test::GuiTraceOptions options;
     options.num_tokens = 640;
@@ -176,6 +174,7 @@ class Guard : public ::testing::Test {
     for (int i = 0; i < 6; ++i) {
       frames(2);
       test::settle(workspace);
+      if (i == 1) explorer.panels().open_here(kFaulty);
     }
   }
   static shell::Settings without_places() {
@@ -274,14 +273,14 @@ TEST_F(Guard, WhateverIsThrownIsASentence) {
 }
 
 TEST_F(Guard, WindowsStayAsTheUserLeftThem) {
-  explorer.panels().show("Memory");
-  explorer.panels().set_open({"latency"}, false);
+  explorer.panels().open_here("Memory");
+  explorer.panels().set_open({"latency@much"}, false);
   const shell::Settings left = explorer.settings();
-  EXPECT_THAT(left.opened_panels, ::testing::ElementsAre("Memory"));
-  EXPECT_THAT(left.closed_panels, ::testing::ElementsAre("latency"));
+  EXPECT_THAT(left.opened_panels, ::testing::ElementsAre("Memory@where", "Faulty@where"));
+  EXPECT_THAT(left.closed_panels, ::testing::ElementsAre("latency@much"));
   const shell::Explorer next(workspace, renderer.gui(), left);
-  EXPECT_THAT(next.settings().opened_panels, ::testing::ElementsAre("Memory"));
-  EXPECT_THAT(next.settings().closed_panels, ::testing::ElementsAre("latency"));
+  EXPECT_THAT(next.settings().opened_panels, ::testing::ElementsAre("Memory@where"));
+  EXPECT_THAT(next.settings().closed_panels, ::testing::ElementsAre("latency@much"));
 }
 
 TEST_F(Guard, IsTriedAgainWhereItFailed) {
@@ -293,7 +292,7 @@ TEST_F(Guard, IsTriedAgainWhereItFailed) {
   };
   frames(5);
   EXPECT_EQ(drawn, 1) << "what failed is not drawn in every frame";
-  const ImGuiWindow* window = ImGui::FindWindowByName(kFaulty);
+  const ImGuiWindow* window = ImGui::FindWindowByName(explorer.panels().window_of(kFaulty).c_str());
   ASSERT_NE(window, nullptr);
   figure::write_png("guard.png", renderer.read());
   fails = false;

@@ -90,7 +90,8 @@ TEST_F(SessionSaver, RestoresWhatWasLookedAt) {
     cursor.set_option("layer_head_overview.metric", "entropy");
     cursor.set_device("sim");
     cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
-    window.explorer.panels().set_open({"latency"}, false);
+    window.workspace.cursor.set_perspective("much");
+    window.explorer.panels().set_open({"latency@much"}, false);
     left = window.workspace.selection();
     tried = window.workspace.traces.ready()->tried;
     window.keeper.save_now();
@@ -105,7 +106,7 @@ TEST_F(SessionSaver, RestoresWhatWasLookedAt) {
   EXPECT_EQ(now.place.device, "sim");
   EXPECT_EQ(window.workspace.traces.ready()->tried, tried);
   EXPECT_FALSE(window.explorer.panels().is_open("latency"));
-  EXPECT_TRUE(window.explorer.panels().is_open("kv_map"));
+  EXPECT_TRUE(window.explorer.panels().is_open("method_compare"));
 }
 
 // Another window was elsewhere in the same trace, and kept its place later.

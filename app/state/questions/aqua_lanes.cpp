@@ -276,7 +276,6 @@ ViewInfo aqua_lanes_view() {
                   {"beside",
                    {"none", "other"},
                    "what the norm loses in another open trace (export: --other-trace), dashed"}};
-  view.dock = Dock::Center;
   view.problem = problem;
   view.table = table;
   view.array = array;

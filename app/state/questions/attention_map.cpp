@@ -123,7 +123,6 @@ ViewInfo attention_map_view() {
                   {"color_to",
                    {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
                    "the probability at the bright end of the colours"}};
-  view.dock = Dock::Center;
   view.problem = problem;
   view.table = table;
   view.array = array;

@@ -204,7 +204,6 @@ ViewInfo block_tables_view() {
   view.summary = "from block masks over their unions to the table that attention reads";
   view.metrics = "How much is kept";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
-  view.dock = Dock::Center;
   view.problem = problem;
   view.table = table;
   view.array = array;

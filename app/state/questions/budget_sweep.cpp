@@ -424,7 +424,6 @@ ViewInfo budget_sweep_view() {
        "curves beside A, B, further methods named and the bounds: none, the runs of the trace, "
        "also "
        "those tried in the window"}};
-  view.dock = Dock::Center;
   view.num_methods = 2;
   view.shows_both = true;
   view.more_methods = more_methods;

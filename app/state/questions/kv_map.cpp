@@ -92,7 +92,6 @@ ViewInfo kv_map_view() {
   view.summary = "which keys the method kept, chunk by chunk";
   view.metrics = "How much is kept";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.dock = Dock::Center;
   view.num_methods = 2;
   view.problem = problem;
   view.table = table;

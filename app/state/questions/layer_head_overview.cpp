@@ -198,7 +198,6 @@ ViewInfo layer_head_overview_view() {
        {"current", "all"},
        "of a method: the current chunk, or the mean over all chunks of the prompt that selected, "
        "over the decode steps where none did"}};
-  view.dock = Dock::Left;
   view.problem = problem;
   view.table = table;
   view.array = array;

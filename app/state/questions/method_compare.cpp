@@ -367,7 +367,6 @@ ViewInfo method_compare_view() {
       {"order",
        {"natural", "reversed"},
        "natural: recalls from high to low, errors and costs from low to high"}};
-  view.dock = Dock::Center;
   view.num_methods = 2;
   view.shows_both = true;
   view.more_methods = more_methods;

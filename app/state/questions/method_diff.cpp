@@ -122,7 +122,6 @@ ViewInfo method_diff_view() {
   view.summary = "in which layers and chunks A and B keep other keys, and where they part first";
   view.metrics = "Two selections";
   view.coordinates = {"layer", "chunk"};
-  view.dock = Dock::Center;
   view.num_methods = 2;
   view.shows_both = true;
   view.problem = problem;

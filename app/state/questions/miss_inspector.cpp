@@ -303,7 +303,6 @@ ViewInfo miss_inspector_view() {
   view.summary = "why a key was kept or lost, and what became of it chunk by chunk";
   view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.dock = Dock::RightBelow;
   view.num_methods = 2;
   view.shows_both = true;
   view.problem = problem;

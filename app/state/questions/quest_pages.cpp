@@ -175,7 +175,6 @@ ViewInfo quest_pages_view() {
   view.summary = "the bound of each page against its best key, and how the pages taken change";
   view.metrics = "Queries, keys and heads";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.dock = Dock::Center;
   view.problem = problem;
   view.table = table;
   view.array = array;

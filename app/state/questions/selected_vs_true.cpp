@@ -79,7 +79,6 @@ ViewInfo selected_vs_true_view() {
   view.options = {{"filter",
                    {"all", "misses", "wastes"},
                    "which keys the table lists: all, those missed, those kept in vain"}};
-  view.dock = Dock::Right;
   view.problem = problem;
   view.table = table;
   return view;

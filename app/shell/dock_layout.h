@@ -1,0 +1,34 @@
+// How a workspace of the window is cut into docks. Each has a dock space of its own, which ImGui's
+// layout file knows by its id; it keeps what the user made of it.
+#pragma once
+
+#include "app/state/perspectives.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+// A window has no room beside the large view, and none for words on the rail.
+bool window_is_narrow();
+
+// "KV map###kv_map@kept": a window can lie in one dock alone, so each workspace has its own.
+std::string window_name(const std::string& title, const std::string& view,
+                        const state::Perspective& perspective);
+
+// Once a frame: the dock space of what is shown fills what the bars leave; those of the others are
+// kept, for one that is not submitted forgets its windows.
+void submit_dock_spaces(const state::Perspective& shown);
+// It has no layout yet, of this start or an earlier one.
+bool needs_layout(const state::Perspective& perspective);
+
+struct DockedWindow {
+  std::string name;
+  state::Spot spot;
+};
+void build_layout(const state::Perspective& perspective, const std::vector<DockedWindow>& windows);
+// Before Begin of a window that lies nowhere yet, or where no dock is any more: it will stand behind
+// the large view.
+void dock_if_homeless(const state::Perspective& perspective, const std::string& window);
+
+}  // namespace kvloupe::shell

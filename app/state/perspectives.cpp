@@ -1,0 +1,163 @@
+#include "app/state/perspectives.h"
+
+#include "app/state/workspace.h"
+
+#include <algorithm>
+
+namespace kvloupe::state {
+namespace {
+
+using selection::Traits;
+using trace::Granularity;
+
+// Of a run whose method this version does not know, the granularity is all that is known.
+Granularity granularity_of(const MethodChoice& method, const Place& place) {
+  if (method.known()) return method.spec->traits().granularity;
+  const trace::RunInfo* run = method.run_info(place.info());
+  return run != nullptr ? run->granularity : Granularity::None;
+}
+
+struct MethodView {
+  const char* id;
+  bool (*is_of)(Granularity granularity, const Traits& traits);
+};
+
+// The views of one kind of methods, that which says most of a method first.
+constexpr MethodView kMethodViews[] = {
+    {"aqua_lanes", [](Granularity, const Traits& traits) { return traits.lanes.has_value(); }},
+    {"quest_pages",
+     [](Granularity granularity, const Traits&) { return granularity == Granularity::Page; }},
+    {"block_tables",
+     [](Granularity granularity, const Traits&) { return granularity == Granularity::Block; }},
+    {"query_geometry", [](Granularity, const Traits& traits) { return traits.samples_rows; }},
+    {"query_relevance", [](Granularity, const Traits& traits) { return traits.samples_rows; }},
+};
+
+bool is_of_method(const MethodView& view, const Workspace& workspace) {
+  const MethodChoice& method = workspace.method();
+  if (workspace.place().empty() || method.empty()) return false;
+  return view.is_of(granularity_of(method, workspace.place()),
+                    method.known() ? method.spec->traits() : Traits{});
+}
+
+std::vector<Perspective> make_perspectives() {
+  const auto runs = [](Spot narrow) { return PlacedView{kRunsWindow, Spot::BesideBelow, narrow}; };
+  return {
+      {"where",
+       "Where",
+       "Where?",
+       "Which layers and heads to look at, and what each run keeps there",
+       RailIcon::Grid,
+       0.27F,
+       {{"layer_head_overview", Spot::Large},
+        {kRunsWindow, Spot::Beside},
+        {"token_strip", Spot::BesideBelow},
+        {"kv_map", Spot::Below}}},
+      {"kept",
+       "Kept",
+       "What is kept?",
+       "Which keys the method keeps, chunk by chunk, beside those that attention weighs most",
+       RailIcon::Rows,
+       0.27F,
+       {{"kv_map", Spot::Large},
+        {"attention_map", Spot::Large},
+        {"method_diff", Spot::Large},
+        {"selected_vs_true", Spot::Beside},
+        runs(Spot::Below),
+        {"token_strip", Spot::Below}}},
+      {"lost",
+       "Why lost",
+       "Why lost?",
+       "What lost a key, what would have kept it, and which lost keys matter most",
+       RailIcon::Search,
+       0.27F,
+       {{"miss_inspector", Spot::Large},
+        {"selected_vs_true", Spot::Beside},
+        runs(Spot::Below),
+        {"worst_misses", Spot::Below},
+        {"head_merge", Spot::Below}}},
+      {"much",
+       "How much",
+       "How much?",
+       "What each method gains and costs, and the budget that is enough",
+       RailIcon::Bars,
+       0.45F,
+       {{"method_compare", Spot::Large},
+        {"budget_sweep", Spot::Beside, Spot::Large},
+        {"latency", Spot::Below}}},
+      {"works",
+       "How it works",
+       "How does it work?",
+       "What the method decides by: the views that were made for the method shown come first",
+       RailIcon::Dots,
+       0.27F,
+       {{"aqua_lanes", Spot::Large},
+        {"quest_pages", Spot::Large},
+        {"block_tables", Spot::Large},
+        {"query_geometry", Spot::Large},
+        {"query_relevance", Spot::Large},
+        {"heavy_tail", Spot::Large},
+        {"received_rankings", Spot::Large},
+        {kMethodWindow, Spot::Beside, Spot::Large}}},
+      {"ran",
+       "How it ran",
+       "How does it run?",
+       "What the trace holds, and how far a closed loop goes from the dense model",
+       RailIcon::Pulse,
+       0.4F,
+       {{"decode_drift", Spot::Large},
+        {"trace_info", Spot::Large},
+        {kMemoryWindow, Spot::Below, Spot::Below, false}}},
+  };
+}
+
+}  // namespace
+
+const PlacedView* Perspective::find(const std::string& view) const {
+  for (const PlacedView& placed : views)
+    if (placed.id == view) return &placed;
+  return nullptr;
+}
+
+const std::vector<Perspective>& perspectives() {
+  static const std::vector<Perspective> all = make_perspectives();
+  return all;
+}
+
+const Perspective* find_perspective(const std::string& id) {
+  for (const Perspective& perspective : perspectives())
+    if (perspective.id == id) return &perspective;
+  return nullptr;
+}
+
+const Perspective& current_perspective(const Workspace& workspace) {
+  const Perspective* current = find_perspective(workspace.selection().perspective);
+  return current != nullptr ? *current : perspectives().front();
+}
+
+const Perspective& home_of(const std::string& view) {
+  const Perspective* home = nullptr;
+  for (const Perspective& perspective : perspectives()) {
+    const PlacedView* placed = perspective.find(view);
+    if (placed == nullptr) continue;
+    if (placed->spot == Spot::Large) return perspective;
+    if (home == nullptr) home = &perspective;
+  }
+  return home != nullptr ? *home : perspectives().front();
+}
+
+bool concerns(const std::string& view, const Workspace& workspace) {
+  for (const MethodView& one : kMethodViews)
+    if (view == one.id) return is_of_method(one, workspace);
+  if (view == "decode_drift")
+    return !workspace.place().empty() && workspace.place().info().has_losses;
+  return true;
+}
+
+std::string own_view(const Workspace& workspace) {
+  for (const MethodView& one : kMethodViews)
+    if (is_of_method(one, workspace)) return one.id;
+  return "";
+}
+
+}  // namespace kvloupe::state
