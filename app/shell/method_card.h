@@ -3,7 +3,7 @@
 
 #include "app/state/workspace.h"
 #include "app/widgets/palette.h"
-#include "core/selection/method_spec.h"
+#include "core/selection/spec/method_spec.h"
 
 namespace kvloupe::shell {
 
