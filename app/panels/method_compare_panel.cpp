@@ -3,6 +3,7 @@
 
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
+#include "app/state/number_text.h"
 #include "app/state/token_text.h"
 #include "app/widgets/slot_button.h"
 #include "core/base/units.h"
@@ -31,15 +32,6 @@ float weight_of(const CompareColumn& column) {
   if (column.is_method()) return 5.0F;
   if (column.has_bar()) return 2.0F;
   return column.is_cells() ? 1.7F : 1.15F;
-}
-
-std::string text_of(const CompareColumn& column, double value) {
-  using replay::Unit;
-  const Unit unit = column.number != nullptr ? column.number->unit : Unit::Keys;
-  if (unit == Unit::Bytes) return format_bytes(static_cast<std::uint64_t>(value));
-  if (unit != Unit::Keys) return fmt::format("{:.{}f}", value, column.number->digits);
-  const bool whole = std::abs(value - std::round(value)) < 0.05;
-  return whole ? format_count(std::llround(value)) : fmt::format("{:.1f}", value);
 }
 
 class MethodComparePanel final : public Panel {
@@ -322,7 +314,8 @@ class MethodComparePanel final : public Panel {
       widgets::text_colored(context.palette.faint, "\u2013");
       return;
     }
-    const std::string text = text_of(column, *value);
+    const std::string text = column.number != nullptr ? state::number_text(*column.number, *value)
+                                                      : format_count(std::llround(*value));
     widgets::text_colored(context.palette.text, text);
     if (!column.has_bar()) return;
     // Bars begin below one another, whatever the digits take.

@@ -26,6 +26,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       settings_(std::move(settings)),
       recent_(load_recent_files()),
       panels_(workspace, messages_),
+      runs_(messages_),
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_) {

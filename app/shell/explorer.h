@@ -48,6 +48,7 @@ class Explorer {
   Exporter& exporter() { return exporter_; }
   Messages& messages() { return messages_; }
   NotesWindow& notes() { return notes_; }
+  RunsWindow& runs() { return runs_; }
 
  private:
   void draw_all();

@@ -20,8 +20,9 @@ using state::Spot;
 namespace {
 
 constexpr std::size_t kMostClosings = 50;
-// A window learns in its first frame which tab is its own.
-constexpr int kFramesToFocus = 2;
+// A window learns in its first frame which tab is its own; the tabs of a new layout are there one
+// frame later.
+constexpr int kFramesToFocus = 3;
 
 // Over the tab or the title of a view.
 void about_ui(const state::ViewInfo& view) {
@@ -165,7 +166,7 @@ bool PanelHost::draw_guarded(Window& window, const std::function<void()>& draw) 
 
 void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   const Source& source = sources_[window.source];
-  if (window.frames_to_focus > 0 && --window.frames_to_focus == 0) ImGui::SetNextWindowFocus();
+  if (window.frames_to_focus > 0 && --window.frames_to_focus == 0) bring_to_front(window.name);
   ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
   dock_if_homeless(*window.perspective, window.name);
   // Docked, it lies on the cleared frame, which has its colour already.

@@ -16,13 +16,15 @@ namespace kvloupe::shell {
 std::string run_self(const std::vector<std::string>& arguments) {
   const auto refuse = [](int reason) {
     return input_error("the command line could not be started", std::strerror(reason),
-                       "run the same export in a terminal");
+                       "run the same command in a terminal");
   };
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw refuse(errno);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  // What it prints belongs to nobody who started a window.
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<std::string> words{"kvloupe"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -47,7 +49,7 @@ std::string run_self(const std::vector<std::string>& arguments) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   while (!output.empty() && output.back() == '\n') output.pop_back();
   const std::size_t line = output.rfind('\n');
-  return output.empty() ? "error: the export ended without a message"
+  return output.empty() ? "error: the command ended without a message"
                         : output.substr(line == std::string::npos ? 0 : line + 1);
 }
 

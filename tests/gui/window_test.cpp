@@ -193,15 +193,15 @@ TEST_F(WindowTest, ARunOfTheListBecomesAOrB) {
   const auto recorded = workspace().traces.ready()->recorded;
   ASSERT_GE(recorded.size(), 3U);
   drive("runs", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("Runs", "/$$1/###name").c_str());
+    ctx->ItemClick(in("Runs", "/runs/$$1/###name").c_str());
     ctx->KeyDown(ImGuiMod_Ctrl);
-    ctx->ItemClick(in("Runs", "/$$2/###name").c_str());
+    ctx->ItemClick(in("Runs", "/runs/$$2/###name").c_str());
     ctx->KeyUp(ImGuiMod_Ctrl);
   });
   EXPECT_EQ(selection().choice(Slot::A), recorded[1]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
   drive("runs by letter",
-        [](ImGuiTestContext* ctx) { ctx->ItemClick(in("Runs", "/$$0/A").c_str()); });
+        [](ImGuiTestContext* ctx) { ctx->ItemClick(in("Runs", "/runs/$$0/A").c_str()); });
   EXPECT_EQ(selection().choice(Slot::A), recorded[0]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
 }
