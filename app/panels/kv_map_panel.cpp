@@ -147,6 +147,7 @@ class KvMapPanel final : public Panel {
                             place_caption(context.workspace.place()), {});
     show_ui(context, kView);
     legend(context);
+    ImGui::Dummy({0, widgets::em(0.2F)});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const int count = static_cast<int>(methods.size());
     const int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
@@ -230,7 +231,10 @@ class KvMapPanel final : public Panel {
     if (evicts)
       items.push_back(
           {"evicted after this chunk", context.palette.died, widgets::LegendItem::Shape::Line});
-    widgets::legend_ui(context.palette, items);
+    if (items.empty())
+      ImGui::NewLine();  // what is below stands below the control
+    else
+      widgets::legend_ui(context.palette, items);
   }
 
   void point_at(DrawContext& context, std::size_t index, const MapPlotHit& hit) {

@@ -49,29 +49,16 @@ class StateMix {
   std::array<std::int32_t, analysis::kNumKeyStates> counts_{};
 };
 
-// The same of a difference. What one of the two keeps alone is shown where it is at least a quarter
-// of what is kept: else a pixel of a hundred keys would always tell of a difference.
+// The same of a difference.
 class DifferenceMix {
  public:
   explicit DifferenceMix(const widgets::Palette& palette) : palette_(palette) {}
   void add(KeptBy what, std::int32_t count) { counts_[static_cast<std::size_t>(what)] += count; }
-  ImU32 color() const {
-    const std::int32_t only_a = count(KeptBy::AOnly), only_b = count(KeptBy::BOnly);
-    const std::int32_t kept = only_a + only_b + count(KeptBy::Both);
-    const std::int32_t candidates = kept + count(KeptBy::Neither);
-    if (candidates == 0) return palette_.future;
-    if (kept == 0) return widgets::color_of(palette_, KeptBy::Neither);
-    KeptBy what = KeptBy::Both;
-    if (4 * std::max(only_a, only_b) >= kept)
-      what = only_a >= only_b ? KeptBy::AOnly : KeptBy::BOnly;
-    return widgets::mix(widgets::color_of(palette_, KeptBy::Neither),
-                        widgets::color_of(palette_, what), 0.5 + 0.5 * kept / candidates);
-  }
+  ImU32 color() const { return color_of_keys(palette_, counts_); }
 
  private:
-  std::int32_t count(KeptBy what) const { return counts_[static_cast<std::size_t>(what)]; }
   const widgets::Palette& palette_;
-  std::array<std::int32_t, analysis::kNumKeptBy> counts_{};
+  KeptByCounts counts_{};
 };
 
 // What is drawn: cells of a few kinds, and of a very large map also their counts in a small grid.
@@ -232,6 +219,21 @@ void fill_kv_difference(const widgets::Palette& palette,
           map.cells, answer.grid, static_cast<std::int64_t>(map.chunks.size()), map.num_tokens},
       window, pixels);
   if (true_keys != nullptr) mark_true_keys(palette, *true_keys, window, map.num_tokens, pixels);
+}
+
+// What one of the two keeps alone is shown where it is at least a quarter of what is kept: else a pixel
+// of a hundred keys would always tell of a difference.
+ImU32 color_of_keys(const widgets::Palette& palette, const KeptByCounts& counts) {
+  const auto count = [&](KeptBy what) { return counts[static_cast<std::size_t>(what)]; };
+  const std::int32_t only_a = count(KeptBy::AOnly), only_b = count(KeptBy::BOnly);
+  const std::int32_t kept = only_a + only_b + count(KeptBy::Both);
+  const std::int32_t candidates = kept + count(KeptBy::Neither);
+  if (candidates == 0) return palette.future;
+  if (kept == 0) return widgets::color_of(palette, KeptBy::Neither);
+  KeptBy what = KeptBy::Both;
+  if (4 * std::max(only_a, only_b) >= kept) what = only_a >= only_b ? KeptBy::AOnly : KeptBy::BOnly;
+  return widgets::mix(widgets::color_of(palette, KeptBy::Neither), widgets::color_of(palette, what),
+                      0.5 + 0.5 * kept / candidates);
 }
 
 }  // namespace kvloupe::panels

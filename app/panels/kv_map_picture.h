@@ -6,6 +6,8 @@
 #include "app/widgets/map_texture.h"
 #include "app/widgets/palette.h"
 
+#include <array>
+#include <cstdint>
 #include <vector>
 
 namespace kvloupe::panels {
@@ -20,5 +22,9 @@ void fill_kv_difference(const widgets::Palette& palette,
                         const state::KvDifferenceQuestion::Answer& answer,
                         const state::TrueKeysQuestion::Answer* true_keys,
                         const widgets::MapWindow& window, std::vector<ImU32>& pixels);
+
+// One pixel of several keys, of which so many are kept by whom.
+using KeptByCounts = std::array<std::int32_t, analysis::kNumKeptBy>;
+ImU32 color_of_keys(const widgets::Palette& palette, const KeptByCounts& counts);
 
 }  // namespace kvloupe::panels

@@ -240,7 +240,7 @@ class OverviewPanel final : public Panel {
       double sum = 0;
       for (const std::int32_t i : result->by_worth)
         sum += result->overview.values.values[static_cast<std::size_t>(i)];
-      mean = fmt::format("mean {} {:.3f}", info.title, sum / result->num_known);
+      mean = fmt::format("mean {:.3f}", sum / result->num_known);
     }
     method_line_ui(context, index, result.question.method, mean);
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;

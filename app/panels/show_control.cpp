@@ -30,7 +30,7 @@ struct Form {
 };
 
 void choose(DrawContext& context, const std::string& view, const Form& form) {
-  context.workspace.cursor.change("show " + view, [&](state::Selection& s) {
+  context.workspace.cursor.change("", [&](state::Selection& s) {
     if (form.show == Show::One) s.shown = form.slot;
     s.options[fmt::format("{}.{}", view, state::kShow)] = state::name_of(form.show);
   });
@@ -100,13 +100,17 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
                     const std::string& numbers) {
   const widgets::FontScope strong(widgets::fonts().strong, 0.95F);
   const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.8F);
-  const std::string name = letter_of_method(index) + "  " + state::readable_name(method.text);
-  const float least = widgets::em(6), right = ImGui::CalcTextSize(numbers.c_str()).x;
+  const auto named = [&](const std::string& what) {
+    return letter_of_method(index) + "  " + state::readable_name(what);
+  };
+  const float left = std::max(widgets::em(6), room - ImGui::CalcTextSize(numbers.c_str()).x);
+  std::string name = named(method.known() ? replay::short_name(*method.spec) : method.text);
+  if (ImGui::CalcTextSize(name.c_str()).x > left) name = named(method.id());
   const ImU32 color = index < state::kSlots.size()
                           ? widgets::color_of_slot(context.palette, state::kSlots[index])
                           : context.palette.text;
-  widgets::text_colored(color, widgets::elided(name, std::max(least, room - right)));
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", name.c_str());
+  widgets::text_colored(color, widgets::elided(name, left));
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(method.text).c_str());
   ImGui::SameLine(0, widgets::em(0.8F));
   const widgets::FontScope plain(widgets::fonts().body, 0.95F);
   widgets::text_colored(context.palette.muted,

@@ -2,6 +2,7 @@
 #include "app/state/shown_methods.h"
 
 #include "app/state/questions/kv_difference.h"
+#include "app/state/questions/layer_head_overview.h"
 #include "app/state/questions/selected_vs_true.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
@@ -10,6 +11,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -160,7 +163,7 @@ TEST_F(ShownMethods, TrueKeysAreTheHeaviestThatTheSmallerSetHasRoomFor) {
   const test::ExactTable table = table_of("kv_map");
   ASSERT_EQ(table.columns.back(), "true_key");
   for (const auto& row : table.rows)
-    if (row[0] == "7" && row[4] == "true")
+    if (row[0] == "7" && row[4] == "1")
       for (std::int32_t key = std::stoi(row[1]); key < std::stoi(row[2]); ++key) marked.insert(key);
   EXPECT_EQ(marked.size(), 64U);
   state::Place last = place();
@@ -177,7 +180,7 @@ TEST_F(ShownMethods, TrueKeysAreTheHeaviestThatTheSmallerSetHasRoomFor) {
   EXPECT_GE(least, heaviest_left);
   // The oracle keeps all of them.
   for (const auto& row : table.rows) {
-    const bool is_true = row[0] == "7" && row[4] == "true";
+    const bool is_true = row[0] == "7" && row[4] == "1";
     EXPECT_TRUE(!is_true || row[3] == "both" || row[3] == "B only") << row[1] << " " << row[3];
   }
 }
@@ -199,6 +202,112 @@ TEST_F(ShownMethods, BothAreTheTablesOfEachBelowTheOther) {
   EXPECT_EQ(both.columns.front(), "method");
   EXPECT_EQ(both.rows, alone);
   EXPECT_THAT(state::find_view("kv_map")->array(workspace).shape, ElementsAre(2, 8, 1000));
+}
+
+state::OverviewQuestion::Answer overview(std::int64_t heads, std::vector<float> values,
+                                         replay::Number number) {
+  state::OverviewQuestion::Answer answer;
+  answer.overview = {
+      number, trace::Phase::Prefill, {3, 7}, heads == 2, {2, heads, std::move(values)}};
+  answer.q_heads_per_column = heads == 2 ? 2 : 1;
+  return answer;
+}
+
+// Two layers; A has two KV heads, B four query heads: each of A's stands for two of B's.
+TEST(OverviewDifference, IsAOfTheFinerHeadsLessB) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const auto a = overview(2, {0.5F, 0.25F, 1.0F, kNaN}, replay::Number::MassRecall);
+  const auto b =
+      overview(4, {0.25F, 0.75F, 0.25F, 0.5F, 1.0F, 0.0F, 0.5F, 0.5F}, replay::Number::MassRecall);
+  const auto less = state::difference_of(a, b);
+  EXPECT_FALSE(less.less.overview.per_kv_head);
+  EXPECT_EQ(less.less.q_heads_per_column, 1);
+  EXPECT_THAT(less.less.overview.layers, ElementsAre(3, 7));
+  const std::vector<float>& values = less.less.overview.values.values;
+  ASSERT_EQ(values.size(), 8U);
+  const std::vector<float> expected{0.25F, -0.25F, 0.0F, -0.25F, 0.0F, 1.0F};
+  EXPECT_EQ(std::vector(values.begin(), values.begin() + 6), expected);
+  EXPECT_TRUE(std::isnan(values[6]) && std::isnan(values[7]));
+  EXPECT_EQ(less.less.num_known, 6);
+  EXPECT_EQ(less.less.num_dense, 2);
+  EXPECT_EQ(less.a_better, 2);
+  EXPECT_EQ(less.b_better, 2);
+  EXPECT_EQ(less.less.highest, 1);
+  EXPECT_EQ(less.less.by_worth.front(), 1);  // B furthest ahead, the first of two as far
+  EXPECT_EQ(less.less.by_worth.back(), 5);
+  // The other way round each value has the other sign.
+  const auto other = state::difference_of(b, a);
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(other.less.overview.values.values[i], -values[i]) << i;
+  EXPECT_EQ(other.a_better, 2);
+}
+
+TEST(OverviewDifference, OfAnErrorLowerIsBetter) {
+  const auto a = overview(2, {0.5F, 0.25F, 1.0F, 0.5F}, replay::Number::OutputError);
+  const auto b = overview(2, {0.25F, 0.5F, 0.0F, 0.5F}, replay::Number::OutputError);
+  const auto less = state::difference_of(a, b);
+  EXPECT_EQ(less.a_better, 1);
+  EXPECT_EQ(less.b_better, 2);
+  EXPECT_THAT(less.less.by_worth, ElementsAre(2, 0, 3, 1));
+  EXPECT_THROW(state::difference_of(
+                   a, overview(3, std::vector<float>(6, 0.0F), replay::Number::OutputError)),
+               Error);
+}
+
+TEST_F(ShownMethods, TheOverviewOfTheDifferenceHoldsBothNumbers) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("chunk=7"));
+  workspace.cursor.set_run(Slot::A, 0);
+  workspace.cursor.set_run(Slot::B, 1);
+  std::vector<test::ExactTable> alone;
+  for (const Slot slot : state::kSlots) {
+    workspace.cursor.show(slot);
+    alone.push_back(table_of("layer_head_overview"));
+  }
+  show("layer_head_overview", "difference");
+  const test::ExactTable less = table_of("layer_head_overview");
+  EXPECT_THAT(less.columns,
+              ElementsAre("layer", "kv_head", "mass_recall_a", "mass_recall_b", "a_less_b"));
+  ASSERT_EQ(less.rows.size(), 9U);
+  for (std::size_t i = 0; i < less.rows.size(); ++i) {
+    EXPECT_EQ(less.rows[i][2], alone[0].rows[i][2]);
+    EXPECT_EQ(less.rows[i][3], alone[1].rows[i][2]);
+    EXPECT_NEAR(std::stod(less.rows[i][4]), std::stod(less.rows[i][2]) - std::stod(less.rows[i][3]),
+                1e-6);
+  }
+  // What attention alone has is one number, whatever is shown of methods.
+  workspace.cursor.set_option("layer_head_overview.metric", "entropy");
+  EXPECT_EQ(state::overview_show(workspace), Show::One);
+  EXPECT_EQ(table_of("layer_head_overview").columns.size(), 3U);
+  // A method of lanes keeps every key: it has no recall.
+  workspace.cursor.set_option("layer_head_overview.metric", "mass_recall");
+  workspace.cursor.set_method(Slot::B, "aqua");
+  EXPECT_THAT(test::problem_of_view(workspace, *state::find_view("layer_head_overview")),
+              HasSubstr("Choose the output error"));
+}
+
+// Every candidate once, with the class that the two states make.
+TEST_F(ShownMethods, TheTokenStripOfTheDifferenceNamesTheClassOfEachToken) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("chunk=7"));
+  workspace.cursor.set_run(Slot::A, 0);
+  workspace.cursor.set_run(Slot::B, 1);
+  show("token_strip", "difference");
+  const test::ExactTable table = table_of("token_strip");
+  ASSERT_EQ(table.rows.size(), static_cast<std::size_t>(place().chunk_info().begin));
+  const std::set<std::string> kept{"kept", "sink", "recent", "all kept (dense)"};
+  std::map<std::string, int> counted;
+  for (const auto& row : table.rows) {
+    const bool by_a = kept.contains(row[4]), by_b = kept.contains(row[5]);
+    EXPECT_EQ(row[3], by_a ? by_b ? "both" : "A only" : by_b ? "B only" : "neither") << row[0];
+    // Hits and wastes are kept, misses are not.
+    EXPECT_EQ(by_a, row[6] == "hit" || row[6] == "waste") << row[0];
+    EXPECT_EQ(by_b, row[7] == "hit" || row[7] == "waste") << row[0];
+    ++counted[row[3]];
+  }
+  EXPECT_EQ(counted.size(), 4U);
+  show("token_strip", "both");
+  EXPECT_EQ(table_of("token_strip").rows.size(), 2000U);
 }
 
 }  // namespace
