@@ -1,7 +1,9 @@
 // attention_map: the attention of one query head. Above the whole map, reduced by maximum; below
-// the rows of the current chunk, exact, with what the method kept and missed between the two.
+// the rows of the current chunk, exact, with what A, B or both kept and missed between the two.
+#include "app/panels/kv_map_picture.h"
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
+#include "app/panels/show_control.h"
 #include "app/state/questions/attention_map.h"
 #include "app/state/questions/selected_vs_true.h"
 
@@ -10,6 +12,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
@@ -21,6 +26,8 @@ using state::AttentionRowQuestion;
 using state::AttentionStripQuestion;
 using state::Place;
 using state::SelectedVsTrueQuestion;
+using state::Show;
+using state::Slot;
 using Strip = state::Result<AttentionStripQuestion>;
 using Map = state::Result<AttentionMapQuestion>;
 using Verdicts = state::Result<SelectedVsTrueQuestion>;
@@ -74,6 +81,31 @@ void fill_rug(const widgets::Palette& palette, const std::vector<KeyVerdict>* ve
               pixels.begin() + static_cast<std::ptrdiff_t>(y) * window.width);
 }
 
+// Who kept which keys of one chunk.
+void fill_kept_by(const widgets::Palette& palette, const std::vector<KeyVerdict>& a,
+                  const std::vector<KeyVerdict>& b, const trace::ChunkInfo& chunk,
+                  std::int32_t num_tokens, const widgets::MapWindow& window,
+                  std::vector<ImU32>& pixels) {
+  const auto is_kept = [](KeyVerdict verdict) {
+    return verdict == KeyVerdict::Hit || verdict == KeyVerdict::Waste;
+  };
+  const auto known = static_cast<std::int64_t>(std::min(a.size(), b.size()));
+  for (int x = 0; x < window.width; ++x) {
+    const auto keys = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
+                                                          window.width, x, num_tokens);
+    KeptByCounts counts{};
+    for (std::int64_t key = keys.first;
+         key < std::min({keys.second, std::int64_t{chunk.begin}, known}); ++key) {
+      const auto i = static_cast<std::size_t>(key);
+      ++counts[(is_kept(a[i]) ? 1U : 0U) + (is_kept(b[i]) ? 2U : 0U)];
+    }
+    const bool current = keys.first < chunk.end() && keys.second > chunk.begin;
+    const ImU32 color = current ? palette.current : color_of_keys(palette, counts);
+    for (int y = 0; y < window.height; ++y)
+      pixels[static_cast<std::size_t>(y) * window.width + static_cast<std::size_t>(x)] = color;
+  }
+}
+
 class AttentionMapPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
@@ -82,38 +114,66 @@ class AttentionMapPanel final : public Panel {
     const Place& now = workspace.place();
     const Strip strip = strip_.ask(workspace, {now});
     const Map map = map_.ask(workspace, {now});
-    const SelectedVsTrueQuestion wanted{now, workspace.method()};
-    Verdicts verdicts = verdicts_.ask(workspace, wanted);
     const Place place = strip ? strip.question.place : now;
-    // Parts of another place are not drawn beside this one.
-    if (verdicts && verdicts.question.place.cell_key() != place.cell_key()) verdicts.answer = {};
-    state::MethodFacts early;  // a run belongs to one trace alone
-    if (!verdicts && place.trace == now.trace) early = state::facts_of(place, wanted.method);
-    head_ui(context, place, verdicts ? verdicts->facts : early);
-    if (verdicts && verdicts.stale) widgets::stale_ui(context.palette);
+    shows_ = show_now(context, kView);
+    std::vector<Kept> kept;
+    for (const Slot slot : shows_ == Show::One ? std::vector{workspace.selection().shown}
+                                               : std::vector{Slot::A, Slot::B})
+      kept.push_back(kept_of(workspace, slot, now, place));
+    head_.begin();
+    head_ui(context, place, kept);
+    if (std::any_of(kept.begin(), kept.end(),
+                    [](const Kept& one) { return one.verdicts && one.verdicts.stale; }))
+      widgets::stale_ui(context.palette);
     if (!ready_ui(context, strip, "Recomputing the chunk's attention from Q and K")) return;
-    if (verdicts) method_note_ui(context, place, verdicts->facts);
+    if (kept.size() == 1 && kept[0].verdicts)
+      method_note_ui(context, place, kept[0].verdicts->facts);
     const std::int64_t broken_of_all =
         map && map.question.place.head_key() == place.head_key() ? map->num_broken : 0;
     broken_ui(context, strip->num_broken, broken_of_all);
-    scale_ui(context, place.chunk_info());
+    scale_ui(context, place.chunk_info(), shows_ == Show::Difference);
+    head_.end(fmt::format("{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
+                          workspace.method(Slot::B).key()));
     ImGui::Dummy({0, widgets::em(0.9F)});
-    plots_ui(context, strip, map, verdicts);
+    plots_ui(context, strip, map, kept);
   }
 
  private:
-  static void head_ui(DrawContext& context, const Place& place, const state::MethodFacts& facts) {
+  // What is known of one method in the chunk drawn.
+  struct Kept {
+    Slot slot;
+    Verdicts verdicts;
+    state::MethodFacts facts;
+  };
+
+  Kept kept_of(state::Workspace& workspace, Slot slot, const Place& now, const Place& place) {
+    Kept kept{slot, {}, {}};
+    const SelectedVsTrueQuestion wanted{now, workspace.method(slot)};
+    kept.verdicts = verdicts_[static_cast<std::size_t>(slot)].ask(workspace, wanted);
+    // Parts of another place are not drawn beside this one.
+    if (kept.verdicts && kept.verdicts.question.place.cell_key() != place.cell_key())
+      kept.verdicts.answer = {};
+    if (kept.verdicts)
+      kept.facts = kept.verdicts->facts;
+    else if (place.trace == now.trace)  // a run belongs to one trace alone
+      kept.facts = state::facts_of(place, wanted.method);
+    return kept;
+  }
+
+  static void head_ui(DrawContext& context, const Place& place, const std::vector<Kept>& kept) {
     auto chips = trace_chips(context, place);
-    if (!facts.choice.empty()) {
+    const state::MethodFacts& facts = kept.front().facts;
+    if (kept.size() == 1 && !facts.choice.empty()) {
       // The method's chips say the precision, too.
       std::erase_if(chips,
                     [](const widgets::Chip& chip) { return chip.text.starts_with("stored"); });
-      for (widgets::Chip& chip :
-           method_chips(context, place, facts, context.workspace.selection().shown))
+      for (widgets::Chip& chip : method_chips(context, place, facts, kept.front().slot))
         chips.push_back(std::move(chip));
     }
+    show_ui(context, kView);
     widgets::figure_head_ui(context.palette, context.figure, "Attention map", "",
                             place_caption(place), chips);
+    if (kept.size() == 2) both_chips_ui(context, place, kept[0].facts, kept[1].facts);
   }
 
   static void broken_ui(DrawContext& context, std::int64_t of_chunk, std::int64_t of_all) {
@@ -127,15 +187,16 @@ class AttentionMapPanel final : public Panel {
                     of_all == 0 ? "more may be" : format_count(of_all)));
   }
 
-  static void scale_ui(DrawContext& context, const trace::ChunkInfo& chunk) {
+  static void scale_ui(DrawContext& context, const trace::ChunkInfo& chunk, bool difference) {
     color_range_ui(context, range_of(context.workspace));
     beside_ui(widgets::em(1.5F), widgets::em(9));
     const bool decode = chunk.phase == trace::Phase::Decode;
-    widgets::legend_ui(context.palette,
-                       {{"hit: kept and true", context.palette.hit},
-                        {"miss: true, not kept", context.palette.miss},
-                        {"waste: kept, not true", context.palette.waste},
-                        {decode ? "current step" : "current chunk", context.palette.current}});
+    std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
+                                           {"miss: true, not kept", context.palette.miss},
+                                           {"waste: kept, not true", context.palette.waste}};
+    if (difference) items = kept_by_legend(context.palette);
+    items.push_back({decode ? "current step" : "current chunk", context.palette.current});
+    widgets::legend_ui(context.palette, items);
     if (context.figure) return;
     beside_ui(widgets::em(1.5F), widgets::em(8));
     option_ui(context, kView, "color_scale", "colours", widgets::em(5));
@@ -146,7 +207,7 @@ class AttentionMapPanel final : public Panel {
   }
 
   void plots_ui(DrawContext& context, const Strip& strip, const Map& map,
-                const Verdicts& verdicts) {
+                const std::vector<Kept>& kept) {
     const double num_tokens = strip.question.place.info().num_tokens;
     if (shown_tokens_ != num_tokens) {
       shown_tokens_ = num_tokens;
@@ -155,17 +216,17 @@ class AttentionMapPanel final : public Panel {
     }
     // In a low panel the parts shrink; then the whole map goes, then the rug.
     const float room = ImGui::GetContentRegionAvail().y;
-    const float rug = widgets::em(2.6F);
+    const float rug = widgets::em(2.6F) * (shows_ == Show::Both ? 2 : 1);
     const float least = widgets::em(5.5F);
     const float rows = std::max(least, room * 0.27F);
     const Place& place = strip.question.place;
     if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
     if (room >= least + rug + rows) {
       whole_map_ui(context, map, place, {-1, room - rug - rows});
-      rug_ui(context, verdicts, place, {-1, rug});
+      rugs_ui(context, kept, place, rug);
       rows_ui(context, strip, {-1, rows});
     } else if (room >= rug + least) {
-      rug_ui(context, verdicts, place, {-1, rug});
+      rugs_ui(context, kept, place, rug);
       rows_ui(context, strip, {-1, room - rug});
     } else {
       rows_ui(context, strip, {-1, std::max(least, room)});
@@ -237,23 +298,49 @@ class AttentionMapPanel final : public Panel {
     ImPlot::PopPlotClipRect();
   }
 
-  // Hits, misses and wastes of the shown method for the chunk, one band over the keys.
-  void rug_ui(DrawContext& context, const Verdicts& verdicts, const Place& place, ImVec2 size) {
-    const trace::TraceInfo& info = place.info();
+  // Hits, misses and wastes of a method for the chunk, one band over the keys; of the difference who
+  // kept them.
+  void rugs_ui(DrawContext& context, const std::vector<Kept>& kept, const Place& place,
+               float height) {
+    if (shows_ == Show::Difference) {
+      const bool known = kept[0].verdicts && kept[1].verdicts;
+      static const std::vector<KeyVerdict> kNone;
+      const auto& a = known ? kept[0].verdicts->cell.verdict : kNone;
+      const auto& b = known ? kept[1].verdicts->cell.verdict : kNone;
+      MapPlotSpec spec = rug_of(place, "##rug", "A / B", height);
+      spec.content_key =
+          known ? "difference|" + kept[0].verdicts.key + "|" + kept[1].verdicts.key : "none";
+      spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+        fill_kept_by(context.palette, a, b, place.chunk_info(), place.info().num_tokens, window,
+                     pixels);
+      };
+      map_plot_ui(context, spec, rug_textures_[0], {});
+      return;
+    }
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const Verdicts& verdicts = kept[i].verdicts;
+      MapPlotSpec spec = rug_of(place, i == 0 ? "##rug" : "##rug b",
+                                kept.size() == 1 ? "kept" : letter_of_method(i),
+                                height / static_cast<float>(kept.size()));
+      spec.content_key = verdicts ? verdicts.key : "none";
+      spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
+        fill_rug(context.palette, verdicts ? &verdicts->cell.verdict : nullptr, place.chunk_info(),
+                 place.info().num_tokens, window, pixels);
+      };
+      map_plot_ui(context, spec, rug_textures_[i], {});
+    }
+  }
+
+  MapPlotSpec rug_of(const Place& place, const char* id, const std::string& label, float height) {
     MapPlotSpec spec;
-    spec.id = "##rug";
+    spec.id = id;
     spec.rows = 1;
-    spec.y_label = "kept";
-    spec.cols = info.num_tokens;
-    spec.size = size;
+    spec.y_label = label;
+    spec.cols = place.info().num_tokens;
+    spec.size = {-1, height};
     spec.show_x_ticks = spec.show_y_ticks = false;
-    spec.content_key = verdicts ? verdicts.key : "none";
-    spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      fill_rug(context.palette, verdicts ? &verdicts->cell.verdict : nullptr, place.chunk_info(),
-               info.num_tokens, window, pixels);
-    };
     spec.x_range = &x_range_;
-    map_plot_ui(context, spec, rug_texture_, {});
+    return spec;
   }
 
   void rows_ui(DrawContext& context, const Strip& strip, ImVec2 size) {
@@ -329,8 +416,11 @@ class AttentionMapPanel final : public Panel {
 
   state::LastAnswer<AttentionStripQuestion> strip_;
   state::LastAnswer<AttentionMapQuestion> map_;
-  state::LastAnswer<SelectedVsTrueQuestion> verdicts_;
-  widgets::MapTexture map_texture_, rug_texture_, rows_texture_;
+  std::array<state::LastAnswer<SelectedVsTrueQuestion>, 2> verdicts_;  // of A and B
+  Show shows_ = Show::One;                                             // in this frame
+  SteadyHead head_;
+  widgets::MapTexture map_texture_, rows_texture_;
+  std::array<widgets::MapTexture, 2> rug_textures_;
   ImPlotRange x_range_, y_range_, rows_range_;
   double shown_tokens_ = 0;
   std::int32_t rows_shown_ = 0;

@@ -1,8 +1,8 @@
 // layer_head_overview: one number for every layer and head, to see in one look where a method, or
-// its premise, fails. A click goes there.
+// its premise, fails. A click goes there. Of one method, of several, or of A less B.
 #include "app/state/questions/layer_head_overview.h"
 
-#include "app/panels/view_frame.h"
+#include "app/panels/show_control.h"
 #include "app/state/token_text.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
@@ -17,7 +20,11 @@ namespace {
 using replay::Number;
 using replay::NumberInfo;
 using state::OverviewQuestion;
+using state::Show;
+using state::Slot;
 using Overview = state::Result<OverviewQuestion>;
+
+constexpr const char* kView = "layer_head_overview";
 
 ImU32 rising(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, t);
@@ -39,6 +46,9 @@ struct Coloring {
               : info.higher_is_better()              ? rising
                                                      : falling),
         range(ends) {}
+  // Of A less B: which of the two is higher.
+  explicit Coloring(state::OverviewScale::Range ends)
+      : color(widgets::slot_diverging_color), range(ends) {}
   ImU32 at(const widgets::Palette& palette, double value) const {
     if (std::isnan(value)) return palette.raised;
     return color(palette, std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0));
@@ -97,12 +107,44 @@ struct Grid {
   }
 };
 
+// Of the two ends of the list of cells.
+struct Headings {
+  const char* worst;
+  const char* best;
+};
+
 class OverviewPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
+    pointed_ = std::exchange(pointing_, std::nullopt);
+    switch (show(context)) {
+      case Show::One:
+        one_ui(context);
+        break;
+      case Show::Both:
+        grids_ui(context, {context.workspace.method(Slot::A), context.workspace.method(Slot::B)});
+        break;
+      case Show::Several:
+        grids_ui(context, state::several_methods(context.workspace));
+        break;
+      case Show::Difference:
+        difference_ui(context);
+        break;
+    }
+  }
+
+ private:
+  static Show show(const DrawContext& context) {
     const OverviewQuestion asked = state::overview_question(context.workspace);
-    const Overview result = shown_.ask(context.workspace, asked);
+    return analysis::needs_method(asked.asked) ? show_now(context, kView) : Show::One;
+  }
+
+  void one_ui(DrawContext& context) {
+    const OverviewQuestion asked = state::overview_question(context.workspace);
+    const Overview result = shown_[0].ask(context.workspace, asked);
+    head_.begin();
+    if (analysis::needs_method(asked.asked)) show_ui(context, kView);
     head_ui(context, result.question);
     if (!context.figure) controls_ui(context, asked);
     const NumberInfo& info = replay::info_of(result.question.number());
@@ -110,6 +152,15 @@ class OverviewPanel final : public Panel {
     const Coloring coloring(info, scale_.of(result.question, *result));
     note_ui(context, result.question);
     scale_ui(context, result, info, coloring);
+    head_.end(result.question.place.cell_key() + result.question.key());
+    const bool entropy = info.number == Number::Entropy;
+    grid_and_extremes_ui(
+        context, result, info, coloring,
+        {entropy ? "Most spread" : "Look here first", entropy ? "Sharpest" : "Doing best"});
+  }
+
+  void grid_and_extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
+                            const Coloring& coloring, const Headings& headings) {
     if (!context.figure) {
       grid_ui(context, result, info, coloring);
       return;
@@ -120,11 +171,127 @@ class OverviewPanel final : public Panel {
     ImGui::EndChild();
     ImGui::SameLine();
     ImGui::BeginChild("extremes", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-    extremes_ui(context, result, info, coloring);
+    extremes_ui(context, result, info, coloring, headings);
     ImGui::EndChild();
   }
 
- private:
+  // One grid a method, in the colours of one scale.
+  void grids_ui(DrawContext& context, const std::vector<state::MethodChoice>& methods) {
+    std::vector<Overview> results;
+    for (std::size_t i = 0; i < methods.size(); ++i)
+      results.push_back(shown_[i].ask(context.workspace,
+                                      state::overview_question(context.workspace, methods[i])));
+    const OverviewQuestion& first = results.front().question;
+    widgets::figure_head_ui(
+        context.palette, context.figure,
+        fmt::format("{} by layer and head", replay::headline_of(first.number())), "",
+        place_caption(first.place), {});
+    show_ui(context, kView);
+    if (!context.figure) controls_ui(context, first);
+    for (const Overview& result : results)
+      if (result) scale_.of(result.question, *result);
+    if (const auto ready = std::find_if(results.begin(), results.end(),
+                                        [](const Overview& result) { return bool(result); });
+        ready != results.end()) {
+      const NumberInfo& info = replay::info_of(ready->question.number());
+      scale_ui(context, *ready, info, Coloring(info, scale_.of(ready->question, **ready)));
+    }
+    if (methods.size() == 2) same_method_ui(context, methods[0], methods[1]);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const int count = static_cast<int>(methods.size());
+    const int across = grids_across(first.place, room, count);
+    const int down = (count + across - 1) / across;
+    const float gap = widgets::em(0.6F);
+    const ImVec2 size((room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across),
+                      std::max(widgets::em(9), (room.y - gap * static_cast<float>(down)) /
+                                                   static_cast<float>(down)));
+    for (int i = 0; i < count; ++i) {
+      if (i % across != 0) ImGui::SameLine(0, gap);
+      ImGui::BeginChild(fmt::format("grid {}", i).c_str(), size);
+      grid_of_method_ui(context, static_cast<std::size_t>(i), results[static_cast<std::size_t>(i)]);
+      ImGui::EndChild();
+    }
+  }
+
+  // As many beside each other as give the largest cells.
+  static int grids_across(const state::Place& place, ImVec2 room, int count) {
+    const auto layers = static_cast<float>(place.info().layers.size());
+    const auto heads = static_cast<float>(place.info().model.num_kv_heads);
+    int best = 1;
+    float largest = 0;
+    for (int across = 1; across <= count; ++across) {
+      const float w = room.x / static_cast<float>(across) - widgets::em(2.2F);
+      const float h = room.y / static_cast<float>((count + across - 1) / across) - widgets::em(5);
+      const bool wide = w > h * 1.2F;
+      const float cell = std::min(w / (wide ? layers : heads), widgets::em(6)) *
+                         std::min(h / (wide ? heads : layers), widgets::em(4.6F));
+      if (h > 0 && cell > largest) {
+        largest = cell;
+        best = across;
+      }
+    }
+    return best;
+  }
+
+  void grid_of_method_ui(DrawContext& context, std::size_t index, const Overview& result) {
+    const NumberInfo& info = replay::info_of(result.question.number());
+    std::string mean;
+    if (result && result->num_known > 0) {
+      double sum = 0;
+      for (const std::int32_t i : result->by_worth)
+        sum += result->overview.values.values[static_cast<std::size_t>(i)];
+      mean = fmt::format("mean {:.3f}", sum / result->num_known);
+    }
+    method_line_ui(context, index, result.question.method, mean);
+    if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
+    if (result.question.number() != result.question.asked) note_ui(context, result.question);
+    grid_ui(context, result, info, Coloring(info, scale_.of(result.question, *result)));
+  }
+
+  void difference_ui(DrawContext& context) {
+    const auto asked = state::overview_difference_question(context.workspace);
+    const auto result = difference_.ask(context.workspace, asked);
+    const OverviewQuestion& a = result.question.a;
+    const OverviewQuestion& b = result.question.b;
+    widgets::figure_head_ui(
+        context.palette, context.figure,
+        fmt::format("{}: A less B, by layer and head", replay::headline_of(a.number())), "",
+        place_caption(a.place), {});
+    show_ui(context, kView);
+    both_chips_ui(context, a.place, *state::known_facts(context.workspace, a.place, a.method),
+                  *state::known_facts(context.workspace, b.place, b.method));
+    if (!context.figure) controls_ui(context, asked.a);
+    if (!ready_ui(context, result, "Comparing A and B in all layers")) return;
+    const Coloring coloring(scale_.of(result.question, *result));
+    NumberInfo info = replay::info_of(a.number());
+    difference_scale_ui(context, *result, info, coloring);
+    const std::string title = fmt::format("A less B: {}", info.title);
+    info.title = title.c_str();
+    Overview drawn;  // the differences, as a grid draws values
+    drawn.state = result.state;
+    drawn.question = a;
+    drawn.answer = {result.answer, &result->less};
+    drawn.stale = result.stale;
+    drawn.key = result.key;
+    grid_and_extremes_ui(context, drawn, info, coloring, {"B furthest ahead", "A furthest ahead"});
+  }
+
+  static void difference_scale_ui(DrawContext& context,
+                                  const state::OverviewDifferenceQuestion::Answer& answer,
+                                  const NumberInfo& info, const Coloring& coloring) {
+    widgets::color_scale_ui(
+        context.palette, coloring.color, fmt::format("B higher by {:.2g}", coloring.range.high),
+        fmt::format("A higher by {:.2g}", coloring.range.high), info.title, widgets::em(9));
+    const bool has_better = info.better != replay::Better::Neither;
+    remark_ui(
+        context, context.palette.text,
+        fmt::format("A is {0} in {1} of {2} heads, B in {3}", has_better ? "better" : "higher",
+                    answer.a_better, answer.less.num_known, answer.b_better));
+    if (answer.less.num_dense > 0)
+      remark_ui(context, context.palette.muted, "struck out: one of them is not known there");
+    ImGui::Dummy({0, widgets::em(0.2F)});
+  }
+
   // Budgets and fallbacks are those of the head that the place names.
   static void head_ui(DrawContext& context, const OverviewQuestion& question) {
     const std::string title =
@@ -210,8 +377,8 @@ class OverviewPanel final : public Panel {
     widgets::text_wrapped(color, text);
   }
 
-  static void grid_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
-                      const Coloring& coloring) {
+  void grid_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
+               const Coloring& coloring) {
     const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
     const Grid grid(result->overview, context.figure);
     if (!grid.fits()) return;
@@ -242,7 +409,9 @@ class OverviewPanel final : public Panel {
     if (pressed && !result.stale) go(context.workspace, *result, layer, h);
   }
 
-  static void current_ui(DrawContext& context, const Grid& grid, const Overview& result) {
+  // The cell of the place; and the one under the mouse, in all grids.
+  void current_ui(DrawContext& context, const Grid& grid, const Overview& result) {
+    pointed_ui(context, grid, result->q_heads_per_column);
     const state::Place& place = result.question.place;
     const std::vector<int>& layers = result->overview.layers;
     const auto layer = std::find(layers.begin(), layers.end(), place.layer);
@@ -258,6 +427,20 @@ class OverviewPanel final : public Panel {
                   0, line);
     draw->AddRect({from.x - 1.5F, from.y - 1.5F}, {to.x + 1.5F, to.y + 1.5F}, context.palette.text,
                   3, 0, line);
+  }
+
+  void pointed_ui(DrawContext& context, const Grid& grid, int q_heads_per_column) {
+    if (pointed_ && pointed_->second / q_heads_per_column < grid.num_heads) {
+      const int head = pointed_->second / q_heads_per_column;
+      const ImVec2 from = grid.from(pointed_->first, head), to = grid.to(pointed_->first, head);
+      ImGui::GetWindowDrawList()->AddRect(from, to, context.palette.text, 3, 0, widgets::em(0.1F));
+    }
+    const ImVec2 extent = grid.extent();
+    const bool inside =
+        ImGui::IsMouseHoveringRect(grid.at, {grid.at.x + extent.x, grid.at.y + extent.y});
+    if (context.figure || !inside || !ImGui::IsWindowHovered()) return;
+    const auto [layer, head] = grid.under(ImGui::GetMousePos());
+    pointing_ = {layer, head * q_heads_per_column};
   }
 
   static void go(state::Workspace& workspace, const OverviewQuestion::Answer& answer, int layer,
@@ -313,8 +496,7 @@ class OverviewPanel final : public Panel {
   }
 
   static void extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
-                          const Coloring& coloring) {
-    const bool entropy = info.number == Number::Entropy;
+                          const Coloring& coloring, const Headings& headings) {
     const std::vector<std::int32_t>& cells = result->by_worth;
     // As many as the height has room for, beside two headings and the meaning.
     const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);
@@ -323,9 +505,7 @@ class OverviewPanel final : public Panel {
     for (const bool best : {false, true}) {
       {
         const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
-        widgets::text_colored(context.palette.text, best      ? entropy ? "Sharpest" : "Doing best"
-                                                    : entropy ? "Most spread"
-                                                              : "Look here first");
+        widgets::text_colored(context.palette.text, best ? headings.best : headings.worst);
       }
       if (!best && !result->gap.values.empty())
         remark_ui(context, context.palette.muted, "recall, gap to the oracle");
@@ -357,8 +537,12 @@ class OverviewPanel final : public Panel {
     widgets::text_colored(context.palette.muted, text);
   }
 
-  state::LastAnswer<OverviewQuestion> shown_;
+  std::array<state::LastAnswer<OverviewQuestion>, state::kMostMethods> shown_;
+  state::LastAnswer<state::OverviewDifferenceQuestion> difference_;
   state::OverviewScale scale_;
+  std::optional<std::pair<int, int>> pointed_, pointing_;  // row of the layer and query head under
+                                                           // the mouse, in the last frame and now
+  SteadyHead head_;
 };
 
 }  // namespace

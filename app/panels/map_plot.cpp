@@ -35,7 +35,9 @@ void middle_ticks(ImAxis axis, double begin, double end, double most, const Numb
 void row_ticks(const MapPlotSpec& spec) {
   const double begin = spec.y_range != nullptr ? std::max(0.0, spec.y_range->Min) : 0;
   const double end = spec.y_range != nullptr ? std::min(spec.rows, spec.y_range->Max) : spec.rows;
-  const double fit = std::max(2.0, spec.size.y / (2.2 * ImGui::GetFontSize()));
+  // As many as in a neighbour that has an axis of keys below it.
+  const float axis = spec.show_x_ticks ? 0 : 2.9F * ImGui::GetFontSize();
+  const double fit = std::max(2.0, (spec.size.y + axis) / (2.2 * ImGui::GetFontSize()));
   middle_ticks(ImAxis_Y1, begin, end, fit, [&](int row) {
     return spec.row_numbers != nullptr ? (*spec.row_numbers)[static_cast<std::size_t>(row)]
                                        : spec.first_row + row;

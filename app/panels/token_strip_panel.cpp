@@ -2,7 +2,7 @@
 // chunk.
 #include "app/state/questions/token_strip.h"
 
-#include "app/panels/view_frame.h"
+#include "app/panels/show_control.h"
 #include "app/state/labels.h"
 #include "core/base/units.h"
 
@@ -10,20 +10,28 @@
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
 
+using analysis::KeptBy;
 using analysis::KeyState;
 using state::KvMapQuestion;
 using state::Place;
 using state::SelectedVsTrueQuestion;
+using state::Show;
+using state::Slot;
 using state::TextSearchQuestion;
 using state::TokenLook;
 using Map = state::Result<KvMapQuestion>;
+
+constexpr const char* kView = "token_strip";
 
 // Where each token stands when the text is wrapped to a width. A frame lays out so many tokens at
 // most: a long text takes several.
@@ -76,22 +84,37 @@ class TokenStripPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    state::Workspace& workspace = context.workspace;
-    const KvMapQuestion question{workspace.place(), workspace.method()};
-    const Map map = map_.ask(workspace, question);
-    const auto verdicts =
-        verdicts_.ask(workspace, SelectedVsTrueQuestion{question.place, question.method});
-    const Strip strip = strip_of(workspace.place(), map, verdicts);
-    head_ui(context, map);
-    if (map.state == state::ResultState::Error) {
-      failure_ui(context, map.error);
-      return;
+    const Show show = show_now(context, kView);
+    const std::vector<Slot> slots = show == Show::One
+                                        ? std::vector{context.workspace.selection().shown}
+                                        : std::vector{Slot::A, Slot::B};
+    std::vector<Map> maps;
+    std::vector<Strip> strips;
+    for (const Slot slot : slots) {
+      const auto i = static_cast<std::size_t>(slot);
+      const KvMapQuestion question{context.workspace.place(), context.workspace.method(slot)};
+      maps.push_back(maps_[i].ask(context.workspace, question));
+      strips.push_back(
+          strip_of(context.workspace.place(), maps.back(),
+                   verdicts_[i].ask(context.workspace,
+                                    SelectedVsTrueQuestion{question.place, question.method})));
     }
-    if (map.stale) widgets::stale_ui(context.palette);
+    head_.begin();
+    heads_ui(context, maps);
+    for (const Map& map : maps)
+      if (map.state == state::ResultState::Error) {
+        failure_ui(context, map.error);
+        return;
+      }
+    if (std::any_of(maps.begin(), maps.end(), [](const Map& map) { return map.stale; }))
+      widgets::stale_ui(context.palette);
     if (!context.figure) search_ui(context);
-    legend(context, strip.map);
+    legend(context, strips, show);
     ImGui::Dummy({0, widgets::em(0.2F)});
-    text_window_ui(context, strip);
+    head_.end(fmt::format("{}|{}|{}", maps.front().question.place.cell_key(),
+                          context.workspace.method(Slot::A).key(),
+                          context.workspace.method(Slot::B).key()));
+    text_window_ui(context, strips, show == Show::Difference);
   }
 
  private:
@@ -116,9 +139,24 @@ class TokenStripPanel final : public Panel {
     return strip;
   }
 
-  static void head_ui(DrawContext& context, const Map& map) {
+  static void heads_ui(DrawContext& context, const std::vector<Map>& maps) {
+    if (maps.size() == 1) {
+      show_ui(context, kView);
+      head_ui(context, maps.front(), context.workspace.selection().shown);
+      return;
+    }
+    const auto facts = [](const Map& map) {
+      return map ? map->facts : state::facts_of(map.question.place, map.question.method);
+    };
+    const Place& place = maps[0].question.place;
+    widgets::figure_head_ui(context.palette, context.figure, "Token strip", "",
+                            place_caption(place), {});
+    show_ui(context, kView);
+    both_chips_ui(context, place, facts(maps[0]), facts(maps[1]));
+  }
+
+  static void head_ui(DrawContext& context, const Map& map, Slot slot) {
     const Place& place = map.question.place;
-    const auto slot = context.workspace.selection().shown;
     if (map) {
       method_head_ui(context, "Token strip", place, map->facts, slot);
       method_note_ui(context, place, map->facts);
@@ -173,21 +211,33 @@ class TokenStripPanel final : public Panel {
     context.workspace.cursor.set_keys(token, token + 1);
   }
 
-  static void legend(DrawContext& context, const KvMapQuestion::Answer* map) {
+  static void legend(DrawContext& context, const std::vector<Strip>& strips, Show show) {
     const auto& p = context.palette;
     using Shape = widgets::LegendItem::Shape;
-    std::vector<widgets::LegendItem> items{{"kept", p.hit}, {"missed: true, not kept", p.miss}};
+    std::vector<widgets::LegendItem> items;
+    if (show == Show::Difference)
+      items = kept_by_legend(p);
+    else
+      add_states(p, strips, items);
+    if (show == Show::Both) items.push_back({"upper half A, lower half B", p.line});
+    items.push_back({"current chunk", p.current});
+    items.push_back({"span of the trace", p.text, Shape::Line});
+    widgets::legend_ui(p, items);
+  }
+
+  static void add_states(const widgets::Palette& p, const std::vector<Strip>& strips,
+                         std::vector<widgets::LegendItem>& items) {
+    items = {{"kept", p.hit}, {"missed: true, not kept", p.miss}};
     const auto add = [&](KeyState state, const char* text, ImU32 color) {
-      if (map != nullptr && map->present[static_cast<std::size_t>(state)])
+      if (std::any_of(strips.begin(), strips.end(), [state](const Strip& strip) {
+            return strip.map != nullptr && strip.map->present[static_cast<std::size_t>(state)];
+          }))
         items.push_back({text, color});
     };
     add(KeyState::Sink, "sink", p.sink);
     add(KeyState::Recent, "recent", p.recent);
     add(KeyState::Dense, "all kept (dense)", p.dense);
     add(KeyState::Evicted, "evicted", p.evicted);
-    items.push_back({"current chunk", p.current});
-    items.push_back({"span of the trace", p.text, Shape::Line});
-    widgets::legend_ui(p, items);
   }
 
   struct Colors {
@@ -217,6 +267,42 @@ class TokenStripPanel final : public Panel {
     return {0, p.muted};
   }
 
+  // What one token is drawn in: of A and B together its upper and its lower half.
+  struct Look {
+    Colors upper, lower;
+  };
+  static Look look_of(const widgets::Palette& p, const std::vector<Strip>& strips, bool difference,
+                      std::int32_t token) {
+    const auto of_one = [&](const Strip& strip) {
+      const TokenLook look = state::look_of(strip.map, strip.verdicts, strip.place, token);
+      Colors colors = colors_of(p, look);
+      // Half a text of evicted tokens must not drown what the other method kept of it.
+      if (strips.size() > 1 && look == TokenLook::Evicted)
+        colors.back = widgets::mix(p.panel, p.evicted, 0.4);
+      return colors;
+    };
+    if (difference) {
+      const Colors colors = colors_of_difference(p, strips, token).value_or(of_one(strips[0]));
+      return {colors, colors};
+    }
+    return {of_one(strips.front()), of_one(strips.back())};
+  }
+
+  // Of a token that both could keep, where both are known.
+  static std::optional<Colors> colors_of_difference(const widgets::Palette& p,
+                                                    const std::vector<Strip>& strips,
+                                                    std::int32_t token) {
+    const auto chunk = static_cast<std::size_t>(strips[0].place.chunk);
+    for (const Strip& strip : strips)
+      if (strip.map == nullptr || chunk >= strip.map->map.chunks.size()) return std::nullopt;
+    const KeptBy who =
+        analysis::kept_by(strips[0].map->map.at(chunk, token), strips[1].map->map.at(chunk, token));
+    if (who == KeptBy::NoCandidate) return std::nullopt;
+    if (who == KeptBy::Neither) return Colors{0, p.muted};
+    return Colors{
+        widgets::mix(p.panel, widgets::color_of(p, who), who == KeptBy::Both ? 0.7 : 0.42), p.text};
+  }
+
   // Lays the text out for the room; false while nothing of this trace stands.
   bool lay_out(DrawContext& context, const state::OpenTrace& trace) {
     constexpr std::size_t kTokensPerFrame = 20'000;
@@ -234,18 +320,19 @@ class TokenStripPanel final : public Panel {
   }
 
   // A figure ends with a whole line and has nothing to scroll with.
-  void text_window_ui(DrawContext& context, const Strip& strip) {
+  void text_window_ui(DrawContext& context, const std::vector<Strip>& strips, bool difference) {
     const widgets::FontScope mono(widgets::fonts().mono, context.figure ? 0.88F : 0.95F);
     const float line_height = ImGui::GetTextLineHeight() * 1.42F;
     float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(4));
     if (context.figure) height = std::max(1.0F, std::floor(height / line_height)) * line_height;
     ImGui::BeginChild("text", {0, height}, ImGuiChildFlags_None,
                       context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
-    text_ui(context, strip, line_height);
+    text_ui(context, strips, difference, line_height);
     ImGui::EndChild();
   }
 
-  void text_ui(DrawContext& context, const Strip& strip, float line_height) {
+  void text_ui(DrawContext& context, const std::vector<Strip>& strips, bool difference,
+               float line_height) {
     const Place& here = context.workspace.place();
     if (!lay_out(context, *here.trace)) {
       widgets::text_colored(context.palette.muted, "Laying out the text\u2026");
@@ -261,26 +348,34 @@ class TokenStripPanel final : public Panel {
     const auto [from, to] = layout_.tokens_of(first, last);
     top_token_ = from;
     for (std::int32_t t = from; t < to; ++t)
-      token_ui(context, here, t, state::look_of(strip.map, strip.verdicts, strip.place, t), origin,
+      token_ui(context, here, t, look_of(context.palette, strips, difference, t), origin,
                line_height);
     underline_ui(context, here, origin, line_height, from, to);
     ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
     if (!context.figure && ImGui::IsWindowHovered())
-      point_at(context, strip, origin, line_height, from, to);
+      point_at(context, strips, origin, line_height, from, to);
   }
 
-  void token_ui(DrawContext& context, const Place& here, std::int32_t token, TokenLook look,
+  void token_ui(DrawContext& context, const Place& here, std::int32_t token, const Look& look,
                 ImVec2 origin, float line_height) const {
     const auto i = static_cast<std::size_t>(token);
     const ImVec2 at(origin.x + layout_.x[i],
                     origin.y + line_height * static_cast<float>(layout_.line[i]));
     const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
-    const Colors colors = colors_of(context.palette, look);
     ImDrawList* draw = ImGui::GetWindowDrawList();
-    if (colors.back != 0) draw->AddRectFilled(at, {end.x - 0.5F, end.y}, colors.back, 2);
+    if (look.upper.back == look.lower.back) {
+      if (look.upper.back != 0) draw->AddRectFilled(at, {end.x - 0.5F, end.y}, look.upper.back, 2);
+    } else {
+      const float middle = std::floor((at.y + end.y) / 2);
+      draw->AddRectFilled(at, {end.x - 0.5F, middle}, look.upper.back, 2,
+                          ImDrawFlags_RoundCornersTop);
+      draw->AddRectFilled({at.x, middle}, {end.x - 0.5F, end.y}, look.lower.back, 2,
+                          ImDrawFlags_RoundCornersBottom);
+    }
     if (here.has_keys() && token >= here.key_begin && token < here.key_end)
       draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
-    draw->AddText({at.x, at.y + line_height * 0.1F}, colors.ink, here.trace->text[i].c_str());
+    const ImU32 ink = look.lower.ink == context.palette.text ? look.lower.ink : look.upper.ink;
+    draw->AddText({at.x, at.y + line_height * 0.1F}, ink, here.trace->text[i].c_str());
   }
 
   void underline_ui(DrawContext& context, const Place& here, ImVec2 origin, float line_height,
@@ -326,8 +421,8 @@ class TokenStripPanel final : public Panel {
     ImGui::SetScrollY(std::max(0.0F, std::floor((y - height * share) / line_height) * line_height));
   }
 
-  void point_at(DrawContext& context, const Strip& strip, ImVec2 origin, float line_height,
-                std::int32_t from, std::int32_t to) {
+  void point_at(DrawContext& context, const std::vector<Strip>& strips, ImVec2 origin,
+                float line_height, std::int32_t from, std::int32_t to) {
     const ImVec2 mouse = ImGui::GetMousePos();
     const auto line = static_cast<std::int32_t>((mouse.y - origin.y) / line_height);
     for (std::int32_t t = from; t < to; ++t) {
@@ -335,9 +430,9 @@ class TokenStripPanel final : public Panel {
       if (layout_.line[i] != line || mouse.x < origin.x + layout_.x[i] ||
           mouse.x >= origin.x + layout_.x[i] + layout_.width[i])
         continue;
-      if (!strip.stale) select(context, t);
+      if (!strips.front().stale) select(context, t);
       ImGui::SetTooltip("%s\n\nclick or drag: follow these keys; double click: go to the chunk",
-                        words_of(strip, t).c_str());
+                        words_of(strips, t).c_str());
       return;
     }
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) drag_from_ = -1;
@@ -352,25 +447,35 @@ class TokenStripPanel final : public Panel {
       cursor.set_chunk(cursor.place().info().chunk_of_token(token));
   }
 
-  static std::string words_of(const Strip& strip, std::int32_t token) {
+  static std::string words_of(const std::vector<Strip>& strips, std::int32_t token) {
     const auto i = static_cast<std::size_t>(token);
-    const trace::TraceInfo& info = strip.place.info();
-    std::string text = fmt::format("token {}\n{}", token_line(strip.place, token),
+    const Strip& first = strips.front();
+    const trace::TraceInfo& info = first.place.info();
+    std::string text = fmt::format("token {}\n{}", token_line(first.place, token),
                                    chunk_name(info, info.chunk_of_token(token)));
-    if (strip.verdicts != nullptr && i < strip.verdicts->cell.mass.size())
-      text += fmt::format("\nmass from this {} {:.5g}", step_word(strip.place.chunk_info().phase),
-                          static_cast<double>(strip.verdicts->cell.mass[i]));
-    if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
-        token < strip.place.chunk_info().begin)
-      text += fmt::format("\n{}", state::label_of(strip.verdicts->cell.verdict[i]));
-    if (strip.map != nullptr)
-      if (const auto death = strip.map->map.death_of(token))
-        text += "\nevicted after " + chunk_name(info, *death);
+    if (first.verdicts != nullptr && i < first.verdicts->cell.mass.size())
+      text += fmt::format("\nmass from this {} {:.5g}", step_word(first.place.chunk_info().phase),
+                          static_cast<double>(first.verdicts->cell.mass[i]));
+    for (std::size_t s = 0; s < strips.size(); ++s)
+      text += fate_of(strips[s], token, strips.size() == 1 ? "" : letter_of_method(s) + ": ");
     return text;
   }
 
-  state::LastAnswer<KvMapQuestion> map_;
-  state::LastAnswer<SelectedVsTrueQuestion> verdicts_;
+  static std::string fate_of(const Strip& strip, std::int32_t token, const std::string& who) {
+    const auto i = static_cast<std::size_t>(token);
+    std::string text;
+    if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
+        token < strip.place.chunk_info().begin)
+      text += fmt::format("\n{}{}", who, state::label_of(strip.verdicts->cell.verdict[i]));
+    if (strip.map != nullptr)
+      if (const auto death = strip.map->map.death_of(token))
+        text += fmt::format("\n{}evicted after {}", who, chunk_name(strip.place.info(), *death));
+    return text;
+  }
+
+  std::array<state::LastAnswer<KvMapQuestion>, 2> maps_;  // of A and B
+  std::array<state::LastAnswer<SelectedVsTrueQuestion>, 2> verdicts_;
+  SteadyHead head_;
   TextLayout layout_, next_layout_;
   Place followed_;               // scrolled for
   std::string followed_layout_;  // the same

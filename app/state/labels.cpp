@@ -83,6 +83,23 @@ const char* label_of(analysis::KeyVerdict verdict) {
   return "";
 }
 
+const char* label_of(analysis::KeptBy kept_by) {
+  using analysis::KeptBy;
+  switch (kept_by) {
+    case KeptBy::Neither:
+      return "neither";
+    case KeptBy::AOnly:
+      return "A only";
+    case KeptBy::BOnly:
+      return "B only";
+    case KeptBy::Both:
+      return "both";
+    case KeptBy::NoCandidate:
+      return "no candidate";
+  }
+  return "";
+}
+
 std::string label_of_layer(const trace::ModelInfo& model, int layer) {
   const SoftmaxForm softmax = model.softmax_of(layer);
   std::vector<std::string> parts;

@@ -1,6 +1,7 @@
 // The words for what happened to keys and blocks, the same in legends, tables and tooltips.
 #pragma once
 
+#include "core/analysis/kv_difference.h"
 #include "core/analysis/kv_map.h"
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
@@ -13,6 +14,7 @@ namespace kvloupe::state {
 
 const char* label_of(analysis::KeyState state);
 const char* label_of(analysis::KeyVerdict verdict);
+const char* label_of(analysis::KeptBy kept_by);
 const char* label_of(replay::BlockState state);
 const char* label_of(analysis::KeyKind kind);
 

@@ -1,6 +1,7 @@
 #include "app/state/view_state.h"
 
 #include "app/state/other_trace.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
@@ -41,11 +42,31 @@ const std::string& checked_choice(const ViewInfo& view, const std::string& name,
       "see kvloupe views --json");
 }
 
-void check_number_of_methods(const ViewInfo& view, std::size_t given) {
+bool has_show(const ViewInfo& view) {
+  return std::any_of(view.options.begin(), view.options.end(),
+                     [](const ViewOption& option) { return option.name == kShow; });
+}
+
+void check_number_of_methods(const ViewInfo& view, const ViewState& what) {
+  const std::size_t given = what.methods.size();
+  const Show show = show_of(what.options, view);
+  if ((show == Show::Both || show == Show::Difference) && given == 1)
+    throw usage_error(fmt::format("--{} {} needs two methods", kShow, name_of(show)),
+                      "one is given", "name another by a second --method");
+  if (show == Show::Several && given > kMostMethods)
+    throw usage_error(
+        "too many methods",
+        fmt::format("{} are given and the view {} draws {} at most", given, view.id, kMostMethods),
+        "name fewer");
+  const bool takes_more =
+      view.more_methods != nullptr && (show == Show::Several || !has_show(view));
   // One is taken everywhere: a view that shows no method still knows which one is meant.
-  if (view.more_methods != nullptr ||
-      given <= std::max<std::size_t>(1, static_cast<std::size_t>(view.num_methods)))
+  if (takes_more || given <= std::max<std::size_t>(1, static_cast<std::size_t>(view.num_methods)))
     return;
+  if (view.more_methods != nullptr)
+    throw usage_error("too many methods",
+                      fmt::format("{} are given and the view {} takes two", given, view.id),
+                      fmt::format("name fewer, or add --{} {}", kShow, name_of(Show::Several)));
   constexpr std::array kNumbers{"none", "one", "two"};
   throw usage_error("too many methods",
                     fmt::format("{} are given and the view {} takes {}", given, view.id,
@@ -102,7 +123,7 @@ void check_other_trace(const ViewInfo& view, const ViewState& what) {
 // A and B where both are drawn, then what stands beside them; each once, but for B.
 std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewInfo& view) {
   std::vector<MethodChoice> methods;
-  if (view.shows_both)
+  if (view.shows_both || show_of(workspace, view) != Show::One)
     for (const Slot slot : kSlots) methods.push_back(workspace.method(slot));
   else if (view.num_methods > 0)
     methods.push_back(workspace.method());
@@ -197,7 +218,7 @@ void check(const ViewState& what) {
   check_view(what);
   for (const std::string& method : what.methods) check_method(method, what);
   if (what.device != "cpu") engine().open_device(what.device);
-  check_number_of_methods(view_named(what.view), what.methods.size());
+  check_number_of_methods(view_named(what.view), what);
 }
 
 InputFiles files_read(const ViewState& what) {

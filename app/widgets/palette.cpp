@@ -37,6 +37,7 @@ Palette make_dark() {
   p.accent = rgb(0x4AA8FF);
   p.on_accent = rgb(0x0B1016);
   p.slot_b = rgb(0xC79BE8);
+  p.both = rgb(0x3C6B5A);
   p.good = rgb(0x2FC79A);
   p.warning = rgb(0xF2D04B);
   p.error = rgb(0xFF7A3D);
@@ -69,6 +70,7 @@ Palette make_light() {
   p.accent = rgb(0x1B6FB8);
   p.on_accent = rgb(0xFFFFFF);
   p.slot_b = rgb(0x8A4FB0);
+  p.both = rgb(0x9FCFB6);
   p.good = rgb(0x00835F);
   p.warning = rgb(0xA97B00);
   p.error = rgb(0xC24E00);
@@ -159,6 +161,23 @@ ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
       return palette.dropped;
   }
   return palette.dropped;
+}
+
+ImU32 color_of(const Palette& palette, analysis::KeptBy kept_by) {
+  using analysis::KeptBy;
+  switch (kept_by) {
+    case KeptBy::AOnly:
+      return color_of_slot(palette, state::Slot::A);
+    case KeptBy::BOnly:
+      return color_of_slot(palette, state::Slot::B);
+    case KeptBy::Both:
+      return palette.both;
+    case KeptBy::Neither:
+      return palette.dropped;
+    case KeptBy::NoCandidate:
+      return palette.future;
+  }
+  return palette.future;
 }
 
 ImU32 color_of(const Palette& palette, replay::BlockState state) {
@@ -272,6 +291,12 @@ ImU32 sequential_color(const Palette& palette, double t) {
 
 ImU32 diverging_color(const Palette& palette, double t) {
   return palette.kind == ThemeKind::Dark ? along(kDivergingDark, t) : along(kDivergingLight, t);
+}
+
+ImU32 slot_diverging_color(const Palette& palette, double t) {
+  const double from_middle = 2 * std::clamp(t, 0.0, 1.0) - 1;
+  const state::Slot higher = from_middle < 0 ? state::Slot::B : state::Slot::A;
+  return mix(palette.raised, color_of_slot(palette, higher), std::abs(from_middle));
 }
 
 ImU32 ink_on(ImU32 background) {

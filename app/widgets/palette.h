@@ -4,6 +4,7 @@
 
 #include "app/state/method_choice.h"
 #include "app/widgets/theme.h"
+#include "core/analysis/kv_difference.h"
 #include "core/analysis/kv_map.h"
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
@@ -25,13 +26,15 @@ struct Palette {
   ImU32 window = 0, panel = 0, raised = 0, line = 0, grid = 0;
   ImU32 text = 0, muted = 0, faint = 0, accent = 0, on_accent = 0;
   ImU32 good = 0, warning = 0, error = 0;
-  ImU32 slot_b = 0;  // the method B; A has the accent
+  // Methods: A has the accent. What both keep tells nothing of the two, and is pale.
+  ImU32 slot_b = 0, both = 0;
 };
 
 const Palette& palette_of(ThemeKind kind);
 
 ImU32 color_of(const Palette& palette, analysis::KeyState state);
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);
+ImU32 color_of(const Palette& palette, analysis::KeptBy kept_by);
 ImU32 color_of(const Palette& palette, replay::BlockState state);
 ImU32 color_of(const Palette& palette, analysis::KeyKind kind);
 // What lost a key.
@@ -46,6 +49,8 @@ int prominence_of(replay::BlockState state);
 ImU32 sequential_color(const Palette& palette, double t);
 // t in [0,1]: bad (the colour of a miss) through neutral to good (the colour of a hit).
 ImU32 diverging_color(const Palette& palette, double t);
+// t in [0,1]: B alone (0) through neutral to A alone (1).
+ImU32 slot_diverging_color(const Palette& palette, double t);
 // Readable on a cell of this colour.
 ImU32 ink_on(ImU32 background);
 ImU32 with_alpha(ImU32 color, float alpha);

@@ -84,21 +84,8 @@ KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row,
 }
 
 KvMapGrid reduce_kv_map(const KvMap& map, int max_rows, int max_cols) {
-  KvMapGrid grid;
-  const auto num_chunks = static_cast<std::int64_t>(map.chunks.size());
-  grid.rows = static_cast<int>(std::min<std::int64_t>(num_chunks, max_rows));
-  grid.cols = std::min(map.num_tokens, max_cols);
-  grid.counts.resize(static_cast<std::size_t>(grid.rows) * static_cast<std::size_t>(grid.cols));
-  for (auto& counts : grid.counts) counts.fill(0);
-  for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
-    const std::int64_t row = chunk * grid.rows / num_chunks;
-    for (std::int32_t token = 0; token < map.num_tokens; ++token) {
-      const std::int64_t col = static_cast<std::int64_t>(token) * grid.cols / map.num_tokens;
-      const auto state = static_cast<std::size_t>(map.at(static_cast<std::size_t>(chunk), token));
-      ++grid.counts[static_cast<std::size_t>(row * grid.cols + col)][state];
-    }
-  }
-  return grid;
+  return reduced<kNumKeyStates>(map.states, static_cast<std::int64_t>(map.chunks.size()),
+                                map.num_tokens, max_rows, max_cols);
 }
 
 }  // namespace kvloupe::analysis

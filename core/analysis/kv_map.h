@@ -1,6 +1,7 @@
 // Which keys a row kept, chunk by chunk: rows chunks, columns keys.
 #pragma once
 
+#include "core/analysis/count_grid.h"
 #include "core/replay/replay.h"
 
 #include <array>
@@ -43,13 +44,7 @@ std::vector<std::uint16_t> deaths_in(const replay::ReplayResult& result, int lay
 
 KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row, std::int32_t num_tokens);
 
-// The map reduced to a pixel grid: for each cell the share of each state, so that one kept key in
-// a thousand still shows. [rows * cols][kNumKeyStates] counts.
-struct KvMapGrid {
-  int rows = 0;
-  int cols = 0;
-  std::vector<std::array<std::int32_t, kNumKeyStates>> counts;
-};
+using KvMapGrid = CountGrid<kNumKeyStates>;
 KvMapGrid reduce_kv_map(const KvMap& map, int max_rows, int max_cols);
 
 }  // namespace kvloupe::analysis

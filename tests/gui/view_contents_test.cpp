@@ -1,9 +1,13 @@
 // What single views promise of their contents.
+#include "app/widgets/palette.h"
 #include "core/trace/trace_writer.h"
 #include "tests/gui/view_fixture.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe {
@@ -115,33 +119,42 @@ TEST_F(ViewContents, QueriesSayWhetherTheyAskAndWhatTheyGiveTheKeysChosen) {
   }
 }
 
-// A trace of 16,384 tokens with a recorded run that kept one key alone.
-std::string trace_with_one_kept_key(std::int32_t key) {
+// Half-open.
+struct Keys {
+  std::int32_t begin = 0, end = 0;
+};
+
+// A trace of 16,384 tokens and one head, with recorded runs of which each kept these keys alone as soon
+// as they were past.
+std::string trace_with_kept_keys(const std::string& name, const std::vector<Keys>& runs) {
   test::GuiTraceOptions options;
   options.num_tokens = 16384;
   options.num_layers = 1;
   options.layers = {0};
   options.num_q_heads = options.num_kv_heads = 1;
   options.runs.clear();
-  const std::string path = test::write_gui_trace("one_key.h5", options);
-  trace::RunInfo run;
-  run.method = "keydiff:budget_tokens=1";
-  trace::LayerRecord layer;
-  for (std::int32_t begin = 0; begin < options.num_tokens; begin += options.chunk_size) {
-    trace::CellRecord cell;
-    cell.num_candidates = begin;
-    cell.rows.emplace_back();
-    if (key < begin) cell.rows.front().positions.push_back(key);
-    if (begin == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
-    layer.cells.push_back(std::move(cell));
+  const std::string path = test::write_gui_trace(name, options);
+  for (const Keys& keys : runs) {
+    trace::RunInfo run;
+    run.method = "keydiff:budget_tokens=" + std::to_string(keys.end - keys.begin);
+    trace::LayerRecord layer;
+    for (std::int32_t begin = 0; begin < options.num_tokens; begin += options.chunk_size) {
+      trace::CellRecord cell;
+      cell.num_candidates = begin;
+      cell.rows.emplace_back();
+      for (std::int32_t key = keys.begin; key < std::min(keys.end, begin); ++key)
+        cell.rows.front().positions.push_back(key);
+      if (begin == 0) cell.dense_reason = trace::DenseReason::EmptyPast;
+      layer.cells.push_back(std::move(cell));
+    }
+    trace::append_sidecar_run(path, run, {0}, {layer});
   }
-  trace::append_sidecar_run(path, run, {0}, {layer});
   return path;
 }
 
 // A single kept key among thousands must be seen in the picture of the map.
 TEST_F(ViewContents, ASingleKeptKeyNeverVanishes) {
-  open(trace_with_one_kept_key(7777));
+  open(trace_with_kept_keys("one_key.h5", {{7777, 7778}}));
   ASSERT_EQ(workspace.method(Slot::A).run, 0);
   const auto panel = panels::make_panel("kv_map");
   renderer.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
@@ -160,6 +173,42 @@ TEST_F(ViewContents, ASingleKeptKeyNeverVanishes) {
     for (int x = image.width * 3 / 10; x < image.width / 2; ++x)
       seen += is_kept(image.rgba.data() + (static_cast<std::size_t>(y) * image.width + x) * 4);
   EXPECT_GT(seen, 20) << "the column of the only kept key is not in the picture";
+}
+
+// Keys of each class lie side by side: each has its colour, in the order of the keys.
+TEST_F(ViewContents, TheDifferenceHasAColourForEachClass) {
+  open(trace_with_kept_keys("two_sets.h5", {{7000, 11000}, {9000, 12500}}));
+  ASSERT_EQ(workspace.method(Slot::A).run, 0);
+  ASSERT_EQ(workspace.method(Slot::B).run, 1);
+  workspace.cursor.set_option("kv_map.show", "difference");
+  const auto panel = panels::make_panel("kv_map");
+  renderer.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
+  draw(*panel, true);
+  const figure::Image image = renderer.read();
+  const auto& palette = renderer.gui().palette();
+  // Along a line through the last chunks, of which all of these keys are past: where each colour is.
+  std::map<analysis::KeptBy, std::pair<int, int>> seen;
+  const int y = image.height * 4 / 5;
+  for (int x = 0; x < image.width * 2 / 3; ++x) {
+    const std::uint8_t* pixel =
+        image.rgba.data() + (static_cast<std::size_t>(y) * image.width + x) * 4;
+    const ImU32 color = IM_COL32(pixel[0], pixel[1], pixel[2], 255);
+    for (const auto what :
+         {analysis::KeptBy::AOnly, analysis::KeptBy::Both, analysis::KeptBy::BOnly})
+      if (color == widgets::color_of(palette, what)) {
+        auto& [first, count] = seen[what];
+        if (count++ == 0) first = x;
+      }
+  }
+  ASSERT_EQ(seen.size(), 3U);
+  const auto [a, a_count] = seen[analysis::KeptBy::AOnly];
+  const auto [both, both_count] = seen[analysis::KeptBy::Both];
+  const auto [b, b_count] = seen[analysis::KeptBy::BOnly];
+  EXPECT_LT(a, both);
+  EXPECT_LT(both, b);
+  // 2,000, 2,000 and 1,500 keys.
+  EXPECT_NEAR(both_count, a_count, 3);
+  EXPECT_NEAR(b_count, 0.75 * a_count, 3);
 }
 
 }  // namespace

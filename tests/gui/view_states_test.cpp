@@ -1,5 +1,6 @@
 // Every view of the list draws without a display in the empty, loading, error and full state, and
 // with a run of a method that this version does not know; and gives as data what it draws.
+#include "app/state/shown_methods.h"
 #include "tests/gui/view_fixture.h"
 
 #include <set>
@@ -129,6 +130,32 @@ TEST_F(ViewStates, ARunOfAnUnknownMethodIsDrawn) {
   // What was recorded of it is there.
   for (const char* id : {"kv_map", "selected_vs_true", "miss_inspector", "token_strip"})
     EXPECT_EQ(test::problem_of_view(workspace, *state::find_view(id)), "") << id;
+}
+
+// A, B, both, their difference, up to six, of methods of every kind; one panel through all of them.
+TEST_F(ViewStates, EveryFormOfTwoMethodsIsDrawn) {
+  open();
+  constexpr const char* kOfB[] = {"aqua:basis=self", "snapkv:budget_tokens=48", "dense",
+                                  "run:3"};  // of a method that nobody knows
+  for (const ViewInfo& view : views()) {
+    const auto panel = panels::make_panel(view.id);
+    for (const state::ViewOption& option : view.options) {
+      if (option.name != state::kShow) continue;
+      for (const char* of_b : kOfB) {
+        workspace.cursor.set_run(Slot::A, 0);
+        workspace.cursor.set_method(Slot::B, state::choice_of_text(of_b, *workspace.place().trace));
+        workspace.cursor.go_to(state::parse_goto("layer=2,q_head=4,chunk=4,key=30-39"));
+        for (const std::string& how : option.choices) {
+          workspace.cursor.set_option(view.id + "." + state::kShow, how);
+          EXPECT_GT(draw(*panel, false, false), 1U) << view.id << " " << how << " " << of_b;
+          const std::string problem = test::problem_of_view(workspace, view);
+          EXPECT_GT(draw(*panel, true), problem.empty() ? 30U : 4U)
+              << view.id << " " << how << " " << of_b << ": " << problem;
+          EXPECT_GT(draw(*panel, true, false), 4U) << view.id << " " << how << " " << of_b;
+        }
+      }
+    }
+  }
 }
 
 // One panel through places and kinds of methods, so that what it keeps between frames meets an

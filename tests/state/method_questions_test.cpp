@@ -168,8 +168,9 @@ TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
   const double second = high(0.9F);
   EXPECT_GT(second, first);
   EXPECT_EQ(high(0.2F), second);
+  // The scale is the number's, not the method's: flipping A and B changes no colour.
   question.method = method(place, "oracle:budget_tokens=8");
-  EXPECT_EQ(high(0.37F), first);
+  EXPECT_EQ(high(0.37F), second);
   shown.overview.number = Number::MassRecall;
   EXPECT_EQ(high(0.4F), 1);
   EXPECT_EQ(scale.of(question, shown).low, 0);

@@ -343,9 +343,13 @@ TEST_F(ViewState, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
                 HasSubstr("nothing"));
   }
   EXPECT_THAT(with([](Words& w) {
-                w.options = {{"kv_map.filter", "all"}};
+                w.options = {{"quest_pages.filter", "all"}};
               }),
               HasSubstr("takes none"));
+  EXPECT_THAT(with([](Words& w) {
+                w.options = {{"kv_map.filter", "all"}};
+              }),
+              HasSubstr("it takes --show, --truth"));
   EXPECT_THAT(with([](Words& w) {
                 w.view = "selected_vs_true";
                 w.options = {{"selected_vs_true.filter", "some"}};

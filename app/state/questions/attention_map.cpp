@@ -1,6 +1,7 @@
 #include "app/state/questions/attention_map.h"
 
 #include "app/state/questions/selected_vs_true.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
@@ -13,6 +14,7 @@
 namespace kvloupe::state {
 namespace {
 
+constexpr const char* kViewId = "attention_map";
 constexpr int kMapSide = 1024;
 constexpr std::size_t kLargeStripCells = 8'000'000;
 constexpr std::int64_t kStripColumns = 4096;
@@ -24,9 +26,11 @@ std::uint64_t bytes_of_values(const analysis::Matrix& matrix) {
 std::string problem(Workspace& workspace) {
   const Place& place = workspace.place();
   // What the method kept is drawn where it is known: wait for it, but do not ask that it can be.
-  const auto verdicts = workspace.ask(SelectedVsTrueQuestion{place, workspace.method()});
-  const std::string waiting =
-      verdicts.state == ResultState::Loading ? problem_of(verdicts) : std::string();
+  std::string waiting;
+  for (const MethodChoice& method : methods_drawn(workspace, kViewId)) {
+    const auto verdicts = workspace.ask(SelectedVsTrueQuestion{place, method});
+    if (verdicts.state == ResultState::Loading) waiting = problem_of(verdicts);
+  }
   for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{place})),
                                      problem_of(workspace.ask(AttentionMapQuestion{place}))})
     if (!problem.empty()) return problem;
@@ -111,18 +115,22 @@ analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t
 
 ViewInfo attention_map_view() {
   ViewInfo view;
-  view.id = "attention_map";
+  view.id = kViewId;
   view.title = "Attention map";
   view.summary = "where one query head attends, with what the method kept below";
   view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
-  view.options = {{"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
-                  {"color_from",
-                   {"0.0001", "0.000001", "0.00001", "0.001", "0.01"},
-                   "the probability at the faint end of the colours"},
-                  {"color_to",
-                   {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
-                   "the probability at the bright end of the colours"}};
+  view.num_methods = 2;
+  view.options = {
+      show_option("keys kept by A only, by B only, by both, by neither; tables and arrays "
+                  "hold the attention in any case"),
+      {"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
+      {"color_from",
+       {"0.0001", "0.000001", "0.00001", "0.001", "0.01"},
+       "the probability at the faint end of the colours"},
+      {"color_to",
+       {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
+       "the probability at the bright end of the colours"}};
   view.problem = problem;
   view.table = table;
   view.array = array;

@@ -1,10 +1,14 @@
 #include "app/state/questions/kv_map.h"
 
 #include "app/state/labels.h"
+#include "app/state/questions/kv_difference.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 namespace kvloupe::state {
 namespace {
@@ -13,23 +17,38 @@ constexpr std::size_t kLargeMapCells = 8'000'000;
 constexpr int kGridRows = 1024;
 constexpr int kGridCols = 2048;
 
-KvMapQuestion question_of(const Workspace& workspace) {
-  return {workspace.place(), workspace.method()};
+constexpr const char* kViewId = "kv_map";
+
+bool against_truth(const Workspace& workspace) {
+  return workspace.option(kViewId, "truth") == "on";
+}
+
+std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
+  const Place& place = workspace.place();
+  const std::string problem = problem_of(workspace.ask(KvMapQuestion{place, method}));
+  return problem.empty() ? problem_of(workspace.ask(RecallQuestion{place, method})) : problem;
 }
 
 std::string problem(Workspace& workspace) {
-  const KvMapQuestion question = question_of(workspace);
-  const std::string problem = problem_of(workspace.ask(question));
-  return problem.empty()
-             ? problem_of(workspace.ask(RecallQuestion{question.place, question.method}))
-             : problem;
+  if (show_of(workspace, kViewId) == Show::Difference) {
+    const KvDifferenceQuestion question = kv_difference_question(workspace);
+    const std::string problem = problem_of(workspace.ask(question));
+    if (!problem.empty() || !against_truth(workspace)) return problem;
+    return problem_of(workspace.ask(TrueKeysQuestion{question.place, question.a, question.b}));
+  }
+  std::string first;
+  for (const MethodChoice& method : methods_drawn(workspace, kViewId)) {
+    const std::string problem = problem_of_one(workspace, method);
+    if (first.empty()) first = problem;
+  }
+  return first;
 }
 
-Table table(Workspace& workspace) {
+// Neighbours that are alike are one line.
+Table table_of_one(Workspace& workspace, const MethodChoice& method) {
   Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall", "evicted_after"}, {}};
-  const KvMapQuestion question = question_of(workspace);
-  const auto result = workspace.ask(question);
-  const auto recall = workspace.ask(RecallQuestion{question.place, question.method});
+  const auto result = workspace.ask(KvMapQuestion{workspace.place(), method});
+  const auto recall = workspace.ask(RecallQuestion{workspace.place(), method});
   if (!result || !recall) return table;
   const analysis::KvMap& map = result->map;
   const bool measured = !result->facts.keeps_every_key();
@@ -47,12 +66,62 @@ Table table(Workspace& workspace) {
   return table;
 }
 
+// The candidates alone; with the truth also by whether true attention would have kept them.
+Table table_of_difference(Workspace& workspace) {
+  const KvDifferenceQuestion question = kv_difference_question(workspace);
+  const auto result = workspace.ask(question);
+  const bool with_truth = against_truth(workspace);
+  Table table{{"chunk", "key_begin", "key_end", "kept_by"}, {}};
+  if (with_truth) table.columns.emplace_back("true_key");
+  if (!result) return table;
+  const analysis::KvDifference& map = result->map;
+  std::vector<std::vector<std::int32_t>> true_keys;
+  if (with_truth) {
+    const auto keys = workspace.ask(TrueKeysQuestion{question.place, question.a, question.b});
+    if (!keys) return table;
+    true_keys = *keys;
+  }
+  for (std::size_t chunk = 0; chunk < map.chunks.size(); ++chunk) {
+    const auto is_true = [&](std::int32_t key) {
+      return with_truth &&
+             std::binary_search(true_keys[chunk].begin(), true_keys[chunk].end(), key);
+    };
+    for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
+      const analysis::KeptBy what = map.at(chunk, begin);
+      const bool truth = is_true(begin);
+      for (end = begin + 1;
+           end < map.num_tokens && map.at(chunk, end) == what && is_true(end) == truth;)
+        ++end;
+      if (what == analysis::KeptBy::NoCandidate) continue;
+      table.rows.push_back({chunk, begin, end, label_of(what)});
+      if (with_truth) table.rows.back().emplace_back(truth);
+    }
+  }
+  return table;
+}
+
+Table table(Workspace& workspace) {
+  if (show_of(workspace, kViewId) == Show::Difference) return table_of_difference(workspace);
+  return table_of(methods_drawn(workspace, kViewId),
+                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+}
+
 Array array(Workspace& workspace) {
-  const auto result = workspace.ask(question_of(workspace));
-  if (!result) return {};
-  return array_of("|u1",
-                  {static_cast<std::int64_t>(result->map.chunks.size()), result->map.num_tokens},
-                  result->map.states);
+  const auto of_map = [](const auto& map, const auto& cells) {
+    return array_of("|u1", {static_cast<std::int64_t>(map.chunks.size()), map.num_tokens}, cells);
+  };
+  if (show_of(workspace, kViewId) == Show::Difference) {
+    const auto result = workspace.ask(kv_difference_question(workspace));
+    return result ? of_map(result->map, result->map.cells) : Array{};
+  }
+  return array_of(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
+    const auto result = workspace.ask(KvMapQuestion{workspace.place(), method});
+    return result ? of_map(result->map, result->map.states) : Array{};
+  });
+}
+
+std::vector<MethodChoice> more_methods(const Workspace& workspace) {
+  return methods_beside(workspace, kViewId);
 }
 
 }  // namespace
@@ -87,12 +156,19 @@ RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
 
 ViewInfo kv_map_view() {
   ViewInfo view;
-  view.id = "kv_map";
+  view.id = kViewId;
   view.title = "KV map";
   view.summary = "which keys the method kept, chunk by chunk";
   view.metrics = "How much is kept";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.num_methods = 2;
+  view.more_methods = more_methods;
+  view.options = {show_option("keys kept by A only, by B only, by both, by neither", true),
+                  {"truth",
+                   {"off", "on"},
+                   "of the difference: on marks the keys of largest true attention mass, as many "
+                   "as the smaller "
+                   "of the two sets holds"}};
   view.problem = problem;
   view.table = table;
   view.array = array;

@@ -26,19 +26,39 @@ Number number_named(const std::string& name) {
   return kOverviewNumbers.front();
 }
 
-std::string problem(Workspace& workspace) {
-  const OverviewQuestion question = overview_question(workspace);
+std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
+  const OverviewQuestion question = overview_question(workspace, method);
   const std::string problem = problem_of(workspace.ask(question));
   if (!problem.empty() || !question.of_method()) return problem;
   return problem_of(workspace.ask(FactsQuestion{question.place, question.method}));
 }
 
-Table table(Workspace& workspace) {
-  const auto result = workspace.ask(overview_question(workspace));
+// Of a number of attention alone the method is any.
+std::vector<MethodChoice> methods_of(const Workspace& workspace) {
+  if (overview_show(workspace) == Show::One) return {workspace.method()};
+  return methods_drawn(workspace, kViewId);
+}
+
+std::string problem(Workspace& workspace) {
+  if (overview_show(workspace) == Show::Difference)
+    return problem_of(workspace.ask(overview_difference_question(workspace)));
+  std::string first;
+  for (const MethodChoice& method : methods_of(workspace)) {
+    const std::string problem = problem_of_one(workspace, method);
+    if (first.empty()) first = problem;
+  }
+  return first;
+}
+
+const char* head_column(const analysis::Overview& overview) {
+  return overview.per_kv_head ? "kv_head" : "q_head";
+}
+
+Table table_of_one(Workspace& workspace, const MethodChoice& method) {
+  const auto result = workspace.ask(overview_question(workspace, method));
   if (!result) return {};
   const analysis::Overview& overview = result->overview;
-  Table table{
-      {"layer", overview.per_kv_head ? "kv_head" : "q_head", replay::name_of(overview.number)}, {}};
+  Table table{{"layer", head_column(overview), replay::name_of(overview.number)}, {}};
   for (std::int64_t r = 0; r < overview.values.rows; ++r)
     for (std::int64_t c = 0; c < overview.values.cols; ++c)
       table.rows.push_back(
@@ -46,11 +66,42 @@ Table table(Workspace& workspace) {
   return table;
 }
 
-Array array(Workspace& workspace) {
-  const auto result = workspace.ask(overview_question(workspace));
+Table table_of_difference(Workspace& workspace) {
+  const auto result = workspace.ask(overview_difference_question(workspace));
   if (!result) return {};
-  const analysis::Matrix& values = result->overview.values;
-  return array_of("<f4", {values.rows, values.cols}, values.values);
+  const analysis::Overview& overview = result->less.overview;
+  const std::string number = replay::name_of(overview.number);
+  Table table{{"layer", head_column(overview), number + "_a", number + "_b", "a_less_b"}, {}};
+  std::size_t i = 0;
+  for (std::int64_t r = 0; r < overview.values.rows; ++r)
+    for (std::int64_t c = 0; c < overview.values.cols; ++c, ++i)
+      table.rows.push_back({overview.layers[static_cast<std::size_t>(r)], c, result->of_a[i],
+                            result->of_b[i], overview.values.values[i]});
+  return table;
+}
+
+Table table(Workspace& workspace) {
+  if (overview_show(workspace) == Show::Difference) return table_of_difference(workspace);
+  return table_of(methods_of(workspace),
+                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+}
+
+Array array(Workspace& workspace) {
+  const auto of_values = [](const analysis::Matrix& values) {
+    return array_of("<f4", {values.rows, values.cols}, values.values);
+  };
+  if (overview_show(workspace) == Show::Difference) {
+    const auto result = workspace.ask(overview_difference_question(workspace));
+    return result ? of_values(result->less.overview.values) : Array{};
+  }
+  return array_of(methods_of(workspace), [&](const MethodChoice& method) {
+    const auto result = workspace.ask(overview_question(workspace, method));
+    return result ? of_values(result->overview.values) : Array{};
+  });
+}
+
+std::vector<MethodChoice> more_methods(const Workspace& workspace) {
+  return methods_beside(workspace, kViewId);
 }
 
 // The next round number, so that a growing scale seldom changes.
@@ -89,13 +140,27 @@ void count(OverviewQuestion::Answer& answer) {
 }  // namespace
 
 OverviewQuestion overview_question(const Workspace& workspace) {
-  OverviewQuestion question{workspace.place(), workspace.method(),
+  return overview_question(workspace, workspace.method());
+}
+
+OverviewQuestion overview_question(const Workspace& workspace, const MethodChoice& method) {
+  OverviewQuestion question{workspace.place(), method,
                             number_named(workspace.option(kViewId, "metric")),
                             workspace.option(kViewId, "chunks") == "all"};
   // What heads would keep alone was not recorded: all of it is selected anew, and says so.
   if (question.asked == Number::MergeLoss && question.method.known())
     question.method = choice_anew(*question.method.spec);
   return question;
+}
+
+OverviewDifferenceQuestion overview_difference_question(const Workspace& workspace) {
+  return {overview_question(workspace, workspace.method(Slot::A)),
+          overview_question(workspace, workspace.method(Slot::B))};
+}
+
+Show overview_show(const Workspace& workspace) {
+  const Number asked = number_named(workspace.option(kViewId, "metric"));
+  return analysis::needs_method(asked) ? show_of(workspace, kViewId) : Show::One;
 }
 
 Number OverviewQuestion::number() const {
@@ -167,18 +232,102 @@ std::uint64_t OverviewQuestion::bytes(const Answer& answer) {
          answer.by_worth.size() * sizeof(std::int32_t);
 }
 
+std::string OverviewDifferenceQuestion::obstacle() const {
+  for (const OverviewQuestion* question : {&a, &b})
+    if (const std::string obstacle = question->obstacle(); !obstacle.empty()) return obstacle;
+  if (a.number() == b.number()) return "";
+  return fmt::format(
+      "One of A and B cuts lanes and keeps every key: it has no {}. Choose the output error, or "
+      "another method.",
+      replay::info_of(a.asked).title);
+}
+
+namespace {
+
+// A value for every head of a finer layout.
+std::vector<float> spread(const analysis::Matrix& values, std::int64_t cols) {
+  std::vector<float> spread;
+  for (std::int64_t r = 0; r < values.rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) spread.push_back(values.at(r, c * values.cols / cols));
+  return spread;
+}
+
+}  // namespace
+
+OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer& a,
+                                                 const OverviewQuestion::Answer& b) {
+  const bool a_is_finer = a.overview.values.cols >= b.overview.values.cols;
+  const OverviewQuestion::Answer& finer = a_is_finer ? a : b;
+  const std::int64_t cols = finer.overview.values.cols;
+  const std::int64_t coarse = a_is_finer ? b.overview.values.cols : a.overview.values.cols;
+  if (a.overview.layers != b.overview.layers || coarse < 1 || cols % coarse != 0)
+    throw input_error("A and B cannot be compared head by head", "their rows are of other heads",
+                      "choose another method");
+  OverviewDifferenceQuestion::Answer answer;
+  answer.of_a = spread(a.overview.values, cols);
+  answer.of_b = spread(b.overview.values, cols);
+  OverviewQuestion::Answer& less = answer.less;
+  less.overview = {finer.overview.number,
+                   a.overview.phase,
+                   finer.overview.layers,
+                   finer.overview.per_kv_head,
+                   {finer.overview.values.rows, cols, {}}};
+  less.q_heads_per_column = finer.q_heads_per_column;
+  const bool lower_is_better =
+      replay::info_of(less.overview.number).better == replay::Better::Lower;
+  std::vector<float>& values = less.overview.values.values;
+  for (std::size_t i = 0; i < answer.of_a.size(); ++i) {
+    const float value = answer.of_a[i] - answer.of_b[i];
+    values.push_back(value);
+    if (std::isnan(value)) {
+      ++less.num_dense;
+      continue;
+    }
+    ++less.num_known;
+    less.highest = std::max(less.highest, std::abs(value));
+    less.by_worth.push_back(static_cast<std::int32_t>(i));
+    answer.a_better += lower_is_better ? value < 0 : value > 0;
+    answer.b_better += lower_is_better ? value > 0 : value < 0;
+  }
+  std::stable_sort(less.by_worth.begin(), less.by_worth.end(), [&](std::int32_t x, std::int32_t y) {
+    const float of_x = values[static_cast<std::size_t>(x)];
+    const float of_y = values[static_cast<std::size_t>(y)];
+    return lower_is_better ? of_x > of_y : of_x < of_y;
+  });
+  return answer;
+}
+
+OverviewDifferenceQuestion::Answer OverviewDifferenceQuestion::work(Steps& steps) const {
+  const auto of_a = steps.need(a);
+  const auto of_b = steps.need(b);
+  return difference_of(*of_a, *of_b);
+}
+
+std::uint64_t OverviewDifferenceQuestion::bytes(const Answer& answer) {
+  return OverviewQuestion::bytes(answer.less) +
+         (answer.of_a.size() + answer.of_b.size()) * sizeof(float);
+}
+
 OverviewScale::Range OverviewScale::of(const OverviewQuestion& question,
                                        const OverviewQuestion::Answer& answer) {
   const replay::NumberInfo& info = replay::info_of(answer.overview.number);
   if (info.unit == replay::Unit::Correlation) return {-1, 1};
   if (info.is_share() && info.higher_is_better()) return {0, 1};
-  const std::string content =
-      fmt::format("{}|{}|{}", question.place.trace_key(), info.id,
-                  question.of_method() ? question.method.key() : std::string());
-  if (content != content_) highest_ = 0;
-  content_ = content;
-  highest_ = std::max(highest_, double{answer.highest});
-  return {0, round_up(highest_)};
+  return {0, grown(fmt::format("{}|{}", question.place.trace_key(), info.id), answer.highest)};
+}
+
+OverviewScale::Range OverviewScale::of(const OverviewDifferenceQuestion& question,
+                                       const OverviewDifferenceQuestion::Answer& answer) {
+  const std::string content = fmt::format("{}|{}|difference", question.a.place.trace_key(),
+                                          replay::name_of(answer.less.overview.number));
+  const double end = grown(content, answer.less.highest);
+  return {-end, end};
+}
+
+double OverviewScale::grown(const std::string& content, double highest) {
+  double& largest = highest_[content];
+  largest = std::max(largest, highest);
+  return round_up(largest);
 }
 
 ViewInfo layer_head_overview_view() {
@@ -190,7 +339,10 @@ ViewInfo layer_head_overview_view() {
   view.summary = "one number for every layer and head: where to look first";
   view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
+  view.num_methods = 2;
+  view.more_methods = more_methods;
   view.options = {
+      show_option("A less B", true),
       {"metric", numbers,
        "what is measured in every head; span_kept: of the keys of --goto span=, else of "
        "the needle; merge_loss asks every query head alone, and takes longest"},

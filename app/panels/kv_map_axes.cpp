@@ -1,0 +1,80 @@
+#include "app/panels/kv_map_axes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::panels {
+namespace {
+
+void scroll_to(ImPlotRange& range, double begin, double end, double limit) {
+  if (begin >= range.Min && end <= range.Max) return;
+  const double half = std::max(range.Size(), (end - begin) * 1.2) / 2;
+  const double middle = std::clamp((begin + end) / 2, half, std::max(half, limit - half));
+  range = {std::max(0.0, middle - half), std::min(limit, middle + half)};
+}
+
+}  // namespace
+
+void KvMapAxes::fit(std::size_t num_chunks, std::int32_t num_tokens, const state::Place& place) {
+  const std::pair<double, double> shape{static_cast<double>(num_chunks), num_tokens};
+  if (shape_ != shape) {
+    shape_ = shape;
+    x_ = {0, shape.second};
+    y_ = {0, shape.first};
+  }
+  if (key_begin_ == place.key_begin) return;
+  key_begin_ = place.key_begin;
+  if (place.has_keys()) scroll_to(x_, place.key_begin, place.key_end, shape.second);
+}
+
+MapPlotSpec KvMapAxes::spec(ImVec2 size, const Form& form) {
+  MapPlotSpec spec;
+  spec.id = "##kv map";
+  if (form.x_axis) spec.x_label = "key (token position)";
+  if (!form.small) spec.y_label = "chunk";
+  spec.rows = shape_.first;
+  spec.cols = shape_.second;
+  spec.size = size;
+  spec.show_x_ticks = form.x_axis;
+  spec.row_ticks = true;
+  spec.zoom_rows = false;
+  spec.x_range = &x_;
+  spec.y_range = &y_;
+  return spec;
+}
+
+void KvMapAxes::marks_ui(DrawContext& context, const state::Place& place, std::size_t map) const {
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  ImPlot::PushPlotClipRect();
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const ImVec2 from = ImPlot::PlotToPixels(limits.X.Min, place.chunk);
+  const ImVec2 to = ImPlot::PlotToPixels(limits.X.Max, place.chunk + 1);
+  draw->AddRect(from, to, context.palette.text, 0, 0, std::max(1.0F, widgets::em(0.09F)));
+  if (pointed_ && pointed_->map != map) {
+    const float x = ImPlot::PlotToPixels(pointed_->key, 0).x;
+    draw->AddLine({x, ImPlot::PlotToPixels(0, limits.Y.Min).y},
+                  {x, ImPlot::PlotToPixels(0, limits.Y.Max).y},
+                  widgets::with_alpha(context.palette.text, 0.55F));
+    draw->AddCircle(ImPlot::PlotToPixels(pointed_->key, std::floor(pointed_->chunk) + 0.5),
+                    widgets::em(0.4F), context.palette.text, 0, widgets::em(0.12F));
+  }
+  ImPlot::PopPlotClipRect();
+  span_marks_ui(context, place, true);
+}
+
+void go_to_key(DrawContext& context, const MapPlotHit& hit) {
+  context.workspace.cursor.change("", [&](state::Selection& s) {
+    s.place.chunk = static_cast<int>(hit.row);
+    s.place.key_begin = static_cast<std::int32_t>(hit.col);
+    s.place.key_end = s.place.key_begin + 1;
+  });
+}
+
+void key_and_chunk_ui(const state::Place& place, const MapPlotHit& hit) {
+  const auto chunk = static_cast<std::size_t>(hit.row);
+  const trace::ChunkInfo& span = place.info().chunks[chunk];
+  ImGui::Text("key %s", token_line(place, static_cast<std::int32_t>(hit.col)).c_str());
+  ImGui::Text("chunk %zu, tokens %d to %d", chunk, span.begin, span.end() - 1);
+}
+
+}  // namespace kvloupe::panels

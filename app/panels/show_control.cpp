@@ -1,0 +1,129 @@
+#include "app/panels/show_control.h"
+
+#include "app/state/labels.h"
+#include "app/state/token_text.h"
+#include "app/widgets/segmented.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::KeptBy;
+using state::Show;
+using state::Slot;
+
+bool offers(const std::string& view, Show show) {
+  for (const state::ViewOption& option : state::find_view(view)->options)
+    if (option.name == state::kShow)
+      return std::find(option.choices.begin(), option.choices.end(), state::name_of(show)) !=
+             option.choices.end();
+  return false;
+}
+
+// The forms of the control in its order; A and B are each the form One.
+struct Form {
+  Show show;
+  Slot slot = Slot::A;
+};
+
+void choose(DrawContext& context, const std::string& view, const Form& form) {
+  context.workspace.cursor.change("", [&](state::Selection& s) {
+    if (form.show == Show::One) s.shown = form.slot;
+    s.options[fmt::format("{}.{}", view, state::kShow)] = state::name_of(form.show);
+  });
+}
+
+}  // namespace
+
+Show show_now(const DrawContext& context, const std::string& view) {
+  const Show show = state::show_of(context.workspace, view);
+  const bool chosen =
+      context.workspace.selection().options.contains(fmt::format("{}.{}", view, state::kShow));
+  return context.compare && !chosen ? Show::Both : show;
+}
+
+void show_ui(DrawContext& context, const std::string& view) {
+  if (context.figure) return;
+  const widgets::Palette& p = context.palette;
+  std::vector<Form> forms{
+      {Show::One, Slot::A}, {Show::One, Slot::B}, {Show::Both}, {Show::Difference}};
+  std::vector<widgets::Segment> segments{
+      {"A", "", "Method A alone; X flips A and B", widgets::color_of_slot(p, Slot::A)},
+      {"B", "", "Method B alone; X flips A and B", widgets::color_of_slot(p, Slot::B)},
+      {"both", "", "A and B on one axis"},
+      {"difference", "diff", "What A and B do differently"}};
+  if (offers(view, Show::Several)) {
+    forms.push_back({Show::Several});
+    segments.push_back(
+        {"up to six", "six", "A, B, then the methods tried here and the recorded runs, up to six"});
+  }
+  const Show now = show_now(context, view);
+  const Slot shown = context.workspace.selection().shown;
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < forms.size(); ++i)
+    if (forms[i].show == now && (now != Show::One || forms[i].slot == shown)) chosen = i;
+  if (const auto pressed = widgets::segmented_ui(p, state::kShow, segments, chosen))
+    choose(context, view, forms[*pressed]);
+  beside_ui(widgets::em(1), widgets::em(14));
+}
+
+void both_chips_ui(DrawContext& context, const state::Place& place, const state::MethodFacts& a,
+                   const state::MethodFacts& b) {
+  for (const Slot slot : state::kSlots)
+    widgets::figure_head_ui(context.palette, context.figure, "", "", "",
+                            method_chips(context, place, slot == Slot::A ? a : b, slot));
+  same_method_ui(context, a.choice, b.choice);
+}
+
+void same_method_ui(DrawContext& context, const state::MethodChoice& a,
+                    const state::MethodChoice& b) {
+  if (a == b) widgets::text_wrapped(context.palette.warning, "A and B are the same method.");
+}
+
+std::vector<widgets::LegendItem> kept_by_legend(const widgets::Palette& palette) {
+  std::vector<widgets::LegendItem> items;
+  for (const KeptBy what : {KeptBy::AOnly, KeptBy::BOnly, KeptBy::Both, KeptBy::Neither})
+    items.push_back(
+        {fmt::format("kept by {}", state::label_of(what)), widgets::color_of(palette, what)});
+  return items;
+}
+
+std::string letter_of_method(std::size_t index) {
+  return index < state::kSlots.size() ? std::string(1, state::letter_of(state::kSlots[index]))
+                                      : std::to_string(index + 1);
+}
+
+void method_line_ui(DrawContext& context, std::size_t index, const state::MethodChoice& method,
+                    const std::string& numbers) {
+  const widgets::FontScope strong(widgets::fonts().strong, 0.95F);
+  const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.8F);
+  const auto named = [&](const std::string& what) {
+    return letter_of_method(index) + "  " + state::readable_name(what);
+  };
+  const float left = std::max(widgets::em(6), room - ImGui::CalcTextSize(numbers.c_str()).x);
+  std::string name = named(method.known() ? replay::short_name(*method.spec) : method.text);
+  if (ImGui::CalcTextSize(name.c_str()).x > left) name = named(method.id());
+  const ImU32 color = index < state::kSlots.size()
+                          ? widgets::color_of_slot(context.palette, state::kSlots[index])
+                          : context.palette.text;
+  widgets::text_colored(color, widgets::elided(name, left));
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(method.text).c_str());
+  ImGui::SameLine(0, widgets::em(0.8F));
+  const widgets::FontScope plain(widgets::fonts().body, 0.95F);
+  widgets::text_colored(context.palette.muted,
+                        widgets::elided(numbers, ImGui::GetContentRegionAvail().x));
+}
+
+void SteadyHead::end(const std::string& key) {
+  const std::string wanted = fmt::format("{}|{}", ImGui::GetContentRegionAvail().x, key);
+  const float height = ImGui::GetCursorScreenPos().y - top_;
+  if (wanted != key_) tallest_ = 0;
+  key_ = wanted;
+  tallest_ = std::max(tallest_, height);
+  ImGui::SetCursorScreenPos({ImGui::GetCursorScreenPos().x, top_ + tallest_});
+}
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,117 @@
+// A, B, both and their difference by mouse and keyboard: the control chooses, X flips, and nothing else
+// moves.
+#include "app/state/questions/kv_difference.h"
+#include "app/state/shown_methods.h"
+#include "tests/gui/window_fixture.h"
+
+#include <gmock/gmock.h>
+#include <imgui_internal.h>
+#include <implot/implot.h>
+#include <implot/implot_internal.h>
+
+namespace kvloupe {
+namespace {
+
+using state::Show;
+using state::Slot;
+
+class WindowShow : public test::WindowTest {
+ protected:
+  void SetUp() override {
+    static const std::string path = test::write_gui_trace("show.h5");
+    open_alone(path);
+    workspace().cursor.set_run(Slot::A, 0);  // quoka
+    workspace().cursor.set_run(Slot::B, 1);  // streaming_llm
+    workspace().cursor.show(Slot::A);
+    explorer().panels().show("kv_map");
+    settle();
+    ASSERT_TRUE(explorer().panels().visible("kv_map"));
+  }
+  // The largest plot of the view: its map.
+  static const ImPlotPlot* map() {
+    const ImGuiWindow* window =
+        ImGui::FindWindowByName(explorer().panels().window_of("kv_map").c_str());
+    ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
+    const ImPlotPlot* largest = nullptr;
+    for (int i = 0; i < plots.GetBufSize(); ++i) {
+      const ImPlotPlot* plot = plots.GetByIndex(i);
+      if (window == nullptr || !window->Rect().Contains(plot->PlotRect)) continue;
+      if (largest == nullptr || plot->PlotRect.GetArea() > largest->PlotRect.GetArea())
+        largest = plot;
+    }
+    return largest;
+  }
+  static void press(const std::string& segment) {
+    drive("press", [&](ImGuiTestContext* ctx) {
+      ctx->ItemClick(in("kv_map", "/show/" + segment).c_str());
+      ctx->Yield(3);
+    });
+    settle();
+  }
+  static Show shown() { return state::show_of(workspace(), "kv_map"); }
+};
+
+TEST_F(WindowShow, AFlipKeepsZoomAndPlace) {
+  for (const ImGuiKey key : {ImGuiKey_X, ImGuiKey_X}) {  // so that both have been seen
+    drive("flip", [key](ImGuiTestContext* ctx) { ctx->KeyPress(key); });
+    settle();
+  }
+  ASSERT_NE(map(), nullptr);
+  drive("zoom", [](ImGuiTestContext* ctx) {
+    ctx->MouseMoveToPos(map()->PlotRect.GetCenter());
+    ctx->MouseWheelY(4);
+    ctx->Yield(3);
+  });
+  const ImPlotRange zoomed = map()->Axes[ImAxis_X1].Range;
+  const ImRect at = map()->PlotRect;
+  ASSERT_LT(zoomed.Size(), 2000);
+  drive("flip", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_X); });
+  settle();
+  EXPECT_EQ(selection().shown, Slot::B);
+  EXPECT_DOUBLE_EQ(map()->Axes[ImAxis_X1].Range.Min, zoomed.Min);
+  EXPECT_DOUBLE_EQ(map()->Axes[ImAxis_X1].Range.Max, zoomed.Max);
+  EXPECT_EQ(map()->PlotRect.Min.y, at.Min.y);
+  EXPECT_EQ(map()->PlotRect.Max.x, at.Max.x);
+  // Both, the difference and back: the same part.
+  for (const char* segment : {"both", "difference", "A"}) {
+    press(segment);
+    ASSERT_NE(map(), nullptr) << segment;
+    EXPECT_DOUBLE_EQ(map()->Axes[ImAxis_X1].Range.Min, zoomed.Min) << segment;
+    EXPECT_DOUBLE_EQ(map()->Axes[ImAxis_X1].Range.Max, zoomed.Max) << segment;
+  }
+}
+
+TEST_F(WindowShow, TheControlChoosesAndIsUndone) {
+  press("difference");
+  EXPECT_EQ(shown(), Show::Difference);
+  const auto difference = workspace().ask(state::kv_difference_question(workspace()));
+  ASSERT_EQ(difference.state, state::ResultState::Ready) << difference.error;
+  EXPECT_GT(difference->map.count(15, analysis::KeptBy::AOnly), 0);
+  press("B");
+  EXPECT_EQ(shown(), Show::One);
+  EXPECT_EQ(selection().shown, Slot::B);
+  press("up to six");
+  EXPECT_EQ(shown(), Show::Several);
+  workspace().cursor.back();
+  workspace().cursor.back();
+  EXPECT_EQ(shown(), Show::Difference);
+  EXPECT_EQ(selection().shown, Slot::A);
+}
+
+TEST_F(WindowShow, AgainstTruthIsAskedByTheBox) {
+  press("difference");
+  drive("truth", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in("kv_map", "/against truth").c_str());
+    ctx->Yield(3);
+  });
+  settle();
+  EXPECT_EQ(workspace().option("kv_map", "truth"), "on");
+  const auto question = state::kv_difference_question(workspace());
+  const auto keys =
+      workspace().ask(state::TrueKeysQuestion{question.place, question.a, question.b});
+  ASSERT_EQ(keys.state, state::ResultState::Ready) << keys.error;
+  EXPECT_FALSE((*keys)[15].empty());
+}
+
+}  // namespace
+}  // namespace kvloupe
