@@ -241,12 +241,13 @@ class KvMapPanel final : public Panel {
 
   static void plots_ui(DrawContext& context, const Map& map, const Recall& recall, Picture& picture,
                        Slot slot) {
-    const ImVec2 room = ImGui::GetContentRegionAvail();
+    ImVec2 room = ImGui::GetContentRegionAvail();
+    room.y = plot_height(context, room.y);
     const float side = std::min(room.x * 0.2F, widgets::em(13));
     MapPlotSpec spec;
     spec.id = slot == Slot::A ? "##kv map a" : "##kv map b";
     spec.x_label = "key (token position)";
-    spec.y_label = "chunk";
+    spec.y_label = state::chunk_axis(map.question.place.info());
     spec.rows = picture.shape.first;
     spec.cols = picture.shape.second;
     spec.size = {room.x - side, room.y};

@@ -76,17 +76,20 @@ void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& pa
                                  : fmt::format("layer {}: mass recall, all chunks", place.layer));
   const std::vector<MethodChoice> recorded = workspace.traces.ready()->recorded;
   const std::vector<MethodChoice> tried = workspace.traces.ready()->tried;
-  int index = 0;
-  for (const MethodChoice& method : recorded) row_ui(workspace, palette, method, index++);
-  if (!tried.empty()) ImGui::SeparatorText("tried here");
-  for (const MethodChoice& method : tried) row_ui(workspace, palette, method, index++);
+  std::vector<MethodChoice> methods = recorded;
+  methods.insert(methods.end(), tried.begin(), tried.end());
+  const std::vector<std::string> labels = state::distinct_labels(methods);
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    if (i == recorded.size()) ImGui::SeparatorText("tried here");
+    row_ui(workspace, palette, methods[i], labels[i], static_cast<int>(i));
+  }
   if (recorded.empty() && tried.empty())
     widgets::text_wrapped(palette.muted,
                           "No run was recorded; the methods above are selected anew.");
 }
 
 void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& palette,
-                        const MethodChoice& method, int index) {
+                        const MethodChoice& method, const std::string& label, int index) {
   ImGui::PushID(index);
   for (const Slot slot : state::kSlots) {
     if (widgets::slot_button_ui(palette, slot, workspace.method(slot) == method))
@@ -97,7 +100,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
   const bool closed = run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
   const float worth = widgets::em(7.5F);
   const float room = ImGui::GetContentRegionAvail().x;
-  const std::string name = state::short_label(method) + (closed ? "  closed loop" : "");
+  const std::string name = label + (closed ? "  closed loop" : "");
   if (ImGui::Selectable(
           fmt::format("{}###name", widgets::elided(name, std::max(worth, room - worth))).c_str(),
           false, 0, {std::max(worth, room - worth), 0}))

@@ -26,7 +26,7 @@ class RunsWindow {
  private:
   void rows_ui(state::Workspace& workspace, const widgets::Palette& palette);
   void row_ui(state::Workspace& workspace, const widgets::Palette& palette,
-              const state::MethodChoice& method, int index);
+              const state::MethodChoice& method, const std::string& label, int index);
   void worth_ui(state::Workspace& workspace, const widgets::Palette& palette,
                 const state::MethodChoice& method);
   void mass_ui(const widgets::Palette& palette,
