@@ -44,7 +44,8 @@ class BudgetSweepPanel final : public Panel {
     notes_ui(context, result, number);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (room.x > widgets::em(2 * kTableWidth)) {
-      plot_ui(context, result, lines, number, {room.x - widgets::em(kTableWidth + 1), room.y});
+      plot_ui(context, result, lines, number,
+              {room.x - widgets::em(kTableWidth + 1), plot_height(context, room.y)});
       ImGui::SameLine(0, widgets::em(1));
       ImGui::BeginChild("enough", {0, 0});
       enough_ui(context, result, lines, number);

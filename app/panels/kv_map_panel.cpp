@@ -198,6 +198,7 @@ class KvMapPanel final : public Panel {
 
   // The map of one method, and the bars beside it.
   void maps_ui(DrawContext& context, std::size_t index, ImVec2 room, const KvMapAxes::Form& form) {
+    if (!form.small) room.y = plot_height(context, room.y);
     Picture& picture = pictures_[index];
     const Map& map = picture.map;
     const float side = form.small ? 0 : KvMapAxes::bars_width(room.x);

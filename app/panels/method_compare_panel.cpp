@@ -92,7 +92,7 @@ class MethodComparePanel final : public Panel {
       chips.push_back({fmt::format("watched: {}{}", state::readable_name(keys.name),
                                    later ? ", from the question on" : ""),
                        0,
-                       fmt::format("Keys {} to {}{}.", keys.begin, keys.end - 1,
+                       fmt::format("{}{}.", state::range_words("Key", "Keys", keys.begin, keys.end),
                                    later ? ", in the question's chunk and all later ones" : "")});
     }
     const bool common = question.cells == replay::CellChoice::Common;
@@ -142,9 +142,10 @@ class MethodComparePanel final : public Panel {
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
     header_ui(context, order);
     const double largest_error = largest_error_of(*result, phase_of(result));
+    const std::vector<std::string> labels = state::labels_of(*result);
     for (const std::size_t i : sorted) {
       ImGui::PushID(static_cast<int>(i));
-      row_ui(context, result, result->rows[i], largest_error);
+      row_ui(context, result, result->rows[i], labels[i], largest_error);
       ImGui::PopID();
     }
     ImGui::EndTable();
@@ -192,7 +193,7 @@ class MethodComparePanel final : public Panel {
   }
 
   static void row_ui(DrawContext& context, const Comparison& result, const Row& row,
-                     double largest_error) {
+                     const std::string& label, double largest_error) {
     ImGui::TableNextRow();
     for (const Slot slot : state::kSlots)
       if (is_shown(context.workspace, result, row, slot))
@@ -200,7 +201,7 @@ class MethodComparePanel final : public Panel {
             ImGuiTableBgTarget_RowBg1,
             widgets::with_alpha(widgets::color_of_slot(context.palette, slot), 0.10F));
     ImGui::TableNextColumn();
-    method_ui(context, result, row);
+    method_ui(context, result, row, label);
     if (!row.unavailable.empty()) {
       reason_ui(context, row);
       return;
@@ -224,7 +225,8 @@ class MethodComparePanel final : public Panel {
     return result.question.catalogue.empty() ? shown == row.method : shown.text == row.method.text;
   }
 
-  static void method_ui(DrawContext& context, const Comparison& result, const Row& row) {
+  static void method_ui(DrawContext& context, const Comparison& result, const Row& row,
+                        const std::string& label) {
     const bool can_show = row.unavailable.empty();
     for (const Slot slot : state::kSlots) {
       if (context.figure)
@@ -238,9 +240,8 @@ class MethodComparePanel final : public Panel {
     const trace::TraceInfo& info = result.question.place.info();
     const ImU32 ink = can_show ? context.palette.text : context.palette.faint;
     const bool tagged = row.method.recorded() || row.leaks(info);
-    widgets::text_colored(
-        ink, widgets::elided(state::short_label(row.method),
-                             ImGui::GetContentRegionAvail().x - widgets::em(tagged ? 4.2F : 0.0F)));
+    widgets::text_colored(ink, widgets::elided(label, ImGui::GetContentRegionAvail().x -
+                                                          widgets::em(tagged ? 4.2F : 0.0F)));
     if (!context.figure && ImGui::IsItemHovered())
       ImGui::SetTooltip(
           "%s%s", state::readable_name(row.method.text).c_str(),

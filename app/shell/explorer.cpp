@@ -17,8 +17,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace kvloupe::shell {
+namespace {
+
+// A dialog, the palette, a list, a menu.
+bool popup_is_open() {
+  return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
+}
+
+}  // namespace
 
 Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings)
     : workspace_(workspace),
@@ -131,6 +140,7 @@ void Explorer::draw_all() {
   files_.draw(gui_.palette());
   exporter_.draw(gui_.palette());
   messages_.draw(gui_.palette());
+  popup_was_open_ = popup_is_open();
 }
 
 // A measurement is disturbed by whatever the user does: it ends, and keeps the samples it has.
@@ -145,13 +155,13 @@ void Explorer::stop_measuring_on_input() {
 // popup has the keyboard to itself.
 void Explorer::keyboard() {
   ImGuiIO& io = ImGui::GetIO();
-  const bool popup =
-      ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
+  const bool popup = popup_is_open();
   if (popup)
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   else
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
-  handle_shortcuts(commands_);
+  // The key that has just closed a popup (Escape) was the popup's.
+  if (!popup && !popup_was_open_) handle_shortcuts(commands_);
 }
 
 // The last thing first: a window that was closed after the last change of what is shown comes back
@@ -164,14 +174,7 @@ void Explorer::menu_ui() {
   if (!ImGui::BeginMainMenuBar()) return;
   for (const char* menu : {"File", "Edit", "Go", "View", "Method", "Help"}) {
     if (!ImGui::BeginMenu(menu)) continue;
-    // By index: a command may be pressed that changes what is open, not the list.
-    for (std::size_t i = 0; i < commands_.size(); ++i) {
-      const Command& command = commands_[i];
-      if (command.menu != menu) continue;
-      if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
-                          command.is_enabled()))
-        command.run();
-    }
+    commands_ui(menu);
     if (menu == std::string("File")) {
       if (ImGui::BeginMenu("Export", workspace_.has_trace())) {
         for (const state::ViewInfo& view : state::views())
@@ -197,6 +200,24 @@ void Explorer::menu_ui() {
   }
   tabs_ui();
   ImGui::EndMainMenuBar();
+}
+
+// The commands of a menu; "View/Panels" is a menu in "View", where the first of its commands stands.
+void Explorer::commands_ui(const std::string& menu) {
+  std::set<std::string> inner;
+  // By index: a command may be pressed that changes what is open, not the list.
+  for (std::size_t i = 0; i < commands_.size(); ++i) {
+    const Command& command = commands_[i];
+    if (command.menu.starts_with(menu + "/") && inner.insert(command.menu).second &&
+        ImGui::BeginMenu(command.menu.c_str() + menu.size() + 1)) {
+      commands_ui(command.menu);
+      ImGui::EndMenu();
+    }
+    if (command.menu != menu) continue;
+    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
+                        command.is_enabled()))
+      command.run();
+  }
 }
 
 // Open traces as tabs in the menu bar.

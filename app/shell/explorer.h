@@ -56,6 +56,7 @@ class Explorer {
   void stop_measuring_on_input();
   void undo();
   void menu_ui();
+  void commands_ui(const std::string& menu);
   void tabs_ui();
   void status_ui();
   void open_dialog();
@@ -67,6 +68,7 @@ class Explorer {
   void add_go_commands();
   void add_method_commands();
   void add_view_commands();
+  void add_look_commands();
   void add_help_commands();
 
   state::Workspace& workspace_;
@@ -75,7 +77,8 @@ class Explorer {
   float content_scale_ = 1.0F;
   bool style_changed_ = true;
   bool quit_ = false;
-  std::string fonts_for_;  // key of the trace
+  bool popup_was_open_ = false;  // when the last frame ended
+  std::string fonts_for_;        // key of the trace
   std::vector<std::string> recent_;
   std::vector<Command> commands_;
 

@@ -16,6 +16,8 @@
 namespace kvloupe::shell {
 namespace {
 
+constexpr float kMostRows = 10;  // recorded runs in sight; of more the list scrolls
+
 using selection::ParamInfo;
 using selection::ParamType;
 
@@ -150,18 +152,16 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
                            state::Slot slot) {
   ImGui::SeparatorText("Recorded");
   const auto& runs = workspace.place().info().runs;
+  const std::vector<std::string> labels =
+      state::distinct_labels(workspace.traces.ready()->recorded);
   const float room =
       ImGui::GetTextLineHeightWithSpacing() *
-      std::min<float>(6.5F, static_cast<float>(std::max<std::size_t>(1, runs.size())));
+      std::min<float>(kMostRows, static_cast<float>(std::max<std::size_t>(1, runs.size())));
   ImGui::BeginChild("##recorded", {0, room});
-  for (const trace::RunInfo& run : runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const trace::RunInfo& run = runs[i];
     const bool here = workspace.method(slot).run == run.id;
-    if (ImGui::Selectable(
-            fmt::format("{}##run{}",
-                        state::short_label(state::choice_of_run(run, *workspace.place().trace)),
-                        run.id)
-                .c_str(),
-            here))
+    if (ImGui::Selectable(fmt::format("{}##run{}", labels[i], run.id).c_str(), here))
       workspace.cursor.set_run(slot, run.id);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(run.method).c_str());
     if (run.basis_leakage) {

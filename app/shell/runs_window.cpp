@@ -169,6 +169,10 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
       row.watched = watched_of(place, row);
       rows.push_back(std::move(row));
     }
+  std::vector<MethodChoice> methods;
+  for (const Row& row : rows) methods.push_back(row.method);
+  const std::vector<std::string> labels = state::distinct_labels(methods);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].label = labels[i];
   return rows;
 }
 
@@ -191,8 +195,7 @@ void RunsWindow::sort(std::vector<Row>& rows) const {
   const bool falling = by.SortDirection == ImGuiSortDirection_Descending;
   if (by.ColumnUserID == kName) {
     std::stable_sort(rows.begin(), rows.end(), [falling](const Row& a, const Row& b) {
-      const std::string left = state::short_label(a.method), right = state::short_label(b.method);
-      return falling ? left > right : left < right;
+      return falling ? a.label > b.label : a.label < b.label;
     });
     return;
   }
@@ -236,7 +239,7 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const MethodChoice& method = row.method;
   const trace::RunInfo* run = method.run_info(workspace.place().info());
   const bool closed = run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
-  const std::string name = state::short_label(method) + (closed ? "  closed loop" : "") +
+  const std::string name = row.label + (closed ? "  closed loop" : "") +
                            (row.tried ? "  tried here" : "");
   const float room = ImGui::GetContentRegionAvail().x;
   if (ImGui::Selectable((widgets::elided(name, room) + "###name").c_str(), false, 0, {room, 0}))

@@ -34,6 +34,7 @@ class RunsWindow {
  private:
   struct Row {
     state::MethodChoice method;
+    std::string label;  // tells it from the others of the list
     int index = 0;  // in the list: recorded ones, then those tried
     bool tried = false;
     state::Result<state::RunSummaryQuestion> summary;

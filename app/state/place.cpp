@@ -1,5 +1,7 @@
 #include "app/state/place.h"
 
+#include "core/base/units.h"
+
 #include <fmt/format.h>
 
 namespace kvloupe::state {
@@ -13,6 +15,19 @@ std::string chunk_name(const trace::TraceInfo& info, int chunk) {
   const bool known = index < info.chunks.size();
   return fmt::format("{} {}", step_word(known ? info.chunks[index].phase : trace::Phase::Prefill),
                      chunk);
+}
+
+std::string chunk_axis(const trace::TraceInfo& info) {
+  for (std::size_t chunk = 0; chunk < info.chunks.size(); ++chunk)
+    if (info.chunks[chunk].phase == trace::Phase::Decode)
+      return fmt::format("chunk, decode step from {} on", chunk);
+  return "chunk";
+}
+
+std::string range_words(const char* one, const char* several, std::int64_t begin,
+                        std::int64_t end) {
+  if (end <= begin + 1) return fmt::format("{} {}", one, format_count(begin));
+  return fmt::format("{} {} to {}", several, format_count(begin), format_count(end - 1));
 }
 
 std::optional<trace::TokenSpan> watched_span(const Place& place) {

@@ -50,6 +50,10 @@ struct Place {
 const char* step_word(trace::Phase phase);
 // "chunk 12", "decode step 17"
 std::string chunk_name(const trace::TraceInfo& info, int chunk);
+// What an axis of all chunks counts: "chunk", "chunk, decode step from 16 on"
+std::string chunk_axis(const trace::TraceInfo& info);
+// Of a half-open range: "key 1,173", "keys 1,173 to 1,180"
+std::string range_words(const char* one, const char* several, std::int64_t begin, std::int64_t end);
 
 // The span to follow: the keys chosen, else the trace's needle itself before its parts
 // ("needle_key" and the like), else nothing.

@@ -26,6 +26,17 @@ MethodChoice carried_over(const MethodChoice& choice, const OpenTrace& trace) {
   return run != nullptr ? choice_of_run(*run, trace) : MethodChoice{};
 }
 
+// A run that the other slot does not show; where there is none, what may be selected anew.
+MethodChoice first_choice(Slot slot, const MethodChoice& other, const OpenTrace& trace) {
+  for (const trace::RunInfo& run : trace.info().runs)
+    if (run.id != other.run) return choice_of_run(run, trace);
+  return choice_of_spec(slot == Slot::A
+                            ? default_spec(trace.info().num_tokens)
+                            : fmt::format("oracle:budget_tokens={}",
+                                          selection::default_budget(trace.info().num_tokens)),
+                        trace);
+}
+
 [[noreturn]] void refuse(const std::string& what, int value, const std::string& has) {
   throw input_error(fmt::format("{} {} cannot be shown", what, value),
                     fmt::format("this trace has {}", has),
@@ -133,18 +144,15 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
       if (info.chunks[c].phase == trace::Phase::Prefill) place.chunk = static_cast<int>(c);
     place.layer = info.layers[info.layers.size() / 2];
   }
-  const std::string best_spec =
-      fmt::format("oracle:budget_tokens={}", selection::default_budget(info.num_tokens));
   for (const Slot slot : kSlots) {
     MethodChoice& choice = selection.choice(slot);
-    const auto index = static_cast<std::size_t>(slot);
     choice = carried_over(choice, *trace);
-    if (!choice.empty()) continue;
-    if (index < info.runs.size())
-      choice = choice_of_run(info.runs[index], *trace);
-    else
-      choice = choice_of_spec(slot == Slot::A ? default_spec(info.num_tokens) : best_spec, *trace);
+    // A trace opens with its own runs: what was tried on another one is none of them.
+    if (!same_file && !choice.recorded() && !info.runs.empty()) choice = {};
   }
+  for (const Slot slot : kSlots)
+    if (selection.choice(slot).empty())
+      selection.choice(slot) = first_choice(slot, selection.choice(other_than(slot)), *trace);
   for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
   std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
   clamp(place);

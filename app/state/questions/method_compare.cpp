@@ -288,14 +288,21 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   return question;
 }
 
+std::vector<std::string> labels_of(const Answer& answer) {
+  std::vector<MethodChoice> methods;
+  for (const Row& row : answer.rows) methods.push_back(row.method);
+  return distinct_labels(methods);
+}
+
 std::string warning_of(const MethodCompareQuestion& question, const Answer& answer,
                        trace::Phase phase) {
   std::vector<std::string> differing, nowhere;
   std::int64_t cells = 0, all_cells = 0;
-  for (const Row& row : answer.rows) {
-    const MethodCompareQuestion::Means& means = row.in(phase);
-    if (means.differs) differing.push_back(short_label(row.method));
-    if (means.nowhere) nowhere.push_back(short_label(row.method));
+  const std::vector<std::string> labels = labels_of(answer);
+  for (std::size_t i = 0; i < answer.rows.size(); ++i) {
+    const MethodCompareQuestion::Means& means = answer.rows[i].in(phase);
+    if (means.differs) differing.push_back(labels[i]);
+    if (means.nowhere) nowhere.push_back(labels[i]);
     cells += means.row.cells;
     all_cells += means.all_cells;
   }

@@ -96,6 +96,8 @@ std::optional<double> value_of(const MethodCompareQuestion::Row& row, const Comp
                                trace::Phase phase);
 // "averaged over 270 of 990 cells, unlike most methods"; of a row that is measured.
 std::string words_of_cells(const MethodCompareQuestion::Row& row, trace::Phase phase);
+// What its rows are called, each otherwise.
+std::vector<std::string> labels_of(const MethodCompareQuestion::Answer& answer);
 // Why the means of an answer do not compare, or are of no cell, naming the methods; empty: they do.
 std::string warning_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer, trace::Phase phase);
