@@ -210,6 +210,7 @@ class KvMapPanel final : public Panel {
         picture.recall.ask(context.workspace, RecallQuestion{place, map.question.method});
     method_note_ui(context, place, map->facts);
     legend(context, *map);
+    mean_ui(context, map, recall);
     ImGui::Dummy({0, widgets::em(0.9F)});
     fit(picture, map->map, place);
     if (ImPlot::BeginAlignedPlots(slot == Slot::A ? "##rows a" : "##rows b", false)) {
@@ -277,6 +278,24 @@ class KvMapPanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
+  static state::NumberChunks chunks_of(const DrawContext& context, const Place& place) {
+    return state::number_chunks(context.workspace.selection().numbers, place,
+                                state::NumberScope::Kind::All);
+  }
+
+  // Of the bars beside the map, where the chunks that count are chosen.
+  static void mean_ui(DrawContext& context, const Map& map, const Recall& recall) {
+    const Place& place = map.question.place;
+    const state::NumberChunks chunks = chunks_of(context, place);
+    if (!chunks.chosen || !recall || recall.stale) return;
+    const auto mean = state::mean_recall(*recall, map->facts, chunks, place.info());
+    if (!mean) return;
+    const std::string text = fmt::format("mass recall {:.3f}, {}", *mean,
+                                         state::words_of(chunks, place.info()));
+    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
+    widgets::text_colored(context.palette.muted, text);
+  }
+
   static void marks(DrawContext& context, const Place& place) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
@@ -325,7 +344,9 @@ class KvMapPanel final : public Panel {
     const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
     const ImU32 bar = dense ? context.palette.dense : context.palette.hit;
     ImDrawList* draw = ImPlot::GetPlotDrawList();
-    draw->AddRectFilled(from, to, dense ? bar : widgets::with_alpha(bar, here ? 1.0F : 0.75F));
+    const bool counts = chunks_of(context, map.question.place).has(static_cast<int>(chunk));
+    draw->AddRectFilled(
+        from, to, dense ? bar : widgets::with_alpha(bar, !counts ? 0.3F : here ? 1.0F : 0.75F));
     const widgets::FontScope small(widgets::fonts().mono, 0.8F);
     if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) return;
     const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);

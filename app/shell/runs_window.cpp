@@ -22,13 +22,29 @@ using Run = state::Result<state::RunQuestion>;
 
 namespace {
 
-// The watched keys, once some of them lie before the chunk.
-std::optional<trace::TokenSpan> watched_before(const state::Place& place) {
+// The watched keys, once some of them lie before the last of the chunks.
+std::optional<trace::TokenSpan> watched_before(const state::Place& place,
+                                               const state::NumberChunks& counted) {
   const auto span = state::watched_span(place);
   const auto& chunks = place.info().chunks;
-  const auto chunk = static_cast<std::size_t>(place.chunk);
-  if (!span || chunk >= chunks.size() || span->begin >= chunks[chunk].begin) return std::nullopt;
+  if (chunks.empty()) return std::nullopt;
+  const auto last = counted.range ? static_cast<std::size_t>(counted.range->last)
+                                  : chunks.size() - 1;
+  if (!span || span->begin >= chunks.at(last).begin) return std::nullopt;
   return span;
+}
+
+// Of the span's keys in all chunks that count, by a row of heads.
+replay::SpanCount count_in(const replay::ReplayResult& run, std::size_t row,
+                           const replay::KeySpan& span, const state::NumberChunks& chunks) {
+  replay::SpanCount sum;
+  for (const replay::ReplayCell& cell : run.cells) {
+    if (!chunks.has(cell.chunk) || row >= cell.rows.size()) continue;
+    const replay::SpanCount here = replay::count_in_span(cell, row, span);
+    sum.kept += here.kept;
+    sum.candidates += here.candidates;
+  }
+  return sum;
 }
 
 // Else why nothing is drawn.
@@ -51,7 +67,9 @@ void share_ui(const widgets::Palette& palette, double share, const std::string& 
 }
 
 std::string mass_text(const Summary& summary) {
-  std::string text = fmt::format("\nlayer {}, all chunks:", summary.question.place.layer);
+  std::string text =
+      fmt::format("\nlayer {}, {}:", summary.question.place.layer,
+                  state::words_of(summary.question.chunks, summary.question.place.info()));
   const auto recall = summary->numbers[replay::Number::MassRecall];
   const auto kept = summary->numbers[replay::Number::EffectiveBudget];
   if (recall) text += fmt::format(" mass recall {:.2f}", *recall);
@@ -68,12 +86,16 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
 
 void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   const state::Place place = workspace.place();
-  watched_ = watched_before(place);
-  widgets::text_colored(palette.muted,
-                        watched_ ? fmt::format("{}, KV head {}: {} kept",
-                                               state::chunk_name(place.info(), place.chunk),
-                                               place.kv_head(), printable(watched_->name))
-                                 : fmt::format("layer {}: mass recall, all chunks", place.layer));
+  // What is kept of a span is of the chunk shown, unless something else is chosen.
+  chunks_ = state::number_chunks(workspace);
+  spans_ = state::number_chunks(workspace, state::NumberScope::Kind::Chunk);
+  watched_ = watched_before(place, spans_);
+  widgets::text_wrapped(
+      palette.muted,
+      watched_ ? fmt::format("{}, KV head {}: {} kept", state::words_of(spans_, place.info()),
+                             place.kv_head(), printable(watched_->name))
+               : fmt::format("layer {}: mass recall, {}", place.layer,
+                             state::words_of(chunks_, place.info())));
   const std::vector<MethodChoice> recorded = workspace.traces.ready()->recorded;
   const std::vector<MethodChoice> tried = workspace.traces.ready()->tried;
   int index = 0;
@@ -114,7 +136,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
 
 void RunsWindow::worth_ui(state::Workspace& workspace, const widgets::Palette& palette,
                           const MethodChoice& method) {
-  const auto summary = worth_[method.key()].ask(workspace, {workspace.place(), method});
+  const auto summary = worth_[method.key()].ask(workspace, {workspace.place(), method, chunks_});
   if (!watched_) return mass_ui(palette, summary);
   const state::Place place = workspace.place();
   watched_ui(palette, place, kept_[method.key()].ask(workspace, {place, method}), summary);
@@ -132,13 +154,9 @@ void RunsWindow::mass_ui(const widgets::Palette& palette, const Summary& summary
 void RunsWindow::watched_ui(const widgets::Palette& palette, const state::Place& place,
                             const Run& run, const Summary& summary) {
   if (!is_here(palette, run)) return;
-  const auto cell = std::find_if(run->cells.begin(), run->cells.end(), [&](const auto& candidate) {
-    return candidate.chunk == place.chunk;
-  });
-  if (cell == run->cells.end()) return widgets::text_colored(palette.faint, "\u2013");
   const replay::SpanCount count =
-      replay::count_in_span(*cell, static_cast<std::size_t>(state::row_of(place, *run)),
-                            {watched_->begin, watched_->end});
+      count_in(*run, static_cast<std::size_t>(state::row_of(place, *run)),
+               {watched_->begin, watched_->end}, spans_);
   if (count.candidates == 0) return widgets::text_colored(palette.faint, "out of sight");
   const std::string words = fmt::format("{}/{}", count.kept, count.candidates);
   share_ui(palette, static_cast<double>(count.kept) / static_cast<double>(count.candidates), words);

@@ -37,7 +37,8 @@ class RunsWindow {
 
   std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> worth_;  // by method
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;          // by method
-  std::optional<trace::TokenSpan> watched_;  // all or some of it before the chunk shown
+  std::optional<trace::TokenSpan> watched_;  // all or some of it before the last of `spans_`
+  state::NumberChunks chunks_, spans_;       // over which masses and kept keys are counted
 };
 
 }  // namespace kvloupe::shell

@@ -98,6 +98,10 @@ void Cursor::set_option(const std::string& name, const std::string& value) {
   });
 }
 
+void Cursor::set_numbers(const NumberScope& scope) {
+  change("numbers", [&](Selection& s) { s.numbers = scope; });
+}
+
 void Cursor::set_perspective(const std::string& id) {
   change("perspective", [&](Selection& s) { s.perspective = id; });
 }

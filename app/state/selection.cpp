@@ -145,6 +145,11 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
     else
       choice = choice_of_spec(slot == Slot::A ? default_spec(info.num_tokens) : best_spec, *trace);
   }
+  try {
+    check_scope(selection.numbers, info);
+  } catch (const Error&) {
+    selection.numbers = {};
+  }
   for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
   std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
   clamp(place);

@@ -4,6 +4,8 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace kvloupe::state {
@@ -85,6 +87,22 @@ RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
   return recall;
 }
 
+std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const MethodFacts& facts,
+                                  const NumberChunks& chunks, const trace::TraceInfo& info) {
+  if (facts.keeps_every_key()) return std::nullopt;
+  const trace::Phase phase = chunks.phase(info, trace::Phase::Prefill);
+  double sum = 0;
+  int cells = 0;
+  for (std::size_t c = 0; c < std::min(recall.size(), info.chunks.size()); ++c) {
+    const int chunk = static_cast<int>(c);
+    if (!chunks.has(chunk) || info.chunks[c].phase != phase || facts.at(chunk).dense) continue;
+    if (std::isnan(recall[c])) continue;
+    sum += recall[c];
+    ++cells;
+  }
+  return cells > 0 ? std::optional(sum / cells) : std::nullopt;
+}
+
 ViewInfo kv_map_view() {
   ViewInfo view;
   view.id = "kv_map";
@@ -93,6 +111,7 @@ ViewInfo kv_map_view() {
   view.metrics = "How much is kept";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.num_methods = 2;
+  view.over_chunks = true;
   view.problem = problem;
   view.table = table;
   view.array = array;
