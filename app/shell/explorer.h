@@ -10,6 +10,7 @@
 #include "app/shell/file_dialog.h"
 #include "app/shell/memory_window.h"
 #include "app/shell/messages.h"
+#include "app/shell/notes_window.h"
 #include "app/shell/panel_host.h"
 #include "app/shell/runs_window.h"
 #include "app/shell/settings.h"
@@ -46,11 +47,13 @@ class Explorer {
   PanelHost& panels() { return panels_; }
   Exporter& exporter() { return exporter_; }
   Messages& messages() { return messages_; }
+  NotesWindow& notes() { return notes_; }
 
  private:
   void draw_all();
   void keyboard();
   void stop_measuring_on_input();
+  void undo();
   void menu_ui();
   void tabs_ui();
   void status_ui();
@@ -59,6 +62,7 @@ class Explorer {
   // commands.cpp
   void make_commands();
   void add_file_commands();
+  void add_edit_commands();
   void add_go_commands();
   void add_method_commands();
   void add_view_commands();
@@ -78,6 +82,7 @@ class Explorer {
   PanelHost panels_;
   Transport transport_;
   RunsWindow runs_;
+  NotesWindow notes_;
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
