@@ -133,7 +133,8 @@ std::vector<ViewField> make_fields() {
        [](const S& s) { return unless_empty(s.view); },
        [](S& s, const Texts& t) { s.view = t.front(); }},
       {"goto", "",
-       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys",
+       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys, "
+       "span=none not even the needle",
        Shape::One, kAllCarriers, [](const S& s) { return unless_empty(goto_text(s.place)); },
        [](S& s, const Texts& t) { s.place = parse_goto(t.front()); }},
       {"methods", "method", kMethodsHelp, Shape::Many, kAllCarriers,

@@ -45,12 +45,22 @@ std::string heads_word(const selection::RowLayout& layout, std::int64_t count) {
              : "groups of query heads";
 }
 
+// "In chunk 15", "In the chunks 3 to 7".
 std::string words_of_chunks(const std::vector<int>& chunks) {
-  if (chunks.empty()) return "";
-  if (chunks.size() == 1) return fmt::format("in chunk {}", chunks.front());
+  if (chunks.empty()) return "In no chunk";
+  if (chunks.size() == 1) return fmt::format("In chunk {}", chunks.front());
   if (chunks.back() - chunks.front() + 1 == static_cast<int>(chunks.size()))
-    return fmt::format("in the chunks {} to {}", chunks.front(), chunks.back());
-  return fmt::format("in the chunks {}", fmt::join(chunks, ", "));
+    return fmt::format("In the chunks {} to {}", chunks.front(), chunks.back());
+  return fmt::format("In the chunks {}", fmt::join(chunks, ", "));
+}
+
+std::optional<std::int64_t> enough_of(const std::vector<const SpanHead*>& heads) {
+  std::optional<std::int64_t> most;
+  for (const SpanHead* head : heads) {
+    if (!head->enough) return std::nullopt;
+    most = std::max(most.value_or(0), *head->enough);
+  }
+  return most;
 }
 
 std::string causes_of(const SpanLoss::Sums& sums) {
@@ -172,22 +182,23 @@ std::string sentence_of(const SpanLoss& loss) {
   const std::string where = words_of_chunks(loss.chunks);
   if (sums.heads == 0)
     return loss.dense_heads > 0
-               ? fmt::format("{} keeps every key {}: none of {} is lost.", name, where, span)
-               : fmt::format("No key of {} comes before its chunk {}.", span, where);
+               ? fmt::format("{} {} keeps every key: none of {} is lost.", where, name, span)
+               : fmt::format("{} no key of {} comes before the chunk.", where, span);
   const auto length = loss.span.end - loss.span.begin;
   std::string text = fmt::format(
-      "{} keeps {} {} in {} of {} {}, and none of it in {}: {} of its keys.", name,
-      length == 1 ? span : fmt::format("all {} keys of {}", length, span), where, sums.whole,
-      sums.heads, heads_word(loss.layout, sums.heads), sums.nothing,
+      "{} {} keeps {} in {} of {} {}, and none of it in {}: {} of its keys.", where, name,
+      length == 1 ? span : fmt::format("all {} keys of {}", length, span), sums.whole, sums.heads,
+      heads_word(loss.layout, sums.heads), sums.nothing,
       percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)));
   if (!loss.has_causes) return text;
   const auto matter = loss.heads_of_mass(kShareThatMatters);
   if (!matter.empty()) {
     const auto whole = std::count_if(matter.begin(), matter.end(),
                                      [](const SpanHead* head) { return head->keeps_all(); });
-    text += fmt::format(" {} {} give it {} of its attention, and {} of them keep{} all of it.",
+    text += fmt::format(" {} {} give{} it {} of its attention, and {} of them keep{} all of it.",
                         matter.size(), heads_word(loss.layout, std::ssize(matter)),
-                        percent(kShareThatMatters), whole, whole == 1 ? "s" : "");
+                        matter.size() == 1 ? "s" : "", percent(kShareThatMatters),
+                        whole == 0 ? "none" : std::to_string(whole), whole > 1 ? "" : "s");
   }
   const std::string causes = causes_of(sums);
   if (sums.lost() > 0)
@@ -200,9 +211,15 @@ std::string remedy_of(const SpanLoss& loss) {
   if (sums.lost() == 0 || !loss.has_causes) return "";
   std::string text;
   if (loss.has_budgets && sums.enough) {
-    text = fmt::format("A budget of {} keeps all of it in every head{}.", format_count(*sums.enough),
+    text = fmt::format("A budget of {} keeps all of it in every head{}",
+                       format_count(*sums.enough),
                        loss.exact_budgets ? ", one less does not"
-                                           : ", as do all larger ones that were tried");
+                                          : ", as do all larger ones that were tried");
+    if (const auto matter = enough_of(loss.heads_of_mass(kShareThatMatters));
+        matter && *matter < *sums.enough)
+      text += fmt::format("; {} is enough in the heads that give it {} of its attention",
+                          format_count(*matter), percent(kShareThatMatters));
+    text += ".";
   } else if (loss.has_budgets) {
     text = "No budget that was tried keeps all of it in every head.";
   }

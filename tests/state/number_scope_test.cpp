@@ -65,8 +65,8 @@ TEST_F(NumberScopes, ChunksThatTheTraceLacksAreRefused) {
   EXPECT_THROW(check_scope(state::parse_number_scope("7-8"), info), Error);
   trace::TraceInfo unasked = info;
   unasked.spans.clear();
-  EXPECT_THROW(check_scope({Kind::Question}, unasked), Error);
-  EXPECT_NO_THROW(check_scope({Kind::Question}, info));
+  EXPECT_THROW(state::check_scope({Kind::Question}, unasked), Error);
+  EXPECT_NO_THROW(state::check_scope({Kind::Question}, info));
 }
 
 TEST_F(NumberScopes, ReachEveryViewThatHasNumbersOverChunks) {
