@@ -344,10 +344,11 @@ class OverviewPanel final : public Panel {
       }
       ImGui::EndCombo();
     }
-    if (!analysis::needs_method(asked.asked)) return;
+    // The bar above says over which chunks, where it says anything.
+    if (!analysis::needs_method(asked.asked) || asked.chunks.chosen) return;
     ImGui::SameLine();
     if (ImGui::GetContentRegionAvail().x < widgets::em(7)) ImGui::NewLine();
-    bool all = asked.all_chunks;
+    bool all = !asked.chunks.range;
     if (ImGui::Checkbox("all chunks", &all))
       cursor.set_option("layer_head_overview.chunks", all ? "all" : "current");
     if (ImGui::IsItemHovered())
@@ -357,12 +358,19 @@ class OverviewPanel final : public Panel {
           "instead of the current chunk");
   }
 
+  // What the numbers are means over, as far as the place does not say it.
+  static std::string words_of_mean(const Overview& result) {
+    const OverviewQuestion& question = result.question;
+    if (question.of_method() && question.chunks.chosen)
+      return ", " + state::words_of(question.chunks, question.place.info());
+    if (!question.mean_of_chunks()) return "";
+    return result->overview.phase == trace::Phase::Decode ? ", mean over decode steps"
+                                                          : ", mean over chunks";
+  }
+
   static void scale_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                        const Coloring& coloring) {
-    const char* const mean = !result.question.mean_of_chunks() ? ""
-                             : result->overview.phase == trace::Phase::Decode
-                                 ? ", mean over decode steps"
-                                 : ", mean over chunks";
+    const std::string mean = words_of_mean(result);
     widgets::color_scale_ui(
         context.palette, coloring.color, fmt::format("{:.2g}", coloring.range.low),
         fmt::format("{:.2g}", coloring.range.high),

@@ -55,7 +55,7 @@ class MethodComparePanel final : public Panel {
 
  private:
   static trace::Phase phase_of(const Comparison& result) {
-    return result.question.place.chunk_info().phase;
+    return result.question.phase();
   }
 
   static widgets::Chip loop_chip(const MethodCompareQuestion& question) {
@@ -72,15 +72,21 @@ class MethodComparePanel final : public Panel {
 
   static void head_ui(DrawContext& context, const MethodCompareQuestion& question) {
     const state::Place& place = question.place;
-    const bool prefill = place.chunk_info().phase == trace::Phase::Prefill;
+    const bool prefill = question.phase() == trace::Phase::Prefill;
     const std::string layers = question.all_layers
                                    ? fmt::format("all {} layers", place.info().layers.size())
                                    : fmt::format("layer {}", place.layer);
-    const std::string cells = prefill ? "prefill chunks" : "decode steps";
+    const state::NumberChunks& chunks = question.chunks;
+    const std::string steps = prefill ? "prefill chunks" : "decode steps";
+    const std::string cells =
+        chunks.range ? state::words_of(chunks, place.info()) : "all " + steps;
     std::vector<widgets::Chip> chips = trace_chips(context, place);
     chips.push_back(loop_chip(question));
     chips.push_back({layers, 0, "The layers averaged over."});
-    chips.push_back({cells, 0, "Averaged over these; the current chunk says which."});
+    chips.push_back({chunks.chosen ? cells : steps, 0,
+                     chunks.chosen
+                         ? "Averaged over these: the choice of numbers in the bar above."
+                         : "Averaged over these; the current chunk says which."});
     if (!question.catalogue.empty())
       chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
                        "Every method, selected anew on the stored Q and K, at the budget of "
@@ -88,6 +94,7 @@ class MethodComparePanel final : public Panel {
     if (question.watched) {
       const trace::TokenSpan& keys = *question.watched;
       const bool later =
+          !chunks.chosen &&
           replay::watched_from_question({keys.begin, keys.end}, place.info()).from > 0;
       chips.push_back({fmt::format("watched: {}{}", state::readable_name(keys.name),
                                    later ? ", from the question on" : ""),
@@ -98,9 +105,10 @@ class MethodComparePanel final : public Panel {
     const bool common = question.cells == replay::CellChoice::Common;
     widgets::figure_head_ui(
         context.palette, context.figure, "Methods compared", "",
-        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which {} "
+        fmt::format("{}  \u00B7  {}  \u00B7  {}{}  \u00B7  means over the {} in which {} "
                     "selected, each row of heads alike",
-                    place.trace->name, state::readable_name(place.info().model.name), layers, cells,
+                    place.trace->name, state::readable_name(place.info().model.name), layers,
+                    chunks.chosen ? "  \u00B7  " + cells : "", steps,
                     common ? "every method" : "a method"),
         chips);
   }

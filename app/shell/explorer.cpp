@@ -62,6 +62,11 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (fresh && settings_.restore_places)
       // What the trace no longer has is passed over: its file may have been made anew.
       if (const auto kept = find_place(tab.path)) show(tab, *kept, state::Unknown::PassOver);
+    // What counts is what is left when somebody asks.
+    state::NumberScope& numbers = tab.selection.numbers;
+    if (numbers == state::NumberScope{} &&
+        replay::question_of(tab.selection.place.info()) != nullptr)
+      numbers.kind = state::NumberScope::Kind::Question;
     add_recent_file(tab.path);
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();

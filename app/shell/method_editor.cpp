@@ -1,8 +1,10 @@
 // See method_editor.h.
 #include "app/shell/method_editor.h"
 
+#include "app/shell/bar_pickers.h"
 #include "app/shell/method_card.h"
 #include "app/state/method_groups.h"
+#include "app/state/questions/run.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
@@ -12,6 +14,9 @@
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
 
 namespace kvloupe::shell {
 namespace {
@@ -107,22 +112,94 @@ std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailab
   return found != unavailable->end() ? found->second : std::string();
 }
 
+// What is known of the method in the row of the place, the most telling first.
+std::vector<std::string> facts_of_card(const state::MethodFacts& facts) {
+  std::vector<std::string> parts;
+  if (facts.leakage) parts.emplace_back("leakage");
+  const auto& choice = facts.choice;
+  parts.emplace_back(facts.mode == trace::LoopMode::ClosedLoop ? "closed loop"
+                     : choice.recorded()                       ? "recorded"
+                                                               : "open loop");
+  if (!facts.has_run) return parts;
+  if (facts.effective_budget)
+    parts.push_back(fmt::format("{} kept", format_count(std::llround(*facts.effective_budget))));
+  if (facts.dense_cells > 0)
+    parts.push_back(
+        fmt::format("dense in {} of {}", facts.dense_cells, facts.cells + facts.dense_cells));
+  return parts;
+}
+
+void card_tooltip(const widgets::Palette& palette, const state::MethodFacts& facts) {
+  ImGui::SetNextWindowSize({widgets::em(34), 0});
+  ImGui::BeginTooltip();
+  {
+    const widgets::FontScope mono(widgets::fonts().mono, 0.9F);
+    widgets::text_wrapped(palette.text, state::readable_name(facts.choice.text));
+  }
+  std::string text = facts.choice.recorded() ? "Recorded." : "Selected anew on the stored Q and K.";
+  text += facts.mode == trace::LoopMode::ClosedLoop
+              ? " Closed loop: the model attended to what was selected while it ran."
+              : " Open loop: the model did not attend to what was selected.";
+  if (facts.effective_budget)
+    text += fmt::format(" In this layer and row {} keys are kept on average where it selects{}.",
+                        format_count(std::llround(*facts.effective_budget)),
+                        facts.requested_budget
+                            ? fmt::format(", of {} asked for",
+                                          format_count(std::llround(*facts.requested_budget)))
+                            : "");
+  if (facts.dense_cells > 0)
+    text += fmt::format(" In {} of {} prompt chunks everything is kept.", facts.dense_cells,
+                        facts.cells + facts.dense_cells);
+  if (facts.leakage) text += " Leakage: its basis was fitted on text of this trace.";
+  widgets::text_wrapped(palette.muted, text);
+  ImGui::EndTooltip();
+}
+
+// True when it was pressed.
+bool card_ui(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot,
+             const char* popup, float width) {
+  const state::MethodChoice choice = workspace.method(slot);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const bool pressed = ImGui::Button(fmt::format("###{} button", popup).c_str(), {width, 0});
+  const ImVec2 to = ImGui::GetItemRectMax();
+  std::shared_ptr<const state::MethodFacts> facts;
+  if (!choice.empty()) facts = known_facts(workspace, workspace.place(), choice);
+  if (facts && is_explained()) card_tooltip(palette, *facts);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  draw->PushClipRect(at, to, true);
+  const float y = at.y + ImGui::GetStyle().FramePadding.y;
+  float x = at.x + widgets::em(0.5F);
+  const float end = to.x - widgets::em(0.5F);
+  const auto text_ui = [&](const std::string& text, ImU32 color) {
+    draw->AddText({x, y}, color, text.c_str());
+    x += ImGui::CalcTextSize(text.c_str()).x;
+  };
+  text_ui(std::string(1, letter_of(slot)), widgets::color_of_slot(palette, slot));
+  x += widgets::em(0.6F);
+  {
+    std::string name = choice.empty() ? std::string("choose") : state::short_label(choice);
+    if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
+        !own.empty())
+      name += "  " + own;
+    const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+    text_ui(widgets::elided(name, end - x), palette.text);
+  }
+  if (facts)
+    for (const std::string& part : facts_of_card(*facts)) {
+      const std::string text = "  \u00B7  " + part;
+      if (x + ImGui::CalcTextSize(text.c_str()).x > end) break;
+      text_ui(text, facts->leakage && part == "leakage" ? palette.warning : palette.muted);
+    }
+  draw->PopClipRect();
+  return pressed;
+}
+
 }  // namespace
 
 void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& palette,
-                        state::Slot slot) {
-  const state::MethodChoice choice = workspace.method(slot);
+                        state::Slot slot, float width) {
   const char* popup = slot == state::Slot::A ? "method A" : "method B";
-  std::string text = choice.empty() ? std::string("choose") : state::short_label(choice);
-  if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
-      !own.empty())
-    text += "  " + widgets::elided(own, widgets::em(14));
-  ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
-  const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
-  ImGui::PopFont();
-  if (ImGui::IsItemHovered() && !choice.empty())
-    ImGui::SetTooltip("%s\n%s", state::readable_name(choice.text).c_str(),
-                      choice.recorded() ? "recorded" : "re-selected on stored Q and K (open loop)");
+  const bool pressed = card_ui(workspace, palette, slot, popup, width);
   if (pressed) {
     problem_.clear();
     ImGui::OpenPopup(popup);

@@ -16,8 +16,10 @@ namespace kvloupe::shell {
 
 class MethodEditor {
  public:
-  // The button that names the method of a slot; pressed, it opens the editor.
-  void draw(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot);
+  // The card of a slot's method, as wide as that: its name and budget, then as much of what is known of it
+  // as has room; pressed, it opens the editor.
+  void draw(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot,
+            float width);
 
  private:
   void popup_ui(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot);

@@ -24,13 +24,29 @@ using Summary = state::Result<state::RunSummaryQuestion>;
 
 namespace {
 
-// The watched keys, once some of them lie before the chunk.
-std::optional<trace::TokenSpan> watched_before(const state::Place& place) {
+// The watched keys, once some of them lie before the last of the chunks.
+std::optional<trace::TokenSpan> watched_before(const state::Place& place,
+                                               const state::NumberChunks& counted) {
   const auto span = state::watched_span(place);
   const auto& chunks = place.info().chunks;
-  const auto chunk = static_cast<std::size_t>(place.chunk);
-  if (!span || chunk >= chunks.size() || span->begin >= chunks[chunk].begin) return std::nullopt;
+  if (chunks.empty()) return std::nullopt;
+  const auto last = counted.range ? static_cast<std::size_t>(counted.range->last)
+                                  : chunks.size() - 1;
+  if (!span || span->begin >= chunks.at(last).begin) return std::nullopt;
   return span;
+}
+
+// Of the span's keys in all chunks that count, by a row of heads.
+replay::SpanCount count_in(const replay::ReplayResult& run, std::size_t row,
+                           const replay::KeySpan& span, const state::NumberChunks& chunks) {
+  replay::SpanCount sum;
+  for (const replay::ReplayCell& cell : run.cells) {
+    if (!chunks.has(cell.chunk) || row >= cell.rows.size()) continue;
+    const replay::SpanCount here = replay::count_in_span(cell, row, span);
+    sum.kept += here.kept;
+    sum.candidates += here.candidates;
+  }
+  return sum;
 }
 
 // Else why nothing is drawn.
@@ -85,11 +101,11 @@ void header_ui(const std::string& watched) {
       ImGui::SetTooltip("%s\nclick: sort by it; right click: choose the columns", tooltip.c_str());
   };
   head(0, "Recorded runs, then the methods tried here.");
-  head(1, "Keys of " + watched + " kept in the chunk and head shown.");
+  head(1, "Keys of " + watched + " kept by the head shown, over the chunks named above.");
   int column = 2;
   for (const replay::NumberInfo* info : columns())
     head(column++,
-         std::string(info->sentence) + "\nMean over the chunks of the prompt in this layer.");
+         std::string(info->sentence) + "\nMean over the layer and chunks named above.");
 }
 
 void share_ui(const widgets::Palette& palette, double share, const std::string& words) {
@@ -126,14 +142,19 @@ void sort_by(std::vector<Key>& keys, bool falling) {
 void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
   if (!workspace.has_trace()) return;
   const state::Place place = workspace.place();
-  watched_ = watched_before(place);
+  // What is kept of a span is of the chunk shown, unless something else is chosen.
+  chunks_ = state::number_chunks(workspace);
+  spans_ = state::number_chunks(workspace, state::NumberScope::Kind::Chunk);
+  watched_ = watched_before(place, spans_);
   const std::string name = watched_ ? printable(watched_->name) : "";
-  widgets::text_colored(
+  widgets::text_wrapped(
       palette.muted,
       watched_
-          ? fmt::format("here: {} kept in {}, KV head {}; numbers: layer {}", name,
-                        state::chunk_name(place.info(), place.chunk), place.kv_head(), place.layer)
-          : fmt::format("numbers: layer {}, chunks of the prompt", place.layer));
+          ? fmt::format("here: {} kept in {}, KV head {}; numbers: layer {}, {}", name,
+                        state::words_of(spans_, place.info()), place.kv_head(), place.layer,
+                        state::words_of(chunks_, place.info()))
+          : fmt::format("numbers: layer {}, {}", place.layer,
+                        state::words_of(chunks_, place.info())));
   std::vector<Row> rows = rows_of(workspace);
   if (rows.empty())
     return widgets::text_wrapped(palette.muted,
@@ -164,9 +185,9 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
       row.method = method;
       row.index = static_cast<int>(rows.size());
       row.tried = list == &tab.tried;
-      row.summary = summaries_[method.key()].ask(workspace, {place, method});
+      row.summary = summaries_[method.key()].ask(workspace, {place, method, chunks_});
       if (watched_) row.run = kept_[method.key()].ask(workspace, {place, method});
-      row.watched = watched_of(place, row);
+      if (row.run && !row.run.stale) row.watched = watched_of(place, row);
       rows.push_back(std::move(row));
     }
   std::vector<MethodChoice> methods;
@@ -176,15 +197,9 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
   return rows;
 }
 
-std::optional<replay::SpanCount> RunsWindow::watched_of(const state::Place& place,
-                                                        const Row& row) const {
-  if (!watched_ || row.run.state != state::ResultState::Ready || row.run.stale) return {};
-  const auto& cells = row.run->cells;
-  const auto cell = std::find_if(cells.begin(), cells.end(),
-                                 [&](const auto& one) { return one.chunk == place.chunk; });
-  if (cell == cells.end()) return {};
-  return replay::count_in_span(*cell, static_cast<std::size_t>(state::row_of(place, *row.run)),
-                               {watched_->begin, watched_->end});
+replay::SpanCount RunsWindow::watched_of(const state::Place& place, const Row& row) const {
+  return count_in(*row.run, static_cast<std::size_t>(state::row_of(place, *row.run)),
+                  {watched_->begin, watched_->end}, spans_);
 }
 
 // As the table's head asks; at first in the order of the list.

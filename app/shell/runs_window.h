@@ -39,10 +39,10 @@ class RunsWindow {
     bool tried = false;
     state::Result<state::RunSummaryQuestion> summary;
     state::Result<state::RunQuestion> run;     // asked where keys are watched
-    std::optional<replay::SpanCount> watched;  // of the cell shown
+    std::optional<replay::SpanCount> watched;  // of the heads shown, in the chunks of `spans_`
   };
   std::vector<Row> rows_of(state::Workspace& workspace);
-  std::optional<replay::SpanCount> watched_of(const state::Place& place, const Row& row) const;
+  replay::SpanCount watched_of(const state::Place& place, const Row& row) const;
   void sort(std::vector<Row>& rows) const;
   void row_ui(state::Workspace& workspace, const widgets::Palette& palette, const Row& row);
   void name_ui(state::Workspace& workspace, const Row& row);
@@ -53,7 +53,8 @@ class RunsWindow {
   Messages& messages_;
   std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> summaries_;  // by method
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;              // by method
-  std::optional<trace::TokenSpan> watched_;  // all or some of it before the chunk shown
+  std::optional<trace::TokenSpan> watched_;  // all or some of it before the last of `spans_`
+  state::NumberChunks chunks_, spans_;       // over which numbers and watched keys are counted
 };
 
 }  // namespace kvloupe::shell

@@ -38,12 +38,21 @@ std::optional<trace::TokenSpan> watched_span(const Place& place) {
                                  : fmt::format("keys {} to {}", place.key_begin, place.key_end - 1);
     return trace::TokenSpan{name, place.key_begin, place.key_end};
   }
+  if (place.watches_nothing) return std::nullopt;
   const trace::TokenSpan* found = nullptr;
   for (const trace::TokenSpan& span : place.info().spans)
     if (span.name.rfind("needle", 0) == 0 &&
         (found == nullptr || span.end - span.begin > found->end - found->begin))
       found = &span;
   return found != nullptr ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<trace::TokenSpan> named_watched_span(const Place& place) {
+  const auto watched = watched_span(place);
+  if (watched)
+    for (const trace::TokenSpan& span : place.info().spans)
+      if (span.begin == watched->begin && span.end == watched->end) return span;
+  return watched;
 }
 
 }  // namespace kvloupe::state

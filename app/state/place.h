@@ -21,6 +21,7 @@ struct Place {
   int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
+  bool watches_nothing = false;  // no keys are chosen, and the trace's needle is not followed either
   std::string device = "cpu";  // where it is computed, as device::open_device() takes it
 
   bool operator==(const Place&) const = default;
@@ -58,5 +59,7 @@ std::string range_words(const char* one, const char* several, std::int64_t begin
 // The span to follow: the keys chosen, else the trace's needle itself before its parts
 // ("needle_key" and the like), else nothing.
 std::optional<trace::TokenSpan> watched_span(const Place& place);
+// The same by the name that the trace has for just these keys, if it has one.
+std::optional<trace::TokenSpan> named_watched_span(const Place& place);
 
 }  // namespace kvloupe::state

@@ -83,6 +83,7 @@ GotoTarget target_of(const Place& place) {
   target.chunk = place.chunk;
   if (place.query >= 0) target.query = place.query;
   if (place.window > 0) target.window = place.window;
+  if (place.watches_nothing) target.span = kNoSpan;
   if (place.has_keys()) {
     target.key_begin = place.key_begin;
     target.key_end = place.key_end;
@@ -105,8 +106,13 @@ void apply_goto(Place& place, const GotoTarget& target) {
   if (target.key_begin) {
     place.key_begin = *target.key_begin;
     place.key_end = *target.key_end;
+    place.watches_nothing = false;
   }
-  if (target.span) {
+  if (target.span && *target.span == kNoSpan) {
+    place.key_begin = place.key_end = -1;
+    place.watches_nothing = true;
+  } else if (target.span) {
+    place.watches_nothing = false;
     const trace::TokenSpan& span = named_span(*target.span, info);
     place.key_begin = span.begin;
     place.key_end = span.end;
@@ -127,6 +133,7 @@ void clamp(Place& place) {
   if (place.has_keys()) {
     place.key_begin = std::clamp(place.key_begin, 0, info.num_tokens - 1);
     place.key_end = std::clamp(place.key_end, place.key_begin + 1, info.num_tokens);
+    place.watches_nothing = false;
   }
 }
 
@@ -137,7 +144,10 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   Place& place = selection.place;
   const bool same_file = like != nullptr && like->place.trace->path == trace->path;
   place.trace = trace;
-  if (!same_file) place.key_begin = place.key_end = place.query = -1;
+  if (!same_file) {
+    place.key_begin = place.key_end = place.query = -1;
+    place.watches_nothing = false;
+  }
   if (like == nullptr) {
     // The last prefill chunk asks the question: the most telling place to begin.
     for (std::size_t c = 0; c < info.chunks.size(); ++c)
@@ -153,6 +163,11 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   for (const Slot slot : kSlots)
     if (selection.choice(slot).empty())
       selection.choice(slot) = first_choice(slot, selection.choice(other_than(slot)), *trace);
+  try {
+    check_scope(selection.numbers, info);
+  } catch (const Error&) {
+    selection.numbers = {};
+  }
   for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
   std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
   clamp(place);

@@ -1,6 +1,7 @@
 // The view method_compare: the table of `kvloupe compare`, one row a method.
 #pragma once
 
+#include "app/state/number_chunks.h"
 #include "app/state/questions/run.h"
 #include "core/analysis/method_averages.h"
 
@@ -21,6 +22,7 @@ struct MethodAveragesQuestion {
   MethodChoice method;
   bool all_layers = false;
   std::optional<trace::TokenSpan> watched = {};  // whose share of keys kept is averaged
+  NumberChunks chunks = {};
   using Answer = analysis::MethodAverages;
 
   std::string key() const;
@@ -40,6 +42,12 @@ struct MethodCompareQuestion {
   bool all_layers = false;
   replay::CellChoice cells = replay::CellChoice::Common;
   std::optional<trace::TokenSpan> watched = {};
+  NumberChunks chunks = {};
+
+  // Of the place's chunk, unless the chunks are all of one phase.
+  trace::Phase phase() const {
+    return chunks.phase(place.info(), place.chunk_info().phase);
+  }
 
   // Of one phase.
   struct Means {
