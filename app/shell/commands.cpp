@@ -28,6 +28,7 @@ class Adder {
 
 void Explorer::make_commands() {
   add_file_commands();
+  add_edit_commands();
   add_go_commands();
   add_method_commands();
   add_view_commands();
@@ -54,6 +55,23 @@ void Explorer::add_file_commands() {
         {ImGuiMod_Ctrl | static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
         [this, i] { workspace_.traces.open(recent_[i]); });
   add("quit", "Quit", {ImGuiMod_Ctrl | ImGuiKey_Q}, [this] { quit_ = true; });
+}
+
+void Explorer::add_edit_commands() {
+  state::Cursor& cursor = workspace_.cursor;
+  // In a text field these keys are the field's own.
+  const auto typing = [] { return ImGui::GetIO().WantTextInput; };
+  Adder(commands_, "Edit", [this, &cursor, typing] {
+    return (cursor.can_go_back() || panels_.can_reopen()) && !typing();
+  })("undo", "Undo", {ImGuiMod_Ctrl | ImGuiKey_Z}, [this] { undo(); });
+  Adder(commands_, "Edit", [&cursor, typing] { return cursor.can_go_forward() && !typing(); })(
+      "redo", "Redo", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, ImGuiMod_Ctrl | ImGuiKey_Y},
+      [&cursor] { cursor.forward(); });
+  Adder(commands_, "Edit", [this] { return workspace_.has_trace(); })(
+      "note.add", "Note this place", {ImGuiMod_Ctrl | ImGuiKey_D}, [this] {
+        panels_.open_here(state::kNotesWindow);
+        notes_.add(workspace_);
+      });
 }
 
 void Explorer::add_go_commands() {
@@ -110,15 +128,12 @@ void Explorer::add_view_commands() {
     add("view." + view.id, view.title, {}, [this, id = view.id] { panels_.open_here(id); });
   for (const auto& [id, name] : {std::pair{"view.runs", state::kRunsWindow},
                                  {"view.memory", state::kMemoryWindow},
-                                 {"view.method", state::kMethodWindow}})
+                                 {"view.method", state::kMethodWindow},
+                                 {"view.notes", state::kNotesWindow}})
     add(id, name, {}, [this, name = name] { panels_.open_here(name); });
-  Adder(commands_, "View",
-        [this] {
-          // In a text field Ctrl+Z is the field's own.
-          return panels_.can_reopen() && !ImGui::GetIO().WantTextInput;
-        })("layout.reopen", "Reopen what was closed",
-           {ImGuiMod_Ctrl | ImGuiKey_Z, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T},
-           [this] { panels_.reopen(); });
+  Adder(commands_, "View", [this] { return panels_.can_reopen(); })(
+      "layout.reopen", "Reopen what was closed", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T},
+      [this] { panels_.reopen(); });
   add("theme", "Dark or light", {}, [this] {
     const bool dark = settings_.theme == widgets::ThemeKind::Dark;
     settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;

@@ -26,6 +26,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       settings_(std::move(settings)),
       recent_(load_recent_files()),
       panels_(workspace, messages_),
+      notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_),
       capture_(workspace, files_, messages_) {
@@ -33,6 +34,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
   panels_.add_window(state::kMethodWindow, [this] { method_card_ui(workspace_, gui_.palette()); });
+  panels_.add_window(state::kNotesWindow, [this] { notes_.draw(workspace_, gui_.palette()); });
   panels_.context_menu = [this](const state::ViewInfo& view) {
     for (const state::Format format : view.formats())
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
@@ -155,9 +157,15 @@ void Explorer::keyboard() {
   handle_shortcuts(commands_);
 }
 
+// The last thing first: a window that was closed after the last change of what is shown comes back
+// before that change is taken back.
+void Explorer::undo() {
+  if (panels_.closed_since_change() || !workspace_.cursor.back()) panels_.reopen();
+}
+
 void Explorer::menu_ui() {
   if (!ImGui::BeginMainMenuBar()) return;
-  for (const char* menu : {"File", "Go", "View", "Method", "Help"}) {
+  for (const char* menu : {"File", "Edit", "Go", "View", "Method", "Help"}) {
     if (!ImGui::BeginMenu(menu)) continue;
     // By index: a command may be pressed that changes what is open, not the list.
     for (std::size_t i = 0; i < commands_.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "app/shell/file_dialog.h"
 #include "app/shell/memory_window.h"
 #include "app/shell/messages.h"
+#include "app/shell/notes_window.h"
 #include "app/shell/panel_host.h"
 #include "app/shell/runs_window.h"
 #include "app/shell/settings.h"
@@ -50,11 +51,13 @@ class Explorer {
   CaptureWindow& capture() { return capture_; }
   // A file or folder that was dropped on the window.
   void take_dropped(const std::string& path);
+  NotesWindow& notes() { return notes_; }
 
  private:
   void draw_all();
   void keyboard();
   void stop_measuring_on_input();
+  void undo();
   void menu_ui();
   void tabs_ui();
   void status_ui();
@@ -64,6 +67,7 @@ class Explorer {
   // commands.cpp
   void make_commands();
   void add_file_commands();
+  void add_edit_commands();
   void add_go_commands();
   void add_method_commands();
   void add_view_commands();
@@ -83,6 +87,7 @@ class Explorer {
   PanelHost panels_;
   Transport transport_;
   RunsWindow runs_;
+  NotesWindow notes_;
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;

@@ -2,6 +2,7 @@
 
 #include "app/shell/dock_layout.h"
 #include "app/shell/frame_guard.h"
+#include "app/state/method_views.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>
@@ -75,7 +76,7 @@ void PanelHost::draw(const figure::GuiContext& gui) {
   std::vector<std::string> titles;
   for (const Window* window : closed) titles.push_back(sources_[window->source].title);
   messages_.say(fmt::format("Closed: {}. Ctrl+Z brings it back.", fmt::join(titles, ", ")), false);
-  closings_.push_back(std::move(closed));
+  closings_.push_back({std::move(closed), workspace_.selection()});
   if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
 }
 
@@ -98,7 +99,8 @@ void PanelHost::follow_selection() {
 }
 
 const Perspective& PanelHost::now() const {
-  return workspace_.has_trace() ? state::current_perspective(workspace_) : *shown_;
+  return workspace_.has_trace() ? state::perspective_or_first(workspace_.selection().perspective)
+                                : *shown_;
 }
 
 void PanelHost::layout_ui() {
@@ -232,9 +234,14 @@ void PanelHost::bring_up(Window& window) {
 
 void PanelHost::reopen() {
   if (closings_.empty()) return;
-  for (Window* window : closings_.back()) bring_up(*window);
-  workspace_.cursor.set_perspective(closings_.back().front()->perspective->id);
+  const std::vector<Window*> windows = std::move(closings_.back().windows);
   closings_.pop_back();
+  for (Window* window : windows) bring_up(*window);
+  workspace_.cursor.set_perspective(windows.front()->perspective->id);
+}
+
+bool PanelHost::closed_since_change() const {
+  return !closings_.empty() && closings_.back().at == workspace_.selection();
 }
 
 bool PanelHost::is_open(const std::string& id) const {

@@ -6,6 +6,7 @@
 #include "app/panels/panel.h"
 #include "app/shell/messages.h"
 #include "app/state/perspectives.h"
+#include "app/state/selection.h"
 
 #include <deque>
 #include <functional>
@@ -40,6 +41,8 @@ class PanelHost {
   // Opens what was closed last, in the workspace where that was.
   void reopen();
   bool can_reopen() const { return !closings_.empty(); }
+  // Nothing has changed of what is shown since the last closing.
+  bool closed_since_change() const;
 
   // What the user closed, and opened, as "kv_map@kept".
   std::vector<std::string> closed() const { return chosen(false); }
@@ -95,8 +98,12 @@ class PanelHost {
   std::vector<const state::Perspective*> laid_out_;
   std::string own_view_;  // that was brought to the front
   std::string waiting_;   // to be shown once there is a trace
-  // The windows closed in one frame together, the last ones at the end.
-  std::vector<std::vector<Window*>> closings_;
+  // The windows closed in one frame together, and what was shown then.
+  struct Closing {
+    std::vector<Window*> windows;
+    state::Selection at;
+  };
+  std::vector<Closing> closings_;  // the last one at the end
   bool reset_layout_ = false;
 };
 

@@ -32,9 +32,12 @@ void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
              0.56F, i == 5 ? 1 : 0.4F);
       break;
     case RailIcon::Rows:  // rows of kept keys
-      for (const auto& [x, y, width] : {std::array{-1.0F, -0.9F, 0.5F}, {-0.2F, -0.9F, 0.3F},
-                                       {-1.0F, -0.25F, 0.9F}, {0.3F, -0.25F, 0.3F},
-                                       {-1.0F, 0.4F, 0.4F}, {-0.3F, 0.4F, 1.3F}})
+      for (const auto& [x, y, width] : {std::array{-1.0F, -0.9F, 0.5F},
+                                        {-0.2F, -0.9F, 0.3F},
+                                        {-1.0F, -0.25F, 0.9F},
+                                        {0.3F, -0.25F, 0.3F},
+                                        {-1.0F, 0.4F, 0.4F},
+                                        {-0.3F, 0.4F, 1.3F}})
         cell(x, y, width, 0.45F, 1);
       break;
     case RailIcon::Search:
@@ -104,7 +107,7 @@ void rail_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   if (ImGui::BeginViewportSideBar("##rail", ImGui::GetMainViewport(), ImGuiDir_Left,
                                   widgets::em(words ? 5.6F : 2.7F), kFlags)) {
     ImGui::BeginDisabled(!workspace.has_trace());
-    const std::string shown = state::current_perspective(workspace).id;
+    const std::string shown = state::perspective_or_first(workspace.selection().perspective).id;
     int key = 1;
     for (const Perspective& perspective : state::perspectives())
       if (entry_ui(perspective, key++, perspective.id == shown, words, palette))

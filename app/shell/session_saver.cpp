@@ -113,6 +113,7 @@ void SessionSaver::save_session() {
 
 void SessionSaver::save_now() {
   save_changes();
+  explorer_.notes().finish();
   background_.finish();
 }
 

@@ -1,44 +1,7 @@
 #include "app/state/perspectives.h"
 
-#include "app/state/workspace.h"
-
-#include <algorithm>
-
 namespace kvloupe::state {
 namespace {
-
-using selection::Traits;
-using trace::Granularity;
-
-// Of a run whose method this version does not know, the granularity is all that is known.
-Granularity granularity_of(const MethodChoice& method, const Place& place) {
-  if (method.known()) return method.spec->traits().granularity;
-  const trace::RunInfo* run = method.run_info(place.info());
-  return run != nullptr ? run->granularity : Granularity::None;
-}
-
-struct MethodView {
-  const char* id;
-  bool (*is_of)(Granularity granularity, const Traits& traits);
-};
-
-// The views of one kind of methods, that which says most of a method first.
-constexpr MethodView kMethodViews[] = {
-    {"aqua_lanes", [](Granularity, const Traits& traits) { return traits.lanes.has_value(); }},
-    {"quest_pages",
-     [](Granularity granularity, const Traits&) { return granularity == Granularity::Page; }},
-    {"block_tables",
-     [](Granularity granularity, const Traits&) { return granularity == Granularity::Block; }},
-    {"query_geometry", [](Granularity, const Traits& traits) { return traits.samples_rows; }},
-    {"query_relevance", [](Granularity, const Traits& traits) { return traits.samples_rows; }},
-};
-
-bool is_of_method(const MethodView& view, const Workspace& workspace) {
-  const MethodChoice& method = workspace.method();
-  if (workspace.place().empty() || method.empty()) return false;
-  return view.is_of(granularity_of(method, workspace.place()),
-                    method.known() ? method.spec->traits() : Traits{});
-}
 
 std::vector<Perspective> make_perspectives() {
   const auto runs = [](Spot narrow) { return PlacedView{kRunsWindow, Spot::BesideBelow, narrow}; };
@@ -51,6 +14,7 @@ std::vector<Perspective> make_perspectives() {
        0.27F,
        {{"layer_head_overview", Spot::Large},
         {kRunsWindow, Spot::Beside},
+        {kNotesWindow, Spot::Beside},
         {"token_strip", Spot::BesideBelow},
         {"kv_map", Spot::Below}}},
       {"kept",
@@ -75,7 +39,8 @@ std::vector<Perspective> make_perspectives() {
         {"selected_vs_true", Spot::Beside},
         runs(Spot::Below),
         {"worst_misses", Spot::Below},
-        {"head_merge", Spot::Below}}},
+        {"head_merge", Spot::Below},
+        {kNotesWindow, Spot::Below}}},
       {"much",
        "How much",
        "How much?",
@@ -130,9 +95,9 @@ const Perspective* find_perspective(const std::string& id) {
   return nullptr;
 }
 
-const Perspective& current_perspective(const Workspace& workspace) {
-  const Perspective* current = find_perspective(workspace.selection().perspective);
-  return current != nullptr ? *current : perspectives().front();
+const Perspective& perspective_or_first(const std::string& id) {
+  const Perspective* found = find_perspective(id);
+  return found != nullptr ? *found : perspectives().front();
 }
 
 const Perspective& home_of(const std::string& view) {
@@ -144,20 +109,6 @@ const Perspective& home_of(const std::string& view) {
     if (home == nullptr) home = &perspective;
   }
   return home != nullptr ? *home : perspectives().front();
-}
-
-bool concerns(const std::string& view, const Workspace& workspace) {
-  for (const MethodView& one : kMethodViews)
-    if (view == one.id) return is_of_method(one, workspace);
-  if (view == "decode_drift")
-    return !workspace.place().empty() && workspace.place().info().has_losses;
-  return true;
-}
-
-std::string own_view(const Workspace& workspace) {
-  for (const MethodView& one : kMethodViews)
-    if (is_of_method(one, workspace)) return one.id;
-  return "";
 }
 
 }  // namespace kvloupe::state

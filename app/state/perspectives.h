@@ -7,12 +7,11 @@
 
 namespace kvloupe::state {
 
-class Workspace;
-
 // Windows of the shell that lie among the views.
 inline constexpr const char* kRunsWindow = "Runs";
 inline constexpr const char* kMemoryWindow = "Memory";
 inline constexpr const char* kMethodWindow = "The method";
+inline constexpr const char* kNotesWindow = "Notes";
 
 // Where a view lies. What shares a spot stands behind tabs.
 enum class Spot {
@@ -47,15 +46,9 @@ struct Perspective {
 // In the order of the rail; a trace opens in the first.
 const std::vector<Perspective>& perspectives();
 const Perspective* find_perspective(const std::string& id);
-// The one that is shown.
-const Perspective& current_perspective(const Workspace& workspace);
+// "", as of a trace that was never shown, and an id that no workspace has: the first.
+const Perspective& perspective_or_first(const std::string& id);
 // Where a view lives: where it is large, else where it lies at all, else the first.
 const Perspective& home_of(const std::string& view);
-
-// Whether the view has something to say of what is shown: views of one kind of methods only about
-// such a method, the drift of a closed loop only where the trace has losses.
-bool concerns(const std::string& view, const Workspace& workspace);
-// The view that was made for the method shown; empty: none was.
-std::string own_view(const Workspace& workspace);
 
 }  // namespace kvloupe::state

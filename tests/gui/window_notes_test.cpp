@@ -1,0 +1,88 @@
+// Notes and undo, by mouse and keyboard.
+#include "app/shell/notes_file.h"
+#include "tests/gui/window_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+namespace kvloupe {
+namespace {
+
+using state::kNotesWindow;
+using ::testing::SizeIs;
+
+class WindowNotes : public test::WindowTest {
+ protected:
+  void SetUp() override {
+    path_ = test::write_gui_trace("notes.h5");
+    std::filesystem::remove(path_ + ".session.json");
+    open_alone(path_);
+    workspace().cursor.set_perspective("where");
+    settle();
+  }
+  static void press(ImGuiKeyChord keys) {
+    drive("press", [keys](ImGuiTestContext* ctx) { ctx->KeyPress(keys); });
+  }
+
+  std::string path_;
+};
+
+TEST_F(WindowNotes, WhatIsTypedIsThereAfterClosing) {
+  workspace().cursor.set_chunk(3);
+  drive("note", [](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
+    ctx->Yield(4);
+    ctx->KeyChars("lost here");
+    ctx->Yield(2);
+  });
+  explorer().notes().finish();  // as the window does when it is closed amid the typing
+  const std::vector<shell::Note> notes = shell::load_notes(path_);
+  ASSERT_THAT(notes, SizeIs(1));
+  EXPECT_EQ(notes[0].text, "lost here");
+  EXPECT_EQ(notes[0].at.place.chunk, 3);
+
+  workspace().cursor.set_chunk(5);
+  drive("go", [](ImGuiTestContext* ctx) { ctx->ItemClick(in(kNotesWindow, "/**/Go").c_str()); });
+  EXPECT_EQ(place().chunk, 3);
+}
+
+TEST_F(WindowNotes, ARemovedNoteIsBroughtBack) {
+  EXPECT_TRUE(explorer().run_command("note.add"));
+  settle();
+  drive("remove", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in(kNotesWindow, "/**/Remove").c_str());
+    ctx->Yield(2);
+  });
+  explorer().notes().finish();
+  EXPECT_THAT(shell::load_notes(path_), SizeIs(0));
+  drive("back", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in(kNotesWindow, "/Bring back").c_str());
+    ctx->Yield(2);
+  });
+  explorer().notes().finish();
+  EXPECT_THAT(shell::load_notes(path_), SizeIs(1));
+}
+
+TEST_F(WindowNotes, UndoTakesTheLastThingBackFirst) {
+  workspace().cursor.set_layer(0);
+  workspace().cursor.set_chunk(2);
+  workspace().cursor.set_layer(1);
+  settle();
+  drive("close", [](ImGuiTestContext* ctx) {
+    ctx->WindowClose(in("Runs").c_str());
+    ctx->Yield(3);
+  });
+  ASSERT_FALSE(explorer().panels().is_open("Runs"));
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_TRUE(explorer().panels().is_open("Runs"));
+  EXPECT_EQ(place().layer, 1);
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_EQ(place().layer, 0);
+  EXPECT_EQ(place().chunk, 2);
+  press(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z);
+  EXPECT_EQ(place().layer, 1);
+}
+
+}  // namespace
+}  // namespace kvloupe
