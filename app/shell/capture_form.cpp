@@ -52,7 +52,9 @@ bool closes_ui(const char* id) {
 
 void CaptureForm::begin(const std::string& folder) {
   folder_ = folder;
-  request_.output = unused_output(folder);
+  std::error_code ignored;
+  if (request_.output.empty() || fs::exists(request_.output, ignored))
+    request_.output = unused_output(folder);
   request_.force = false;
 }
 

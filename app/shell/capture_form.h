@@ -27,7 +27,7 @@ class CaptureForm {
   // As it is to be captured.
   CaptureRequest& request() { return request_; }
   const CaptureRequest& request() const { return request_; }
-  // For a new capture: a file that is not there yet. The rest stays as it was.
+  // For a new capture: a file that is not there yet. What was described stays.
   void begin(const std::string& folder);
   void add_method(const std::string& spec);
 

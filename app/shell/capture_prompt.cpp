@@ -20,7 +20,7 @@ namespace kvloupe::shell {
 namespace {
 
 constexpr std::uintmax_t kMostToEdit =
-    1 << 20;  // bytes of a file whose text is taken into the window
+    1 << 18;  // bytes of a file whose text is taken into the window
 
 // The text that is selected in the field that has the keyboard.
 int note_selection(ImGuiInputTextCallbackData* data) {
@@ -39,6 +39,11 @@ std::string tokens_of(const std::string& name, const std::optional<CaptureCost>&
       text += fmt::format("{}{} to {}", text.empty() ? "tokens " : ", ", format_count(span.begin),
                           format_count(span.end - 1));
   return text;
+}
+
+// Its beginning, for a line.
+std::string brief(const std::string& text) {
+  return widgets::elided(state::readable_name(text.substr(0, 200)), widgets::em(14));
 }
 
 std::string places_of(const CaptureRequest& request, const CaptureSpan& span) {
@@ -130,7 +135,7 @@ void CapturePrompt::file_ui(const widgets::Palette& palette, CaptureRequest& req
     if (failed)
       problem_ = failed.message() + ".";
     else if (size > kMostToEdit)
-      problem_ = "It holds more than 1 MiB: it is captured from the file alone.";
+      problem_ = "It holds more than 256 KiB: it is captured from the file alone.";
     else {
       std::ifstream file(request.file, std::ios::binary);
       request.text.assign(std::istreambuf_iterator<char>(file), {});
@@ -208,8 +213,7 @@ void CapturePrompt::spans_ui(const widgets::Palette& palette, CaptureRequest& re
     ImGui::SameLine();
     widgets::text_colored(palette.accent, state::readable_name(span.name));
     ImGui::SameLine();
-    widgets::text_colored(palette.text,
-                          widgets::elided(state::readable_name(span.text), widgets::em(14)));
+    widgets::text_colored(palette.text, brief(span.text));
     const std::string tokens = tokens_of(span.name, cost);
     ImGui::SameLine();
     widgets::text_colored(palette.muted, tokens.empty() ? places_of(request, span) : tokens);

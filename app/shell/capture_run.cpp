@@ -102,6 +102,7 @@ void CaptureRun::start(const CaptureRequest& request) {
   pace_.clear();
   prefill_pace_.clear();
   message_.clear();
+  warnings_.clear();
   left_trace_ = false;
   std::vector<std::string> words = capture_arguments(request);
   words.emplace_back("--events");
@@ -159,6 +160,7 @@ void CaptureRun::take(const std::string& line) {
 void CaptureRun::end() {
   const std::unique_ptr<OwnCommand> command = std::move(command_);
   const std::string problem = sentence_of(command->problem());
+  warnings_ = command->warnings();
   const bool killed = cancels_ > 1 || (command->exit_code() > 128 && command->exit_code() != 130);
   if (problem.empty()) {
     stage_ = CaptureStage::Done;

@@ -81,6 +81,7 @@ class CaptureRun {
   const std::string& prefill_pace() const { return prefill_pace_; }  // the last one of the prefill
   // What came of it, as a sentence for people.
   const std::string& message() const { return message_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
   // A file is there to look at: all of the trace, or the chunks done.
   bool left_trace() const { return left_trace_; }
 
@@ -95,6 +96,7 @@ class CaptureRun {
   int cancels_ = 0;
   int chunks_ = 0, of_chunks_ = 0;
   std::string pace_, prefill_pace_, message_;
+  std::vector<std::string> warnings_;
   bool left_trace_ = false;
 };
 

@@ -52,6 +52,7 @@ void CaptureWindow::tick() {
     growing_.end(run_.left_trace());
     const bool failed = run_.stage() == CaptureStage::Failed;
     outcome_ = failed ? run_.message() : std::string();
+    for (const std::string& warning : run_.warnings()) messages_.say(warning, false);
     messages_.say(run_.message(), failed);
   }
   // What it records is on screen: the rest is said in the status bar.
@@ -197,8 +198,7 @@ void CaptureWindow::buttons_ui(const widgets::Palette& palette) {
   if (ImGui::Button("Copy the command"))
     ImGui::SetClipboardText(capture_command_text(form_.request()).c_str());
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip(
-        "%s", widgets::elided(capture_command_text(form_.request()), widgets::em(60)).c_str());
+    ImGui::SetTooltip("The line of `kvloupe capture` that does the same in a terminal");
   ImGui::SameLine();
   widgets::text_colored(palette.faint,
                         run_.running() && growing_.opened()

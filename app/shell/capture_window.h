@@ -17,6 +17,7 @@ class CaptureWindow {
 
   // `folder`: where traces are written, unless another one is named.
   void open(const std::string& folder);
+  void close() { open_ = false; }
   bool is_open() const { return open_; }
   // A dropped file or folder: a model, or while the window is open a prompt. False: it is neither.
   bool take(const std::string& path, const std::string& folder);

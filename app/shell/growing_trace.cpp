@@ -18,30 +18,27 @@ void GrowingTrace::begin(const std::string& output) {
   std::error_code ignored;
   output_ = std::filesystem::absolute(output, ignored).string();
   part_ = trace::part_path(output_).string();
-  asking_ = opened_ = false;
+  opened_ = false;
   chunks_ = 0;
   next_ = 0;
   ++round_;
 }
 
 void GrowingTrace::tick(double now) {
-  if (part_.empty() || asking_ || now < next_ || workspace_.answers.busy()) return;
+  // Not while the views still compute what the last reading brought.
+  if (part_.empty() || now < next_ || workspace_.answers.busy()) return;
   next_ = now + kBetweenReadings;
-  asking_ = true;
-  const auto done = [this, round = round_](int chunks) {
-    if (round != round_ || part_.empty()) return;
-    asking_ = false;
-    found(chunks);
-  };
   workspace_.answers.jobs().submit<int>(
       Lane::TraceIo, "chunks recorded", "Looking for new chunks",
       [part = part_](const WorkContext&) {
         return std::make_shared<const int>(
             static_cast<int>(trace::TraceReader(part).info().chunks.size()));
       },
-      [done](std::shared_ptr<const int> chunks) { done(*chunks); },
+      [this, round = round_](std::shared_ptr<const int> chunks) {
+        if (round == round_ && !part_.empty()) found(*chunks);
+      },
       // Not there yet, or no longer: the capture itself says what is wrong.
-      [done](const Error&) { done(0); });
+      [](const Error&) {});
 }
 
 void GrowingTrace::found(int chunks) {

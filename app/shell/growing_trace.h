@@ -29,7 +29,7 @@ class GrowingTrace {
   state::Workspace& workspace_;
   std::string output_, part_;
   int round_ = 0;  // of begin(): an answer of an earlier one is no news
-  bool asking_ = false, opened_ = false;
+  bool opened_ = false;
   int chunks_ = 0;  // shown
   double next_ = 0;
 };

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -144,6 +145,14 @@ std::string OwnCommand::problem() const {
   const std::size_t line = text.rfind('\n');
   if (text.empty()) return "error: the command ended without a message";
   return text.substr(line == std::string::npos ? 0 : line + 1);
+}
+
+std::vector<std::string> OwnCommand::warnings() const {
+  std::vector<std::string> found;
+  std::istringstream lines(said_);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("warning: ")) found.push_back(line);
+  return found;
 }
 
 std::string run_self(const std::vector<std::string>& arguments) {

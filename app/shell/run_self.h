@@ -36,6 +36,8 @@ class OwnCommand {
   void kill();
   // Of one that has ended: "" on success, else the last line of its standard error.
   std::string problem() const;
+  // The lines of its standard error that begin with "warning: ".
+  std::vector<std::string> warnings() const;
   // As the shell has it: 128 and the signal's number where a signal ended it.
   int exit_code() const;
 
