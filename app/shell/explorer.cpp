@@ -38,7 +38,8 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       runs_(messages_),
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
-      exporter_(workspace, files_, messages_) {
+      exporter_(workspace, files_, messages_),
+      capture_(workspace, files_, messages_) {
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
@@ -67,6 +68,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (numbers == state::NumberScope{} &&
         replay::question_of(tab.selection.place.info()) != nullptr)
       numbers.kind = state::NumberScope::Kind::Question;
+    if (capture_.is_part(tab.path)) return;
     add_recent_file(tab.path);
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
@@ -128,6 +130,7 @@ void Explorer::draw_all() {
   glyphs_.resize(gui_.glyph_bytes());
   stop_measuring_on_input();
   workspace_.begin_frame();
+  capture_.tick();
   keyboard();
   transport_.tick(workspace_);
   menu_ui();
@@ -135,10 +138,11 @@ void Explorer::draw_all() {
   status_ui();
   if (!workspace_.traces.tabs().empty()) rail_ui(workspace_, gui_.palette());
   panels_.draw(gui_);
-  if (workspace_.traces.tabs().empty())
+  if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(
-        gui_.palette(), recent_, [this] { open_dialog(); },
+        gui_.palette(), recent_, [this] { open_dialog(); }, [this] { new_capture(); },
         [this](const std::string& path) { workspace_.traces.open(path); });
+  capture_.draw(gui_.palette());
   palette_.draw(commands_, gui_.palette());
   sheet_.draw(commands_, gui_.palette());
   goto_.draw(workspace_, gui_.palette());
@@ -256,6 +260,12 @@ void Explorer::open_dialog() {
               [this](const std::string& path) { workspace_.traces.open(path); });
 }
 
+void Explorer::new_capture() { capture_.open(settings_.last_folder); }
+
+void Explorer::take_dropped(const std::string& path) {
+  if (!capture_.take(path, settings_.last_folder)) workspace_.traces.open(path);
+}
+
 void Explorer::status_ui() {
   const widgets::FontScope small(widgets::fonts().body, 0.88F);
   const auto& p = gui_.palette();
@@ -267,6 +277,7 @@ void Explorer::status_ui() {
   if (ImGui::BeginViewportSideBar("##status", ImGui::GetMainViewport(), ImGuiDir_Down, height,
                                   kFlags)) {
     ImGui::AlignTextToFramePadding();
+    capture_.status_ui(p);
     job_ui(workspace_, p);
     if (!workspace_.place().empty()) {
       const trace::TraceInfo& info = workspace_.place().info();

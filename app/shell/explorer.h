@@ -4,6 +4,7 @@
 #pragma once
 
 #include "app/figure/gui_context.h"
+#include "app/shell/capture_window.h"
 #include "app/shell/command_list.h"
 #include "app/shell/dialogs.h"
 #include "app/shell/exporter.h"
@@ -47,6 +48,9 @@ class Explorer {
   PanelHost& panels() { return panels_; }
   Exporter& exporter() { return exporter_; }
   Messages& messages() { return messages_; }
+  CaptureWindow& capture() { return capture_; }
+  // A file or folder that was dropped on the window.
+  void take_dropped(const std::string& path);
   NotesWindow& notes() { return notes_; }
   RunsWindow& runs() { return runs_; }
 
@@ -60,6 +64,7 @@ class Explorer {
   void tabs_ui();
   void status_ui();
   void open_dialog();
+  void new_capture();
   void change_scale(float factor);
   // commands.cpp
   void make_commands();
@@ -90,6 +95,7 @@ class Explorer {
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
+  CaptureWindow capture_;
   CommandPalette palette_;
   ShortcutSheet sheet_;
   GotoDialog goto_;

@@ -3,6 +3,7 @@
 
 #include "app/shell/bar_pickers.h"
 #include "app/shell/method_card.h"
+#include "app/shell/param_ui.h"
 #include "app/state/method_groups.h"
 #include "app/state/questions/run.h"
 #include "app/state/token_text.h"
@@ -11,7 +12,6 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
-#include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,87 +22,6 @@ namespace kvloupe::shell {
 namespace {
 
 constexpr float kMostRows = 10;  // recorded runs in sight; of more the list scrolls
-
-using selection::ParamInfo;
-using selection::ParamType;
-
-void int_ui(state::MethodDraft& draft, const ParamInfo& param, int most_tokens) {
-  int number = static_cast<int>(parse_int(draft.value(param.name)).value_or(0));
-  bool edited = false;
-  const bool budget = param.name == "budget_tokens";
-  if (budget)
-    edited = ImGui::InputInt(param.name.c_str(), &number, 16, 128);
-  else
-    edited = ImGui::InputInt(param.name.c_str(), &number, param.odd ? 2 : 1, param.odd ? 10 : 8);
-  if (!edited) return;
-  const double most = budget ? std::max(1, most_tokens) : param.max;
-  number = static_cast<int>(std::clamp<double>(number, param.min, std::max(param.min, most)));
-  draft.set(param.name, std::to_string(number));
-}
-
-void float_ui(state::MethodDraft& draft, const ParamInfo& param) {
-  double number = parse_double(draft.value(param.name)).value_or(0);
-  if (ImGui::InputDouble(param.name.c_str(), &number, 0.05, 0.1, "%g"))
-    draft.set(param.name,
-              format_shortest(std::clamp(number, param.min, std::max(param.min, param.max))));
-}
-
-// A file, or one of the words that stand in for one.
-bool path_ui(state::MethodDraft& draft, const ParamInfo& param) {
-  bool changed = false;
-  std::string path = draft.value(param.name);
-  if (param.name == "basis") {
-    for (const char* word : {"auto", "self"}) {
-      if (ImGui::RadioButton(word, path == word)) {
-        draft.set(param.name, word);
-        changed = true;
-      }
-      ImGui::SameLine();
-    }
-  }
-  if (ImGui::InputText(param.name.c_str(), &path)) draft.set(param.name, path);
-  return changed || ImGui::IsItemDeactivatedAfterEdit();
-}
-
-// One control for one parameter. True once a change is complete.
-bool param_ui(state::MethodDraft& draft, const ParamInfo& param,
-              const std::string& value_of_default, int most_tokens) {
-  bool changed = false;
-  const std::string value = draft.value(param.name);
-  ImGui::SetNextItemWidth(widgets::em(10));
-  switch (param.type) {
-    case ParamType::Int:
-      int_ui(draft, param, most_tokens);
-      changed = ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    case ParamType::Float:
-      float_ui(draft, param);
-      changed = ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    case ParamType::Bool: {
-      bool on = value == "1";
-      changed = ImGui::Checkbox(param.name.c_str(), &on);
-      if (changed) draft.set(param.name, on ? "1" : "0");
-      break;
-    }
-    case ParamType::Enum:
-      if (ImGui::BeginCombo(param.name.c_str(), value.c_str())) {
-        for (const std::string& choice : param.choices)
-          if (ImGui::Selectable(choice.c_str(), choice == value)) {
-            draft.set(param.name, choice);
-            changed = true;
-          }
-        ImGui::EndCombo();
-      }
-      break;
-    case ParamType::Path:
-      changed = path_ui(draft, param);
-      break;
-  }
-  if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("%s", state::help_of(param, value_of_default).c_str());
-  return changed;
-}
 
 // Why the trace cannot serve the method; empty while that is not known.
 std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailable,
@@ -252,56 +171,14 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
 
 bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palette& palette,
                               state::MethodDraft& draft) {
-  bool changed = false;
-  const selection::MethodInfo* info = selection::find_method(draft.id());
-  ImGui::SetNextItemWidth(-1);
-  ImGui::SetNextWindowSizeConstraints({widgets::em(26), 0}, {widgets::em(40), widgets::em(34)});
-  if (!ImGui::BeginCombo("##method", info != nullptr ? info->title.c_str() : "",
-                         ImGuiComboFlags_HeightLargest))
-    return false;
-  if (ImGui::IsWindowAppearing()) {
-    query_.clear();
-    ImGui::SetKeyboardFocusHere();
-  }
-  ImGui::SetNextItemWidth(-1);
-  const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
-                                                &query_, ImGuiInputTextFlags_EnterReturnsTrue);
   const auto unavailable = unavailable_.ask(workspace, {workspace.place()});
-  const auto groups = state::method_groups(query_);
-  const auto take = [&](const selection::MethodInfo& method) {
-    draft.change_method(method.id, workspace.place().trace->shape(),
-                        workspace.place().info().num_tokens);
-    changed = true;
-    ImGui::CloseCurrentPopup();
-  };
-  for (const state::MethodGroup& group : groups) {
-    ImGui::SeparatorText(group.title.c_str());
-    for (const selection::MethodInfo* method : group.methods) {
-      const std::string reason = reason_of(unavailable, method->id);
-      if (!reason.empty()) ImGui::PushStyleColor(ImGuiCol_Text, palette.faint);
-      if (ImGui::Selectable(fmt::format("{}##{}", method->title, method->id).c_str(),
-                            method->id == draft.id()))
-        take(*method);
-      const bool hovered = ImGui::IsItemHovered();
-      if (!reason.empty()) {
-        ImGui::SameLine(0, widgets::em(0.8F));
-        ImGui::TextUnformatted("not on this trace");
-        ImGui::PopStyleColor();
-      }
-      if (hovered) {
-        ImGui::SetNextWindowSize({widgets::em(30), 0});
-        ImGui::BeginTooltip();
-        widgets::text_wrapped(palette.text, method->summary);
-        widgets::text_wrapped(palette.muted, method->paper);
-        if (!reason.empty()) widgets::text_wrapped(palette.warning, reason);
-        ImGui::EndTooltip();
-      }
-    }
-  }
-  if (groups.empty()) widgets::text_colored(palette.muted, "No method has all these words.");
-  if (entered && !groups.empty()) take(*groups.front().methods.front());
-  ImGui::EndCombo();
-  return changed;
+  const selection::MethodInfo* taken =
+      finder_.draw(palette, draft.id(), "not on this trace",
+                   [&](const std::string& id) { return reason_of(unavailable, id); });
+  if (taken == nullptr) return false;
+  draft.change_method(taken->id, workspace.place().trace->shape(),
+                      workspace.place().info().num_tokens);
+  return true;
 }
 
 void MethodEditor::help_ui(const widgets::Palette& palette, const selection::MethodInfo& method) {
@@ -325,9 +202,7 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
   }
   const state::MethodDraft defaults =
       draft.defaults(workspace.place().trace->shape(), workspace.place().info().num_tokens);
-  for (const ParamInfo* param : draft.params())
-    changed |=
-        param_ui(draft, *param, defaults.value(param->name), workspace.place().info().num_tokens);
+  changed |= params_ui(draft, defaults, workspace.place().info().num_tokens);
   if (info != nullptr) help_ui(palette, *info);
   const std::string problem = draft.problem();
   if (changed && problem.empty()) {

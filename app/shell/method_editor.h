@@ -1,6 +1,7 @@
 // The controls with which a method is chosen and tuned, made from what the catalogue says of it.
 #pragma once
 
+#include "app/shell/method_finder.h"
 #include "app/state/method_draft.h"
 #include "app/state/questions/runs.h"
 #include "app/state/workspace.h"
@@ -36,7 +37,7 @@ class MethodEditor {
   std::array<state::MethodDraft, 2> drafts_;
   std::array<std::string, 2> drafted_;  // keys of the choices that the drafts stand for
   std::string problem_;
-  std::string query_;
+  MethodFinder finder_;
 };
 
 }  // namespace kvloupe::shell

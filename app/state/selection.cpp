@@ -182,6 +182,14 @@ void SelectionHistory::push(const Selection& before, const std::string& kind) {
   if (past_.size() > kDepth) past_.erase(past_.begin());
 }
 
+void SelectionHistory::move_to(const TracePtr& trace) {
+  for (std::vector<Selection>* steps : {&past_, &future_})
+    for (Selection& step : *steps) {
+      step.place.trace = trace;
+      clamp(step.place);
+    }
+}
+
 std::optional<Selection> SelectionHistory::back(const Selection& now) {
   if (past_.empty()) return std::nullopt;
   future_.push_back(now);
