@@ -29,6 +29,7 @@ using Map = state::Result<KvMapQuestion>;
 using Recall = state::Result<RecallQuestion>;
 
 constexpr const char* kView = "kv_map";
+constexpr float kLeastEm = 8;  // the height of one of several maps
 constexpr std::array<KeyState, 8> kLegendOrder{
     KeyState::Kept,    KeyState::Sink,    KeyState::Recent,  KeyState::Dense,
     KeyState::Current, KeyState::Dropped, KeyState::Evicted, KeyState::Hidden};
@@ -148,18 +149,20 @@ class KvMapPanel final : public Panel {
     show_ui(context, kView);
     legend(context);
     ImGui::Dummy({0, widgets::em(0.2F)});
+    ImGui::BeginChild("maps", {0, 0});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const int count = static_cast<int>(methods.size());
-    const int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
-    const int down = (count + across - 1) / across;
-    const float gap = widgets::em(0.6F);
+    const float gap = widgets::em(0.6F), axis = KvMapAxes::axis_height();
+    const auto height_of = [&](int across) {
+      const auto down = static_cast<float>((count + across - 1) / across);
+      return std::floor((room.y - axis - gap * down) / down);
+    };
+    int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
+    if (count > 4 && room.x > widgets::em(56) && height_of(across) < widgets::em(kLeastEm))
+      across = 3;
     const float width =
         (room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
-    const float axis = KvMapAxes::axis_height();
-    const float height = std::max(
-        widgets::em(8),
-        std::floor((room.y - axis - gap * static_cast<float>(down)) / static_cast<float>(down)));
-    ImGui::BeginChild("maps", {0, 0});
+    const float height = std::max(widgets::em(kLeastEm), height_of(across));
     for (int i = 0; i < count; ++i) {
       const bool is_last_row = i + across >= count;
       if (i % across != 0) ImGui::SameLine(0, gap);
