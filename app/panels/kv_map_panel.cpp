@@ -181,6 +181,7 @@ class KvMapPanel final : public Panel {
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
     ImGui::Dummy({0, widgets::em(0.7F)});
     fit(picture);
+    const TickRoom for_last_number;
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
