@@ -1,8 +1,8 @@
 // `kvloupe capture`: runs a model in chunked prefill and decode and records a trace.
+#include "app/cli/capture_json.h"
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/speed_json.h"
 #include "capture/engine.h"
 #include "capture/model/optional_model.h"
 #include "capture/run/capture.h"
@@ -17,8 +17,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -36,7 +34,6 @@ namespace {
 using capture::CaptureEstimate;
 using capture::CaptureOptions;
 using capture::CaptureReport;
-using nlohmann::ordered_json;
 
 // The options as text, before they are checked. CaptureOptions holds what they mean.
 struct CaptureArguments {
@@ -46,7 +43,7 @@ struct CaptureArguments {
   bool accept_terms = false, drift = false;
   Indices layers;
   std::string closed_loop, dtype = "f16", compute = "fp32", store, output, resume;
-  bool json = false;
+  bool json = false, events = false;
 };
 
 std::string task_help() {
@@ -117,6 +114,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const Given& word
   if (given("--device")) options.device = arguments.options.device;
   options.seed = arguments.options.seed;
   options.force = arguments.options.force;
+  options.estimate_only = arguments.options.estimate_only;
   if (given("--prompt")) options.prompt_text = arguments.prompt;
   if (given("--prompt-file")) options.prompt_file = arguments.prompt_file;
   if (given("--messages")) options.messages_file = arguments.messages;
@@ -158,15 +156,14 @@ class ProgressLines {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-void print_estimate(const CaptureEstimate& estimate, const CaptureOptions& options) {
-  log::info("expecting about {} and {} for {} tokens on {} (an estimate from a short run)",
-            format_bytes(estimate.bytes), format_duration(estimate.seconds),
-            format_count(estimate.tokens), options.device);
+std::string text_of(const CaptureEstimate& estimate, const CaptureOptions& options) {
   const capture::MemoryPlan& memory = estimate.memory;
-  log::info("memory on {}: about {} (weights {}, KV cache {}, working set {})", options.device,
-            format_bytes(memory.total()), format_bytes(memory.weights), format_bytes(memory.caches),
-            format_bytes(memory.working));
-  log::info("writing {}", options.output.string());
+  return fmt::format(
+      "expecting about {} and {} for {} tokens on {} (an estimate from a short run)\n"
+      "memory on {}: about {} (weights {}, KV cache {}, working set {})\n",
+      format_bytes(estimate.bytes), format_duration(estimate.seconds),
+      format_count(estimate.tokens), options.device, options.device, format_bytes(memory.total()),
+      format_bytes(memory.weights), format_bytes(memory.caches), format_bytes(memory.working));
 }
 
 void print_speed(const CaptureReport& report) {
@@ -174,44 +171,6 @@ void print_speed(const CaptureReport& report) {
   results::print("{} (recording included)\n", text_of(report.speed->model));
   if (report.speed->dense)
     results::print("the dense model beside it: {}\n", text_of(*report.speed->dense));
-}
-
-// What became of the question that a task asks.
-double score_of(const CaptureReport& report) {
-  return capture_engine().string_match_all(report.answer, report.expected_answers);
-}
-
-// null where no token was asked for; what is not known of it likewise.
-ordered_json answer_json(const CaptureReport& report, const CaptureOptions& options) {
-  if (options.max_new_tokens == 0) return nullptr;
-  ordered_json json{{"text", report.answer},
-                    {"expected", nullptr},
-                    {"found", nullptr},
-                    {"score", nullptr},
-                    {"dense_text", nullptr}};
-  if (!report.expected_answers.empty()) {
-    json["expected"] = report.expected_answers;
-    json["score"] = score_of(report);
-    json["found"] = score_of(report) == 1;
-  }
-  if (options.store.has(trace::Part::Drift)) json["dense_text"] = report.dense_answer;
-  return json;
-}
-
-ordered_json report_json(const CaptureReport& report, const CaptureOptions& options) {
-  const auto perplexity = [](const std::optional<double>& loss) {
-    return loss ? ordered_json(std::exp(*loss)) : ordered_json(nullptr);
-  };
-  return {{"path", options.output.string()},
-          {"tokens", report.tokens},
-          {"decoded", report.decoded},
-          {"chunks", report.chunks},
-          {"bytes", report.bytes},
-          {"seconds", report.total_seconds},
-          {"perplexity", perplexity(report.mean_loss)},
-          {"dense_perplexity", perplexity(report.mean_dense_loss)},
-          {"speed", speed_json(report.speed)},
-          {"answer", answer_json(report, options)}};
 }
 
 void print_report(const CaptureReport& report, const CaptureOptions& options) {
@@ -238,25 +197,56 @@ void print_report(const CaptureReport& report, const CaptureOptions& options) {
                               : "found in part");
 }
 
+void print_estimate(const CaptureArguments& arguments, const CaptureEstimate& estimate,
+                    const CaptureOptions& options) {
+  const std::string text = text_of(estimate, options);
+  if (arguments.events) return print_event("estimate", estimate_json(estimate, options));
+  if (options.estimate_only && arguments.json)
+    return results::add_data(
+        json_text("kvloupe-capture-estimate/1", estimate_json(estimate, options), 2));
+  if (options.estimate_only) return results::add_text(text);
+  const std::size_t line = text.find('\n');
+  log::info("{}", text.substr(0, line));
+  log::info("{}", text.substr(line + 1, text.size() - line - 2));
+  log::info("writing {}", options.output.string());
+}
+
+[[noreturn]] void tell_stopped(const CaptureArguments& arguments, const CaptureReport& report,
+                               const CaptureOptions& options) {
+  if (arguments.events) print_event("stopped", report_json(report, options));
+  throw Error(ErrorKind::Cancelled, "the capture was stopped",
+              fmt::format("{} holds the {} tokens done", options.output.string(),
+                          format_count(report.tokens)),
+              "open it as it is or capture again with --force");
+}
+
 void run(const CaptureArguments& arguments, const Given& words) {
   const CaptureOptions options = options_from(arguments, words);
   WorkContext context;
   context.cancel = interrupt_token();
-  context.progress = ProgressLines();
+  CaptureEstimate expected;
+  if (arguments.events)
+    context.progress = [&](std::int64_t done, std::int64_t /*total*/, const std::string& pace) {
+      print_event("progress", progress_json(done, expected, options.chunk_size, pace));
+    };
+  else
+    context.progress = ProgressLines();
   const CaptureReport report = capture_engine().run_capture(
-      options, [&](const CaptureEstimate& estimate) { print_estimate(estimate, options); },
+      options,
+      [&](const CaptureEstimate& estimate) {
+        expected = estimate;
+        print_estimate(arguments, estimate, options);
+      },
       context);
-  if (!report.complete) {
-    throw Error(ErrorKind::Cancelled, "the capture was stopped",
-                fmt::format("{} holds the {} tokens done", options.output.string(),
-                            format_count(report.tokens)),
-                "open it as it is or capture again with --force");
-  }
+  if (options.estimate_only) return;
+  if (!report.complete) tell_stopped(arguments, report, options);
   const auto& times = report.times;
   log::info("attention {}, selection {}, copies {}, waiting for the disk {}",
             format_duration(times.attention_seconds), format_duration(times.selection_seconds),
             format_duration(times.copy_seconds), format_duration(times.wait_seconds));
-  if (arguments.json)
+  if (arguments.events)
+    print_event("done", report_json(report, options));
+  else if (arguments.json)
     results::add_data(json_text("kvloupe-capture/1", report_json(report, options), 2));
   else
     print_report(report, options);
@@ -336,6 +326,12 @@ Command capture_command(const GlobalOptions& global) {
   command.option(
       "--json", &arguments->json,
       "print what was recorded as JSON, and of a task its answer: text, expected, found");
+  command.option("--estimate", &options.estimate_only,
+                 "say what it would take in bytes, memory and time, and write nothing; it loads "
+                 "the model for that. With --json also where the spans stand");
+  command.option("--events", &arguments->events,
+                 "for a program that runs this one: a line of JSON for each thing that happens "
+                 "(estimate, progress, then done or stopped) in place of the report");
   command.option("--force", &options.force, "overwrite the output");
   command.option("-o,--output", &arguments->output, "the trace to write");
   // Asked for by --help alone, which need not start the engine for anything else.

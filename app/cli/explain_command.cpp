@@ -1,23 +1,30 @@
-// `kvloupe explain`: why a method kept or lost a key.
+// `kvloupe explain`: why a method kept or lost a key, or a span of keys.
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/options.h"
 #include "app/cli/row_json.h"
+#include "app/cli/span_loss_text.h"
 #include "app/cli/table_json.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
+#include "core/base/whole_file.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
 #include "core/replay/explain.h"
 #include "core/replay/replay.h"
+#include "core/replay/span_loss.h"
+#include "core/selection/spec/method_files.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -31,12 +38,14 @@ using nlohmann::ordered_json;
 using replay::Explanation;
 
 struct ExplainArguments {
-  std::string trace, method, span, device = "cpu";
+  std::string trace, method, span, csv, device = "cpu";
   Indices layers, chunks;
   std::optional<int> chunk_size, kv_head, q_head;
   std::optional<std::int64_t> key;
   std::optional<std::int64_t> worst;
-  bool no_budget = false, json = false;
+  bool no_budget = false, json = false, force = false;
+
+  bool asks_for_span() const { return !span.empty() && !worst && !key; }
 };
 
 template <typename Number>
@@ -175,17 +184,28 @@ void check(const ExplainArguments& arguments) {
     throw usage_error("--worst cannot be combined with a key or a head",
                       "it looks for keys in all heads",
                       "leave these out; --layers, --chunks and --span narrow the search");
-  if (!arguments.worst && !(arguments.layers.given() && arguments.chunks.given() && arguments.key))
-    throw usage_error("the place is missing", "one key in one cell is explained",
-                      "give --layer, --chunk, --key and --kv-head or --q-head; or --worst N");
-  if (!arguments.worst) {
-    layer_of(arguments);
-    chunk_of(arguments);
+  if (!arguments.csv.empty() && !arguments.asks_for_span())
+    throw usage_error("--csv is for a span alone", "its heads are a table",
+                      "give --span without --key and --worst, or leave it out");
+  if (arguments.csv == "-" && arguments.json)
+    throw usage_error("--csv - cannot be combined with --json",
+                      "standard output has room for one of them", "name a file for the table");
+  if (arguments.asks_for_span()) {
+    if (arguments.kv_head || arguments.q_head)
+      throw usage_error("--span cannot be combined with a head", "all heads are asked",
+                        "leave it out; the table has a row for each head");
+    return;
   }
-  if (!arguments.worst && !arguments.span.empty())
-    throw usage_error("--span needs --worst", "one key is explained",
-                      "add --worst N, or leave it "
-                      "out");
+  if (arguments.worst) return;
+  if (!(arguments.layers.given() && arguments.chunks.given() && arguments.key))
+    throw usage_error("the place is missing", "one key in one cell is explained",
+                      "give --layer, --chunk, --key and --kv-head or --q-head; or --span NAME; or "
+                      "--worst N");
+  layer_of(arguments);
+  chunk_of(arguments);
+  if (!arguments.span.empty())
+    throw usage_error("--span cannot be combined with --key", "one key is explained, or a span",
+                      "leave one of them out");
 }
 
 std::string worst_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
@@ -200,6 +220,35 @@ std::string worst_text(const ExplainArguments& arguments, const replay::MethodCh
   const replay::LostKeys lost = engine().lost_keys(session, request, reporting_context("cells"));
   return arguments.json ? lost_keys_json(lost, session, request.count)
                         : lost_keys_text(lost, session, request.count);
+}
+
+// The chunks asked for; else those from the question on, where the trace has one.
+std::vector<int> chunks_of_span(const ExplainArguments& arguments, const trace::TraceInfo& info) {
+  if (arguments.chunks.given()) return arguments.chunks.numbers;
+  const trace::TokenSpan* const question = replay::question_of(info);
+  if (question == nullptr) return {};
+  std::vector<int> chunks;
+  for (int chunk = std::max(0, info.chunk_of_token(question->begin));
+       chunk < static_cast<int>(info.chunks.size()); ++chunk)
+    chunks.push_back(chunk);
+  return chunks;
+}
+
+// A span: as of a key, by selecting anew where the method is known.
+std::string span_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
+                      const session::TraceSession& session) {
+  replay::SpanLossRequest request;
+  request.method = choice;
+  request.span = *span_of("--span", arguments.span, session.info());
+  request.layers = arguments.layers.numbers;
+  request.chunks = chunks_of_span(arguments, session.info());
+  request.want_budgets = !arguments.no_budget;
+  request.device = arguments.device;
+  const replay::SpanLoss loss = engine().span_loss(session, request, reporting_context("layers"));
+  if (!arguments.csv.empty())
+    write_whole_file(arguments.csv, table::csv_text(span_heads_table(loss)));
+  if (arguments.csv == "-") return "";
+  return arguments.json ? span_loss_json(loss, session) : span_loss_text(loss, session);
 }
 
 // One key: of a run whose method is known by selecting anew, as the scores are not recorded.
@@ -259,9 +308,19 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
         choice.run, differ, anew.cells.size());
 }
 
+// Before anything is computed.
+void check_csv(const ExplainArguments& arguments, const replay::MethodName& method) {
+  check_ending("--csv", arguments.csv, {"--csv"});
+  InputFiles inputs = trace::files_of_trace(arguments.trace);
+  if (method.spec)
+    for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
+  check_result_file(arguments.csv, inputs, arguments.force);
+}
+
 void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
   check(arguments);
   const replay::MethodName method(arguments.method);
+  if (!arguments.csv.empty()) check_csv(arguments, method);
   engine().open_device(arguments.device);
   const session::TraceSession session =
       open_session(arguments.trace, global, {method}, arguments.chunk_size);
@@ -271,8 +330,9 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
     note_budgets_that_fit({*choice.spec}, session.info());
   }
   if (choice.known() && choice.recorded()) say_anew(arguments, choice, session);
-  const std::string text = arguments.worst ? worst_text(arguments, choice, session)
-                                           : key_text(arguments, choice, session);
+  const std::string text = arguments.worst             ? worst_text(arguments, choice, session)
+                           : arguments.asks_for_span() ? span_text(arguments, choice, session)
+                                                       : key_text(arguments, choice, session);
   arguments.json ? results::add_data(text) : results::add_text(text);
 }
 
@@ -280,11 +340,14 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
 
 Command explain_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<ExplainArguments>();
-  Command command("explain", "why a method kept or lost a key");
+  Command command("explain", "why a method kept or lost a key, or a span of keys");
   command.option("trace", &arguments->trace, "trace file").required();
   command.option("--method", &arguments->method, kMethodHelp).required();
-  add_layers_option(command, arguments->layers, "a layer; with --worst those searched");
-  add_chunks_option(command, arguments->chunks, "a chunk; with --worst those searched");
+  add_layers_option(command, arguments->layers,
+                    "a layer; with --worst those searched, of a span those asked");
+  add_chunks_option(command, arguments->chunks,
+                    "a chunk; with --worst those searched, of a span those asked (without: from "
+                    "the question on, where the trace has one)");
   add_chunk_size_option(command, arguments->chunk_size);
   command.option("--kv-head", &arguments->kv_head, "a KV head");
   command.option("--q-head", &arguments->q_head,
@@ -295,10 +358,15 @@ Command explain_command(const GlobalOptions& global) {
               "in place of one key: the N lost keys of most true mass, and their causes")
       .range(1, 100000);
   command.option("--span", &arguments->span,
-                 "with --worst: keys of a span of the trace, or positions such as 1536-1551");
+                 "a span of the trace, or positions such as 1536-1551: in which heads its keys are "
+              "kept, what lost the others, and what would keep them; with --worst: its keys alone");
   command.option("--device", &arguments->device, kDeviceHelp).show_default();
   command.option("--no-budget", &arguments->no_budget,
-                 "leave needed_budget out: of methods that evict it takes minutes to find");
+                 "leave the budget that keeps it out: of methods that evict it takes minutes to "
+                 "find");
+  command.option("--csv", &arguments->csv,
+                 "of a span: its heads as a table into this file, - is standard output");
+  command.option("--force", &arguments->force, "replace the file of --csv");
   command.option("--json", &arguments->json, "as JSON, with all that is known");
   command.run = [arguments, &global](const Given&) {
     use_engine(global);

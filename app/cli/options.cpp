@@ -143,9 +143,11 @@ std::optional<trace::TokenSpan> span_of(const char* option, const std::string& t
     if (span.name == text) return span;
     names += (names.empty() ? "" : ", ") + printable(span.name);
   }
-  const auto dash = text.find('-');
-  const auto first = parse_int(std::string_view(text).substr(0, dash));
-  const auto last = dash == std::string::npos ? first : parse_int(text.substr(dash + 1));
+  // "1536-1551", both in, or as a slice, "1536:1552".
+  const auto between = text.find_first_of("-:");
+  const auto first = parse_int(std::string_view(text).substr(0, between));
+  auto last = between == std::string::npos ? first : parse_int(text.substr(between + 1));
+  if (last && between != std::string::npos && text[between] == ':') --*last;
   if (!first || !last || *first < 0 || *last < *first || *last >= info.num_tokens)
     throw input_error(fmt::format("{} {} names no tokens of the trace", option, printable(text)),
                       fmt::format("it has {} tokens and {}", format_count(info.num_tokens),

@@ -289,29 +289,12 @@ void check_recorded(const SelectArguments& arguments, const replay::MethodChoice
     refuse("--chunk-size", "it holds what was kept of the trace's own chunks");
 }
 
-// Those asked for; what is alive at the end is told with the last chunk alone.
-void keep_chunks(const std::vector<int>& chunks, ReplayResult& result) {
-  const int num_chunks = static_cast<int>(result.chunks.size());
-  if (chunks.back() >= num_chunks)
-    throw input_error(fmt::format("chunk {} is not in this trace", chunks.back()),
-                      fmt::format("it has {} chunks, numbered from 0", num_chunks),
-                      "choose one of them, or all");
-  std::erase_if(result.cells, [&](const ReplayCell& cell) {
-    return !std::binary_search(chunks.begin(), chunks.end(), cell.chunk);
-  });
-  if (chunks.back() + 1 != num_chunks) result.final_alive.clear();
-}
-
 ReplayResult selected(const session::TraceSession& session, const replay::MethodChoice& choice,
                       const replay::ReplayRequest& request) {
   const WorkContext context = reporting_context("cells");
   if (!choice.recorded()) return engine().replay(session, request, context);
-  std::optional<int> chunk;
-  if (request.chunks.size() == 1) chunk = request.chunks.front();
-  ReplayResult result = engine().recorded_run(session, choice.run, request.layers, chunk, true,
-                                              request.want_output_error, context, request.device);
-  if (request.chunks.size() > 1) keep_chunks(request.chunks, result);
-  return result;
+  return engine().recorded_run(session, choice.run, request.layers, request.chunks, true,
+                               request.want_output_error, context, request.device);
 }
 
 void run_select(const SelectArguments& arguments, const GlobalOptions& global) {

@@ -79,7 +79,8 @@ class AquaLanesPanel final : public Panel {
   void plots_ui(DrawContext& context, const Lanes& result) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool wide = room.x > widgets::em(52);
-    const float height = std::max(room.y, widgets::em(wide ? 22.0F : 54.0F));
+    const float height = std::max(
+        room.y, widgets::em(context.figure ? (wide ? 22.0F : 54.0F) : (wide ? 31.0F : 66.0F)));
     const float left = wide ? room.x * 0.44F : room.x;
     ImGui::BeginChild("lanes", {left, wide ? height : height * 0.42F});
     use_ui(context, result);
@@ -136,8 +137,9 @@ class AquaLanesPanel final : public Panel {
                           ImGui::GetStyle().ItemSpacing.y;
     const float gap = widgets::em(0.6F);
     const float title = ImGui::GetTextLineHeightWithSpacing();
-    const ImVec2 size((room.x - gap) / 2,
-                      std::max(widgets::em(7), (room.y - numbers - title) / 2 - gap));
+    const ImVec2 size(
+        (room.x - gap) / 2,
+        plot_height(context, std::max(widgets::em(7), (room.y - numbers - title) / 2 - gap)));
     for (const bool of_keys : {true, false})
       for (std::size_t i = 0; i < r.bases.size(); ++i) {
         if (i > 0) ImGui::SameLine(0, gap);

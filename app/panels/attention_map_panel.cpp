@@ -214,10 +214,12 @@ class AttentionMapPanel final : public Panel {
       x_range_ = {0, num_tokens};
       y_range_ = {0, num_tokens};
     }
-    // In a low panel the parts shrink; then the whole map goes, then the rug.
-    const float room = ImGui::GetContentRegionAvail().y;
+    // In a low panel the parts shrink, then it scrolls. In a low figure the whole map goes, then the
+    // rug.
     const float rug = widgets::em(2.6F) * (shows_ == Show::Both ? 2 : 1);
-    const float least = widgets::em(5.5F);
+    const float least = plot_height(context, widgets::em(5.5F));
+    float room = ImGui::GetContentRegionAvail().y;
+    if (!context.figure) room = std::max(room, 2 * least + rug);
     const float rows = std::max(least, room * 0.27F);
     const Place& place = strip.question.place;
     if (!ImPlot::BeginAlignedPlots("##attention", true)) return;

@@ -44,7 +44,8 @@ class BudgetSweepPanel final : public Panel {
     notes_ui(context, result, number);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (room.x > widgets::em(2 * kTableWidth)) {
-      plot_ui(context, result, lines, number, {room.x - widgets::em(kTableWidth + 1), room.y});
+      plot_ui(context, result, lines, number,
+              {room.x - widgets::em(kTableWidth + 1), plot_height(context, room.y)});
       ImGui::SameLine(0, widgets::em(1));
       ImGui::BeginChild("enough", {0, 0});
       enough_ui(context, result, lines, number);
@@ -71,6 +72,12 @@ class BudgetSweepPanel final : public Panel {
     return {};
   }
 
+  static std::string chunks_of(const Curves& result) {
+    const state::NumberChunks& chunks = result.question.chunks;
+    return chunks.chosen ? state::words_of(chunks, result.question.place.info())
+                         : "prefill chunks";
+  }
+
   static void head_ui(DrawContext& context, const Curves& result) {
     const state::Place& place = result.question.place;
     std::string methods;
@@ -86,15 +93,21 @@ class BudgetSweepPanel final : public Panel {
          "itself did not attend to these selections.",
          "open loop"}};
     for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
-    chips.push_back({where(result), 0, "Layers and heads whose prefill chunks are averaged."});
+    chips.push_back({where(result), 0, "Layers and heads whose chunks are averaged."});
+    if (result.question.chunks.chosen)
+      chips.push_back({chunks_of(result), 0, "Averaged over these: the choice of numbers above."});
+    if (result.question.watched)
+      chips.push_back({"watched: " + state::readable_name(result.question.watched->name), 0,
+                       fmt::format("Keys {} to {}.", result.question.watched->begin,
+                                   result.question.watched->end - 1)});
     if (result && result.state == state::ResultState::Loading && !result.stale)
       chips.push_back({"refining", context.palette.accent,
                        "More budgets are being computed; what is drawn is exact as it stands."});
     widgets::figure_head_ui(
         context.palette, context.figure, "Budget sweep", methods,
-        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  prefill chunks that select",
-                    place.trace->name, state::readable_name(place.info().model.name),
-                    where(result)),
+        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  {}", place.trace->name,
+                    state::readable_name(place.info().model.name), where(result),
+                    chunks_of(result) + " that select"),
         chips);
   }
 

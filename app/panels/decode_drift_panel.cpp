@@ -42,23 +42,37 @@ class DecodeDriftPanel final : public Panel {
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (!result->against_dense()) {
-      losses_ui(context, result, room);
+      losses_ui(context, result, room.y);
       return;
     }
     const bool wide = room.x > widgets::em(56);
-    const ImVec2 left(wide ? room.x * 0.56F : room.x, wide ? room.y : room.y * 0.5F);
-    ImGui::BeginChild("tokens", left, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-    losses_ui(context, result, {-1, ImGui::GetContentRegionAvail().y * 0.5F});
-    distances_ui(context, result);
+    const float half = wide ? room.y : room.y * 0.5F;
+    const float height = plots_height(context, half);
+    // In a figure the answers take what is left; in the window all of both scrolls together.
+    const ImGuiWindowFlags flags =
+        context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None;
+    const ImGuiChildFlags grow =
+        context.figure ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY;
+    ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, context.figure ? half : 0}, grow,
+                      flags);
+    const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
+    losses_ui(context, result, each);
+    distances_ui(context, result, each);
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
-    ImGui::BeginChild("model", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-    matrix_ui(context, result);
+    ImGui::BeginChild("model", {0, 0}, grow, flags);
+    matrix_ui(context, result, height);
     answers_ui(context, *result);
     ImGui::EndChild();
   }
 
  private:
+  // Of two plots with their headings, one above the other.
+  static float plots_height(const DrawContext& context, float room) {
+    return 2 * (plot_height(context, room / 2 - ImGui::GetTextLineHeightWithSpacing()) +
+                ImGui::GetTextLineHeightWithSpacing());
+  }
+
   static void head_ui(DrawContext& context, const Drifts& result) {
     const Place& place = result.question.place;
     std::vector<widgets::Chip> chips;
@@ -148,12 +162,12 @@ class DecodeDriftPanel final : public Panel {
                                        context.palette.current, widgets::em(0.1F));
   }
 
-  void losses_ui(DrawContext& context, const Drifts& result, ImVec2 size) {
+  void losses_ui(DrawContext& context, const Drifts& result, float height) {
     const DecodeDrift& drift = *result;
     heading_ui(context, "Loss",
                fmt::format("nat by token; line: mean of the last {}", analysis::kMeanOf));
     const TickRoom room;
-    if (!ImPlot::BeginPlot("##losses", size, kPlotFlags)) return;
+    if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
     double high = 1;
     for (const auto* values : {&drift.nll, &drift.dense_nll})
       for (const float value : *values)
@@ -173,11 +187,11 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::EndPlot();
   }
 
-  void distances_ui(DrawContext& context, const Drifts& result) {
+  void distances_ui(DrawContext& context, const Drifts& result, float height) {
     const DecodeDrift& drift = *result;
     heading_ui(context, "Next-token distribution", "KL(dense || closed loop), nat, log");
     const TickRoom room;
-    if (!ImPlot::BeginPlot("##kl", {-1, -1}, kPlotFlags)) return;
+    if (!ImPlot::BeginPlot("##kl", {-1, plot_height(context, height)}, kPlotFlags)) return;
     const float most = *std::max_element(drift.kl.begin(), drift.kl.end());
     ImPlot::SetupAxes("token position", "KL (nat)", ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
@@ -217,7 +231,8 @@ class DecodeDriftPanel final : public Panel {
       context.workspace.cursor.set_chunk(place.info().chunk_of_token(position));
   }
 
-  void matrix_ui(DrawContext& context, const Drifts& result) {
+  void matrix_ui(DrawContext& context, const Drifts& result, float height) {
+    const float from = ImGui::GetCursorPosY();
     const std::string& rows = context.workspace.option(kView, "rows");
     const analysis::Matrix& matrix = state::drift_matrix(*result, rows);
     const Place& place = result.question.place;
@@ -231,12 +246,13 @@ class DecodeDriftPanel final : public Panel {
                             "relative distance (log)", widgets::em(9));
     MapPlotSpec spec;
     spec.id = "##drift";
-    spec.x_label = "chunk";
+    spec.x_label = state::chunk_axis(place.info());
     spec.y_label = "layer";
     spec.rows = static_cast<double>(matrix.rows);
     spec.cols = static_cast<double>(matrix.cols);
     spec.first_row = place.info().layers.front();
-    spec.size = {-1, ImGui::GetContentRegionAvail().y * (result->first_sampled ? 0.62F : 1.0F)};
+    const float left = height - (ImGui::GetCursorPosY() - from);
+    spec.size = {-1, plot_height(context, left * (result->first_sampled ? 0.62F : 1.0F))};
     spec.content_key = result.key + rows + range.key();
     // The whole of a row is before its first query: nothing lies beyond a diagonal.
     const CellSize cell{1, 1, static_cast<double>(matrix.cols)};

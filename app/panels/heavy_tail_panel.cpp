@@ -216,7 +216,12 @@ class HeavyTailPanel final : public Panel {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(1);
     const bool beside = room.x > widgets::em(52);
-    const float height = beside ? room.y : widgets::em(15);
+    const bool two = beside && !result->spread.deviations.bins.empty();
+    // A plot and its heading, twice where scores stand below the relevance.
+    const float least = (least_plot_height() + widgets::em(3)) * (two ? 2 : 1);
+    const float height = !beside          ? widgets::em(15)
+                         : context.figure ? room.y
+                                          : std::max(room.y, least);
     const auto column = [&](const char* id, float share, auto draw_ui) {
       ImGui::BeginChild(id, {beside && share < 1 ? share * room.x : 0, height});
       draw_ui();
@@ -241,6 +246,10 @@ class HeavyTailPanel final : public Panel {
     column("rows", 1, [&] { rows_ui(context, result); });
   }
 
+  static ImVec2 rest_of(const DrawContext& context) {
+    return {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
+  }
+
   // Whether plots have room for short words only.
   static bool is_low() { return ImGui::GetContentRegionAvail().y < widgets::em(14); }
 
@@ -258,7 +267,7 @@ class HeavyTailPanel final : public Panel {
       return;
     }
     const bool short_words = is_low();
-    if (!ImPlot::BeginPlot("##relevance", {-1, -1}, kScatterFlags)) return;
+    if (!ImPlot::BeginPlot("##relevance", rest_of(context), kScatterFlags)) return;
     // At least a decade, so that a narrow spread looks narrow; a query along the mean falls out.
     const double most = curve.line.front().second;
     const double low = 0.8 * std::max(curve.line.back().second, 1e-3 * most);
@@ -290,7 +299,7 @@ class HeavyTailPanel final : public Panel {
   void deviations_ui(DrawContext& context, const Tails& result) {
     const analysis::ScoreDeviations& deviations = result->spread.deviations;
     column_head_ui(context, "Scores", "cos(query, key) less its key's mean");
-    if (!ImPlot::BeginPlot("##deviations", {-1, -1}, kScatterFlags)) return;
+    if (!ImPlot::BeginPlot("##deviations", rest_of(context), kScatterFlags)) return;
     const double width = analysis::ScoreDeviations::kBinWidth;
     const double low = 0.5 / static_cast<double>(deviations.count);
     const double far = 1.05 * std::max({4.0, -deviations.lowest, deviations.highest});
@@ -348,7 +357,7 @@ class HeavyTailPanel final : public Panel {
     column_head_ui(context, "Mass", "share of the attention to the past, position 0 left out");
     const Answer& answer = *result;
     const bool short_words = is_low();
-    if (!ImPlot::BeginPlot("##mass", {-1, -1}, kScatterFlags)) return;
+    if (!ImPlot::BeginPlot("##mass", rest_of(context), kScatterFlags)) return;
     const bool several = answer.num_queries() > 1;
     const double top = std::max({answer.keys.height(0), several ? answer.queries.height(0) : 0,
                                  answer.keys.tail ? std::min(1.0, answer.keys.tail->at(1)) : 0});
@@ -466,6 +475,7 @@ class HeavyTailPanel final : public Panel {
     spec.rows = place.chunk_info().length;
     spec.cols = place.chunk_info().end();
     spec.show_y_ticks = several;
+    spec.size = rest_of(context);
     const ColorRange range;
     spec.content_key = result.key + order_name + range.key();
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {

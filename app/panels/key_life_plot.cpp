@@ -230,7 +230,8 @@ void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height) 
   legend_ui(context, *life, extent);
   height -= ImGui::GetCursorPosY() - from;
   const bool is_a = key.slot == state::Slot::A;
-  if (!ImPlot::BeginPlot(is_a ? "##life a" : "##life b", {-1, std::max(height, widgets::em(6))},
+  if (!ImPlot::BeginPlot(is_a ? "##life a" : "##life b",
+                         {-1, plot_height(context, std::max(height, widgets::em(6)))},
                          ImPlotFlags_CanvasOnly))
     return;
   double score_floor = 0;

@@ -22,6 +22,7 @@ void KvMapAxes::fit(std::size_t num_chunks, std::int32_t num_tokens, const state
     x_ = {0, shape.second};
     y_ = {0, shape.first};
   }
+  chunk_axis_ = state::chunk_axis(place.info());
   if (key_begin_ == place.key_begin) return;
   key_begin_ = place.key_begin;
   if (place.has_keys()) scroll_to(x_, place.key_begin, place.key_end, shape.second);
@@ -31,7 +32,7 @@ MapPlotSpec KvMapAxes::spec(ImVec2 size, const Form& form) {
   MapPlotSpec spec;
   spec.id = "##kv map";
   if (form.x_axis) spec.x_label = "key (token position)";
-  if (!form.small) spec.y_label = "chunk";
+  if (!form.small) spec.y_label = chunk_axis_;
   spec.rows = shape_.first;
   spec.cols = shape_.second;
   spec.size = size;

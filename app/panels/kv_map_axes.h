@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace kvloupe::panels {
@@ -43,6 +44,7 @@ class KvMapAxes {
   };
   ImPlotRange x_, y_;                      // keys, chunks
   std::pair<double, double> shape_{0, 0};  // chunks, keys
+  std::string chunk_axis_;
   std::int32_t key_begin_ = -1;
   std::optional<Pointed> pointed_, pointing_;  // in the last frame, in this one
 };

@@ -91,10 +91,26 @@ class KvMapPanel final : public Panel {
     slot_head_ui(context, picture, slot, "KV map");
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
     legend(context);
+    mean_ui(context, picture);
     head_.end(head_key(context));
     ImGui::Dummy({0, widgets::em(0.9F)});
     fit(picture);
     maps_ui(context, drawn_.front(), ImGui::GetContentRegionAvail(), {});
+  }
+
+  // Of the bars beside the map, where the chunks that count are chosen.
+  static void mean_ui(DrawContext& context, const Picture& picture) {
+    const Place& place = picture.map.question.place;
+    const state::NumberChunks chunks = state::number_chunks(
+        context.workspace.selection().numbers, place, state::NumberScope::Kind::All);
+    if (!chunks.chosen || !picture.recall || picture.recall.stale) return;
+    const auto mean =
+        state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
+    if (!mean) return;
+    const std::string text =
+        fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
+    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
+    widgets::text_colored(context.palette.muted, text);
   }
 
   static void slot_head_ui(DrawContext& context, const Picture& picture, Slot slot,
@@ -202,6 +218,7 @@ class KvMapPanel final : public Panel {
 
   // The map of one method, and the bars beside it.
   void maps_ui(DrawContext& context, std::size_t index, ImVec2 room, const KvMapAxes::Form& form) {
+    if (!form.small) room.y = plot_height(context, room.y);
     Picture& picture = pictures_[index];
     const Map& map = picture.map;
     const float side = form.small ? 0 : KvMapAxes::bars_width(room.x);

@@ -205,7 +205,7 @@ void score_errors_ui(DrawContext& context, const Lanes& result, ImVec2 size) {
   const ImU32 own = loss_color(p, magnitude ? LaneChoice::Magnitude : LaneChoice::Leading);
   const ImU32 other = loss_color(p, magnitude ? LaneChoice::Leading : LaneChoice::Magnitude);
   widgets::legend_ui(p, {{id_of(r.method), own}, {id_of(r.twin) + ", as many lanes", other}});
-  size.y = std::max(widgets::em(6), ImGui::GetContentRegionAvail().y);
+  size.y = plot_height(context, std::max(widgets::em(6), ImGui::GetContentRegionAvail().y));
   if (!ImPlot::BeginPlot("##score error", size, ImPlotFlags_CanvasOnly)) return;
   const double top = result->most_score_error * 1.2;
   ImPlot::SetupAxes("query head", nullptr, ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock,

@@ -26,8 +26,9 @@ using Overview = state::Result<OverviewQuestion>;
 
 constexpr const char* kView = "layer_head_overview";
 
+// Most heads keep more than half: the colours are spent there, so that 0.6 does not look like 1.
 ImU32 rising(const widgets::Palette& palette, double t) {
-  return widgets::diverging_color(palette, t);
+  return widgets::diverging_color(palette, t * t);
 }
 ImU32 falling(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, 1 - t);
@@ -68,21 +69,27 @@ struct Grid {
   ImVec2 origin, at;  // of the axis names, of the first cell
   float cell_w = 0, cell_h = 0;
 
-  Grid(const analysis::Overview& overview, bool figure)
+  // In the window cells are at least 14 x 18 pixels (at normal size), times `zoom`: where that is more
+  // than there is room for, it scrolls.
+  Grid(const analysis::Overview& overview, bool figure, float zoom)
       : num_layers(static_cast<int>(overview.values.rows)),
         num_heads(static_cast<int>(overview.values.cols)),
         origin(ImGui::GetCursorScreenPos()) {
     ImVec2 room = ImGui::GetContentRegionAvail();
     wide = room.x > room.y * 1.2F;
     const ImVec2 margin(widgets::em(2.2F), widgets::em(2.9F));
-    // Where less is left the panel scrolls.
-    const float least = std::max(widgets::em(4), 3 * static_cast<float>(down()));
-    room.y = std::max(room.y, margin.y + 2 + least);
+    if (figure) {
+      const float least = std::max(widgets::em(4), 3 * static_cast<float>(down()));
+      room.y = std::max(room.y, margin.y + 2 + least);
+    }
     at = {origin.x + margin.x, origin.y + margin.y};
     cell_w = std::min((room.x - margin.x - 2) / static_cast<float>(std::max(1, across())),
                       widgets::em(6));
     cell_h = std::min((room.y - margin.y - 2) / static_cast<float>(std::max(1, down())),
                       widgets::em(figure ? 14.0F : 4.6F));
+    if (figure) return;
+    cell_w = std::max(cell_w, widgets::em(14 / 15.0F)) * zoom;
+    cell_h = std::max(cell_h, widgets::em(18 / 15.0F)) * zoom;
   }
 
   int across() const { return wide ? num_layers : num_heads; }
@@ -163,7 +170,11 @@ class OverviewPanel final : public Panel {
   void grid_and_extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                             const Coloring& coloring, const Headings& headings) {
     if (!context.figure) {
+      const float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(9));
+      ImGui::BeginChild("grid", {0, height}, ImGuiChildFlags_None,
+                        ImGuiWindowFlags_HorizontalScrollbar);
       grid_ui(context, result, info, coloring);
+      ImGui::EndChild();
       return;
     }
     const float side = widgets::em(19);
@@ -336,10 +347,11 @@ class OverviewPanel final : public Panel {
       }
       ImGui::EndCombo();
     }
-    if (!analysis::needs_method(asked.asked)) return;
+    // The bar above says over which chunks, where it says anything.
+    if (!analysis::needs_method(asked.asked) || asked.chunks.chosen) return;
     ImGui::SameLine();
     if (ImGui::GetContentRegionAvail().x < widgets::em(7)) ImGui::NewLine();
-    bool all = asked.all_chunks;
+    bool all = !asked.chunks.range;
     if (ImGui::Checkbox("all chunks", &all))
       cursor.set_option("layer_head_overview.chunks", all ? "all" : "current");
     if (ImGui::IsItemHovered())
@@ -349,12 +361,19 @@ class OverviewPanel final : public Panel {
           "instead of the current chunk");
   }
 
+  // What the numbers are means over, as far as the place does not say it.
+  static std::string words_of_mean(const Overview& result) {
+    const OverviewQuestion& question = result.question;
+    if (question.of_method() && question.chunks.chosen)
+      return ", " + state::words_of(question.chunks, question.place.info());
+    if (!question.mean_of_chunks()) return "";
+    return result->overview.phase == trace::Phase::Decode ? ", mean over decode steps"
+                                                          : ", mean over chunks";
+  }
+
   static void scale_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                        const Coloring& coloring) {
-    const char* const mean = !result.question.mean_of_chunks() ? ""
-                             : result->overview.phase == trace::Phase::Decode
-                                 ? ", mean over decode steps"
-                                 : ", mean over chunks";
+    const std::string mean = words_of_mean(result);
     widgets::color_scale_ui(
         context.palette, coloring.color, fmt::format("{:.2g}", coloring.range.low),
         fmt::format("{:.2g}", coloring.range.high),
@@ -365,8 +384,10 @@ class OverviewPanel final : public Panel {
     const auto keys = result.question.watched();
     if (keys)
       remark_ui(context, context.palette.text,
-                fmt::format("watched: {} (from {} to {})", state::readable_name(keys->name),
-                            keys->begin, keys->end - 1));
+                context.workspace.place().has_keys()
+                    ? "watched: " + state::range_words("key", "keys", keys->begin, keys->end)
+                    : fmt::format("watched: {} ({})", state::readable_name(keys->name),
+                                  state::range_words("key", "keys", keys->begin, keys->end)));
     if (result.question.of_method() && result->num_dense > 0)
       remark_ui(context, context.palette.muted,
                 keys ? "struck out: dense, or none of these keys comes before the chunk"
@@ -383,9 +404,8 @@ class OverviewPanel final : public Panel {
   void grid_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                const Coloring& coloring) {
     const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
-    const Grid grid(result->overview, context.figure);
+    const Grid grid(result->overview, context.figure, zoom_);
     if (!grid.fits()) return;
-    axes_ui(context, grid, *result);
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const bool numbers = grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 &&
                          grid.cell_h > ImGui::GetTextLineHeight();
@@ -402,14 +422,42 @@ class OverviewPanel final : public Panel {
         if (numbers) number_in(draw, value, color, from, to);
       }
     current_ui(context, grid, result);
+    axes_ui(context, grid, *result);
     ImGui::SetCursorScreenPos(grid.at);
     const bool pressed = ImGui::InvisibleButton("##cells", grid.extent());
-    if (!ImGui::IsItemHovered() || context.figure) return;
+    if (context.figure) return;
+    const bool dragged = move_ui(grid);
+    if (!ImGui::IsItemHovered()) return;
     const auto [l, h] = grid.under(ImGui::GetMousePos());
     const int layer = result->overview.layers[static_cast<std::size_t>(l)];
     ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, info.title,
                       static_cast<double>(result->overview.values.at(l, h)), info.sentence);
-    if (pressed && !result.stale) go(context.workspace, *result, layer, h);
+    if (pressed && !dragged && !result.stale) go(context.workspace, *result, layer, h);
+  }
+
+  // As in every map the wheel zooms, a drag pans and a double click shows it as at first. True while
+  // the cells are dragged.
+  bool move_ui(const Grid& grid) {
+    constexpr float kLeastZoom = 0.25F, kMostZoom = 6;
+    const ImGuiIO& io = ImGui::GetIO();
+    ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
+    const bool hovered = ImGui::IsItemHovered();
+    if (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) zoom_ = 1;
+    if (hovered && io.MouseWheel != 0) {
+      const float before = zoom_;
+      zoom_ = std::clamp(zoom_ * std::pow(1.15F, io.MouseWheel), kLeastZoom, kMostZoom);
+      // What is under the mouse stays there.
+      const float more = zoom_ / before - 1;
+      ImGui::SetScrollX(ImGui::GetScrollX() + more * (io.MousePos.x - grid.at.x));
+      ImGui::SetScrollY(ImGui::GetScrollY() + more * (io.MousePos.y - grid.at.y));
+    }
+    const ImVec2 drag = ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F);
+    const bool dragged = drag.x != 0 || drag.y != 0;
+    if (ImGui::IsItemActive() && dragged) {
+      ImGui::SetScrollX(ImGui::GetScrollX() - io.MouseDelta.x);
+      ImGui::SetScrollY(ImGui::GetScrollY() - io.MouseDelta.y);
+    }
+    return dragged;
   }
 
   // The cell of the place; and the one under the mouse, in all grids.
@@ -457,14 +505,26 @@ class OverviewPanel final : public Panel {
     });
   }
 
+  // Numbers and names stay in sight while the cells scroll below them.
   static void axes_ui(DrawContext& context, const Grid& grid,
                       const OverviewQuestion::Answer& answer) {
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const ImU32 color = context.palette.muted;
+    const ImVec2 scroll(ImGui::GetScrollX(), ImGui::GetScrollY());
+    const ImVec2 margin(grid.at.x - grid.origin.x, grid.at.y - grid.origin.y);
+    const ImVec2 corner(grid.origin.x + scroll.x, grid.origin.y + scroll.y);
+    const ImVec2 extent = grid.extent();
+    if (scroll.y > 0)
+      draw->AddRectFilled(corner, {grid.at.x + extent.x + 2, corner.y + margin.y - 1},
+                          context.palette.panel);
+    if (scroll.x > 0)
+      draw->AddRectFilled(corner, {corner.x + margin.x - 1, grid.at.y + extent.y + 2},
+                          context.palette.panel);
+    const ImVec2 first(corner.x + margin.x, corner.y + margin.y);  // of the cells in sight
     const char* head = head_word(answer);
-    draw->AddText({grid.at.x, grid.origin.y}, color,
+    draw->AddText({first.x, corner.y}, color,
                   grid.wide ? "layer \u2192" : fmt::format("{} \u2192", head).c_str());
-    draw->AddText({grid.origin.x, grid.at.y - widgets::em(1.35F)}, color,
+    draw->AddText({corner.x, first.y - widgets::em(1.35F)}, color,
                   !grid.wide                      ? "layer"
                   : answer.overview.per_kv_head   ? "KV"
                   : answer.q_heads_per_column > 1 ? "sub"
@@ -477,17 +537,19 @@ class OverviewPanel final : public Panel {
     const int step_y = std::max(1, static_cast<int>(std::ceil(line / grid.cell_h)));
     for (int i = 0; i < grid.across(); i += step_x) {
       const std::string text = text_of(grid.wide, i);
-      const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText({grid.at.x + grid.cell_w * (static_cast<float>(i) + 0.5F) - width / 2,
-                     grid.at.y - line - widgets::em(0.2F)},
-                    color, text.c_str());
+      const float middle = grid.at.x + grid.cell_w * (static_cast<float>(i) + 0.5F);
+      if (middle < first.x) continue;
+      draw->AddText(
+          {middle - ImGui::CalcTextSize(text.c_str()).x / 2, first.y - line - widgets::em(0.2F)},
+          color, text.c_str());
     }
     for (int i = 0; i < grid.down(); i += step_y) {
       const std::string text = text_of(!grid.wide, i);
-      const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText({grid.at.x - width - widgets::em(0.4F),
-                     grid.at.y + grid.cell_h * (static_cast<float>(i) + 0.5F) - line / 2},
-                    color, text.c_str());
+      const float middle = grid.at.y + grid.cell_h * (static_cast<float>(i) + 0.5F);
+      if (middle < first.y) continue;
+      draw->AddText(
+          {first.x - ImGui::CalcTextSize(text.c_str()).x - widgets::em(0.4F), middle - line / 2},
+          color, text.c_str());
     }
   }
 
@@ -549,6 +611,7 @@ class OverviewPanel final : public Panel {
   // Row of the layer and query head under the mouse, in the last frame and in this one.
   std::optional<std::pair<int, int>> pointed_, pointing_;
   SteadyHead head_;
+  float zoom_ = 1;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
+#include "app/state/number_text.h"
 #include "app/state/token_text.h"
 #include "app/widgets/slot_button.h"
 #include "core/base/units.h"
@@ -33,15 +34,6 @@ float weight_of(const CompareColumn& column) {
   return column.is_cells() ? 1.7F : 1.15F;
 }
 
-std::string text_of(const CompareColumn& column, double value) {
-  using replay::Unit;
-  const Unit unit = column.number != nullptr ? column.number->unit : Unit::Keys;
-  if (unit == Unit::Bytes) return format_bytes(static_cast<std::uint64_t>(value));
-  if (unit != Unit::Keys) return fmt::format("{:.{}f}", value, column.number->digits);
-  const bool whole = std::abs(value - std::round(value)) < 0.05;
-  return whole ? format_count(std::llround(value)) : fmt::format("{:.1f}", value);
-}
-
 class MethodComparePanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
@@ -63,7 +55,7 @@ class MethodComparePanel final : public Panel {
 
  private:
   static trace::Phase phase_of(const Comparison& result) {
-    return result.question.place.chunk_info().phase;
+    return result.question.phase();
   }
 
   static widgets::Chip loop_chip(const MethodCompareQuestion& question) {
@@ -80,15 +72,21 @@ class MethodComparePanel final : public Panel {
 
   static void head_ui(DrawContext& context, const MethodCompareQuestion& question) {
     const state::Place& place = question.place;
-    const bool prefill = place.chunk_info().phase == trace::Phase::Prefill;
+    const bool prefill = question.phase() == trace::Phase::Prefill;
     const std::string layers = question.all_layers
                                    ? fmt::format("all {} layers", place.info().layers.size())
                                    : fmt::format("layer {}", place.layer);
-    const std::string cells = prefill ? "prefill chunks" : "decode steps";
+    const state::NumberChunks& chunks = question.chunks;
+    const std::string steps = prefill ? "prefill chunks" : "decode steps";
+    const std::string cells =
+        chunks.range ? state::words_of(chunks, place.info()) : "all " + steps;
     std::vector<widgets::Chip> chips = trace_chips(context, place);
     chips.push_back(loop_chip(question));
     chips.push_back({layers, 0, "The layers averaged over."});
-    chips.push_back({cells, 0, "Averaged over these; the current chunk says which."});
+    chips.push_back({chunks.chosen ? cells : steps, 0,
+                     chunks.chosen
+                         ? "Averaged over these: the choice of numbers in the bar above."
+                         : "Averaged over these; the current chunk says which."});
     if (!question.catalogue.empty())
       chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
                        "Every method, selected anew on the stored Q and K, at the budget of "
@@ -96,19 +94,21 @@ class MethodComparePanel final : public Panel {
     if (question.watched) {
       const trace::TokenSpan& keys = *question.watched;
       const bool later =
+          !chunks.chosen &&
           replay::watched_from_question({keys.begin, keys.end}, place.info()).from > 0;
       chips.push_back({fmt::format("watched: {}{}", state::readable_name(keys.name),
                                    later ? ", from the question on" : ""),
                        0,
-                       fmt::format("Keys {} to {}{}.", keys.begin, keys.end - 1,
+                       fmt::format("{}{}.", state::range_words("Key", "Keys", keys.begin, keys.end),
                                    later ? ", in the question's chunk and all later ones" : "")});
     }
     const bool common = question.cells == replay::CellChoice::Common;
     widgets::figure_head_ui(
         context.palette, context.figure, "Methods compared", "",
-        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  means over the {} in which {} "
+        fmt::format("{}  \u00B7  {}  \u00B7  {}{}  \u00B7  means over the {} in which {} "
                     "selected, each row of heads alike",
-                    place.trace->name, state::readable_name(place.info().model.name), layers, cells,
+                    place.trace->name, state::readable_name(place.info().model.name), layers,
+                    chunks.chosen ? "  \u00B7  " + cells : "", steps,
                     common ? "every method" : "a method"),
         chips);
   }
@@ -150,9 +150,10 @@ class MethodComparePanel final : public Panel {
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
     header_ui(context, order);
     const double largest_error = largest_error_of(*result, phase_of(result));
+    const std::vector<std::string> labels = state::labels_of(*result);
     for (const std::size_t i : sorted) {
       ImGui::PushID(static_cast<int>(i));
-      row_ui(context, result, result->rows[i], largest_error);
+      row_ui(context, result, result->rows[i], labels[i], largest_error);
       ImGui::PopID();
     }
     ImGui::EndTable();
@@ -200,7 +201,7 @@ class MethodComparePanel final : public Panel {
   }
 
   static void row_ui(DrawContext& context, const Comparison& result, const Row& row,
-                     double largest_error) {
+                     const std::string& label, double largest_error) {
     ImGui::TableNextRow();
     for (const Slot slot : state::kSlots)
       if (is_shown(context.workspace, result, row, slot))
@@ -208,7 +209,7 @@ class MethodComparePanel final : public Panel {
             ImGuiTableBgTarget_RowBg1,
             widgets::with_alpha(widgets::color_of_slot(context.palette, slot), 0.10F));
     ImGui::TableNextColumn();
-    method_ui(context, result, row);
+    method_ui(context, result, row, label);
     if (!row.unavailable.empty()) {
       reason_ui(context, row);
       return;
@@ -232,7 +233,8 @@ class MethodComparePanel final : public Panel {
     return result.question.catalogue.empty() ? shown == row.method : shown.text == row.method.text;
   }
 
-  static void method_ui(DrawContext& context, const Comparison& result, const Row& row) {
+  static void method_ui(DrawContext& context, const Comparison& result, const Row& row,
+                        const std::string& label) {
     const bool can_show = row.unavailable.empty();
     for (const Slot slot : state::kSlots) {
       if (context.figure)
@@ -246,9 +248,8 @@ class MethodComparePanel final : public Panel {
     const trace::TraceInfo& info = result.question.place.info();
     const ImU32 ink = can_show ? context.palette.text : context.palette.faint;
     const bool tagged = row.method.recorded() || row.leaks(info);
-    widgets::text_colored(
-        ink, widgets::elided(state::short_label(row.method),
-                             ImGui::GetContentRegionAvail().x - widgets::em(tagged ? 4.2F : 0.0F)));
+    widgets::text_colored(ink, widgets::elided(label, ImGui::GetContentRegionAvail().x -
+                                                          widgets::em(tagged ? 4.2F : 0.0F)));
     if (!context.figure && ImGui::IsItemHovered())
       ImGui::SetTooltip(
           "%s%s", state::readable_name(row.method.text).c_str(),
@@ -322,7 +323,8 @@ class MethodComparePanel final : public Panel {
       widgets::text_colored(context.palette.faint, "\u2013");
       return;
     }
-    const std::string text = text_of(column, *value);
+    const std::string text = column.number != nullptr ? state::number_text(*column.number, *value)
+                                                      : format_count(std::llround(*value));
     widgets::text_colored(context.palette.text, text);
     if (!column.has_bar()) return;
     // Bars begin below one another, whatever the digits take.

@@ -48,6 +48,7 @@ class MethodDiffPanel final : public Panel {
  private:
   static void head_ui(DrawContext& context, const MethodDiffQuestion& question) {
     const state::Place& place = question.place;
+    const std::vector<std::string> labels = state::distinct_labels({question.a, question.b});
     std::vector<widgets::Chip> chips;
     for (const Slot slot : state::kSlots) {
       const state::MethodChoice& method = slot == Slot::A ? question.a : question.b;
@@ -56,9 +57,10 @@ class MethodDiffPanel final : public Panel {
       const char* const made = run == nullptr ? "selected anew, open loop"
                                : run->mode == trace::LoopMode::ClosedLoop ? "recorded, closed loop"
                                                                           : "recorded, open loop";
-      chips.push_back({fmt::format("{}: {}", state::letter_of(slot), state::short_label(method)),
-                       widgets::color_of_slot(context.palette, slot),
-                       fmt::format("{}\n{}", state::readable_name(method.text), made)});
+      chips.push_back(
+          {fmt::format("{}: {}", state::letter_of(slot), labels[static_cast<std::size_t>(slot)]),
+           widgets::color_of_slot(context.palette, slot),
+           fmt::format("{}\n{}", state::readable_name(method.text), made)});
       chips.push_back({made, 0, "How the selection was made."});
     }
     for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
@@ -101,7 +103,7 @@ class MethodDiffPanel final : public Panel {
     const MethodDiffQuestion::Answer& answer = *result;
     MapPlotSpec spec;
     spec.id = "##difference";
-    spec.x_label = "chunk";
+    spec.x_label = state::chunk_axis(result.question.place.info());
     spec.y_label = "layer";
     spec.rows = static_cast<double>(answer.layers.size());
     spec.cols = static_cast<double>(answer.chunks.size());

@@ -3,6 +3,7 @@
 #include "app/state/questions/miss_inspector.h"
 
 #include "app/panels/key_inspection.h"
+#include "app/panels/span_verdict.h"
 #include "app/panels/watched_text.h"
 #include "app/state/token_text.h"
 
@@ -50,11 +51,36 @@ class MissInspectorPanel final : public Panel {
     // The cause stands first.
     if (!context.figure && watched.position != std::exchange(last_key_, watched.position))
       ImGui::SetScrollY(0);
+    if (span->end > span->begin + 1) spans_ui(context);
     watched_text_ui(context, place, watched);
     slots_ui(context, known_of(context, watched.position));
   }
 
  private:
+  // All of the span, in all heads; the key that stands for it comes below.
+  void spans_ui(DrawContext& context) {
+    const std::vector<Slot> slots = slots_of(context.workspace);
+    const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
+    const bool beside = slots.size() == 2 && room > widgets::em(60);
+    for (const Slot slot : slots) {
+      ShownParts& parts = shown(slot);
+      const state::SpanLossQuestion question =
+          state::span_loss_question(context.workspace, context.workspace.method(slot));
+      // Another span, place or method: the search ends.
+      if (std::exchange(parts.span_searched_for, question.key()) != question.key())
+        parts.search_span = false;
+      if (beside && slot != slots.front()) ImGui::SameLine(0, gap);
+      ImGui::PushID("span");
+      ImGui::BeginChild(id_of(slot), {beside ? (room - gap) / 2 : 0, 0}, ImGuiChildFlags_AutoResizeY,
+                        context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
+      span_verdict_ui(context, state::span_loss_now(context.workspace, question, parts.search_span),
+                      slot, parts.search_span);
+      ImGui::EndChild();
+      ImGui::PopID();
+    }
+    ImGui::Separator();
+  }
+
   // The trace's own names are quoted; "key 1173" is not such a name.
   static std::string words_of(const Place& place, const trace::TokenSpan& span) {
     return place.has_keys() ? span.name
@@ -204,6 +230,8 @@ class MissInspectorPanel final : public Panel {
     state::LastAnswer<KeyFatesQuestion> fates;
     bool search = false;  // for the budget of the question of this key
     std::string searched_for;
+    bool search_span = false;  // for the budget that keeps all of the span
+    std::string span_searched_for;
   };
   ShownParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
 

@@ -25,6 +25,8 @@ class Panel {
  public:
   virtual ~Panel() = default;
   virtual void draw(DrawContext& context) = 0;
+  // The next frame puts the keyboard into the panel's search; nothing where it has none.
+  virtual void start_search() {}
 };
 
 // The panel of a view of the list.

@@ -60,8 +60,9 @@ class QueryGeometryPanel final : public Panel {
 
   void plot_ui(DrawContext& context, const Geometry& result, const Wanted& wanted) {
     const analysis::QueryGeometry& g = result->geometry;
-    const ImVec2 room = ImGui::GetContentRegionAvail();
-    if (!ImPlot::BeginPlot("##geometry", {-1, -1}, kScatterFlags | ImPlotFlags_Equal)) return;
+    ImVec2 room = ImGui::GetContentRegionAvail();
+    room.y = plot_height(context, room.y);
+    if (!ImPlot::BeginPlot("##geometry", {-1, room.y}, kScatterFlags | ImPlotFlags_Equal)) return;
     ImPlot::SetupAxes(axis_name(g, 0).c_str(), axis_name(g, 1).c_str(), ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
     fit(result,

@@ -93,7 +93,8 @@ class QuestPagesPanel final : public Panel {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool wide = room.x > widgets::em(52);
     const bool has_steps = !result->report.steps.empty();
-    const float height = std::max(room.y, widgets::em(wide ? 24.0F : 64.0F));
+    const float height = std::max(
+        room.y, widgets::em(context.figure ? (wide ? 24.0F : 64.0F) : (wide ? 31.0F : 70.0F)));
     const float left = wide ? room.x * 0.36F : room.x;
     ImGui::BeginChild("bounds", {left, wide ? height : height * 0.34F});
     bounds_ui(context, result);

@@ -35,6 +35,8 @@ constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.45, 1.45},
                                         {"global, query-specific", 3.45, 4.05},
                                         {"selected", 4.55, 5.15}}};
 constexpr double kStripsHeight = 5.4;
+// So many em high their gaps hold the titles, and no title lies on a strip.
+constexpr float kStripsWithTitles = 17;
 
 struct WindowChoice {
   int window;
@@ -155,10 +157,13 @@ class ReceivedRankingsPanel final : public Panel {
     broken_ui(context, picture.ranked->num_broken);
     legend_ui(context, picture);
     ImGui::Dummy({0, widgets::em(0.6F)});
-    // In a low panel the strips and the scatter shrink together, then the strips stand alone.
-    const ImVec2 room = ImGui::GetContentRegionAvail();
+    // In a low panel the strips and the scatter shrink together, then it scrolls; in a low figure the
+    // strips stand alone.
+    ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.5F);
-    const float strips = std::max(widgets::em(9), room.y * 0.5F);
+    const float least = widgets::em(context.figure ? 9 : kStripsWithTitles);
+    if (!context.figure) room.y = std::max(room.y, least + gap + widgets::em(10));
+    const float strips = std::max(least, room.y * 0.5F);
     const bool both = room.y - strips - gap >= widgets::em(7);
     strips_ui(context, picture, {room.x, both ? strips : std::max(widgets::em(9), room.y)});
     if (both) scatter_ui(context, picture, {room.x, room.y - strips - gap});

@@ -65,7 +65,7 @@ class SelectedVsTruePanel final : public Panel {
   void window_ui(DrawContext& context, const Verdicts& result) {
     legend(context, result);
     const float height =
-        std::clamp(ImGui::GetContentRegionAvail().y * 0.4F, widgets::em(7), widgets::em(15));
+        std::clamp(ImGui::GetContentRegionAvail().y * 0.4F, least_plot_height(), widgets::em(15));
     bars_ui(context, result, {-1, height});
     filter_ui(context);
     table_ui(context, result);
@@ -145,7 +145,8 @@ class SelectedVsTruePanel final : public Panel {
     const double top = keys.empty() ? 1 : std::max(1e-9, result->share_of(keys.front()));
     const double bottom = std::max(result->least_share * 0.6, top * 1e-6);
     const auto num_bars = std::clamp<std::int64_t>(result->kept() * 5 / 4, 24, 4000);
-    ImPlot::SetupAxes("key, by true rank", "share of mass",
+    ImPlot::SetupAxes("key, by true rank",
+                      size.y < 0 || size.y > widgets::em(10) ? "share of mass" : "share",
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
@@ -241,7 +242,9 @@ class SelectedVsTruePanel final : public Panel {
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-    if (!ImGui::BeginTable("##keys", 5, kFlags)) return;
+    const float rows =
+        std::max(ImGui::GetContentRegionAvail().y, widgets::em(context.figure ? 0.0F : 9.0F));
+    if (!ImGui::BeginTable("##keys", 5, kFlags, {0, rows})) return;
     ImGui::TableSetupScrollFreeze(0, 1);
     constexpr std::array kColumns{std::pair{"rank", 0.9F}, std::pair{"key", 0.9F},
                                   std::pair{"token", 2.0F}, std::pair{"mass", 1.4F}};

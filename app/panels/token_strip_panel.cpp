@@ -116,6 +116,7 @@ class TokenStripPanel final : public Panel {
                           context.workspace.method(Slot::B).key()));
     text_window_ui(context, strips, show == Show::Difference);
   }
+  void start_search() override { start_search_ = true; }
 
  private:
   // The text of the place, and what is known of its keys: all of one cell and one method.
@@ -168,8 +169,7 @@ class TokenStripPanel final : public Panel {
 
   void search_ui(DrawContext& context) {
     ImGui::SetNextItemWidth(std::min(widgets::em(14), ImGui::GetContentRegionAvail().x));
-    if (ImGui::Shortcut(ImGuiMod_Ctrl | ImGuiKey_F, ImGuiInputFlags_RouteGlobal))
-      ImGui::SetKeyboardFocusHere();
+    if (std::exchange(start_search_, false)) ImGui::SetKeyboardFocusHere();
     if (ImGui::InputTextWithHint("##search", "Search the text (Ctrl+F)", &search_,
                                  ImGuiInputTextFlags_EnterReturnsTrue)) {
       jump_ = 1;
@@ -202,13 +202,13 @@ class TokenStripPanel final : public Panel {
     widgets::text_colored(context.palette.muted, text);
   }
 
-  void jump(DrawContext& context, const std::vector<std::int32_t>& matches) {
+  void jump(DrawContext& context, const std::vector<state::TokenRange>& matches) {
     const int by = std::exchange(jump_, 0);
     if (matches.empty()) return;
     const auto n = static_cast<int>(matches.size());
     match_ = match_ < 0 ? (by > 0 ? 0 : n - 1) : (match_ + by + n) % n;
-    const std::int32_t token = matches[static_cast<std::size_t>(match_)];
-    context.workspace.cursor.set_keys(token, token + 1);
+    const state::TokenRange match = matches[static_cast<std::size_t>(match_)];
+    context.workspace.cursor.set_keys(match.begin, match.end);
   }
 
   static void legend(DrawContext& context, const std::vector<Strip>& strips, Show show) {
@@ -481,6 +481,7 @@ class TokenStripPanel final : public Panel {
   std::string followed_layout_;  // the same
   std::int32_t top_token_ = 0;   // first in view
   std::string search_, search_key_;
+  bool start_search_ = false;
   int jump_ = 0;  // to the next (1) or the previous (-1) match, when they are known
   int match_ = -1;
   std::int32_t drag_from_ = -1;

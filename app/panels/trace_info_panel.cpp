@@ -8,6 +8,7 @@ namespace kvloupe::panels {
 namespace {
 
 using state::TraceInfoQuestion;
+using Fact = TraceInfoQuestion::Fact;
 
 class TraceInfoPanel final : public Panel {
  public:
@@ -28,15 +29,50 @@ class TraceInfoPanel final : public Panel {
       return;
     ImGui::TableSetupColumn("name");
     ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
-    for (const auto& [name, value] : facts) {
+    int row = 0;
+    for (const Fact& fact : facts) {
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
-      widgets::text_colored(name == "warning" ? context.palette.warning : context.palette.muted,
-                            widgets::elided(state::readable_name(name), widgets::em(16)));
+      widgets::text_colored(
+          fact.name == "warning" ? context.palette.warning : context.palette.muted,
+          widgets::elided(state::readable_name(fact.name), widgets::em(16)));
       ImGui::TableNextColumn();
-      widgets::text_wrapped(context.palette.text, state::readable_name(value));
+      ImGui::PushID(row++);
+      value_ui(context, fact);
+      ImGui::PopID();
     }
     ImGui::EndTable();
+  }
+
+  // A span and a run can be clicked.
+  static void value_ui(DrawContext& context, const Fact& fact) {
+    const std::string value = state::readable_name(fact.value);
+    if (context.figure || !(fact.span || fact.run))
+      return widgets::text_wrapped(context.palette.text, value);
+    const ImVec2 at = ImGui::GetCursorPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    const float height = ImGui::CalcTextSize(value.c_str(), nullptr, false, width).y;
+    if (ImGui::Selectable("##go", is_shown(context.workspace, fact), 0, {0, height}))
+      go(context.workspace, fact);
+    if (ImGui::IsItemHovered())
+      ImGui::SetTooltip("%s", fact.span ? "click: watch these keys everywhere"
+                                        : "click: show as A; Ctrl+click: as B");
+    ImGui::SetCursorPos(at);
+    widgets::text_wrapped(context.palette.accent, value);
+  }
+
+  static bool is_shown(const state::Workspace& workspace, const Fact& fact) {
+    const state::Place& place = workspace.place();
+    if (fact.span) return place.key_begin == fact.span->begin && place.key_end == fact.span->end;
+    return workspace.method(state::Slot::A).run == fact.run ||
+           workspace.method(state::Slot::B).run == fact.run;
+  }
+
+  static void go(state::Workspace& workspace, const Fact& fact) {
+    if (fact.span)
+      workspace.cursor.set_keys(fact.span->begin, fact.span->end);
+    else
+      workspace.cursor.set_run(ImGui::GetIO().KeyCtrl ? state::Slot::B : state::Slot::A, *fact.run);
   }
 
   state::LastAnswer<TraceInfoQuestion> shown_;

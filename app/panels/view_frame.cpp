@@ -146,6 +146,12 @@ void beside_ui(float gap, float width) {
   if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
 }
 
+float least_plot_height() { return widgets::em(8); }
+
+float plot_height(const DrawContext& context, float room) {
+  return context.figure ? room : std::max(room, least_plot_height());
+}
+
 void option_ui(DrawContext& context, const std::string& view, const std::string& option,
                const std::string& label, float width) {
   if (context.figure) return;
@@ -182,8 +188,7 @@ std::string place_caption(const state::Place& place) {
   const trace::ChunkInfo& chunk = place.chunk_info();
   const std::string tokens = chunk.phase == trace::Phase::Decode
                                  ? fmt::format("token {}", format_count(chunk.begin))
-                                 : fmt::format("tokens {} to {}", format_count(chunk.begin),
-                                               format_count(chunk.end() - 1));
+                                 : state::range_words("token", "tokens", chunk.begin, chunk.end());
   return fmt::format(
       "{}  \u00B7  {}  \u00B7  layer {}  \u00B7  query head {} (KV head {})  \u00B7  {}: {}",
       place.trace->name, state::readable_name(place.info().model.name), place.layer, place.q_head,

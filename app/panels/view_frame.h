@@ -43,6 +43,10 @@ std::string place_caption(const state::Place& place);
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
 // Goes on in the same line where so much room is left, else in the next one.
 void beside_ui(float gap, float width);
+// The height of a plot that may take `room`. In the window no plot is lower than 120 pixels (at normal
+// size): where there is less room the panel scrolls. A figure has nothing to scroll with.
+float least_plot_height();
+float plot_height(const DrawContext& context, float room);
 // The choices of an option of a view; nothing in an exported figure.
 void option_ui(DrawContext& context, const std::string& view, const std::string& option,
                const std::string& label, float width);

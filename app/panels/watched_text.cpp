@@ -99,11 +99,10 @@ void watched_text_ui(DrawContext& context, const Place& place, const state::Watc
   if (!span) return;
   const std::int32_t key = watched.position;
   tokens_ui(context, place, *span, range_of(place, *span, key), key);
-  std::string where =
-      key < 0
-          ? fmt::format("tokens {} to {}", format_count(span->begin), format_count(span->end - 1))
-          : fmt::format("key {}, {}", format_count(key),
-                        chunk_name(place.info(), place.info().chunk_of_token(key)));
+  std::string where = key < 0
+                          ? state::range_words("token", "tokens", span->begin, span->end)
+                          : fmt::format("key {}, {}", format_count(key),
+                                        chunk_name(place.info(), place.info().chunk_of_token(key)));
   if (!watched.note.empty())
     where = fmt::format("{}: {}, {}", state::readable_name(span->name), where, watched.note);
   if (watched.loading && key < 0) where += ": looking for the key that was lost\u2026";

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
+#include <utility>
 
 namespace kvloupe::shell {
 
@@ -12,6 +14,11 @@ namespace {
 bool chord_pressed(ImGuiKeyChord chord) {
   return (chord & ImGuiMod_Mask_) == ImGui::GetIO().KeyMods &&
          ImGui::IsKeyPressed(static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_), true);
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
 }
 
 }  // namespace
@@ -47,9 +54,6 @@ std::string shortcut_text(const Command& command) {
 }
 
 void handle_shortcuts(const std::vector<Command>& commands) {
-  // A popup (dialog, palette, list) has the keyboard to itself.
-  if (ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel))
-    return;
   const bool typing = ImGui::GetIO().WantTextInput;
   for (const Command& command : commands)
     for (const ImGuiKeyChord chord : command.keys) {
@@ -63,21 +67,40 @@ void handle_shortcuts(const std::vector<Command>& commands) {
 }
 
 int match_score(const std::string& query, const std::string& text) {
-  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  constexpr int kInside = 1, kBegins = 3, kWhole = 5;
+  const std::string whole = lower(text);
+  const auto letter = [&](std::size_t i) {
+    return i < whole.size() && std::isalnum(static_cast<unsigned char>(whole[i])) != 0;
+  };
   int score = 0;
-  std::size_t at = 0;
-  bool joined = false;
-  for (const char wanted : query) {
-    if (wanted == ' ') continue;
-    const std::size_t from = at;
-    while (at < text.size() && lower(text[at]) != lower(wanted)) ++at;
-    if (at == text.size()) return -1;
-    const bool word_begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '.';
-    score += (joined && at == from ? 4 : 0) + (word_begins ? 3 : 0) + 1;
-    joined = true;
-    ++at;
+  std::istringstream words(lower(query));
+  for (std::string word; words >> word;) {
+    int best = -1;
+    for (std::size_t at = whole.find(word); at != std::string::npos;
+         at = whole.find(word, at + 1)) {
+      const bool begins = at == 0 || !letter(at - 1);
+      best = std::max(best, !begins ? kInside : letter(at + word.size()) ? kBegins : kWhole);
+    }
+    if (best < 0) return -1;
+    score += best;
   }
   return score;
+}
+
+std::vector<std::size_t> matching(const std::string& query, const std::vector<Command>& commands) {
+  constexpr int kOfTitle = 1000;
+  std::vector<std::pair<int, std::size_t>> found;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const int title = match_score(query, commands[i].title);
+    const int score = title >= 0 ? kOfTitle + title
+                                 : match_score(query, commands[i].title + " " + commands[i].id);
+    if (score >= 0 && commands[i].is_enabled()) found.emplace_back(score, i);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::size_t> indices;
+  for (const auto& [score, index] : found) indices.push_back(index);
+  return indices;
 }
 
 }  // namespace kvloupe::shell

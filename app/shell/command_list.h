@@ -12,7 +12,7 @@ namespace kvloupe::shell {
 
 struct Command {
   std::string id;    // "open", "view.kv_map"
-  std::string menu;  // "File"; empty: in the palette only
+  std::string menu;  // "File", "View/Panels"; empty: in the palette only
   std::string title;
   std::vector<ImGuiKeyChord> keys;  // the first is shown
   std::function<void()> run;
@@ -24,9 +24,12 @@ struct Command {
 
 // "Ctrl+Shift+O"
 std::string shortcut_text(const Command& command);
-// Runs the commands whose keys were pressed.
+// Runs the commands whose keys were pressed. Not while a popup has the keyboard to itself.
 void handle_shortcuts(const std::vector<Command>& commands);
-// How well `query` matches as a scattered subsequence; below 0: not at all.
+// How well the text has all words of the query, where its own words begin best; below 0: not at all.
 int match_score(const std::string& query, const std::string& text);
+// The commands that can run now and have all words in title and id, best first, by their index. A
+// title that has them all comes before every id.
+std::vector<std::size_t> matching(const std::string& query, const std::vector<Command>& commands);
 
 }  // namespace kvloupe::shell

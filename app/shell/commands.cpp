@@ -39,6 +39,7 @@ void Explorer::add_file_commands() {
   const Adder add(commands_, "File");
   const Adder with_tab(commands_, "File", [this] { return workspace_.traces.active() != nullptr; });
   add("open", "Open a trace\u2026", {ImGuiMod_Ctrl | ImGuiKey_O}, [this] { open_dialog(); });
+  add("capture", "New capture\u2026", {ImGuiMod_Ctrl | ImGuiKey_N}, [this] { new_capture(); });
   with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
            [this] { workspace_.traces.reload_active(); });
   with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] {
@@ -104,7 +105,10 @@ void Explorer::add_go_commands() {
     add("go." + one.id, one.question, {static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
         [&cursor, &one] { cursor.set_perspective(one.id); });
   }
-  add("keys.clear", "Follow the needle again", {ImGuiKey_Escape},
+  add("find", "Find in the text", {ImGuiMod_Ctrl | ImGuiKey_F},
+      [this] { panels_.search("token_strip"); });
+  Adder(commands_, "Go", [&cursor] { return cursor.place().has_keys(); })(
+      "keys.clear", "Watch these keys no more", {ImGuiKey_Escape},
       [&cursor] { cursor.set_keys(-1, -1); });
 }
 
@@ -122,17 +126,30 @@ void Explorer::add_method_commands() {
 }
 
 void Explorer::add_view_commands() {
-  const Adder add(commands_, "View");
+  const Adder panel(commands_, "View/Panels");
   for (const state::ViewInfo& view : state::views())
-    add("view." + view.id, view.title, {}, [this, id = view.id] { panels_.open_here(id); });
+    panel("view." + view.id, view.title, {}, [this, id = view.id] { panels_.open_here(id); });
   for (const auto& [id, name] : {std::pair{"view.runs", state::kRunsWindow},
                                  {"view.memory", state::kMemoryWindow},
                                  {"view.method", state::kMethodWindow},
                                  {"view.notes", state::kNotesWindow}})
-    add(id, name, {}, [this, name = name] { panels_.open_here(name); });
+    panel(id, name, {}, [this, name = name] { panels_.open_here(name); });
+  add_look_commands();
   Adder(commands_, "View", [this] { return panels_.can_reopen(); })(
       "layout.reopen", "Reopen what was closed", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T},
       [this] { panels_.reopen(); });
+  Adder(commands_, "View")("layout.reset", "Reset the layout of this workspace", {},
+                           [this] { panels_.reset_layout(); });
+  const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });
+  for (const state::ViewInfo& view : state::views())
+    for (const state::Format format : view.formats())
+      hidden(fmt::format("export.{}.{}", view.id, state::name_of(format)),
+             fmt::format("Export {} as {}\u2026", view.title, state::name_of(format)), {},
+             [this, &view, format] { exporter_.ask(view, format, settings_.last_folder); });
+}
+
+void Explorer::add_look_commands() {
+  const Adder add(commands_, "View/Looks");
   add("theme", "Dark or light", {}, [this] {
     const bool dark = settings_.theme == widgets::ThemeKind::Dark;
     settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
@@ -146,13 +163,6 @@ void Explorer::add_view_commands() {
       {ImGuiMod_Ctrl | ImGuiKey_Minus, ImGuiMod_Ctrl | ImGuiKey_KeypadSubtract},
       [this] { change_scale(1 / 1.1F); });
   add("scale.reset", "Normal size", {ImGuiMod_Ctrl | ImGuiKey_0}, [this] { change_scale(0); });
-  add("layout.reset", "Reset the layout of this workspace", {}, [this] { panels_.reset_layout(); });
-  const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });
-  for (const state::ViewInfo& view : state::views())
-    for (const state::Format format : view.formats())
-      hidden(fmt::format("export.{}.{}", view.id, state::name_of(format)),
-             fmt::format("Export {} as {}\u2026", view.title, state::name_of(format)), {},
-             [this, &view, format] { exporter_.ask(view, format, settings_.last_folder); });
 }
 
 void Explorer::add_help_commands() {

@@ -10,28 +10,6 @@
 #include <algorithm>
 
 namespace kvloupe::shell {
-namespace {
-
-struct Match {
-  int score;
-  std::size_t index;
-};
-
-// The commands that fit what was typed, best first.
-std::vector<Match> matches_of(const std::string& query, const std::vector<Command>& commands) {
-  std::vector<Match> matches;
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    const int score =
-        std::max(match_score(query, commands[i].title), match_score(query, commands[i].id));
-    if (score >= 0 && commands[i].is_enabled()) matches.push_back({score, i});
-  }
-  std::stable_sort(matches.begin(), matches.end(),
-                   [](const Match& a, const Match& b) { return a.score > b.score; });
-  return matches;
-}
-
-}  // namespace
-
 void CommandPalette::draw(const std::vector<Command>& commands, const widgets::Palette& palette) {
   constexpr const char* kId = "Command palette";
   if (opening_) {
@@ -48,14 +26,17 @@ void CommandPalette::draw(const std::vector<Command>& commands, const widgets::P
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
   if (ImGui::InputTextWithHint("##query", "Type what you want to do", &query_)) index_ = 0;
-  const std::vector<Match> matches = matches_of(query_, commands);
+  const std::vector<std::size_t> matches = matching(query_, commands);
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) ++index_;
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) --index_;
   index_ = std::clamp(index_, 0, std::max(0, static_cast<int>(matches.size()) - 1));
   const Command* chosen = nullptr;
   if (ImGui::BeginChild("##matches")) {
+    if (matches.empty())
+      widgets::text_wrapped(palette.muted,
+                            fmt::format("Nothing is called \u201C{}\u201D here.", query_));
     for (std::size_t i = 0; i < matches.size(); ++i) {
-      const Command& command = commands[matches[i].index];
+      const Command& command = commands[matches[i]];
       const bool here = static_cast<int>(i) == index_;
       if (ImGui::Selectable(fmt::format("{}###{}", command.title, command.id).c_str(), here))
         chosen = &command;
@@ -68,7 +49,7 @@ void CommandPalette::draw(const std::vector<Command>& commands, const widgets::P
   }
   ImGui::EndChild();
   if (ImGui::IsKeyPressed(ImGuiKey_Enter) && !matches.empty())
-    chosen = &commands[matches[static_cast<std::size_t>(index_)].index];
+    chosen = &commands[matches[static_cast<std::size_t>(index_)]];
   if (chosen != nullptr) {
     ImGui::CloseCurrentPopup();
     ImGui::EndPopup();

@@ -81,4 +81,14 @@ void dock_if_homeless(const Perspective& perspective, const std::string& name) {
   ImGui::SetNextWindowDockID(large->ID, lost ? ImGuiCond_Always : ImGuiCond_FirstUseEver);
 }
 
+void bring_to_front(const std::string& name) {
+  ImGui::SetNextWindowFocus();
+  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  if (window == nullptr || window->DockNode == nullptr || window->DockNode->TabBar == nullptr)
+    return;
+  ImGuiTabBar* tabs = window->DockNode->TabBar;
+  if (ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId))
+    ImGui::TabBarQueueFocus(tabs, tab);
+}
+
 }  // namespace kvloupe::shell

@@ -31,4 +31,8 @@ void build_layout(const state::Perspective& perspective, const std::vector<Docke
 // the large view.
 void dock_if_homeless(const state::Perspective& perspective, const std::string& window);
 
+// Before Begin of a window that is to be seen: focus alone would bring only one tab of all docks to
+// the front in a frame.
+void bring_to_front(const std::string& window);
+
 }  // namespace kvloupe::shell

@@ -17,8 +17,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace kvloupe::shell {
+namespace {
+
+// A dialog, the palette, a list, a menu.
+bool popup_is_open() {
+  return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
+}
+
+}  // namespace
 
 Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings)
     : workspace_(workspace),
@@ -26,9 +35,11 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       settings_(std::move(settings)),
       recent_(load_recent_files()),
       panels_(workspace, messages_),
+      runs_(messages_),
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
-      exporter_(workspace, files_, messages_) {
+      exporter_(workspace, files_, messages_),
+      capture_(workspace, files_, messages_) {
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
@@ -52,6 +63,12 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (fresh && settings_.restore_places)
       // What the trace no longer has is passed over: its file may have been made anew.
       if (const auto kept = find_place(tab.path)) show(tab, *kept, state::Unknown::PassOver);
+    // What counts is what is left when somebody asks.
+    state::NumberScope& numbers = tab.selection.numbers;
+    if (numbers == state::NumberScope{} &&
+        replay::question_of(tab.selection.place.info()) != nullptr)
+      numbers.kind = state::NumberScope::Kind::Question;
+    if (capture_.is_part(tab.path)) return;
     add_recent_file(tab.path);
     recent_ = load_recent_files();
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
@@ -113,6 +130,7 @@ void Explorer::draw_all() {
   glyphs_.resize(gui_.glyph_bytes());
   stop_measuring_on_input();
   workspace_.begin_frame();
+  capture_.tick();
   keyboard();
   transport_.tick(workspace_);
   menu_ui();
@@ -120,16 +138,18 @@ void Explorer::draw_all() {
   status_ui();
   if (!workspace_.traces.tabs().empty()) rail_ui(workspace_, gui_.palette());
   panels_.draw(gui_);
-  if (workspace_.traces.tabs().empty())
+  if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(
-        gui_.palette(), recent_, [this] { open_dialog(); },
+        gui_.palette(), recent_, [this] { open_dialog(); }, [this] { new_capture(); },
         [this](const std::string& path) { workspace_.traces.open(path); });
+  capture_.draw(gui_.palette());
   palette_.draw(commands_, gui_.palette());
   sheet_.draw(commands_, gui_.palette());
   goto_.draw(workspace_, gui_.palette());
   files_.draw(gui_.palette());
   exporter_.draw(gui_.palette());
   messages_.draw(gui_.palette());
+  popup_was_open_ = popup_is_open();
 }
 
 // A measurement is disturbed by whatever the user does: it ends, and keeps the samples it has.
@@ -144,13 +164,13 @@ void Explorer::stop_measuring_on_input() {
 // popup has the keyboard to itself.
 void Explorer::keyboard() {
   ImGuiIO& io = ImGui::GetIO();
-  const bool popup =
-      ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
+  const bool popup = popup_is_open();
   if (popup)
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   else
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
-  handle_shortcuts(commands_);
+  // The key that has just closed a popup (Escape) was the popup's.
+  if (!popup && !popup_was_open_) handle_shortcuts(commands_);
 }
 
 // The last thing first: a window that was closed after the last change of what is shown comes back
@@ -163,14 +183,7 @@ void Explorer::menu_ui() {
   if (!ImGui::BeginMainMenuBar()) return;
   for (const char* menu : {"File", "Edit", "Go", "View", "Method", "Help"}) {
     if (!ImGui::BeginMenu(menu)) continue;
-    // By index: a command may be pressed that changes what is open, not the list.
-    for (std::size_t i = 0; i < commands_.size(); ++i) {
-      const Command& command = commands_[i];
-      if (command.menu != menu) continue;
-      if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
-                          command.is_enabled()))
-        command.run();
-    }
+    commands_ui(menu);
     if (menu == std::string("File")) {
       if (ImGui::BeginMenu("Export", workspace_.has_trace())) {
         for (const state::ViewInfo& view : state::views())
@@ -196,6 +209,24 @@ void Explorer::menu_ui() {
   }
   tabs_ui();
   ImGui::EndMainMenuBar();
+}
+
+// The commands of a menu; "View/Panels" is a menu in "View", where the first of its commands stands.
+void Explorer::commands_ui(const std::string& menu) {
+  std::set<std::string> inner;
+  // By index: a command may be pressed that changes what is open, not the list.
+  for (std::size_t i = 0; i < commands_.size(); ++i) {
+    const Command& command = commands_[i];
+    if (command.menu.starts_with(menu + "/") && inner.insert(command.menu).second &&
+        ImGui::BeginMenu(command.menu.c_str() + menu.size() + 1)) {
+      commands_ui(command.menu);
+      ImGui::EndMenu();
+    }
+    if (command.menu != menu) continue;
+    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
+                        command.is_enabled()))
+      command.run();
+  }
 }
 
 // Open traces as tabs in the menu bar.
@@ -229,6 +260,12 @@ void Explorer::open_dialog() {
               [this](const std::string& path) { workspace_.traces.open(path); });
 }
 
+void Explorer::new_capture() { capture_.open(settings_.last_folder); }
+
+void Explorer::take_dropped(const std::string& path) {
+  if (!capture_.take(path, settings_.last_folder)) workspace_.traces.open(path);
+}
+
 void Explorer::status_ui() {
   const widgets::FontScope small(widgets::fonts().body, 0.88F);
   const auto& p = gui_.palette();
@@ -240,6 +277,7 @@ void Explorer::status_ui() {
   if (ImGui::BeginViewportSideBar("##status", ImGui::GetMainViewport(), ImGuiDir_Down, height,
                                   kFlags)) {
     ImGui::AlignTextToFramePadding();
+    capture_.status_ui(p);
     job_ui(workspace_, p);
     if (!workspace_.place().empty()) {
       const trace::TraceInfo& info = workspace_.place().info();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "app/figure/gui_context.h"
+#include "app/shell/capture_window.h"
 #include "app/shell/command_list.h"
 #include "app/shell/dialogs.h"
 #include "app/shell/exporter.h"
@@ -47,7 +48,11 @@ class Explorer {
   PanelHost& panels() { return panels_; }
   Exporter& exporter() { return exporter_; }
   Messages& messages() { return messages_; }
+  CaptureWindow& capture() { return capture_; }
+  // A file or folder that was dropped on the window.
+  void take_dropped(const std::string& path);
   NotesWindow& notes() { return notes_; }
+  RunsWindow& runs() { return runs_; }
 
  private:
   void draw_all();
@@ -55,9 +60,11 @@ class Explorer {
   void stop_measuring_on_input();
   void undo();
   void menu_ui();
+  void commands_ui(const std::string& menu);
   void tabs_ui();
   void status_ui();
   void open_dialog();
+  void new_capture();
   void change_scale(float factor);
   // commands.cpp
   void make_commands();
@@ -66,6 +73,7 @@ class Explorer {
   void add_go_commands();
   void add_method_commands();
   void add_view_commands();
+  void add_look_commands();
   void add_help_commands();
 
   state::Workspace& workspace_;
@@ -74,7 +82,8 @@ class Explorer {
   float content_scale_ = 1.0F;
   bool style_changed_ = true;
   bool quit_ = false;
-  std::string fonts_for_;  // key of the trace
+  bool popup_was_open_ = false;  // when the last frame ended
+  std::string fonts_for_;        // key of the trace
   std::vector<std::string> recent_;
   std::vector<Command> commands_;
 
@@ -86,6 +95,7 @@ class Explorer {
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
+  CaptureWindow capture_;
   CommandPalette palette_;
   ShortcutSheet sheet_;
   GotoDialog goto_;

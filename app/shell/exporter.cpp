@@ -1,5 +1,6 @@
 #include "app/shell/exporter.h"
 
+#include "app/shell/shell_words.h"
 #include "app/state/export_words.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
@@ -12,28 +13,16 @@
 #include <filesystem>
 
 namespace kvloupe::shell {
-namespace {
-
-std::string as_word(const std::string& word) {
-  if (word.find_first_of(" '\"$&;()<>|*?#~`\\") == std::string::npos && !word.empty()) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-}  // namespace
-
 std::string Exporter::command_of(const state::ViewInfo& view) const {
-  std::string text = "kvloupe";
-  for (const std::string& word : state::export_arguments(state::describe(workspace_, view)))
-    text += " " + as_word(word);
-  return text + " --png figure.png";
+  return shell_line(state::export_arguments(state::describe(workspace_, view))) +
+         " --png figure.png";
 }
 
 std::string Exporter::link_command_of(const state::ViewInfo& view) const {
   state::ViewState what = state::state_of(*workspace_.traces.ready());
   what.view = view.id;
-  return fmt::format("kvloupe {} --goto {}", as_word(what.trace), as_word(state::link_text(what)));
+  return fmt::format("kvloupe {} --goto {}", shell_word(what.trace),
+                     shell_word(state::link_text(what)));
 }
 
 void Exporter::picture_menu_ui() {

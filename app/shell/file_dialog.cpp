@@ -69,7 +69,7 @@ void FileDialog::confirm() {
     enter(path);
     return;
   }
-  if (purpose_ == Purpose::OpenTrace && !std::filesystem::exists(path, ignored)) {
+  if (purpose_ != Purpose::SaveFile && !std::filesystem::exists(path, ignored)) {
     problem_ = state::readable_name(path.string()) + ": no such file";
     return;
   }
@@ -99,7 +99,7 @@ void FileDialog::draw(const widgets::Palette& palette) {
   if (ImGui::InputTextWithHint("##name", "File name", &name_, ImGuiInputTextFlags_EnterReturnsTrue))
     confirm();
   ImGui::SameLine();
-  if (ImGui::Button(purpose_ == Purpose::OpenTrace ? "Open" : "Save", {widgets::em(5), 0}))
+  if (ImGui::Button(purpose_ == Purpose::SaveFile ? "Save" : "Open", {widgets::em(5), 0}))
     confirm();
   ImGui::SameLine();
   if (ImGui::Button("Cancel", {widgets::em(5), 0}) || ImGui::IsKeyPressed(ImGuiKey_Escape) || !stay)
@@ -141,7 +141,10 @@ void FileDialog::list_ui(const widgets::Palette& palette) {
       if (!entry.folder) widgets::text_colored(palette.muted, format_bytes(entry.bytes));
     }
   ImGui::EndTable();
-  if (entries_.empty()) widgets::text_colored(palette.muted, "No traces (.h5) in this folder");
+  if (entries_.empty())
+    widgets::text_colored(palette.muted, purpose_ == Purpose::OpenTrace
+                                             ? "No traces (.h5) in this folder"
+                                             : "Nothing in this folder");
   if (!next.empty()) enter(next);
   if (accepted) confirm();
 }

@@ -12,7 +12,7 @@ namespace kvloupe::shell {
 
 class FileDialog {
  public:
-  enum class Purpose { OpenTrace, SaveFile };
+  enum class Purpose { OpenTrace, OpenFile, SaveFile };
   // `start`: folder, or for saving folder/name. `chosen` runs with the path when the user confirms.
   void open(Purpose purpose, const std::string& title, const std::filesystem::path& start,
             std::function<void(const std::string&)> chosen);

@@ -1,101 +1,27 @@
 // See method_editor.h.
 #include "app/shell/method_editor.h"
 
+#include "app/shell/bar_pickers.h"
 #include "app/shell/method_card.h"
+#include "app/shell/param_ui.h"
 #include "app/state/method_groups.h"
+#include "app/state/questions/run.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
-#include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
 
 namespace kvloupe::shell {
 namespace {
 
-using selection::ParamInfo;
-using selection::ParamType;
-
-void int_ui(state::MethodDraft& draft, const ParamInfo& param, int most_tokens) {
-  int number = static_cast<int>(parse_int(draft.value(param.name)).value_or(0));
-  bool edited = false;
-  const bool budget = param.name == "budget_tokens";
-  if (budget)
-    edited = ImGui::InputInt(param.name.c_str(), &number, 16, 128);
-  else
-    edited = ImGui::InputInt(param.name.c_str(), &number, param.odd ? 2 : 1, param.odd ? 10 : 8);
-  if (!edited) return;
-  const double most = budget ? std::max(1, most_tokens) : param.max;
-  number = static_cast<int>(std::clamp<double>(number, param.min, std::max(param.min, most)));
-  draft.set(param.name, std::to_string(number));
-}
-
-void float_ui(state::MethodDraft& draft, const ParamInfo& param) {
-  double number = parse_double(draft.value(param.name)).value_or(0);
-  if (ImGui::InputDouble(param.name.c_str(), &number, 0.05, 0.1, "%g"))
-    draft.set(param.name,
-              format_shortest(std::clamp(number, param.min, std::max(param.min, param.max))));
-}
-
-// A file, or one of the words that stand in for one.
-bool path_ui(state::MethodDraft& draft, const ParamInfo& param) {
-  bool changed = false;
-  std::string path = draft.value(param.name);
-  if (param.name == "basis") {
-    for (const char* word : {"auto", "self"}) {
-      if (ImGui::RadioButton(word, path == word)) {
-        draft.set(param.name, word);
-        changed = true;
-      }
-      ImGui::SameLine();
-    }
-  }
-  if (ImGui::InputText(param.name.c_str(), &path)) draft.set(param.name, path);
-  return changed || ImGui::IsItemDeactivatedAfterEdit();
-}
-
-// One control for one parameter. True once a change is complete.
-bool param_ui(state::MethodDraft& draft, const ParamInfo& param,
-              const std::string& value_of_default, int most_tokens) {
-  bool changed = false;
-  const std::string value = draft.value(param.name);
-  ImGui::SetNextItemWidth(widgets::em(10));
-  switch (param.type) {
-    case ParamType::Int:
-      int_ui(draft, param, most_tokens);
-      changed = ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    case ParamType::Float:
-      float_ui(draft, param);
-      changed = ImGui::IsItemDeactivatedAfterEdit();
-      break;
-    case ParamType::Bool: {
-      bool on = value == "1";
-      changed = ImGui::Checkbox(param.name.c_str(), &on);
-      if (changed) draft.set(param.name, on ? "1" : "0");
-      break;
-    }
-    case ParamType::Enum:
-      if (ImGui::BeginCombo(param.name.c_str(), value.c_str())) {
-        for (const std::string& choice : param.choices)
-          if (ImGui::Selectable(choice.c_str(), choice == value)) {
-            draft.set(param.name, choice);
-            changed = true;
-          }
-        ImGui::EndCombo();
-      }
-      break;
-    case ParamType::Path:
-      changed = path_ui(draft, param);
-      break;
-  }
-  if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("%s", state::help_of(param, value_of_default).c_str());
-  return changed;
-}
+constexpr float kMostRows = 10;  // recorded runs in sight; of more the list scrolls
 
 // Why the trace cannot serve the method; empty while that is not known.
 std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailable,
@@ -105,22 +31,94 @@ std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailab
   return found != unavailable->end() ? found->second : std::string();
 }
 
+// What is known of the method in the row of the place, the most telling first.
+std::vector<std::string> facts_of_card(const state::MethodFacts& facts) {
+  std::vector<std::string> parts;
+  if (facts.leakage) parts.emplace_back("leakage");
+  const auto& choice = facts.choice;
+  parts.emplace_back(facts.mode == trace::LoopMode::ClosedLoop ? "closed loop"
+                     : choice.recorded()                       ? "recorded"
+                                                               : "open loop");
+  if (!facts.has_run) return parts;
+  if (facts.effective_budget)
+    parts.push_back(fmt::format("{} kept", format_count(std::llround(*facts.effective_budget))));
+  if (facts.dense_cells > 0)
+    parts.push_back(
+        fmt::format("dense in {} of {}", facts.dense_cells, facts.cells + facts.dense_cells));
+  return parts;
+}
+
+void card_tooltip(const widgets::Palette& palette, const state::MethodFacts& facts) {
+  ImGui::SetNextWindowSize({widgets::em(34), 0});
+  ImGui::BeginTooltip();
+  {
+    const widgets::FontScope mono(widgets::fonts().mono, 0.9F);
+    widgets::text_wrapped(palette.text, state::readable_name(facts.choice.text));
+  }
+  std::string text = facts.choice.recorded() ? "Recorded." : "Selected anew on the stored Q and K.";
+  text += facts.mode == trace::LoopMode::ClosedLoop
+              ? " Closed loop: the model attended to what was selected while it ran."
+              : " Open loop: the model did not attend to what was selected.";
+  if (facts.effective_budget)
+    text += fmt::format(" In this layer and row {} keys are kept on average where it selects{}.",
+                        format_count(std::llround(*facts.effective_budget)),
+                        facts.requested_budget
+                            ? fmt::format(", of {} asked for",
+                                          format_count(std::llround(*facts.requested_budget)))
+                            : "");
+  if (facts.dense_cells > 0)
+    text += fmt::format(" In {} of {} prompt chunks everything is kept.", facts.dense_cells,
+                        facts.cells + facts.dense_cells);
+  if (facts.leakage) text += " Leakage: its basis was fitted on text of this trace.";
+  widgets::text_wrapped(palette.muted, text);
+  ImGui::EndTooltip();
+}
+
+// True when it was pressed.
+bool card_ui(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot,
+             const char* popup, float width) {
+  const state::MethodChoice choice = workspace.method(slot);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const bool pressed = ImGui::Button(fmt::format("###{} button", popup).c_str(), {width, 0});
+  const ImVec2 to = ImGui::GetItemRectMax();
+  std::shared_ptr<const state::MethodFacts> facts;
+  if (!choice.empty()) facts = known_facts(workspace, workspace.place(), choice);
+  if (facts && is_explained()) card_tooltip(palette, *facts);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  draw->PushClipRect(at, to, true);
+  const float y = at.y + ImGui::GetStyle().FramePadding.y;
+  float x = at.x + widgets::em(0.5F);
+  const float end = to.x - widgets::em(0.5F);
+  const auto text_ui = [&](const std::string& text, ImU32 color) {
+    draw->AddText({x, y}, color, text.c_str());
+    x += ImGui::CalcTextSize(text.c_str()).x;
+  };
+  text_ui(std::string(1, letter_of(slot)), widgets::color_of_slot(palette, slot));
+  x += widgets::em(0.6F);
+  {
+    std::string name = choice.empty() ? std::string("choose") : state::short_label(choice);
+    if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
+        !own.empty())
+      name += "  " + own;
+    const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+    text_ui(widgets::elided(name, end - x), palette.text);
+  }
+  if (facts)
+    for (const std::string& part : facts_of_card(*facts)) {
+      const std::string text = "  \u00B7  " + part;
+      if (x + ImGui::CalcTextSize(text.c_str()).x > end) break;
+      text_ui(text, facts->leakage && part == "leakage" ? palette.warning : palette.muted);
+    }
+  draw->PopClipRect();
+  return pressed;
+}
+
 }  // namespace
 
 void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& palette,
-                        state::Slot slot) {
-  const state::MethodChoice choice = workspace.method(slot);
+                        state::Slot slot, float width) {
   const char* popup = slot == state::Slot::A ? "method A" : "method B";
-  std::string text = choice.empty() ? std::string("choose") : state::short_label(choice);
-  if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
-      !own.empty())
-    text += "  " + widgets::elided(own, widgets::em(14));
-  ImGui::PushFont(widgets::fonts().mono, ImGui::GetStyle().FontSizeBase * 0.95F);
-  const bool pressed = ImGui::Button(fmt::format("{}###{} button", text, popup).c_str());
-  ImGui::PopFont();
-  if (ImGui::IsItemHovered() && !choice.empty())
-    ImGui::SetTooltip("%s\n%s", state::readable_name(choice.text).c_str(),
-                      choice.recorded() ? "recorded" : "re-selected on stored Q and K (open loop)");
+  const bool pressed = card_ui(workspace, palette, slot, popup, width);
   if (pressed) {
     problem_.clear();
     ImGui::OpenPopup(popup);
@@ -150,18 +148,16 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
                            state::Slot slot) {
   ImGui::SeparatorText("Recorded");
   const auto& runs = workspace.place().info().runs;
+  const std::vector<std::string> labels =
+      state::distinct_labels(workspace.traces.ready()->recorded);
   const float room =
       ImGui::GetTextLineHeightWithSpacing() *
-      std::min<float>(6.5F, static_cast<float>(std::max<std::size_t>(1, runs.size())));
+      std::min<float>(kMostRows, static_cast<float>(std::max<std::size_t>(1, runs.size())));
   ImGui::BeginChild("##recorded", {0, room});
-  for (const trace::RunInfo& run : runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const trace::RunInfo& run = runs[i];
     const bool here = workspace.method(slot).run == run.id;
-    if (ImGui::Selectable(
-            fmt::format("{}##run{}",
-                        state::short_label(state::choice_of_run(run, *workspace.place().trace)),
-                        run.id)
-                .c_str(),
-            here))
+    if (ImGui::Selectable(fmt::format("{}##run{}", labels[i], run.id).c_str(), here))
       workspace.cursor.set_run(slot, run.id);
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(run.method).c_str());
     if (run.basis_leakage) {
@@ -175,56 +171,14 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
 
 bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palette& palette,
                               state::MethodDraft& draft) {
-  bool changed = false;
-  const selection::MethodInfo* info = selection::find_method(draft.id());
-  ImGui::SetNextItemWidth(-1);
-  ImGui::SetNextWindowSizeConstraints({widgets::em(26), 0}, {widgets::em(40), widgets::em(34)});
-  if (!ImGui::BeginCombo("##method", info != nullptr ? info->title.c_str() : "",
-                         ImGuiComboFlags_HeightLargest))
-    return false;
-  if (ImGui::IsWindowAppearing()) {
-    query_.clear();
-    ImGui::SetKeyboardFocusHere();
-  }
-  ImGui::SetNextItemWidth(-1);
-  const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
-                                                &query_, ImGuiInputTextFlags_EnterReturnsTrue);
   const auto unavailable = unavailable_.ask(workspace, {workspace.place()});
-  const auto groups = state::method_groups(query_);
-  const auto take = [&](const selection::MethodInfo& method) {
-    draft.change_method(method.id, workspace.place().trace->shape(),
-                        workspace.place().info().num_tokens);
-    changed = true;
-    ImGui::CloseCurrentPopup();
-  };
-  for (const state::MethodGroup& group : groups) {
-    ImGui::SeparatorText(group.title.c_str());
-    for (const selection::MethodInfo* method : group.methods) {
-      const std::string reason = reason_of(unavailable, method->id);
-      if (!reason.empty()) ImGui::PushStyleColor(ImGuiCol_Text, palette.faint);
-      if (ImGui::Selectable(fmt::format("{}##{}", method->title, method->id).c_str(),
-                            method->id == draft.id()))
-        take(*method);
-      const bool hovered = ImGui::IsItemHovered();
-      if (!reason.empty()) {
-        ImGui::SameLine(0, widgets::em(0.8F));
-        ImGui::TextUnformatted("not on this trace");
-        ImGui::PopStyleColor();
-      }
-      if (hovered) {
-        ImGui::SetNextWindowSize({widgets::em(30), 0});
-        ImGui::BeginTooltip();
-        widgets::text_wrapped(palette.text, method->summary);
-        widgets::text_wrapped(palette.muted, method->paper);
-        if (!reason.empty()) widgets::text_wrapped(palette.warning, reason);
-        ImGui::EndTooltip();
-      }
-    }
-  }
-  if (groups.empty()) widgets::text_colored(palette.muted, "No method has all these words.");
-  if (entered && !groups.empty()) take(*groups.front().methods.front());
-  ImGui::EndCombo();
-  return changed;
+  const selection::MethodInfo* taken =
+      finder_.draw(palette, draft.id(), "not on this trace",
+                   [&](const std::string& id) { return reason_of(unavailable, id); });
+  if (taken == nullptr) return false;
+  draft.change_method(taken->id, workspace.place().trace->shape(),
+                      workspace.place().info().num_tokens);
+  return true;
 }
 
 void MethodEditor::help_ui(const widgets::Palette& palette, const selection::MethodInfo& method) {
@@ -248,9 +202,7 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
   }
   const state::MethodDraft defaults =
       draft.defaults(workspace.place().trace->shape(), workspace.place().info().num_tokens);
-  for (const ParamInfo* param : draft.params())
-    changed |=
-        param_ui(draft, *param, defaults.value(param->name), workspace.place().info().num_tokens);
+  changed |= params_ui(draft, defaults, workspace.place().info().num_tokens);
   if (info != nullptr) help_ui(palette, *info);
   const std::string problem = draft.problem();
   if (changed && problem.empty()) {

@@ -1,6 +1,7 @@
 // The controls with which a method is chosen and tuned, made from what the catalogue says of it.
 #pragma once
 
+#include "app/shell/method_finder.h"
 #include "app/state/method_draft.h"
 #include "app/state/questions/runs.h"
 #include "app/state/workspace.h"
@@ -16,8 +17,10 @@ namespace kvloupe::shell {
 
 class MethodEditor {
  public:
-  // The button that names the method of a slot; pressed, it opens the editor.
-  void draw(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot);
+  // The card of a slot's method, as wide as that: its name and budget, then as much of what is known of it
+  // as has room; pressed, it opens the editor.
+  void draw(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot,
+            float width);
 
  private:
   void popup_ui(state::Workspace& workspace, const widgets::Palette& palette, state::Slot slot);
@@ -34,7 +37,7 @@ class MethodEditor {
   std::array<state::MethodDraft, 2> drafts_;
   std::array<std::string, 2> drafted_;  // keys of the choices that the drafts stand for
   std::string problem_;
-  std::string query_;
+  MethodFinder finder_;
 };
 
 }  // namespace kvloupe::shell

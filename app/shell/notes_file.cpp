@@ -24,14 +24,16 @@ using nlohmann::ordered_json;
 constexpr const char* kFormat = "kvloupe-session";
 constexpr std::size_t kMostNotes = 1000;
 
-fs::path beside(const fs::path& trace) {
-  fs::path path = trace;
-  return path += ".session.json";
+// A trace that is still recorded has the notes that it will have under its own name.
+fs::path finished(const fs::path& trace) {
+  return trace.extension() == ".part" ? fs::path(trace).replace_extension() : trace;
 }
+
+fs::path beside(const fs::path& trace) { return finished(trace) += ".session.json"; }
 
 fs::path in_state_folder(const fs::path& trace) {
   Sha256 hash;
-  hash.update(fs::absolute(trace).string());
+  hash.update(fs::absolute(finished(trace)).string());
   return paths::state_dir() / fmt::format("notes-{}.json", hash.hex_digest().substr(0, 16));
 }
 

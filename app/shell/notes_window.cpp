@@ -89,8 +89,8 @@ void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& p
   }
   ImGui::SameLine();
   const float button = ImGui::CalcTextSize("Remove").x + 2 * ImGui::GetStyle().FramePadding.x;
-  const float room = std::max(widgets::em(3), ImGui::GetContentRegionAvail().x - button -
-                                                  ImGui::GetStyle().ItemSpacing.x);
+  const float room = std::max(
+      widgets::em(3), ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x);
   std::string methods;
   for (const std::string& method : note.at.methods)
     methods += (methods.empty() ? "" : "\n") + state::readable_name(method);

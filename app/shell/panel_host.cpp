@@ -20,8 +20,9 @@ using state::Spot;
 namespace {
 
 constexpr std::size_t kMostClosings = 50;
-// A window learns in its first frame which tab is its own.
-constexpr int kFramesToFocus = 2;
+// A window learns in its first frame which tab is its own; the tabs of a new layout are there one
+// frame later.
+constexpr int kFramesToFocus = 3;
 
 // Over the tab or the title of a view.
 void about_ui(const state::ViewInfo& view) {
@@ -29,6 +30,14 @@ void about_ui(const state::ViewInfo& view) {
   if (!view.metrics.empty())
     text += fmt::format("\nits numbers: {}, \u201C{}\u201D", state::kMetricsFile, view.metrics);
   ImGui::SetTooltip("%s", text.c_str());
+}
+
+// A window in focus is the tab in front; its tab may still be out of sight, where there are many.
+void scroll_to_tab(const ImGuiWindow& window) {
+  ImGuiTabBar* tabs = window.DockNode != nullptr ? window.DockNode->TabBar : nullptr;
+  if (tabs == nullptr) return;
+  if (ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window.TabId))
+    ImGui::TabBarQueueFocus(tabs, tab);
 }
 
 Spot spot_of(const PlacedView& placed) {
@@ -165,7 +174,8 @@ bool PanelHost::draw_guarded(Window& window, const std::function<void()>& draw) 
 
 void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   const Source& source = sources_[window.source];
-  if (window.frames_to_focus > 0 && --window.frames_to_focus == 0) ImGui::SetNextWindowFocus();
+  const bool focus = window.frames_to_focus > 0 && --window.frames_to_focus == 0;
+  if (focus) bring_to_front(window.name);
   ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
   dock_if_homeless(*window.perspective, window.name);
   // Docked, it lies on the cleared frame, which has its colour already.
@@ -177,6 +187,7 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
                                 ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoFocusOnAppearing);
   ImGui::PopStyleColor();
   window.docked = ImGui::IsWindowDocked();
+  if (focus) scroll_to_tab(*ImGui::GetCurrentWindow());
   if (source.view != nullptr) {
     if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) about_ui(*source.view);
     if (ImGui::BeginPopupContextItem()) {
@@ -219,6 +230,12 @@ void PanelHost::show(const std::string& id) {
 
 void PanelHost::open_here(const std::string& id) {
   if (Window* window = find(id, now())) bring_up(*window);
+}
+
+void PanelHost::search(const std::string& id) {
+  show(id);
+  for (Source& source : sources_)
+    if (source.id == id && source.panel) source.panel->start_search();
 }
 
 // What is as at first is no choice.

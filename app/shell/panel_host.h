@@ -32,6 +32,7 @@ class PanelHost {
   // window goes to the workspace where it lives. Before a trace is there: once one is.
   void show(const std::string& id);
   void open_here(const std::string& id);      // in the workspace shown
+  void search(const std::string& id);         // shows it, with the keyboard in its search
   bool is_open(const std::string& id) const;  // there
   // Drawn in the last frame, not behind another tab.
   bool visible(const std::string& id) const;

@@ -3,6 +3,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace kvloupe::shell {
@@ -103,6 +104,9 @@ void SessionSaver::save_session() {
   for (const auto& tab : workspace_.traces.tabs()) {
     if (tab.get() == workspace_.traces.active()) session.active = session.tabs.size();
     session.tabs.push_back(state::state_of(*tab));
+    // One that is recorded now has its own name at the next start.
+    if (explorer_.capture().is_part(tab->path))
+      session.tabs.back().trace = std::filesystem::path(tab->path).replace_extension().string();
   }
   // Until all of it has been on screen it counts as an attempt.
   if (!ended_ && still_opening() && saved_session_) session.openings = saved_session_->openings;

@@ -10,7 +10,7 @@
 namespace kvloupe::shell {
 
 void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recent,
-                const std::function<void()>& ask,
+                const std::function<void()>& ask, const std::function<void()>& capture,
                 const std::function<void(const std::string& path)>& open) {
   const ImGuiViewport* viewport = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos({viewport->WorkPos.x + viewport->WorkSize.x / 2,
@@ -50,8 +50,12 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
       }
     }
     ImGui::SeparatorText("No trace yet?");
+    if (ImGui::Button("New capture\u2026", {widgets::em(10), 0})) capture();
+    ImGui::SameLine();
+    widgets::text_colored(p.muted, "Ctrl+N, or drop a model; or run");
+    ImGui::SameLine();
     const widgets::FontScope mono(widgets::fonts().mono, 0.92F);
-    widgets::text_wrapped(p.muted, "./kvloupe.sh demo");
+    widgets::text_colored(p.muted, "./kvloupe.sh demo");
   }
   ImGui::End();
   ImGui::PopStyleVar();

@@ -10,7 +10,7 @@
 namespace kvloupe::shell {
 
 void welcome_ui(const widgets::Palette& palette, const std::vector<std::string>& recent,
-                const std::function<void()>& ask,
+                const std::function<void()>& ask, const std::function<void()>& capture,
                 const std::function<void(const std::string& path)>& open);
 
 }  // namespace kvloupe::shell

@@ -52,6 +52,14 @@ void Cursor::set_keys(std::int32_t begin, std::int32_t end) {
   change("keys", [&](Selection& s) {
     s.place.key_begin = begin;
     s.place.key_end = end;
+    s.place.watches_nothing = false;
+  });
+}
+
+void Cursor::watch_nothing() {
+  change("keys", [](Selection& s) {
+    s.place.key_begin = s.place.key_end = -1;
+    s.place.watches_nothing = true;
   });
 }
 
@@ -96,6 +104,10 @@ void Cursor::set_option(const std::string& name, const std::string& value) {
     else
       s.options[name] = value;
   });
+}
+
+void Cursor::set_numbers(const NumberScope& scope) {
+  change("numbers", [&](Selection& s) { s.numbers = scope; });
 }
 
 void Cursor::set_perspective(const std::string& id) {

@@ -25,7 +25,8 @@ class Cursor {
   void step_layer(int by);  // along the captured layers
   void set_q_head(int q_head);
   void set_device(const std::string& id);  // that device::open_device() takes
-  void set_keys(std::int32_t begin, std::int32_t end);
+  void set_keys(std::int32_t begin, std::int32_t end);  // below 0: the trace's needle
+  void watch_nothing();
   void go_to(const GotoTarget& target);  // throws Error{Input} for a place that is not in the trace
 
   // Throws Error{Usage}. A SPEC equal to a recorded run's shows that run.
@@ -37,6 +38,7 @@ class Cursor {
   void show(Slot slot);
   // An option of a view, "layer_head_overview.metric"; empty: its default.
   void set_option(const std::string& name, const std::string& value);
+  void set_numbers(const NumberScope& scope);
   void set_perspective(const std::string& id);  // perspectives.h
   void set_picture(const PictureForm& form);    // of what is exported
 

@@ -7,6 +7,9 @@
 
 namespace kvloupe::state {
 
+// span=none: no keys are watched, not even the trace's needle.
+inline constexpr const char* kNoSpan = "none";
+
 // Where --goto points: "layer=3,q_head=5,chunk=12,query=1536,key=40", a span of keys "key=40-52".
 struct GotoTarget {
   std::optional<int> layer, q_head, kv_head, chunk, query, window;

@@ -2,22 +2,33 @@
 #include "app/state/method_draft.h"
 
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/selection/spec/default_budget.h"
 
 namespace kvloupe::state {
 namespace {
 
-std::map<std::string, std::string> values_of(const selection::MethodSpec& spec) {
-  const auto parameters = spec.parameters();
-  return {parameters.begin(), parameters.end()};
+std::map<std::string, std::string> values_of(const std::string& spec,
+                                             const selection::ModelShape& shape) {
+  auto parsed = selection::MethodSpec::parse(spec);
+  const bool model_known = shape.num_layers > 0;
+  if (model_known) parsed = parsed.resolved(shape);
+  const auto parameters = parsed.parameters();
+  std::map<std::string, std::string> values(parameters.begin(), parameters.end());
+  if (model_known) return values;
+  for (const selection::ParamInfo* param :
+       selection::params_with(parsed.info(), {parameters.begin(), parameters.end()})) {
+    std::string& value = values.at(param->name);
+    if (param->type == selection::ParamType::Int && !parse_int(value)) value.clear();
+  }
+  return values;
 }
 
 }  // namespace
 
 MethodDraft::MethodDraft(const std::string& spec, const selection::ModelShape& shape) {
-  const auto parsed = selection::MethodSpec::parse(spec).resolved(shape);
-  id_ = parsed.id();
-  values_ = values_of(parsed);
+  id_ = selection::MethodSpec::parse(spec).id();
+  values_ = values_of(spec, shape);
 }
 
 void MethodDraft::change_method(const std::string& id, const selection::ModelShape& shape,
@@ -27,7 +38,7 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
   const std::map<std::string, std::string> before = values_;
   id_ = id;
   try {
-    values_ = values_of(selection::MethodSpec::parse(id).resolved(shape));
+    values_ = values_of(id, shape);
   } catch (const Error&) {
     // It cannot stand without a parameter (a path, say): begin with the plain defaults.
     values_.clear();
@@ -89,6 +100,13 @@ std::string MethodDraft::spec() const {
     if (value.empty()) continue;
     text += (text == id_ ? ":" : ",") + param->name + "=" + value;
   }
+  return text;
+}
+
+std::string MethodDraft::short_spec() const {
+  std::string text = id_;
+  for (const auto& [name, value] : selection::MethodSpec::parse(spec()).not_default())
+    text += (text == id_ ? ":" : ",") + name + "=" + value;
   return text;
 }
 

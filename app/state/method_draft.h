@@ -13,7 +13,9 @@ namespace kvloupe::state {
 class MethodDraft {
  public:
   MethodDraft() = default;
-  // From a valid SPEC; parameters it does not name take their defaults for this model.
+  // From a valid SPEC; parameters it does not name take their defaults for this model. Of a model that
+  // is not known yet (no layers), defaults that are formulas of it stay empty, and the SPEC leaves
+  // them out.
   MethodDraft(const std::string& spec, const selection::ModelShape& shape);
 
   const std::string& id() const { return id_; }
@@ -29,6 +31,8 @@ class MethodDraft {
   // Tokens and ratio exclude each other: setting one unsets the other.
   void set(const std::string& name, const std::string& value);
   std::string spec() const;
+  // The same with nothing that is as by default. Throws Error{Usage} where problem() is not empty.
+  std::string short_spec() const;
   // What is wrong with it; empty when it can be used.
   std::string problem() const;
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <sstream>
 
 namespace kvloupe::state {
@@ -48,12 +49,19 @@ std::string title_of(const MethodInfo& method) {
   return {};
 }
 
+// The largest number that fits the parameter is no bound that a reader needs.
+bool is_bounded(const ParamInfo& param) {
+  return param.max < (param.type == ParamType::Int ? std::numeric_limits<std::int32_t>::max()
+                                                   : std::numeric_limits<float>::max());
+}
+
 std::string range_of(const ParamInfo& param) {
   switch (param.type) {
     case ParamType::Int:
     case ParamType::Float:
-      return fmt::format("{} {} to {}{}", param.min_exclusive ? "above" : "from",
-                         format_shortest(param.min), format_shortest(param.max),
+      return fmt::format("{} {}{}{}", param.min_exclusive ? "above" : "from",
+                         format_shortest(param.min),
+                         is_bounded(param) ? " to " + format_shortest(param.max) : " on",
                          param.odd ? ", odd" : "");
     case ParamType::Bool:
       return "on or off";
@@ -63,6 +71,24 @@ std::string range_of(const ParamInfo& param) {
       return {};
   }
   return {};
+}
+
+// Of the parameters those in which it differs from one of the others with its label.
+std::string own_params(const MethodChoice& method, const std::vector<MethodChoice>& others) {
+  if (!method.known()) return {};
+  std::vector<selection::MethodSpec::Parameters> alike;
+  for (const MethodChoice& other : others)
+    if (other.known() && short_label(other) == short_label(method))
+      alike.push_back(other.spec->parameters());
+  std::string text;
+  for (const auto& param : method.spec->parameters()) {
+    const bool differs = std::any_of(alike.begin(), alike.end(), [&](const auto& params) {
+      return std::find(params.begin(), params.end(), param) == params.end();
+    });
+    if (differs)
+      text += fmt::format("{}{}={}", text.empty() ? "" : ", ", param.first, param.second);
+  }
+  return text;
 }
 
 }  // namespace
@@ -125,13 +151,20 @@ std::string short_label(const MethodChoice& method) {
 }
 
 std::string distinct_params(const MethodChoice& method, const MethodChoice& other) {
-  if (!method.known() || !other.known() || short_label(method) != short_label(other)) return {};
-  const auto others = other.spec->parameters();
-  std::string text;
-  for (const auto& param : method.spec->parameters())
-    if (std::find(others.begin(), others.end(), param) == others.end())
-      text += fmt::format("{}{}={}", text.empty() ? "" : ", ", param.first, param.second);
-  return text;
+  return own_params(method, {other});
+}
+
+std::vector<std::string> distinct_labels(const std::vector<MethodChoice>& methods) {
+  std::vector<std::string> labels;
+  for (const MethodChoice& method : methods) {
+    const std::string own = own_params(method, methods);
+    labels.push_back(short_label(method) + (own.empty() ? "" : "  " + own));
+  }
+  const std::vector<std::string> before = labels;
+  for (std::size_t i = 0; i < methods.size(); ++i)
+    if (methods[i].recorded() && std::count(before.begin(), before.end(), before[i]) > 1)
+      labels[i] += fmt::format("  run {}", methods[i].run);
+  return labels;
 }
 
 }  // namespace kvloupe::state

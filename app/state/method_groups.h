@@ -34,4 +34,8 @@ std::string short_label(const MethodChoice& method);
 // "num_queries=128"; "" where the short labels tell the two apart.
 std::string distinct_params(const MethodChoice& method, const MethodChoice& other);
 
+// The short labels of methods that stand in one list; those that would be alike carry the parameters
+// by which they differ, and where these are alike, too, the number of the run.
+std::vector<std::string> distinct_labels(const std::vector<MethodChoice>& methods);
+
 }  // namespace kvloupe::state

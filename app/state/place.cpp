@@ -1,5 +1,7 @@
 #include "app/state/place.h"
 
+#include "core/base/units.h"
+
 #include <fmt/format.h>
 
 namespace kvloupe::state {
@@ -15,6 +17,19 @@ std::string chunk_name(const trace::TraceInfo& info, int chunk) {
                      chunk);
 }
 
+std::string chunk_axis(const trace::TraceInfo& info) {
+  for (std::size_t chunk = 0; chunk < info.chunks.size(); ++chunk)
+    if (info.chunks[chunk].phase == trace::Phase::Decode)
+      return fmt::format("chunk, decode step from {} on", chunk);
+  return "chunk";
+}
+
+std::string range_words(const char* one, const char* several, std::int64_t begin,
+                        std::int64_t end) {
+  if (end <= begin + 1) return fmt::format("{} {}", one, format_count(begin));
+  return fmt::format("{} {} to {}", several, format_count(begin), format_count(end - 1));
+}
+
 std::optional<trace::TokenSpan> watched_span(const Place& place) {
   if (place.empty()) return std::nullopt;
   if (place.has_keys()) {
@@ -23,12 +38,21 @@ std::optional<trace::TokenSpan> watched_span(const Place& place) {
                                  : fmt::format("keys {} to {}", place.key_begin, place.key_end - 1);
     return trace::TokenSpan{name, place.key_begin, place.key_end};
   }
+  if (place.watches_nothing) return std::nullopt;
   const trace::TokenSpan* found = nullptr;
   for (const trace::TokenSpan& span : place.info().spans)
     if (span.name.rfind("needle", 0) == 0 &&
         (found == nullptr || span.end - span.begin > found->end - found->begin))
       found = &span;
   return found != nullptr ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<trace::TokenSpan> named_watched_span(const Place& place) {
+  const auto watched = watched_span(place);
+  if (watched)
+    for (const trace::TokenSpan& span : place.info().spans)
+      if (span.begin == watched->begin && span.end == watched->end) return span;
+  return watched;
 }
 
 }  // namespace kvloupe::state

@@ -21,6 +21,7 @@ struct Place {
   int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
+  bool watches_nothing = false;  // no keys are chosen, and the trace's needle is not followed either
   std::string device = "cpu";  // where it is computed, as device::open_device() takes it
 
   bool operator==(const Place&) const = default;
@@ -50,9 +51,15 @@ struct Place {
 const char* step_word(trace::Phase phase);
 // "chunk 12", "decode step 17"
 std::string chunk_name(const trace::TraceInfo& info, int chunk);
+// What an axis of all chunks counts: "chunk", "chunk, decode step from 16 on"
+std::string chunk_axis(const trace::TraceInfo& info);
+// Of a half-open range: "key 1,173", "keys 1,173 to 1,180"
+std::string range_words(const char* one, const char* several, std::int64_t begin, std::int64_t end);
 
 // The span to follow: the keys chosen, else the trace's needle itself before its parts
 // ("needle_key" and the like), else nothing.
 std::optional<trace::TokenSpan> watched_span(const Place& place);
+// The same by the name that the trace has for just these keys, if it has one.
+std::optional<trace::TokenSpan> named_watched_span(const Place& place);
 
 }  // namespace kvloupe::state

@@ -26,6 +26,17 @@ MethodChoice carried_over(const MethodChoice& choice, const OpenTrace& trace) {
   return run != nullptr ? choice_of_run(*run, trace) : MethodChoice{};
 }
 
+// A run that the other slot does not show; where there is none, what may be selected anew.
+MethodChoice first_choice(Slot slot, const MethodChoice& other, const OpenTrace& trace) {
+  for (const trace::RunInfo& run : trace.info().runs)
+    if (run.id != other.run) return choice_of_run(run, trace);
+  return choice_of_spec(slot == Slot::A
+                            ? default_spec(trace.info().num_tokens)
+                            : fmt::format("oracle:budget_tokens={}",
+                                          selection::default_budget(trace.info().num_tokens)),
+                        trace);
+}
+
 [[noreturn]] void refuse(const std::string& what, int value, const std::string& has) {
   throw input_error(fmt::format("{} {} cannot be shown", what, value),
                     fmt::format("this trace has {}", has),
@@ -72,6 +83,7 @@ GotoTarget target_of(const Place& place) {
   target.chunk = place.chunk;
   if (place.query >= 0) target.query = place.query;
   if (place.window > 0) target.window = place.window;
+  if (place.watches_nothing) target.span = kNoSpan;
   if (place.has_keys()) {
     target.key_begin = place.key_begin;
     target.key_end = place.key_end;
@@ -94,8 +106,13 @@ void apply_goto(Place& place, const GotoTarget& target) {
   if (target.key_begin) {
     place.key_begin = *target.key_begin;
     place.key_end = *target.key_end;
+    place.watches_nothing = false;
   }
-  if (target.span) {
+  if (target.span && *target.span == kNoSpan) {
+    place.key_begin = place.key_end = -1;
+    place.watches_nothing = true;
+  } else if (target.span) {
+    place.watches_nothing = false;
     const trace::TokenSpan& span = named_span(*target.span, info);
     place.key_begin = span.begin;
     place.key_end = span.end;
@@ -116,6 +133,7 @@ void clamp(Place& place) {
   if (place.has_keys()) {
     place.key_begin = std::clamp(place.key_begin, 0, info.num_tokens - 1);
     place.key_end = std::clamp(place.key_end, place.key_begin + 1, info.num_tokens);
+    place.watches_nothing = false;
   }
 }
 
@@ -126,24 +144,29 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   Place& place = selection.place;
   const bool same_file = like != nullptr && like->place.trace->path == trace->path;
   place.trace = trace;
-  if (!same_file) place.key_begin = place.key_end = place.query = -1;
+  if (!same_file) {
+    place.key_begin = place.key_end = place.query = -1;
+    place.watches_nothing = false;
+  }
   if (like == nullptr) {
     // The last prefill chunk asks the question: the most telling place to begin.
     for (std::size_t c = 0; c < info.chunks.size(); ++c)
       if (info.chunks[c].phase == trace::Phase::Prefill) place.chunk = static_cast<int>(c);
     place.layer = info.layers[info.layers.size() / 2];
   }
-  const std::string best_spec =
-      fmt::format("oracle:budget_tokens={}", selection::default_budget(info.num_tokens));
   for (const Slot slot : kSlots) {
     MethodChoice& choice = selection.choice(slot);
-    const auto index = static_cast<std::size_t>(slot);
     choice = carried_over(choice, *trace);
-    if (!choice.empty()) continue;
-    if (index < info.runs.size())
-      choice = choice_of_run(info.runs[index], *trace);
-    else
-      choice = choice_of_spec(slot == Slot::A ? default_spec(info.num_tokens) : best_spec, *trace);
+    // A trace opens with its own runs: what was tried on another one is none of them.
+    if (!same_file && !choice.recorded() && !info.runs.empty()) choice = {};
+  }
+  for (const Slot slot : kSlots)
+    if (selection.choice(slot).empty())
+      selection.choice(slot) = first_choice(slot, selection.choice(other_than(slot)), *trace);
+  try {
+    check_scope(selection.numbers, info);
+  } catch (const Error&) {
+    selection.numbers = {};
   }
   for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
   std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
@@ -157,6 +180,14 @@ void SelectionHistory::push(const Selection& before, const std::string& kind) {
   last_kind_ = kind;
   past_.push_back(before);
   if (past_.size() > kDepth) past_.erase(past_.begin());
+}
+
+void SelectionHistory::move_to(const TracePtr& trace) {
+  for (std::vector<Selection>* steps : {&past_, &future_})
+    for (Selection& step : *steps) {
+      step.place.trace = trace;
+      clamp(step.place);
+    }
 }
 
 std::optional<Selection> SelectionHistory::back(const Selection& now) {

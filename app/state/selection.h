@@ -41,6 +41,8 @@ class SelectionHistory {
   void push(const Selection& before, const std::string& kind);
   std::optional<Selection> back(const Selection& now);
   std::optional<Selection> forward(const Selection& now);
+  // The same steps in a later reading of the same trace.
+  void move_to(const TracePtr& trace);
   bool can_go_back() const { return !past_.empty(); }
   bool can_go_forward() const { return !future_.empty(); }
 

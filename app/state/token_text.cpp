@@ -78,9 +78,8 @@ std::string readable_name(std::string_view name) {
   return shown;
 }
 
-std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
-                                    std::string_view needle) {
-  std::vector<std::int32_t> found;
+std::vector<TokenRange> find_text(const std::vector<std::string>& tokens, std::string_view needle) {
+  std::vector<TokenRange> found;
   if (needle.empty()) return found;
   std::string text;
   std::vector<std::size_t> begins;
@@ -88,12 +87,16 @@ std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
     begins.push_back(text.size());
     for (const char c : token) text += lower(c);
   }
+  const auto token_at = [&](std::size_t byte) {
+    return static_cast<std::int32_t>(std::upper_bound(begins.begin(), begins.end(), byte) -
+                                     begins.begin() - 1);
+  };
   std::string wanted;
   for (const char c : needle) wanted += lower(c);
   for (std::size_t at = text.find(wanted); at != std::string::npos;
        at = text.find(wanted, at + 1)) {
-    const auto token = std::upper_bound(begins.begin(), begins.end(), at) - begins.begin() - 1;
-    if (found.empty() || found.back() != token) found.push_back(static_cast<std::int32_t>(token));
+    const TokenRange match{token_at(at), token_at(at + wanted.size() - 1) + 1};
+    if (found.empty() || found.back().begin != match.begin) found.push_back(match);
   }
   return found;
 }

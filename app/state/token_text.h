@@ -19,8 +19,11 @@ std::string readable_name(std::string_view name);
 // The code points of all texts that are not in the Latin, Greek or Cyrillic blocks, ascending.
 std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts);
 // Token positions whose text, joined with its neighbours', holds `needle` (ASCII case is ignored).
-// A match is reported at the token where it begins.
-std::vector<std::int32_t> find_text(const std::vector<std::string>& tokens,
-                                    std::string_view needle);
+// A match is reported by the tokens that hold it, once for each at which it begins.
+struct TokenRange {
+  std::int32_t begin = 0, end = 0;  // half-open
+  bool operator==(const TokenRange&) const = default;
+};
+std::vector<TokenRange> find_text(const std::vector<std::string>& tokens, std::string_view needle);
 
 }  // namespace kvloupe::state

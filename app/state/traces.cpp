@@ -53,7 +53,7 @@ void Traces::open(const std::string& path, std::optional<ViewState> what, Unknow
   tab.name = printable(std::filesystem::path(absolute).filename().string());
   if (what) tab.opened_at = *what;
   tab.opened_at.trace = absolute;
-  load(tab, {like, what, unknown});
+  load(tab, {like, what, unknown, false});
 }
 
 void Traces::load(TraceTab& tab, const Wanted& wanted) {
@@ -72,14 +72,29 @@ void Traces::load(TraceTab& tab, const Wanted& wanted) {
 
 void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) {
   if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace->key());
+  std::optional<Selection> like = wanted.like;
+  // Of a file that grows: where one has got to meanwhile.
+  if (wanted.has_grown && tab.state == ResultState::Ready) like = tab.selection;
   tab.state = ResultState::Ready;
   tab.recorded.clear();
   for (const trace::RunInfo& run : trace->info().runs)
     tab.recorded.push_back(choice_of_run(run, *trace));
-  tab.selection = initial_selection(trace, wanted.like ? &*wanted.like : nullptr);
+  tab.selection = initial_selection(trace, like ? &*like : nullptr);
+  if (wanted.has_grown && like) keep_place(tab, *like);
   if (wanted.what) show_wanted(tab, *wanted.what, wanted.unknown);
-  for (const std::string& warning : trace->info().warnings) say(warning, false);
-  if (on_opened) on_opened(tab, !wanted.like && !wanted.what);
+  if (!wanted.has_grown)
+    for (const std::string& warning : trace->info().warnings) say(warning, false);
+  if (on_opened) on_opened(tab, !like && !wanted.what);
+}
+
+void Traces::keep_place(TraceTab& tab, const Selection& before) const {
+  Place place = before.place;
+  const bool at_end = place.chunk + 1 == static_cast<int>(place.info().chunks.size());
+  place.trace = tab.selection.place.trace;
+  if (at_end && place.query < 0) place.chunk = static_cast<int>(place.info().chunks.size()) - 1;
+  clamp(place);
+  tab.selection.place = place;
+  tab.history.move_to(place.trace);
 }
 
 void Traces::failed(TraceTab& tab, const Error& error) {
@@ -113,7 +128,23 @@ void Traces::reload_active() {
   if (tab == nullptr) return;
   std::optional<Selection> like;
   if (tab->state == ResultState::Ready) like = tab->selection;
-  load(*tab, {like, std::nullopt});
+  load(*tab, {like, std::nullopt, Unknown::Refuse, false});
+}
+
+bool Traces::grown(const std::string& path, const std::string& path_now) {
+  std::error_code ignored;
+  const std::string absolute = std::filesystem::absolute(path, ignored).string();
+  const auto found = std::find_if(tabs_.begin(), tabs_.end(),
+                                  [&](const auto& tab) { return tab->path == absolute; });
+  if (found == tabs_.end()) return false;
+  TraceTab& tab = **found;
+  tab.path = std::filesystem::absolute(path_now, ignored).string();
+  tab.name = printable(std::filesystem::path(tab.path).filename().string());
+  tab.opened_at.trace = tab.path;
+  Wanted wanted;
+  wanted.has_grown = true;
+  load(tab, wanted);
+  return true;
 }
 
 void Traces::activate(int tab_id) {

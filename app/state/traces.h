@@ -38,6 +38,9 @@ class Traces {
   void close_active();
   // Reads the file anew and keeps place and methods. A file that is gone leaves the view as it is.
   void reload_active();
+  // A file that has grown, or taken another name: its tab shows what is there now. Place, methods and
+  // history stay; who stood at the last chunk stands at the last one again. False: no tab has it.
+  bool grown(const std::string& path, const std::string& path_now);
   void activate(int tab_id);
 
   const std::vector<std::unique_ptr<TraceTab>>& tabs() const { return tabs_; }
@@ -57,9 +60,11 @@ class Traces {
     std::optional<Selection> like;  // a place that is kept
     std::optional<ViewState> what;
     Unknown unknown = Unknown::Refuse;
+    bool has_grown = false;
   };
   void load(TraceTab& tab, const Wanted& wanted);
   void opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted);
+  void keep_place(TraceTab& tab, const Selection& before) const;
   void show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) const;
   void failed(TraceTab& tab, const Error& error);
   void remove(const TraceTab& tab);

@@ -133,7 +133,8 @@ std::vector<ViewField> make_fields() {
        [](const S& s) { return unless_empty(s.view); },
        [](S& s, const Texts& t) { s.view = t.front(); }},
       {"goto", "",
-       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys",
+       "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys, "
+       "span=none not even the needle",
        Shape::One, kAllCarriers, [](const S& s) { return unless_empty(goto_text(s.place)); },
        [](S& s, const Texts& t) { s.place = parse_goto(t.front()); }},
       {"methods", "method", kMethodsHelp, Shape::Many, kAllCarriers,
@@ -145,6 +146,12 @@ std::vector<ViewField> make_fields() {
        Shape::One, kAllCarriers,
        [](const S& s) { return unless(s.shown, Slot::A, std::string(1, letter_of(s.shown))); },
        read_shown},
+      {"numbers", "",
+       "the chunks that numbers are over: chunk (the one shown), question (from the question on), "
+       "all, or chunks such as 12-15; without it each view has its own",
+       Shape::One, kAllCarriers,
+       [](const S& s) { return unless(s.numbers, NumberScope{}, text_of(s.numbers)); },
+       [](S& s, const Texts& t) { s.numbers = parse_number_scope(t.front()); }},
       {"options", "", "", Shape::Named, kAllCarriers, write_options, read_options},
       {"workspace", "", "", Shape::One, kKept,
        [](const S& s) { return unless_empty(s.perspective); }, read_perspective},

@@ -120,6 +120,16 @@ void check_other_trace(const ViewInfo& view, const ViewState& what) {
                       "there would be nothing to draw beside it", "name another trace");
 }
 
+void check_numbers(const ViewInfo& view, const ViewState& what) {
+  if (what.numbers == NumberScope{} || view.over_chunks) return;
+  std::vector<std::string> able;
+  for (const ViewInfo& each : views())
+    if (each.over_chunks) able.push_back(each.id);
+  throw usage_error(fmt::format("--numbers does not go with the view {}", view.id),
+                    "its numbers are not means over chunks",
+                    fmt::format("leave it out, or use {}", fmt::join(able, ", ")));
+}
+
 // A and B where both are drawn, then what stands beside them; each once, but for B.
 std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewInfo& view) {
   std::vector<MethodChoice> methods;
@@ -196,6 +206,11 @@ void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
   for (const auto& [name, value] : what.options)
     attempt(unknown, [&] { settings.options[name] = checked_option(name, value); });
   if (settings.perspective.empty()) settings.perspective = tab.selection.perspective;
+  settings.numbers = {};
+  attempt(unknown, [&] {
+    check_scope(what.numbers, tab.selection.place.info());
+    settings.numbers = what.numbers;
+  });
   static_cast<ViewSettings&>(tab.selection) = std::move(settings);
 }
 
@@ -210,6 +225,7 @@ bool names_a_place_alone(const ViewState& what) {
 
 void check_view(const ViewState& what) {
   const ViewInfo& view = view_named(what.view);
+  check_numbers(view, what);
   check_other_trace(view, what);
   for (const auto& [name, value] : what.options) checked_option(name, value);
 }
@@ -254,6 +270,7 @@ ViewState describe(const Workspace& workspace, const ViewInfo& view) {
   what.tried.clear();
   what.perspective.clear();
   if (view.num_methods == 0) what.shown = Slot::A;
+  if (!view.over_chunks) what.numbers = {};
   what.options.clear();
   for (const ViewOption& option : view.options) {
     const std::string& value = workspace.option(view.id, option.name);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "app/state/goto_target.h"
+#include "app/state/number_scope.h"
 #include "app/state/slot.h"
 #include "app/state/theme.h"
 #include "core/base/output_file.h"
@@ -31,6 +32,7 @@ struct PictureForm {
 struct ViewSettings {
   Slot shown = Slot::A;                        // the slot that single-method views show
   std::map<std::string, std::string> options;  // of views, by "view.option"
+  NumberScope numbers;                         // the chunks that they are over
   PictureForm picture;
   std::string
       perspective;  // id of the workspace shown (perspectives.h); empty: as it is, or the first

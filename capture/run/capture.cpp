@@ -261,9 +261,13 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   if (const c10::Device device = model->device(); device.is_cuda())
     require_memory(plan_memory(*model, recording, plan), options.device,
                    device::memory_bytes(device));
-  const CaptureEstimate estimate = estimate_capture(*model, recording, plan);
+  CaptureEstimate estimate = estimate_capture(*model, recording, plan);
+  estimate.prompt_tokens = recording.prompt_len;
+  estimate.num_layers = model->info.num_layers;
+  estimate.spans = task.prompt.spans;
   check_disk(estimate, options.output);
   if (on_estimate) on_estimate(estimate);
+  if (options.estimate_only) return {};
   context.cancel.throw_if_cancelled();
 
   const trace::TraceHeader header = header_of(options, recording, *model, task, probe, plan);

@@ -43,6 +43,7 @@ struct CaptureOptions {
   std::string device = "cpu";  // as device::parse_device() takes it
   std::int64_t seed = 0;
   bool force = false;
+  bool estimate_only = false;  // ends once on_estimate was called: nothing is written
   bool resume = false;  // go on with output.part; what is asked for must be what it was begun with
   std::filesystem::path output;
   // Instead of one of the four above: the tokens of a capture that goes on.
@@ -64,6 +65,12 @@ struct CaptureEstimate {
   std::uint64_t bytes = 0;  // of the trace
   double seconds = 0;
   MemoryPlan memory;
+  // What was counted: the prompt in it, and where its named spans stand.
+  std::int64_t prompt_tokens = 0;
+  int chunks = 0;
+  std::vector<int> layers;  // recorded
+  int num_layers = 0;       // of the model
+  std::vector<trace::TokenSpan> spans;
 };
 
 // Where a capture's time goes, besides the model's own products. On a GPU that computes while the

@@ -182,6 +182,8 @@ CaptureEstimate estimate_capture(const LoadedModel& model, const RecorderOptions
   CaptureEstimate estimate;
   if (chunks.empty()) return estimate;
   estimate.tokens = chunks.back().end();
+  estimate.chunks = static_cast<int>(chunks.size());
+  estimate.layers = options.layers;
   estimate.memory = plan_memory(model, options, chunks);
   const std::uint64_t layers = options.layers.size();
   estimate.bytes = kFixedBytes + layers * kBytesPerLayer;

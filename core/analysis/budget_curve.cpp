@@ -8,6 +8,7 @@
 namespace kvloupe::analysis {
 
 double goal_of(replay::Number number, const SweepTarget& target) {
+  if (number == replay::Number::SpanKept) return target.span;
   return replay::info_of(number).is_share() ? target.share : target.error;
 }
 
@@ -20,7 +21,8 @@ double SweepPoint::value(replay::Number number) const {
   return numbers[number].value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-std::int64_t longest_past(const trace::TraceInfo& info) {
+std::int64_t longest_past(const trace::TraceInfo& info, const std::vector<int>& chunks) {
+  if (!chunks.empty()) return info.chunks.at(static_cast<std::size_t>(chunks.back())).begin;
   std::int64_t longest = 0;
   for (const trace::ChunkInfo& chunk : info.chunks)
     if (chunk.phase == trace::Phase::Prefill)

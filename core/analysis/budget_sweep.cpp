@@ -8,7 +8,7 @@ namespace {
 using replay::CompareRow;
 
 bool speaks_for(const CompareRow& row, const SweepScope& scope) {
-  if (row.phase != "prefill") return false;
+  if (row.phase != (scope.phase == trace::Phase::Prefill ? "prefill" : "decode")) return false;
   return scope.kv_head ? row.scope == "kv_head" && row.index == *scope.kv_head : row.scope == "all";
 }
 
@@ -27,9 +27,12 @@ SweepPoint point_of(const CompareRow& row) {
 SweepPass sweep_pass(const session::TraceSession& session,
                      const std::vector<selection::MethodSpec>& specs, const SweepScope& scope,
                      const WorkContext& context) {
-  replay::ReplayRequest request{specs.front(), scope.layers, {}, {}, true, true, scope.device};
+  replay::ReplayRequest request{specs.front(), scope.layers, scope.counted.chunks, {}, true, true,
+                                scope.device};
+  replay::CompareOptions options;
+  options.counted = scope.counted;
   replay::Comparison comparison =
-      replay::compare_methods(session, {specs.begin(), specs.end()}, request, {}, context);
+      replay::compare_methods(session, {specs.begin(), specs.end()}, request, options, context);
   SweepPass pass;
   pass.unavailable = std::move(comparison.unavailable);
   for (const CompareRow& row : comparison.rows)
@@ -43,9 +46,9 @@ SweepPass sweep_pass(const session::TraceSession& session,
 
 SweepPoint sweep_point_of_run(const session::TraceSession& session, int run,
                               const SweepScope& scope, const WorkContext& context) {
-  const replay::ReplayResult result =
-      replay::recorded_run(session, run, scope.layers, std::nullopt, true, true, context);
-  for (const CompareRow& row : replay::summarise(result, session))
+  const replay::ReplayResult result = replay::recorded_run(session, run, scope.layers,
+                                                           scope.counted.chunks, true, true, context);
+  for (const CompareRow& row : replay::summarise(result, session, scope.counted))
     if (speaks_for(row, scope)) return point_of(row);
   SweepPoint nothing;
   nothing.spec = result.method;

@@ -1,5 +1,5 @@
 // What each budget keeps, and the smallest one that is enough. Averages are those of `compare`: over
-// the prefill cells that are not dense, so a larger budget may average fewer cells.
+// the cells of a phase that are not dense, so a larger budget may average fewer cells.
 #pragma once
 
 #include "core/replay/compare.h"
@@ -14,13 +14,15 @@ namespace kvloupe::analysis {
 
 // What a sweep draws.
 inline constexpr std::array kSweepNumbers{replay::Number::MassRecall, replay::Number::TopkOverlap,
-                                          replay::Number::OutputError};
+                                          replay::Number::OutputError, replay::Number::SpanKept};
 
-// The targets: a share of mass or of the top keys at least, an error at most.
+// The targets: a share of mass or of the top keys at least, an error at most, of a span's keys a part or
+// all of them.
 struct SweepTarget {
-  double share = 0, error = 0;
+  double share = 0, error = 0, span = 0;
 };
-inline constexpr std::array<SweepTarget, 3> kSweepTargets{{{0.9, 0.1}, {0.95, 0.05}, {0.99, 0.01}}};
+inline constexpr std::array<SweepTarget, 3> kSweepTargets{
+    {{0.9, 0.1, 0.5}, {0.95, 0.05, 0.9}, {0.99, 0.01, 1}}};
 double goal_of(replay::Number number, const SweepTarget& target);
 bool reaches(replay::Number number, double value, const SweepTarget& target);
 
@@ -29,6 +31,8 @@ struct SweepScope {
   std::vector<int> layers;
   std::optional<int> kv_head;  // empty: all
   std::string device = "cpu";
+  replay::Counted counted = {};                 // of those, by chunk, and the keys watched there
+  trace::Phase phase = trace::Phase::Prefill;  // of the chunks averaged
 };
 
 // A method with one budget.
@@ -56,8 +60,9 @@ SweepPass sweep_pass(const session::TraceSession& session,
 SweepPoint sweep_point_of_run(const session::TraceSession& session, int run,
                               const SweepScope& scope, const WorkContext& context);
 
-// The keys before the last prefill chunk: a budget that holds them all leaves nothing to select.
-std::int64_t longest_past(const trace::TraceInfo& info);
+// The keys before the last of the chunks (none: of the prompt): a budget that holds them all leaves
+// nothing to select.
+std::int64_t longest_past(const trace::TraceInfo& info, const std::vector<int>& chunks = {});
 // 16, 32, ... below `past`; it begins at a lower power of 2 where `past` is short.
 std::vector<std::int64_t> coarse_budgets(std::int64_t past);
 // What lies halfway (on a log axis) between the coarse ones, and the largest below `past`.

@@ -33,10 +33,9 @@ class MethodAverages {
   replay::MethodCells measured_;
 };
 
-// On `layers`. `watched`: keys whose share kept is averaged (span_kept). Throws what replay() throws.
+// On `layers`, in the cells that count. Throws what replay() throws.
 MethodAverages average(const session::TraceSession& session, const replay::MethodChoice& method,
-                       const std::vector<int>& layers,
-                       const std::optional<replay::WatchedKeys>& watched,
+                       const std::vector<int>& layers, const replay::Counted& counted,
                        const WorkContext& context, const std::string& device = "cpu");
 
 }  // namespace kvloupe::analysis

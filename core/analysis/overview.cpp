@@ -48,25 +48,30 @@ std::optional<double> value_of(const replay::ReplayCell& cell, Number number, st
   }
 }
 
-bool counts(const replay::ReplayCell& cell, int chunk, trace::Phase phase) {
-  if (cell.dense_reason) return false;
-  return chunk >= 0 ? cell.chunk == chunk : cell.span.phase == phase;
+bool has(const std::vector<int>& chunks, int chunk) {
+  return chunks.empty() || std::binary_search(chunks.begin(), chunks.end(), chunk);
 }
 
-trace::Phase phase_of_mean(const replay::ReplayResult& result) {
+bool counts(const replay::ReplayCell& cell, const std::vector<int>& chunks, trace::Phase phase) {
+  return !cell.dense_reason && cell.span.phase == phase && has(chunks, cell.chunk);
+}
+
+trace::Phase phase_of_mean(const replay::ReplayResult& result, const std::vector<int>& chunks) {
   const auto chooses_in = [&](trace::Phase phase) {
     return std::any_of(result.cells.begin(), result.cells.end(),
-                       [&](const replay::ReplayCell& cell) { return counts(cell, -1, phase); });
+                       [&](const replay::ReplayCell& cell) { return counts(cell, chunks, phase); });
   };
   return !chooses_in(trace::Phase::Prefill) && chooses_in(trace::Phase::Decode)
              ? trace::Phase::Decode
              : trace::Phase::Prefill;
 }
 
-std::vector<int> chunks_of(const trace::TraceInfo& info, trace::Phase phase) {
+std::vector<int> chunks_of(const trace::TraceInfo& info, trace::Phase phase,
+                           const std::vector<int>& among) {
   std::vector<int> chunks;
-  for (std::size_t c = 0; c < info.chunks.size(); ++c)
-    if (info.chunks[c].phase == phase) chunks.push_back(static_cast<int>(c));
+  for (int c = 0; c < static_cast<int>(info.chunks.size()); ++c)
+    if (info.chunks[static_cast<std::size_t>(c)].phase == phase && has(among, c))
+      chunks.push_back(c);
   return chunks;
 }
 
@@ -143,13 +148,14 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 }  // namespace
 
-Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number, int chunk,
+Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
+                            const std::vector<int>& chunks,
                             const std::optional<replay::KeySpan>& span) {
   KVLOUPE_CHECK(needs_method(number) && number != Number::MergeLoss &&
                 (span || number != Number::SpanKept));
   Overview overview;
   overview.number = number;
-  overview.phase = phase_of_mean(result);
+  overview.phase = phase_of_mean(result, chunks);
   overview.layers = result.layers;
   overview.per_kv_head = number != Number::OutputError && result.row_axis == trace::RowAxis::KvHead;
   std::size_t columns = 0;
@@ -160,7 +166,7 @@ Overview overview_of_replay(const replay::ReplayResult& result, replay::Number n
   std::vector<int> cells(rows * columns, 0);
   for (const replay::ReplayCell& cell : result.cells) {
     const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
-    if (!counts(cell, chunk, overview.phase) || layer == result.layers.end()) continue;
+    if (!counts(cell, chunks, overview.phase) || layer == result.layers.end()) continue;
     const auto row = static_cast<std::size_t>(layer - result.layers.begin());
     for (std::size_t column = 0; column < columns_of(cell, number); ++column) {
       const auto value = value_of(cell, number, column, span);
@@ -178,7 +184,7 @@ Overview overview_of_replay(const replay::ReplayResult& result, replay::Number n
 }
 
 Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,
-                           std::optional<int> chunk, const std::string& device,
+                           const std::vector<int>& chunks, const std::string& device,
                            const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
   Overview overview;
@@ -191,13 +197,11 @@ Overview overview_of_merge(const session::TraceSession& session, const selection
   replay::ExplainRequest request;
   request.spec = spec;
   request.device = device;
-  const auto fill = [&](const std::vector<int>& chunks) {
-    return fill_merge_losses(session, request, chunks, overview, context);
+  const auto fill = [&](const std::vector<int>& asked) {
+    return fill_merge_losses(session, request, asked, overview, context);
   };
-  if (chunk) {
-    fill({*chunk});
-  } else if (!fill(chunks_of(info, trace::Phase::Prefill))) {
-    const std::vector<int> steps = chunks_of(info, trace::Phase::Decode);
+  if (!fill(chunks_of(info, trace::Phase::Prefill, chunks))) {
+    const std::vector<int> steps = chunks_of(info, trace::Phase::Decode, chunks);
     if (!steps.empty() && fill(steps)) overview.phase = trace::Phase::Decode;
   }
   return overview;

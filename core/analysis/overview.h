@@ -38,14 +38,15 @@ struct Overview {
   Matrix values;
 };
 
-// From a replay that has the number: of one chunk, or the mean over the cells of Overview::phase with no
-// dense reason. SpanKept is of `span`, and the sets alone are enough for it.
+// From a replay that has the number: the mean over the cells of Overview::phase with no dense reason, in
+// `chunks` (ascending; none: all). SpanKept is of `span`, and the sets alone are enough for it.
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
-                            int chunk = -1, const std::optional<replay::KeySpan>& span = {});
-// MergeLoss: each head of a cell is asked alone, which nothing else needs. Of one chunk, or the mean
-// over the chunks in which heads were merged. `spec` is resolved. Throws as replay().
+                            const std::vector<int>& chunks = {},
+                            const std::optional<replay::KeySpan>& span = {});
+// MergeLoss: each head of a cell is asked alone, which nothing else needs. The mean over those of
+// `chunks` (as above) in which heads were merged. `spec` is resolved. Throws as replay().
 Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,
-                           std::optional<int> chunk, const std::string& device,
+                           const std::vector<int>& chunks, const std::string& device,
                            const WorkContext& context);
 // RelevancePearson and Entropy: of one chunk.
 Overview overview_of_attention(const session::TraceSession& session, replay::Number number,

@@ -31,6 +31,7 @@
 #include "core/replay/explain.h"
 #include "core/replay/lost_keys.h"
 #include "core/replay/replay.h"
+#include "core/replay/span_loss.h"
 #include "core/replay/sweep.h"
 
 namespace kvloupe {
@@ -80,6 +81,7 @@ namespace kvloupe {
   X(lost_keys, replay::lost_keys)                           \
   X(recorded_run, replay::recorded_run)                     \
   X(replay, replay::replay)                                 \
+  X(span_loss, replay::span_loss)                           \
   X(why_choice_unavailable, replay::why_choice_unavailable) \
   X(why_unavailable, replay::why_unavailable)               \
   X(block_metrics, replay::block_metrics)

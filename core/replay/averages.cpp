@@ -273,8 +273,8 @@ CompareRow Averager::overall(const ReplayResult& result, trace::Phase phase,
 }
 
 std::vector<CompareRow> summarise(const ReplayResult& result,
-                                  const session::TraceSession& session) {
-  Averager averager(result.spec, result.q_heads_per_row, session);
+                                  const session::TraceSession& session, const Counted& counted) {
+  Averager averager(result.spec, result.q_heads_per_row, session, counted);
   for (const ReplayCell& cell : result.cells) averager.add(cell);
   return averager.rows(result);
 }

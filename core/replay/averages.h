@@ -107,6 +107,7 @@ class Averager {
 };
 
 // The same of a result that holds its cells.
-std::vector<CompareRow> summarise(const ReplayResult& result, const session::TraceSession& session);
+std::vector<CompareRow> summarise(const ReplayResult& result, const session::TraceSession& session,
+                                  const Counted& counted = {});
 
 }  // namespace kvloupe::replay

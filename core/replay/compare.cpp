@@ -25,14 +25,12 @@ Averager averager_of(const session::TraceSession& session, const MethodChoice& c
 void measure_run(const session::TraceSession& session, const ReplayRequest& request, int run,
                  MethodCells& measured, const WorkContext& context) {
   std::vector<int> layers = checked_layers_of_run(session, run, request.layers);
-  const std::vector<int> chunks = checked_chunks(request.chunks, session.info().chunks.size());
   std::int64_t done = 0;
   for (const int layer : layers) {
     ReplayResult result =
-        recorded_run(session, run, {layer}, std::nullopt, request.want_mass,
+        recorded_run(session, run, {layer}, request.chunks, request.want_mass,
                      request.want_output_error, {context.cancel, {}}, request.device);
-    for (const ReplayCell& cell : result.cells)
-      if (std::binary_search(chunks.begin(), chunks.end(), cell.chunk)) measured.averager.add(cell);
+    for (const ReplayCell& cell : result.cells) measured.averager.add(cell);
     result.cells.clear();
     measured.result = std::move(result);
     context.report(++done, std::ssize(layers), "measuring");

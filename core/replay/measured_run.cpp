@@ -4,9 +4,12 @@
 #include "core/replay/cell_metrics.h"
 #include "core/replay/replay.h"
 #include "core/replay/replay_steps.h"
+#include "core/replay/request_checks.h"
 #include "core/session/session_tensors.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvloupe::replay {
 namespace {
@@ -37,6 +40,20 @@ void add_lane_errors(const session::TraceSession& session, const trace::RunInfo&
   }
 }
 
+ReplayResult read_chunks(const session::TraceSession& session, int run,
+                         const std::vector<int>& layers, const std::vector<int>& chunks,
+                         const WorkContext& context) {
+  if (chunks.size() == 1) return read_run(session, run, layers, chunks.front(), context);
+  ReplayResult result = read_run(session, run, layers, std::nullopt, context);
+  if (chunks.empty()) return result;
+  const std::vector<int> asked = checked_chunks(chunks, result.chunks.size());
+  std::erase_if(result.cells, [&](const ReplayCell& cell) {
+    return !std::binary_search(asked.begin(), asked.end(), cell.chunk);
+  });
+  if (asked.back() + 1 != static_cast<int>(result.chunks.size())) result.final_alive.clear();
+  return result;
+}
+
 }  // namespace
 
 void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
@@ -59,10 +76,10 @@ void add_metrics(const session::TraceSession& session, ReplayResult& result, con
 }
 
 ReplayResult recorded_run(const session::TraceSession& session, int run,
-                          const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
-                          bool want_output_error, const WorkContext& context,
+                          const std::vector<int>& layers, const std::vector<int>& chunks,
+                          bool want_mass, bool want_output_error, const WorkContext& context,
                           const std::string& device) {
-  ReplayResult result = read_run(session, run, layers, chunk, context);
+  ReplayResult result = read_chunks(session, run, layers, chunks, context);
   if (!want_mass && !want_output_error) return result;
   add_metrics(session, result, {want_mass, want_output_error}, context, device);
   const trace::RunInfo& recorded = recorded_run_of(session.info(), run);
@@ -70,7 +87,7 @@ ReplayResult recorded_run(const session::TraceSession& session, int run,
     ReplayRequest request;
     request.spec = *result.spec;
     request.layers = result.layers;
-    if (chunk) request.chunks = {*chunk};
+    request.chunks = chunks;
     request.want_mass = want_mass;
     request.want_output_error = want_output_error;
     request.device = device;

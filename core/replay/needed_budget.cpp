@@ -3,6 +3,7 @@
 #include "core/device/torch_device.h"
 #include "core/replay/cells_of_heads.h"
 #include "core/replay/prepared_method.h"
+#include "core/replay/span_kept.h"
 #include "core/selection/lanes/key_copies.h"
 #include "core/selection/score_memo.h"
 #include "core/selection/selector.h"
@@ -11,12 +12,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <vector>
 
 namespace kvloupe::replay {
 namespace {
 
 // The cell, and those that its set depends on, for any number of runs.
+selection::Cell load_for_trials(const session::TraceSession& session, const PreparedMethod& method,
+                                int layer, int chunk) {
+  session::CellLoader loader(session, device::torch_device(method.device));
+  selection::Cell cell =
+      loader.load(layer, chunk, session.info().chunks[static_cast<std::size_t>(chunk)]);
+  if (method.traits().needs_probe) session::add_probe(session, cell);
+  return cell;
+}
+
+// What runs of many budgets have in common.
+void share_scores(selection::Cell& cell) {
+  cell.copies = std::make_shared<selection::KeyCopies>();
+  cell.memo = std::make_shared<selection::ScoreMemo>();
+}
+
+PreparedMethod with_budget(const PreparedMethod& method, std::int64_t budget) {
+  PreparedMethod tried = method;
+  tried.spec = method.spec.with({{"budget_tokens", fmt::format("{}", budget)}});
+  return tried;
+}
+
 class BudgetTrials {
  public:
   BudgetTrials(const session::TraceSession& session, const ExplainRequest& request,
@@ -42,8 +66,7 @@ class BudgetTrials {
 
   bool keeps(std::int64_t budget) const {
     context_.cancel.throw_if_cancelled();
-    PreparedMethod tried = method_;
-    tried.spec = method_.spec.with({{"budget_tokens", fmt::format("{}", budget)}});
+    const PreparedMethod tried = with_budget(method_, budget);
     const auto selector = tried.selector();
     for (const selection::Cell& cell : cells_) {
       const selection::CellSelection selection = selector->select(cell);
@@ -61,13 +84,9 @@ class BudgetTrials {
 
  private:
   void add(const session::TraceSession& session, int layer, int chunk) {
-    session::CellLoader loader(session, device::torch_device(method_.device));
-    selection::Cell cell =
-        loader.load(layer, chunk, session.info().chunks[static_cast<std::size_t>(chunk)]);
-    if (method_.traits().needs_probe) session::add_probe(session, cell);
+    selection::Cell cell = load_for_trials(session, method_, layer, chunk);
     if (kv_head_) cell = single_group(cell, *kv_head_);
-    cell.copies = std::make_shared<selection::KeyCopies>();
-    cell.memo = std::make_shared<selection::ScoreMemo>();
+    share_scores(cell);
     cells_.push_back(std::move(cell));
   }
 
@@ -79,7 +98,106 @@ class BudgetTrials {
   std::vector<selection::Cell> cells_;
 };
 
+// All rows of a layer, and the cells that their sets depend on.
+class SpanTrials {
+ public:
+  SpanTrials(const session::TraceSession& session, const selection::MethodSpec& spec, int layer,
+             const std::vector<int>& chunks, const trace::TokenSpan& span,
+             const std::string& device, const WorkContext& context)
+      : method_(prepare(session, spec, {layer}, device, context)), span_(span), context_(context) {
+    const auto source = selection::source_layer(spec, method_.shape, layer);
+    const auto add = [&](int of_layer, int chunk, bool asked) {
+      selection::Cell cell = load_for_trials(session, method_, of_layer, chunk);
+      share_scores(cell);
+      most_ = std::max(most_, cell.kv_len());
+      cells_.push_back({std::move(cell), asked});
+    };
+    // The chunks before decide what was evicted.
+    for (int chunk = spec.traits().evicts() ? 0 : chunks.front(); chunk <= chunks.back(); ++chunk) {
+      const bool asked = std::binary_search(chunks.begin(), chunks.end(), chunk);
+      if (!asked && !spec.traits().evicts()) continue;
+      if (source) add(*source, chunk, false);
+      add(layer, chunk, asked);
+    }
+  }
+
+  // A budget that leaves nothing to choose.
+  std::int64_t most() const { return most_; }
+
+  // By row, whether it keeps the span in every chunk.
+  const std::vector<bool>& keeping(std::int64_t budget) {
+    const auto [at, is_new] = tried_.try_emplace(budget);
+    if (is_new) at->second = run(budget);
+    return at->second;
+  }
+
+ private:
+  struct Step {
+    selection::Cell cell;
+    bool asked = false;
+  };
+
+  std::vector<bool> run(std::int64_t budget) const {
+    context_.cancel.throw_if_cancelled();
+    const PreparedMethod tried = with_budget(method_, budget);
+    const auto selector = tried.selector();
+    std::vector<bool> keeps;
+    for (const Step& step : cells_) {
+      const selection::CellSelection selection = selector->select(step.cell);
+      keeps.resize(selection.rows.size(), true);
+      for (std::size_t row = 0; step.asked && row < keeps.size(); ++row) {
+        const SpanCount count = count_in_span(selection, row, {span_.begin, span_.end});
+        keeps[row] = keeps[row] && count.kept == count.candidates;
+      }
+      if (method_.traits().evicts()) selector->evict(step.cell);
+    }
+    return keeps;
+  }
+
+  PreparedMethod method_;
+  const trace::TokenSpan span_;
+  const WorkContext& context_;
+  std::int64_t most_ = 1;
+  std::vector<Step> cells_;
+  std::map<std::int64_t, std::vector<bool>> tried_;
+};
+
+// Where a larger budget keeps all that a smaller one does.
+std::optional<std::int64_t> bisected(SpanTrials& trials, std::size_t row, std::int64_t unit) {
+  if (!trials.keeping(trials.most())[row]) return std::nullopt;
+  std::int64_t lost = 0, kept = trials.most();
+  while (kept - lost > 1) {
+    const std::int64_t middle = lost + (kept - lost) / 2;
+    (trials.keeping(middle)[row] ? kept : lost) = middle;
+  }
+  return kept == 1 ? std::min(unit, trials.most()) : kept;
+}
+
+// Two budgets an octave, from the largest down.
+std::optional<std::int64_t> tried_downwards(SpanTrials& trials, std::size_t row) {
+  std::optional<std::int64_t> enough;
+  for (double budget = static_cast<double>(trials.most()); budget >= 1; budget /= std::sqrt(2.0)) {
+    const std::int64_t whole = std::llround(budget);
+    if (!trials.keeping(whole)[row]) break;
+    enough = whole;
+  }
+  return enough;
+}
+
 }  // namespace
+
+RowBudgets span_budgets(const session::TraceSession& session, const selection::MethodSpec& spec,
+                        int layer, const std::vector<int>& chunks, const trace::TokenSpan& span,
+                        const std::string& device, const WorkContext& context) {
+  SpanTrials trials(session, spec, layer, chunks, span, device, context);
+  const std::int64_t unit = std::max<std::int64_t>(1, spec.traits().page_size);
+  RowBudgets budgets;
+  budgets.exact = spec.traits().grows_with_budget;
+  for (std::size_t row = 0; row < trials.keeping(trials.most()).size(); ++row)
+    budgets.rows.push_back(budgets.exact ? bisected(trials, row, unit)
+                                         : tried_downwards(trials, row));
+  return budgets;
+}
 
 std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
                                           const ExplainRequest& request, std::int64_t candidates,

@@ -141,10 +141,11 @@ void add_metrics(const session::TraceSession& session, ReplayResult& result, con
 ReplayResult read_run(const session::TraceSession& session, int run, const std::vector<int>& layers,
                       std::optional<int> chunk, const WorkContext& context);
 
-// The same, measured where asked for. The errors of lane methods are found by selecting anew.
+// The same of some chunks (ascending; none: all), measured where asked for. The errors of lane methods
+// are found by selecting anew.
 ReplayResult recorded_run(const session::TraceSession& session, int run,
-                          const std::vector<int>& layers, std::optional<int> chunk, bool want_mass,
-                          bool want_output_error, const WorkContext& context,
+                          const std::vector<int>& layers, const std::vector<int>& chunks,
+                          bool want_mass, bool want_output_error, const WorkContext& context,
                           const std::string& device = "cpu");
 
 }  // namespace kvloupe::replay

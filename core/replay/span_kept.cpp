@@ -4,10 +4,15 @@
 
 namespace kvloupe::replay {
 
-WatchedKeys watched_from_question(const KeySpan& keys, const trace::TraceInfo& info) {
+const trace::TokenSpan* question_of(const trace::TraceInfo& info) {
   for (const trace::TokenSpan& span : info.spans)
-    if (span.name == "question") return {keys, span.begin};
-  return {keys, 0};
+    if (span.name == "question") return &span;
+  return nullptr;
+}
+
+WatchedKeys watched_from_question(const KeySpan& keys, const trace::TraceInfo& info) {
+  const trace::TokenSpan* const question = question_of(info);
+  return {keys, question != nullptr ? question->begin : 0};
 }
 
 SpanCount count_in_span(const trace::CellRecord& cell, std::size_t row, const KeySpan& span) {

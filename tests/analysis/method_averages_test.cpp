@@ -129,9 +129,14 @@ TEST(MethodAverages, OfAWatchedSpanAreTheKeysKept) {
   // Of [20, 40) chunk 2 (32 keys) sees twelve and keeps 22 to 31; chunk 3 (48) keeps 38 and 39.
   const MethodAverages averages =
       average(trace.session(), replay::choice_anew(spec.resolved(trace.session().shape())), {0},
-              replay::WatchedKeys{{20, 40}}, {});
+              {.watched = replay::WatchedKeys{{20, 40}}}, {});
   EXPECT_NEAR(averages.means(kPrefill).numbers[Number::SpanKept].value_or(-1),
               (10.0 / 12 + 2.0 / 20) / 2, 1e-12);
+  const MethodAverages last =
+      average(trace.session(), replay::choice_anew(spec.resolved(trace.session().shape())), {0},
+              {.chunks = {3}, .watched = replay::WatchedKeys{{20, 40}}}, {});
+  EXPECT_NEAR(last.means(kPrefill).numbers[Number::SpanKept].value_or(-1), 2.0 / 20, 1e-12);
+  EXPECT_EQ(last.all_cells(kPrefill), 2);  // a row for each KV head
 }
 
 TEST(MethodAverages, AreThoseOfCompare) {

@@ -115,11 +115,20 @@ TEST(OverviewOfReplay, AveragesTheDecodeStepsWhereThePromptIsDense) {
 }
 
 TEST(OverviewOfReplay, OneChunkAlone) {
-  const Overview recall = overview_of_replay(replay_of_two_layers(), Number::MassRecall, 2);
+  const Overview recall = overview_of_replay(replay_of_two_layers(), Number::MassRecall, {2});
   EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);
   EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));
-  EXPECT_FLOAT_EQ(overview_of_replay(replay_of_two_layers(), Number::MassRecall, 3).values.at(1, 0),
+  EXPECT_FLOAT_EQ(overview_of_replay(replay_of_two_layers(), Number::MassRecall, {3}).values.at(1, 0),
                   0);
+}
+
+TEST(OverviewOfReplay, SomeChunksAreAveragedAlone) {
+  replay::ReplayResult result = replay_of_two_layers();
+  result.cells.push_back(cell(4, 5, {1, 0.75}, {0, 0, 0, 0}));
+  const Overview later = overview_of_replay(result, Number::MassRecall, {2, 3, 5});
+  EXPECT_EQ(later.phase, trace::Phase::Prefill);
+  EXPECT_FLOAT_EQ(later.values.at(0, 0), 0.625F);  // of the chunks 2 and 5: 3 is a decode step
+  EXPECT_FLOAT_EQ(later.values.at(0, 1), 0.5F);
 }
 
 // Two KV heads keep of the keys before the chunk: [20, 30) is watched.
@@ -138,16 +147,16 @@ TEST(OverviewOfReplay, OfAWatchedSpanTheShareOfItsKeysThatIsKept) {
   add(2, 24, {{1, 19, 20, 23}, {5, 6}});  // [20, 24) is
   add(3, 40, {{20, 25, 29, 30}, {29}});   // all of it
   const replay::KeySpan span{20, 30};
-  const auto of = [&](int chunk) {
-    return overview_of_replay(result, Number::SpanKept, chunk, span).values;
+  const auto of = [&](const std::vector<int>& chunks) {
+    return overview_of_replay(result, Number::SpanKept, chunks, span).values;
   };
-  EXPECT_TRUE(std::isnan(of(1).at(0, 0)));
-  EXPECT_FLOAT_EQ(of(2).at(0, 0), 0.5F);
-  EXPECT_FLOAT_EQ(of(2).at(0, 1), 0.0F);
-  EXPECT_FLOAT_EQ(of(3).at(0, 0), 0.3F);
-  EXPECT_FLOAT_EQ(of(3).at(0, 1), 0.1F);
-  EXPECT_FLOAT_EQ(of(-1).at(0, 0), 0.4F);  // the chunks that count
-  EXPECT_FLOAT_EQ(of(-1).at(0, 1), 0.05F);
+  EXPECT_TRUE(std::isnan(of({1}).at(0, 0)));
+  EXPECT_FLOAT_EQ(of({2}).at(0, 0), 0.5F);
+  EXPECT_FLOAT_EQ(of({2}).at(0, 1), 0.0F);
+  EXPECT_FLOAT_EQ(of({3}).at(0, 0), 0.3F);
+  EXPECT_FLOAT_EQ(of({3}).at(0, 1), 0.1F);
+  EXPECT_FLOAT_EQ(of({}).at(0, 0), 0.4F);  // the chunks that count
+  EXPECT_FLOAT_EQ(of({}).at(0, 1), 0.05F);
 }
 
 TEST(OverviewMetrics, NamesAndNeeds) {

@@ -135,6 +135,81 @@ TEST(Explain, TheTextSaysWhereAnEvictedKeyWasRanked) {
       << text;
 }
 
+// Of a span: the sets of a select, counted by hand, and sums that add up.
+TEST(Explain, OfASpanAllHeadsAreCounted) {
+  const std::string method = "quoka:budget_tokens=24";
+  const json loss = answer_of(
+      explain({"--method", method, "--span", "30-41", "--chunk", "3", "--json"}));
+  EXPECT_EQ(loss["schema"], "kvloupe-explain-span/1");
+  EXPECT_EQ(loss["span"]["begin"], 30);
+  EXPECT_EQ(loss["span"]["end"], 42);
+  int kept = 0, whole = 0, heads = 0;
+  for (const json& layer : answer_of({"select", kTrace, "--method", method, "--chunk", "3",
+                                      "--json"})["layers"])
+    for (const json& head : layer["chunks"][0]["kv_heads"]) {
+      int here = 0;
+      for (const int key : head["selected"].get<std::vector<int>>()) here += key >= 30 && key < 42;
+      kept += here;
+      whole += here == 12;
+      ++heads;
+    }
+  ASSERT_GT(heads, 0);
+  EXPECT_EQ(loss["heads"], heads);
+  EXPECT_EQ(loss["heads_kept_whole"], whole);
+  EXPECT_EQ(loss["kept"], kept);
+  EXPECT_EQ(loss["keys"], 12 * heads);
+  EXPECT_EQ(loss["rows"].size(), static_cast<std::size_t>(heads));
+  int lost = 0;
+  for (const json& cause : loss["causes"]) lost += cause["keys"].get<int>();
+  EXPECT_EQ(lost, 12 * heads - kept);
+  // Enough of all is the most of any, and a compare with it keeps the whole span.
+  std::int64_t enough = 0;
+  for (const json& row : loss["rows"])
+    enough = std::max(enough, row["enough"].get<std::int64_t>());
+  EXPECT_EQ(loss["enough"], enough);
+  const auto kept_with = [&](std::int64_t budget) {
+    return answer_of({"compare", kTrace, "--method",
+                      "quoka:budget_tokens=" + std::to_string(budget), "--span", "30:42",
+                      "--scope-chunks", "3", "--json"})["rows"][0]["span_kept"]
+        .get<double>();
+  };
+  EXPECT_DOUBLE_EQ(kept_with(enough), 1);
+  EXPECT_LT(kept_with(enough - 1), 1);
+}
+
+TEST(Explain, OfASpanTheHeadsAreATable) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "heads.csv").string();
+  const std::vector<std::string> span = {"--method", "quoka:budget_tokens=24", "--span", "30:42",
+                                         "--chunks", "2-3", "--no-budget"};
+  auto more = span;
+  more.insert(more.end(), {"--csv", file});
+  const auto run = run_program(explain(more));
+  EXPECT_EQ(run.exit_code, 0) << run.standard_error;
+  EXPECT_NE(run.standard_output.find("In the chunks 2 to 3 quoka:budget_tokens=24 keeps"), std::string::npos) << run.standard_output;
+  EXPECT_NE(run.standard_output.find("Lost to: "), std::string::npos) << run.standard_output;
+  std::ifstream written(file);
+  std::string head;
+  std::getline(written, head);
+  EXPECT_EQ(head, "layer,row,kept,keys,true_mass,mass_share,mass_lost,lost_at,enough");
+  // Not twice, unless it is asked for; alone on standard output; and not with what it does not go with.
+  EXPECT_EQ(run_program(explain(more)).exit_code, 1);
+  more.push_back("--force");
+  EXPECT_EQ(run_program(explain(more)).exit_code, 0);
+  more = span;
+  more.insert(more.end(), {"--csv", "-"});
+  EXPECT_EQ(run_program(explain(more)).standard_output.substr(0, head.size()), head);
+  more.push_back("--json");
+  EXPECT_EQ(run_program(explain(more)).exit_code, 2);
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--kv-head", "1"}, {"--key", "31"}}) {
+    more = span;
+    more.insert(more.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(run_program(explain(more)).exit_code, 2);
+  }
+  EXPECT_EQ(run_program(explain({"--method", "oracle", "--span", "nowhere"})).exit_code, 1);
+}
+
 TEST(Explain, TheWorstAreSortedAndTheirCausesAddUp) {
   const json worst =
       answer_of(explain({"--method", "quoka:budget_tokens=24", "--worst", "10", "--json"}));

@@ -91,6 +91,8 @@ TEST(ExportState, EveryFieldSurvivesAlone) {
   for (const char* device : {"sim", "cuda:0", "cuda:1"})
     with([&](ViewState& s) { s.device = device; });
   with([](ViewState& s) { s.shown = state::Slot::B; });
+  for (const char* numbers : {"chunk", "question", "all", "3", "12-15"})
+    with([&](ViewState& s) { s.numbers = state::parse_number_scope(numbers); });
   with([](ViewState& s) { s.chunk_size = 64; });
   with([](ViewState& s) { s.picture.theme = state::ThemeKind::Dark; });
   with([](ViewState& s) { s.picture.width = 1200; });

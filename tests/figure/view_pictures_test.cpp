@@ -156,8 +156,8 @@ struct FixedBlockTimes : state::BlockTimesQuestion {
 struct FixedFile : state::TraceInfoQuestion {
   Answer work(state::Steps& steps) const {
     Answer facts = TraceInfoQuestion::work(steps);
-    for (auto& [name, value] : facts)
-      if (name == "file") value = "1.0 MiB, schema 1.3, written by a test at noon";
+    for (Fact& fact : facts)
+      if (fact.name == "file") fact.value = "1.0 MiB, schema 1.3, written by a test at noon";
     return facts;
   }
 };

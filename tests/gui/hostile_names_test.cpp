@@ -56,7 +56,7 @@ TEST_F(HostileNames, EveryViewShowsThem) {
     workspace().cursor.set_run(Slot::B, runs[(i + 1) % runs.size()].id);
     for (const state::ViewInfo& view : state::views()) {
       explorer().panels().show(view.id);
-      frames(3);
+      frames(6);
       ASSERT_TRUE(explorer().panels().visible(view.id)) << view.id;
     }
     settle();
@@ -101,7 +101,7 @@ TEST_F(HostileNames, EachRunIsChosenByItsRow) {
   open_alone(trace());
   for (const int row : {1, 4, 7, 10}) {
     drive("choose", [row](ImGuiTestContext* ctx) {
-      ctx->ItemClick((in("Runs", "/$$") + std::to_string(row) + "/B").c_str());
+      ctx->ItemClick((in("Runs", "/runs/$$") + std::to_string(row) + "/B").c_str());
       ctx->Yield(3);
     });
     EXPECT_EQ(selection().choice(Slot::B).run,

@@ -193,15 +193,15 @@ TEST_F(WindowTest, ARunOfTheListBecomesAOrB) {
   const auto recorded = workspace().traces.ready()->recorded;
   ASSERT_GE(recorded.size(), 3U);
   drive("runs", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("Runs", "/$$1/###name").c_str());
+    ctx->ItemClick(in("Runs", "/runs/$$1/###name").c_str());
     ctx->KeyDown(ImGuiMod_Ctrl);
-    ctx->ItemClick(in("Runs", "/$$2/###name").c_str());
+    ctx->ItemClick(in("Runs", "/runs/$$2/###name").c_str());
     ctx->KeyUp(ImGuiMod_Ctrl);
   });
   EXPECT_EQ(selection().choice(Slot::A), recorded[1]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
   drive("runs by letter",
-        [](ImGuiTestContext* ctx) { ctx->ItemClick(in("Runs", "/$$0/A").c_str()); });
+        [](ImGuiTestContext* ctx) { ctx->ItemClick(in("Runs", "/runs/$$0/A").c_str()); });
   EXPECT_EQ(selection().choice(Slot::A), recorded[0]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
 }
@@ -252,7 +252,7 @@ TEST_F(WindowTest, AClickInTheOverviewGoesThere) {
   workspace().cursor.set_layer(0);
   settle();
   drive("overview", [](ImGuiTestContext* ctx) {
-    const ImGuiTestItemInfo cells = ctx->ItemInfo(in("layer_head_overview", "/##cells").c_str());
+    const ImGuiTestItemInfo cells = ctx->ItemInfo(in("layer_head_overview", "/**/##cells").c_str());
     IM_CHECK(cells.ID != 0);
     // The last layer and the last of nine query heads are in the corner.
     ctx->MouseMoveToPos({cells.RectFull.Max.x - 3, cells.RectFull.Max.y - 3});
@@ -364,6 +364,14 @@ TEST_F(WindowTest, SearchJumpsToAToken) {
   });
   // The needle begins at token 768; "magic" is its sixth token.
   EXPECT_EQ(place().key_begin, 773);
+  EXPECT_EQ(place().key_end, 774);
+  // Of several tokens all are followed.
+  drive("search two", [](ImGuiTestContext* ctx) {
+    ctx->ItemInputValue(in("token_strip", "/##search").c_str(), "special magic");
+    ctx->Yield(3);
+  });
+  EXPECT_EQ(place().key_begin, 772);
+  EXPECT_EQ(place().key_end, 774);
 }
 
 TEST_F(WindowTest, ScaleAndThemeChange) {

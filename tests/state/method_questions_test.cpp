@@ -67,10 +67,15 @@ class MethodQuestionsTest : public ::testing::Test {
   std::shared_ptr<const replay::ReplayResult> run_;
 };
 
+// The place's chunk alone.
+NumberChunks here(const Place& place) {
+  return number_chunks({}, place, NumberScope::Kind::Chunk);
+}
+
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const Place place = at(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
-  const auto overview = answer(OverviewQuestion{place, quoka, Number::MassRecall, false});
+  const auto overview = answer(OverviewQuestion{place, quoka, Number::MassRecall, here(place)});
   ASSERT_EQ(overview->overview.values.rows, 2);
   ASSERT_EQ(overview->overview.values.cols, 2);
   EXPECT_EQ(overview->q_heads_per_column, 2);
@@ -100,10 +105,28 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
               gaps[static_cast<std::size_t>(overview->by_worth[i])]);
 }
 
+TEST_F(MethodQuestionsTest, OverviewOfSomeChunksIsTheirMean) {
+  const Place place = at(trace_, 0, 0, 2);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const NumberChunks last_two =
+      number_chunks({NumberScope::Kind::Range, 2, 3}, place, NumberScope::Kind::All);
+  const auto overview = answer(OverviewQuestion{place, quoka, Number::MassRecall, last_two});
+  for (const int kv_head : {0, 1}) {
+    double sum = 0;
+    for (const int chunk : {2, 3}) {
+      const Place cell = at(trace_, 1, 2 * kv_head, chunk);
+      sum += recall(cell, row(cell, quoka).positions);
+    }
+    EXPECT_NEAR(overview->overview.values.at(1, kv_head), sum / 2, 1e-5);
+  }
+  EXPECT_NE(key_of(OverviewQuestion{place, quoka, Number::MassRecall, last_two}),
+            key_of(OverviewQuestion{place, quoka, Number::MassRecall, here(place)}));
+}
+
 TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
   Place place = at(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
-  const auto question = [&] { return OverviewQuestion{place, quoka, Number::SpanKept, false}; };
+  const auto question = [&] { return OverviewQuestion{place, quoka, Number::SpanKept, here(place)}; };
   EXPECT_EQ(question().obstacle(), "Choose keys to watch: the trace names no needle");
   place.key_begin = 10;
   place.key_end = 25;
@@ -119,19 +142,19 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
     }
   place.key_end = 26;
   EXPECT_NE(question().key(), key);  // another answer
-  const OverviewQuestion recall{place, quoka, Number::MassRecall, false};
+  const OverviewQuestion recall{place, quoka, Number::MassRecall, here(place)};
   const std::string recall_key = recall.key();
   place.key_end = 27;
-  EXPECT_EQ((OverviewQuestion{place, quoka, Number::MassRecall, false}.key()), recall_key);
+  EXPECT_EQ((OverviewQuestion{place, quoka, Number::MassRecall, here(place)}.key()), recall_key);
 }
 
 TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
   const Place place = at(trace_, 0, 0, 2);
   const OverviewQuestion question{place, method(place, "aqua:basis=self"), Number::MassRecall,
-                                  false};
+                                  here(place)};
   EXPECT_EQ(question.number(), Number::OutputError);
   EXPECT_EQ(answer(question)->overview.number, Number::OutputError);
-  const OverviewQuestion entropy{place, question.method, Number::Entropy, false};
+  const OverviewQuestion entropy{place, question.method, Number::Entropy, here(place)};
   EXPECT_EQ(entropy.number(), Number::Entropy);
 }
 
@@ -140,7 +163,8 @@ TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
   const MethodChoice a = method(place, "quoka:budget_tokens=8");
   const MethodChoice b = method(place, "oracle:budget_tokens=8");
   const auto key = [](const Place& where, const MethodChoice& choice, Number number, bool all) {
-    return key_of(OverviewQuestion{where, choice, number, all});
+    return key_of(
+        OverviewQuestion{where, choice, number, all ? NumberChunks{} : here(where)});
   };
   const auto recall = Number::MassRecall, entropy = Number::Entropy;
   EXPECT_NE(key(place, a, recall, false), key(place, b, recall, false));
@@ -154,7 +178,7 @@ TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
 TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
   const Place place = at(trace_, 0, 0, 2);
   OverviewQuestion question{place, method(place, "quoka:budget_tokens=8"), Number::OutputError,
-                            false};
+                            here(place)};
   OverviewQuestion::Answer shown;
   shown.overview.number = Number::OutputError;
   OverviewScale scale;
@@ -293,6 +317,33 @@ TEST_F(MethodQuestionsTest, TokensAreDrawnAsTheMapAndTheVerdictsSay) {
   EXPECT_EQ(look_of(nullptr, nullptr, place, 3), TokenLook::Plain);
   // A map of fewer chunks than the place has: nothing is known of its keys.
   EXPECT_EQ(look_of(&map, nullptr, at(trace_, 0, 0, 3), 3), TokenLook::Plain);
+}
+
+TEST_F(MethodQuestionsTest, SummariesOfSomeChunksAreOfThoseAlone) {
+  const Place place = at(trace_, 1, 0, 4);
+  const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
+  const auto mean_of = [&](const std::vector<int>& chunks) {
+    double sum = 0;
+    for (const int chunk : chunks)
+      for (const int q_head : {0, 2}) {
+        const Place cell = at(trace_, 1, q_head, chunk);
+        sum += recall(cell, row(cell, quoka).positions);
+      }
+    return sum / static_cast<double>(2 * chunks.size());
+  };
+  const auto summary = [&](const NumberScope& scope) {
+    return answer(RunSummaryQuestion{place, quoka,
+                                     number_chunks(scope, place, NumberScope::Kind::All)});
+  };
+  const auto prompt = summary({NumberScope::Kind::Range, 2, 3});
+  EXPECT_EQ(prompt->cells, 4);
+  EXPECT_NEAR(prompt->numbers[Number::MassRecall].value(), mean_of({2, 3}), 1e-5);
+  // Of both phases the prompt's, of a decode step alone that one.
+  EXPECT_NEAR(summary({NumberScope::Kind::Range, 3, 5})->numbers[Number::MassRecall].value(),
+              mean_of({3}), 1e-5);
+  const auto step = summary({NumberScope::Kind::Chunk});
+  EXPECT_EQ(step->phase, "decode");
+  EXPECT_NEAR(step->numbers[Number::MassRecall].value(), mean_of({4}), 1e-5);
 }
 
 TEST_F(MethodQuestionsTest, SummariesAreMeansOverTheCellsThatSelected) {

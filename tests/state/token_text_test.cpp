@@ -9,6 +9,7 @@
 namespace kvloupe {
 namespace {
 
+using state::TokenRange;
 using ::testing::ElementsAre;
 
 TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
@@ -23,8 +24,9 @@ TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
 
 TEST(TokenText, SearchCrossesTokensAndIgnoresCase) {
   const std::vector<std::string> tokens{"One", " of", " the", " ONE", " of"};
-  EXPECT_THAT(state::find_text(tokens, "one of"), ElementsAre(0, 3));
-  EXPECT_THAT(state::find_text(tokens, "f t"), ElementsAre(1));
+  EXPECT_THAT(state::find_text(tokens, "one of"), ElementsAre(TokenRange{0, 2}, TokenRange{3, 5}));
+  EXPECT_THAT(state::find_text(tokens, "f t"), ElementsAre(TokenRange{1, 3}));
+  EXPECT_THAT(state::find_text(tokens, "the"), ElementsAre(TokenRange{2, 3}));
   EXPECT_TRUE(state::find_text(tokens, "").empty());
   EXPECT_TRUE(state::find_text(tokens, "zebra").empty());
 }

@@ -63,7 +63,9 @@ class Sweep {
   Sweep(const BudgetSweepQuestion& question, Steps& steps)
       : question_(question), steps_(steps), session_(*question.place.trace->session) {
     const trace::TraceInfo& info = question.place.info();
-    answer_.past = analysis::longest_past(info);
+    answer_.past = question.past();
+    scope_.counted = counted_in(question.chunks, question.watched, info);
+    scope_.phase = question.phase();
     for (const MethodChoice& method : question.methods()) {
       SweepCurve curve;
       curve.method = method;
@@ -215,15 +217,19 @@ Table table(Workspace& workspace) {
   Table table{
       {"method", "budget", "kept", "mass_recall", "topk_overlap", "output_error", "cells", "scope"},
       {}};
+  const bool of_span = budget_sweep_number(workspace) == Number::SpanKept;
+  if (of_span) table.columns.emplace_back(replay::name_of(Number::SpanKept));
   const auto result = workspace.ask(budget_sweep_question(workspace));
   if (!result) return table;
   for (const SweepCurve& curve : result->curves)
-    for (const SweepPoint& point : curve.points)
+    for (const SweepPoint& point : curve.points) {
       table.rows.push_back({MethodText{point.spec},
                             curve.has_budget() ? Cell(point.budget) : Cell(),
                             point.value(Number::EffectiveBudget), point.value(Number::MassRecall),
                             point.value(Number::TopkOverlap), point.value(Number::OutputError),
                             point.cells, name_of(result.question.extent)});
+      if (of_span) table.rows.back().emplace_back(point.value(Number::SpanKept));
+    }
   return table;
 }
 
@@ -257,6 +263,8 @@ std::string BudgetSweepQuestion::key() const {
   std::string key = place.trace_key();
   if (extent != SweepExtent::Trace) key = place.layer_key();
   if (extent == SweepExtent::Head) key += fmt::format("|kv{}", place.kv_head());
+  if (chunks.chosen) key += "|" + chunks.key();
+  if (watched) key += fmt::format("|of {}-{}", watched->begin, watched->end);
   for (const MethodChoice& method : methods()) key += "|" + family_of(method);
   return key;
 }
@@ -268,9 +276,10 @@ std::string BudgetSweepQuestion::title() const {
 
 std::string BudgetSweepQuestion::obstacle() const {
   if (place.empty()) return "Open a trace";
-  return analysis::longest_past(place.info()) < 2
-             ? "The prompt is one chunk: no key lies before it."
-             : "";
+  if (analysis::longest_past(place.info()) < 2)
+    return "The prompt is one chunk: no key lies before it.";
+  if (asks_for_span && !watched) return "Choose keys to watch: the trace names no needle";
+  return past() < 2 ? "No key lies before this chunk." : "";
 }
 
 std::array<MethodChoice, 2> BudgetSweepQuestion::bounds() const {
@@ -299,10 +308,9 @@ std::vector<MethodChoice> BudgetSweepQuestion::methods() const {
 BudgetSweepQuestion::Answer BudgetSweepQuestion::work(Steps& steps) const {
   Sweep sweep(*this, steps);
   sweep.first_look();
-  const std::int64_t past = analysis::longest_past(place.info());
-  sweep.add_everywhere(analysis::coarse_budgets(past));
+  sweep.add_everywhere(analysis::coarse_budgets(past()));
   sweep.show();
-  sweep.add_everywhere(analysis::finer_budgets(past));
+  sweep.add_everywhere(analysis::finer_budgets(past()));
   sweep.show();
   if (wants_exact()) sweep.find_exact();
   return sweep.finish();
@@ -371,7 +379,10 @@ std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer, 
                     [](const SweepPoint& point) { return point.leakage; }))
       notes.push_back(curve.name + ": leakage, its basis was fitted on this text.");
   }
-  if (!lanes.empty())
+  if (!lanes.empty() && number == Number::SpanKept)
+    notes.push_back(fmt::format("Not drawn: {}. None of the watched keys is there to keep or lose.",
+                                fmt::join(lanes, ", ")));
+  else if (!lanes.empty())
     notes.push_back(fmt::format("Not drawn: {}. Of pruned lanes only the output error speaks.",
                                 fmt::join(lanes, ", ")));
   return notes;
@@ -384,6 +395,9 @@ BudgetSweepQuestion budget_sweep_question(const Workspace& workspace) {
     if (workspace.option(kViewId, "scope") == name_of(extent)) question.extent = extent;
   question.slots = {workspace.method(Slot::A), workspace.method(Slot::B)};
   if (question.place.empty()) return question;
+  question.chunks = number_chunks(workspace);
+  question.asks_for_span = budget_sweep_number(workspace) == Number::SpanKept;
+  if (question.asks_for_span) question.watched = watched_span(question.place);
   question.others = more_methods(workspace);
   if (workspace.option(kViewId, "methods") != "ab")
     for (const MethodChoice& run : workspace.traces.ready()->recorded)
@@ -415,7 +429,8 @@ ViewInfo budget_sweep_view() {
   std::vector<std::string> numbers;
   for (const Number number : kSweepNumbers) numbers.emplace_back(replay::name_of(number));
   view.options = {
-      {"metric", numbers, "what is drawn against the budget"},
+      {"metric", numbers,
+       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the needle"},
       {"scope",
        {"head", "layer", "trace"},
        "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},
@@ -426,6 +441,7 @@ ViewInfo budget_sweep_view() {
        "those tried in the window"}};
   view.num_methods = 2;
   view.shows_both = true;
+  view.over_chunks = true;
   view.more_methods = more_methods;
   view.problem = problem;
   view.table = table;

@@ -4,6 +4,7 @@
 
 #include "app/state/answers.h"
 #include "app/state/method_choice.h"
+#include "app/state/number_chunks.h"
 #include "app/state/place.h"
 #include "core/analysis/budget_sweep.h"
 
@@ -51,9 +52,12 @@ struct BudgetSweepQuestion {
   SweepExtent extent = SweepExtent::Head;
   std::array<MethodChoice, 2> slots;  // A and B
   std::vector<MethodChoice> others;
+  NumberChunks chunks = {};
+  bool asks_for_span = false;                    // the share of the watched keys is drawn
+  std::optional<trace::TokenSpan> watched = {};  // these
   struct Answer {
     std::vector<SweepCurve> curves;  // by family
-    std::int64_t past = 0;           // before the last prefill chunk
+    std::int64_t past = 0;           // before the last chunk averaged
     int num_layers = 0;              // averaged: while loading maybe not all
     bool exact = false;              // of the budgets that are enough: one key less is not
   };
@@ -67,6 +71,9 @@ struct BudgetSweepQuestion {
   // A, B, the others and the bounds, each family once, by family.
   std::vector<MethodChoice> methods() const;
   std::array<MethodChoice, 2> bounds() const;  // oracle and random, in the scope of the methods
+  // Of the chunks averaged.
+  trace::Phase phase() const { return chunks.phase(place.info(), trace::Phase::Prefill); }
+  std::int64_t past() const { return analysis::longest_past(place.info(), chunks.list()); }
   // Head: exact; else among the budgets computed.
   bool wants_exact() const { return extent == SweepExtent::Head; }
 };

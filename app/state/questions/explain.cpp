@@ -160,7 +160,7 @@ ChunkSetsQuestion::Answer ChunkSetsQuestion::work(Steps& steps) const {
   const std::vector<int>& layers = place.info().layers;
   if (method.recorded())
     return replay::read_run(*place.trace->session, method.run, layers, place.chunk, steps.context);
-  return run_method(place, method, layers, place.chunk, false, false, steps.context);
+  return run_method(place, method, layers, {place.chunk}, false, false, steps.context);
 }
 
 std::string KeyFatesQuestion::key() const {

@@ -7,6 +7,7 @@
 #include "app/state/workspace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -154,6 +155,22 @@ RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
   return recall;
 }
 
+std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const MethodFacts& facts,
+                                  const NumberChunks& chunks, const trace::TraceInfo& info) {
+  if (facts.keeps_every_key()) return std::nullopt;
+  const trace::Phase phase = chunks.phase(info, trace::Phase::Prefill);
+  double sum = 0;
+  int cells = 0;
+  for (std::size_t c = 0; c < std::min(recall.size(), info.chunks.size()); ++c) {
+    const int chunk = static_cast<int>(c);
+    if (!chunks.has(chunk) || info.chunks[c].phase != phase || facts.at(chunk).dense) continue;
+    if (std::isnan(recall[c])) continue;
+    sum += recall[c];
+    ++cells;
+  }
+  return cells > 0 ? std::optional(sum / cells) : std::nullopt;
+}
+
 ViewInfo kv_map_view() {
   ViewInfo view;
   view.id = kViewId;
@@ -169,6 +186,7 @@ ViewInfo kv_map_view() {
                    "of the difference: on marks the keys of largest true attention mass, as many "
                    "as the smaller "
                    "of the two sets holds"}};
+  view.over_chunks = true;
   view.problem = problem;
   view.table = table;
   view.array = array;

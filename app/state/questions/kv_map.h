@@ -2,10 +2,12 @@
 // carry.
 #pragma once
 
+#include "app/state/number_chunks.h"
 #include "app/state/questions/run.h"
 #include "core/analysis/kv_map.h"
 
 #include <array>
+#include <optional>
 #include <vector>
 
 namespace kvloupe::state {
@@ -42,5 +44,10 @@ struct RecallQuestion {
   std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
 };
+
+// The mean over those of the chunks in which the row chose among keys; empty where it did in none, or
+// where recall says nothing of the method.
+std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const MethodFacts& facts,
+                                  const NumberChunks& chunks, const trace::TraceInfo& info);
 
 }  // namespace kvloupe::state

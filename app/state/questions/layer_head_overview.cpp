@@ -146,7 +146,9 @@ OverviewQuestion overview_question(const Workspace& workspace) {
 OverviewQuestion overview_question(const Workspace& workspace, const MethodChoice& method) {
   OverviewQuestion question{workspace.place(), method,
                             number_named(workspace.option(kViewId, "metric")),
-                            workspace.option(kViewId, "chunks") == "all"};
+                            number_chunks(workspace, workspace.option(kViewId, "chunks") == "all"
+                                                         ? NumberScope::Kind::All
+                                                         : NumberScope::Kind::Chunk)};
   // What heads would keep alone was not recorded: all of it is selected anew, and says so.
   if (question.asked == Number::MergeLoss && question.method.known())
     question.method = choice_anew(*question.method.spec);
@@ -175,7 +177,7 @@ std::optional<trace::TokenSpan> OverviewQuestion::watched() const {
 }
 
 std::string OverviewQuestion::key() const {
-  const std::string chunk = mean_of_chunks() ? "all" : fmt::format("c{}", place.chunk);
+  const std::string chunk = of_method() ? chunks.key() : fmt::format("c{}", place.chunk);
   const auto keys = watched();
   return fmt::format("{}|{}|{}|{}|{}", place.trace_key(), chunk, replay::name_of(number()),
                      of_method() ? method.key() : std::string("any method"),
@@ -200,23 +202,22 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
   const Number wanted = number();
   Answer answer;
   if (wanted == Number::MergeLoss) {
-    answer.overview = engine().overview_of_merge(
-        *place.trace->session, *method.spec,
-        all_chunks ? std::nullopt : std::optional<int>(place.chunk), place.device, steps.context);
+    answer.overview = engine().overview_of_merge(*place.trace->session, *method.spec, chunks.list(),
+                                                 place.device, steps.context);
     answer.q_heads_per_column =
         selection::row_layout(*method.spec, place.trace->shape()).q_heads_per_row;
   } else if (of_method()) {
     const bool error = wanted == Number::OutputError;
     const bool mass = !error && wanted != Number::SpanKept;
-    const auto chunk = all_chunks ? std::nullopt : std::optional<int>(place.chunk);
+    const std::vector<int> asked_of = chunks.list();
     const replay::ReplayResult run =
-        run_method(place, method, place.info().layers, chunk, mass, error, steps.context);
+        run_method(place, method, place.info().layers, asked_of, mass, error, steps.context);
     std::optional<replay::KeySpan> span;
     if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
-    answer.overview = engine().overview_of_replay(run, wanted, all_chunks ? -1 : place.chunk, span);
+    answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
     if (wanted == Number::MassRecall)
       answer.gap =
-          engine().overview_of_replay(run, Number::Gap, all_chunks ? -1 : place.chunk, {}).values;
+          engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
   } else {
     answer.overview =
@@ -349,7 +350,8 @@ ViewInfo layer_head_overview_view() {
       {"chunks",
        {"current", "all"},
        "of a method: the current chunk, or the mean over all chunks of the prompt that selected, "
-       "over the decode steps where none did"}};
+       "over the decode steps where none did; --numbers says more, and is followed first"}};
+  view.over_chunks = true;
   view.problem = problem;
   view.table = table;
   view.array = array;

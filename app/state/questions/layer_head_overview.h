@@ -2,6 +2,7 @@
 // less B.
 #pragma once
 
+#include "app/state/number_chunks.h"
 #include "app/state/questions/run.h"
 #include "app/state/shown_methods.h"
 #include "core/analysis/overview.h"
@@ -20,7 +21,9 @@ struct OverviewQuestion {
   Place place;  // trace, chunk; of SpanKept the keys watched
   MethodChoice method;
   replay::Number asked = replay::Number::MassRecall;
-  bool all_chunks = false;  // the mean over the chunks that selected (Overview::phase)
+  // Of a method: the mean over those of them that selected (Overview::phase). Attention is of the
+  // place's chunk.
+  NumberChunks chunks = {};
   struct Answer {
     analysis::Overview overview;
     int q_heads_per_column = 1;
@@ -37,7 +40,9 @@ struct OverviewQuestion {
   // key and cut lanes; for those it is the output error.
   replay::Number number() const;
   bool of_method() const { return analysis::needs_method(number()); }
-  bool mean_of_chunks() const { return of_method() && all_chunks; }
+  bool mean_of_chunks() const {
+    return of_method() && !(chunks.range && chunks.range->is_one());
+  }
   // The keys that SpanKept is of; empty: it is another number, or nothing is watched.
   std::optional<trace::TokenSpan> watched() const;
 

@@ -29,8 +29,10 @@ constexpr const char* kViewId = "method_compare";
 const char* name_of(replay::CellChoice cells) {
   return cells == replay::CellChoice::Common ? "common" : "own";
 }
-std::string span_key(const std::optional<trace::TokenSpan>& span) {
-  return span ? fmt::format("{}-{}", span->begin, span->end) : "";
+// Where no chunks are chosen the span's share is from the question on all the same.
+std::string counted_key(const std::optional<trace::TokenSpan>& span, const NumberChunks& chunks) {
+  return (span ? fmt::format("{}-{}|", span->begin, span->end) : "|") +
+         (chunks.chosen ? chunks.key() : "");
 }
 // A single key is the miss inspector's, and changes with every click.
 std::optional<trace::TokenSpan> watched_keys(Place place) {
@@ -125,8 +127,9 @@ std::string problem(Workspace& workspace) {
   return problem_of(workspace.ask(method_compare_question(workspace)));
 }
 
-std::vector<Cell> cells_of(const Row& row, const Place& place) {
-  const trace::Phase phase = place.chunk_info().phase;
+std::vector<Cell> cells_of(const Row& row, const MethodCompareQuestion& question) {
+  const Place& place = question.place;
+  const trace::Phase phase = question.phase();
   std::vector<Cell> cells;
   for (const CompareColumn& column : compare_columns())
     cells.push_back(column.is_method() ? Cell(MethodText{row.method.text})
@@ -147,17 +150,16 @@ Table table(Workspace& workspace) {
     table.columns.emplace_back(name);
   const auto result = workspace.ask(method_compare_question(workspace));
   if (!result) return table;
-  const Place& place = workspace.place();
   for (const std::size_t i :
-       sorted_rows(*result, compare_order(workspace), place.chunk_info().phase))
-    table.rows.push_back(cells_of(result->rows[i], place));
+       sorted_rows(*result, compare_order(workspace), result.question.phase()))
+    table.rows.push_back(cells_of(result->rows[i], result.question));
   return table;
 }
 
 }  // namespace
 
 std::string MethodAveragesQuestion::key() const {
-  return part_key(place, all_layers) + "|" + method.key() + "|" + span_key(watched);
+  return part_key(place, all_layers) + "|" + method.key() + "|" + counted_key(watched, chunks);
 }
 
 std::string MethodAveragesQuestion::title() const {
@@ -167,12 +169,11 @@ std::string MethodAveragesQuestion::title() const {
 MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const {
   const session::TraceSession& session = *place.trace->session;
   const std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};
-  std::optional<replay::WatchedKeys> keys;
-  if (watched) keys = replay::watched_from_question({watched->begin, watched->end}, place.info());
   if (!method.recorded()) {
     KVLOUPE_CHECK(method.known());
   }
-  return engine().average(session, method, layers, keys, steps.context, place.device);
+  return engine().average(session, method, layers, counted_in(chunks, watched, place.info()),
+                          steps.context, place.device);
 }
 
 std::uint64_t MethodAveragesQuestion::bytes(const Answer& answer) { return answer.bytes(); }
@@ -185,7 +186,7 @@ bool MethodCompareQuestion::Row::leaks(const trace::TraceInfo& info) const {
 
 std::string MethodCompareQuestion::key() const {
   std::string key = fmt::format("{}|{}|{}|{}", part_key(place, all_layers), name_of(cells),
-                                span_key(watched), catalogue);
+                                counted_key(watched, chunks), catalogue);
   for (const MethodChoice& method : methods) key += "|" + method.key();
   return key;
 }
@@ -209,7 +210,7 @@ Answer MethodCompareQuestion::work(Steps& steps) const {
     if (!row.pending()) continue;
     steps.show(answer);
     try {
-      row.averages = steps.need(MethodAveragesQuestion{place, row.method, all_layers, watched});
+      row.averages = steps.need(MethodAveragesQuestion{place, row.method, all_layers, watched, chunks});
       average(answer.rows, cells);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input && error.kind() != ErrorKind::Usage) throw;
@@ -279,6 +280,7 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
     question.cells = replay::CellChoice::Own;
   if (question.place.empty()) return question;
   question.watched = watched_keys(question.place);
+  question.chunks = number_chunks(workspace);
   if (takes_catalogue(workspace)) {
     question.catalogue = catalogue_text(workspace.method(Slot::A), question.place.info());
     question.methods = more_methods(workspace);
@@ -288,14 +290,21 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   return question;
 }
 
+std::vector<std::string> labels_of(const Answer& answer) {
+  std::vector<MethodChoice> methods;
+  for (const Row& row : answer.rows) methods.push_back(row.method);
+  return distinct_labels(methods);
+}
+
 std::string warning_of(const MethodCompareQuestion& question, const Answer& answer,
                        trace::Phase phase) {
   std::vector<std::string> differing, nowhere;
   std::int64_t cells = 0, all_cells = 0;
-  for (const Row& row : answer.rows) {
-    const MethodCompareQuestion::Means& means = row.in(phase);
-    if (means.differs) differing.push_back(short_label(row.method));
-    if (means.nowhere) nowhere.push_back(short_label(row.method));
+  const std::vector<std::string> labels = labels_of(answer);
+  for (std::size_t i = 0; i < answer.rows.size(); ++i) {
+    const MethodCompareQuestion::Means& means = answer.rows[i].in(phase);
+    if (means.differs) differing.push_back(labels[i]);
+    if (means.nowhere) nowhere.push_back(labels[i]);
     cells += means.row.cells;
     all_cells += means.all_cells;
   }
@@ -369,6 +378,7 @@ ViewInfo method_compare_view() {
        "natural: recalls from high to low, errors and costs from low to high"}};
   view.num_methods = 2;
   view.shows_both = true;
+  view.over_chunks = true;
   view.more_methods = more_methods;
   view.problem = problem;
   view.table = table;

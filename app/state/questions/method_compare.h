@@ -1,6 +1,7 @@
 // The view method_compare: the table of `kvloupe compare`, one row a method.
 #pragma once
 
+#include "app/state/number_chunks.h"
 #include "app/state/questions/run.h"
 #include "core/analysis/method_averages.h"
 
@@ -21,6 +22,7 @@ struct MethodAveragesQuestion {
   MethodChoice method;
   bool all_layers = false;
   std::optional<trace::TokenSpan> watched = {};  // whose share of keys kept is averaged
+  NumberChunks chunks = {};
   using Answer = analysis::MethodAverages;
 
   std::string key() const;
@@ -40,6 +42,12 @@ struct MethodCompareQuestion {
   bool all_layers = false;
   replay::CellChoice cells = replay::CellChoice::Common;
   std::optional<trace::TokenSpan> watched = {};
+  NumberChunks chunks = {};
+
+  // Of the place's chunk, unless the chunks are all of one phase.
+  trace::Phase phase() const {
+    return chunks.phase(place.info(), place.chunk_info().phase);
+  }
 
   // Of one phase.
   struct Means {
@@ -96,6 +104,8 @@ std::optional<double> value_of(const MethodCompareQuestion::Row& row, const Comp
                                trace::Phase phase);
 // "averaged over 270 of 990 cells, unlike most methods"; of a row that is measured.
 std::string words_of_cells(const MethodCompareQuestion::Row& row, trace::Phase phase);
+// What its rows are called, each otherwise.
+std::vector<std::string> labels_of(const MethodCompareQuestion::Answer& answer);
 // Why the means of an answer do not compare, or are of no cell, naming the methods; empty: they do.
 std::string warning_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer, trace::Phase phase);

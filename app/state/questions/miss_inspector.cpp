@@ -52,13 +52,6 @@ std::string deaths_in_row(const SpanFateQuestion::Answer& answer, int row) {
   return index < answer.deaths.size() ? text_of(answer.deaths[index]) : std::string();
 }
 
-std::string axis_name(const trace::TraceInfo& info) {
-  for (std::size_t chunk = 0; chunk < info.chunks.size(); ++chunk)
-    if (info.chunks[chunk].phase == trace::Phase::Decode)
-      return fmt::format("chunk, decode step from {} on", chunk);
-  return "chunk";
-}
-
 std::string keys(std::int64_t count) {
   return fmt::format("{} {}", format_count(count), count == 1 ? "key" : "keys");
 }
@@ -255,7 +248,7 @@ MissQuestion::Answer MissQuestion::work(Steps& steps) const {
   answer.bars = bars_of(answer.chunks);
   if (static_cast<std::size_t>(row) < all->deaths.size())
     answer.deaths = sentence_of(all->deaths[static_cast<std::size_t>(row)], place.info());
-  answer.axis = axis_name(place.info());
+  answer.axis = chunk_axis(place.info());
   answer.row_name =
       replay::row_words({run->row_axis, std::max(1, run->q_heads_per_row)}, row_of(place, *run));
   answer.facts = facts_of(place, method, *run);

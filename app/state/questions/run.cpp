@@ -25,7 +25,7 @@ RunQuestion::Answer RunQuestion::work(Steps& steps) const {
   const std::vector<int> layers{place.layer};
   if (method.recorded())
     return replay::read_run(*place.trace->session, method.run, layers, std::nullopt, steps.context);
-  return run_method(place, method, layers, std::nullopt, false, false, steps.context);
+  return run_method(place, method, layers, {}, false, false, steps.context);
 }
 
 std::uint64_t RunQuestion::bytes(const Answer& answer) {
@@ -52,22 +52,21 @@ MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
   // What lanes cost is found by selecting anew; all else is measured on the sets.
   const auto sets = steps.need(RunQuestion{place, method});
   if (!sets->cells.empty() && !sets->cells.front().lane_counts.empty())
-    return run_method(place, method, {place.layer}, std::nullopt, true, false, steps.context);
+    return run_method(place, method, {place.layer}, {}, true, false, steps.context);
   replay::ReplayResult measured = *sets;
   engine().add_metrics(*place.trace->session, measured, {true, false}, steps.context, place.device);
   return measured;
 }
 
 replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
-                                const std::vector<int>& layers, std::optional<int> chunk,
+                                const std::vector<int>& layers, const std::vector<int>& chunks,
                                 bool want_mass, bool want_output_error,
                                 const WorkContext& context) {
   const session::TraceSession& session = *place.trace->session;
   if (method.recorded())
-    return engine().recorded_run(session, method.run, layers, chunk, want_mass, want_output_error,
+    return engine().recorded_run(session, method.run, layers, chunks, want_mass, want_output_error,
                                  context, place.device);
   KVLOUPE_CHECK(method.known());
-  const auto chunks = chunk ? std::vector{*chunk} : std::vector<int>();
   const replay::ReplayRequest request{*method.spec,      layers,      chunks, {}, want_mass,
                                       want_output_error, place.device};
   return engine().replay(session, request, context);

@@ -45,9 +45,9 @@ struct MeasuredRunQuestion {
   static std::uint64_t bytes(const Answer& answer) { return RunQuestion::bytes(answer); }
 };
 
-// A method on any layers and chunks; from a job.
+// A method on any layers and chunks (none: all); from a job.
 replay::ReplayResult run_method(const Place& place, const MethodChoice& method,
-                                const std::vector<int>& layers, std::optional<int> chunk,
+                                const std::vector<int>& layers, const std::vector<int>& chunks,
                                 bool want_mass, bool want_output_error, const WorkContext& context);
 
 // The row of a replay that speaks for the place's query head.

@@ -31,8 +31,12 @@ std::string RunSummaryQuestion::title() const {
 
 RunSummaryQuestion::Answer RunSummaryQuestion::work(Steps& steps) const {
   const auto run = steps.need(MeasuredRunQuestion{place, method});
-  for (replay::CompareRow& row : replay::summarise(*run, *place.trace->session))
-    if (row.scope == "all" && row.phase == "prefill") return std::move(row);
+  const replay::Counted counted = counted_in(chunks, std::nullopt, place.info());
+  const char* const phase =
+      chunks.phase(place.info(), trace::Phase::Prefill) == trace::Phase::Prefill ? "prefill"
+                                                                                 : "decode";
+  for (replay::CompareRow& row : replay::summarise(*run, *place.trace->session, counted))
+    if (row.scope == "all" && row.phase == phase) return std::move(row);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // What lists of methods say of a trace: what each run is worth, and what the trace cannot serve.
 #pragma once
 
+#include "app/state/number_chunks.h"
 #include "app/state/questions/run.h"
 #include "core/replay/compare.h"
 
@@ -9,15 +10,18 @@
 
 namespace kvloupe::state {
 
-// The averages of a method in one layer over all prefill chunks and rows, as `compare` has them.
+// The averages of a method in one layer over chunks of one phase and all rows, as `compare` has them.
 struct RunSummaryQuestion {
   static constexpr const char* kName = "run summary";
   static constexpr Pace kPace = Pace::Patient;
   Place place;  // trace and layer
   MethodChoice method;
+  NumberChunks chunks = {};
   using Answer = replay::CompareRow;
 
-  std::string key() const { return place.layer_key() + "|" + method.key(); }
+  std::string key() const {
+    return place.layer_key() + "|" + method.key() + "|" + chunks.key();
+  }
   std::string title() const;
   std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;

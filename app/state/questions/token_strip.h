@@ -4,6 +4,7 @@
 
 #include "app/state/questions/kv_map.h"
 #include "app/state/questions/selected_vs_true.h"
+#include "app/state/token_text.h"
 
 #include <cstdint>
 #include <string>
@@ -16,13 +17,13 @@ struct TextSearchQuestion {
   static constexpr Lane kLane = Lane::TraceIo;
   Place place;  // trace
   std::string needle;
-  using Answer = std::vector<std::int32_t>;  // tokens at which a match begins
+  using Answer = std::vector<TokenRange>;
 
   std::string key() const { return place.trace_key() + "|" + needle; }
   std::string title() const { return "Searching the text"; }
   std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer) { return answer.size() * 4; }
+  static std::uint64_t bytes(const Answer& answer) { return answer.size() * sizeof(TokenRange); }
 };
 
 // What one token is drawn as. Future: the chunk does not see it. Plain: not known, or dropped.

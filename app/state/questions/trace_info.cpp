@@ -19,7 +19,7 @@ Table table(Workspace& workspace) {
   Table table{{"name", "value"}, {}};
   const auto result = workspace.ask(TraceInfoQuestion{workspace.place()});
   if (!result) return table;
-  for (const auto& [name, value] : *result) table.rows.push_back({name, value});
+  for (const TraceInfoQuestion::Fact& fact : *result) table.rows.push_back({fact.name, fact.value});
   return table;
 }
 
@@ -49,22 +49,25 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
       {"complete", info.complete ? "yes" : "no: the capture ended early"},
       {"file", fmt::format("{}, schema {}, written by {} at {}", format_bytes(info.bytes),
                            info.schema_version, info.producer, info.created)}};
-  if (m.compute) facts.emplace_back("computed in", trace::to_text(*m.compute));
-  if (info.speed) facts.emplace_back("speed", text_of(info.speed->model) + ", recording included");
+  if (m.compute) facts.push_back({"computed in", std::string(trace::to_text(*m.compute))});
+  if (info.speed) facts.push_back({"speed", text_of(info.speed->model) + ", recording included"});
   if (info.speed && info.speed->dense)
-    facts.emplace_back("speed, dense", text_of(*info.speed->dense));
+    facts.push_back({"speed, dense", text_of(*info.speed->dense)});
   for (const trace::TokenSpan& span : info.spans)
-    facts.emplace_back("span " + span.name, fmt::format("tokens {} to {}", format_count(span.begin),
-                                                        format_count(span.end - 1)));
+    facts.push_back(
+        {"span " + span.name,
+         fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1)),
+         span});
   for (const trace::RunInfo& run : info.runs)
-    facts.emplace_back(fmt::format("run {}", run.id), line_of(run, *place.trace));
-  for (const std::string& warning : info.warnings) facts.emplace_back("warning", warning);
+    facts.push_back(
+        {fmt::format("run {}", run.id), line_of(run, *place.trace), std::nullopt, run.id});
+  for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
   return facts;
 }
 
 std::uint64_t TraceInfoQuestion::bytes(const Answer& answer) {
   std::uint64_t sum = sizeof(answer);
-  for (const auto& fact : answer) sum += sizeof(fact) + fact.first.size() + fact.second.size();
+  for (const Fact& fact : answer) sum += sizeof(fact) + fact.name.size() + fact.value.size();
   return sum;
 }
 

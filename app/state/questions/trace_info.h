@@ -5,8 +5,8 @@
 #include "app/state/place.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace kvloupe::state {
@@ -14,8 +14,13 @@ namespace kvloupe::state {
 struct TraceInfoQuestion {
   static constexpr const char* kName = "trace info";
   static constexpr Lane kLane = Lane::TraceIo;
-  Place place;                                                      // trace
-  using Answer = std::vector<std::pair<std::string, std::string>>;  // name, value
+  Place place;  // trace
+  struct Fact {
+    std::string name, value;
+    std::optional<trace::TokenSpan> span{};  // that it tells of
+    std::optional<int> run{};                // the same, its id
+  };
+  using Answer = std::vector<Fact>;
 
   std::string key() const { return place.trace_key(); }
   std::string title() const { return "Listing what the trace holds"; }

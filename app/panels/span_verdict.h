@@ -1,0 +1,13 @@
+// What a method lost of the watched span, and why: in a sentence, by head, and by what would keep it.
+#pragma once
+
+#include "app/panels/panel.h"
+#include "app/state/questions/span_loss.h"
+
+namespace kvloupe::panels {
+
+// `search`: the budget is looked for where that takes long.
+void span_verdict_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot,
+                     bool& search);
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,37 @@
+// Shows a trace while it is recorded: opens its .part as soon as a chunk can be read, and reads it anew
+// when there are more. The files are read in jobs.
+#pragma once
+
+#include "app/state/workspace.h"
+
+#include <memory>
+#include <string>
+
+namespace kvloupe::shell {
+
+class GrowingTrace {
+ public:
+  explicit GrowingTrace(state::Workspace& workspace) : workspace_(workspace) {}
+
+  void begin(const std::string& output);
+  void tick(double now);  // once a frame while it grows
+  // It grows no more. `there`: under its own name.
+  void end(bool there);
+
+  // The trace's tab was opened.
+  bool opened() const { return opened_; }
+  // The path is the one that it grows under.
+  bool is_part(const std::string& path) const { return !part_.empty() && path == part_; }
+
+ private:
+  void found(int chunks);
+
+  state::Workspace& workspace_;
+  std::string output_, part_;
+  int round_ = 0;  // of begin(): an answer of an earlier one is no news
+  bool opened_ = false;
+  int chunks_ = 0;  // shown
+  double next_ = 0;
+};
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,93 @@
+#include "app/state/number_chunks.h"
+
+#include "app/state/place.h"
+#include "app/state/workspace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace kvloupe::state {
+
+using Kind = NumberScope::Kind;
+
+namespace {
+
+int last_chunk(const trace::TraceInfo& info) {
+  return std::max(0, static_cast<int>(info.chunks.size()) - 1);
+}
+
+}  // namespace
+
+std::vector<int> ChunkRange::list() const {
+  std::vector<int> chunks(static_cast<std::size_t>(last - first + 1));
+  std::iota(chunks.begin(), chunks.end(), first);
+  return chunks;
+}
+
+std::string NumberChunks::key() const {
+  if (!range) return "all";
+  return range->is_one() ? fmt::format("c{}", range->first)
+                         : fmt::format("c{}-{}", range->first, range->last);
+}
+
+trace::Phase NumberChunks::phase(const trace::TraceInfo& info, trace::Phase shown) const {
+  if (!range) return shown;
+  const auto phase_of = [&](int chunk) {
+    return info.chunks[static_cast<std::size_t>(chunk)].phase;
+  };
+  const trace::Phase first = phase_of(range->first);
+  return first == phase_of(range->last) ? first : shown;
+}
+
+NumberChunks number_chunks(const NumberScope& scope, const Place& place, Kind own) {
+  NumberChunks chunks{scope.kind, true, {}};
+  if (place.empty()) return {own, false, {}};
+  const trace::TraceInfo& info = place.info();
+  if (scope.kind == Kind::Own) chunks = {own, false, {}};
+  if (const auto* question = replay::question_of(info);
+      chunks.kind == Kind::Question && question != nullptr)
+    chunks.range = {std::max(0, info.chunk_of_token(question->begin)), last_chunk(info)};
+  else if (chunks.kind == Kind::Chunk)
+    chunks.range = {place.chunk, place.chunk};
+  else if (chunks.kind == Kind::Range)
+    chunks.range = {std::min(scope.first, last_chunk(info)), std::min(scope.last, last_chunk(info))};
+  else
+    chunks.kind = Kind::All;
+  return chunks;
+}
+
+NumberChunks number_chunks(const Workspace& workspace, Kind own) {
+  return number_chunks(workspace.selection().numbers, workspace.place(), own);
+}
+
+std::string brief_of(const NumberChunks& chunks, const trace::TraceInfo& info) {
+  if (!chunks.range) return "all chunks";
+  if (chunks.kind == Kind::Question) return "from the question on";
+  const ChunkRange& range = *chunks.range;
+  return range.is_one() ? chunk_name(info, range.first)
+                        : fmt::format("chunks {} to {}", range.first, range.last);
+}
+
+std::string words_of(const NumberChunks& chunks, const trace::TraceInfo& info) {
+  if (chunks.kind != Kind::Question || !chunks.range) return brief_of(chunks, info);
+  const ChunkRange& range = *chunks.range;
+  return range.is_one()
+             ? fmt::format("from the question on (chunk {})", range.first)
+             : fmt::format("from the question on (chunks {} to {})", range.first, range.last);
+}
+
+replay::Counted counted_in(const NumberChunks& chunks,
+                           const std::optional<trace::TokenSpan>& watched,
+                           const trace::TraceInfo& info) {
+  replay::Counted counted;
+  counted.chunks = chunks.list();
+  if (!watched) return counted;
+  const replay::KeySpan keys{watched->begin, watched->end};
+  counted.watched =
+      chunks.chosen ? replay::WatchedKeys{keys} : replay::watched_from_question(keys, info);
+  return counted;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,29 @@
+// The spans that one may watch: those of the trace, the digits in its needle, a match of a search.
+#pragma once
+
+#include "app/state/place.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct SpanChoice {
+  std::string name;
+  trace::TokenSpan span;
+};
+// The needle and its parts first, then the question, then the others, roles last. "digits of needle" is
+// the longest number in it, where the trace has no span of its own for just that.
+std::vector<SpanChoice> span_choices(const OpenTrace& trace);
+
+// The tokens that hold the text, whole: the first match that begins at `from` or later, else the first of
+// all. Nothing where the text is not found.
+std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens,
+                                          const std::string& text, std::int32_t from);
+
+// The text of the keys, as one reads it.
+std::string text_of_span(const OpenTrace& trace, const trace::TokenSpan& span);
+
+}  // namespace kvloupe::state

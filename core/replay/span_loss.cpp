@@ -1,0 +1,184 @@
+#include "core/replay/span_loss.h"
+
+#include "core/base/error.h"
+#include "core/replay/needed_budget.h"
+#include "core/replay/recorded_keys.h"
+#include "core/replay/request_checks.h"
+#include "core/replay/stage_runs.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace kvloupe::replay {
+namespace {
+
+constexpr const char* kOneHead = "one of its query heads alone";
+
+// The rows of one layer, chunk after chunk.
+class LayerLoss {
+ public:
+  LayerLoss(const SpanLossRequest& request, int layer, const std::vector<Stage>& stages,
+             const selection::RowLayout& layout, int num_rows)
+      : request_(request), stages_(stages), layout_(layout) {
+    for (int row = 0; row < num_rows; ++row) heads_.push_back({layer, row});
+    chose_.assign(heads_.size(), false);
+  }
+
+  void add(const CellRun& run) {
+    if (!run.selection.chooses_keys()) return;
+    const auto first = run.selection.first_candidate, end = run.selection.end_of_candidates();
+    for (SpanHead& head : heads_) {
+      chose_[static_cast<std::size_t>(head.row)] = true;
+      const float* const mass = run.mass_of(head.row);
+      for (std::int64_t key = first; key < end; ++key)
+        head.whole_mass += static_cast<double>(mass[key]);
+      std::vector<std::int64_t> lost;
+      for (std::int64_t key = std::max<std::int64_t>(first, request_.span.begin);
+           key < std::min<std::int64_t>(end, request_.span.end); ++key) {
+        ++head.keys;
+        head.mass += static_cast<double>(mass[key]);
+        if (run.keeps(head.row, key)) {
+          ++head.kept;
+          continue;
+        }
+        head.lost_mass += static_cast<double>(mass[key]);
+        lost.push_back(key);
+        if (!stages_.empty())
+          ++head.lost_to[static_cast<std::size_t>(
+              run.cause(head.row, key, stages_, layout_.q_heads_per_row))];
+      }
+      if (!lost.empty()) try_changes(run, head.row, lost);
+    }
+  }
+
+  void finish(const std::optional<RowBudgets>& budgets, SpanLoss& loss) {
+    for (SpanHead& head : heads_) {
+      const auto row = static_cast<std::size_t>(head.row);
+      loss.dense_heads += !chose_[row];
+      if (head.keys == 0) continue;
+      if (budgets) head.enough = budgets->rows.at(row);
+      loss.heads.push_back(head);
+    }
+    for (auto& [name, tried] : changes_) {
+      for (const auto& [row, fate] : tried.rows) {
+        tried.change.heads += fate.all;
+        tried.change.keys += fate.keys;
+      }
+      loss.changes.push_back(std::move(tried.change));
+    }
+  }
+
+ private:
+  // What a change would do for a row that loses keys.
+  struct RowChange {
+    bool all = true;  // in every chunk so far
+    std::int64_t keys = 0;
+  };
+  struct Tried {
+    SpanChange change;
+    std::map<int, RowChange> rows;
+  };
+
+  // Heads that are merged are tried one by one: the best of them counts.
+  void try_changes(const CellRun& run, int row, const std::vector<std::int64_t>& lost) {
+    std::map<std::string, std::int64_t> best;
+    for (const Alternative& alternative : run.alternatives) {
+      if (!alternative.speaks_for(row, layout_.q_heads_per_row)) continue;
+      const auto kept = std::count_if(lost.begin(), lost.end(), [&](std::int64_t key) {
+        return alternative.keeps(row, key);
+      });
+      const std::string name = alternative.q_head ? kOneHead : alternative.change;
+      changes_.try_emplace(name, Tried{{alternative.stage, name, alternative.spec}, {}});
+      std::int64_t& most = best[name];
+      most = std::max<std::int64_t>(most, kept);
+    }
+    for (const auto& [name, kept] : best) {
+      RowChange& fate = changes_.at(name).rows[row];
+      fate.all &= kept == std::ssize(lost);
+      fate.keys += kept;
+    }
+  }
+
+  const SpanLossRequest& request_;
+  const std::vector<Stage>& stages_;
+  const selection::RowLayout layout_;
+  std::vector<SpanHead> heads_;
+  std::vector<bool> chose_;
+  std::map<std::string, Tried> changes_;
+};
+
+SpanLoss described(const session::TraceSession& session, const SpanLossRequest& request) {
+  SpanLoss loss;
+  loss.method = request.method;
+  loss.span = request.span;
+  loss.layout = layout_of(request.method, session.info());
+  loss.chunks = checked_chunks(request.chunks, session.info().chunks.size());
+  loss.has_causes = true;
+  loss.has_budgets =
+      request.want_budgets && request.method.known() && request.method.spec->has_budget();
+  return loss;
+}
+
+// Of a known method, selected anew.
+void add_layer(const session::TraceSession& session, const SpanLossRequest& request, int layer,
+               const WorkContext& context, SpanLoss& loss) {
+  const selection::MethodSpec& spec = *request.method.spec;
+  StageRuns runs(session, spec, layer, request.device, context);
+  const int rows = session.shape().num_q_heads / loss.layout.q_heads_per_row;
+  LayerLoss layer_loss(request, layer, runs.stages(), loss.layout, rows);
+  const bool may_lose = !runs.stages().empty();
+  // What is evicted is decided by all chunks before.
+  for (int chunk = spec.traits().evicts() ? 0 : loss.chunks.front(); chunk <= loss.chunks.back();
+       ++chunk) {
+    context.cancel.throw_if_cancelled();
+    const bool wanted = std::binary_search(loss.chunks.begin(), loss.chunks.end(), chunk);
+    if (!wanted && !spec.traits().evicts()) continue;
+    const CellRun run =
+        runs.step(chunk, {.alternatives = wanted, .evidence = false, .mass = wanted});
+    if (wanted && may_lose) layer_loss.add(run);
+  }
+  std::optional<RowBudgets> budgets;
+  if (loss.has_budgets && may_lose)
+    budgets = span_budgets(session, spec, layer, loss.chunks, request.span, request.device, context);
+  if (budgets) loss.exact_budgets &= budgets->exact;
+  layer_loss.finish(budgets, loss);
+}
+
+// Of a run of a method that this version does not know.
+void add_layer_of_run(const session::TraceSession& session, const SpanLossRequest& request,
+                      int layer, SpanLoss& loss) {
+  RecordedRuns runs(session, request.method.run, layer, request.device);
+  std::vector<Stage> stages;
+  if (recorded_run_of(session.info(), request.method.run).state_action ==
+      trace::StateAction::Eviction)
+    stages.push_back(Stage::Evicted);
+  const int rows = session.shape().num_q_heads / loss.layout.q_heads_per_row;
+  LayerLoss layer_loss(request, layer, stages, loss.layout, rows);
+  for (const int chunk : loss.chunks) layer_loss.add(runs.step(chunk));
+  layer_loss.finish({}, loss);
+}
+
+}  // namespace
+
+SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& request,
+                     const WorkContext& context) {
+  SpanLoss loss = described(session, request);
+  const std::vector<int> layers =
+      request.method.known() ? checked_layers(session.info(), request.layers)
+                             : checked_layers_of_run(session, request.method.run, request.layers);
+  std::int64_t done = 0;
+  for (const int layer : layers) {
+    SpanLoss of_layer = described(session, request);
+    of_layer.layers = {layer};
+    if (request.method.known())
+      add_layer(session, request, layer, {context.cancel, {}}, of_layer);
+    else
+      add_layer_of_run(session, request, layer, of_layer);
+    loss.add(of_layer);
+    context.report(++done, std::ssize(layers), "asking why");
+  }
+  return loss;
+}
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,102 @@
+// What a method keeps of a span of keys, head by head, and why it loses the rest (docs/explain.md): the
+// question "why was it lost?" of more than one key. Free of Torch.
+#pragma once
+
+#include "core/replay/explain.h"
+#include "core/replay/method_choice.h"
+#include "core/replay/replay.h"
+#include "core/replay/span_kept.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::replay {
+
+struct SpanLossRequest {
+  // A run of a known method is selected anew by its SPEC. Of an unknown one what it recorded is counted,
+  // and no cause is known but evictions.
+  MethodChoice method;
+  trace::TokenSpan span;
+  std::vector<int> layers;  // empty: all captured
+  std::vector<int> chunks;  // empty: all
+  bool want_budgets = true;
+  std::string device = "cpu";
+};
+
+// A row of one layer, a KV head, a query head or several, over the chunks in which it chose among keys and
+// some of the span's came before the chunk.
+struct SpanHead {
+  int layer = 0, row = 0;
+  std::int64_t kept = 0, keys = 0;  // of the span, chunk after chunk
+  // Known with the causes: M of the span's keys, of those lost, of all candidates.
+  double mass = 0, lost_mass = 0, whole_mass = 0;
+  std::array<std::int64_t, kNumStages> lost_to{};  // keys; the rest has no cause that is known
+  // The smallest budget with which all of the span is kept.
+  std::optional<std::int64_t> enough = {};
+
+  bool keeps_all() const { return kept == keys; }
+  std::int64_t lost() const { return keys - kept; }
+};
+
+// One thing changed, in the rows that lose some of the span.
+struct SpanChange {
+  Stage stage;
+  std::string change;                         // "all rows of the chunk"
+  std::optional<selection::MethodSpec> spec;  // the method that does it; none where no SPEC can say it
+  int heads = 0;                              // that would then keep all of the span
+  std::int64_t keys = 0;                      // lost ones that would be kept
+};
+
+struct SpanLoss {
+  MethodChoice method;
+  trace::TokenSpan span;
+  selection::RowLayout layout;
+  std::vector<int> layers;
+  std::vector<int> chunks;          // those looked at
+  std::vector<SpanHead> heads;      // by layer and row
+  int dense_heads = 0;              // that kept everything in every one of the chunks
+  bool has_causes = false;          // and masses
+  std::vector<SpanChange> changes;  // most heads first
+  bool has_budgets = false;
+  // Whether one key less than SpanHead::enough is not enough. Where a larger budget need not keep what a
+  // smaller one does, a few budgets are tried: from `enough` on all of them keep the span.
+  bool exact_budgets = true;
+
+  // Of all heads, or of one layer's.
+  struct Sums {
+    int heads = 0, whole = 0, nothing = 0;  // that keep all, that keep none
+    std::int64_t kept = 0, keys = 0;
+    double mass = 0, lost_mass = 0;
+    std::array<std::int64_t, kNumStages> lost_to{};
+    std::optional<std::int64_t> enough;  // in all of them; none: unknown, or no budget is
+
+    std::int64_t lost() const { return keys - kept; }
+    std::vector<Stage> causes() const;  // that lost a key, most first
+  };
+  Sums sums() const;
+  Sums sums_of_layer(int layer) const;
+  // The fewest heads, most first, that hold this share of the mass that the span receives.
+  std::vector<const SpanHead*> heads_of_mass(double share) const;
+  // Adds the layers of another answer to the same question.
+  void add(const SpanLoss& other);
+};
+
+inline constexpr double kShareThatMatters = 0.8;  // of heads_of_mass()
+
+// Of sets that are at hand: what is kept, without causes.
+SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
+                     const trace::TokenSpan& span);
+// Throws as replay().
+SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& request,
+                     const WorkContext& context);
+
+// "quoka 256 keeps all 7 keys of needle_value in 9 of 90 heads ...": what is kept, which heads matter, and
+// the causes, as far as they are known.
+std::string sentence_of(const SpanLoss& loss);
+// What would keep all of it: the budget and the changes. Empty where nothing is known of that, or lost.
+std::string remedy_of(const SpanLoss& loss);
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,237 @@
+// What is said of a span's heads together, without computing any. Free of Torch.
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/replay/method_choice.h"
+#include "core/replay/span_loss.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+namespace kvloupe::replay {
+namespace {
+
+void add(SpanLoss::Sums& sums, const SpanHead& head, bool& all_known) {
+  ++sums.heads;
+  sums.whole += head.keeps_all();
+  sums.nothing += head.kept == 0;
+  sums.kept += head.kept;
+  sums.keys += head.keys;
+  sums.mass += head.mass;
+  sums.lost_mass += head.lost_mass;
+  for (std::size_t i = 0; i < sums.lost_to.size(); ++i) sums.lost_to[i] += head.lost_to[i];
+  all_known &= head.enough.has_value();
+  if (all_known) sums.enough = std::max(sums.enough.value_or(0), *head.enough);
+  if (!all_known) sums.enough.reset();
+}
+
+std::string percent(double share) {
+  const double rounded = std::round(100 * share);
+  if (share > 0 && rounded < 1) return "less than 1 %";
+  if (share < 1 && rounded > 99) return "more than 99 %";
+  return fmt::format("{:.0f} %", rounded);
+}
+
+std::string heads_word(const selection::RowLayout& layout, std::int64_t count) {
+  const char* const kind = layout.axis == trace::RowAxis::KvHead ? "KV head"
+                           : layout.q_heads_per_row == 1         ? "query head"
+                                                                 : "group of query heads";
+  if (count == 1) return kind;
+  return layout.axis == trace::RowAxis::KvHead || layout.q_heads_per_row == 1
+             ? fmt::format("{}s", kind)
+             : "groups of query heads";
+}
+
+// "In chunk 15", "In the chunks 3 to 7".
+std::string words_of_chunks(const std::vector<int>& chunks) {
+  if (chunks.empty()) return "In no chunk";
+  if (chunks.size() == 1) return fmt::format("In chunk {}", chunks.front());
+  if (chunks.back() - chunks.front() + 1 == static_cast<int>(chunks.size()))
+    return fmt::format("In the chunks {} to {}", chunks.front(), chunks.back());
+  return fmt::format("In the chunks {}", fmt::join(chunks, ", "));
+}
+
+std::optional<std::int64_t> enough_of(const std::vector<const SpanHead*>& heads) {
+  std::optional<std::int64_t> most;
+  for (const SpanHead* head : heads) {
+    if (!head->enough) return std::nullopt;
+    most = std::max(most.value_or(0), *head->enough);
+  }
+  return most;
+}
+
+std::string causes_of(const SpanLoss::Sums& sums) {
+  std::vector<std::string> causes;
+  for (const Stage cause : sums.causes())
+    causes.push_back(fmt::format("{} {}",
+                                 percent(static_cast<double>(
+                                             sums.lost_to[static_cast<std::size_t>(cause)]) /
+                                         static_cast<double>(sums.lost())),
+                                 words_of(cause)));
+  return fmt::format("{}", fmt::join(causes, ", "));
+}
+
+}  // namespace
+
+std::vector<Stage> SpanLoss::Sums::causes() const {
+  std::vector<Stage> causes;
+  for (int i = 0; i < kNumStages; ++i)
+    if (lost_to[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
+  std::stable_sort(causes.begin(), causes.end(), [&](Stage a, Stage b) {
+    return lost_to[static_cast<std::size_t>(a)] > lost_to[static_cast<std::size_t>(b)];
+  });
+  return causes;
+}
+
+SpanLoss::Sums SpanLoss::sums() const {
+  Sums sums;
+  bool all_known = true;
+  for (const SpanHead& head : heads) replay::add(sums, head, all_known);
+  return sums;
+}
+
+SpanLoss::Sums SpanLoss::sums_of_layer(int layer) const {
+  Sums sums;
+  bool all_known = true;
+  for (const SpanHead& head : heads)
+    if (head.layer == layer) replay::add(sums, head, all_known);
+  return sums;
+}
+
+std::vector<const SpanHead*> SpanLoss::heads_of_mass(double share) const {
+  std::vector<const SpanHead*> order;
+  for (const SpanHead& head : heads) order.push_back(&head);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const SpanHead* a, const SpanHead* b) { return a->mass > b->mass; });
+  const double goal = share * sums().mass;
+  double mass = 0;
+  std::size_t count = 0;
+  while (count < order.size() && mass < goal) mass += order[count++]->mass;
+  order.resize(count);
+  return order;
+}
+
+void SpanLoss::add(const SpanLoss& other) {
+  layers.insert(layers.end(), other.layers.begin(), other.layers.end());
+  heads.insert(heads.end(), other.heads.begin(), other.heads.end());
+  dense_heads += other.dense_heads;
+  exact_budgets &= other.exact_budgets;
+  for (const SpanChange& change : other.changes) {
+    const auto same = std::find_if(changes.begin(), changes.end(), [&](const SpanChange& mine) {
+      return mine.stage == change.stage && mine.change == change.change;
+    });
+    if (same == changes.end()) {
+      changes.push_back(change);
+      continue;
+    }
+    same->heads += change.heads;
+    same->keys += change.keys;
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const SpanChange& a, const SpanChange& b) { return a.heads > b.heads; });
+}
+
+SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
+                     const trace::TokenSpan& span) {
+  SpanLoss loss;
+  loss.method = method;
+  loss.span = span;
+  loss.layout = {run.row_axis, run.q_heads_per_row};
+  loss.layers = run.layers;
+  const KeySpan keys{span.begin, span.end};
+  std::vector<SpanHead> of_layer;
+  std::vector<bool> chose;
+  const auto close = [&] {
+    for (std::size_t row = 0; row < of_layer.size(); ++row) {
+      if (of_layer[row].keys > 0) loss.heads.push_back(of_layer[row]);
+      loss.dense_heads += !chose[row];
+    }
+    of_layer.clear();
+    chose.clear();
+  };
+  for (std::size_t i = 0; i < run.cells.size(); ++i) {
+    const ReplayCell& cell = run.cells[i];
+    if (i > 0 && cell.layer != run.cells[i - 1].layer) close();
+    if (std::find(loss.chunks.begin(), loss.chunks.end(), cell.chunk) == loss.chunks.end())
+      loss.chunks.push_back(cell.chunk);
+    if (of_layer.empty()) {
+      chose.assign(cell.rows.size(), false);
+      for (std::size_t row = 0; row < cell.rows.size(); ++row)
+        of_layer.push_back({cell.layer, static_cast<int>(row)});
+    }
+    if (!cell.chooses_keys()) continue;
+    for (std::size_t row = 0; row < cell.rows.size(); ++row) {
+      const SpanCount count = count_in_span(cell, row, keys);
+      of_layer[row].kept += count.kept;
+      of_layer[row].keys += count.candidates;
+      chose[row] = true;
+    }
+  }
+  close();
+  std::sort(loss.chunks.begin(), loss.chunks.end());
+  return loss;
+}
+
+std::string sentence_of(const SpanLoss& loss) {
+  const SpanLoss::Sums sums = loss.sums();
+  const std::string name = printable(short_name(loss.method));
+  const std::string span = printable(loss.span.name);
+  const std::string where = words_of_chunks(loss.chunks);
+  if (sums.heads == 0)
+    return loss.dense_heads > 0
+               ? fmt::format("{} {} keeps every key: none of {} is lost.", where, name, span)
+               : fmt::format("{} no key of {} comes before the chunk.", where, span);
+  const auto length = loss.span.end - loss.span.begin;
+  std::string text = fmt::format(
+      "{} {} keeps {} in {} of {} {}, and none of it in {}: {} of its keys.", where, name,
+      length == 1 ? span : fmt::format("all {} keys of {}", length, span), sums.whole, sums.heads,
+      heads_word(loss.layout, sums.heads), sums.nothing,
+      percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)));
+  if (!loss.has_causes) return text;
+  const auto matter = loss.heads_of_mass(kShareThatMatters);
+  if (!matter.empty()) {
+    const auto whole = std::count_if(matter.begin(), matter.end(),
+                                     [](const SpanHead* head) { return head->keeps_all(); });
+    text += fmt::format(" {} {} give{} it {} of its attention, and {} of them keep{} all of it.",
+                        matter.size(), heads_word(loss.layout, std::ssize(matter)),
+                        matter.size() == 1 ? "s" : "", percent(kShareThatMatters),
+                        whole == 0 ? "none" : std::to_string(whole), whole > 1 ? "" : "s");
+  }
+  const std::string causes = causes_of(sums);
+  if (sums.lost() > 0)
+    text += causes.empty() ? " Why is not recorded." : fmt::format(" Lost to: {}.", causes);
+  return text;
+}
+
+std::string remedy_of(const SpanLoss& loss) {
+  const SpanLoss::Sums sums = loss.sums();
+  if (sums.lost() == 0 || !loss.has_causes) return "";
+  std::string text;
+  if (loss.has_budgets && sums.enough) {
+    text = fmt::format("A budget of {} keeps all of it in every head{}",
+                       format_count(*sums.enough),
+                       loss.exact_budgets ? ", one less does not"
+                                          : ", as do all larger ones that were tried");
+    if (const auto matter = enough_of(loss.heads_of_mass(kShareThatMatters));
+        matter && *matter < *sums.enough)
+      text += fmt::format("; {} is enough in the heads that give it {} of its attention",
+                          format_count(*matter), percent(kShareThatMatters));
+    text += ".";
+  } else if (loss.has_budgets) {
+    text = "No budget that was tried keeps all of it in every head.";
+  }
+  const int losing = sums.heads - sums.whole;
+  for (const SpanChange& change : loss.changes)
+    if (change.heads > 0)
+      text += fmt::format("{}{} would keep all of it in {} of the {} that lose some.",
+                          text.empty() ? "" : " ",
+                          static_cast<char>(std::toupper(change.change.front())) +
+                              change.change.substr(1),
+                          change.heads, losing);
+  return text;
+}
+
+}  // namespace kvloupe::replay

@@ -1,0 +1,167 @@
+// One choice of chunks reaches every view, says which chunks it is over, and survives.
+#include "app/state/number_chunks.h"
+
+#include "app/state/questions/budget_sweep.h"
+#include "app/state/questions/kv_map.h"
+#include "app/state/questions/layer_head_overview.h"
+#include "app/state/questions/method_compare.h"
+#include "app/state/view_fields.h"
+#include "app/state/view_list.h"
+#include "core/base/error.h"
+#include "tests/state/workspace_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace kvloupe {
+namespace {
+
+using state::NumberChunks;
+using state::NumberScope;
+using Kind = state::NumberScope::Kind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// 1,000 tokens in chunks of 128: the question begins in the last chunk.
+class NumberScopes : public test::WorkspaceTest {
+ protected:
+  NumberChunks chunks(const std::string& scope, Kind own = Kind::All) {
+    return state::number_chunks(state::parse_number_scope(scope), place(), own);
+  }
+};
+
+TEST(NumberScope, IsReadAsItIsWritten) {
+  for (const char* text : {"own", "chunk", "question", "all", "3", "12-15"})
+    EXPECT_EQ(text_of(state::parse_number_scope(text)), text);
+  EXPECT_EQ(state::parse_number_scope("4-4"), state::parse_number_scope("4"));
+  for (const char* text : {"", "chunks", "-3", "5-4", "3-", "1-2-3", "99999999999999"})
+    EXPECT_THROW(state::parse_number_scope(text), Error) << text;
+}
+
+TEST_F(NumberScopes, MeansChunksAtThePlace) {
+  open();
+  workspace.cursor.set_chunk(3);
+  EXPECT_THAT(chunks("chunk").list(), ElementsAre(3));
+  EXPECT_THAT(chunks("question").list(), ElementsAre(7));
+  EXPECT_THAT(chunks("2-4").list(), ElementsAre(2, 3, 4));
+  EXPECT_TRUE(chunks("all").list().empty());
+  // Where nothing is chosen each view has its own.
+  EXPECT_THAT(chunks("own", Kind::Chunk).list(), ElementsAre(3));
+  EXPECT_FALSE(chunks("own", Kind::Chunk).chosen);
+  EXPECT_TRUE(chunks("all").chosen);
+  EXPECT_EQ(words_of(chunks("question"), place().info()), "from the question on (chunk 7)");
+  EXPECT_EQ(words_of(chunks("2-4"), place().info()), "chunks 2 to 4");
+  EXPECT_EQ(words_of(chunks("chunk"), place().info()), "chunk 3");
+  EXPECT_EQ(words_of(chunks("all"), place().info()), "all chunks");
+}
+
+TEST_F(NumberScopes, ChunksThatTheTraceLacksAreRefused) {
+  open();
+  const trace::TraceInfo& info = place().info();
+  EXPECT_NO_THROW(check_scope(state::parse_number_scope("0-7"), info));
+  EXPECT_THROW(check_scope(state::parse_number_scope("7-8"), info), Error);
+  trace::TraceInfo unasked = info;
+  unasked.spans.clear();
+  EXPECT_THROW(state::check_scope({Kind::Question}, unasked), Error);
+  EXPECT_NO_THROW(state::check_scope({Kind::Question}, info));
+}
+
+TEST_F(NumberScopes, ReachEveryViewThatHasNumbersOverChunks) {
+  open();
+  workspace.cursor.set_numbers({Kind::Range, 4, 5});
+  workspace.cursor.set_option("budget_sweep.metric", "span_kept");
+  EXPECT_EQ(overview_question(workspace).chunks.key(), "c4-5");
+  EXPECT_EQ(method_compare_question(workspace).chunks.key(), "c4-5");
+  EXPECT_EQ(budget_sweep_question(workspace).chunks.key(), "c4-5");
+  std::vector<std::string> able;
+  for (const state::ViewInfo& view : state::views())
+    if (view.over_chunks) able.push_back(view.id);
+  EXPECT_THAT(able, ::testing::UnorderedElementsAre("kv_map", "layer_head_overview",
+                                                    "budget_sweep", "method_compare"));
+  // One step of the history.
+  EXPECT_TRUE(workspace.cursor.back());
+  EXPECT_TRUE(workspace.cursor.back());
+  EXPECT_EQ(workspace.selection().numbers, NumberScope{});
+}
+
+// At the chunk that asks, and over all chunks: other numbers, each what plain counting says.
+TEST_F(NumberScopes, CompareCountsTheSpanInTheChosenChunksAlone) {
+  open();
+  workspace.cursor.set_method(state::Slot::A, "streaming_llm:budget_tokens=256");
+  workspace.cursor.set_method(state::Slot::B, "sliding_window:budget_tokens=256");
+  const auto kept_in = [&](const std::string& scope) {
+    workspace.cursor.set_numbers(state::parse_number_scope(scope));
+    const auto result = answer_to(method_compare_question(workspace));
+    for (const auto& row : result->rows)
+      if (row.method == workspace.method(state::Slot::B))
+        return row.in(trace::Phase::Prefill).row.numbers[replay::Number::SpanKept].value_or(-1);
+    return -2.0;
+  };
+  // The needle is [400, 416). Chunk 4 begins at 512 and keeps the newest 256 keys: all of it.
+  EXPECT_DOUBLE_EQ(kept_in("4"), 1);
+  EXPECT_DOUBLE_EQ(kept_in("5"), 1);   // 640 - 256 = 384
+  EXPECT_DOUBLE_EQ(kept_in("6"), 0);   // 768 - 256 = 512
+  EXPECT_DOUBLE_EQ(kept_in("question"), 0);
+  EXPECT_DOUBLE_EQ(kept_in("4-7"), 0.5);
+  // Of [400, 416) chunk 3 is the one that holds it: no key of it comes before.
+  EXPECT_DOUBLE_EQ(kept_in("all"), 0.5);
+  EXPECT_DOUBLE_EQ(kept_in("own"), 0);  // from the question on, of old
+}
+
+TEST_F(NumberScopes, TheSweepFindsTheBudgetThatKeepsTheSpan) {
+  open();
+  workspace.cursor.set_method(state::Slot::A, "sliding_window:budget_tokens=64");
+  workspace.cursor.set_method(state::Slot::B, "sliding_window:budget_tokens=64");
+  workspace.cursor.set_numbers({Kind::Range, 5, 5});
+  workspace.cursor.set_option("budget_sweep.metric", "span_kept");
+  const auto result = answer_to(budget_sweep_question(workspace));
+  ASSERT_TRUE(result) << result.error;
+  EXPECT_EQ(result->past, 640);
+  const state::SweepCurve* curve = nullptr;
+  for (const state::SweepCurve& each : result->curves)
+    if (each.method.id() == "sliding_window") curve = &each;
+  ASSERT_NE(curve, nullptr);
+  // Chunk 5 begins at 640: the needle [400, 416) is kept whole from 240 keys on, half of it from 232.
+  const auto& enough = curve->enough_of(replay::Number::SpanKept);
+  EXPECT_EQ(enough[0], 232);
+  EXPECT_EQ(enough[2], 240);
+}
+
+TEST(MeanRecall, IsOfTheChunksThatChose) {
+  trace::TraceInfo info;
+  for (int c = 0; c < 5; ++c)
+    info.chunks.push_back({c * 8, 8, c < 4 ? trace::Phase::Prefill : trace::Phase::Decode});
+  state::MethodFacts facts;
+  facts.chunks.resize(5);
+  facts.chunks[0].dense = trace::DenseReason::EmptyPast;
+  const std::vector<double> recall{1, 0.5, std::numeric_limits<double>::quiet_NaN(), 0.25, 0.75};
+  const auto mean = [&](std::optional<state::ChunkRange> range) {
+    return state::mean_recall(recall, facts, {Kind::Range, true, range}, info);
+  };
+  EXPECT_EQ(mean({}), (0.5 + 0.25) / 2);
+  EXPECT_EQ(mean(state::ChunkRange{3, 4}), 0.25);
+  EXPECT_EQ(mean(state::ChunkRange{4, 4}), 0.75);
+  EXPECT_EQ(mean(state::ChunkRange{0, 0}), std::nullopt);
+}
+
+TEST_F(NumberScopes, AreCarriedByLinksAndLeftOutWhereNothingFollowsThem) {
+  open();
+  workspace.cursor.set_numbers({Kind::Question});
+  const state::ViewState what = state::describe(workspace, *state::find_view("method_compare"));
+  EXPECT_THAT(state::link_text(what), HasSubstr(";numbers=question"));
+  EXPECT_EQ(state::parse_link(state::link_text(what)).numbers.kind, Kind::Question);
+  const state::ViewState strip = state::describe(workspace, *state::find_view("token_strip"));
+  EXPECT_EQ(strip.numbers, NumberScope{});
+  state::ViewState wrong = strip;
+  wrong.numbers = {Kind::Question};
+  EXPECT_THROW(state::check_view(wrong), Error);
+  // A trace that asks nothing has no such chunks: the choice stays what it was.
+  EXPECT_THROW(state::show(workspace, state::parse_link("layer=0;numbers=12-99")), Error);
+  EXPECT_EQ(workspace.selection().numbers.kind, Kind::Question);
+}
+
+}  // namespace
+}  // namespace kvloupe
