@@ -121,7 +121,8 @@ void KvDifferenceMap::draw(DrawContext& context, const char* view, KvMapAxes& ax
 
 void KvDifferenceMap::plots_ui(DrawContext& context, const Difference& result,
                                const TrueKeys& true_keys, KvMapAxes& axes) {
-  const ImVec2 room = ImGui::GetContentRegionAvail();
+  ImVec2 room = ImGui::GetContentRegionAvail();
+  room.y = plot_height(context, room.y);
   const float side = KvMapAxes::bars_width(room.x);
   if (!ImPlot::BeginAlignedPlots("##rows", false)) return;
   const TrueKeysQuestion::Answer* known =

@@ -101,11 +101,10 @@ class KvMapPanel final : public Panel {
   // Of the bars beside the map, where the chunks that count are chosen.
   static void mean_ui(DrawContext& context, const Picture& picture) {
     const Place& place = picture.map.question.place;
-    const state::NumberChunks chunks = state::number_chunks(
-        context.workspace.selection().numbers, place, state::NumberScope::Kind::All);
+    const state::NumberChunks chunks = state::number_chunks(context.workspace.selection().numbers,
+                                                            place, state::NumberScope::Kind::All);
     if (!chunks.chosen || !picture.recall || picture.recall.stale) return;
-    const auto mean =
-        state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
+    const auto mean = state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
     if (!mean) return;
     const std::string text =
         fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
@@ -136,11 +135,13 @@ class KvMapPanel final : public Panel {
     same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
     const float axis = KvMapAxes::axis_height();
     const float room = ImGui::GetContentRegionAvail().y - widgets::em(0.5F);
-    const float upper = std::floor((room - axis) / 2);
+    // With its chips; where there is less room the panel scrolls.
+    const float least = least_plot_height() + 2 * ImGui::GetTextLineHeightWithSpacing();
+    const float upper = std::max(context.figure ? 0 : least, std::floor((room - axis) / 2));
     for (const Slot slot : state::kSlots) {
       const bool is_last = slot == Slot::B;
       const Picture& picture = pictures_[static_cast<std::size_t>(slot)];
-      ImGui::BeginChild(is_last ? "map b" : "map a", {0, is_last ? room - upper : upper},
+      ImGui::BeginChild(is_last ? "map b" : "map a", {0, is_last ? upper + axis : upper},
                         ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
       slot_head_ui(context, picture, slot, "");
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
