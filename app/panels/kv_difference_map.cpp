@@ -30,7 +30,10 @@ void truth_ui(DrawContext& context, const char* view, bool truth) {
   if (context.figure) return;
   beside_ui(widgets::em(1.5F), widgets::em(9));
   bool on = truth;
-  if (ImGui::Checkbox("against truth", &on))
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {0, 0});  // as high as the legend
+  const bool pressed = ImGui::Checkbox("against truth", &on);
+  ImGui::PopStyleVar();
+  if (pressed)
     context.workspace.cursor.set_option(fmt::format("{}.truth", view), on ? "on" : "off");
   if (ImGui::IsItemHovered())
     ImGui::SetTooltip(
@@ -118,7 +121,8 @@ void KvDifferenceMap::draw(DrawContext& context, const char* view, KvMapAxes& ax
 
 void KvDifferenceMap::plots_ui(DrawContext& context, const Difference& result,
                                const TrueKeys& true_keys, KvMapAxes& axes) {
-  const ImVec2 room = ImGui::GetContentRegionAvail();
+  ImVec2 room = ImGui::GetContentRegionAvail();
+  room.y = plot_height(context, room.y);
   const float side = KvMapAxes::bars_width(room.x);
   if (!ImPlot::BeginAlignedPlots("##rows", false)) return;
   const TrueKeysQuestion::Answer* known =

@@ -29,6 +29,7 @@ using Map = state::Result<KvMapQuestion>;
 using Recall = state::Result<RecallQuestion>;
 
 constexpr const char* kView = "kv_map";
+constexpr float kLeastEm = 8;  // the height of one of several maps
 constexpr std::array<KeyState, 8> kLegendOrder{
     KeyState::Kept,    KeyState::Sink,    KeyState::Recent,  KeyState::Dense,
     KeyState::Current, KeyState::Dropped, KeyState::Evicted, KeyState::Hidden};
@@ -100,11 +101,10 @@ class KvMapPanel final : public Panel {
   // Of the bars beside the map, where the chunks that count are chosen.
   static void mean_ui(DrawContext& context, const Picture& picture) {
     const Place& place = picture.map.question.place;
-    const state::NumberChunks chunks = state::number_chunks(
-        context.workspace.selection().numbers, place, state::NumberScope::Kind::All);
+    const state::NumberChunks chunks = state::number_chunks(context.workspace.selection().numbers,
+                                                            place, state::NumberScope::Kind::All);
     if (!chunks.chosen || !picture.recall || picture.recall.stale) return;
-    const auto mean =
-        state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
+    const auto mean = state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
     if (!mean) return;
     const std::string text =
         fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
@@ -135,11 +135,13 @@ class KvMapPanel final : public Panel {
     same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
     const float axis = KvMapAxes::axis_height();
     const float room = ImGui::GetContentRegionAvail().y - widgets::em(0.5F);
-    const float upper = std::floor((room - axis) / 2);
+    // With its chips; where there is less room the panel scrolls.
+    const float least = least_plot_height() + 2 * ImGui::GetTextLineHeightWithSpacing();
+    const float upper = std::max(context.figure ? 0 : least, std::floor((room - axis) / 2));
     for (const Slot slot : state::kSlots) {
       const bool is_last = slot == Slot::B;
       const Picture& picture = pictures_[static_cast<std::size_t>(slot)];
-      ImGui::BeginChild(is_last ? "map b" : "map a", {0, is_last ? room - upper : upper},
+      ImGui::BeginChild(is_last ? "map b" : "map a", {0, is_last ? upper + axis : upper},
                         ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
       slot_head_ui(context, picture, slot, "");
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
@@ -164,18 +166,20 @@ class KvMapPanel final : public Panel {
     show_ui(context, kView);
     legend(context);
     ImGui::Dummy({0, widgets::em(0.2F)});
+    ImGui::BeginChild("maps", {0, 0});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const int count = static_cast<int>(methods.size());
-    const int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
-    const int down = (count + across - 1) / across;
-    const float gap = widgets::em(0.6F);
+    const float gap = widgets::em(0.6F), axis = KvMapAxes::axis_height();
+    const auto height_of = [&](int across) {
+      const auto down = static_cast<float>((count + across - 1) / across);
+      return std::floor((room.y - axis - gap * down) / down);
+    };
+    int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
+    if (count > 4 && room.x > widgets::em(56) && height_of(across) < widgets::em(kLeastEm))
+      across = 3;
     const float width =
         (room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
-    const float axis = KvMapAxes::axis_height();
-    const float height = std::max(
-        widgets::em(8),
-        std::floor((room.y - axis - gap * static_cast<float>(down)) / static_cast<float>(down)));
-    ImGui::BeginChild("maps", {0, 0});
+    const float height = std::max(widgets::em(kLeastEm), height_of(across));
     for (int i = 0; i < count; ++i) {
       const bool is_last_row = i + across >= count;
       if (i % across != 0) ImGui::SameLine(0, gap);
@@ -194,6 +198,7 @@ class KvMapPanel final : public Panel {
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
     ImGui::Dummy({0, widgets::em(0.7F)});
     fit(picture);
+    const TickRoom for_last_number;
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 

@@ -148,6 +148,7 @@ class OverviewPanel final : public Panel {
   }
 
   void one_ui(DrawContext& context) {
+    num_grids_ = 1;
     const OverviewQuestion asked = state::overview_question(context.workspace);
     const Overview result = shown_[0].ask(context.workspace, asked);
     head_.begin();
@@ -188,6 +189,7 @@ class OverviewPanel final : public Panel {
 
   // One grid a method, in the colours of one scale.
   void grids_ui(DrawContext& context, const std::vector<state::MethodChoice>& methods) {
+    num_grids_ = methods.size();
     std::vector<Overview> results;
     for (std::size_t i = 0; i < methods.size(); ++i)
       results.push_back(shown_[i].ask(context.workspace,
@@ -260,6 +262,7 @@ class OverviewPanel final : public Panel {
   }
 
   void difference_ui(DrawContext& context) {
+    num_grids_ = 1;
     const auto asked = state::overview_difference_question(context.workspace);
     const auto result = difference_.ask(context.workspace, asked);
     const OverviewQuestion& a = result.question.a;
@@ -477,7 +480,9 @@ class OverviewPanel final : public Panel {
                   3, 0, line);
   }
 
+  // Of several grids; one alone has the mouse.
   void pointed_ui(DrawContext& context, const Grid& grid, int q_heads_per_column) {
+    if (num_grids_ < 2 || context.figure) return;
     if (pointed_ && pointed_->second / q_heads_per_column < grid.num_heads) {
       const int head = pointed_->second / q_heads_per_column;
       const ImVec2 from = grid.from(pointed_->first, head), to = grid.to(pointed_->first, head);
@@ -486,7 +491,7 @@ class OverviewPanel final : public Panel {
     const ImVec2 extent = grid.extent();
     const bool inside =
         ImGui::IsMouseHoveringRect(grid.at, {grid.at.x + extent.x, grid.at.y + extent.y});
-    if (context.figure || !inside || !ImGui::IsWindowHovered()) return;
+    if (!inside || !ImGui::IsWindowHovered()) return;
     const auto [layer, head] = grid.under(ImGui::GetMousePos());
     pointing_ = {layer, head * q_heads_per_column};
   }
@@ -602,8 +607,9 @@ class OverviewPanel final : public Panel {
   std::array<state::LastAnswer<OverviewQuestion>, state::kMostMethods> shown_;
   state::LastAnswer<state::OverviewDifferenceQuestion> difference_;
   state::OverviewScale scale_;
-  std::optional<std::pair<int, int>> pointed_, pointing_;  // row of the layer and query head under
-                                                           // the mouse, in the last frame and now
+  std::size_t num_grids_ = 1;
+  // Row of the layer and query head under the mouse, in the last frame and in this one.
+  std::optional<std::pair<int, int>> pointed_, pointing_;
   SteadyHead head_;
   float zoom_ = 1;
 };

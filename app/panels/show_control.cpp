@@ -72,9 +72,16 @@ void show_ui(DrawContext& context, const std::string& view) {
 
 void both_chips_ui(DrawContext& context, const state::Place& place, const state::MethodFacts& a,
                    const state::MethodFacts& b) {
-  for (const Slot slot : state::kSlots)
-    widgets::figure_head_ui(context.palette, context.figure, "", "", "",
-                            method_chips(context, place, slot == Slot::A ? a : b, slot));
+  std::vector<widgets::Chip> of_a = method_chips(context, place, a, Slot::A);
+  std::vector<widgets::Chip> of_b = method_chips(context, place, b, Slot::B);
+  if (!context.figure && ImGui::GetWindowWidth() < widgets::em(36)) {
+    // The names and what warns, on one line: the rest would leave the view no room.
+    of_a.insert(of_a.end(), of_b.begin(), of_b.end());
+    std::erase_if(of_a, [](const widgets::Chip& chip) { return chip.color == 0; });
+    of_b.clear();
+  }
+  for (const auto& chips : {of_a, of_b})
+    widgets::figure_head_ui(context.palette, context.figure, "", "", "", chips);
   same_method_ui(context, a.choice, b.choice);
 }
 
@@ -103,7 +110,7 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   const auto named = [&](const std::string& what) {
     return letter_of_method(index) + "  " + state::readable_name(what);
   };
-  const float left = std::max(widgets::em(6), room - ImGui::CalcTextSize(numbers.c_str()).x);
+  const float left = std::max(widgets::em(4.5F), room - ImGui::CalcTextSize(numbers.c_str()).x);
   std::string name = named(method.known() ? replay::short_name(*method.spec) : method.text);
   if (ImGui::CalcTextSize(name.c_str()).x > left) name = named(method.id());
   const ImU32 color = index < state::kSlots.size()
