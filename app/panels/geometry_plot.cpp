@@ -39,6 +39,12 @@ const state::GeometryQuestion::Box& box_of(const Geometry& result, const Geometr
   return spec.queries ? result->box : result->key_box;
 }
 
+// Of the plot that comes.
+ImVec2 room_of(const GeometryPlot::Spec& spec) {
+  const ImVec2 avail = ImGui::GetContentRegionAvail();
+  return {spec.size.x > 0 ? spec.size.x : avail.x, spec.size.y > 0 ? spec.size.y : avail.y};
+}
+
 // What the axes are fitted to anew when it changes.
 std::string content_of(const Geometry& result) {
   const GeometryForm& form = result.question.form;
@@ -289,9 +295,7 @@ Picked GeometryPlot::draw(DrawContext& context, const Geometry& result, const Wa
 
 Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
                                const Spec& spec) {
-  const ImVec2 avail = ImGui::GetContentRegionAvail();
-  const ImVec2 room(spec.size.x > 0 ? spec.size.x : avail.x,
-                    spec.size.y > 0 ? spec.size.y : avail.y);
+  const ImVec2 room = room_of(spec);
   if (!ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal)) return {};
   const ImPlotAxisFlags flags =
       ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
@@ -335,6 +339,7 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
   constexpr ImPlot3DFlags kFlags = ImPlot3DFlags_CanvasOnly | ImPlot3DFlags_NoMenus;
   const ImPlot3DFlags hands =
       spec.lasso ? ImPlot3DFlags_NoPan | ImPlot3DFlags_NoZoom | ImPlot3DFlags_NoRotate : 0;
+  const ImVec2 extent = room_of(spec);
   if (!ImPlot3D::BeginPlot(spec.id, spec.size, kFlags | hands)) return {};
   const analysis::Pca& pca = pca_of(result, spec);
   ImPlot3D::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(),
@@ -345,8 +350,10 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
   for (int axis = 0; axis < 3; ++axis) length[axis] = 1.06 * box.length(axis) + 1e-6;
   const double longest = *std::max_element(length.begin(), length.end());
   for (double& side : length) side = std::max(side, 0.3 * longest);
-  // Of one size on the screen, whatever its shape.
-  const double scale = 1.9 / std::hypot(length[0], length[1], length[2]);
+  // Whatever its shape, it fills the plot but for the room of its labels.
+  const double room = std::min(extent.x, extent.y);
+  const double scale = 2.1 * std::max(1 - 4 * widgets::em(1) / std::max(room, 1.0), 0.3) /
+                       std::hypot(length[0], length[1], length[2]);
   ImPlot3D::SetupBoxScale(length[0] * scale, length[1] * scale, length[2] * scale);
   const ImPlotCond once = fit_.condition(content_of(result));
   for (int axis = 0; axis < 3; ++axis)
