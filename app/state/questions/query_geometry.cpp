@@ -321,8 +321,8 @@ ViewInfo query_geometry_view() {
   view.options = {
       {"fit",
        {"all", "queries", "keys", "both"},
-       "what the principal components and the axes are fitted to and shows: queries and keys "
-       "together, the queries alone, the keys alone, or both of these side by side"},
+       "what is shown, with principal components and axes fitted to it: queries and keys together, "
+       "the queries alone, the keys alone, or both of these side by side"},
       {"color",
        {"s_q", "position", "fate", "attention"},
        "colours queries by S_q; queries and keys by position; keys by what became of them; queries "
