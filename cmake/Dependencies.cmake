@@ -1,5 +1,5 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
-#   from the dependency cache (cmake/deps.sh): torch imgui implot imgui_test_engine hdf5 llama
+#   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d imgui_test_engine hdf5 llama
 #   from Debian: utf8proc pcre2 epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
@@ -46,7 +46,7 @@ target_include_directories(kvloupe_imgui_archive SYSTEM INTERFACE
   ${imgui_include} ${imgui_include}/imgui ${imgui_include}/imgui/backends)
 target_compile_definitions(kvloupe_imgui_archive INTERFACE ${imgui_definitions})
 target_link_libraries(kvloupe_imgui_archive INTERFACE glfw ${CMAKE_DL_LIBS})
-foreach(name imgui implot imgui_test_engine)
+foreach(name imgui implot implot3d imgui_test_engine)
   add_library(kvloupe::${name} ALIAS kvloupe_imgui_archive)
 endforeach()
 

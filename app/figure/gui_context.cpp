@@ -2,6 +2,7 @@
 #include "app/figure/gui_context.h"
 
 #include <implot/implot.h>
+#include <implot3d/implot3d.h>
 
 namespace kvloupe::figure {
 namespace {
@@ -125,6 +126,27 @@ void set_plot_style(const widgets::Palette& p, float scale) {
   style.PlotMinSize = scaled(60, 40);
 }
 
+void set_solid_plot_style(const widgets::Palette& p, float scale) {
+  ImPlot3DStyle& style = ImPlot3D::GetStyle();
+  style = ImPlot3DStyle();
+  ImPlot3D::StyleColorsAuto(&style);
+  const auto set = [&](ImPlot3DCol index, ImU32 color) { style.Colors[index] = to_vec4(color); };
+  set(ImPlot3DCol_FrameBg, with_alpha(p.panel, 0));
+  set(ImPlot3DCol_PlotBg, with_alpha(p.panel, 0));
+  set(ImPlot3DCol_PlotBorder, p.line);
+  set(ImPlot3DCol_TitleText, p.text);
+  set(ImPlot3DCol_InlayText, p.text);
+  set(ImPlot3DCol_AxisText, p.muted);
+  set(ImPlot3DCol_AxisGrid, p.grid);
+  set(ImPlot3DCol_AxisTick, p.line);
+  set(ImPlot3DCol_AxisBg, with_alpha(p.panel, 0));
+  set(ImPlot3DCol_AxisBgHovered, with_alpha(p.accent, 0.12F));
+  set(ImPlot3DCol_AxisBgActive, with_alpha(p.accent, 0.2F));
+  style.PlotPadding = {4 * scale, 6 * scale};
+  style.LabelPadding = {6 * scale, 5 * scale};
+  style.PlotMinSize = {60 * scale, 40 * scale};
+}
+
 }  // namespace
 
 GuiContext::GuiContext() {
@@ -133,6 +155,8 @@ GuiContext::GuiContext() {
   ImGui::SetCurrentContext(imgui_);
   implot_ = ImPlot::CreateContext();
   ImPlot::SetCurrentContext(implot_);
+  implot3d_ = ImPlot3D::CreateContext();
+  ImPlot3D::SetCurrentContext(implot3d_);
   ImGuiIO& io = ImGui::GetIO();
   io.IniFilename = nullptr;  // never in the working folder: the window stores its layout itself
   io.LogFilename = nullptr;
@@ -145,6 +169,7 @@ GuiContext::GuiContext() {
 
 GuiContext::~GuiContext() {
   ImGui::SetCurrentContext(imgui_);
+  ImPlot3D::DestroyContext(implot3d_);
   ImPlot::DestroyContext(implot_);
   ImGui::DestroyContext(imgui_);
 }
@@ -161,6 +186,7 @@ void GuiContext::apply_style(widgets::ThemeKind theme, float scale) {
   style.ScaleAllSizes(scale);
   style.FontScaleMain = scale;
   set_plot_style(*palette_, scale);
+  set_solid_plot_style(*palette_, scale);
 }
 
 std::uint64_t GuiContext::glyph_bytes() const {

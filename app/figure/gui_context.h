@@ -1,4 +1,4 @@
-// The Dear ImGui and ImPlot contexts with the program's style and fonts. The window, the headless
+// The Dear ImGui, ImPlot and ImPlot3D contexts with the program's style and fonts. The window, the headless
 // renderer and the tests all draw through one of these, so that a figure looks like the window.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 struct ImPlotContext;
+struct ImPlot3DContext;
 
 namespace kvloupe::figure {
 
@@ -30,6 +31,7 @@ class GuiContext {
  private:
   ImGuiContext* imgui_ = nullptr;
   ImPlotContext* implot_ = nullptr;
+  ImPlot3DContext* implot3d_ = nullptr;
   widgets::Fonts fonts_;
   const widgets::Palette* palette_ = nullptr;
   float scale_ = 1.0F;

@@ -1,16 +1,123 @@
-// query_geometry: the chunk's queries and the keys of one head in their first two principal
-// components, with the mean query, S_q as colour and the chosen queries ringed.
-#include "app/panels/query_scatter.h"
+// query_geometry: queries and keys of one head in their first principal components, with the mean
+// query and the chosen queries ringed. Options say what is shown and what colours mean.
+#include "app/panels/geometry_plot.h"
+
+#include "app/state/labels.h"
+
+#include <set>
+#include <utility>
 
 namespace kvloupe::panels {
 namespace {
 
+using state::GeometryForm;
+using state::GeometryQuestion;
 using state::Place;
-using state::QueryGeometryQuestion;
-using Geometry = state::Result<QueryGeometryQuestion>;
+using Color = GeometryForm::Color;
+using Fit = GeometryForm::Fit;
+using widgets::LegendItem;
 
-ImVec2 pixel_of(const std::array<float, 3>& point) {
-  return ImPlot::PlotToPixels(double{point[0]}, double{point[1]});
+std::vector<widgets::Chip> form_chips(const GeometryForm& form) {
+  std::vector<widgets::Chip> chips;
+  if (form.all_chunks)
+    chips.push_back({"all chunks", 0,
+                     "Queries of all chunks of the head, with the path of the mean query from the "
+                     "first chunk to the last."});
+  if (form.before_rotary)
+    chips.push_back({"before RoPE", 0,
+                     "Queries and keys turned back to what they were before the rotary embedding. "
+                     "S_q and attention stay those of the queries and keys that attention sees."});
+  const char* alone[] = {"", "PCA of the queries alone", "PCA of the keys alone",
+                         "queries and keys in a PCA of their own"};
+  if (form.apart())
+    chips.push_back({alone[static_cast<int>(form.fit)], 0,
+                     "The principal components and the axes are fitted to what is shown."});
+  return chips;
+}
+
+void color_bar_ui(const widgets::Palette& palette, const std::string& low, const std::string& high,
+                  const std::string& unit, float width) {
+  widgets::color_scale_ui(palette, relevance_color, low, high, unit, width);
+  beside_ui(widgets::em(1.2F), widgets::em(11));
+}
+
+void position_bar_ui(const widgets::Palette& palette, const std::vector<std::int32_t>& positions,
+                     const char* unit, float width) {
+  color_bar_ui(palette, std::to_string(positions.front()), std::to_string(positions.back()), unit,
+               width);
+}
+
+void attention_bar_ui(const widgets::Palette& palette, double most, const char* unit, float width) {
+  color_bar_ui(palette, fmt::format("{:.1g} %", 100 * most / std::pow(10, kDecades)),
+               fmt::format("{:.2g} %", 100 * most), unit, width);
+}
+
+void bars_ui(const widgets::Palette& palette, const Geometry& result) {
+  const GeometryForm& form = result.question.form;
+  const analysis::HeadPoints& points = *result->points;
+  const float width = std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4);
+  if (form.color == Color::Relevance && form.shows_queries())
+    color_bar_ui(palette, fmt::format("{:.2f}", result->least_relevance),
+                 fmt::format("{:.2f}", result->most_relevance), "S_q of a query", width);
+  if (form.color == Color::Position) {
+    if (form.shows_queries())
+      position_bar_ui(palette, points.query_positions, "position of a query", width);
+    if (form.shows_keys())
+      position_bar_ui(palette, points.key_positions, "position of a key", width);
+  }
+  if (form.color == Color::Attention) {
+    if (form.shows_queries())
+      attention_bar_ui(palette, result->most_given, "largest attention given (log)", width);
+    if (form.shows_keys())
+      attention_bar_ui(palette, result->most_received, "largest received (log)", width);
+  }
+}
+
+void legend(DrawContext& context, const Geometry& result, const Wanted& wanted) {
+  using Shape = LegendItem::Shape;
+  const widgets::Palette& palette = context.palette;
+  const GeometryForm& form = result.question.form;
+  bars_ui(palette, result);
+  std::vector<LegendItem> items;
+  if (form.shows_queries()) {
+    if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
+    add_rings(palette, result.question.place, *result->queries, wanted, items);
+    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query", palette.miss,
+                     Shape::Triangle});
+  }
+  if (form.shows_keys()) {
+    std::set<std::pair<analysis::KeyState, bool>> there;
+    for (const state::KeyFate& fate : result->fates)
+      if (there.emplace(fate.lost ? analysis::KeyState::Dropped : fate.state, fate.lost).second)
+        items.push_back({fmt::format("key: {}", label_of(fate)), color_of(palette, fate)});
+    const bool plain = form.color == Color::Relevance;
+    if (plain) items.push_back({"key", palette.faint, Shape::Dot});
+    items.push_back({"key 0 (sink)", palette.sink, plain ? Shape::Dot : Shape::Ring});
+    items.push_back({"watched key", palette.recent, plain ? Shape::Dot : Shape::Ring});
+  }
+  widgets::legend_ui(palette, items);
+}
+
+// The one in the middle of those picked: the nearest to their mean, as they are drawn.
+std::int32_t middle_of(const Geometry& result, const std::vector<std::int32_t>& picked) {
+  const analysis::HeadPoints& points = *result->points;
+  std::array<double, 3> mean{};
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < points.queries.size(); ++i)
+    if (std::binary_search(picked.begin(), picked.end(), points.query_positions[i]))
+      indices.push_back(i);
+  for (const std::size_t i : indices)
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      mean[axis] += points.queries[i][axis] / static_cast<double>(indices.size());
+  const auto distance = [&](std::size_t i) {
+    double sum = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      sum += std::pow(points.queries[i][axis] - mean[axis], 2);
+    return sum;
+  };
+  return points.query_positions[*std::min_element(
+      indices.begin(), indices.end(),
+      [&](std::size_t a, std::size_t b) { return distance(a) < distance(b); })];
 }
 
 class QueryGeometryPanel final : public Panel {
@@ -18,123 +125,120 @@ class QueryGeometryPanel final : public Panel {
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
     state::Workspace& workspace = context.workspace;
-    const Geometry result = shown_.ask(workspace, {workspace.place(), workspace.method()});
+    const Geometry result = shown_.ask(
+        workspace, {workspace.place(), workspace.method(), state::geometry_form(workspace)});
     const Place& place = result.question.place;
-    widgets::figure_head_ui(
-        context.palette, context.figure, "Query geometry", "", place_caption(place),
-        result ? query_chips(context, place, *result) : trace_chips(context, place));
+    std::vector<widgets::Chip> chips = form_chips(result.question.form);
+    for (widgets::Chip& chip :
+         result ? query_chips(context, place, *result->queries) : trace_chips(context, place))
+      chips.push_back(std::move(chip));
+    widgets::figure_head_ui(context.palette, context.figure, "Query geometry", "",
+                            place_caption(place), chips);
+    if (!context.figure) controls_ui(context);
     if (!ready_ui(context, result, "Fitting the principal components")) return;
-    if (result->num_queries() == 0) {
+    if (result->points->queries.empty()) {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
     const Wanted wanted = wanted_by(context, place);
-    legend(context, place, *result, wanted);
-    plot_ui(context, result, wanted);
+    legend(context, result, wanted);
+    picked_ui(context, result);
+    plots_ui(context, result, wanted);
   }
 
  private:
-  static void legend(DrawContext& context, const Place& place, const QueryAnswer& answer,
-                     const Wanted& wanted) {
-    const widgets::Palette& palette = context.palette;
-    widgets::color_scale_ui(palette, relevance_color, fmt::format("{:.2f}", answer.least_relevance),
-                            fmt::format("{:.2f}", answer.most_relevance), "S_q of a query",
-                            std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4));
-    beside_ui(widgets::em(1.2F), widgets::em(11));
-    using Shape = widgets::LegendItem::Shape;
-    std::vector<widgets::LegendItem> items;
-    add_rings(palette, place, answer, wanted, items);
-    items.push_back({"mean query", palette.miss, Shape::Triangle});
-    items.push_back({"key", palette.faint, Shape::Dot});
-    items.push_back({"key 0 (sink)", palette.sink, Shape::Dot});
-    items.push_back({"watched key", palette.recent, Shape::Dot});
-    widgets::legend_ui(palette, items);
+  void controls_ui(DrawContext& context) {
+    const auto control = [&](const char* option, const char* label, float width) {
+      option_ui(context, "query_geometry", option, label, widgets::em(width));
+      beside_ui(widgets::em(0.8F), widgets::em(width + 5));
+    };
+    control("fit", "fit", 5.5F);
+    control("color", "colour", 6);
+    control("span", "span", 5);
+    control("dimensions", "dimensions", 3);
+    control("rope", "RoPE", 5);
+    ImGui::Checkbox("Lasso", &lasso_);
+    if (ImGui::IsItemHovered())
+      ImGui::SetTooltip(
+          "Draw around queries or keys with the left button, also with Shift held.\nKeys become "
+          "the "
+          "watched keys, the query in the middle becomes the selected one.");
   }
 
-  static std::string axis_name(const analysis::QueryGeometry& g, std::size_t component) {
-    return component < g.pca.explained.size()
-               ? fmt::format("PC {} ({:.1f} % of variance)", component + 1,
-                             100 * g.pca.explained[component])
-               : fmt::format("PC {}", component + 1);
-  }
-
-  void plot_ui(DrawContext& context, const Geometry& result, const Wanted& wanted) {
-    const analysis::QueryGeometry& g = result->geometry;
-    ImVec2 room = ImGui::GetContentRegionAvail();
-    room.y = plot_height(context, room.y);
-    if (!ImPlot::BeginPlot("##geometry", {-1, room.y}, kScatterFlags | ImPlotFlags_Equal)) return;
-    ImPlot::SetupAxes(axis_name(g, 0).c_str(), axis_name(g, 1).c_str(), ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight);
-    fit(result,
-        std::max(room.x - widgets::em(4.5F), 1.0F) / std::max(room.y - widgets::em(3.4F), 1.0F));
-    ImPlot::SetupFinish();
-    ImPlot::PushPlotClipRect();
-    keys_ui(context, result);
-    queries_ui(context, result.question.place, *result, wanted,
-               [&](std::size_t i) { return pixel_of(g.queries[i]); });
-    mean_ui(context.palette, pixel_of(g.mean_query));
-    ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result, wanted);
-    ImPlot::EndPlot();
-  }
-
-  static void keys_ui(DrawContext& context, const Geometry& result) {
-    const analysis::QueryGeometry& g = result->geometry;
-    const auto span = state::watched_span(result.question.place);
-    for (std::size_t i = 0; i < g.keys.size(); ++i) {
-      const std::int32_t key = g.key_positions[i];
-      const bool watched = span && key >= span->begin && key < span->end;
-      const ImU32 color = key == 0  ? context.palette.sink
-                          : watched ? context.palette.recent
-                                    : widgets::with_alpha(context.palette.faint, 0.5F);
-      ImPlot::GetPlotDrawList()->AddCircleFilled(
-          pixel_of(g.keys[i]), std::max(1.2F, widgets::em(key == 0 || watched ? 0.3F : 0.13F)),
-          color);
+  // What was circled last, as long as the same points are shown.
+  void picked_ui(DrawContext& context, const Geometry& result) {
+    if (picked_.empty() || context.figure) return;
+    if (picked_of_ != result.key && !result.stale) {
+      picked_ = {};
+      return;
     }
-  }
-
-  static void mean_ui(const widgets::Palette& palette, ImVec2 mean) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const float r = widgets::em(0.55F);
-    const ImVec2 left(mean.x - r, mean.y - r), right(mean.x + r, mean.y - r),
-        foot(mean.x, mean.y + r);
-    draw->AddTriangleFilled(left, right, foot, palette.miss);
-    draw->AddTriangle(left, right, foot, palette.panel, widgets::em(0.1F));
-  }
-
-  // The points of another cell are framed anew; afterwards pan and zoom belong to the user.
-  void fit(const Geometry& result, double aspect) {
-    // One unit is as long on both axes: the shorter side grows to the plot's shape.
-    const double width = 1.14 * (result->right - result->left) + 1e-6;
-    const double height = 1.14 * (result->top - result->bottom) + 1e-6;
-    const double half_x = std::max(width, height * aspect) / 2;
-    const double half_y = std::max(height, width / aspect) / 2;
-    const double x = (result->left + result->right) / 2, y = (result->bottom + result->top) / 2;
-    ImPlot::SetupAxesLimits(x - half_x, x + half_x, y - half_y, y + half_y,
-                            fit_.condition(result.question.place.cell_key()));
-  }
-
-  static void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted) {
-    const analysis::QueryGeometry& g = result->geometry;
-    const Place& place = result.question.place;
-    float near = widgets::em(0.7F);
-    const int query = nearest_to_mouse(
-        g.queries.size(), [&](std::size_t i) { return pixel_of(g.queries[i]); }, near);
-    const int key = nearest_to_mouse(
-        g.keys.size(), [&](std::size_t i) { return pixel_of(g.keys[i]); }, near);
-    const bool clicked = plot_clicked() && !result.stale;
-    if (key >= 0) {
-      const std::int32_t position = g.key_positions[static_cast<std::size_t>(key)];
-      ImGui::SetTooltip("key %s", token_line(place, position).c_str());
-      if (clicked) context.workspace.cursor.set_keys(position, position + 1);
-    } else if (query >= 0) {
-      query_tooltip(place, *result, wanted, static_cast<std::size_t>(query));
-      if (clicked) choose_query(context, place, static_cast<std::size_t>(query));
+    std::string words = "Circled:";
+    if (!picked_.queries.empty())
+      words += fmt::format(" {} {}", picked_.queries.size(),
+                           picked_.queries.size() == 1 ? "query" : "queries");
+    if (!picked_.keys.empty()) {
+      const std::int32_t first = picked_.keys.front(), last = picked_.keys.back();
+      words += fmt::format("{} {} {}", picked_.queries.empty() ? "" : " and", picked_.keys.size(),
+                           picked_.keys.size() == 1 ? "key" : "keys");
+      if (last > first) words += fmt::format("; watched are all keys from {} to {}", first, last);
     }
+    widgets::text_colored(context.palette.muted, words);
+    ImGui::SameLine();
+    if (ImGui::SmallButton("Clear")) picked_ = {};
   }
 
-  state::LastAnswer<QueryGeometryQuestion> shown_;
-  ContentFit fit_{3};  // the first frames do not know the plot's shape yet
+  void plots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted) {
+    const GeometryForm& form = result.question.form;
+    const bool lasso = (lasso_ || ImGui::GetIO().KeyShift) && !context.figure;
+    const auto plot = [&](GeometryPlot& on, const char* id, bool queries, bool keys, ImVec2 size) {
+      const Picked taken =
+          on.draw(context, result, wanted, {id, queries, keys, size, lasso, &picked_});
+      if (!taken.empty() && !result.stale) pick(context, result, taken);
+    };
+    if (form.fit != Fit::Both) {
+      plot(first_, "##geometry", form.shows_queries(), form.shows_keys(),
+           {-1, plot_height(context, ImGui::GetContentRegionAvail().y)});
+      return;
+    }
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = widgets::em(0.8F);
+    const bool beside = room.x > room.y;
+    const ImVec2 half = beside ? ImVec2((room.x - gap) / 2, room.y)
+                               : ImVec2(room.x, (room.y - ImGui::GetStyle().ItemSpacing.y) / 2);
+    const auto titled = [&](const char* title, GeometryPlot& on, const char* id, bool queries) {
+      ImGui::BeginGroup();
+      const float top = ImGui::GetCursorPosY();
+      heading_ui(context, title, "");
+      plot(on, id, queries, !queries, {half.x, half.y - (ImGui::GetCursorPosY() - top)});
+      ImGui::EndGroup();
+    };
+    titled("Queries", first_, "##queries", true);
+    if (beside) ImGui::SameLine(0, gap);
+    titled("Keys", second_, "##keys", false);
+  }
+
+  // The state holds one range of keys and one query.
+  void pick(DrawContext& context, const Geometry& result, const Picked& taken) {
+    picked_ = taken;
+    const Place& at = result.question.place;
+    context.workspace.cursor.change("lasso", [&](state::Selection& s) {
+      if (!taken.queries.empty()) {
+        s.place.query = middle_of(result, taken.queries);
+        s.place.chunk = at.info().chunk_of_token(s.place.query);
+      }
+      if (taken.keys.empty()) return;
+      s.place.key_begin = taken.keys.front();
+      s.place.key_end = taken.keys.back() + 1;
+    });
+    picked_of_ = key_of(
+        GeometryQuestion{context.workspace.place(), result.question.method, result.question.form});
+  }
+
+  state::LastAnswer<GeometryQuestion> shown_;
+  GeometryPlot first_, second_;
+  bool lasso_ = false;
+  Picked picked_;
+  std::string picked_of_;  // key of the answer that it was taken from
 };
 
 }  // namespace

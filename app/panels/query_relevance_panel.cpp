@@ -135,7 +135,9 @@ class QueryRelevancePanel final : public Panel {
   static void point_at(DrawContext& context, const Relevance& result, const Wanted& wanted,
                        std::size_t query) {
     query_tooltip(result.question.place, *result->queries, wanted, query);
-    if (plot_clicked() && !result.stale) choose_query(context, result.question.place, query);
+    const state::Place& place = result.question.place;
+    if (plot_clicked() && !result.stale)
+      choose_query(context, place, place.chunk_info().begin + static_cast<std::int32_t>(query));
   }
 
   state::LastAnswer<QueryRelevanceQuestion> shown_;

@@ -95,43 +95,67 @@ inline float query_radius(const Wanted& wanted, std::size_t query, bool chosen) 
   return widgets::em(0.16F + 0.7F * std::sqrt(static_cast<float>(wanted->part(query))));
 }
 
-// Dots of the queries, the chosen ones ringed and on top, those of the question with a second ring; the
-// one that the user looks at is marked, and the one that wants the chosen keys most is named.
+// A query's dot: ringed where the method chose it, with a second ring where it is of the question.
+struct QueryDot {
+  ImVec2 at;
+  float radius = 0;
+  ImU32 color = 0;
+  bool chosen = false, asks = false;
+};
+inline void query_dot_ui(ImDrawList* draw, const widgets::Palette& palette, const QueryDot& dot) {
+  const float line = widgets::em(0.12F);
+  draw->AddCircleFilled(dot.at, dot.radius, dot.color);
+  draw->AddCircle(dot.at, dot.radius, widgets::with_alpha(palette.faint, 0.5F));
+  if (dot.chosen) draw->AddCircle(dot.at, dot.radius + widgets::em(0.1F), palette.text, 0, line);
+  if (dot.asks)
+    draw->AddCircle(dot.at, dot.radius + widgets::em(dot.chosen ? 0.24F : 0.12F), palette.waste, 0,
+                    line);
+}
+
+// The query that the user looks at.
+inline void looked_at_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at) {
+  draw->AddCircle(at, widgets::em(0.65F), palette.accent, 0, widgets::em(0.14F));
+}
+
+// Names the query that wants the chosen keys most, beside its dot: on the side that has room, left of
+// `right`.
+inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
+                           const state::Place& place, const Wanted& wanted, ImVec2 at,
+                           float right) {
+  if (!wanted || wanted->most <= 0) return;
+  const std::int32_t position =
+      place.chunk_info().begin + static_cast<std::int32_t>(wanted->most_of);
+  const std::string name =
+      fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
+  const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
+  const ImVec2 size = ImGui::CalcTextSize(name.c_str());
+  const ImVec2 from(at.x + out + size.x < right ? at.x + out : at.x - out - size.x,
+                    at.y - size.y / 2);
+  draw->AddRectFilled({from.x - widgets::em(0.2F), from.y},
+                      {from.x + size.x + widgets::em(0.2F), from.y + size.y},
+                      widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
+  draw->AddText(from, palette.text, name.c_str());
+}
+
+// Dots of the chunk's queries, the chosen ones on top; the one that the user looks at is marked, and the
+// one that wants the chosen keys most is named.
 template <typename At>
 void queries_ui(DrawContext& context, const state::Place& place, const QueryAnswer& answer,
                 const Wanted& wanted, const At& at) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const std::int32_t begin = place.chunk_info().begin;
-  const float line = widgets::em(0.12F);
   for (const bool chosen : {false, true})
-    for (std::size_t i = 0; i < answer.num_queries(); ++i) {
-      if (answer.is_chosen(i) != chosen) continue;
-      const float radius = query_radius(wanted, i, chosen);
-      draw->AddCircleFilled(at(i), radius, relevance_color(context.palette, answer, i));
-      draw->AddCircle(at(i), radius, widgets::with_alpha(context.palette.faint, 0.5F));
-      if (chosen) draw->AddCircle(at(i), radius + widgets::em(0.1F), context.palette.text, 0, line);
-      if (state::in_question(place, begin + static_cast<std::int32_t>(i)))
-        draw->AddCircle(at(i), radius + widgets::em(chosen ? 0.24F : 0.12F), context.palette.waste,
-                        0, line);
-    }
+    for (std::size_t i = 0; i < answer.num_queries(); ++i)
+      if (answer.is_chosen(i) == chosen)
+        query_dot_ui(
+            draw, context.palette,
+            {at(i), query_radius(wanted, i, chosen), relevance_color(context.palette, answer, i),
+             chosen, state::in_question(place, begin + static_cast<std::int32_t>(i))});
   if (const std::int32_t query = looked_at(place); query >= 0)
-    draw->AddCircle(at(static_cast<std::size_t>(query)), widgets::em(0.65F), context.palette.accent,
-                    0, widgets::em(0.14F));
-  if (!wanted || wanted->most <= 0) return;
-  const ImVec2 most = at(wanted->most_of);
-  const std::string name = fmt::format(
-      "{}  {:.2g} %", token_line(place, begin + static_cast<std::int32_t>(wanted->most_of)),
-      100 * wanted->most);
-  const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
-  const ImVec2 size = ImGui::CalcTextSize(name.c_str());
-  // On the side that has room for it.
-  const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
-  const ImVec2 from(most.x + out + size.x < right ? most.x + out : most.x - out - size.x,
-                    most.y - size.y / 2);
-  draw->AddRectFilled({from.x - widgets::em(0.2F), from.y},
-                      {from.x + size.x + widgets::em(0.2F), from.y + size.y},
-                      widgets::with_alpha(context.palette.panel, 0.8F), widgets::em(0.2F));
-  draw->AddText(from, context.palette.text, name.c_str());
+    looked_at_ui(draw, context.palette, at(static_cast<std::size_t>(query)));
+  if (wanted)
+    most_wanted_ui(draw, context.palette, place, wanted, at(wanted->most_of),
+                   ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x);
 }
 
 inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,
@@ -150,9 +174,10 @@ inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,
                     *fate != 0 ? answer.chosen_by.c_str() : "", on_keys.c_str());
 }
 
-inline void choose_query(DrawContext& context, const state::Place& place, std::size_t query) {
+inline void choose_query(DrawContext& context, const state::Place& place, std::int32_t position) {
   context.workspace.cursor.change("query", [&](state::Selection& s) {
-    s.place.query = place.chunk_info().begin + static_cast<std::int32_t>(query);
+    s.place.chunk = place.info().chunk_of_token(position);
+    s.place.query = position;
   });
 }
 

@@ -6,12 +6,14 @@
 #include <imgui_internal.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
+#include <implot3d/implot3d.h>
+#include <implot3d/implot3d_internal.h>
 
 namespace kvloupe::shell {
 namespace {
 
 // What the recovery of Dear ImGui leaves alone: clipping and textures of the window's drawing, and
-// all of ImPlot. A plot left open would take in whatever is drawn next.
+// all of ImPlot and ImPlot3D. A plot left open would take in whatever is drawn next.
 class OtherStacks {
  public:
   OtherStacks()
@@ -29,6 +31,10 @@ class OtherStacks {
     ImPlot::PopStyleColor(plots().ColorModifiers.Size - colors_);
     ImPlot::PopStyleVar(plots().StyleModifiers.Size - styles_);
     ImPlot::PopColormap(plots().ColormapModifiers.Size - colormaps_);
+    ImPlot3DContext& solid = *ImPlot3D::GetCurrentContext();
+    solid.CurrentPlot = nullptr;
+    solid.CurrentItems = nullptr;
+    solid.CurrentItem = nullptr;
   }
   // In the window in which this was made.
   void leave_drawing() const {

@@ -1,5 +1,6 @@
-// Principal components of rows of one head; see query_geometry.h.
-#include "core/analysis/query_geometry.h"
+// See pca.h.
+#include "core/analysis/pca.h"
+
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>

@@ -1,12 +1,11 @@
-// Where queries and keys of one head lie: PCA, the mean query, and S_q of QuoKA (paper Eq. 1-2,
-// Algorithm 1), with the queries marked that stand for the chunk in a method's choice.
+// How far the queries of one head lie from their mean: S_q of QuoKA (paper Eq. 1-2, Algorithm 1), with
+// the queries marked that stand for the chunk in a method's choice.
 #pragma once
 
 #include "core/base/cancel.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,23 +13,8 @@
 
 namespace kvloupe::analysis {
 
-struct Pca {
-  int components = 0;             // 2 or 3
-  std::vector<double> explained;  // share of variance of each component
-  std::vector<double> axes;       // [components, head_dim], sign: largest |entry| positive
-  std::vector<double> mean;       // [head_dim]
-};
-// Rows [n, dim]. fp64 covariance, exact eigenvectors. Fewer points than components give zero axes.
-Pca fit_pca(const std::vector<float>& rows, std::int64_t dim, int components);
-std::vector<float> project(const Pca& pca, const std::vector<float>& rows);  // [n, components]
-
 struct QueryGeometry {
   int layer = 0, chunk = 0, q_head = 0;
-  Pca pca;                                    // fitted on the chunk's queries and the keys shown
-  std::vector<std::array<float, 3>> queries;  // [m] projected (third 0 for two components)
-  std::vector<std::array<float, 3>> keys;     // of the keys in key_positions
-  std::vector<std::int32_t> key_positions;    // at most `max_keys`, evenly thinned; sink kept
-  std::array<float, 3> mean_query{};
   std::vector<float> relevance;      // S_q [m]: -cos(mean query, q)
   std::vector<float> max_attention;  // [m] largest p over keys, position 0 excluded
   // [m] of the key k that gets this largest p: cos(mean query, k), cos(k, query); NaN if there is none.
@@ -43,8 +27,8 @@ struct QueryGeometry {
 // `method`, resolved, is the one whose rows are marked in `chosen`; it is empty without a method, and
 // where the method lets all rows speak or none. Throws Error{Input} for a place outside the trace.
 QueryGeometry query_geometry(const session::TraceSession& session, int layer, int chunk, int q_head,
-                             int components, const std::optional<selection::MethodSpec>& method,
-                             int max_keys, const WorkContext& context);
+                             const std::optional<selection::MethodSpec>& method,
+                             const WorkContext& context);
 
 // What cos(mean query, query) = -S_q is at most, by Theorem 1 of QuoKA. The paper asks for alpha < 0 <
 // beta; its proof holds for any signs.

@@ -6,6 +6,7 @@
 
 #include "core/analysis/attention_map.h"
 #include "core/analysis/budget_sweep.h"
+#include "core/analysis/head_points.h"
 #include "core/analysis/heavy_tail.h"
 #include "core/analysis/lane_report.h"
 #include "core/analysis/method_averages.h"
@@ -41,6 +42,8 @@ namespace kvloupe {
   X(attention_map, analysis::attention_map)                 \
   X(attention_rows, analysis::attention_rows)               \
   X(average, analysis::average)                             \
+  X(head_attention, analysis::head_attention)               \
+  X(head_points, analysis::head_points)                     \
   X(heavy_tail, analysis::heavy_tail)                       \
   X(lane_report, analysis::lane_report)                     \
   X(overview_of_attention, analysis::overview_of_attention) \

@@ -45,7 +45,7 @@ TEST(OverviewOfAttention, PearsonIsThatOfQueryGeometry) {
   const SmallTrace trace;
   const Overview overview = overview_of_attention(trace.session(), Number::RelevancePearson, 2, {});
   for (int head = 0; head < 4; ++head) {
-    const QueryGeometry geometry = query_geometry(trace.session(), 1, 2, head, 2, {}, 10, {});
+    const QueryGeometry geometry = query_geometry(trace.session(), 1, 2, head, {}, {});
     EXPECT_NEAR(overview.values.at(1, head), geometry.pearson_r, 1e-6);
     EXPECT_LE(std::abs(overview.values.at(1, head)), 1);
   }

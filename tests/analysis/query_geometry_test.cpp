@@ -1,4 +1,4 @@
-// PCA and Pearson against hand-computed values; the geometry of a head against plain loops.
+// Pearson against hand-computed values; the queries of a head against plain loops.
 #include "core/analysis/query_geometry.h"
 
 #include "tests/replay/small_trace.h"
@@ -20,68 +20,6 @@ using replay::testing::SmallTraceShape;
 
 selection::MethodSpec method(const SmallTrace& trace, const std::string& text) {
   return selection::MethodSpec::parse(text).resolved(trace.session().shape());
-}
-
-// Points whose covariance is known: +-2 along (1, 1)/sqrt2 and +-1 along (1, -1)/sqrt2, around (3,
-// 5). Variance 4 * 2/4 = 2 and 1 * 2/4 = 0.5.
-std::vector<float> cross_of_points() {
-  const auto s = static_cast<float>(std::sqrt(0.5));
-  return {3 + 2 * s, 5 + 2 * s, 3 - 2 * s, 5 - 2 * s, 3 + s, 5 - s, 3 - s, 5 + s};
-}
-
-TEST(FitPca, KnownCovariance) {
-  const Pca pca = fit_pca(cross_of_points(), 2, 2);
-  EXPECT_NEAR(pca.mean[0], 3, 1e-6);
-  EXPECT_NEAR(pca.mean[1], 5, 1e-6);
-  EXPECT_NEAR(pca.explained[0], 0.8, 1e-6);
-  EXPECT_NEAR(pca.explained[1], 0.2, 1e-6);
-  const double s = std::sqrt(0.5);
-  EXPECT_NEAR(pca.axes[0], s, 1e-6);
-  EXPECT_NEAR(pca.axes[1], s, 1e-6);
-  // The larger entry of the second axis is positive; both are as large here, so only |.| is fixed.
-  EXPECT_NEAR(std::abs(pca.axes[2]), s, 1e-6);
-  EXPECT_NEAR(pca.axes[2], -pca.axes[3], 1e-6);
-  const std::vector<float> projected = project(pca, cross_of_points());
-  EXPECT_NEAR(projected[0], 2, 1e-6);
-  EXPECT_NEAR(projected[1], 0, 1e-6);
-  EXPECT_NEAR(projected[2], -2, 1e-6);
-  EXPECT_NEAR(std::abs(projected[5]), 1, 1e-6);
-}
-
-TEST(FitPca, LargestEntryOfAnAxisIsPositive) {
-  // Variance along (1, -3) and, less, along (3, 1).
-  const Pca pca = fit_pca({1, -3, -1, 3, 0.3f, 0.1f, -0.3f, -0.1f}, 2, 2);
-  EXPECT_NEAR(pca.axes[0], -1 / std::sqrt(10.0), 1e-6);
-  EXPECT_NEAR(pca.axes[1], 3 / std::sqrt(10.0), 1e-6);
-  EXPECT_NEAR(pca.axes[2], 3 / std::sqrt(10.0), 1e-6);
-  EXPECT_NEAR(pca.axes[3], 1 / std::sqrt(10.0), 1e-6);
-}
-
-TEST(FitPca, ThreeComponentsOfAnAxisAlignedCloud) {
-  const std::vector<float> rows = {0, 3, 0,  0, 0, -3, 0, 0, 0,  0, 2, 0,
-                                   0, 0, -2, 0, 1, 0,  0, 0, -1, 0, 0, 0};
-  const Pca pca = fit_pca(rows, 4, 3);
-  EXPECT_NEAR(pca.explained[0], 9.0 / 14, 1e-9);
-  EXPECT_NEAR(pca.explained[1], 4.0 / 14, 1e-9);
-  EXPECT_NEAR(pca.explained[2], 1.0 / 14, 1e-9);
-  EXPECT_NEAR(pca.axes[1], 1, 1e-9);
-  EXPECT_NEAR(pca.axes[4 + 2], 1, 1e-9);
-  EXPECT_NEAR(pca.axes[8 + 0], 1, 1e-9);
-}
-
-TEST(FitPca, TooFewPointsGiveZeroAxes) {
-  const Pca pca = fit_pca({1, 2, 3}, 3, 2);
-  EXPECT_EQ(pca.mean, (std::vector<double>{1, 2, 3}));
-  EXPECT_EQ(pca.axes, std::vector<double>(6, 0));
-  EXPECT_EQ(pca.explained, std::vector<double>(2, 0));
-  const Pca constant = fit_pca({1, 1, 1, 1, 1, 1}, 2, 2);
-  EXPECT_EQ(constant.explained, std::vector<double>(2, 0));
-}
-
-TEST(FitPca, RowsThatAreNotFiniteAreLeftOut) {
-  std::vector<float> rows = cross_of_points();
-  rows.insert(rows.end(), {NAN, 1, INFINITY, 2});
-  EXPECT_EQ(fit_pca(rows, 2, 2).axes, fit_pca(cross_of_points(), 2, 2).axes);
 }
 
 TEST(Pearson, HandComputedValues) {
@@ -131,8 +69,8 @@ TEST(QueryGeometry, AgreesWithPlainLoopsInEveryChunkAndHead) {
   for (int chunk = 0; chunk < 4; ++chunk) {
     const int length = trace.shape().chunk_lengths[chunk];
     for (int head = 0; head < 4; ++head) {
-      const QueryGeometry got = query_geometry(trace.session(), 1, chunk, head, 2,
-                                               method(trace, "quoka:num_queries=6"), 1000, {});
+      const QueryGeometry got =
+          query_geometry(trace.session(), 1, chunk, head, method(trace, "quoka:num_queries=6"), {});
       const std::vector<double> relevance = relevance_slowly(trace, 1, head, begin, length);
       std::vector<int> order(length);
       std::iota(order.begin(), order.end(), 0);
@@ -147,9 +85,6 @@ TEST(QueryGeometry, AgreesWithPlainLoopsInEveryChunkAndHead) {
         EXPECT_EQ(got.chosen[i] == 1, among_best)
             << "chunk " << chunk << " head " << head << " row " << i;
       }
-      EXPECT_EQ(got.key_positions.size(), static_cast<std::size_t>(begin + length));
-      EXPECT_EQ(got.keys.size(), got.key_positions.size());
-      EXPECT_EQ(got.queries.size(), got.relevance.size());
     }
     begin += length;
   }
@@ -166,7 +101,7 @@ TEST(QueryGeometry, TheoremOneHoldsForTheKeyAttendedToMost) {
     return xy / std::sqrt(xx * std::inner_product(y.begin(), y.end(), y.begin(), 0.0));
   };
   for (int head = 0; head < 4; ++head) {
-    const QueryGeometry got = query_geometry(trace.session(), 1, 2, head, 2, {}, 100, {});
+    const QueryGeometry got = query_geometry(trace.session(), 1, 2, head, {}, {});
     std::vector<double> mean(static_cast<std::size_t>(dim), 0);
     const auto query = [&](int t) {
       const auto* values = trace.query(1, head, t);
@@ -193,42 +128,21 @@ TEST(QueryGeometry, TheoremOneHoldsForTheKeyAttendedToMost) {
 
 TEST(QueryGeometry, FirstTokenGivesNoAttentionBesideTheSink) {
   const SmallTrace trace;
-  EXPECT_EQ(query_geometry(trace.session(), 0, 0, 0, 2, {}, 100, {}).max_attention[0], 0);
-  EXPECT_TRUE(std::isnan(query_geometry(trace.session(), 0, 0, 0, 2, {}, 100, {}).alpha[0]));
-}
-
-TEST(QueryGeometry, MeanQueryIsTheMeanOfTheProjectedQueries) {
-  const SmallTrace trace;
-  const QueryGeometry got = query_geometry(trace.session(), 0, 1, 2, 3, {}, 100, {});
-  std::array<double, 3> mean{};
-  for (const auto& point : got.queries) {
-    for (int c = 0; c < 3; ++c) mean[c] += point[c] / static_cast<double>(got.queries.size());
-  }
-  for (int c = 0; c < 3; ++c) EXPECT_NEAR(got.mean_query[c], mean[c], 1e-5);
-}
-
-TEST(QueryGeometry, KeysAreThinnedEvenlyAndTheSinkStays) {
-  const SmallTrace trace;
-  const QueryGeometry got = query_geometry(trace.session(), 0, 3, 0, 2, {}, 10, {});
-  ASSERT_EQ(got.key_positions.size(), 10U);
-  EXPECT_EQ(got.key_positions.front(), 0);
-  for (std::size_t i = 1; i < 10; ++i) {
-    const int step = got.key_positions[i] - got.key_positions[i - 1];
-    EXPECT_TRUE(step == 5 || step == 6) << step;  // 53 keys, 10 shown
-  }
+  EXPECT_EQ(query_geometry(trace.session(), 0, 0, 0, {}, {}).max_attention[0], 0);
+  EXPECT_TRUE(std::isnan(query_geometry(trace.session(), 0, 0, 0, {}, {}).alpha[0]));
 }
 
 TEST(QueryGeometry, AllAreChosenWhenAsManyAreWantedAsThereAre) {
   const SmallTrace trace;
   const auto quoka = method(trace, "quoka:num_queries=5");
-  const auto chosen = query_geometry(trace.session(), 0, 3, 0, 2, quoka, 10, {}).chosen;
+  const auto chosen = query_geometry(trace.session(), 0, 3, 0, quoka, {}).chosen;
   EXPECT_EQ(chosen, std::vector<std::uint8_t>(5, 1));
 }
 
 using Marks = std::vector<std::uint8_t>;
 
 Marks marked(const SmallTrace& trace, const char* text, int chunk, int q_head = 1) {
-  return query_geometry(trace.session(), 1, chunk, q_head, 2, method(trace, text), 10, {}).chosen;
+  return query_geometry(trace.session(), 1, chunk, q_head, method(trace, text), {}).chosen;
 }
 
 TEST(QueryGeometry, MarksTheRowsOfTheMethodAndNotQuokas) {
@@ -263,7 +177,7 @@ TEST(QueryGeometry, MarksNothingWhereAMethodLetsAllRowsSpeakOrNone) {
   for (const char* text : {"oracle", "h2o", "random", "dense", "keydiff", "loki", "aqua", "quest",
                            "flash_prefill", "streaming_llm"})
     EXPECT_TRUE(marked(trace, text, 2).empty()) << text;
-  EXPECT_TRUE(query_geometry(trace.session(), 1, 2, 0, 2, {}, 10, {}).chosen.empty());
+  EXPECT_TRUE(query_geometry(trace.session(), 1, 2, 0, {}, {}).chosen.empty());
 }
 
 TEST(QueryGeometry, MarksNothingInDecodeWhereTheMethodRestsThere) {
@@ -278,17 +192,17 @@ TEST(QueryGeometry, MarksNothingInDecodeWhereTheMethodRestsThere) {
 TEST(QueryGeometry, SaysWhyTheRowsOfAMethodAreNotKnown) {
   const SmallTrace trace;
   const auto minference = method(trace, "minference:config=/no/such/file.json");
-  const QueryGeometry got = query_geometry(trace.session(), 1, 2, 0, 2, minference, 10, {});
+  const QueryGeometry got = query_geometry(trace.session(), 1, 2, 0, minference, {});
   EXPECT_TRUE(got.chosen.empty());
   EXPECT_NE(got.chosen_missing.find("/no/such/file.json"), std::string::npos);
-  EXPECT_EQ(got.queries.size(), 16U);
+  EXPECT_EQ(got.relevance.size(), 16U);
 }
 
 TEST(QueryGeometry, OutsideTheTraceIsAnError) {
   const SmallTrace trace;
-  EXPECT_THROW(query_geometry(trace.session(), 0, 4, 0, 2, {}, 10, {}), Error);
-  EXPECT_THROW(query_geometry(trace.session(), 0, 0, 4, 2, {}, 10, {}), Error);
-  EXPECT_THROW(query_geometry(trace.session(), 7, 0, 0, 2, {}, 10, {}), Error);
+  EXPECT_THROW(query_geometry(trace.session(), 0, 4, 0, {}, {}), Error);
+  EXPECT_THROW(query_geometry(trace.session(), 0, 0, 4, {}, {}), Error);
+  EXPECT_THROW(query_geometry(trace.session(), 7, 0, 0, {}, {}), Error);
 }
 
 }  // namespace

@@ -119,6 +119,58 @@ TEST_F(ViewContents, QueriesSayWhetherTheyAskAndWhatTheyGiveTheKeysChosen) {
   }
 }
 
+// What is not asked for adds no column; what is stands in a place of its own.
+TEST_F(ViewContents, TheTableOfGeometryHasWhatItsOptionsShow) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=2,q_head=4,chunk=4"));
+  const auto shown = [&](const std::map<std::string, std::string>& options) {
+    for (const char* option : {"fit", "color", "span", "dimensions", "rope"})
+      workspace.cursor.set_option(std::string("query_geometry.") + option,
+                                  options.contains(option) ? options.at(option) : "");
+    return table_of("query_geometry");
+  };
+  const auto kinds = [](const test::ExactTable& table) {
+    std::map<std::string, int> count;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) ++count[cell_of(table, i, "kind")];
+    return count;
+  };
+  using Kinds = std::map<std::string, int>;
+  const test::ExactTable plain = shown({});
+  const std::vector<std::string> columns{"kind",   "position", "pc1",
+                                         "pc2",    "s_q",      "max_attention",
+                                         "chosen", "question", "attention_on_keys"};
+  EXPECT_EQ(plain.columns, columns);
+  EXPECT_EQ(kinds(plain), (Kinds{{"query", 128}, {"key", 640}, {"mean_query", 1}}));
+
+  const test::ExactTable keys = shown({{"fit", "keys"}, {"color", "fate"}, {"dimensions", "3"}});
+  EXPECT_EQ(kinds(keys), (Kinds{{"key", 640}}));
+  EXPECT_EQ(keys.columns.back(), "fate");
+  EXPECT_EQ(keys.columns[4], "pc3");
+  std::set<std::string> fates;
+  for (std::size_t i = 0; i < keys.rows.size(); ++i) fates.insert(cell_of(keys, i, "fate"));
+  EXPECT_TRUE(fates.contains("kept") && fates.contains("lost") && fates.contains("current chunk"));
+
+  const test::ExactTable head = shown({{"span", "head"}, {"color", "attention"}});
+  EXPECT_EQ(kinds(head), (Kinds{{"query", 642}, {"key", 642}, {"mean_query", 7}}));
+  for (std::size_t i = 0; i < head.rows.size(); ++i) {
+    const std::string& kind = cell_of(head, i, "kind");
+    if (kind == "mean_query") continue;
+    const int position = std::stoi(cell_of(head, i, "position"));
+    EXPECT_EQ(cell_of(head, i, "chunk"),
+              std::to_string(position < 640 ? position / 128 : position - 635));
+    EXPECT_EQ(cell_of(head, i, "attention_received").empty(), kind != "key");
+    EXPECT_EQ(cell_of(head, i, "max_attention").empty(), kind != "query");
+    // The rows that the method chose are those of the chunk looked at.
+    EXPECT_EQ(cell_of(head, i, "chosen").empty(),
+              kind != "query" || position < 512 || position >= 640);
+  }
+  // Before and after the rotary embedding S_q is the same, and the places are not.
+  const test::ExactTable before = shown({{"rope", "before"}});
+  ASSERT_EQ(before.rows.size(), plain.rows.size());
+  EXPECT_NE(cell_of(before, 5, "pc1"), cell_of(plain, 5, "pc1"));
+  EXPECT_EQ(cell_of(before, 5, "s_q"), cell_of(plain, 5, "s_q"));
+}
+
 // Half-open.
 struct Keys {
   std::int32_t begin = 0, end = 0;

@@ -2,12 +2,14 @@
 #include "app/state/questions/attention_map.h"
 #include "app/state/questions/query_relevance.h"
 #include "app/state/questions/received_rankings.h"
+#include "core/selection/lanes/rotary_shape.h"
 #include "tests/replay/small_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -84,11 +86,12 @@ TEST_F(HeadQuestionsTest, AnswersOfDifferentPlacesHaveDifferentKeys) {
           keys.insert(key_of(AttentionRowsQuestion{place}));
           keys.insert(key_of(AttentionStripQuestion{place}));
           keys.insert(key_of(QueryGeometryQuestion{place, {}}));
+          keys.insert(key_of(GeometryQuestion{place, {}, {}}));
           keys.insert(key_of(QueryRelevanceQuestion{place, {}}));
           keys.insert(key_of(ReceivedRankingsQuestion{place}));
           keys.insert(key_of(RankedSelectionQuestion{place, {}}));
         }
-  EXPECT_EQ(keys.size(), static_cast<std::size_t>(6 * places));
+  EXPECT_EQ(keys.size(), static_cast<std::size_t>(7 * places));
 }
 
 TEST_F(HeadQuestionsTest, KeysNameTheMethodTheWindowAndTheQuery) {
@@ -156,11 +159,109 @@ TEST_F(HeadQuestionsTest, GeometryFramesAllPointsAndCountsTheChosen) {
     EXPECT_LE(g->geometry.max_attention[i], g->most_attention);
   }
   EXPECT_GE(least_chosen, most_left);
-  for (const auto* points : {&g->geometry.queries, &g->geometry.keys})
-    for (const auto& point : *points) {
-      EXPECT_TRUE(g->left <= point[0] && point[0] <= g->right);
-      EXPECT_TRUE(g->bottom <= point[1] && point[1] <= g->top);
+}
+
+// Every form has its own answer, and the whole head one whatever the chunk.
+TEST_F(HeadQuestionsTest, GeometryHasAnAnswerForEachForm) {
+  using Fit = GeometryForm::Fit;
+  using Color = GeometryForm::Color;
+  const Place place = at(trace_, 1, 2, 2);
+  std::set<std::string> keys;
+  int forms = 0;
+  for (const Fit fit : {Fit::All, Fit::Queries, Fit::Keys, Fit::Both})
+    for (const Color color : {Color::Relevance, Color::Position, Color::Fate, Color::Attention})
+      for (const int dimensions : {2, 3})
+        for (const bool before : {false, true})
+          for (const bool all_chunks : {false, true}) {
+            ++forms;
+            keys.insert(
+                key_of(GeometryQuestion{place, {}, {fit, color, dimensions, before, all_chunks}}));
+          }
+  EXPECT_EQ(keys.size(), static_cast<std::size_t>(forms));
+  const Place other = at(trace_, 1, 2, 3);
+  EXPECT_EQ(key_of(HeadPointsQuestion{place, true}), key_of(HeadPointsQuestion{other, true}));
+  EXPECT_NE(key_of(HeadPointsQuestion{place}), key_of(HeadPointsQuestion{other}));
+}
+
+// The box holds what the form shows, and touches it on every side.
+TEST_F(HeadQuestionsTest, GeometryFramesWhatItShows) {
+  using Points = std::vector<std::array<float, 3>>;
+  const auto expect_framed = [](const GeometryQuestion::Box& box,
+                                const std::vector<const Points*>& clouds) {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      float low = std::numeric_limits<float>::infinity(), high = -low;
+      for (const Points* points : clouds)
+        for (const auto& point : *points) {
+          low = std::min(low, point[axis]);
+          high = std::max(high, point[axis]);
+        }
+      EXPECT_EQ(box.low[axis], low);
+      EXPECT_EQ(box.high[axis], high);
     }
+  };
+  GeometryForm form;
+  form.dimensions = 3;
+  const Place place = at(trace_, 1, 2, 2);
+  const auto all = answer(GeometryQuestion{place, {}, form});
+  const auto& points = *all->points;
+  expect_framed(all->box, {&points.queries, &points.keys, &points.mean_queries});
+  form.fit = GeometryForm::Fit::Both;
+  form.all_chunks = true;
+  const auto apart = answer(GeometryQuestion{place, {}, form});
+  EXPECT_EQ(apart->points->mean_queries.size(), 4U);
+  expect_framed(apart->box, {&apart->points->queries, &apart->points->mean_queries});
+  expect_framed(apart->key_box, {&apart->points->keys});
+  // The queries of the place's chunk are rows of the method's answer, the others are not.
+  EXPECT_EQ(apart->row_of(place, 31), std::nullopt);
+  EXPECT_EQ(apart->row_of(place, 32), std::optional<std::size_t>(0));
+  EXPECT_EQ(apart->row_of(place, 47), std::optional<std::size_t>(15));
+  EXPECT_EQ(apart->row_of(place, 48), std::nullopt);
+}
+
+// Kept as the run says; lost: among the keys of largest true mass, as many as were kept, and not kept.
+TEST_F(HeadQuestionsTest, GeometryKnowsTheFateOfEachKey) {
+  const Place place = at(trace_, 1, 2, 2);
+  GeometryForm form;
+  form.color = GeometryForm::Color::Fate;
+  EXPECT_EQ((GeometryQuestion{place, {}, form}.obstacle()), "Choose a method");
+  const MethodChoice method = choice_of_spec("quoka:budget_tokens=8", *place.trace);
+  const auto g = answer(GeometryQuestion{place, method, form});
+  const auto run = answer(RunQuestion{place, method});
+  const auto& kept = run->find(1, 2)->rows[static_cast<std::size_t>(row_of(place, *run))].positions;
+  std::vector<double> mass = trace_.mass(1, 1, 32, 48);
+  mass.resize(32);
+  std::vector<int> order(32);
+  for (int i = 0; i < 32; ++i) order[static_cast<std::size_t>(i)] = i;
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return mass[static_cast<std::size_t>(a)] > mass[static_cast<std::size_t>(b)];
+  });
+  ASSERT_EQ(g->fates.size(), 48U);
+  int lost = 0;
+  for (std::int32_t key = 0; key < 48; ++key) {
+    const KeyFate fate = g->fates[static_cast<std::size_t>(key)];
+    const bool is_kept = std::find(kept.begin(), kept.end(), key) != kept.end();
+    const bool is_true =
+        std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept.size()), key) !=
+        order.begin() + static_cast<std::ptrdiff_t>(kept.size());
+    EXPECT_EQ(fate.lost, key < 32 && is_true && !is_kept) << key;
+    EXPECT_EQ(fate.state == analysis::KeyState::Current, key >= 32) << key;
+    EXPECT_EQ(fate.state == analysis::KeyState::Dropped, key < 32 && !is_kept) << key;
+    lost += fate.lost;
+  }
+  EXPECT_GT(lost, 0);
+}
+
+// What was before the rotary embedding needs what the trace says of it.
+TEST_F(HeadQuestionsTest, GeometryBeforeTheRotaryEmbeddingSaysWhyItCannotBeShown) {
+  GeometryForm form;
+  form.before_rotary = true;
+  EXPECT_EQ((GeometryQuestion{at(trace_, 0, 0, 0), {}, form}.obstacle()), "");
+  selection::ModelShape shape = trace_.session().shape();
+  EXPECT_EQ(selection::rotary_unknown(shape), std::nullopt);
+  shape.rope_theta = 0;
+  EXPECT_NE(selection::rotary_unknown(shape)->why.find("does not say"), std::string::npos);
+  shape.rope_scaling = "{}";
+  EXPECT_NE(selection::rotary_unknown(shape)->why.find("scales"), std::string::npos);
 }
 
 TEST_F(HeadQuestionsTest, WantedKeysAreWhatEachQueryGivesThem) {

@@ -47,7 +47,7 @@ FOREIGN = {
         r"(torch|ATen|c10)/.*",
         ["core/attention", "core/device", "core/cuda", "capture"] + CORE[4:],
     ),
-    "ImGui": (r"(imgui|implot|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
+    "ImGui": (r"(imgui|implot|implot3d|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
               ["app/widgets", "app/panels", "app/figure", "app/shell"]),
     # Its headers take ten seconds to compile.
     "CLI11": (r"CLI/.*", ["app/cli/command_line.cpp"]),

@@ -48,30 +48,15 @@ at::Tensor Rotary::turned(const at::Tensor& rows, std::span<const double> positi
       .view({heads, count, 2 * half});
 }
 
-bool has_rotary(const ModelShape& shape, int layer) {
-  const auto index = static_cast<std::size_t>(layer);
-  return index >= shape.layer_types.size() || shape.layer_types[index] != trace::LayerType::Nope;
-}
-
 RotaryUndo::RotaryUndo(const ModelShape& shape, const std::string& what_failed)
     : dim_(shape.head_dim),
       interleaved_(shape.rope_pairing == trace::RopePairing::Interleaved),
       rotary_(shape.rope_theta, shape.head_dim, trace::RopePairing::HalfSplit) {
-  if (shape.rope_scaling != "none")
+  if (const auto unknown = rotary_unknown(shape))
     throw input_error(
         what_failed,
-        "the model scales its rotary frequencies in a way that is not known here, and "
-        "the method needs queries and keys from before the rotary embedding",
-        "use a model without rope_scaling");
-  const bool any = [&] {
-    for (int layer = 0; layer < shape.num_layers; ++layer)
-      if (has_rotary(shape, layer)) return true;
-    return false;
-  }();
-  if (any && (shape.rope_theta <= 0 || shape.head_dim % 2 != 0))
-    throw input_error(what_failed,
-                      "the trace does not say how the model's rotary embedding turns its heads",
-                      "capture the trace anew");
+        unknown->why + ", and queries and keys from before the rotary embedding are needed",
+        unknown->what_to_do);
 }
 
 at::Tensor RotaryUndo::undo(const at::Tensor& rows, std::optional<std::int64_t> first) const {

@@ -2,7 +2,7 @@
 // i of a head is turned by the angle p * theta^(-2i/dim). Angles in fp64.
 #pragma once
 
-#include "core/selection/spec/method_spec.h"
+#include "core/selection/lanes/rotary_shape.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -33,15 +33,12 @@ class Rotary {
   std::vector<double> frequencies_;  // [dim / 2]
 };
 
-// Whether queries and keys of the layer carry positions at all.
-bool has_rotary(const ModelShape& shape, int layer);
-
 // Queries and keys of a model as they were before the embedding, the channels in the order of
 // half-split pairs (that of published weights) whatever the order of the trace.
 class RotaryUndo {
  public:
-  // Throws Error{Input} for a model whose frequencies are scaled: `what_failed` is the first part of
-  // the sentence.
+  // Throws Error{Input} where rotary_unknown() says why: `what_failed` is the first part of the
+  // sentence.
   RotaryUndo(const ModelShape& shape, const std::string& what_failed);
 
   // rows fp32 [N, n, head_dim] at consecutive positions from `first` on; none in layers without an

@@ -1,0 +1,400 @@
+// See geometry_plot.h.
+#include "app/panels/geometry_plot.h"
+
+#include "app/state/labels.h"
+
+#include <implot3d/implot3d.h>
+
+#include <array>
+#include <numeric>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::GeometryForm;
+using Color = GeometryForm::Color;
+
+double share_of_attention(double p, double most) {
+  if (p <= 0 || most <= 0) return 0;
+  return std::clamp(1 + std::log10(p / most) / kDecades, 0.0, 1.0);
+}
+
+double share_of_position(std::int32_t position, const std::vector<std::int32_t>& shown) {
+  const auto span = static_cast<double>(shown.back() - shown.front());
+  return span > 0 ? (position - shown.front()) / span : 1;
+}
+
+std::string axis_name(const analysis::Pca& pca, std::size_t component) {
+  return component < pca.explained.size()
+             ? fmt::format("PC {} ({:.1f} % of variance)", component + 1,
+                           100 * pca.explained[component])
+             : fmt::format("PC {}", component + 1);
+}
+
+const analysis::Pca& pca_of(const Geometry& result, const GeometryPlot::Spec& spec) {
+  return spec.queries ? result->points->query_pca : result->points->key_pca;
+}
+
+const state::GeometryQuestion::Box& box_of(const Geometry& result, const GeometryPlot::Spec& spec) {
+  return spec.queries ? result->box : result->key_box;
+}
+
+// Of the plot that comes.
+ImVec2 room_of(const GeometryPlot::Spec& spec) {
+  const ImVec2 avail = ImGui::GetContentRegionAvail();
+  return {spec.size.x > 0 ? spec.size.x : avail.x, spec.size.y > 0 ? spec.size.y : avail.y};
+}
+
+// What the axes are fitted to anew when it changes.
+std::string content_of(const Geometry& result) {
+  const GeometryForm& form = result.question.form;
+  const state::Place& place = result.question.place;
+  return fmt::format("{}|{}|{}|{}", form.all_chunks ? place.head_key() : place.cell_key(),
+                     static_cast<int>(form.fit), form.before_rotary, form.dimensions);
+}
+
+// From the back to the front; as they stand where there is no depth.
+std::vector<std::size_t> in_order(std::size_t count, const std::vector<float>& depth) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  if (!depth.empty())
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return depth[a] < depth[b]; });
+  return order;
+}
+
+// The same of keys: where nothing is nearer, the rarer fates lie on top.
+std::vector<std::size_t> keys_in_order(const Geometry& result, const std::vector<float>& depth) {
+  std::vector<std::size_t> order = in_order(result->points->keys.size(), depth);
+  if (!depth.empty() || result->fates.empty()) return order;
+  const auto prominence = [&](std::size_t key) {
+    const state::KeyFate fate = result->fates[key];
+    return fate.lost ? analysis::kNumKeyStates : widgets::prominence_of(fate.state);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return prominence(a) < prominence(b); });
+  return order;
+}
+
+// What is near is a little larger.
+float size_at(const std::vector<float>& depth, std::size_t index) {
+  return depth.empty() ? 1.0F : 0.75F + 0.5F * depth[index];
+}
+
+bool is_on_screen(ImVec2 at) { return std::isfinite(at.x) && std::isfinite(at.y); }
+
+void mean_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 mean) {
+  const float r = widgets::em(0.55F);
+  const ImVec2 left(mean.x - r, mean.y - r), right(mean.x + r, mean.y - r),
+      foot(mean.x, mean.y + r);
+  draw->AddTriangleFilled(left, right, foot, palette.miss);
+  draw->AddTriangle(left, right, foot, palette.panel, widgets::em(0.1F));
+}
+
+void number_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, int number) {
+  const std::string text = std::to_string(number);
+  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
+  const ImVec2 from(at.x + widgets::em(0.5F), at.y - size.y / 2);
+  draw->AddRectFilled({from.x - widgets::em(0.15F), from.y},
+                      {from.x + size.x + widgets::em(0.15F), from.y + size.y},
+                      widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
+  draw->AddText(from, palette.text, text.c_str());
+}
+
+// The mean queries of all chunks in turn, later ones stronger; the first, the last and the place's are
+// numbered.
+void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
+             const std::vector<ImVec2>& means) {
+  const auto last = static_cast<int>(means.size()) - 1;
+  draw->AddPolyline(means.data(), last + 1, widgets::with_alpha(palette.panel, 0.8F), 0,
+                    widgets::em(0.35F));
+  for (int i = 1; i <= last; ++i) {
+    const float alpha = 0.35F + 0.65F * static_cast<float>(i) / static_cast<float>(last);
+    draw->AddLine(means[static_cast<std::size_t>(i - 1)], means[static_cast<std::size_t>(i)],
+                  widgets::with_alpha(palette.miss, alpha), widgets::em(0.13F));
+  }
+  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.miss);
+  const int here = result.question.place.chunk - result->points->first_chunk;
+  if (here >= 0 && here <= last) mean_ui(draw, palette, means[static_cast<std::size_t>(here)]);
+  for (const int numbered : {0, here, last})
+    if (numbered >= 0 && numbered <= last)
+      number_ui(draw, palette, means[static_cast<std::size_t>(numbered)],
+                result->points->first_chunk + numbered);
+}
+
+void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
+             const std::vector<ImVec2>& at, const std::vector<float>& depth) {
+  const analysis::HeadPoints& points = *result->points;
+  const GeometryForm& form = result.question.form;
+  const bool plain = form.color == Color::Relevance;
+  const float radius = plain && !form.apart() ? 0.13F : 0.2F;
+  const auto span = state::watched_span(result.question.place);
+  for (const std::size_t i : keys_in_order(result, depth)) {
+    const std::int32_t key = points.key_positions[i];
+    const bool watched = span && key >= span->begin && key < span->end;
+    const float r =
+        std::max(1.2F, widgets::em(key == 0 || watched ? 0.3F : radius) * size_at(depth, i));
+    const ImU32 mark = key == 0 ? palette.sink : palette.recent;
+    const bool marked = key == 0 || watched;
+    draw->AddCircleFilled(at[i], r, plain && marked ? mark : color_of_key(palette, result, i));
+    if (form.color == Color::Fate)
+      draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
+    if (!plain && marked)
+      draw->AddCircle(at[i], r + widgets::em(0.1F), mark, 0, widgets::em(0.12F));
+  }
+}
+
+std::string key_words(const Geometry& result, std::size_t key) {
+  const std::int32_t position = result->points->key_positions[key];
+  std::string words = "key " + token_line(result.question.place, position);
+  if (!result->fates.empty()) words += fmt::format("\n{}", label_of(result->fates[key]));
+  if (result->attention)
+    words += fmt::format("\nlargest attention received {:.3g} %", 100 * result->received(key));
+  return words;
+}
+
+// What the mouse points at is told; a click goes there.
+template <typename Canvas>
+void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted,
+              const Canvas& canvas, bool clicked) {
+  const analysis::HeadPoints& points = *result->points;
+  const state::Place& place = result.question.place;
+  float near = widgets::em(0.7F);
+  const int query = nearest_to_mouse(
+      canvas.queries.size(), [&](std::size_t i) { return canvas.queries[i]; }, near);
+  const int key = nearest_to_mouse(
+      canvas.keys.size(), [&](std::size_t i) { return canvas.keys[i]; }, near);
+  if (key >= 0) {
+    const auto index = static_cast<std::size_t>(key);
+    ImGui::SetTooltip("%s", key_words(result, index).c_str());
+    const std::int32_t position = points.key_positions[index];
+    if (clicked) context.workspace.cursor.set_keys(position, position + 1);
+  } else if (query >= 0) {
+    const auto index = static_cast<std::size_t>(query);
+    const std::int32_t position = points.query_positions[index];
+    if (const auto row = result->row_of(place, index))
+      query_tooltip(place, *result->queries, wanted, *row);
+    else
+      ImGui::SetTooltip("query %s\nS_q %.4f in its chunk", token_line(place, position).c_str(),
+                        double{points.relevance[index]});
+    if (clicked) choose_query(context, place, position);
+  }
+}
+
+}  // namespace
+
+ImU32 color_of(const widgets::Palette& palette, state::KeyFate fate) {
+  return fate.lost ? palette.miss : widgets::color_of(palette, fate.state);
+}
+
+ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, std::size_t query) {
+  const analysis::HeadPoints& points = *result->points;
+  switch (result.question.form.color) {
+    case Color::Relevance: {
+      const double low = result->least_relevance, high = result->most_relevance;
+      return relevance_color(palette, (points.relevance[query] - low) / (high - low));
+    }
+    case Color::Position:
+      return relevance_color(
+          palette, share_of_position(points.query_positions[query], points.query_positions));
+    case Color::Attention:
+      return relevance_color(palette, share_of_attention(result->given(query), result->most_given));
+    case Color::Fate:
+      break;
+  }
+  return palette.muted;
+}
+
+ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std::size_t key) {
+  const analysis::HeadPoints& points = *result->points;
+  switch (result.question.form.color) {
+    case Color::Relevance:
+      break;
+    case Color::Position:
+      return relevance_color(palette,
+                             share_of_position(points.key_positions[key], points.key_positions));
+    case Color::Attention:
+      return relevance_color(palette,
+                             share_of_attention(result->received(key), result->most_received));
+    case Color::Fate:
+      return color_of(palette, result->fates[key]);
+  }
+  return widgets::with_alpha(palette.faint, 0.5F);
+}
+
+template <typename At>
+void GeometryPlot::place(const analysis::HeadPoints& points, const Spec& spec, const At& at,
+                         Canvas& canvas) {
+  if (spec.queries) {
+    for (const auto& query : points.queries) canvas.queries.push_back(at(query));
+    for (const auto& mean : points.mean_queries) canvas.means.push_back(at(mean));
+  }
+  if (spec.keys)
+    for (const auto& key : points.keys) canvas.keys.push_back(at(key));
+}
+
+Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                             const Spec& spec, const Canvas& canvas) {
+  const analysis::HeadPoints& points = *result->points;
+  const state::Place& place = result.question.place;
+  const widgets::Palette& palette = context.palette;
+  canvas.draw->PushClipRect(canvas.low, canvas.high, true);
+  if (spec.keys) keys_ui(canvas.draw, palette, result, canvas.keys, canvas.key_depth);
+  std::optional<std::size_t> looked, most;
+  const auto order = in_order(canvas.queries.size(), canvas.query_depth);
+  for (const bool chosen : {false, true})
+    for (const std::size_t i : order) {
+      const auto row = result->row_of(place, i);
+      if ((row && result->queries->is_chosen(*row)) != chosen) continue;
+      const float radius = row ? query_radius(wanted, *row, chosen) : widgets::em(0.2F);
+      const ImU32 color = color_of_query(palette, result, i);
+      query_dot_ui(canvas.draw, palette,
+                   {canvas.queries[i], radius * size_at(canvas.query_depth, i),
+                    row ? color : widgets::with_alpha(color, 0.6F), chosen,
+                    state::in_question(place, points.query_positions[i])});
+      if (points.query_positions[i] == place.query) looked = i;
+      if (row && wanted && *row == wanted->most_of) most = i;
+    }
+  if (looked) looked_at_ui(canvas.draw, palette, canvas.queries[*looked]);
+  if (most)
+    most_wanted_ui(canvas.draw, palette, place, wanted, canvas.queries[*most], canvas.high.x);
+  if (canvas.means.size() > 1)
+    path_ui(canvas.draw, palette, result, canvas.means);
+  else if (canvas.means.size() == 1)
+    mean_ui(canvas.draw, palette, canvas.means.front());
+
+  const auto mark = [&](const std::vector<std::int32_t>& shown, const std::vector<ImVec2>& at,
+                        const std::vector<std::int32_t>& marked) {
+    for (std::size_t i = 0; i < at.size(); ++i)
+      if (std::binary_search(marked.begin(), marked.end(), shown[i]))
+        canvas.draw->AddCircle(at[i], widgets::em(0.4F), palette.accent, 0, widgets::em(0.1F));
+  };
+  if (spec.picked != nullptr) {
+    mark(points.query_positions, canvas.queries, spec.picked->queries);
+    mark(points.key_positions, canvas.keys, spec.picked->keys);
+  }
+  Picked taken;
+  if (!context.figure && lasso_.update(canvas.draw, palette, spec.lasso && canvas.hovered)) {
+    const auto take = [&](const std::vector<std::int32_t>& shown, const std::vector<ImVec2>& at,
+                          std::vector<std::int32_t>& into) {
+      for (std::size_t i = 0; i < at.size(); ++i)
+        if (is_on_screen(at[i]) && lasso_.holds(at[i])) into.push_back(shown[i]);
+    };
+    take(points.query_positions, canvas.queries, taken.queries);
+    take(points.key_positions, canvas.keys, taken.keys);
+  }
+  canvas.draw->PopClipRect();
+  return taken;
+}
+
+Picked GeometryPlot::draw(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                          const Spec& spec) {
+  return result.question.form.dimensions == 3 ? draw_solid(context, result, wanted, spec)
+                                              : draw_flat(context, result, wanted, spec);
+}
+
+Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                               const Spec& spec) {
+  const ImVec2 room = room_of(spec);
+  if (!ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal)) return {};
+  const ImPlotAxisFlags flags =
+      ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
+  const analysis::Pca& pca = pca_of(result, spec);
+  ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
+  fit(result, spec,
+      std::max(room.x - widgets::em(4.5F), 1.0F) / std::max(room.y - widgets::em(3.4F), 1.0F));
+  ImPlot::SetupFinish();
+  Canvas canvas;
+  canvas.draw = ImPlot::GetPlotDrawList();
+  canvas.low = ImPlot::GetPlotPos();
+  canvas.high = {canvas.low.x + ImPlot::GetPlotSize().x, canvas.low.y + ImPlot::GetPlotSize().y};
+  canvas.hovered = ImPlot::IsPlotHovered();
+  place(
+      *result->points, spec,
+      [](const std::array<float, 3>& point) {
+        return ImPlot::PlotToPixels(double{point[0]}, double{point[1]});
+      },
+      canvas);
+  const Picked taken = dots_ui(context, result, wanted, spec, canvas);
+  if (canvas.hovered && !context.figure && !spec.lasso)
+    point_at(context, result, wanted, canvas, plot_clicked() && !result.stale);
+  ImPlot::EndPlot();
+  return taken;
+}
+
+// Other points are framed anew; afterwards pan and zoom belong to the user.
+void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) {
+  // One unit is as long on both axes: the shorter side grows to the plot's shape.
+  const auto& box = box_of(result, spec);
+  const double width = 1.14 * box.length(0) + 1e-6;
+  const double height = 1.14 * box.length(1) + 1e-6;
+  const double half_x = std::max(width, height * aspect) / 2;
+  const double half_y = std::max(height, width / aspect) / 2;
+  ImPlot::SetupAxesLimits(box.center(0) - half_x, box.center(0) + half_x, box.center(1) - half_y,
+                          box.center(1) + half_y, fit_.condition(content_of(result)));
+}
+
+Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                                const Spec& spec) {
+  constexpr ImPlot3DFlags kFlags = ImPlot3DFlags_CanvasOnly | ImPlot3DFlags_NoMenus;
+  const ImPlot3DFlags hands =
+      spec.lasso ? ImPlot3DFlags_NoPan | ImPlot3DFlags_NoZoom | ImPlot3DFlags_NoRotate : 0;
+  const ImVec2 extent = room_of(spec);
+  if (!ImPlot3D::BeginPlot(spec.id, spec.size, kFlags | hands)) return {};
+  const analysis::Pca& pca = pca_of(result, spec);
+  ImPlot3D::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(),
+                      axis_name(pca, 2).c_str());
+  // One unit is as long on all axes: the box has the shape of the points.
+  const auto& box = box_of(result, spec);
+  std::array<double, 3> length{};
+  for (int axis = 0; axis < 3; ++axis) length[axis] = 1.06 * box.length(axis) + 1e-6;
+  const double longest = *std::max_element(length.begin(), length.end());
+  for (double& side : length) side = std::max(side, 0.3 * longest);
+  // Whatever its shape, it fills the plot but for the room of its labels.
+  const double room = std::min(extent.x, extent.y);
+  const double scale = 2.1 * std::max(1 - 4 * widgets::em(1) / std::max(room, 1.0), 0.3) /
+                       std::hypot(length[0], length[1], length[2]);
+  ImPlot3D::SetupBoxScale(length[0] * scale, length[1] * scale, length[2] * scale);
+  const ImPlotCond once = fit_.condition(content_of(result));
+  for (int axis = 0; axis < 3; ++axis)
+    ImPlot3D::SetupAxisLimits(axis, box.center(axis) - length[axis] / 2,
+                              box.center(axis) + length[axis] / 2,
+                              once == ImPlotCond_Always ? ImPlot3DCond_Always : ImPlot3DCond_Once);
+  Canvas canvas;
+  canvas.draw = ImPlot3D::GetPlotDrawList();
+  canvas.low = ImPlot3D::GetPlotRectPos();
+  canvas.high = {canvas.low.x + ImPlot3D::GetPlotRectSize().x,
+                 canvas.low.y + ImPlot3D::GetPlotRectSize().y};
+  canvas.hovered = ImGui::IsWindowHovered(ImGuiHoveredFlags_AllowWhenBlockedByActiveItem) &&
+                   ImGui::IsMouseHoveringRect(canvas.low, canvas.high);
+  place(
+      *result->points, spec,
+      [](const std::array<float, 3>& point) {
+        return ImPlot3D::PlotToPixels(double{point[0]}, double{point[1]}, double{point[2]});
+      },
+      canvas);
+  const auto ray = ImPlot3D::PixelsToPlotRay(canvas.low);
+  const auto depths = [&](const std::vector<std::array<float, 3>>& points) {
+    std::vector<float> depth;
+    for (const auto& point : points)
+      depth.push_back(-static_cast<float>(point[0] * ray.Direction.x + point[1] * ray.Direction.y +
+                                          point[2] * ray.Direction.z));
+    if (depth.empty()) return depth;
+    const auto [low, high] = std::minmax_element(depth.begin(), depth.end());
+    const float least = *low, span = std::max(*high - *low, 1e-6F);
+    for (float& value : depth) value = (value - least) / span;
+    return depth;
+  };
+  if (spec.queries) canvas.query_depth = depths(result->points->queries);
+  if (spec.keys) canvas.key_depth = depths(result->points->keys);
+  const Picked taken = dots_ui(context, result, wanted, spec, canvas);
+  const bool clicked = canvas.hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
+                       ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F).x == 0 &&
+                       ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F).y == 0;
+  if (canvas.hovered && !context.figure && !spec.lasso)
+    point_at(context, result, wanted, canvas, clicked && !result.stale);
+  ImPlot3D::EndPlot();
+  return taken;
+}
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,64 @@
+// One plot of queries and keys of a head in two or three principal components.
+#pragma once
+
+#include "app/panels/lasso.h"
+#include "app/panels/query_scatter.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvloupe::panels {
+
+using Geometry = state::Result<state::GeometryQuestion>;
+
+// What a lasso holds, as positions.
+struct Picked {
+  std::vector<std::int32_t> queries, keys;
+  bool empty() const { return queries.empty() && keys.empty(); }
+};
+
+// The colours of dots, the same in plots and legends.
+ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, std::size_t query);
+ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std::size_t key);
+ImU32 color_of(const widgets::Palette& palette, state::KeyFate fate);
+inline constexpr double kDecades = 3;  // that the colours of attention span, up to the largest
+
+class GeometryPlot {
+ public:
+  struct Spec {
+    const char* id = "";
+    bool queries = true, keys = true;  // what it shows
+    ImVec2 size{-1, -1};
+    bool lasso = false;              // the mouse draws a lasso
+    const Picked* picked = nullptr;  // marked
+  };
+  // Returns what a lasso took in this frame.
+  Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);
+
+ private:
+  // Where the dots stand on the screen.
+  struct Canvas {
+    ImDrawList* draw = nullptr;
+    ImVec2 low, high;  // corners
+    bool hovered = false;
+    std::vector<ImVec2> queries, keys, means;
+    // Three components: from 0, far away, to 1. Else empty.
+    std::vector<float> query_depth, key_depth;
+  };
+  template <typename At>
+  static void place(const analysis::HeadPoints& points, const Spec& spec, const At& at,
+                    Canvas& canvas);
+  Picked draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                   const Spec& spec);
+  Picked draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                    const Spec& spec);
+  void fit(const Geometry& result, const Spec& spec, double aspect);
+  Picked dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                 const Spec& spec, const Canvas& canvas);
+
+  Lasso lasso_;
+  ContentFit fit_{3};  // the first frames do not know the plot's shape yet
+};
+
+}  // namespace kvloupe::panels
