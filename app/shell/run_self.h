@@ -17,7 +17,7 @@ class OwnCommand {
   struct Options {
     std::string program = kOwnProgram;
     std::string standard_input;  // all of it
-    bool keep_output = true;     // false: standard output is the window's own
+    bool keep_output = true;     // false: it goes nowhere
   };
   // Throws Error when it cannot be started.
   OwnCommand(const std::vector<std::string>& arguments, const Options& options);

@@ -65,17 +65,12 @@ std::vector<SpanChoice> span_choices(const OpenTrace& trace) {
 
 std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens,
                                           const std::string& text, std::int32_t from) {
-  const std::vector<std::int32_t> found = find_text(tokens, text);
+  const std::vector<TokenRange> found = find_text(tokens, text);
   if (text.empty() || found.empty()) return std::nullopt;
-  auto at = std::lower_bound(found.begin(), found.end(), from);
+  auto at = std::lower_bound(found.begin(), found.end(), from,
+                             [](const TokenRange& range, std::int32_t t) { return range.begin < t; });
   if (at == found.end()) at = found.begin();
-  std::string joined;
-  for (auto end = static_cast<std::size_t>(*at); end < tokens.size();) {
-    joined += lower(tokens[end++]);
-    if (joined.find(lower(text)) != std::string::npos)
-      return trace::TokenSpan{text, *at, static_cast<std::int32_t>(end)};
-  }
-  return std::nullopt;
+  return trace::TokenSpan{text, at->begin, at->end};
 }
 
 std::string text_of_span(const OpenTrace& trace, const trace::TokenSpan& span) {
