@@ -35,11 +35,6 @@ int rank_of(const trace::TokenSpan& span) {
   return span.name.rfind("role", 0) == 0 ? 3 : 2;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 }  // namespace
 
 std::vector<SpanChoice> span_choices(const OpenTrace& trace) {
