@@ -247,7 +247,8 @@ class KvMapPanel final : public Panel {
     MapPlotSpec spec;
     spec.id = slot == Slot::A ? "##kv map a" : "##kv map b";
     spec.x_label = "key (token position)";
-    spec.y_label = state::chunk_axis(map.question.place.info());
+    const std::string rows = state::chunk_axis(map.question.place.info());
+    spec.y_label = fitting(rows.c_str(), "chunk or step", room.y);
     spec.rows = picture.shape.first;
     spec.cols = picture.shape.second;
     spec.size = {room.x - side, room.y};

@@ -63,8 +63,9 @@ class QueryGeometryPanel final : public Panel {
     ImVec2 room = ImGui::GetContentRegionAvail();
     room.y = plot_height(context, room.y);
     if (!ImPlot::BeginPlot("##geometry", {-1, room.y}, kScatterFlags | ImPlotFlags_Equal)) return;
-    ImPlot::SetupAxes(axis_name(g, 0).c_str(), axis_name(g, 1).c_str(), ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight);
+    const std::string across = axis_name(g, 0), up = axis_name(g, 1);
+    ImPlot::SetupAxes(across.c_str(), fitting(up.c_str(), "PC 2", room.y),
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     fit(result,
         std::max(room.x - widgets::em(4.5F), 1.0F) / std::max(room.y - widgets::em(3.4F), 1.0F));
     ImPlot::SetupFinish();

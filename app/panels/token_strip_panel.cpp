@@ -357,9 +357,10 @@ class TokenStripPanel final : public Panel {
     const trace::TraceInfo& info = strip.place.info();
     std::string text = fmt::format("token {}\n{}", token_line(strip.place, token),
                                    chunk_name(info, info.chunk_of_token(token)));
-    if (strip.verdicts != nullptr && i < strip.verdicts->cell.mass.size())
-      text += fmt::format("\nmass from this {} {:.5g}", step_word(strip.place.chunk_info().phase),
-                          static_cast<double>(strip.verdicts->cell.mass[i]));
+    if (strip.verdicts != nullptr && token < strip.place.chunk_info().begin)
+      text += fmt::format("\n{} of the attention of this {} to the keys before it",
+                          share_text(strip.verdicts->share_at(token)),
+                          step_word(strip.place.chunk_info().phase));
     if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
         token < strip.place.chunk_info().begin)
       text += fmt::format("\n{}", state::label_of(strip.verdicts->cell.verdict[i]));

@@ -99,6 +99,17 @@ bool param_ui(state::MethodDraft& draft, const ParamInfo& param,
   return changed;
 }
 
+// Title and id: lists show the one, SPECs, chips and captions the other.
+std::string named(const selection::MethodInfo& method) {
+  return fmt::format("{}  ({})", method.title, method.id);
+}
+
+void id_ui(const widgets::Palette& palette, const std::string& id) {
+  ImGui::SameLine(0, widgets::em(0.8F));
+  const widgets::FontScope mono(widgets::fonts().mono, 0.88F);
+  widgets::text_colored(palette.muted, id);
+}
+
 // Why the trace cannot serve the method; empty while that is not known.
 std::string reason_of(const state::Result<state::UnavailableQuestion>& unavailable,
                       const std::string& id) {
@@ -179,13 +190,13 @@ bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palett
   const selection::MethodInfo* info = selection::find_method(draft.id());
   ImGui::SetNextItemWidth(-1);
   ImGui::SetNextWindowSizeConstraints({widgets::em(26), 0}, {widgets::em(40), widgets::em(34)});
-  if (!ImGui::BeginCombo("##method", info != nullptr ? info->title.c_str() : "",
-                         ImGuiComboFlags_HeightLargest))
-    return false;
+  const std::string shown = info != nullptr ? named(*info) : "";
+  if (!ImGui::BeginCombo("##method", shown.c_str(), ImGuiComboFlags_HeightLargest)) return false;
   if (ImGui::IsWindowAppearing()) {
     query_.clear();
     ImGui::SetKeyboardFocusHere();
   }
+  widgets::escape_closes_popup();
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
                                                 &query_, ImGuiInputTextFlags_EnterReturnsTrue);
@@ -206,6 +217,7 @@ bool MethodEditor::methods_ui(state::Workspace& workspace, const widgets::Palett
                             method->id == draft.id()))
         take(*method);
       const bool hovered = ImGui::IsItemHovered();
+      id_ui(palette, method->id);
       if (!reason.empty()) {
         ImGui::SameLine(0, widgets::em(0.8F));
         ImGui::TextUnformatted("not on this trace");
