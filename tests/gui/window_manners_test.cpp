@@ -139,7 +139,7 @@ TEST_F(WindowManners, ATabThatIsAskedForComesIntoSight) {
   look();
   for (const state::ViewInfo& view : state::views()) explorer().panels().open_here(view.id);
   settle();
-  for (const std::string id : {"attention_map", "trace_info", "latency", "aqua_lanes"}) {
+  for (const std::string id : {"attention_map", "trace_info", "budget_sweep", "aqua_lanes"}) {
     explorer().run_command("view." + id);
     settle();
     frames(40);  // the bar scrolls
