@@ -56,8 +56,8 @@ class DecodeDriftPanel final : public Panel {
     ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, context.figure ? half : 0}, grow,
                       flags);
     const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
-    losses_ui(context, result, each);
-    distances_ui(context, result, each);
+    losses_ui(context, result, context.figure ? half / 2 : each);
+    distances_ui(context, result, context.figure ? -1 : each);
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
     ImGui::BeginChild("model", {0, 0}, grow, flags);

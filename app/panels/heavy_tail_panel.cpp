@@ -247,7 +247,7 @@ class HeavyTailPanel final : public Panel {
   }
 
   static ImVec2 rest_of(const DrawContext& context) {
-    return {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
+    return {-1, plot_height(context, ImGui::GetContentRegionAvail().y - 1)};
   }
 
   // Whether plots have room for short words only.

@@ -62,7 +62,8 @@ class QueryGeometryPanel final : public Panel {
     const analysis::QueryGeometry& g = result->geometry;
     ImVec2 room = ImGui::GetContentRegionAvail();
     room.y = plot_height(context, room.y);
-    if (!ImPlot::BeginPlot("##geometry", {-1, room.y}, kScatterFlags | ImPlotFlags_Equal)) return;
+    if (!ImPlot::BeginPlot("##geometry", {-1, room.y - 1}, kScatterFlags | ImPlotFlags_Equal))
+      return;
     const std::string across = axis_name(g, 0), up = axis_name(g, 1);
     ImPlot::SetupAxes(across.c_str(), fitting(up.c_str(), "PC 2", room.y),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);

@@ -49,7 +49,7 @@ class QueryRelevancePanel final : public Panel {
 
   void plot_ui(DrawContext& context, const Relevance& result, const Wanted& wanted) {
     const QueryAnswer& answer = *result->queries;
-    const float height = plot_height(context, ImGui::GetContentRegionAvail().y);
+    const float height = plot_height(context, ImGui::GetContentRegionAvail().y - 1);
     if (!ImPlot::BeginPlot("##relevance", {-1, height}, kScatterFlags)) return;
     ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)",
                       fitting("largest attention given", "attention", height),
@@ -89,7 +89,7 @@ class QueryRelevancePanel final : public Panel {
                     "(position 0 aside), \u03B1 = cos(M, k), \u03B2 = cos(k, q). Least slack "
                     "{:.3g}; \u03B1 < 0 < \u03B2, as the paper asks, for {} of {} queries.",
                     result->least_slack, result->num_premise, answer.num_queries()));
-    const float height = plot_height(context, ImGui::GetContentRegionAvail().y);
+    const float height = plot_height(context, ImGui::GetContentRegionAvail().y - 1);
     if (!ImPlot::BeginPlot("##theorem", {-1, height}, kScatterFlags)) return;
     ImPlot::SetupAxes("bound", fitting("cos(mean query, query) = \u2212S_q", "\u2212S_q", height),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
