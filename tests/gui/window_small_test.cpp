@@ -73,6 +73,37 @@ TEST_F(WindowSmall, NoPlotIsLowerThan120Pixels) {
   EXPECT_GT(checked, 20U);
 }
 
+// More layers than the window has room for: cells stay 14 x 18 pixels, the grid scrolls, the wheel zooms.
+TEST_F(WindowSmall, CellsOfManyLayersStayLarge) {
+  test::GuiTraceOptions options;
+  options.num_tokens = 256;
+  options.chunk_size = 64;
+  options.num_layers = 70;
+  options.layers.clear();
+  for (int layer = 0; layer < options.num_layers; ++layer) options.layers.push_back(layer);
+  options.runs = {"quoka:budget_tokens=64"};
+  open_alone(test::write_gui_trace("many layers.h5", options));
+  workspace().cursor.set_perspective("where");
+  settle();
+  ImVec2 before, after;
+  drive("wheel", [&](ImGuiTestContext* ctx) {
+    const std::string cells = in("layer_head_overview", "/**/##cells");
+    const ImGuiTestItemInfo first = ctx->ItemInfo(cells.c_str());
+    IM_CHECK(first.ID != 0);
+    before = first.RectFull.GetSize();
+    ctx->MouseMoveToPos(first.RectClipped.GetCenter());
+    ctx->MouseWheelY(2);
+    ctx->Yield(3);
+    after = ctx->ItemInfo(cells.c_str()).RectFull.GetSize();
+  });
+  // Layers run across a wide view and down a tall one; there are three KV heads.
+  const bool wide = before.x > before.y;
+  EXPECT_GE(before.x / (wide ? 70 : 3), 13.9F);
+  EXPECT_GE(before.y / (wide ? 3 : 70), 17.9F);
+  EXPECT_GT(after.x, 1.1F * before.x);
+  EXPECT_GT(after.y, 1.1F * before.y);
+}
+
 // Parts lie inside their panel, or it scrolls; a child that is cut has a scroll bar, too.
 TEST_F(WindowSmall, WhatIsTallerThanItsPanelScrolls) {
   open_alone(trace());
