@@ -71,9 +71,10 @@ class AquaLanesPanel final : public Panel {
         fmt::format("With {} of {} lanes a key loses {} of its norm by its own largest lanes, {} "
                     "by the leading lanes, {} by its queries' lanes. Scores of query head {} are "
                     "off by {} ({}: {}).",
-                    r.kept_lanes, r.head_dim, percent(loss.own_lanes), percent(loss.leading_lanes),
-                    percent(loss.query_lanes), q_head, percent(r.score_error[q_head]),
-                    id_of(r.twin), percent(r.twin_score_error[q_head])));
+                    r.kept_lanes, r.head_dim, share_text(loss.own_lanes),
+                    share_text(loss.leading_lanes), share_text(loss.query_lanes), q_head,
+                    share_text(r.score_error[q_head]), id_of(r.twin),
+                    share_text(r.twin_score_error[q_head])));
   }
 
   void plots_ui(DrawContext& context, const Lanes& result) {
@@ -184,10 +185,10 @@ class AquaLanesPanel final : public Panel {
         "that "
         "enters each product.\nMemory: {} of {} lanes of {} are stored, {} of the KV cache less.",
         r.effective_ratio, r.stored_lanes, r.head_dim, r.slices_values ? "K and V" : "K",
-        percent(result->memory.of_kv_cache));
+        share_text(result->memory.of_kv_cache));
     if (!r.slices_values)
       text += fmt::format(" (The paper's {} needs sliced values too: slice_values=1.)",
-                          percent(r.slice_ratio));
+                          share_text(r.slice_ratio));
     return text;
   }
 

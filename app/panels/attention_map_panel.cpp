@@ -404,7 +404,7 @@ class AttentionMapPanel final : public Panel {
 
   static void value_ui(const Matrix* rows, std::int64_t row, std::int32_t key) {
     if (rows != nullptr && row < rows->rows && key < rows->cols)
-      ImGui::Text("attention %.6g", static_cast<double>(rows->at(row, key)));
+      ImGui::Text("attention %s", share_text(rows->at(row, key)).c_str());
     else
       ImGui::TextUnformatted("attention \u2026");
   }
@@ -412,8 +412,8 @@ class AttentionMapPanel final : public Panel {
   static void block_ui(const analysis::AttentionMap& map, std::int32_t query, std::int32_t key) {
     const std::int64_t r = query / map.step, c = key / map.step;
     if (map.step > 1 && r < map.max.rows && c < map.max.cols)
-      ImGui::Text("largest of these %lld x %lld cells %.6g", static_cast<long long>(map.step),
-                  static_cast<long long>(map.step), static_cast<double>(map.max.at(r, c)));
+      ImGui::Text("largest of these %lld x %lld cells %s", static_cast<long long>(map.step),
+                  static_cast<long long>(map.step), share_text(map.max.at(r, c)).c_str());
   }
 
   state::LastAnswer<AttentionStripQuestion> strip_;

@@ -60,9 +60,9 @@ table::Table table_of(const BlockTablesQuestion::Answer& answer, const Worths& w
   table::Table table{{{"way", "attention reads"},
                       {"of_past", "of the past", "%", 1},
                       replay::Number::MassRecall,
-                      replay::Number::OutputError,
-                      {"time", "time", "ms", -3}},
+                      replay::Number::OutputError},
                      {}};
+  if (times) table.columns.push_back({"time", "time", "ms", -3});  // once there are some
   for (std::size_t way = 0; way < replay::kBlockExecutions.size(); ++way) {
     std::vector<table::Cell>& row = table.rows.emplace_back(std::vector<table::Cell>{
         label_of(replay::kBlockExecutions[way], answer.report.q_heads.size())});
@@ -73,7 +73,7 @@ table::Table table_of(const BlockTablesQuestion::Answer& answer, const Worths& w
       row[2] = worth.mass_recall;
       row[3] = worth.output_error;
     }
-    row.push_back(times ? table::Cell(times->attend[way].median_ms) : std::nullopt);
+    if (times) row.emplace_back(times->attend[way].median_ms);
   }
   return table;
 }
@@ -97,7 +97,8 @@ void block_metrics_ui(DrawContext& context, const Tables& result) {
   }
   const table::Table table = table_of(*result, worths, times);
   widgets::TableLook look;
-  look.weights = {3.2F, 1, 1, 1, 1};
+  look.weights = {3.2F, 1, 1, 1};
+  if (times) look.weights.push_back(1);
   look.size.x = std::min(ImGui::GetContentRegionAvail().x, widgets::em(56));
   look.strong = [&](std::size_t row) { return is_read(*result, replay::kBlockExecutions[row]); };
   look.ink = [&](std::size_t row, std::size_t column) {

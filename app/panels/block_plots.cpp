@@ -190,6 +190,12 @@ struct LabelColumn {
 
 float bar_height() { return widgets::em(0.55F); }
 
+// On as many lines as it takes.
+float title_height(const std::string& title, float width) {
+  const widgets::FontScope strong(widgets::fonts().strong, 0.92F);
+  return ImGui::CalcTextSize(title.c_str(), nullptr, false, width).y;
+}
+
 std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& layout,
                                     const std::vector<float>& middles, const LabelColumn& column,
                                     bool with_numbers) {
@@ -201,14 +207,15 @@ std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& lay
     label.middle = middles[i];
     const widgets::FontScope small(widgets::fonts().body, 0.9F);
     label.title = fmt::format("{}  {}", i + 1, stage.title);
-    label.height = ImGui::GetTextLineHeight() + bar_height() + widgets::em(0.4F);
+    label.height = title_height(label.title, column.width) + bar_height() + widgets::em(0.4F);
     if (with_numbers) {
       const std::string forced =
-          report.knows_forced ? fmt::format(" ({} by rule)", percent(label.density->forced.past))
+          report.knows_forced ? fmt::format(" ({} by rule)", share_text(label.density->forced.past))
                               : std::string();
-      label.numbers = fmt::format(
-          "{} of the past{}, {} of causal pairs, {} of all", percent(label.density->kept.past),
-          forced, percent(label.density->kept.causal), percent(label.density->kept.rectangle));
+      label.numbers = fmt::format("{} of the past{}, {} of causal pairs, {} of all",
+                                  share_text(label.density->kept.past), forced,
+                                  share_text(label.density->kept.causal),
+                                  share_text(label.density->kept.rectangle));
       label.height += ImGui::CalcTextSize(label.numbers.c_str(), nullptr, false, column.width).y;
     }
     labels.push_back(std::move(label));
@@ -238,8 +245,8 @@ void label_ui(DrawContext& context, const DensityLabel& label, const LabelColumn
   float y = label.top;
   {
     const widgets::FontScope strong(widgets::fonts().strong, 0.92F);
-    draw->AddText({column.x, y}, p.text, widgets::elided(label.title, column.width).c_str());
-    y += ImGui::GetTextLineHeight() + widgets::em(0.15F);
+    draw->AddText(nullptr, 0.0F, {column.x, y}, p.text, label.title.c_str(), nullptr, column.width);
+    y += title_height(label.title, column.width) + widgets::em(0.15F);
   }
   const auto bar = [&](double share, ImU32 color) {
     draw->AddRectFilled({column.x, y},

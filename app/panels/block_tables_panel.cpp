@@ -67,14 +67,14 @@ class BlockTablesPanel final : public Panel {
         "{} of {} past block{} of KV head {}, and the chunk.",
         one ? fmt::format("query head {}", r.q_heads.front())
             : fmt::format("a query head ({} to {}, mean)", r.q_heads.front(), r.q_heads.back()),
-        percent(r.native.kept.past), percent(r.after_query_union.kept.past),
+        share_text(r.native.kept.past), share_text(r.after_query_union.kept.past),
         one ? std::string()
-            : fmt::format(", the union over heads {}", percent(r.after_group_union.kept.past)),
-        percent(r.read.kept.past), answer.past_blocks_read, past, past == 1 ? "" : "s",
+            : fmt::format(", the union over heads {}", share_text(r.after_group_union.kept.past)),
+        share_text(r.read.kept.past), answer.past_blocks_read, past, past == 1 ? "" : "s",
         answer.kv_head);
     if (r.whole_group)
       text += fmt::format(" One table for the whole group would read {}.",
-                          percent(r.whole_group->kept.past));
+                          share_text(r.whole_group->kept.past));
     sentence_ui(context, text);
   }
 
@@ -86,11 +86,11 @@ class BlockTablesPanel final : public Panel {
         fmt::format(
             "Each query block reads its own mask: {} of the past{}. United over the query "
             "blocks it would be {}{}.",
-            percent(r.native.kept.past), one ? "" : " (mean over the heads)",
-            percent(r.after_query_union.kept.past),
+            share_text(r.native.kept.past), one ? "" : " (mean over the heads)",
+            share_text(r.after_query_union.kept.past),
             one ? std::string()
                 : fmt::format(", and over query heads {} to {} as well {}", r.q_heads.front(),
-                              r.q_heads.back(), percent(r.after_group_union.kept.past))));
+                              r.q_heads.back(), share_text(r.after_group_union.kept.past))));
   }
 
   static void sentence_ui(DrawContext& context, const std::string& text) {

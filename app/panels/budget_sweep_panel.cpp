@@ -113,7 +113,7 @@ class BudgetSweepPanel final : public Panel {
 
   static void options_ui(DrawContext& context) {
     if (context.figure) return;
-    option_ui(context, kView, "metric", "##metric", widgets::em(9));
+    option_ui(context, kView, "metric", "##metric", widgets::em(10));
     for (const auto& [name, label] :
          {std::pair{"scope", "scope"}, std::pair{"methods", "methods"}}) {
       beside_ui(widgets::em(0.8F), widgets::em(11));

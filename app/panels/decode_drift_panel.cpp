@@ -56,8 +56,8 @@ class DecodeDriftPanel final : public Panel {
     ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, context.figure ? half : 0}, grow,
                       flags);
     const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
-    losses_ui(context, result, each);
-    distances_ui(context, result, each);
+    losses_ui(context, result, context.figure ? half / 2 : each);
+    distances_ui(context, result, context.figure ? -1 : each);
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
     ImGui::BeginChild("model", {0, 0}, grow, flags);
@@ -83,7 +83,7 @@ class DecodeDriftPanel final : public Panel {
       if (drift.against_dense()) {
         chips.push_back({fmt::format("dense {:.2f}", std::exp(drift.mean_dense_nll())), 0,
                          "The same by the dense model on the same tokens."});
-        chips.push_back({fmt::format("same next token {}", percent(drift.agreement(0))), 0,
+        chips.push_back({fmt::format("same next token {}", share_text(drift.agreement(0))), 0,
                          "Positions after which both find the same token most probable."});
       }
     }
@@ -172,7 +172,8 @@ class DecodeDriftPanel final : public Panel {
     for (const auto* values : {&drift.nll, &drift.dense_nll})
       for (const float value : *values)
         if (std::isfinite(value)) high = std::max(high, double{value});
-    ImPlot::SetupAxes(drift.against_dense() ? nullptr : "token position", "-log P (nat)",
+    ImPlot::SetupAxes(drift.against_dense() ? nullptr : "token position",
+                      fitting("-log P (nat)", "nat", plot_height(context, height)),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxesLimits(0, static_cast<double>(drift.nll.size()), 0, 1.05 * high,
                             loss_fit_.condition(result.key));
@@ -241,7 +242,7 @@ class DecodeDriftPanel final : public Panel {
     ColorRange range;
     range.low = 1e-3;
     range.high = 1;
-    if (!context.figure) option_ui(context, kView, "rows", "##rows", widgets::em(4));
+    if (!context.figure) option_ui(context, kView, "rows", "##rows", widgets::em(6));
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "0.001", "1 and more",
                             "relative distance (log)", widgets::em(9));
     MapPlotSpec spec;

@@ -36,7 +36,7 @@ int percent_tick(double value, char* buffer, int size, void*) {
 }
 
 std::string of_all(std::int64_t part, std::int64_t all) {
-  return percent(static_cast<double>(part) / static_cast<double>(all));
+  return share_text(static_cast<double>(part) / static_cast<double>(all));
 }
 
 widgets::Chip tail_chip(const std::string& name, const std::optional<analysis::PowerTail>& tail,
@@ -58,7 +58,7 @@ std::vector<widgets::Chip> chips_of(DrawContext& context, const Place& place,
   if (answer.has_mass()) {
     chips.push_back(tail_chip("keys: tail index", answer.keys.tail, answer.num_keys(),
                               " The values are the masses of the past keys but position 0."));
-    chips.push_back({fmt::format("sink {}", percent(answer.sink_share)), 0,
+    chips.push_back({fmt::format("sink {}", share_text(answer.sink_share)), 0,
                      "Position 0's share of what the chunk's queries give to all past keys. It is "
                      "left out of every other number here."});
   }
@@ -94,7 +94,7 @@ std::string finding_of(const Answer& answer) {
                     "({}) give {} of it.",
                     answer.queries.half, answer.num_queries(),
                     of_all(answer.queries.half, answer.num_queries()), answer.quarter,
-                    of_all(answer.quarter, answer.num_queries()), percent(answer.quarter_share));
+                    of_all(answer.quarter, answer.num_queries()), share_text(answer.quarter_share));
 }
 
 // Ticks at 1, 2 and 5: a range of one decade or two shows more than its powers of ten.
@@ -247,7 +247,7 @@ class HeavyTailPanel final : public Panel {
   }
 
   static ImVec2 rest_of(const DrawContext& context) {
-    return {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
+    return {-1, plot_height(context, ImGui::GetContentRegionAvail().y - 1)};
   }
 
   // Whether plots have room for short words only.
@@ -350,7 +350,7 @@ class HeavyTailPanel final : public Panel {
                       begin, begin + width, begin * deviations.sigma,
                       (begin + width) * deviations.sigma, format_count(deviations.bins[i]).c_str(),
                       format_count(deviations.count).c_str(),
-                      percent(deviation_share(deviations, i)).c_str());
+                      share_text(deviation_share(deviations, i)).c_str());
   }
 
   void mass_ui(DrawContext& context, const Tails& result) {
@@ -425,7 +425,7 @@ class HeavyTailPanel final : public Panel {
     const std::int32_t key = keys.item[rank] + 1;
     ImGui::SetTooltip("key %s\nmass %.4g, %s of all\nrank %s of %s",
                       token_line(result.question.place, key).c_str(), keys.value[rank],
-                      percent(result->keys.height(rank)).c_str(),
+                      share_text(result->keys.height(rank)).c_str(),
                       format_count(static_cast<std::int64_t>(rank) + 1).c_str(),
                       format_count(result->num_keys()).c_str());
     if (plot_clicked() && !result.stale) context.workspace.cursor.set_keys(key, key + 1);
@@ -441,7 +441,7 @@ class HeavyTailPanel final : public Panel {
     if (answer.has_mass())
       text += fmt::format("\ngives {:.4g} to the past but position 0, {} of the mass",
                           answer.spread.query_mass[index],
-                          percent(answer.queries.share(answer.spread.query_mass[index])));
+                          share_text(answer.queries.share(answer.spread.query_mass[index])));
     return text;
   }
 
@@ -492,9 +492,9 @@ class HeavyTailPanel final : public Panel {
     const auto key = static_cast<std::int32_t>(hit->col);
     if (hit->clicked && !result.stale) choose_pair(context, place, row, key);
     const std::int32_t query = place.chunk_info().begin + row;
-    const std::string attention =
-        key > query ? "after the query: not visible"
-                    : fmt::format("attention {:.6g}", result->map->rows->at(row, key));
+    const std::string attention = key > query
+                                      ? "after the query: not visible"
+                                      : "attention " + share_text(result->map->rows->at(row, key));
     ImGui::SetTooltip("%s\nkey %s\n%s", query_lines(place, *result, row).c_str(),
                       token_line(place, key).c_str(), attention.c_str());
   }

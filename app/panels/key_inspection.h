@@ -12,12 +12,15 @@ struct KeyUnderMethod {
   state::Slot slot = state::Slot::A;
   state::Result<state::MissQuestion> span;  // the watched keys, the key among them
   state::ExplainNow why;
+  state::Result<state::SpanBudgetQuestion> span_budget;  // of several keys
   state::Result<state::KeyLifeQuestion> life;
   state::Result<state::KeyFatesQuestion> fates;
 };
 
+// Whether several keys are watched, and this is one of them.
+bool is_of_several(const KeyUnderMethod& key);
 // The cause and its numbers, the stages, and what would have kept the key (key_verdict.cpp). `search`
-// is set while the user wants all budgets tried.
+// is set while the user wants all budgets tried: for all keys of a span, else for the key.
 void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search);
 // The key through the chunks; a click goes to one (key_life_plot.cpp).
 void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height);

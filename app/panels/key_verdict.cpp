@@ -3,10 +3,12 @@
 
 #include "app/state/questions/explain_words.h"
 #include "app/state/token_text.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace kvloupe::panels {
 namespace {
@@ -126,8 +128,19 @@ void what_if_ui(DrawContext& context, const KeyUnderMethod& key, const Counterfa
         state::Slot::B, state::choice_of_spec(*what_if.spec, *result.question.place.trace));
 }
 
+// What was tried of the key, and the budget that keeps all of its span.
+std::vector<Counterfactual> what_ifs_of(const KeyUnderMethod& key) {
+  std::vector<Counterfactual> all = key.why.result->counterfactuals;
+  if (key.span_budget && key.span_budget->budget) {
+    const std::string budget = fmt::format("{}", *key.span_budget->budget);
+    all.push_back({key.span_budget.question.method.spec->with({{"budget_tokens", budget}}),
+                   fmt::format("a budget of {} for all of the span", budget), true});
+  }
+  return all;
+}
+
 void what_ifs_ui(DrawContext& context, const KeyUnderMethod& key) {
-  const auto& all = key.why.result->counterfactuals;
+  const std::vector<Counterfactual> all = what_ifs_of(key);
   if (all.empty()) return;
   label_ui(context, context.figure
                         ? "Changed alone (filled: kept, ring: lost)"
@@ -151,22 +164,75 @@ void waiting_ui(DrawContext& context, const state::Result<state::ExplainQuestion
   }
 }
 
+std::string token_of(const state::Place& place, std::int32_t position) {
+  return fmt::format("\u201C{}\u201D",
+                     place.trace->token_label[static_cast<std::size_t>(position)]);
+}
+
+void search_button_ui(const std::string& what, const std::string& method, bool& search) {
+  if (ImGui::SmallButton(fmt::format("Look for the budget that keeps {}###search", what).c_str()))
+    search = true;
+  if (ImGui::IsItemHovered())
+    ImGui::SetTooltip(
+        "A larger budget of %s need not keep what a smaller one does:\nall budgets are tried, "
+        "which "
+        "takes minutes in a long trace.",
+        method.c_str());
+}
+
+// Of the key alone.
 void search_ui(DrawContext& context, const state::ExplainNow& now, bool& search) {
   if (context.figure) return;
+  const state::ExplainQuestion& question = now.result.question;
   if (now.looking_for_budget) {
     if (ImGui::SmallButton("Stop looking###search")) search = false;
   } else if (now.may_look() && !now.result.stale) {
-    if (ImGui::SmallButton("Look for the budget that keeps it###search")) search = true;
-    if (ImGui::IsItemHovered())
-      ImGui::SetTooltip(
-          "A larger budget of %s need not keep what a smaller one does:\nall budgets are tried, "
-          "which "
-          "takes minutes in a long trace.",
-          now.result.question.method.id().c_str());
+    search_button_ui(token_of(question.place, question.position), question.method.id(), search);
   }
 }
 
+// Of all keys of a span, while their budget is not known.
+void span_search_ui(DrawContext& context, const KeyUnderMethod& key, bool& search) {
+  const auto& result = key.span_budget;
+  const state::SpanBudgetQuestion& question = result.question;
+  if (question.place.empty() || result || key.why.result->dense_reason) return;
+  const std::string what = state::all_keys_words(question.place);
+  if (result.state == state::ResultState::Error)
+    widgets::text_wrapped(context.palette.error, result.error);
+  else if (result.state == state::ResultState::Loading)
+    widgets::text_wrapped(context.palette.muted,
+                          fmt::format("Looking for the budget that keeps {}\u2026", what));
+  if (context.figure || !question.takes_long()) return;
+  if (!search)
+    search_button_ui(what, question.method.id(), search);
+  else if (ImGui::SmallButton("Stop looking###search"))
+    search = false;
+}
+
+// "Lost at the head merge: ..." of a single key; of one of several it is named first. What is said of
+// one key is no alarm while the method keeps most of the others.
+void cause_ui(DrawContext& context, const KeyUnderMethod& key) {
+  const auto& result = key.why.result;
+  const state::Place& place = result.question.place;
+  std::string cause = state::cause_of(place, *result);
+  bool alarm = !result->kept;
+  if (is_of_several(key) && key.span) {
+    cause.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(cause.front())));
+    cause = fmt::format("{}, key {}: {}", token_of(place, result.question.position),
+                        format_count(result.question.position), cause);
+    const auto& chunk = key.span->chunks.at(static_cast<std::size_t>(place.chunk));
+    alarm &= 2 * chunk.kept < chunk.total;
+  }
+  const widgets::FontScope strong(widgets::fonts().strong, 1.05F);
+  widgets::text_wrapped(alarm ? context.palette.error : context.palette.text, cause);
+}
+
 }  // namespace
+
+bool is_of_several(const KeyUnderMethod& key) {
+  const auto span = state::watched_span(key.why.result.question.place);
+  return span && span->end > span->begin + 1;
+}
 
 void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search) {
   const auto& result = key.why.result;
@@ -177,16 +243,17 @@ void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& searc
   if (result.stale) widgets::stale_ui(context.palette);
   const Explanation& why = *result;
   const state::Place& place = result.question.place;
-  {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.05F);
-    widgets::text_wrapped(why.kept ? context.palette.text : context.palette.error,
-                          state::cause_of(place, why));
-  }
+  cause_ui(context, key);
   std::string numbers = state::numbers_of(place, why);
   const std::string budget = state::budget_of(key.why);
   if (!budget.empty()) numbers += " " + budget;
+  if (key.span_budget)
+    numbers += " " + state::sentence_of(key.span_budget.question, *key.span_budget);
   widgets::text_wrapped(context.palette.text, numbers);
-  search_ui(context, key.why, search);
+  if (is_of_several(key))
+    span_search_ui(context, key, search);
+  else
+    search_ui(context, key.why, search);
   if (result.question.method.recorded()) {
     const auto run = context.workspace.ask(state::RunQuestion{place, result.question.method});
     const std::string note = run ? state::disagreement(result.question, why, *run) : std::string();

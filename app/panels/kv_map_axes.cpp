@@ -32,7 +32,7 @@ MapPlotSpec KvMapAxes::spec(ImVec2 size, const Form& form) {
   MapPlotSpec spec;
   spec.id = "##kv map";
   if (form.x_axis) spec.x_label = "key (token position)";
-  if (!form.small) spec.y_label = chunk_axis_;
+  if (!form.small) spec.y_label = fitting(chunk_axis_.c_str(), "chunk or step", size.y);
   spec.rows = shape_.first;
   spec.cols = shape_.second;
   spec.size = size;

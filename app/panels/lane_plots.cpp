@@ -54,7 +54,7 @@ void values_at_k_ui(DrawContext& context, ImDrawList* draw, const LaneReport& r,
   text_ui(fmt::format("at {} lane{}", r.kept_lanes, r.kept_lanes == 1 ? "" : "s"),
           context.palette.muted);
   for (const Line& line : lines)
-    text_ui(percent(line.loss[r.kept_index()]), loss_color(context.palette, line.choice));
+    text_ui(share_text(line.loss[r.kept_index()]), loss_color(context.palette, line.choice));
 }
 
 void fill_use(const widgets::Palette& palette, const LaneReport& r,
@@ -103,7 +103,7 @@ void point_at_lane(DrawContext& context, const Lanes& result, const MapPlotHit& 
   if (hit.clicked && !result.stale) context.workspace.cursor.set_q_head(head);
   ImGui::SetTooltip("query head %d, lane %d\nused by %d of %d row%s (%s)\n%s", head, lane,
                     r.counts[static_cast<std::size_t>(head * r.head_dim + lane)], r.span.length,
-                    r.span.length == 1 ? "" : "s", percent(r.use_of(head, lane)).c_str(),
+                    r.span.length == 1 ? "" : "s", share_text(r.use_of(head, lane)).c_str(),
                     lane >= r.stored_lanes ? "dropped before caching"
                     : lane < r.kept_lanes  ? "kept by static slicing"
                                            : "cut by static slicing");
@@ -127,8 +127,9 @@ void point_at_errors(DrawContext& context, const Lanes& result) {
   const int head =
       std::clamp(static_cast<int>(ImPlot::GetPlotMousePos().x + 0.5), 0, r.num_q_heads - 1);
   const auto i = static_cast<std::size_t>(head);
-  ImGui::SetTooltip("query head %d\n%s %.5f\n%s %.5f", head, id_of(r.method).c_str(),
-                    r.score_error[i], id_of(r.twin).c_str(), r.twin_score_error[i]);
+  ImGui::SetTooltip("query head %d\n%s %s\n%s %s", head, id_of(r.method).c_str(),
+                    share_text(r.score_error[i]).c_str(), id_of(r.twin).c_str(),
+                    share_text(r.twin_score_error[i]).c_str());
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_q_head(head);
 }
 
@@ -159,8 +160,8 @@ void loss_tooltip(const LaneReport& r, const std::vector<Line>& lines) {
   if (at == r.kept.end()) return;
   std::string text = fmt::format("{} lane{} kept", *at, *at == 1 ? "" : "s");
   for (const Line& line : lines)
-    text += fmt::format("\n{}: {:.5f}", analysis::name_of(line.choice),
-                        line.loss[static_cast<std::size_t>(at - r.kept.begin())]);
+    text += fmt::format("\n{}: {}", analysis::name_of(line.choice),
+                        share_text(line.loss[static_cast<std::size_t>(at - r.kept.begin())]));
   ImGui::SetTooltip("%s", text.c_str());
 }
 
@@ -183,7 +184,8 @@ void lane_map_ui(DrawContext& context, const Lanes& result, widgets::MapTexture&
   const LaneReport& r = result->report;
   MapPlotSpec spec;
   spec.id = "##lane use";
-  spec.x_label = "lane of the rotated query (by falling variance)";
+  spec.x_label = fitting("lane of the rotated query (by falling variance)",
+                         "lane (by falling variance)", ImGui::GetContentRegionAvail().x);
   spec.y_label = "query head";
   spec.rows = r.num_q_heads;
   spec.cols = r.head_dim;

@@ -69,9 +69,9 @@ struct Grid {
   ImVec2 origin, at;  // of the axis names, of the first cell
   float cell_w = 0, cell_h = 0;
 
-  // In the window cells are at least 14 x 18 pixels (at normal size), times `zoom`: where that is more
-  // than there is room for, it scrolls.
-  Grid(const analysis::Overview& overview, bool figure, float zoom)
+  // In the window cells are at least 14 x 18 pixels, `pixel` being one at normal size, times `zoom`: where
+  // that is more than there is room for, it scrolls.
+  Grid(const analysis::Overview& overview, bool figure, float pixel, float zoom)
       : num_layers(static_cast<int>(overview.values.rows)),
         num_heads(static_cast<int>(overview.values.cols)),
         origin(ImGui::GetCursorScreenPos()) {
@@ -88,8 +88,8 @@ struct Grid {
     cell_h = std::min((room.y - margin.y - 2) / static_cast<float>(std::max(1, down())),
                       widgets::em(figure ? 14.0F : 4.6F));
     if (figure) return;
-    cell_w = std::max(cell_w, widgets::em(14 / 15.0F)) * zoom;
-    cell_h = std::max(cell_h, widgets::em(18 / 15.0F)) * zoom;
+    cell_w = std::max(cell_w, 14 * pixel) * zoom;
+    cell_h = std::max(cell_h, 18 * pixel) * zoom;
   }
 
   int across() const { return wide ? num_layers : num_heads; }
@@ -403,8 +403,9 @@ class OverviewPanel final : public Panel {
 
   void grid_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                const Coloring& coloring) {
+    const float pixel = widgets::em(1 / 15.0F);
     const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : 0.82F);
-    const Grid grid(result->overview, context.figure, zoom_);
+    const Grid grid(result->overview, context.figure, pixel, zoom_);
     if (!grid.fits()) return;
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const bool numbers = grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 &&

@@ -128,6 +128,11 @@ int format_token_tick(double value, char* buffer, int size, void*) {
                        format_count(static_cast<std::int64_t>(whole)).c_str());
 }
 
+const char* fitting(const char* name, const char* short_name, float plot_size) {
+  // The other axis has its numbers and its name beside.
+  return ImGui::CalcTextSize(name).x < plot_size - widgets::em(3.5F) ? name : short_name;
+}
+
 bool plot_clicked() {
   return ImPlot::IsPlotHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
          ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F).x == 0 &&

@@ -122,7 +122,15 @@ class MissInspectorPanel final : public Panel {
       // Another key, place or method: the search ends.
       if (parts.searched_for != key.why.result.key) parts.search = false;
       parts.searched_for = key.why.result.key;
-      key.why = state::with_budget(workspace, key.why.result, parts.search);
+      if (!is_of_several(key)) {
+        key.why = state::with_budget(workspace, key.why.result, parts.search);
+        continue;
+      }
+      const state::SpanBudgetQuestion question{place, workspace.method(key.slot)};
+      if (!question.obstacle().empty()) continue;
+      key.span_budget.question = question;
+      if (parts.search || !question.takes_long())
+        key.span_budget = ask(workspace, parts.span_budget, question);
     }
     return known;
   }
@@ -226,6 +234,7 @@ class MissInspectorPanel final : public Panel {
   struct ShownParts {
     state::LastAnswer<MissQuestion> span;
     state::LastAnswer<ExplainQuestion> why;
+    state::LastAnswer<state::SpanBudgetQuestion> span_budget;
     state::LastAnswer<KeyLifeQuestion> life;
     state::LastAnswer<KeyFatesQuestion> fates;
     bool search = false;  // for the budget of the question of this key

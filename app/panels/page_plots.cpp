@@ -165,12 +165,12 @@ void point_at_step(DrawContext& context, const Pages& result, const MapPlotHit& 
   if (hit.clicked && !result.stale) context.workspace.cursor.set_chunk(step.chunk);
 }
 
-void setup_churn_axes(const Pages& result) {
+void setup_churn_axes(const Pages& result, float height) {
   const PageReport& report = result->report;
   const double first = report.steps.front().chunk;
-  ImPlot::SetupAxes(step_word(report.span.phase), "pages that stay",
+  ImPlot::SetupAxes(step_word(report.span.phase), fitting("pages that stay", "stay", height),
                     ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
-  ImPlot::SetupAxis(ImAxis_Y2, "pages new, taken again",
+  ImPlot::SetupAxis(ImAxis_Y2, fitting("pages new, taken again", "new, again", height),
                     ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, first - 0.5, report.steps.back().chunk + 0.5,
                           ImPlotCond_Always);
@@ -211,7 +211,7 @@ void point_at_churn(DrawContext& context, const Pages& result) {
   if (step == report.steps.end() || step->chunk != chunk) return;
   ImGui::SetTooltip("%s %d\nstay from the step before: %s\n%d new, %d taken again",
                     step_word(report.span.phase), step->chunk,
-                    step->jaccard ? percent(*step->jaccard).c_str() : "\u2013", step->fresh,
+                    step->jaccard ? share_text(*step->jaccard).c_str() : "\u2013", step->fresh,
                     step->reselected);
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_chunk(step->chunk);
 }
@@ -253,8 +253,8 @@ ImU32 color_of(const widgets::Palette& p, PageMove move) {
 void bound_scatter_ui(DrawContext& context, const Pages& result, ImVec2 size) {
   if (!ImPlot::BeginPlot("##bounds", size, kPlain)) return;
   const Range &x = result->best, &y = result->bounds;
-  ImPlot::SetupAxes("best logit of a key of the page", "bound", ImPlotAxisFlags_Lock,
-                    ImPlotAxisFlags_Lock);
+  ImPlot::SetupAxes(fitting("best logit of a key of the page", "best logit", size.x), "bound",
+                    ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, x.low - pad_of(x), x.high + pad_of(x), ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y1, std::min(y.low, x.low) - pad_of(y), y.high + pad_of(y),
                           ImPlotCond_Always);
@@ -331,7 +331,7 @@ void page_steps_ui(DrawContext& context, const Pages& result, widgets::MapTextur
 void page_churn_ui(DrawContext& context, const Pages& result, ImVec2 size) {
   const PageReport& report = result->report;
   if (!ImPlot::BeginPlot("##churn", size, kPlain)) return;
-  setup_churn_axes(result);
+  setup_churn_axes(result, size.y);
   ImPlot::PushPlotClipRect();
   if (const PageStep* here = result->step_here())
     ImPlot::GetPlotDrawList()->AddRectFilled(ImPlot::PlotToPixels(here->chunk - 0.5, 1.05),

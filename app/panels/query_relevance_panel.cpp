@@ -49,11 +49,10 @@ class QueryRelevancePanel final : public Panel {
 
   void plot_ui(DrawContext& context, const Relevance& result, const Wanted& wanted) {
     const QueryAnswer& answer = *result->queries;
-    if (!ImPlot::BeginPlot("##relevance",
-                           {-1, plot_height(context, ImGui::GetContentRegionAvail().y)},
-                           kScatterFlags))
-      return;
-    ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)", "largest attention given",
+    const float height = plot_height(context, ImGui::GetContentRegionAvail().y - 1);
+    if (!ImPlot::BeginPlot("##relevance", {-1, height}, kScatterFlags)) return;
+    ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)",
+                      fitting("largest attention given", "attention", height),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     const double low = answer.least_relevance, high = answer.most_relevance;
     const double pad = std::max(0.05 * (high - low), 0.005);
@@ -90,12 +89,10 @@ class QueryRelevancePanel final : public Panel {
                     "(position 0 aside), \u03B1 = cos(M, k), \u03B2 = cos(k, q). Least slack "
                     "{:.3g}; \u03B1 < 0 < \u03B2, as the paper asks, for {} of {} queries.",
                     result->least_slack, result->num_premise, answer.num_queries()));
-    if (!ImPlot::BeginPlot("##theorem",
-                           {-1, plot_height(context, ImGui::GetContentRegionAvail().y)},
-                           kScatterFlags))
-      return;
-    ImPlot::SetupAxes("bound", "cos(mean query, query) = \u2212S_q", ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight);
+    const float height = plot_height(context, ImGui::GetContentRegionAvail().y - 1);
+    if (!ImPlot::BeginPlot("##theorem", {-1, height}, kScatterFlags)) return;
+    ImPlot::SetupAxes("bound", fitting("cos(mean query, query) = \u2212S_q", "\u2212S_q", height),
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     double low = -answer.most_relevance, high = -answer.least_relevance, least_bound = 1;
     for (const float bound : result->bound)
       if (!std::isnan(bound)) {

@@ -77,14 +77,14 @@ class QuestPagesPanel final : public Panel {
       const int chosen = r.hits + r.wastes, best = r.hits + r.misses;
       text = fmt::format("Of {} page{} chosen by bound {} {} truly among the {} best ({}){}. ",
                          chosen, chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
-                         percent(r.page_recall()),
+                         share_text(r.page_recall()),
                          r.forced > 0 ? "; the last page is kept by rule" : "");
     }
     text += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
                         answer.mean_looseness);
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
       text += fmt::format(" {} of the pages stay from the step before; {}.",
-                          percent(*step->jaccard), come_back_text(step->reselected));
+                          share_text(*step->jaccard), come_back_text(step->reselected));
     const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
     widgets::text_wrapped(context.palette.text, text);
   }

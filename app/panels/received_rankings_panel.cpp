@@ -223,7 +223,7 @@ class ReceivedRankingsPanel final : public Panel {
 
   static std::string share(const analysis::KindCount& count) {
     if (count.keys == 0) return "none";
-    return percent(static_cast<double>(count.selected) / static_cast<double>(count.keys));
+    return share_text(static_cast<double>(count.selected) / static_cast<double>(count.keys));
   }
 
   static void legend_ui(DrawContext& context, const Picture& picture) {
@@ -242,7 +242,7 @@ class ReceivedRankingsPanel final : public Panel {
     std::string text =
         fmt::format("high: {} ({} of the keys)",
                     top == 1 ? "the best" : fmt::format("among the {} best", format_count(top)),
-                    percent(ReceivedRankings::kTopShare));
+                    share_text(ReceivedRankings::kTopShare));
     if (const std::int64_t step = picture.ranked->drawn_one_in; step > 1)
       text += fmt::format("; below, one in {} of the other keys is drawn", step);
     widgets::text_wrapped(context.palette.muted, text);
@@ -303,8 +303,8 @@ class ReceivedRankingsPanel final : public Panel {
     const ReceivedRankings& r = picture.rankings();
     const auto j = static_cast<std::size_t>(key);
     ImGui::Text("key %s", token_line(picture.place(), key).c_str());
-    ImGui::Text("mean %.3g, rank %d", static_cast<double>(r.mean[j]), r.mean_rank[j] + 1);
-    ImGui::Text("maximum %.3g, rank %d", static_cast<double>(r.max[j]), r.max_rank[j] + 1);
+    ImGui::Text("mean %s, rank %d", share_text(r.mean[j]).c_str(), r.mean_rank[j] + 1);
+    ImGui::Text("maximum %s, rank %d", share_text(r.max[j]).c_str(), r.max_rank[j] + 1);
     if (r.kind[j] != KeyKind::Other)
       widgets::legend_ui(context.palette, {{state::label_of(r.kind[j]),
                                             widgets::color_of(context.palette, r.kind[j])}});

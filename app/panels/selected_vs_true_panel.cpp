@@ -110,14 +110,13 @@ class SelectedVsTruePanel final : public Panel {
       ImU32 color;
     };
     const auto& p = context.palette;
-    std::vector<Item> items{
-        {fmt::format("{:.1f} %", v.mass_recall * 100), "mass recall", p.text},
-        {fmt::format("{:.1f} %", v.topk_overlap * 100), "top-k overlap", p.text},
-        {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
-        {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
-        {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
-         p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
-        {fmt::format("{:.1f} %", v.missed_mass * 100), "mass missed", p.miss}};
+    std::vector<Item> items{{share_text(v.mass_recall), "mass recall", p.text},
+                            {share_text(v.topk_overlap), "top-k overlap", p.text},
+                            {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
+                            {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
+                            {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
+                             p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
+                            {share_text(v.missed_mass), "mass missed", p.miss}};
     if (!context.figure) items.pop_back();  // the complement of the recall: room is short there
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float room = ImGui::GetContentRegionAvail().x;
@@ -145,8 +144,7 @@ class SelectedVsTruePanel final : public Panel {
     const double top = keys.empty() ? 1 : std::max(1e-9, result->share_of(keys.front()));
     const double bottom = std::max(result->least_share * 0.6, top * 1e-6);
     const auto num_bars = std::clamp<std::int64_t>(result->kept() * 5 / 4, 24, 4000);
-    ImPlot::SetupAxes("key, by true rank",
-                      size.y < 0 || size.y > widgets::em(10) ? "share of mass" : "share",
+    ImPlot::SetupAxes("key, by true rank", fitting("share of mass", "share", size.y),
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
@@ -214,10 +212,11 @@ class SelectedVsTruePanel final : public Panel {
     const std::vector<KeyRank>& keys = result->cell.by_true_rank;
     if (rank < 0 || rank >= static_cast<std::int64_t>(keys.size())) return;
     const KeyRank& key = keys[static_cast<std::size_t>(rank)];
-    ImGui::SetTooltip("true rank %d of %lld\nkey %s\nmass %.6g (%.3f %% of the past)\n%s",
+    ImGui::SetTooltip("true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s",
                       key.true_rank + 1, static_cast<long long>(result->cell.num_candidates),
-                      token_line(result.question.place, key.position).c_str(), key.mass,
-                      100 * result->share_of(key), state::label_of(key.verdict));
+                      token_line(result.question.place, key.position).c_str(),
+                      share_text(result->share_of(key)).c_str(), key.mass,
+                      state::label_of(key.verdict));
     if (plot_clicked() && !result.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
   }
@@ -289,8 +288,7 @@ class SelectedVsTruePanel final : public Panel {
                             widgets::elided(label, ImGui::GetContentRegionAvail().x));
     }
     ImGui::TableNextColumn();
-    widgets::text_colored(context.palette.muted,
-                          fmt::format("{:.3g} %", 100 * result->share_of(key)));
+    widgets::text_colored(context.palette.muted, share_text(result->share_of(key)));
     ImGui::TableNextColumn();
     fate_ui(context, key.verdict);
   }

@@ -453,9 +453,10 @@ class TokenStripPanel final : public Panel {
     const trace::TraceInfo& info = first.place.info();
     std::string text = fmt::format("token {}\n{}", token_line(first.place, token),
                                    chunk_name(info, info.chunk_of_token(token)));
-    if (first.verdicts != nullptr && i < first.verdicts->cell.mass.size())
-      text += fmt::format("\nmass from this {} {:.5g}", step_word(first.place.chunk_info().phase),
-                          static_cast<double>(first.verdicts->cell.mass[i]));
+    if (first.verdicts != nullptr && token < first.place.chunk_info().begin)
+      text += fmt::format("\n{} of the attention of this {} to the keys before it",
+                          share_text(first.verdicts->share_at(token)),
+                          step_word(first.place.chunk_info().phase));
     for (std::size_t s = 0; s < strips.size(); ++s)
       text += fate_of(strips[s], token, strips.size() == 1 ? "" : letter_of_method(s) + ": ");
     return text;

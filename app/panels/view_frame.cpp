@@ -119,11 +119,20 @@ void method_head_ui(DrawContext& context, const std::string& title, const state:
                           place_caption(place), method_chips(context, place, facts, slot));
 }
 
+std::vector<widgets::Chip> stand_in_chips(DrawContext& context, const state::Place& place,
+                                          const state::MethodFacts& facts,
+                                          const std::string& stand_in) {
+  auto chips = method_chips(context, place, facts, context.workspace.selection().shown);
+  if (stand_in.empty()) return chips;
+  const std::string id = state::readable_name(facts.choice.id());
+  chips.front() = {id, 0, state::readable_name(facts.choice.text), id};
+  return chips;
+}
+
 void stand_in_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
                       const state::MethodFacts& facts, const std::string& stand_in,
                       const std::vector<widgets::Chip>& more) {
-  auto chips = method_chips(context, place, facts, context.workspace.selection().shown);
-  if (!stand_in.empty()) chips.front().text = facts.choice.id();
+  auto chips = stand_in_chips(context, place, facts, stand_in);
   chips.insert(chips.begin() + 1, more.begin(), more.end());
   widgets::figure_head_ui(context.palette, context.figure, title, method_caption(facts),
                           place_caption(place), chips);
@@ -161,11 +170,11 @@ void option_ui(DrawContext& context, const std::string& view, const std::string&
   ImGui::SetNextItemWidth(width);
   for (const state::ViewOption& offered : info->options) {
     if (offered.name != option) continue;
-    const bool open = ImGui::BeginCombo(label.c_str(), now.c_str());
+    const bool open = ImGui::BeginCombo(label.c_str(), offered.words_of(now).c_str());
     if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", offered.meaning.c_str());
     if (!open) continue;
     for (const std::string& choice : offered.choices)
-      if (ImGui::Selectable(choice.c_str(), choice == now))
+      if (ImGui::Selectable(offered.words_of(choice).c_str(), choice == now))
         context.workspace.cursor.set_option(view + "." + option, choice);
     ImGui::EndCombo();
   }
@@ -177,10 +186,6 @@ std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
   const std::string title = selection::title_of(*method.spec);
   if (!title.ends_with("(extension)")) return {};
   return {{title, palette.warning, "This form of the method is not in its paper.", "extension"}};
-}
-
-std::string percent(double share) {
-  return std::isnan(share) ? "\u2013" : fmt::format("{:.1f} %", share * 100);
 }
 
 std::string place_caption(const state::Place& place) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/panels/panel.h"
+#include "app/state/labels.h"
 #include "app/state/questions/run.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/palette.h"
@@ -13,6 +14,7 @@
 namespace kvloupe::panels {
 
 using state::chunk_name;
+using state::share_text;
 using state::step_word;
 
 // Chips that every view of a method must show: loop mode, budget asked and kept, scope, precision,
@@ -29,6 +31,10 @@ void method_note_ui(DrawContext& context, const state::Place& place,
 // Title, caption and chips of a view of one method.
 void method_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
                     const state::MethodFacts& facts, state::Slot slot);
+// The chips of a method that stands in for the one chosen name no slot, in full or in brief.
+std::vector<widgets::Chip> stand_in_chips(DrawContext& context, const state::Place& place,
+                                          const state::MethodFacts& facts,
+                                          const std::string& stand_in);
 // The same for views of one kind of methods. `stand_in` says why this is not the method chosen: then
 // it stands below, and the chips name no slot. `more` chips follow the method's name.
 void stand_in_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
@@ -84,6 +90,5 @@ bool trace_ready_ui(DrawContext& context);
 void span_marks_ui(DrawContext& context, const state::Place& place, bool lines);
 // "1,640  “ answer”"
 std::string token_line(const state::Place& place, std::int32_t position);
-std::string percent(double share);
 
 }  // namespace kvloupe::panels

@@ -23,6 +23,7 @@ void CommandPalette::draw(const std::vector<Command>& commands, const widgets::P
                           ImGuiCond_Always, {0.5F, 0});
   ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)});
   if (!ImGui::BeginPopup(kId, ImGuiWindowFlags_NoSavedSettings)) return;
+  widgets::escape_closes_popup();
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
   if (ImGui::InputTextWithHint("##query", "Type what you want to do", &query_)) index_ = 0;
@@ -103,6 +104,7 @@ void GotoDialog::draw(state::Workspace& workspace, const widgets::Palette& palet
   if (!ImGui::BeginPopup(kId, ImGuiWindowFlags_NoSavedSettings)) return;
   widgets::text_colored(palette.muted,
                         "layer, q_head or kv_head, chunk, query, window, key or key=40-52");
+  widgets::escape_closes_popup();
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(widgets::em(24));
   const bool entered = ImGui::InputText(

@@ -51,6 +51,10 @@ void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette
     const widgets::FontScope strong(widgets::fonts().strong, 1.15F);
     widgets::text_wrapped(palette.text, selection::title_of(*method.spec));
   }
+  {
+    const widgets::FontScope mono(widgets::fonts().mono, 0.88F);
+    widgets::text_colored(palette.muted, method.spec->id());
+  }
   widgets::text_wrapped(palette.text, method.spec->info().summary);
   ImGui::SeparatorText("Parameters");
   parameters_ui(palette, *method.spec);

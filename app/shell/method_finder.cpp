@@ -9,6 +9,17 @@
 namespace kvloupe::shell {
 namespace {
 
+// Title and id: lists show the one, SPECs, chips and captions the other.
+std::string named(const selection::MethodInfo& method) {
+  return fmt::format("{}  ({})", method.title, method.id);
+}
+
+void id_ui(const widgets::Palette& palette, const std::string& id) {
+  ImGui::SameLine(0, widgets::em(0.8F));
+  const widgets::FontScope mono(widgets::fonts().mono, 0.88F);
+  widgets::text_colored(palette.muted, id);
+}
+
 // True when it was pressed.
 bool method_ui(const widgets::Palette& palette, const selection::MethodInfo& method, bool here,
                const char* unfit, const std::string& reason) {
@@ -16,6 +27,7 @@ bool method_ui(const widgets::Palette& palette, const selection::MethodInfo& met
   const bool pressed =
       ImGui::Selectable(fmt::format("{}##{}", method.title, method.id).c_str(), here);
   const bool hovered = ImGui::IsItemHovered();
+  id_ui(palette, method.id);
   if (!reason.empty()) {
     ImGui::SameLine(0, widgets::em(0.8F));
     ImGui::TextUnformatted(unfit);
@@ -39,13 +51,13 @@ const selection::MethodInfo* MethodFinder::draw(
   const selection::MethodInfo* info = selection::find_method(id);
   ImGui::SetNextItemWidth(-1);
   ImGui::SetNextWindowSizeConstraints({widgets::em(26), 0}, {widgets::em(40), widgets::em(34)});
-  if (!ImGui::BeginCombo("##method", info != nullptr ? info->title.c_str() : "",
-                         ImGuiComboFlags_HeightLargest))
-    return nullptr;
+  const std::string shown = info != nullptr ? named(*info) : "";
+  if (!ImGui::BeginCombo("##method", shown.c_str(), ImGuiComboFlags_HeightLargest)) return nullptr;
   if (ImGui::IsWindowAppearing()) {
     query_.clear();
     ImGui::SetKeyboardFocusHere();
   }
+  widgets::escape_closes_popup();
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputTextWithHint("##find", "Find a method, an author, a paper",
                                                 &query_, ImGuiInputTextFlags_EnterReturnsTrue);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <vector>
 
 namespace kvloupe::state {
@@ -98,6 +99,12 @@ const char* label_of(analysis::KeptBy kept_by) {
       return "no candidate";
   }
   return "";
+}
+
+std::string share_text(double share) {
+  if (std::isnan(share)) return "\u2013";
+  return share > 0 && share < 0.00995 ? fmt::format("{:.2g} %", 100 * share)
+                                      : fmt::format("{:.1f} %", 100 * share);
 }
 
 std::string label_of_layer(const trace::ModelInfo& model, int layer) {

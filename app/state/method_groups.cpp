@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 #include <sstream>
 
 namespace kvloupe::state {
@@ -49,11 +48,8 @@ std::string title_of(const MethodInfo& method) {
   return {};
 }
 
-// The largest number that fits the parameter is no bound that a reader needs.
-bool is_bounded(const ParamInfo& param) {
-  return param.max < (param.type == ParamType::Int ? std::numeric_limits<std::int32_t>::max()
-                                                   : std::numeric_limits<float>::max());
-}
+// As large as numbers are at all: no bound that a reader needs.
+bool is_bounded(const ParamInfo& param) { return param.max < 1e9; }
 
 std::string range_of(const ParamInfo& param) {
   switch (param.type) {

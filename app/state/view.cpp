@@ -40,6 +40,11 @@ std::string text_of(const Table& table, Format format) {
   return format == Format::Latex ? table::latex_text(table) : table::csv_text(table);
 }
 
+const std::string& ViewOption::words_of(const std::string& choice) const {
+  const auto at = std::find(choices.begin(), choices.end(), choice) - choices.begin();
+  return static_cast<std::size_t>(at) < words.size() ? words[static_cast<std::size_t>(at)] : choice;
+}
+
 const std::string* ViewOption::choice(const std::string& text) const {
   const auto named = std::find(choices.begin(), choices.end(), text);
   if (named != choices.end()) return &*named;

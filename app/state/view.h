@@ -33,7 +33,10 @@ struct ViewOption {
   std::string name;                  // "metric"
   std::vector<std::string> choices;  // the default first
   std::string meaning;               // one sentence
+  // What the window calls the choices, in their order; empty: as they are named.
+  std::vector<std::string> words{};
 
+  const std::string& words_of(const std::string& choice) const;
   // The choice of this name, or the only one of which it is a word ("pearson" of relevance_pearson);
   // null where none is meant.
   const std::string* choice(const std::string& text) const;

@@ -45,6 +45,10 @@ bool centered(ImU32 color, const std::string& heading, const std::string& text, 
 
 }  // namespace
 
+void escape_closes_popup() {
+  if (ImGui::IsKeyPressed(ImGuiKey_Escape, false)) ImGui::CloseCurrentPopup();
+}
+
 void text_colored(ImU32 color, const std::string& text) {
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ImGui::TextUnformatted(text.data(), text.data() + text.size());

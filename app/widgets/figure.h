@@ -47,6 +47,9 @@ void loading_ui(const Palette& palette, const std::string& text);
 // A small sign in the corner of a view that shows the last result while a new one is computed.
 void stale_ui(const Palette& palette);
 
+// In a popup that opens with the keyboard in a text field: one Escape closes it, not two.
+void escape_closes_popup();
+
 void text_colored(ImU32 color, const std::string& text);
 void text_wrapped(ImU32 color, const std::string& text);
 // Shortens in the middle to fit the width.

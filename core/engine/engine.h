@@ -77,6 +77,7 @@ namespace kvloupe {
   X(compare_methods, replay::compare_methods)               \
   X(compare_sweep, replay::compare_sweep)                   \
   X(diff_selections, replay::diff_selections)               \
+  X(budget_of_span, replay::budget_of_span)                 \
   X(explain, replay::explain)                               \
   X(explain_recorded, replay::explain_recorded)             \
   X(head_choices, replay::head_choices)                     \

@@ -142,4 +142,13 @@ Explanation explain_recorded(const session::TraceSession& session, int run,
 Explanation explain(const session::TraceSession& session, const ExplainRequest& request,
                     const WorkContext& context);
 
+// The smallest budget with which the method, which has one, keeps all keys from `begin` to `end` (half-open)
+// that are up for choice in the cell. `request.key` is not read.
+struct SpanBudget {
+  std::int64_t num_keys = 0;           // up for choice
+  std::optional<std::int64_t> budget;  // none: no budget keeps them all
+};
+SpanBudget budget_of_span(const session::TraceSession& session, const ExplainRequest& request,
+                          std::int64_t begin, std::int64_t end, const WorkContext& context);
+
 }  // namespace kvloupe::replay

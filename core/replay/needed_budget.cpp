@@ -1,5 +1,6 @@
 #include "core/replay/needed_budget.h"
 
+#include "core/base/error.h"
 #include "core/device/torch_device.h"
 #include "core/replay/cells_of_heads.h"
 #include "core/replay/prepared_method.h"
@@ -18,6 +19,10 @@
 
 namespace kvloupe::replay {
 namespace {
+
+bool holds(const std::vector<std::int32_t>& positions, std::int64_t key) {
+  return std::binary_search(positions.begin(), positions.end(), key);
+}
 
 // The cell, and those that its set depends on, for any number of runs.
 selection::Cell load_for_trials(const session::TraceSession& session, const PreparedMethod& method,
@@ -44,8 +49,8 @@ PreparedMethod with_budget(const PreparedMethod& method, std::int64_t budget) {
 class BudgetTrials {
  public:
   BudgetTrials(const session::TraceSession& session, const ExplainRequest& request,
-               const WorkContext& context)
-      : request_(request),
+               const std::vector<std::int64_t>& keys, const WorkContext& context)
+      : keys_(keys),
         method_(prepare(session, request.spec, {request.layer}, request.device, context)),
         context_(context),
         row_(static_cast<std::size_t>(request.row)) {
@@ -71,12 +76,14 @@ class BudgetTrials {
     for (const selection::Cell& cell : cells_) {
       const selection::CellSelection selection = selector->select(cell);
       if (&cell == &cells_.back())
-        return std::binary_search(selection.rows[row_].positions.begin(),
-                                  selection.rows[row_].positions.end(), request_.key);
+        return std::all_of(keys_.begin(), keys_.end(), [&](std::int64_t key) {
+          return holds(selection.rows[row_].positions, key);
+        });
       if (!method_.traits().evicts()) continue;
       const auto evicted = selector->evict(cell);
       // An evicted key never returns.
-      if (std::binary_search(evicted[row_].begin(), evicted[row_].end(), request_.key))
+      if (std::any_of(keys_.begin(), keys_.end(),
+                      [&](std::int64_t key) { return holds(evicted[row_], key); }))
         return false;
     }
     return false;
@@ -90,7 +97,7 @@ class BudgetTrials {
     cells_.push_back(std::move(cell));
   }
 
-  const ExplainRequest& request_;
+  const std::vector<std::int64_t>& keys_;
   PreparedMethod method_;  // of one KV head alone where the cells are
   const WorkContext& context_;
   std::size_t row_;             // of the cells that are run
@@ -200,10 +207,12 @@ RowBudgets span_budgets(const session::TraceSession& session, const selection::M
 }
 
 std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
-                                          const ExplainRequest& request, std::int64_t candidates,
+                                          const ExplainRequest& request,
+                                          const std::vector<std::int64_t>& keys,
+                                          std::int64_t candidates,
                                           std::optional<std::int64_t> guess, std::int64_t unit,
                                           const WorkContext& context) {
-  const BudgetTrials trials(session, request, context);
+  const BudgetTrials trials(session, request, keys, context);
   if (!request.spec.traits().grows_with_budget) {
     for (std::int64_t budget = 1; budget <= candidates; ++budget) {
       context.report(budget, candidates, "trying budgets");
@@ -223,6 +232,24 @@ std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
     (trials.keeps(middle) ? kept : lost) = middle;
   }
   return kept == 1 ? std::min(unit, candidates) : kept;
+}
+
+SpanBudget budget_of_span(const session::TraceSession& session, const ExplainRequest& request,
+                          std::int64_t begin, std::int64_t end, const WorkContext& context) {
+  const selection::MethodSpec& spec = request.spec;
+  KVLOUPE_CHECK(spec.has_budget());
+  const trace::ChunkInfo& chunk = session.info().chunks[static_cast<std::size_t>(request.chunk)];
+  const std::int64_t first =
+      session.info().model.softmax_of(request.layer).first_visible(chunk.begin);
+  const std::int64_t last = spec.scope() == selection::BudgetScope::All ? chunk.end() : chunk.begin;
+  std::vector<std::int64_t> keys;
+  for (std::int64_t key = std::max(begin, first); key < std::min(end, last); ++key)
+    keys.push_back(key);
+  SpanBudget found{std::ssize(keys), std::nullopt};
+  if (keys.empty()) return found;
+  const std::int64_t unit = std::max<std::int64_t>(1, spec.traits().page_size);
+  found.budget = needed_budget(session, request, keys, last - first, std::nullopt, unit, context);
+  return found;
 }
 
 }  // namespace kvloupe::replay

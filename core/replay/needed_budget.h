@@ -12,11 +12,13 @@
 
 namespace kvloupe::replay {
 
-// Where a larger budget keeps all that a smaller one does, `guess` (what the key's rank says) is checked by
-// two runs, and searched for where it does not hold; elsewhere all budgets are tried from 1 on. `unit`: keys
+// All of the keys. Where a larger budget keeps all that a smaller one does, `guess` (what their ranks say) is
+// checked by two runs, and searched for where it does not hold; elsewhere all budgets are tried from 1 on. `unit`: keys
 // of a page or block, of which a method takes whole ones. Empty where no budget up to `candidates` does.
 std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
-                                          const ExplainRequest& request, std::int64_t candidates,
+                                          const ExplainRequest& request,
+                                          const std::vector<std::int64_t>& keys,
+                                          std::int64_t candidates,
                                           std::optional<std::int64_t> guess, std::int64_t unit,
                                           const WorkContext& context);
 

@@ -2,6 +2,7 @@
 // becomes method B; also while it still asks.
 #include "app/state/questions/explain.h"
 #include "app/state/questions/explain_words.h"
+#include "app/state/questions/miss_inspector.h"
 #include "app/state/questions/selected_vs_true.h"
 #include "core/base/units.h"
 #include "tests/gui/window_fixture.h"
@@ -44,6 +45,10 @@ class WindowInspectorTest : public WindowTest {
   static state::Result<ExplainQuestion> why(Slot slot = Slot::A) {
     const state::Place& here = place();
     return workspace().ask(ExplainQuestion{here, workspace().method(slot), here.key_begin});
+  }
+  static state::Result<ExplainQuestion> why_of_span() {
+    return workspace().ask(ExplainQuestion{place(), workspace().method(Slot::A),
+                                           state::watched_key(workspace()).position});
   }
   // The key that sampling lost with the best true rank, and that rank from 1; one of the first three
   // missed keys, which stand in the list without scrolling.
@@ -98,6 +103,36 @@ TEST_F(WindowInspectorTest, AClickedKeyIsExplainedAndItsRemedyBecomesB) {
   // One step back undoes it.
   workspace().cursor.back();
   EXPECT_THAT(selection().choice(Slot::B).text, HasSubstr("oracle"));
+}
+
+// Of several keys the budget is asked for all of them, and what keeps most is no alarm.
+TEST_F(WindowInspectorTest, TheBudgetOfASpanKeepsAllOfIt) {
+  look();
+  workspace().cursor.set_keys(768, 784);
+  settle();
+  const state::SpanBudgetQuestion question{place(), workspace().method(Slot::A)};
+  const auto found = workspace().ask(question);
+  ASSERT_EQ(found.state, state::ResultState::Ready) << "the panel has asked it: " << found.error;
+  ASSERT_TRUE(found->budget);
+  EXPECT_EQ(found->num_keys, 16);
+  EXPECT_THAT(state::sentence_of(question, *found),
+              HasSubstr(fmt::format("A budget of {} keeps all of keys 768 to 783 (here 256).",
+                                    format_count(*found->budget))));
+  // The last of the buttons.
+  const std::string make_b =
+      in("miss_inspector", fmt::format("/**/###what if {}", why_of_span()->counterfactuals.size()));
+  drive("make it B", [&](ImGuiTestContext* ctx) { ctx->ItemClick(make_b.c_str()); });
+  settle();
+  EXPECT_EQ(selection().choice(Slot::B).spec->budget_tokens(), *found->budget);
+  const auto fate = workspace().ask(state::MissQuestion{place(), workspace().method(Slot::B)});
+  ASSERT_EQ(fate.state, state::ResultState::Ready);
+  EXPECT_EQ(fate->chunks[15].kept, 16);
+  // Where a larger budget may keep less, it is looked for on request.
+  workspace().cursor.set_method(Slot::A, "snapkv:budget_tokens=256");
+  settle();
+  drive("look", [](ImGuiTestContext* ctx) {
+    IM_CHECK(ctx->ItemExists(in("miss_inspector", "/**/###search").c_str()));
+  });
 }
 
 // A method that comes while another was explained: nothing of the older answer stays under the new name,

@@ -131,6 +131,33 @@ TEST_F(Explain, TheNeededBudgetIsTheSmallestThatKeepsTheKey) {
   }
 }
 
+// All budgets again, for several keys at once.
+TEST_F(Explain, TheBudgetOfASpanIsTheSmallestThatKeepsAllOfIt) {
+  for (const char* method :
+       {"oracle:budget_tokens=7", "uniform_queries:budget_tokens=8,num_queries=4",
+        "quest:budget_tokens=8,page_size=4,skip_layers=0", "snapkv:budget_tokens=9,window=3"}) {
+    ExplainRequest request;
+    request.spec = spec_of(method);
+    request.layer = kLayer;
+    request.chunk = kChunk;
+    const SpanBudget found = budget_of_span(trace_.session(), request, 44, 52, {});
+    EXPECT_EQ(found.num_keys, 4) << "those from 48 on are the chunk's own";
+    std::int64_t smallest = 1;
+    const auto keeps_all = [&](std::int64_t budget) {
+      const std::string text =
+          request.spec.with({{"budget_tokens", std::to_string(budget)}}).canonical();
+      for (const std::int64_t key : {44, 45, 46, 47})
+        if (!keeps(text, key)) return false;
+      return true;
+    };
+    while (smallest <= 48 && !keeps_all(smallest)) ++smallest;
+    ASSERT_LE(smallest, 48) << method;
+    ASSERT_TRUE(found.budget) << method;
+    const std::int64_t unit = std::max<std::int64_t>(1, request.spec.traits().page_size);
+    EXPECT_EQ(*found.budget, unit > 1 && smallest == 1 ? unit : smallest) << method;
+  }
+}
+
 // A query of the chunk chooses among pages of the chunk too: they are no rivals, and set no cut.
 TEST_F(Explain, PagesOfTheChunkItselfAreNoRivals) {
   for (const char* method :

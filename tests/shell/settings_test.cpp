@@ -12,11 +12,31 @@
 namespace kvloupe {
 namespace {
 
-TEST(Commands, TheQueryMatchesAsAScatteredSubsequence) {
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST(Commands, EveryWordOfTheQueryMustBeThere) {
   EXPECT_LT(shell::match_score("xyz", "Next chunk"), 0);
-  EXPECT_GT(shell::match_score("next", "Next chunk"),
-            shell::match_score("next", "An extract of text"));
+  EXPECT_LT(shell::match_score("next", "An extract of text"), 0) << "letters in a row are no word";
+  EXPECT_LT(shell::match_score("next layer", "Next chunk"), 0);
+  EXPECT_GE(shell::match_score("CHUNK next", "Next chunk"), 0) << "in any order and case";
+  EXPECT_GT(shell::match_score("next", "Next chunk"), shell::match_score("ext", "Next chunk"));
   EXPECT_GE(shell::match_score("", "anything"), 0);
+}
+
+TEST(Commands, ATitleComesBeforeAnId) {
+  const auto nothing = [] {};
+  const std::vector<shell::Command> commands{
+      {"scale.reset", "View", "Normal size", {}, nothing, {}, false},
+      {"export.kv_map.png", "", "Export KV map as png", {}, nothing, {}, false},
+      {"layout.reset", "View", "Reset the layout", {}, nothing, {}, false},
+      {"reload", "File", "Reset and reload", {}, nothing, [] { return false; }, false}};
+  EXPECT_THAT(shell::matching("reset", commands), ElementsAre(2, 0))
+      << "what can run, titles first";
+  EXPECT_THAT(shell::matching("svg", commands), IsEmpty());
+  EXPECT_THAT(shell::matching("png export", commands), ElementsAre(1));
+  EXPECT_THAT(shell::matching("", commands), SizeIs(3));
 }
 
 class Settings : public ::testing::Test {

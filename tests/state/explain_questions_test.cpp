@@ -270,6 +270,11 @@ TEST_F(ExplainQuestionsTest, ALostKeyIsExplainedInWords) {
       cause_of(place, why),
       "Lost at query sampling: all 16 rows of chunk 2 would keep it. Of the 2 queries with most "
       "attention on it 1 was sampled.");
+  // Where all of them were sampled, it was not for want of them.
+  why.voters[0].sampled = true;
+  EXPECT_EQ(cause_of(place, why),
+            "Lost at query sampling: all 16 rows of chunk 2 would keep it. The 2 queries with most "
+            "attention on it were sampled: it is the others that lift it.");
   EXPECT_EQ(
       numbers_of(place, why),
       "Score 0.412, rank 301 of 1,920, cut 0.44; by true mass it is 12th of 1,920, with 12.5 % "

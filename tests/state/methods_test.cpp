@@ -22,7 +22,9 @@ namespace {
 
 using state::ResultState;
 using state::Slot;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Methods : public test::WorkspaceTest {
  protected:
@@ -126,7 +128,8 @@ TEST_F(Methods, AnUnknownRunIsNotCarriedToATraceWithoutIt) {
   open(short_trace());
   EXPECT_EQ(workspace.method(Slot::A).id(), "quoka");
   EXPECT_EQ(workspace.method(Slot::A).run, 0);
-  EXPECT_EQ(workspace.method(Slot::B).id(), "keydiff");
+  // Nor is what was tried on the other one.
+  EXPECT_EQ(workspace.method(Slot::B).id(), "oracle");
 }
 
 TEST_F(Methods, TriedOnesStayListedOnceNewestLast) {
@@ -291,6 +294,36 @@ TEST(MethodGroups, TheParametersThatDifferAreNamed) {
   EXPECT_EQ(own(few, "quoka:budget_tokens=128,num_queries=16"), "");
   EXPECT_EQ(own(few, "keydiff:budget_tokens=256"), "");
   EXPECT_EQ(own("dense", "dense"), "");
+}
+
+// In a list no two of them may be called the same.
+TEST(MethodGroups, LabelsOfAListDiffer) {
+  const auto choice = [](const char* text, int run) {
+    return state::MethodChoice{text, run, selection::MethodSpec::parse(text)};
+  };
+  const std::vector<std::string> labels = state::distinct_labels(
+      {choice("uniform_queries:budget_tokens=256,num_queries=16", 4),
+       choice("uniform_queries:budget_tokens=256,num_queries=128", -1),
+       choice("snapkv:budget_tokens=256", 1), choice("snapkv:budget_tokens=256", 6),
+       choice("quoka:budget_tokens=256", 0)});
+  EXPECT_THAT(labels, ElementsAre("uniform_queries  256  num_queries=16",
+                                  "uniform_queries  256  num_queries=128", "snapkv  256  run 1",
+                                  "snapkv  256  run 6", "quoka  256"));
+}
+
+// 2147483647 is what fits, not what anybody may want to know.
+TEST(MethodGroups, ARangeWithoutAnEndNamesNone) {
+  const selection::MethodInfo* quoka = selection::find_method("quoka");
+  ASSERT_NE(quoka, nullptr);
+  int budgets = 0;
+  for (const selection::ParamInfo& param : selection::common_params(*quoka)) {
+    const std::string help = state::help_of(param, "");
+    EXPECT_THAT(help, Not(HasSubstr("2147483647"))) << param.name;
+    if (param.name != "budget_tokens") continue;
+    ++budgets;
+    EXPECT_THAT(help, HasSubstr("from 0 on"));
+  }
+  EXPECT_EQ(budgets, 1);
 }
 
 }  // namespace

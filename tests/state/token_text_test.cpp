@@ -2,9 +2,12 @@
 #include "app/state/token_text.h"
 #include "app/state/array.h"
 #include "app/state/labels.h"
+#include "app/state/place.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 namespace kvloupe {
 namespace {
@@ -58,6 +61,29 @@ TEST(TokenText, NamesOfAFileFitALineAndALabel) {
     EXPECT_EQ(readable_name(name).find("##"), std::string::npos) << name;
   EXPECT_LT(readable_name(std::string(100'000, 'W')).size(), 500U);
   EXPECT_EQ(readable_name(std::string(100'000, 'W')).substr(400), "\u2026");
+}
+
+TEST(Labels, SharesHaveOneForm) {
+  EXPECT_EQ(state::share_text(0.453), "45.3 %");
+  EXPECT_EQ(state::share_text(0.00432), "0.43 %");
+  EXPECT_EQ(state::share_text(0.00014), "0.014 %");
+  EXPECT_EQ(state::share_text(0.00996), "1.0 %");
+  EXPECT_EQ(state::share_text(0), "0.0 %");
+  EXPECT_EQ(state::share_text(1), "100.0 %");
+  EXPECT_EQ(state::share_text(std::nan("")), "\u2013");
+}
+
+TEST(Labels, ARangeOfOneIsNamedOnce) {
+  EXPECT_EQ(state::range_words("key", "keys", 1173, 1174), "key 1,173");
+  EXPECT_EQ(state::range_words("key", "keys", 1173, 1180), "keys 1,173 to 1,179");
+}
+
+TEST(Labels, TheAxisOfChunksNamesDecodeSteps) {
+  trace::TraceInfo info;
+  for (int chunk = 0; chunk < 3; ++chunk) info.chunks.emplace_back();
+  EXPECT_EQ(state::chunk_axis(info), "chunk");
+  info.chunks[2].phase = trace::Phase::Decode;
+  EXPECT_EQ(state::chunk_axis(info), "chunk, decode step from 2 on");
 }
 
 TEST(Labels, SayHowALayerAttends) {

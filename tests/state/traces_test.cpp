@@ -96,6 +96,24 @@ TEST_F(Traces, KeepTheirPlacesBesideEachOther) {
   EXPECT_TRUE(place().empty());
 }
 
+// With what it recorded itself, be it what the other one shows or not.
+TEST_F(Traces, ASecondTraceOpensWithItsOwnRuns) {
+  open();
+  workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=96");
+  workspace.cursor.set_run(Slot::B, 0);
+  const std::string shared = workspace.method(Slot::B).text;
+  test::GuiTraceOptions options = whole_options();
+  options.runs = {"snapkv:budget_tokens=64", shared, "random:budget_tokens=64"};
+  open(test::write_gui_trace("own runs.h5", options));
+  EXPECT_EQ(workspace.method(Slot::A).run, 0) << "keydiff is none of its runs";
+  EXPECT_EQ(workspace.method(Slot::B).run, 1) << "this one is";
+  EXPECT_EQ(workspace.method(Slot::B).text, shared);
+  // A trace without runs has nothing of its own.
+  options.runs.clear();
+  open(test::write_gui_trace("no runs.h5", options));
+  EXPECT_EQ(workspace.method(Slot::A).id(), "snapkv");
+}
+
 TEST_F(Traces, APlaceGivenWithAFileIsWhereItOpens) {
   listen();
   workspace.traces.open(whole_trace(), state::parse_link("layer=2,chunk=4,q_head=5"));

@@ -426,19 +426,25 @@ ViewInfo budget_sweep_view() {
   view.summary = "what each budget keeps, and the budget that is enough";
   view.metrics = "Averages";
   view.coordinates = {"layer", "q_head", "kv_head"};
-  std::vector<std::string> numbers;
-  for (const Number number : kSweepNumbers) numbers.emplace_back(replay::name_of(number));
+  std::vector<std::string> numbers, titles;
+  for (const Number number : kSweepNumbers) {
+    numbers.emplace_back(replay::name_of(number));
+    titles.push_back(replay::headline_of(number));
+  }
   view.options = {
       {"metric", numbers,
-       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the needle"},
+       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the needle",
+       titles},
       {"scope",
        {"head", "layer", "trace"},
-       "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},
+       "the cells averaged: of the KV head, of all heads of the layer, or of all layers",
+       {"this head", "this layer", "all layers"}},
       {"methods",
        {"ab", "recorded", "all"},
        "curves beside A, B, further methods named and the bounds: none, the runs of the trace, "
        "also "
-       "those tried in the window"}};
+       "those tried in the window",
+       {"A and B", "and recorded", "and tried"}}};
   view.num_methods = 2;
   view.shows_both = true;
   view.over_chunks = true;

@@ -76,7 +76,10 @@ ViewInfo decode_drift_view() {
   view.summary = "how far a closed loop goes from the dense model on the same tokens";
   view.metrics = "Next tokens";
   view.coordinates = {"chunk"};
-  view.options = {{"rows", {"q", "k"}, "the rows whose distance is drawn by layer and chunk"}};
+  view.options = {{"rows",
+                   {"q", "k"},
+                   "the rows whose distance is drawn by layer and chunk",
+                   {"queries", "keys"}}};
   view.num_methods = 0;
   view.problem = problem;
   view.table = table;

@@ -130,6 +130,33 @@ ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& firs
   return now;
 }
 
+std::string SpanBudgetQuestion::key() const {
+  const auto span = watched_span(place);
+  return fmt::format("{}|c{}|{}", key_of_place(place, method, span ? span->begin : -1), place.chunk,
+                     span ? span->end : -1);
+}
+
+std::string SpanBudgetQuestion::title() const {
+  return "Looking for the budget that keeps them all";
+}
+
+std::string SpanBudgetQuestion::obstacle() const {
+  const auto span = watched_span(place);
+  const std::string obstacle = why_not_anew(place, method, span ? span->begin : -1);
+  if (!obstacle.empty()) return obstacle;
+  return method.spec->has_budget() ? "" : "The method has no budget.";
+}
+
+SpanBudgetQuestion::Answer SpanBudgetQuestion::work(Steps& steps) const {
+  const trace::TokenSpan span = *watched_span(place);
+  return engine().budget_of_span(*place.trace->session, request_of(place, method, span.begin),
+                                 span.begin, span.end, steps.context);
+}
+
+bool SpanBudgetQuestion::takes_long() const {
+  return ExplainQuestion{place, method}.budget_takes_long();
+}
+
 std::string KeyLifeQuestion::key() const { return key_of_place(place, method, position); }
 
 std::string KeyLifeQuestion::title() const {

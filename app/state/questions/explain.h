@@ -51,6 +51,22 @@ struct ExplainNow {
 // for as long as this is asked.
 ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first, bool search);
 
+// The budget that keeps all keys of the watched span here.
+struct SpanBudgetQuestion {
+  static constexpr const char* kName = "span budget";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, head, chunk, keys
+  MethodChoice method;
+  using Answer = replay::SpanBudget;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+
+  bool takes_long() const;  // as of a single key
+};
+
 struct KeyLifeQuestion {
   static constexpr const char* kName = "key life";
   static constexpr Pace kPace = Pace::Patient;

@@ -1,6 +1,8 @@
 // See explain_words.h.
 #include "app/state/questions/explain_words.h"
 
+#include "app/state/labels.h"
+#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -36,8 +38,8 @@ const std::string* detail_of(const Explanation& why, Stage stage) {
   return nullptr;
 }
 
-// "all 128 rows of the chunk would keep it, and of the 5 queries with most attention on it 1 was
-// sampled"
+// "all 128 rows of the chunk would keep it. Of the 5 queries with most attention on it 1 was sampled".
+// Where all of these were sampled, it was not for want of them.
 std::string sampling_text(const Place& place, const Explanation& why) {
   const auto sampled = std::count_if(why.voters.begin(), why.voters.end(),
                                      [](const auto& voter) { return voter.sampled == true; });
@@ -45,9 +47,13 @@ std::string sampling_text(const Place& place, const Explanation& why) {
       fmt::format("all {} rows of {} would keep it",
                   format_count(place.info().chunks[static_cast<std::size_t>(why.chunk)].length),
                   chunk_name(place.info(), why.chunk));
-  if (why.voters.size() < 2) return rows;
-  return fmt::format("{}. Of the {} queries with most attention on it {} sampled", rows,
-                     why.voters.size(),
+  const auto num_voters = static_cast<std::ptrdiff_t>(why.voters.size());
+  if (num_voters < 2) return rows;
+  if (sampled == num_voters)
+    return fmt::format(
+        "{}. The {} queries with most attention on it were sampled: it is the others that lift it",
+        rows, num_voters);
+  return fmt::format("{}. Of the {} queries with most attention on it {} sampled", rows, num_voters,
                      sampled == 0   ? "none was"
                      : sampled == 1 ? "1 was"
                                     : fmt::format("{} were", sampled));
@@ -155,10 +161,8 @@ std::string numbers_of(const Place& place, const Explanation& why) {
   if (why.cut) add(fmt::format("cut {:.4g}", *why.cut));
   if (!text.empty()) text += decided_text(place, why);
   const double share = why.whole_mass > 0 ? why.true_mass / why.whole_mass : 0;
-  const std::string percent =
-      share < 0.0005 ? fmt::format("{:.2g} %", 100 * share) : fmt::format("{:.1f} %", 100 * share);
   text += fmt::format("{}by true mass it is {} of {}, with {} of it.", text.empty() ? "" : "; ",
-                      ordinal(why.true_rank), format_count(why.candidates), percent);
+                      ordinal(why.true_rank), format_count(why.candidates), share_text(share));
   text.front() = static_cast<char>(text.front() - 'a' + 'A');
   const std::string unit = unit_text(why);
   return unit.empty() ? text : text + " " + unit;
@@ -174,6 +178,30 @@ std::string budget_of(const ExplainNow& now_known) {
   std::string text = budget_words(why);
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   return fmt::format("{}{}.", text, now);
+}
+
+std::string all_keys_words(const Place& place) {
+  const auto span = watched_span(place);
+  if (!span) return {};
+  if (place.has_keys()) return "all of " + range_words("key", "keys", span->begin, span->end);
+  return fmt::format("all {} keys of \u201C{}\u201D", span->end - span->begin,
+                     readable_name(span->name));
+}
+
+std::string sentence_of(const SpanBudgetQuestion& question,
+                        const SpanBudgetQuestion::Answer& answer) {
+  if (answer.num_keys == 0) return {};
+  const selection::MethodSpec& spec = *question.method.spec;
+  const std::string here = spec.budget_tokens() > 0
+                               ? fmt::format(" (here {})", format_count(spec.budget_tokens()))
+                               : std::string();
+  const std::string what = all_keys_words(question.place);
+  if (!answer.budget) return fmt::format("No budget keeps {}{}.", what, here);
+  const std::string budget = format_count(*answer.budget);
+  if (spec.traits().grows_with_budget)
+    return fmt::format("A budget of {} keeps {}{}.", budget, what, here);
+  return fmt::format("{} is the smallest budget that keeps {}, a larger one need not{}.", budget,
+                     what, here);
 }
 
 std::string disagreement(const ExplainQuestion& question, const Explanation& why,

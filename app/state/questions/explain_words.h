@@ -33,6 +33,12 @@ std::string numbers_of(const Place& place, const replay::Explanation& why);
 // "Kept from a budget of 301 on (here 256)."; empty for a method without one, and where that was not
 // looked for. Of an answer that is there.
 std::string budget_of(const ExplainNow& now);
+// "All 22 keys of “needle” are kept from a budget of 1,217 on (here 256)."; empty where none of them is up
+// for choice.
+std::string sentence_of(const SpanBudgetQuestion& question,
+                        const SpanBudgetQuestion::Answer& answer);
+// What is looked for: "all 22 keys of “needle”".
+std::string all_keys_words(const Place& place);
 // Where a recorded run holds the key and the selection anew does not, or the other way round.
 std::string disagreement(const ExplainQuestion& question, const replay::Explanation& why,
                          const replay::ReplayResult& run);

@@ -367,7 +367,7 @@ ViewInfo method_compare_view() {
        {"runs", "catalogue"},
        "what is compared beside further methods named: recorded runs, methods tried in the window "
        "and A and B, or every method of the catalogue at the budget of A"},
-      {"layers", {"current", "all"}, "the layers averaged over"},
+      {"layers", {"current", "all"}, "the layers averaged over", {"this layer", "all layers"}},
       {"cells",
        {"common", "own"},
        "the cells averaged over: those in which none of the methods is dense (dense itself is not "

@@ -1,5 +1,6 @@
 #include "app/state/questions/miss_inspector.h"
 
+#include "app/state/labels.h"
 #include "app/state/questions/explain.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
@@ -283,10 +284,7 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
   return fmt::format(
       "{}, {} keeps {} of {} of \u201C{}\u201D, which {} {} of the attention mass; {}", where,
       question.method.id(), chunk.kept, keys(chunk.total), name,
-      chunk.total == 1 ? "carries" : "carry",
-      chunk.span_mass < 0.0005 ? fmt::format("{:.2g} %", 100 * chunk.span_mass)
-                               : fmt::format("{:.1f} %", 100 * chunk.span_mass),
-      why);
+      chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
 }
 
 ViewInfo miss_inspector_view() {

@@ -24,6 +24,10 @@ struct SelectedVsTrueQuestion {
     double share_of(const analysis::KeyRank& key) const {
       return total_mass > 0 ? key.mass / total_mass : 0;
     }
+    double share_at(std::int32_t position) const {
+      const auto index = static_cast<std::size_t>(position);
+      return index < cell.mass.size() && total_mass > 0 ? cell.mass[index] / total_mass : 0;
+    }
     std::int64_t kept() const { return cell.hits + cell.wastes; }
   };
 

@@ -343,7 +343,10 @@ ViewInfo worst_misses_view() {
   view.summary = "the keys of most attention that a method lost in the whole trace, and why";
   view.metrics = "Lost keys";
   view.options = {
-      {"keys", {"all", "needle"}, "whose loss counts: all keys, or those of the trace's needle"},
+      {"keys",
+       {"all", "needle"},
+       "whose loss counts: all keys, or those of the trace's needle",
+       {"all keys", "needle"}},
       {"list",
        {"lost", "regrets"},
        "lost: each key that a chunk attends to and the method left out; regrets: keys that it "

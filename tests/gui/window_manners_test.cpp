@@ -1,0 +1,200 @@
+// The small things that a user trips over: which thing a key closes, what is found, what can be clicked.
+#include "app/panels/view_frame.h"
+#include "app/state/questions/trace_info.h"
+#include "tests/gui/window_fixture.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <imgui_internal.h>
+
+#include <set>
+
+namespace kvloupe {
+namespace {
+
+using state::Slot;
+using state::TraceInfoQuestion;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string& trace() {
+  static const std::string path = test::write_gui_trace("manners.h5");
+  return path;
+}
+
+class WindowManners : public test::WindowTest {
+ protected:
+  // The needle, chosen by hand.
+  static void look() {
+    open_alone(trace());
+    workspace().cursor.set_perspective("where");
+    workspace().cursor.set_keys(768, 784);
+    settle();
+  }
+  static int open_popups() { return ImGui::GetCurrentContext()->OpenPopupStack.Size; }
+};
+
+TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
+  look();
+  drive("list", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in("layer_head_overview", "/##metric").c_str());
+    ctx->Yield(3);
+    IM_CHECK_EQ(open_popups(), 1);
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(2);
+    IM_CHECK_EQ(open_popups(), 0);
+  });
+  EXPECT_TRUE(place().has_keys()) << "the list was closed, and the keys with it";
+  drive("list in the chooser", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick("//##transport/###method A button");
+    ctx->Yield(3);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemClick("##method");
+    ctx->Yield(3);
+    const int both = open_popups();
+    ctx->KeyPress(ImGuiKey_Escape);  // from its text field
+    ctx->Yield(2);
+    IM_CHECK_EQ(open_popups(), both - 1);
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(2);
+    IM_CHECK_EQ(open_popups(), 0);
+  });
+  EXPECT_TRUE(place().has_keys());
+  drive("search", [](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_F);
+    ctx->Yield(3);
+    IM_CHECK(ImGui::GetIO().WantTextInput);
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(2);
+  });
+  EXPECT_TRUE(place().has_keys());
+  drive("at last the keys", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_Escape); });
+  EXPECT_FALSE(place().has_keys());
+}
+
+TEST_F(WindowManners, ThePaletteFindsWordsAndStaysWhereNothingMatches) {
+  look();
+  const auto& commands = explorer().commands();
+  const auto reset = shell::matching("reset", commands);
+  ASSERT_FALSE(reset.empty());
+  EXPECT_EQ(commands[reset.front()].id, "layout.reset");
+  EXPECT_THAT(shell::matching("svg", commands), IsEmpty());
+  drive("svg", [](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_P);
+    ctx->Yield(3);
+    ctx->KeyChars("svg");
+    ctx->Yield(2);
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+    IM_CHECK_EQ(open_popups(), 1);
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(2);
+    IM_CHECK_EQ(open_popups(), 0);
+  });
+  EXPECT_TRUE(place().has_keys());
+}
+
+// From any workspace, and the list of shortcuts (F1) has it.
+TEST_F(WindowManners, CtrlFSearchesTheText) {
+  look();
+  workspace().cursor.set_perspective("much");
+  settle();
+  EXPECT_FALSE(explorer().panels().visible("token_strip"));
+  drive("find", [](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_F);
+    ctx->Yield(6);
+    ctx->KeyChars("special magic");
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+  });
+  EXPECT_TRUE(explorer().panels().visible("token_strip"));
+  EXPECT_EQ(place().key_begin, 772);
+  EXPECT_EQ(place().key_end, 774);
+  std::set<std::string> with_keys;
+  for (const shell::Command& command : explorer().commands())
+    if (!command.keys.empty()) with_keys.insert(command.id);
+  EXPECT_EQ(with_keys.count("find"), 1U);
+}
+
+TEST_F(WindowManners, PanelsAndLooksAreMenusOfTheirOwn) {
+  look();
+  const float scale = app->gui().scale();
+  drive("menus", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View/Panels/Latency");
+    ctx->Yield(4);
+    ctx->MenuClick("View/Looks/Larger");
+    ctx->Yield(4);
+  });
+  EXPECT_TRUE(explorer().panels().visible("latency"));
+  EXPECT_GT(app->gui().scale(), scale);
+  explorer().run_command("scale.reset");
+  explorer().run_command("layout.reset");
+  settle();
+}
+
+// With more tabs than the bar has room for.
+TEST_F(WindowManners, ATabThatIsAskedForComesIntoSight) {
+  look();
+  for (const state::ViewInfo& view : state::views()) explorer().panels().open_here(view.id);
+  settle();
+  for (const std::string id : {"attention_map", "trace_info", "budget_sweep", "aqua_lanes"}) {
+    explorer().run_command("view." + id);
+    settle();
+    frames(40);  // the bar scrolls
+    const ImGuiWindow* window = ImGui::FindWindowByName(explorer().panels().window_of(id).c_str());
+    ASSERT_NE(window, nullptr) << id;
+    ASSERT_NE(window->DockNode, nullptr) << id;
+    ImGuiTabBar* bar = window->DockNode->TabBar;
+    const ImGuiTabItem* tab = ImGui::TabBarFindTabByID(bar, window->TabId);
+    ASSERT_NE(tab, nullptr) << id;
+    const float left = tab->Offset - bar->ScrollingAnim;
+    EXPECT_GE(left, -1) << id;
+    EXPECT_LE(left + tab->Width, bar->BarRect.GetWidth() + 1) << id;
+    EXPECT_GT(bar->WidthAllTabs, bar->BarRect.GetWidth()) << "there are too few tabs to tell";
+  }
+  explorer().run_command("layout.reset");
+  settle();
+}
+
+TEST_F(WindowManners, SpansAndRunsOfTheTraceCanBeClicked) {
+  look();
+  workspace().cursor.set_keys(-1, -1);
+  explorer().panels().show("trace_info");
+  settle();
+  const auto facts = workspace().ask(TraceInfoQuestion{place()});
+  ASSERT_TRUE(facts);
+  std::set<std::string> kinds;
+  for (std::size_t i = 0; i < facts->size(); ++i) {
+    const TraceInfoQuestion::Fact& fact = (*facts)[i];
+    const bool needle = fact.span && fact.name == "span needle";
+    if (!needle && fact.run != 1) continue;
+    kinds.insert(fact.span ? "span" : "run");
+    drive("click", [i](ImGuiTestContext* ctx) {
+      ctx->ItemClick(in("trace_info", fmt::format("/**/$${}/##go", i)).c_str());
+    });
+  }
+  EXPECT_EQ(kinds.size(), 2U);
+  EXPECT_EQ(place().key_begin, 768);
+  EXPECT_EQ(place().key_end, 784);
+  EXPECT_EQ(selection().choice(Slot::A).run, 1);
+}
+
+// Neither wide nor narrow: A is quoka.
+TEST_F(WindowManners, AMethodThatStandsInIsNotCalledA) {
+  look();
+  panels::DrawContext context{workspace(), app->gui().palette(), false, false};
+  const state::MethodChoice quest = state::choice_of_spec("quest:budget_tokens=64", *place().trace);
+  for (const widgets::Chip& chip : panels::stand_in_chips(
+           context, place(), state::facts_of(place(), quest), "A is quoka; shown is quest")) {
+    EXPECT_THAT(chip.text, Not(StartsWith("A:")));
+    EXPECT_THAT(chip.brief, Not(StartsWith("A:")));
+  }
+  const auto own = panels::stand_in_chips(
+      context, place(), state::facts_of(place(), workspace().method(Slot::A)), "");
+  EXPECT_THAT(own.front().text, StartsWith("A: "));
+}
+
+}  // namespace
+}  // namespace kvloupe

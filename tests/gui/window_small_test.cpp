@@ -1,0 +1,125 @@
+// All views in a window of 1000 x 700: whatever has no room scrolls, and is not squeezed or cut.
+#include "tests/gui/window_fixture.h"
+
+#include <gtest/gtest.h>
+#include <imgui_internal.h>
+#include <implot/implot.h>
+#include <implot/implot_internal.h>
+
+namespace kvloupe {
+namespace {
+
+class WindowSmall : public test::WindowTest {
+ protected:
+  static void SetUpTestSuite() {
+    shell::AppWindow::Options options;
+    options.remember = false;
+    options.settings.window_width = 1000;
+    options.settings.window_height = 700;
+    start(std::move(options));
+  }
+  // A long model: more layers than the narrow window has room for in one row.
+  static const std::string& trace() {
+    static const std::string path = [] {
+      test::GuiTraceOptions options;
+      options.decoded = 6;
+      return test::write_gui_trace("small window.h5", options);
+    }();
+    return path;
+  }
+  // What is drawn now; a band without numbers (the attention map's) is no plot of its own.
+  static std::vector<const ImPlotPlot*> drawn_plots() {
+    ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
+    plots.Clear();
+    frames(3);
+    std::vector<const ImPlotPlot*> drawn;
+    for (int i = 0; i < plots.GetBufSize(); ++i) {
+      const ImPlotPlot* plot = plots.GetByIndex(i);
+      const auto numbered = [&](ImAxis axis) {
+        return (plot->Axes[axis].Flags & ImPlotAxisFlags_NoTickLabels) == 0;
+      };
+      if (numbered(ImAxis_X1) || numbered(ImAxis_Y1)) drawn.push_back(plot);
+    }
+    return drawn;
+  }
+  // The names of its axes are not longer than the plot.
+  static void expect_whole_names(const std::string& view, const ImPlotPlot& plot) {
+    for (int i = 0; i < ImAxis_COUNT; ++i) {
+      const ImPlotAxis& axis = plot.Axes[i];
+      if (!axis.Enabled || !axis.HasLabel()) continue;
+      const char* name = plot.GetAxisLabel(axis);
+      const bool up = i >= ImAxis_Y1;
+      const float room = up ? plot.FrameRect.GetHeight() : plot.FrameRect.GetWidth();
+      EXPECT_LE(ImGui::CalcTextSize(name).x, room) << view << ": " << name;
+    }
+  }
+};
+
+TEST_F(WindowSmall, NoPlotIsLowerThan120Pixels) {
+  open_alone(trace());
+  ASSERT_FLOAT_EQ(app->gui().scale(), 1);
+  std::size_t checked = 0;
+  for (const state::ViewInfo& view : state::views()) {
+    explorer().panels().show(view.id);
+    settle();
+    ASSERT_TRUE(explorer().panels().visible(view.id)) << view.id;
+    for (const ImPlotPlot* plot : drawn_plots()) {
+      EXPECT_GE(plot->FrameRect.GetHeight(), 119.0F) << view.id << " " << plot->FrameRect.Min.y;
+      expect_whole_names(view.id, *plot);
+      ++checked;
+    }
+    save_picture(view.id + ".png");
+  }
+  EXPECT_GT(checked, 20U);
+}
+
+// More layers than the window has room for: cells stay 14 x 18 pixels, the grid scrolls, the wheel zooms.
+TEST_F(WindowSmall, CellsOfManyLayersStayLarge) {
+  test::GuiTraceOptions options;
+  options.num_tokens = 256;
+  options.chunk_size = 64;
+  options.num_layers = 70;
+  options.layers.clear();
+  for (int layer = 0; layer < options.num_layers; ++layer) options.layers.push_back(layer);
+  options.runs = {"quoka:budget_tokens=64"};
+  open_alone(test::write_gui_trace("many layers.h5", options));
+  workspace().cursor.set_perspective("where");
+  settle();
+  ImVec2 before, after;
+  drive("wheel", [&](ImGuiTestContext* ctx) {
+    const std::string cells = in("layer_head_overview", "/**/##cells");
+    const ImGuiTestItemInfo first = ctx->ItemInfo(cells.c_str());
+    IM_CHECK(first.ID != 0);
+    before = first.RectFull.GetSize();
+    ctx->MouseMoveToPos(first.RectClipped.GetCenter());
+    ctx->MouseWheelY(2);
+    ctx->Yield(3);
+    after = ctx->ItemInfo(cells.c_str()).RectFull.GetSize();
+  });
+  // Layers run across a wide view and down a tall one; there are three KV heads.
+  const bool wide = before.x > before.y;
+  EXPECT_GE(before.x / (wide ? 70 : 3), 13.9F);
+  EXPECT_GE(before.y / (wide ? 3 : 70), 17.9F);
+  EXPECT_GT(after.x, 1.1F * before.x);
+  EXPECT_GT(after.y, 1.1F * before.y);
+}
+
+// Parts lie inside their panel, or it scrolls; a child that is cut has a scroll bar, too.
+TEST_F(WindowSmall, WhatIsTallerThanItsPanelScrolls) {
+  open_alone(trace());
+  for (const state::ViewInfo& view : state::views()) {
+    explorer().panels().show(view.id);
+    settle();
+    const std::string name = explorer().panels().window_of(view.id);
+    const ImGuiWindow* panel = ImGui::FindWindowByName(name.c_str());
+    ASSERT_NE(panel, nullptr);
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+      if (!window->Active || window->RootWindow != panel) continue;
+      if (window->ContentSize.y <= window->InnerRect.GetHeight() + 1) continue;
+      EXPECT_TRUE(window->ScrollbarY) << view.id << ": " << window->Name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvloupe
