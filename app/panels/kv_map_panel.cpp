@@ -290,8 +290,8 @@ class KvMapPanel final : public Panel {
     if (!chunks.chosen || !recall || recall.stale) return;
     const auto mean = state::mean_recall(*recall, map->facts, chunks, place.info());
     if (!mean) return;
-    const std::string text = fmt::format("mass recall {:.3f}, {}", *mean,
-                                         state::words_of(chunks, place.info()));
+    const std::string text =
+        fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
     beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
     widgets::text_colored(context.palette.muted, text);
   }
@@ -345,8 +345,11 @@ class KvMapPanel final : public Panel {
     const ImU32 bar = dense ? context.palette.dense : context.palette.hit;
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const bool counts = chunks_of(context, map.question.place).has(static_cast<int>(chunk));
-    draw->AddRectFilled(
-        from, to, dense ? bar : widgets::with_alpha(bar, !counts ? 0.3F : here ? 1.0F : 0.75F));
+    draw->AddRectFilled(from, to,
+                        dense ? bar
+                              : widgets::with_alpha(bar, !counts ? 0.3F
+                                                         : here  ? 1.0F
+                                                                 : 0.75F));
     const widgets::FontScope small(widgets::fonts().mono, 0.8F);
     if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) return;
     const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);

@@ -28,8 +28,8 @@ std::optional<trace::TokenSpan> watched_before(const state::Place& place,
   const auto span = state::watched_span(place);
   const auto& chunks = place.info().chunks;
   if (chunks.empty()) return std::nullopt;
-  const auto last = counted.range ? static_cast<std::size_t>(counted.range->last)
-                                  : chunks.size() - 1;
+  const auto last =
+      counted.range ? static_cast<std::size_t>(counted.range->last) : chunks.size() - 1;
   if (!span || span->begin >= chunks.at(last).begin) return std::nullopt;
   return span;
 }
@@ -90,12 +90,12 @@ void RunsWindow::rows_ui(state::Workspace& workspace, const widgets::Palette& pa
   chunks_ = state::number_chunks(workspace);
   spans_ = state::number_chunks(workspace, state::NumberScope::Kind::Chunk);
   watched_ = watched_before(place, spans_);
-  widgets::text_wrapped(
-      palette.muted,
-      watched_ ? fmt::format("{}, KV head {}: {} kept", state::words_of(spans_, place.info()),
-                             place.kv_head(), printable(watched_->name))
-               : fmt::format("layer {}: mass recall, {}", place.layer,
-                             state::words_of(chunks_, place.info())));
+  widgets::text_wrapped(palette.muted, watched_
+                                           ? fmt::format("{}, KV head {}: {} kept",
+                                                         state::words_of(spans_, place.info()),
+                                                         place.kv_head(), printable(watched_->name))
+                                           : fmt::format("layer {}: mass recall, {}", place.layer,
+                                                         state::words_of(chunks_, place.info())));
   const std::vector<MethodChoice> recorded = workspace.traces.ready()->recorded;
   const std::vector<MethodChoice> tried = workspace.traces.ready()->tried;
   int index = 0;

@@ -430,7 +430,8 @@ ViewInfo budget_sweep_view() {
   for (const Number number : kSweepNumbers) numbers.emplace_back(replay::name_of(number));
   view.options = {
       {"metric", numbers,
-       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the needle"},
+       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the "
+       "needle"},
       {"scope",
        {"head", "layer", "trace"},
        "the cells averaged: of the KV head, of all heads of the layer, or of all layers"},
