@@ -357,9 +357,10 @@ Command explain_command(const GlobalOptions& global) {
       .option("--worst", &arguments->worst,
               "in place of one key: the N lost keys of most true mass, and their causes")
       .range(1, 100000);
-  command.option("--span", &arguments->span,
-                 "a span of the trace, or positions such as 1536-1551: in which heads its keys are "
-              "kept, what lost the others, and what would keep them; with --worst: its keys alone");
+  command.option(
+      "--span", &arguments->span,
+      "a span of the trace, or positions such as 1536-1551: in which heads its keys are "
+      "kept, what lost the others, and what would keep them; with --worst: its keys alone");
   command.option("--device", &arguments->device, kDeviceHelp).show_default();
   command.option("--no-budget", &arguments->no_budget,
                  "leave the budget that keeps it out: of methods that evict it takes minutes to "

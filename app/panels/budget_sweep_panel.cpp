@@ -74,8 +74,7 @@ class BudgetSweepPanel final : public Panel {
 
   static std::string chunks_of(const Curves& result) {
     const state::NumberChunks& chunks = result.question.chunks;
-    return chunks.chosen ? state::words_of(chunks, result.question.place.info())
-                         : "prefill chunks";
+    return chunks.chosen ? state::words_of(chunks, result.question.place.info()) : "prefill chunks";
   }
 
   static void head_ui(DrawContext& context, const Curves& result) {
@@ -103,12 +102,11 @@ class BudgetSweepPanel final : public Panel {
     if (result && result.state == state::ResultState::Loading && !result.stale)
       chips.push_back({"refining", context.palette.accent,
                        "More budgets are being computed; what is drawn is exact as it stands."});
-    widgets::figure_head_ui(
-        context.palette, context.figure, "Budget sweep", methods,
-        fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  {}", place.trace->name,
-                    state::readable_name(place.info().model.name), where(result),
-                    chunks_of(result) + " that select"),
-        chips);
+    widgets::figure_head_ui(context.palette, context.figure, "Budget sweep", methods,
+                            fmt::format("{}  \u00B7  {}  \u00B7  {}  \u00B7  {}", place.trace->name,
+                                        state::readable_name(place.info().model.name),
+                                        where(result), chunks_of(result) + " that select"),
+                            chips);
   }
 
   static void options_ui(DrawContext& context) {

@@ -54,9 +54,7 @@ class MethodComparePanel final : public Panel {
   }
 
  private:
-  static trace::Phase phase_of(const Comparison& result) {
-    return result.question.phase();
-  }
+  static trace::Phase phase_of(const Comparison& result) { return result.question.phase(); }
 
   static widgets::Chip loop_chip(const MethodCompareQuestion& question) {
     const trace::TraceInfo& info = question.place.info();
@@ -78,15 +76,13 @@ class MethodComparePanel final : public Panel {
                                    : fmt::format("layer {}", place.layer);
     const state::NumberChunks& chunks = question.chunks;
     const std::string steps = prefill ? "prefill chunks" : "decode steps";
-    const std::string cells =
-        chunks.range ? state::words_of(chunks, place.info()) : "all " + steps;
+    const std::string cells = chunks.range ? state::words_of(chunks, place.info()) : "all " + steps;
     std::vector<widgets::Chip> chips = trace_chips(context, place);
     chips.push_back(loop_chip(question));
     chips.push_back({layers, 0, "The layers averaged over."});
     chips.push_back({chunks.chosen ? cells : steps, 0,
-                     chunks.chosen
-                         ? "Averaged over these: the choice of numbers in the bar above."
-                         : "Averaged over these; the current chunk says which."});
+                     chunks.chosen ? "Averaged over these: the choice of numbers in the bar above."
+                                   : "Averaged over these; the current chunk says which."});
     if (!question.catalogue.empty())
       chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
                        "Every method, selected anew on the stored Q and K, at the budget of "

@@ -71,7 +71,8 @@ class MissInspectorPanel final : public Panel {
         parts.search_span = false;
       if (beside && slot != slots.front()) ImGui::SameLine(0, gap);
       ImGui::PushID("span");
-      ImGui::BeginChild(id_of(slot), {beside ? (room - gap) / 2 : 0, 0}, ImGuiChildFlags_AutoResizeY,
+      ImGui::BeginChild(id_of(slot), {beside ? (room - gap) / 2 : 0, 0},
+                        ImGuiChildFlags_AutoResizeY,
                         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
       span_verdict_ui(context, state::span_loss_now(context.workspace, question, parts.search_span),
                       slot, parts.search_span);

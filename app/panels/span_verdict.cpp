@@ -99,9 +99,8 @@ class HeadGrid {
       const bool kv = loss_.layout.axis == trace::RowAxis::KvHead;
       const std::string text = std::to_string(kv ? row : row * loss_.layout.q_heads_per_row);
       const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText(
-          {at_.x - width - widgets::em(0.4F), from(0, row).y + (cell_h_ - line) / 2},
-          context.palette.muted, text.c_str());
+      draw->AddText({at_.x - width - widgets::em(0.4F), from(0, row).y + (cell_h_ - line) / 2},
+                    context.palette.muted, text.c_str());
     }
   }
 
@@ -117,24 +116,22 @@ class HeadGrid {
 
   void point_at(DrawContext& context, bool pressed) const {
     const ImVec2 mouse = ImGui::GetMousePos();
-    const auto l =
-        std::min(static_cast<std::size_t>(std::max(0.0F, (mouse.x - at_.x) / cell_w_)),
-                 layers_.size() - 1);
+    const auto l = std::min(static_cast<std::size_t>(std::max(0.0F, (mouse.x - at_.x) / cell_w_)),
+                            layers_.size() - 1);
     const int row = std::clamp(static_cast<int>((mouse.y - at_.y) / cell_h_), 0, num_rows_ - 1);
-    const auto head =
-        std::find_if(loss_.heads.begin(), loss_.heads.end(), [&](const SpanHead& one) {
-          return one.layer == layers_[l] && one.row == row;
-        });
-    std::string text = fmt::format("layer {}, {}\n", layers_[l],
-                                   replay::row_words(loss_.layout, row));
+    const auto head = std::find_if(
+        loss_.heads.begin(), loss_.heads.end(),
+        [&](const SpanHead& one) { return one.layer == layers_[l] && one.row == row; });
+    std::string text =
+        fmt::format("layer {}, {}\n", layers_[l], replay::row_words(loss_.layout, row));
     if (head == loss_.heads.end()) {
       text += "nothing of the span is lost here: every key is kept, or none of it comes before";
     } else {
       text += fmt::format("{} of {} keys kept", head->kept, head->keys);
       const double mass = loss_.sums().mass;
       if (loss_.has_causes && mass > 0)
-        text += fmt::format("\n{} of the attention that the span receives",
-                            percent(head->mass / mass));
+        text +=
+            fmt::format("\n{} of the attention that the span receives", percent(head->mass / mass));
       if (head->enough)
         text += fmt::format("\na budget of {} keeps all of it", format_count(*head->enough));
     }
@@ -161,9 +158,9 @@ void remedy_button_ui(DrawContext& context, const SpanLossNow& now, const std::s
   const std::string text = words + "  \u2192 B";
   const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(1);
   beside_ui(widgets::em(0.4F), width);
-  if (ImGui::SmallButton(text.c_str()))
-    context.workspace.cursor.set_method(
-        state::Slot::B, state::choice_of_spec(spec, *now.question.place.trace));
+  if (ImGui::Button(text.c_str()))
+    context.workspace.cursor.set_method(state::Slot::B,
+                                        state::choice_of_spec(spec, *now.question.place.trace));
   if (ImGui::IsItemHovered())
     ImGui::SetTooltip("%s\nclick: method B becomes %s", tip.c_str(), spec.canonical().c_str());
 }
@@ -176,23 +173,24 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
   const SpanLoss::Sums sums = loss.sums();
   ImGui::Dummy({0, 0});
   if (now.may_look && sums.lost() > 0) {
-    if (ImGui::SmallButton("Look for the budget that keeps all of it###look")) search = true;
+    if (ImGui::Button("Look for the budget that keeps all of it###look")) search = true;
     if (ImGui::IsItemHovered())
       ImGui::SetTooltip(
-          "A larger budget of %s need not keep what a smaller one does:\nseveral are tried in every "
+          "A larger budget of %s need not keep what a smaller one does:\nseveral are tried in "
+          "every "
           "layer, which takes a while.",
           now.question.method.id().c_str());
   }
   if (sums.lost() == 0 || !loss.method.known()) return;
   if (loss.has_budgets && sums.enough)
-    remedy_button_ui(
-        context, now, fmt::format("budget {}", format_count(*sums.enough)),
-        loss.method.spec->with({{"budget_tokens", fmt::format("{}", *sums.enough)}}),
-        "It keeps all of the span in every head.");
+    remedy_button_ui(context, now, fmt::format("budget {}", format_count(*sums.enough)),
+                     loss.method.spec->with({{"budget_tokens", fmt::format("{}", *sums.enough)}}),
+                     "It keeps all of the span in every head.");
   for (const SpanChange& change : loss.changes)
     if (change.spec && change.heads > 0)
-      remedy_button_ui(context, now, change.change, *change.spec,
-                       fmt::format("It would keep all of the span in {} more heads.", change.heads));
+      remedy_button_ui(
+          context, now, change.change, *change.spec,
+          fmt::format("It would keep all of the span in {} more heads.", change.heads));
 }
 
 void heads_ui(DrawContext& context, const SpanLoss& loss) {

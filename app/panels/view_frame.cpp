@@ -243,6 +243,8 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   std::vector<widgets::Chip> chips;
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
+  // What the card in the bar says is said once; a figure has no bar.
+  const bool on_card = !context.figure && facts.choice == context.workspace.method(slot);
   const std::string name =
       fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()));
   const std::string own =
@@ -253,13 +255,14 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,
                      "This version does not know the method; what was recorded is shown."});
-  chips.push_back(
-      {fmt::format("{}{}", words_of(facts.mode), recorded ? ", recorded" : ", re-selected"), 0,
-       facts.mode == trace::LoopMode::ClosedLoop
-           ? "The model attended only to this selection while it ran."
-           : "Selected on the stored Q and K of the recorded run: an oracle simulation, "
-             "the model itself did not attend to this selection.",
-       words_of(facts.mode)});
+  if (!on_card)
+    chips.push_back(
+        {fmt::format("{}{}", words_of(facts.mode), recorded ? ", recorded" : ", re-selected"), 0,
+         facts.mode == trace::LoopMode::ClosedLoop
+             ? "The model attended only to this selection while it ran."
+             : "Selected on the stored Q and K of the recorded run: an oracle simulation, "
+               "the model itself did not attend to this selection.",
+         words_of(facts.mode)});
   if (facts.source_mode == trace::LoopMode::ClosedLoop && facts.mode == trace::LoopMode::OpenLoop)
     chips.push_back({"on a closed-loop run", p.warning,
                      "The stored Q and K come from a run with sparse attention."});
@@ -272,17 +275,18 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
     chips.push_back({fmt::format("reuses layer {}'s set", *facts.source_layer), 0,
                      "This layer scored nothing: the set was chosen in another layer.",
                      fmt::format("set of layer {}", *facts.source_layer)});
-  if (!facts.keeps_every_key() && (facts.requested_budget || facts.effective_budget))
+  if (!on_card && !facts.keeps_every_key() && (facts.requested_budget || facts.effective_budget))
     chips.push_back(budget_chip(facts));
-  if (!facts.scope.empty())
+  if (!on_card && !facts.scope.empty())
     chips.push_back({fmt::format("scope {}", facts.scope), 0,
                      facts.scope == "past"
                          ? "Selected among the keys before the chunk; the chunk itself is visible."
                          : "Selected among all keys, the chunk's own included.",
                      facts.scope});
-  chips.push_back({place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32", 0,
-                   "Precision of the stored Q and K and of the scores.",
-                   place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
+  if (!on_card)
+    chips.push_back({place.info().dtype == trace::DType::F16 ? "stored f16, scored fp32" : "fp32",
+                     0, "Precision of the stored Q and K and of the scores.",
+                     place.info().dtype == trace::DType::F16 ? "f16" : "fp32"});
   add_layer_chip(place, chips);
   const state::MethodFacts::Chunk here = facts.at(place.chunk);
   if (here.ties > 0)
@@ -294,7 +298,7 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   if (facts.decode_dense && has_decode(place.info()))
     chips.push_back({"decode dense", 0,
                      "Decoded tokens attend to all keys left: the method acts in prefill only."});
-  if (facts.dense_cells > 0) {
+  if (facts.dense_cells > 0 && (!on_card || here.dense)) {
     const char* why = "";
     if (here.dense) {
       switch (*here.dense) {

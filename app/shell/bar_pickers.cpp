@@ -55,9 +55,10 @@ void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palet
   const bool open = ImGui::BeginCombo("##span", preview.c_str(), kList);
   if (!open && is_explained()) {
     if (span)
-      ImGui::SetTooltip("The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
-                        positions_of(*span).c_str(),
-                        widgets::elided(text_of_span(*place.trace, *span), widgets::em(40)).c_str());
+      ImGui::SetTooltip(
+          "The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
+          positions_of(*span).c_str(),
+          widgets::elided(text_of_span(*place.trace, *span), widgets::em(40)).c_str());
     else
       ImGui::SetTooltip("The keys that every view follows: none");
   }
@@ -103,8 +104,8 @@ void SpanPicker::search_ui(state::Workspace& workspace, const widgets::Palette& 
   if (entered && !search_.empty()) {
     const state::Place& place = workspace.place();
     const auto here = state::watched_span(place);
-    const auto match = state::find_span(place.trace->session->token_texts(), search_,
-                                        here ? here->begin + 1 : 0);
+    const auto match =
+        state::find_span(place.trace->session->token_texts(), search_, here ? here->begin + 1 : 0);
     found_ = match.has_value();
     if (match) workspace.cursor.set_keys(match->begin, match->end);
     ImGui::SetKeyboardFocusHere(-1);
@@ -117,9 +118,8 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
   const state::Place place = workspace.place();
   const NumberScope scope = workspace.selection().numbers;
   ImGui::SetNextItemWidth(width);
-  const std::string preview =
-      widgets::elided("numbers: " + words_of_scope(scope, place),
-                      width - ImGui::GetFrameHeight() - widgets::em(1));
+  const std::string preview = widgets::elided("numbers: " + words_of_scope(scope, place),
+                                              width - ImGui::GetFrameHeight() - widgets::em(1));
   const bool open = ImGui::BeginCombo("##numbers", preview.c_str(), kList);
   if (!open && is_explained())
     ImGui::SetTooltip(
@@ -133,10 +133,10 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
     const bool possible = kind != Kind::Question || replay::question_of(place.info()) != nullptr;
     const NumberScope choice{kind};
     const std::string words =
-        kind == Kind::Own        ? "each view's own"
-        : kind == Kind::Question ? (possible ? words_of(number_chunks(choice, place, Kind::All),
-                                                        place.info())
-                                             : "from the question on")
+        kind == Kind::Own ? "each view's own"
+        : kind == Kind::Question
+            ? (possible ? words_of(number_chunks(choice, place, Kind::All), place.info())
+                        : "from the question on")
         : kind == Kind::Chunk ? fmt::format("this chunk ({})", place.chunk)
                               : "all chunks";
     ImGui::BeginDisabled(!possible);

@@ -60,15 +60,18 @@ void card_tooltip(const widgets::Palette& palette, const state::MethodFacts& fac
               ? " Closed loop: the model attended to what was selected while it ran."
               : " Open loop: the model did not attend to what was selected.";
   if (facts.effective_budget)
-    text += fmt::format(" In this layer and row {} keys are kept on average where it selects{}.",
-                        format_count(std::llround(*facts.effective_budget)),
-                        facts.requested_budget
-                            ? fmt::format(", of {} asked for",
-                                          format_count(std::llround(*facts.requested_budget)))
-                            : "");
+    text += fmt::format(
+        " In this layer and row {} keys are kept on average where it selects{}.",
+        format_count(std::llround(*facts.effective_budget)),
+        facts.requested_budget
+            ? fmt::format(", of {} asked for", format_count(std::llround(*facts.requested_budget)))
+            : "");
   if (facts.dense_cells > 0)
     text += fmt::format(" In {} of {} prompt chunks everything is kept.", facts.dense_cells,
                         facts.cells + facts.dense_cells);
+  if (!facts.scope.empty())
+    text += facts.scope == "past" ? " It selects among the keys before the chunk."
+                                  : " It selects among all keys, the chunk's own included.";
   if (facts.leakage) text += " Leakage: its basis was fitted on text of this trace.";
   widgets::text_wrapped(palette.muted, text);
   ImGui::EndTooltip();

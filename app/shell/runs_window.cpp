@@ -30,8 +30,8 @@ std::optional<trace::TokenSpan> watched_before(const state::Place& place,
   const auto span = state::watched_span(place);
   const auto& chunks = place.info().chunks;
   if (chunks.empty()) return std::nullopt;
-  const auto last = counted.range ? static_cast<std::size_t>(counted.range->last)
-                                  : chunks.size() - 1;
+  const auto last =
+      counted.range ? static_cast<std::size_t>(counted.range->last) : chunks.size() - 1;
   if (!span || span->begin >= chunks.at(last).begin) return std::nullopt;
   return span;
 }

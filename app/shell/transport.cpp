@@ -151,11 +151,11 @@ void Transport::place_line_ui(state::Workspace& workspace, const widgets::Palett
     pieces[i].draw(pieces[i].width + std::min(spare, widgets::em(20)));
     ImGui::SameLine(0, gap());
   }
-  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x -
-                       width_of_more());
-  if (ImGui::Button("\u22EE###more", {width_of_more(), 0})) ImGui::OpenPopup("more");
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width_of_more());
+  if (ImGui::Button("...###more", {width_of_more(), 0})) ImGui::OpenPopup("more");
   if (is_explained())
-    ImGui::SetTooltip(fit < pieces.size() ? "What has no room in the bar" : "How chunks are played");
+    ImGui::SetTooltip(fit < pieces.size() ? "What has no room in the bar"
+                                          : "How chunks are played");
   if (!ImGui::BeginPopup("more")) return;
   for (std::size_t i = fit; i < pieces.size(); ++i) pieces[i].draw(widgets::em(18));
   ImGui::Checkbox("play in a loop", &loop_);
@@ -200,8 +200,7 @@ void Transport::head_ui(state::Workspace& workspace, float width) {
 // The cards of A and B share what the switch and the device leave.
 void Transport::methods_line_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   const float switch_width = 2 * widgets::em(1.9F) + 1, device_width = widgets::em(6.4F);
-  const float room =
-      ImGui::GetContentRegionAvail().x - switch_width - device_width - 3 * gap();
+  const float room = ImGui::GetContentRegionAvail().x - switch_width - device_width - 3 * gap();
   for (const state::Slot slot : state::kSlots) {
     methods_.draw(workspace, palette, slot, room / 2);
     ImGui::SameLine(0, gap());

@@ -52,7 +52,8 @@ NumberChunks number_chunks(const NumberScope& scope, const Place& place, Kind ow
   else if (chunks.kind == Kind::Chunk)
     chunks.range = {place.chunk, place.chunk};
   else if (chunks.kind == Kind::Range)
-    chunks.range = {std::min(scope.first, last_chunk(info)), std::min(scope.last, last_chunk(info))};
+    chunks.range = {std::min(scope.first, last_chunk(info)),
+                    std::min(scope.last, last_chunk(info))};
   else
     chunks.kind = Kind::All;
   return chunks;

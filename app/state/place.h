@@ -21,7 +21,8 @@ struct Place {
   int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
-  bool watches_nothing = false;  // no keys are chosen, and the trace's needle is not followed either
+  bool watches_nothing =
+      false;                   // no keys are chosen, and the trace's needle is not followed either
   std::string device = "cpu";  // where it is computed, as device::open_device() takes it
 
   bool operator==(const Place&) const = default;

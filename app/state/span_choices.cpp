@@ -9,8 +9,8 @@ namespace kvloupe::state {
 namespace {
 
 bool is_number(const std::string& token) {
-  const bool any = std::any_of(token.begin(), token.end(),
-                               [](unsigned char c) { return std::isdigit(c) != 0; });
+  const bool any =
+      std::any_of(token.begin(), token.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   return any && std::all_of(token.begin(), token.end(), [](unsigned char c) {
            return std::isdigit(c) != 0 || std::isspace(c) != 0;
          });

@@ -54,8 +54,8 @@ struct ViewInfo {
   // "key".
   std::vector<std::string> coordinates;
   std::vector<ViewOption> options = {};
-  int num_methods = 1;      // of A and B that one figure can show: 0, 1 or 2
-  bool shows_both = false;  // the window shows A and B at once
+  int num_methods = 1;       // of A and B that one figure can show: 0, 1 or 2
+  bool shows_both = false;   // the window shows A and B at once
   bool over_chunks = false;  // its numbers follow the scope of numbers (number_scope.h)
   // What the figure shows beside A and B because it was chosen: tried here, or named on the command
   // line. Null: the view takes A and B at most.

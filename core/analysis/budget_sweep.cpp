@@ -27,8 +27,8 @@ SweepPoint point_of(const CompareRow& row) {
 SweepPass sweep_pass(const session::TraceSession& session,
                      const std::vector<selection::MethodSpec>& specs, const SweepScope& scope,
                      const WorkContext& context) {
-  replay::ReplayRequest request{specs.front(), scope.layers, scope.counted.chunks, {}, true, true,
-                                scope.device};
+  replay::ReplayRequest request{specs.front(), scope.layers, scope.counted.chunks, {},
+                                true,          true,         scope.device};
   replay::CompareOptions options;
   options.counted = scope.counted;
   replay::Comparison comparison =
@@ -46,8 +46,8 @@ SweepPass sweep_pass(const session::TraceSession& session,
 
 SweepPoint sweep_point_of_run(const session::TraceSession& session, int run,
                               const SweepScope& scope, const WorkContext& context) {
-  const replay::ReplayResult result = replay::recorded_run(session, run, scope.layers,
-                                                           scope.counted.chunks, true, true, context);
+  const replay::ReplayResult result =
+      replay::recorded_run(session, run, scope.layers, scope.counted.chunks, true, true, context);
   for (const CompareRow& row : replay::summarise(result, session, scope.counted))
     if (speaks_for(row, scope)) return point_of(row);
   SweepPoint nothing;

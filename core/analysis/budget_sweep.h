@@ -31,7 +31,7 @@ struct SweepScope {
   std::vector<int> layers;
   std::optional<int> kv_head;  // empty: all
   std::string device = "cpu";
-  replay::Counted counted = {};                 // of those, by chunk, and the keys watched there
+  replay::Counted counted = {};                // of those, by chunk, and the keys watched there
   trace::Phase phase = trace::Phase::Prefill;  // of the chunks averaged
 };
 

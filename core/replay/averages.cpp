@@ -272,8 +272,8 @@ CompareRow Averager::overall(const ReplayResult& result, trace::Phase phase,
   return cells_->overall(result, phase, options);
 }
 
-std::vector<CompareRow> summarise(const ReplayResult& result,
-                                  const session::TraceSession& session, const Counted& counted) {
+std::vector<CompareRow> summarise(const ReplayResult& result, const session::TraceSession& session,
+                                  const Counted& counted) {
   Averager averager(result.spec, result.q_heads_per_row, session, counted);
   for (const ReplayCell& cell : result.cells) averager.add(cell);
   return averager.rows(result);

@@ -19,7 +19,7 @@ constexpr const char* kOneHead = "one of its query heads alone";
 class LayerLoss {
  public:
   LayerLoss(const SpanLossRequest& request, int layer, const std::vector<Stage>& stages,
-             const selection::RowLayout& layout, int num_rows)
+            const selection::RowLayout& layout, int num_rows)
       : request_(request), stages_(stages), layout_(layout) {
     for (int row = 0; row < num_rows; ++row) heads_.push_back({layer, row});
     chose_.assign(heads_.size(), false);
@@ -85,9 +85,8 @@ class LayerLoss {
     std::map<std::string, std::int64_t> best;
     for (const Alternative& alternative : run.alternatives) {
       if (!alternative.speaks_for(row, layout_.q_heads_per_row)) continue;
-      const auto kept = std::count_if(lost.begin(), lost.end(), [&](std::int64_t key) {
-        return alternative.keeps(row, key);
-      });
+      const auto kept = std::count_if(
+          lost.begin(), lost.end(), [&](std::int64_t key) { return alternative.keeps(row, key); });
       const std::string name = alternative.q_head ? kOneHead : alternative.change;
       changes_.try_emplace(name, Tried{{alternative.stage, name, alternative.spec}, {}});
       std::int64_t& most = best[name];
@@ -140,7 +139,8 @@ void add_layer(const session::TraceSession& session, const SpanLossRequest& requ
   }
   std::optional<RowBudgets> budgets;
   if (loss.has_budgets && may_lose)
-    budgets = span_budgets(session, spec, layer, loss.chunks, request.span, request.device, context);
+    budgets =
+        span_budgets(session, spec, layer, loss.chunks, request.span, request.device, context);
   if (budgets) loss.exact_budgets &= budgets->exact;
   layer_loss.finish(budgets, loss);
 }
@@ -162,7 +162,7 @@ void add_layer_of_run(const session::TraceSession& session, const SpanLossReques
 }  // namespace
 
 SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& request,
-                     const WorkContext& context) {
+                   const WorkContext& context) {
   SpanLoss loss = described(session, request);
   const std::vector<int> layers =
       request.method.known() ? checked_layers(session.info(), request.layers)

@@ -44,10 +44,11 @@ struct SpanHead {
 // One thing changed, in the rows that lose some of the span.
 struct SpanChange {
   Stage stage;
-  std::string change;                         // "all rows of the chunk"
-  std::optional<selection::MethodSpec> spec;  // the method that does it; none where no SPEC can say it
-  int heads = 0;                              // that would then keep all of the span
-  std::int64_t keys = 0;                      // lost ones that would be kept
+  std::string change;  // "all rows of the chunk"
+  std::optional<selection::MethodSpec>
+      spec;               // the method that does it; none where no SPEC can say it
+  int heads = 0;          // that would then keep all of the span
+  std::int64_t keys = 0;  // lost ones that would be kept
 };
 
 struct SpanLoss {
@@ -88,10 +89,10 @@ inline constexpr double kShareThatMatters = 0.8;  // of heads_of_mass()
 
 // Of sets that are at hand: what is kept, without causes.
 SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
-                     const trace::TokenSpan& span);
+                    const trace::TokenSpan& span);
 // Throws as replay().
 SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& request,
-                     const WorkContext& context);
+                   const WorkContext& context);
 
 // "quoka 256 keeps all 7 keys of needle_value in 9 of 90 heads ...": what is kept, which heads matter, and
 // the causes, as far as they are known.

@@ -45,6 +45,14 @@ std::string heads_word(const selection::RowLayout& layout, std::int64_t count) {
              : "groups of query heads";
 }
 
+// "quoka 256"; what more a SPEC says stands beside the sentence.
+std::string brief_name(const MethodChoice& method) {
+  if (!method.known()) return short_name(method);
+  const std::int64_t tokens = method.spec->has_budget() ? method.spec->budget_tokens() : 0;
+  return tokens > 0 ? fmt::format("{} {}", method.spec->id(), format_count(tokens))
+                    : method.spec->id();
+}
+
 // "In chunk 15", "In the chunks 3 to 7".
 std::string words_of_chunks(const std::vector<int>& chunks) {
   if (chunks.empty()) return "In no chunk";
@@ -66,11 +74,11 @@ std::optional<std::int64_t> enough_of(const std::vector<const SpanHead*>& heads)
 std::string causes_of(const SpanLoss::Sums& sums) {
   std::vector<std::string> causes;
   for (const Stage cause : sums.causes())
-    causes.push_back(fmt::format("{} {}",
-                                 percent(static_cast<double>(
-                                             sums.lost_to[static_cast<std::size_t>(cause)]) /
-                                         static_cast<double>(sums.lost())),
-                                 words_of(cause)));
+    causes.push_back(
+        fmt::format("{} {}",
+                    percent(static_cast<double>(sums.lost_to[static_cast<std::size_t>(cause)]) /
+                            static_cast<double>(sums.lost())),
+                    words_of(cause)));
   return fmt::format("{}", fmt::join(causes, ", "));
 }
 
@@ -135,7 +143,7 @@ void SpanLoss::add(const SpanLoss& other) {
 }
 
 SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
-                     const trace::TokenSpan& span) {
+                    const trace::TokenSpan& span) {
   SpanLoss loss;
   loss.method = method;
   loss.span = span;
@@ -177,7 +185,7 @@ SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
 
 std::string sentence_of(const SpanLoss& loss) {
   const SpanLoss::Sums sums = loss.sums();
-  const std::string name = printable(short_name(loss.method));
+  const std::string name = printable(brief_name(loss.method));
   const std::string span = printable(loss.span.name);
   const std::string where = words_of_chunks(loss.chunks);
   if (sums.heads == 0)
@@ -185,11 +193,11 @@ std::string sentence_of(const SpanLoss& loss) {
                ? fmt::format("{} {} keeps every key: none of {} is lost.", where, name, span)
                : fmt::format("{} no key of {} comes before the chunk.", where, span);
   const auto length = loss.span.end - loss.span.begin;
-  std::string text = fmt::format(
-      "{} {} keeps {} in {} of {} {}, and none of it in {}: {} of its keys.", where, name,
-      length == 1 ? span : fmt::format("all {} keys of {}", length, span), sums.whole, sums.heads,
-      heads_word(loss.layout, sums.heads), sums.nothing,
-      percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)));
+  std::string text =
+      fmt::format("{} {} keeps {} in {} of {} {}, and none of it in {}: {} of its keys.", where,
+                  name, length == 1 ? span : fmt::format("all {} keys of {}", length, span),
+                  sums.whole, sums.heads, heads_word(loss.layout, sums.heads), sums.nothing,
+                  percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)));
   if (!loss.has_causes) return text;
   const auto matter = loss.heads_of_mass(kShareThatMatters);
   if (!matter.empty()) {
@@ -211,10 +219,9 @@ std::string remedy_of(const SpanLoss& loss) {
   if (sums.lost() == 0 || !loss.has_causes) return "";
   std::string text;
   if (loss.has_budgets && sums.enough) {
-    text = fmt::format("A budget of {} keeps all of it in every head{}",
-                       format_count(*sums.enough),
-                       loss.exact_budgets ? ", one less does not"
-                                          : ", as do all larger ones that were tried");
+    text = fmt::format(
+        "A budget of {} keeps all of it in every head{}", format_count(*sums.enough),
+        loss.exact_budgets ? ", one less does not" : ", as do all larger ones that were tried");
     if (const auto matter = enough_of(loss.heads_of_mass(kShareThatMatters));
         matter && *matter < *sums.enough)
       text += fmt::format("; {} is enough in the heads that give it {} of its attention",
@@ -226,11 +233,10 @@ std::string remedy_of(const SpanLoss& loss) {
   const int losing = sums.heads - sums.whole;
   for (const SpanChange& change : loss.changes)
     if (change.heads > 0)
-      text += fmt::format("{}{} would keep all of it in {} of the {} that lose some.",
-                          text.empty() ? "" : " ",
-                          static_cast<char>(std::toupper(change.change.front())) +
-                              change.change.substr(1),
-                          change.heads, losing);
+      text += fmt::format(
+          "{}{} would keep all of it in {} of the {} that lose some.", text.empty() ? "" : " ",
+          static_cast<char>(std::toupper(change.change.front())) + change.change.substr(1),
+          change.heads, losing);
   return text;
 }
 

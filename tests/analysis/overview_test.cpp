@@ -118,8 +118,8 @@ TEST(OverviewOfReplay, OneChunkAlone) {
   const Overview recall = overview_of_replay(replay_of_two_layers(), Number::MassRecall, {2});
   EXPECT_FLOAT_EQ(recall.values.at(0, 0), 0.25f);
   EXPECT_TRUE(std::isnan(recall.values.at(1, 0)));
-  EXPECT_FLOAT_EQ(overview_of_replay(replay_of_two_layers(), Number::MassRecall, {3}).values.at(1, 0),
-                  0);
+  EXPECT_FLOAT_EQ(
+      overview_of_replay(replay_of_two_layers(), Number::MassRecall, {3}).values.at(1, 0), 0);
 }
 
 TEST(OverviewOfReplay, SomeChunksAreAveragedAlone) {

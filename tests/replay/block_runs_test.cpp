@@ -98,7 +98,7 @@ TEST(BlockRunsTest, ASavedRunIsReadBackExactly) {
           EXPECT_EQ(a.metrics[row].mass_recall, b.metrics[row].mass_recall);
         }
       }
-      const ReplayResult one = recorded_run(session, run, {1}, 3, measured, false, {});
+      const ReplayResult one = recorded_run(session, run, {1}, {3}, measured, false, {});
       const ReplayCell* of_all = recorded.find(1, 3);
       ASSERT_NE(of_all, nullptr);
       EXPECT_EQ(one.cells.front().blocks->kept, of_all->blocks->kept);

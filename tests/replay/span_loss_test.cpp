@@ -15,10 +15,10 @@
 namespace kvloupe::replay {
 namespace {
 
-using testing::SmallTrace;
-using testing::SmallTraceShape;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::SmallTrace;
+using testing::SmallTraceShape;
 
 constexpr int kChunk = 3;
 
@@ -57,9 +57,8 @@ class SpanLossTest : public ::testing::Test {
     const ReplayResult result = replay(trace_.session(), request, {});
     std::vector<std::int64_t> kept;
     for (const trace::SelectedRow& row : result.find(layer, chunk)->rows)
-      kept.push_back(std::count_if(row.positions.begin(), row.positions.end(), [&](int key) {
-        return key >= span_.begin && key < span_.end;
-      }));
+      kept.push_back(std::count_if(row.positions.begin(), row.positions.end(),
+                                   [&](int key) { return key >= span_.begin && key < span_.end; }));
     return kept;
   }
 };
@@ -121,8 +120,7 @@ TEST_F(SpanLossTest, SeveralChunksAreCountedTogether) {
               kept_by_replay(spec, head.layer, 2)[row] + kept_by_replay(spec, head.layer, 3)[row]);
   }
   // Chunk 1 begins at 16: two keys of [14, 18) come before it.
-  for (const SpanHead& head : loss_of("oracle:budget_tokens=7", {1}).heads)
-    EXPECT_EQ(head.keys, 2);
+  for (const SpanHead& head : loss_of("oracle:budget_tokens=7", {1}).heads) EXPECT_EQ(head.keys, 2);
   // In chunk 0 nothing comes before.
   EXPECT_TRUE(loss_of("oracle:budget_tokens=7", {0}).heads.empty());
 }
@@ -150,8 +148,8 @@ TEST_F(SpanLossTest, CountsFromTheSetsAloneAreTheSame) {
 }
 
 TEST_F(SpanLossTest, TheBudgetThatIsEnoughKeepsTheSpanAndOneLessDoesNot) {
-  for (const std::string& method : {"oracle:budget_tokens=7", "quoka:budget_tokens=7,num_queries=2",
-                                    "sliding_window:budget_tokens=7"}) {
+  for (const char* const method : {"oracle:budget_tokens=7", "quoka:budget_tokens=7,num_queries=2",
+                                   "sliding_window:budget_tokens=7"}) {
     const SpanLoss loss = loss_of(method, {kChunk}, true);
     EXPECT_TRUE(loss.has_budgets && loss.exact_budgets);
     std::int64_t most = 0;
@@ -193,8 +191,8 @@ TEST_F(SpanLossTest, AChangeKeepsItInAsManyHeadsAsItsMethodDoes) {
     ++told;
     int heads = 0;
     for (const SpanHead& head : loss.heads)
-      heads += head.lost() > 0 && kept_by_replay(*change.spec, head.layer)[static_cast<std::size_t>(
-                                      head.row)] == 4;
+      heads += head.lost() > 0 &&
+               kept_by_replay(*change.spec, head.layer)[static_cast<std::size_t>(head.row)] == 4;
     EXPECT_EQ(change.heads, heads) << change.change;
   }
   EXPECT_GT(told, 0);
@@ -254,8 +252,9 @@ TEST(SpanLossSums, AddUp) {
 TEST(SpanLossSums, AreSaidInASentence) {
   SpanLoss loss = by_hand();
   EXPECT_EQ(sentence_of(loss),
-            "In chunk 5 quoka:budget_tokens=256 keeps all 4 keys of needle in 1 of 3 KV heads, and "
-            "none of it in 1: 42 % of its keys. 2 KV heads give it 80 % of its attention, and none of them keeps "
+            "In chunk 5 quoka 256 keeps all 4 keys of needle in 1 of 3 KV heads, and "
+            "none of it in 1: 42 % of its keys. 2 KV heads give it 80 % of its attention, and none "
+            "of them keeps "
             "all of it. Lost to: 57 % budget, 43 % query sampling.");
   EXPECT_EQ(remedy_of(loss), "");
   loss.changes.push_back({Stage::QuerySampling, "all rows of the chunk", {}, 1, 3});
@@ -276,7 +275,7 @@ TEST(SpanLossSums, AreSaidInASentence) {
   loss.heads.clear();
   EXPECT_EQ(sentence_of(loss), "In chunk 5 no key of needle comes before the chunk.");
   loss.dense_heads = 3;
-  EXPECT_EQ(sentence_of(loss), "In chunk 5 quoka:budget_tokens=256 keeps every key: none of needle is lost.");
+  EXPECT_EQ(sentence_of(loss), "In chunk 5 quoka 256 keeps every key: none of needle is lost.");
 }
 
 TEST(SpanLossSums, OfSeveralAnswersAddUp) {

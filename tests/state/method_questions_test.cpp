@@ -68,9 +68,7 @@ class MethodQuestionsTest : public ::testing::Test {
 };
 
 // The place's chunk alone.
-NumberChunks here(const Place& place) {
-  return number_chunks({}, place, NumberScope::Kind::Chunk);
-}
+NumberChunks here(const Place& place) { return number_chunks({}, place, NumberScope::Kind::Chunk); }
 
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const Place place = at(trace_, 0, 0, 2);
@@ -126,7 +124,9 @@ TEST_F(MethodQuestionsTest, OverviewOfSomeChunksIsTheirMean) {
 TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
   Place place = at(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
-  const auto question = [&] { return OverviewQuestion{place, quoka, Number::SpanKept, here(place)}; };
+  const auto question = [&] {
+    return OverviewQuestion{place, quoka, Number::SpanKept, here(place)};
+  };
   EXPECT_EQ(question().obstacle(), "Choose keys to watch: the trace names no needle");
   place.key_begin = 10;
   place.key_end = 25;
@@ -163,8 +163,7 @@ TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
   const MethodChoice a = method(place, "quoka:budget_tokens=8");
   const MethodChoice b = method(place, "oracle:budget_tokens=8");
   const auto key = [](const Place& where, const MethodChoice& choice, Number number, bool all) {
-    return key_of(
-        OverviewQuestion{where, choice, number, all ? NumberChunks{} : here(where)});
+    return key_of(OverviewQuestion{where, choice, number, all ? NumberChunks{} : here(where)});
   };
   const auto recall = Number::MassRecall, entropy = Number::Entropy;
   EXPECT_NE(key(place, a, recall, false), key(place, b, recall, false));
@@ -332,8 +331,8 @@ TEST_F(MethodQuestionsTest, SummariesOfSomeChunksAreOfThoseAlone) {
     return sum / static_cast<double>(2 * chunks.size());
   };
   const auto summary = [&](const NumberScope& scope) {
-    return answer(RunSummaryQuestion{place, quoka,
-                                     number_chunks(scope, place, NumberScope::Kind::All)});
+    return answer(
+        RunSummaryQuestion{place, quoka, number_chunks(scope, place, NumberScope::Kind::All)});
   };
   const auto prompt = summary({NumberScope::Kind::Range, 2, 3});
   EXPECT_EQ(prompt->cells, 4);

@@ -79,8 +79,8 @@ TEST_F(NumberScopes, ReachEveryViewThatHasNumbersOverChunks) {
   std::vector<std::string> able;
   for (const state::ViewInfo& view : state::views())
     if (view.over_chunks) able.push_back(view.id);
-  EXPECT_THAT(able, ::testing::UnorderedElementsAre("kv_map", "layer_head_overview",
-                                                    "budget_sweep", "method_compare"));
+  EXPECT_THAT(able, ::testing::UnorderedElementsAre("kv_map", "layer_head_overview", "budget_sweep",
+                                                    "method_compare"));
   // One step of the history.
   EXPECT_TRUE(workspace.cursor.back());
   EXPECT_TRUE(workspace.cursor.back());
@@ -102,8 +102,8 @@ TEST_F(NumberScopes, CompareCountsTheSpanInTheChosenChunksAlone) {
   };
   // The needle is [400, 416). Chunk 4 begins at 512 and keeps the newest 256 keys: all of it.
   EXPECT_DOUBLE_EQ(kept_in("4"), 1);
-  EXPECT_DOUBLE_EQ(kept_in("5"), 1);   // 640 - 256 = 384
-  EXPECT_DOUBLE_EQ(kept_in("6"), 0);   // 768 - 256 = 512
+  EXPECT_DOUBLE_EQ(kept_in("5"), 1);  // 640 - 256 = 384
+  EXPECT_DOUBLE_EQ(kept_in("6"), 0);  // 768 - 256 = 512
   EXPECT_DOUBLE_EQ(kept_in("question"), 0);
   EXPECT_DOUBLE_EQ(kept_in("4-7"), 0.5);
   // Of [400, 416) chunk 3 is the one that holds it: no key of it comes before.

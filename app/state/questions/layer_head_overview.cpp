@@ -216,8 +216,7 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
     answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
     if (wanted == Number::MassRecall)
-      answer.gap =
-          engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
+      answer.gap = engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
   } else {
     answer.overview =

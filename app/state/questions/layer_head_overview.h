@@ -40,9 +40,7 @@ struct OverviewQuestion {
   // key and cut lanes; for those it is the output error.
   replay::Number number() const;
   bool of_method() const { return analysis::needs_method(number()); }
-  bool mean_of_chunks() const {
-    return of_method() && !(chunks.range && chunks.range->is_one());
-  }
+  bool mean_of_chunks() const { return of_method() && !(chunks.range && chunks.range->is_one()); }
   // The keys that SpanKept is of; empty: it is another number, or nothing is watched.
   std::optional<trace::TokenSpan> watched() const;
 

@@ -210,7 +210,8 @@ Answer MethodCompareQuestion::work(Steps& steps) const {
     if (!row.pending()) continue;
     steps.show(answer);
     try {
-      row.averages = steps.need(MethodAveragesQuestion{place, row.method, all_layers, watched, chunks});
+      row.averages =
+          steps.need(MethodAveragesQuestion{place, row.method, all_layers, watched, chunks});
       average(answer.rows, cells);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Input && error.kind() != ErrorKind::Usage) throw;

@@ -45,9 +45,7 @@ struct MethodCompareQuestion {
   NumberChunks chunks = {};
 
   // Of the place's chunk, unless the chunks are all of one phase.
-  trace::Phase phase() const {
-    return chunks.phase(place.info(), place.chunk_info().phase);
-  }
+  trace::Phase phase() const { return chunks.phase(place.info(), place.chunk_info().phase); }
 
   // Of one phase.
   struct Means {

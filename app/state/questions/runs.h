@@ -19,9 +19,7 @@ struct RunSummaryQuestion {
   NumberChunks chunks = {};
   using Answer = replay::CompareRow;
 
-  std::string key() const {
-    return place.layer_key() + "|" + method.key() + "|" + chunks.key();
-  }
+  std::string key() const { return place.layer_key() + "|" + method.key() + "|" + chunks.key(); }
   std::string title() const;
   std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;

@@ -54,8 +54,7 @@ SpanCountQuestion::Answer SpanCountQuestion::work(Steps& steps) const {
   const auto one = asked.size() == 1 ? std::optional(asked.front()) : std::nullopt;
   replay::ReplayResult run =
       replay::read_run(*place.trace->session, method.run, {}, one, steps.context);
-  std::erase_if(run.cells,
-                [&](const replay::ReplayCell& cell) { return !chunks.has(cell.chunk); });
+  std::erase_if(run.cells, [&](const replay::ReplayCell& cell) { return !chunks.has(cell.chunk); });
   return replay::count_span(run, method, *span);
 }
 
@@ -91,8 +90,9 @@ std::string SpanLossQuestion::key() const {
 }
 
 std::string SpanLossQuestion::title() const {
-  return want_budgets ? fmt::format("Looking for the budget with which {} keeps the span", method.id())
-                      : fmt::format("Asking why {} lost the span", method.id());
+  return want_budgets
+             ? fmt::format("Looking for the budget with which {} keeps the span", method.id())
+             : fmt::format("Asking why {} lost the span", method.id());
 }
 
 SpanLossQuestion::Answer SpanLossQuestion::work(Steps& steps) const {

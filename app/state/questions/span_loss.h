@@ -70,9 +70,7 @@ struct SpanLossQuestion {
   std::string title() const;
   std::string obstacle() const { return SpanCountQuestion{place, method, chunks, span}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer) {
-    return SpanCountQuestion::bytes(answer.loss);
-  }
+  static std::uint64_t bytes(const Answer& answer) { return SpanCountQuestion::bytes(answer.loss); }
 
   // Budgets are found at once where a larger one keeps all that a smaller one does; of others, which are
   // tried one by one in every layer, on request alone.
@@ -89,7 +87,7 @@ struct SpanLossNow {
   std::shared_ptr<const replay::SpanLoss> loss;  // null: nothing yet
   std::string error;                             // why there will be nothing
   std::string doing;                             // "causes: 12 of 30 layers"; empty: nothing is due
-  bool may_look = false;  // for the budget, which is looked for on request
+  bool may_look = false;                         // for the budget, which is looked for on request
 };
 SpanLossNow span_loss_now(Workspace& workspace, const SpanLossQuestion& question, bool search);
 
