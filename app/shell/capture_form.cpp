@@ -98,6 +98,8 @@ void CaptureForm::model_and_prompt_ui(const widgets::Palette& palette,
         break;
       }
   model_ui(palette);
+  heading("Trace");
+  output_ui();
   heading("Prompt");
   prompt_.draw(palette, request_, found_.get(), cost, folder_);
 }
@@ -165,8 +167,6 @@ void CaptureForm::settings_ui(const widgets::Palette& palette,
   device_ui(palette);
   bool wrapped = !request_.raw;
   if (ImGui::Checkbox("the model's chat template around it", &wrapped)) request_.raw = !wrapped;
-  heading("Trace");
-  output_ui();
 }
 
 void CaptureForm::methods_ui(const widgets::Palette& palette, std::int64_t tokens) {
@@ -271,13 +271,16 @@ void CaptureForm::device_ui(const widgets::Palette& palette) {
 }
 
 void CaptureForm::output_ui() {
-  ImGui::SetNextItemWidth(-widgets::em(3));
+  ImGui::SetNextItemWidth(-widgets::em(14));
   ImGui::InputTextWithHint("##output", "the file to write", &request_.output);
   ImGui::SameLine();
-  if (ImGui::Button("\u2026##output", {-1, 0}))
+  if (ImGui::Button("\u2026##output", {widgets::em(2.6F), 0}))
     files_.open(FileDialog::Purpose::SaveFile, "Where to write the trace", request_.output,
                 [this](const std::string& path) { request_.output = path; });
-  ImGui::Checkbox("replace it if it is there", &request_.force);
+  ImGui::SameLine();
+  ImGui::Checkbox("replace", &request_.force);
+  if (ImGui::IsItemHovered())
+    ImGui::SetTooltip("A file of that name that is there already is replaced");
 }
 
 }  // namespace kvloupe::shell

@@ -16,10 +16,11 @@ constexpr std::uint64_t kLargeModel = std::uint64_t{1} << 30;
 std::string text_of(const CaptureCost& cost) {
   return fmt::format(
       "About {} on disk, {} of memory (weights {}, KV cache {}, working set {}) and {}, for {} "
-      "tokens in {} chunks and {} of {} layers.",
+      "tokens in {} {} and {} of {} layers.",
       format_bytes(cost.bytes), format_bytes(cost.memory), format_bytes(cost.weights),
       format_bytes(cost.kv_cache), format_bytes(cost.working_set), format_duration(cost.seconds),
-      format_count(cost.tokens), format_count(cost.chunks), cost.layers, cost.model_layers);
+      format_count(cost.tokens), format_count(cost.chunks), cost.chunks == 1 ? "chunk" : "chunks",
+      cost.layers, cost.model_layers);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/trace/hdf5/hdf5.h"
 
 #include "core/trace/hdf5/global_heap.h"
+#include "core/trace/hdf5/h5_read_driver.h"
 
 #include <fmt/format.h>
 
@@ -154,6 +155,7 @@ Handle open_file_for_reading(const std::string& path) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(path, code)) throw Defect("it is no regular file");
   const Handle access = checked(H5Pcreate(H5P_FILE_ACCESS), "prepare to open a file");
+  read_apart(access);
   H5Pset_file_locking(access.get(), false, true);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
   return checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open the file");
