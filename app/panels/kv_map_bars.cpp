@@ -53,8 +53,11 @@ void recall_bar(DrawContext& context, const Map& map, std::size_t chunk, double 
   const bool counts = state::number_chunks(context.workspace.selection().numbers,
                                            map.question.place, state::NumberScope::Kind::All)
                           .has(static_cast<int>(chunk));
-  draw->AddRectFilled(
-      from, to, dense ? bar : widgets::with_alpha(bar, !counts ? 0.3F : here ? 1.0F : 0.75F));
+  draw->AddRectFilled(from, to,
+                      dense ? bar
+                            : widgets::with_alpha(bar, !counts ? 0.3F
+                                                       : here  ? 1.0F
+                                                               : 0.75F));
   const widgets::FontScope small(widgets::fonts().mono, 0.8F);
   if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) return;
   const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);

@@ -130,8 +130,8 @@ class HeadGrid {
       text += fmt::format("{} of {} keys kept", head->kept, head->keys);
       const double mass = loss_.sums().mass;
       if (loss_.has_causes && mass > 0)
-        text +=
-            fmt::format("\n{} of the attention that the span receives", percent(head->mass / mass));
+        text += fmt::format("\n{} of the attention that the span receives",
+                            state::share_text(head->mass / mass));
       if (head->enough)
         text += fmt::format("\na budget of {} keeps all of it", format_count(*head->enough));
     }

@@ -448,7 +448,6 @@ class TokenStripPanel final : public Panel {
   }
 
   static std::string words_of(const std::vector<Strip>& strips, std::int32_t token) {
-    const auto i = static_cast<std::size_t>(token);
     const Strip& first = strips.front();
     const trace::TraceInfo& info = first.place.info();
     std::string text = fmt::format("token {}\n{}", token_line(first.place, token),

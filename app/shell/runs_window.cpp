@@ -104,8 +104,7 @@ void header_ui(const std::string& watched) {
   head(1, "Keys of " + watched + " kept by the head shown, over the chunks named above.");
   int column = 2;
   for (const replay::NumberInfo* info : columns())
-    head(column++,
-         std::string(info->sentence) + "\nMean over the layer and chunks named above.");
+    head(column++, std::string(info->sentence) + "\nMean over the layer and chunks named above.");
 }
 
 void share_ui(const widgets::Palette& palette, double share, const std::string& words) {
@@ -148,13 +147,12 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   watched_ = watched_before(place, spans_);
   const std::string name = watched_ ? printable(watched_->name) : "";
   widgets::text_wrapped(
-      palette.muted,
-      watched_
-          ? fmt::format("here: {} kept in {}, KV head {}; numbers: layer {}, {}", name,
-                        state::words_of(spans_, place.info()), place.kv_head(), place.layer,
-                        state::words_of(chunks_, place.info()))
-          : fmt::format("numbers: layer {}, {}", place.layer,
-                        state::words_of(chunks_, place.info())));
+      palette.muted, watched_
+                         ? fmt::format("here: {} kept in {}, KV head {}; numbers: layer {}, {}",
+                                       name, state::words_of(spans_, place.info()), place.kv_head(),
+                                       place.layer, state::words_of(chunks_, place.info()))
+                         : fmt::format("numbers: layer {}, {}", place.layer,
+                                       state::words_of(chunks_, place.info())));
   std::vector<Row> rows = rows_of(workspace);
   if (rows.empty())
     return widgets::text_wrapped(palette.muted,
@@ -254,8 +252,8 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const MethodChoice& method = row.method;
   const trace::RunInfo* run = method.run_info(workspace.place().info());
   const bool closed = run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
-  const std::string name = row.label + (closed ? "  closed loop" : "") +
-                           (row.tried ? "  tried here" : "");
+  const std::string name =
+      row.label + (closed ? "  closed loop" : "") + (row.tried ? "  tried here" : "");
   const float room = ImGui::GetContentRegionAvail().x;
   if (ImGui::Selectable((widgets::elided(name, room) + "###name").c_str(), false, 0, {room, 0}))
     workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);

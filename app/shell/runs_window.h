@@ -35,7 +35,7 @@ class RunsWindow {
   struct Row {
     state::MethodChoice method;
     std::string label;  // tells it from the others of the list
-    int index = 0;  // in the list: recorded ones, then those tried
+    int index = 0;      // in the list: recorded ones, then those tried
     bool tried = false;
     state::Result<state::RunSummaryQuestion> summary;
     state::Result<state::RunQuestion> run;     // asked where keys are watched

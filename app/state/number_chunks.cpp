@@ -2,6 +2,8 @@
 
 #include "app/state/place.h"
 #include "app/state/workspace.h"
+#include "core/base/error.h"
+#include "core/replay/span_kept.h"
 
 #include <fmt/format.h>
 
@@ -89,6 +91,17 @@ replay::Counted counted_in(const NumberChunks& chunks,
   counted.watched =
       chunks.chosen ? replay::WatchedKeys{keys} : replay::watched_from_question(keys, info);
   return counted;
+}
+
+void check_scope(const NumberScope& scope, const trace::TraceInfo& info) {
+  if (scope.kind == Kind::Question && replay::question_of(info) == nullptr)
+    throw input_error("numbers from the question on cannot be shown",
+                      "the trace has no span called question",
+                      "choose all, chunk, or chunks such as 12-15");
+  if (scope.kind == Kind::Range && scope.last > last_chunk(info))
+    throw input_error(fmt::format("numbers over chunk {} cannot be shown", scope.last),
+                      fmt::format("this trace has the chunks 0 to {}", last_chunk(info)),
+                      "choose some of these");
 }
 
 }  // namespace kvloupe::state

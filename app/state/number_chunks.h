@@ -41,6 +41,8 @@ NumberChunks number_chunks(const NumberScope& scope, const Place& place, NumberS
 // Of what the workspace shows.
 NumberChunks number_chunks(const Workspace& workspace,
                            NumberScope::Kind own = NumberScope::Kind::All);
+// Why the trace has no such chunks, as an Error{Input}.
+void check_scope(const NumberScope& scope, const trace::TraceInfo& info);
 // "chunk 12", "the chunks from the question on (14 to 15)", "all chunks".
 std::string words_of(const NumberChunks& chunks, const trace::TraceInfo& info);
 // The same for a chip: "from the question on".

@@ -3,11 +3,10 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
-#include "core/replay/span_kept.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdint>
 
 namespace kvloupe::state {
 namespace {
@@ -20,10 +19,6 @@ struct Name {
 };
 constexpr Name kNames[] = {
     {Kind::Own, "own"}, {Kind::Chunk, "chunk"}, {Kind::Question, "question"}, {Kind::All, "all"}};
-
-int last_chunk(const trace::TraceInfo& info) {
-  return std::max(0, static_cast<int>(info.chunks.size()) - 1);
-}
 
 }  // namespace
 
@@ -47,17 +42,6 @@ NumberScope parse_number_scope(const std::string& text) {
                       "all, or chunks such as 12-15",
                       "write for example --numbers question");
   return {Kind::Range, static_cast<int>(*first), static_cast<int>(*last)};
-}
-
-void check_scope(const NumberScope& scope, const trace::TraceInfo& info) {
-  if (scope.kind == Kind::Question && replay::question_of(info) == nullptr)
-    throw input_error("numbers from the question on cannot be shown",
-                      "the trace has no span called question",
-                      "choose all, chunk, or chunks such as 12-15");
-  if (scope.kind == Kind::Range && scope.last > last_chunk(info))
-    throw input_error(fmt::format("numbers over chunk {} cannot be shown", scope.last),
-                      fmt::format("this trace has the chunks 0 to {}", last_chunk(info)),
-                      "choose some of these");
 }
 
 }  // namespace kvloupe::state

@@ -4,10 +4,6 @@
 
 #include <string>
 
-namespace kvloupe::trace {
-struct TraceInfo;
-}
-
 namespace kvloupe::state {
 
 struct NumberScope {
@@ -26,7 +22,5 @@ struct NumberScope {
 // "chunk", "question", "all", "12-15"; "own" of what is not said.
 std::string text_of(const NumberScope& scope);
 NumberScope parse_number_scope(const std::string& text);  // throws Error{Usage}
-// Why the trace has no such chunks, as an Error{Input}.
-void check_scope(const NumberScope& scope, const trace::TraceInfo& info);
 
 }  // namespace kvloupe::state

@@ -1,6 +1,7 @@
 // See selection.h.
 #include "app/state/selection.h"
 
+#include "app/state/number_chunks.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/selection/spec/default_budget.h"

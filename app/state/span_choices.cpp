@@ -62,8 +62,9 @@ std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens
                                           const std::string& text, std::int32_t from) {
   const std::vector<TokenRange> found = find_text(tokens, text);
   if (text.empty() || found.empty()) return std::nullopt;
-  auto at = std::lower_bound(found.begin(), found.end(), from,
-                             [](const TokenRange& range, std::int32_t t) { return range.begin < t; });
+  auto at =
+      std::lower_bound(found.begin(), found.end(), from,
+                       [](const TokenRange& range, std::int32_t t) { return range.begin < t; });
   if (at == found.end()) at = found.begin();
   return trace::TokenSpan{text, at->begin, at->end};
 }

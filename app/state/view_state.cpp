@@ -1,5 +1,6 @@
 #include "app/state/view_state.h"
 
+#include "app/state/number_chunks.h"
 #include "app/state/other_trace.h"
 #include "app/state/shown_methods.h"
 #include "app/state/view_list.h"

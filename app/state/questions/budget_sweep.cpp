@@ -433,7 +433,8 @@ ViewInfo budget_sweep_view() {
   }
   view.options = {
       {"metric", numbers,
-       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the needle",
+       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the "
+       "needle",
        titles},
       {"scope",
        {"head", "layer", "trace"},
