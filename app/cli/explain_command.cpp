@@ -367,7 +367,8 @@ Command explain_command(const GlobalOptions& global) {
                  "find");
   command.option("--csv", &arguments->csv,
                  "of a span: its heads as a table into this file, - is standard output");
-  command.option("--force", &arguments->force, "replace the file of --csv");
+  command.option("--force", &arguments->force,
+                 "let the file of --csv replace a trace or a model, too");
   command.option("--json", &arguments->json, "as JSON, with all that is known");
   command.run = [arguments, &global](const Given&) {
     use_engine(global);

@@ -148,8 +148,8 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   const std::string name = watched_ ? printable(watched_->name) : "";
   widgets::text_wrapped(
       palette.muted, watched_
-                         ? fmt::format("here: {} kept in {}, KV head {}; numbers: layer {}, {}",
-                                       name, state::words_of(spans_, place.info()), place.kv_head(),
+                         ? fmt::format("here: {} kept, {}, KV head {}; numbers: layer {}, {}", name,
+                                       state::words_of(spans_, place.info()), place.kv_head(),
                                        place.layer, state::words_of(chunks_, place.info()))
                          : fmt::format("numbers: layer {}, {}", place.layer,
                                        state::words_of(chunks_, place.info())));

@@ -236,7 +236,8 @@ TEST(Help, OfExportNamesTheChoicesOfEachView) {
   std::string words;  // lines are broken anywhere
   for (const char c : help)
     if (std::isspace(static_cast<unsigned char>(c)) == 0) words += c;
-  for (const json& view : answer_of({"views", "--json"})["views"])
+  const json list = answer_of({"views", "--json"});
+  for (const json& view : list["views"])
     for (const json& option : view["options"]) {
       std::string choices =
           view["id"].get<std::string>() + ":" + option["meaning"].get<std::string>() + "(";

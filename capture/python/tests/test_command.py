@@ -193,7 +193,7 @@ class Command(unittest.TestCase):
     def test_the_versions_are_one(self):
         project = re.search(r"project\(kvloupe VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
         self.assertEqual(kvloupe.version.__version__, project)
-        schema = re.search(r'kSchemaVersion = "([0-9.]+)"', (ROOT / "core" / "trace" / "trace_names.h").read_text())[1]
+        schema = re.search(r'kSchemaVersion = "([0-9.]+)"', (ROOT / "core" / "trace" / "fields" / "trace_names.h").read_text())[1]
         self.assertEqual(kvloupe.layout.SCHEMA_VERSION, schema)
 
 

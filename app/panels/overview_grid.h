@@ -1,0 +1,57 @@
+// The grid of layers and heads in the colours of one number: the same in every form of the overview.
+#pragma once
+
+#include "app/panels/view_frame.h"
+#include "app/state/questions/layer_head_overview.h"
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+namespace kvloupe::panels {
+
+using Overview = state::Result<state::OverviewQuestion>;
+
+// How a number is coloured.
+struct Coloring {
+  ImU32 (*color)(const widgets::Palette&, double);
+  state::OverviewScale::Range range;
+
+  Coloring(const replay::NumberInfo& info, state::OverviewScale::Range ends);
+  // Of A less B: which of the two is higher.
+  explicit Coloring(state::OverviewScale::Range ends);
+  ImU32 at(const widgets::Palette& palette, double value) const;
+};
+
+// What a column of the grid stands for.
+const char* head_word(const state::OverviewQuestion::Answer& answer);
+
+// Makes it the place; `column` is one of the grid.
+void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answer& answer,
+                int layer, int column);
+
+class OverviewGrid {
+ public:
+  // Before the grids of a frame: how many there will be.
+  void begin_frame(std::size_t num_grids);
+  // Of the room there is, how much draw() will fill.
+  float height(const analysis::Overview& overview) const;
+  // Fills the room there is. A click goes to the cell.
+  void draw(DrawContext& context, const Overview& result, const replay::NumberInfo& info,
+            const Coloring& coloring);
+
+ private:
+  struct Cells;
+  bool move_ui(const Cells& grid);
+  void current_ui(DrawContext& context, const Cells& grid, const Overview& result);
+  void pointed_ui(DrawContext& context, const Cells& grid, int q_heads_per_column);
+  static void axes_ui(DrawContext& context, const Cells& grid,
+                      const state::OverviewQuestion::Answer& answer);
+
+  std::size_t num_grids_ = 1;
+  // Row of the layer and query head under the mouse, in the last frame and in this one.
+  std::optional<std::pair<int, int>> pointed_, pointing_;
+  float zoom_ = 1;
+};
+
+}  // namespace kvloupe::panels
