@@ -131,14 +131,14 @@ float OverviewGrid::height(const analysis::Overview& overview) const {
 }
 
 void OverviewGrid::draw(DrawContext& context, const Overview& result, const NumberInfo& info,
-             const Coloring& coloring) {
+                        const Coloring& coloring) {
   const float pixel = widgets::em(1 / 15.0F);
   const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : kTextSize);
   const Cells grid(result->overview, context.figure, pixel, zoom_);
   if (!grid.fits()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const bool numbers = grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 &&
-                       grid.cell_h > ImGui::GetTextLineHeight();
+  const bool numbers =
+      grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 && grid.cell_h > ImGui::GetTextLineHeight();
   for (int l = 0; l < grid.num_layers; ++l)
     for (int h = 0; h < grid.num_heads; ++h) {
       const double value = result->overview.values.at(l, h);
@@ -204,10 +204,10 @@ void OverviewGrid::current_ui(DrawContext& context, const Cells& grid, const Ove
   const float line = std::max(2.0F, widgets::em(0.16F));
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float out = 1.5F + line;
-  draw->AddRect({from.x - out, from.y - out}, {to.x + out, to.y + out}, context.palette.panel, 4,
+  draw->AddRect({from.x - out, from.y - out}, {to.x + out, to.y + out}, context.palette.panel, 4, 0,
+                line);
+  draw->AddRect({from.x - 1.5F, from.y - 1.5F}, {to.x + 1.5F, to.y + 1.5F}, context.palette.text, 3,
                 0, line);
-  draw->AddRect({from.x - 1.5F, from.y - 1.5F}, {to.x + 1.5F, to.y + 1.5F}, context.palette.text,
-                3, 0, line);
 }
 
 // Of several grids; one alone has the mouse.
@@ -228,7 +228,7 @@ void OverviewGrid::pointed_ui(DrawContext& context, const Cells& grid, int q_hea
 
 // Numbers and names stay in sight while the cells scroll below them.
 void OverviewGrid::axes_ui(DrawContext& context, const Cells& grid,
-                    const state::OverviewQuestion::Answer& answer) {
+                           const state::OverviewQuestion::Answer& answer) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImU32 color = context.palette.muted;
   const ImVec2 scroll(ImGui::GetScrollX(), ImGui::GetScrollY());
