@@ -6,6 +6,7 @@
 #include "app/state/questions/kv_map.h"
 #include "tests/gui/window_fixture.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
@@ -204,6 +205,36 @@ TEST_F(WindowTest, ARunOfTheListBecomesAOrB) {
         [](ImGuiTestContext* ctx) { ctx->ItemClick(in("Runs", "/runs/$$0/A").c_str()); });
   EXPECT_EQ(selection().choice(Slot::A), recorded[0]);
   EXPECT_EQ(selection().choice(Slot::B), recorded[2]);
+}
+
+// What was tried here is saved by the command line, or forgotten.
+TEST_F(WindowTest, AMethodThatWasTriedIsSavedOrRemoved) {
+  open_alone(trace());
+  const auto* tab = workspace().traces.ready();
+  workspace().cursor.set_method(Slot::A, "oracle:budget_tokens=64");
+  settle();
+  ASSERT_EQ(tab->tried.size(), 1U);
+  static std::vector<std::string> asked;  // written by a job, read when all are done
+  asked.clear();
+  explorer().runs().run_command = [](const std::vector<std::string>& arguments) {
+    asked = arguments;
+    return std::string("error: the disk is full");
+  };
+  const std::string row = in("Runs", fmt::format("/runs/$${}/###name", tab->recorded.size()));
+  const auto choose = [&](const char* name) {
+    drive("menu of a run", [&](ImGuiTestContext* ctx) {
+      ctx->ItemClick(row.c_str(), ImGuiMouseButton_Right);
+      ctx->Yield(2);
+      ctx->ItemClick((std::string("//$FOCUSED/") + name).c_str());
+      ctx->Yield(2);
+    });
+  };
+  choose("Save as a run of the trace");
+  EXPECT_EQ(asked, (std::vector<std::string>{"select", tab->path, "--method",
+                                             workspace().method(Slot::A).text, "--save"}));
+  EXPECT_EQ(explorer().messages().history().back(), "error: the disk is full");
+  choose("Remove from the list");
+  EXPECT_TRUE(tab->tried.empty());
 }
 
 // Whoever knows a method's name finds it, sees its help and changes a parameter.
