@@ -62,16 +62,21 @@ bool is_here(const widgets::Palette& palette, const Result& result) {
   return false;
 }
 
-// What a column sorts by: the first numbers of a table of methods, each by its id.
+// Ids of the columns that are no number of numbers.h; a number's column has the number as its id.
 constexpr ImGuiID kName = 1000, kWatched = 1001;
 
-std::vector<const replay::NumberInfo*> columns() {
+// The watched keys have a column of their own, of the heads shown; decode steps are not averaged.
+std::vector<const replay::NumberInfo*> numbers_of_columns() {
   std::vector<const replay::NumberInfo*> numbers;
   for (const replay::NumberInfo& info : replay::kNumbers)
-    // The watched keys have a column of their own, of the cell shown; decode steps are not averaged.
     if (info.rows == replay::InRows::All && info.number != replay::Number::SpanKept)
       numbers.push_back(&info);
   return numbers;
+}
+
+const std::vector<const replay::NumberInfo*>& columns() {
+  static const std::vector<const replay::NumberInfo*> all = numbers_of_columns();
+  return all;
 }
 
 void set_up_columns(bool watched) {
