@@ -1,7 +1,7 @@
 // The suite `contract`: each row with its definition.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
-#include "app/shell/frame_bench.h"
+#include "app/shell/frame/frame_bench.h"
 #include "capture/engine.h"
 #include "capture/run/capture.h"
 #include "capture/run/prefill_bench.h"

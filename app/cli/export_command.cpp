@@ -3,7 +3,7 @@
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/figure/export.h"
-#include "app/shell/view_state_json.h"
+#include "app/shell/saved/view_state_json.h"
 #include "app/state/export_words.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"

@@ -3,7 +3,7 @@
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
-#include "app/shell/window.h"
+#include "app/shell/frame/window.h"
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"

@@ -4,8 +4,8 @@
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
 #include "app/panels/show_control.h"
-#include "app/state/questions/attention_map.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/attention_map.h"
+#include "app/state/questions/kept/selected_vs_true.h"
 
 #include "core/base/units.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "app/panels/map_plot.h"
-#include "app/state/questions/block_tables.h"
+#include "app/state/questions/how_it_works/block_tables.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // budget_sweep: what each method keeps of the attention against its budget, between the bounds that
 // the true top keys and chance set, and the budget that is enough.
-#include "app/state/questions/budget_sweep.h"
+#include "app/state/questions/how_much/budget_sweep.h"
 
 #include "app/panels/map_plot.h"
 #include "app/panels/sweep_plots.h"

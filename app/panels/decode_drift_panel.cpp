@@ -3,7 +3,7 @@
 // have moved, by layer and chunk, and what each of the two answers.
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
-#include "app/state/questions/decode_drift.h"
+#include "app/state/questions/how_it_ran/decode_drift.h"
 #include "app/state/token_text.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"

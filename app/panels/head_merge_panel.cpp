@@ -1,8 +1,8 @@
 // head_merge: what each query head of a row recalls with a set of its own beside what it recalls with
 // the one that all share, and the keys that each lost by sharing. A click chooses the key.
 #include "app/panels/view_frame.h"
-#include "app/state/questions/head_merge.h"
-#include "app/state/questions/worst_misses.h"
+#include "app/state/questions/why_lost/head_merge.h"
+#include "app/state/questions/why_lost/worst_misses.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 // power law through the largest; right the chunk's rows of attention, the farthest query on top.
 #include "app/panels/matrix_picture.h"
 #include "app/panels/query_scatter.h"
-#include "app/state/questions/heavy_tail.h"
+#include "app/state/questions/how_it_works/heavy_tail.h"
 #include "app/state/token_text.h"
 
 #include "core/base/units.h"

@@ -1,6 +1,6 @@
 // The key in one chunk of all layers and rows: is it lost here alone, or everywhere?
 #include "app/panels/key_inspection.h"
-#include "app/state/questions/explain_words.h"
+#include "app/state/questions/why_lost/explain_words.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/explain.h"
-#include "app/state/questions/miss_inspector.h"
+#include "app/state/questions/why_lost/explain.h"
+#include "app/state/questions/why_lost/miss_inspector.h"
 
 namespace kvloupe::panels {
 

@@ -1,7 +1,7 @@
 // One key through the chunks: what it is worth, what it scored against the cut, and what became of it.
 #include "app/panels/key_inspection.h"
 #include "app/panels/map_plot.h"
-#include "app/state/questions/explain_words.h"
+#include "app/state/questions/why_lost/explain_words.h"
 
 #include <fmt/format.h>
 

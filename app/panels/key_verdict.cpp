@@ -1,7 +1,7 @@
 // Why a method kept or lost the key, in a sentence, by stages, and by what would have kept it.
 #include "app/panels/key_inspection.h"
 
-#include "app/state/questions/explain_words.h"
+#include "app/state/questions/why_lost/explain_words.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 

@@ -3,7 +3,7 @@
 
 #include "app/panels/kv_map_axes.h"
 #include "app/panels/show_control.h"
-#include "app/state/questions/kv_difference.h"
+#include "app/state/questions/kept/kv_difference.h"
 
 namespace kvloupe::panels {
 

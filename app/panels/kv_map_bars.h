@@ -2,8 +2,8 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/kv_difference.h"
-#include "app/state/questions/kv_map.h"
+#include "app/state/questions/kept/kv_difference.h"
+#include "app/state/questions/kept/kv_map.h"
 
 #include <implot/implot.h>
 

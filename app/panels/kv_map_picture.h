@@ -2,7 +2,7 @@
 // kept key is lost where many share a pixel.
 #pragma once
 
-#include "app/state/questions/kv_difference.h"
+#include "app/state/questions/kept/kv_difference.h"
 #include "app/widgets/map_texture.h"
 #include "app/widgets/palette.h"
 

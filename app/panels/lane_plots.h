@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/map_plot.h"
-#include "app/state/questions/aqua_lanes.h"
+#include "app/state/questions/how_it_works/aqua_lanes.h"
 
 namespace kvloupe::panels {
 

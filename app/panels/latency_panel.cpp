@@ -1,6 +1,6 @@
 // latency: the parts of a method against dense attention, measured live on this machine for the
 // current cell.
-#include "app/state/questions/latency.h"
+#include "app/state/questions/how_much/latency.h"
 
 #include "app/panels/view_frame.h"
 #include "core/base/units.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/attention_map.h"
+#include "app/state/questions/kept/attention_map.h"
 #include "app/widgets/map_texture.h"
 
 #include <cstdint>

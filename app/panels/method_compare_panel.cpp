@@ -1,5 +1,5 @@
 // method_compare: the table of `kvloupe compare`, one row a method; a click makes a row A or B.
-#include "app/state/questions/method_compare.h"
+#include "app/state/questions/how_much/method_compare.h"
 
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"

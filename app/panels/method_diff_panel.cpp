@@ -1,6 +1,6 @@
 // method_diff: a layer a row, a chunk a column, and how far A and B keep other keys there. A click goes
 // to the cell.
-#include "app/state/questions/method_diff.h"
+#include "app/state/questions/kept/method_diff.h"
 
 #include "app/panels/map_plot.h"
 #include "app/state/method_groups.h"

@@ -1,6 +1,6 @@
 // miss_inspector: why a key was lost, or kept, by both methods: the cause and what would have kept it,
 // its life through the chunks, and its fate in all layers.
-#include "app/state/questions/miss_inspector.h"
+#include "app/state/questions/why_lost/miss_inspector.h"
 
 #include "app/panels/key_inspection.h"
 #include "app/panels/span_verdict.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/layer_head_overview.h"
+#include "app/state/questions/where/layer_head_overview.h"
 
 #include <cstddef>
 #include <optional>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "app/panels/map_plot.h"
-#include "app/state/questions/quest_pages.h"
+#include "app/state/questions/how_it_works/quest_pages.h"
 
 namespace kvloupe::panels {
 

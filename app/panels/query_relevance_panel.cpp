@@ -1,7 +1,7 @@
 // query_relevance: S_q of each query against the largest attention that it gives. Where the cloud
 // rises, queries far from the mean query are the ones that matter.
 #include "app/panels/query_scatter.h"
-#include "app/state/questions/query_relevance.h"
+#include "app/state/questions/how_it_works/query_relevance.h"
 
 namespace kvloupe::panels {
 namespace {

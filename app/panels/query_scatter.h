@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/map_plot.h"
-#include "app/state/questions/query_geometry.h"
+#include "app/state/questions/how_it_works/query_geometry.h"
 
 #include <implot/implot.h>
 

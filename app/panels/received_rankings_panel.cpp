@@ -3,7 +3,7 @@
 // and which the method selected.
 #include "app/panels/map_plot.h"
 #include "app/state/labels.h"
-#include "app/state/questions/received_rankings.h"
+#include "app/state/questions/how_it_works/received_rankings.h"
 
 #include "core/base/units.h"
 

@@ -2,7 +2,7 @@
 // method kept them; the table names each with its text.
 #include "app/panels/map_plot.h"
 #include "app/state/labels.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/panel.h"
-#include "app/state/questions/span_loss.h"
+#include "app/state/questions/why_lost/span_loss.h"
 
 namespace kvloupe::panels {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/budget_sweep.h"
+#include "app/state/questions/how_much/budget_sweep.h"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // token_strip: the text itself, each token coloured by what happened to its key in the current
 // chunk.
-#include "app/state/questions/token_strip.h"
+#include "app/state/questions/kept/token_strip.h"
 
 #include "app/panels/show_control.h"
 #include "app/state/labels.h"

@@ -1,5 +1,5 @@
 // trace_info: what the open trace holds.
-#include "app/state/questions/trace_info.h"
+#include "app/state/questions/how_it_ran/trace_info.h"
 
 #include "app/panels/view_frame.h"
 #include "app/state/token_text.h"

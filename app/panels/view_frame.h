@@ -4,7 +4,7 @@
 
 #include "app/panels/panel.h"
 #include "app/state/labels.h"
-#include "app/state/questions/run.h"
+#include "app/state/questions/how_it_ran/run.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/palette.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/explain.h"
+#include "app/state/questions/why_lost/explain.h"
 
 namespace kvloupe::panels {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/panels/view_frame.h"
-#include "app/state/questions/worst_misses.h"
+#include "app/state/questions/why_lost/worst_misses.h"
 
 #include <cstddef>
 #include <cstdint>

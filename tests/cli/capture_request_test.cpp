@@ -1,6 +1,6 @@
 // What the window asks `capture` for goes through the command line of the built program and comes out as
 // the same request; the copied line does, too. And what the program tells of a capture under way.
-#include "app/shell/capture_request.h"
+#include "app/shell/new_trace/capture_request.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
 

@@ -1,6 +1,6 @@
 // Every field of every view's state goes through the command line of the built program and comes back
 // as the same value: the words that the window copies say all of it.
-#include "app/shell/view_state_json.h"
+#include "app/shell/saved/view_state_json.h"
 #include "app/state/export_words.h"
 #include "app/state/view_list.h"
 #include "tests/base/temporary_folder.h"

@@ -2,7 +2,7 @@
 // draws: to the pixel, on the device `sim`, with options, theme, size and scale.
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
-#include "app/shell/exporter.h"
+#include "app/shell/windows/exporter.h"
 #include "app/state/view_list.h"
 #include "tests/cli/run_program.h"
 #include "tests/figure/picture_difference.h"

@@ -3,9 +3,9 @@
 // references anew.
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
-#include "app/state/questions/block_metrics.h"
-#include "app/state/questions/latency.h"
-#include "app/state/questions/trace_info.h"
+#include "app/state/questions/how_it_ran/trace_info.h"
+#include "app/state/questions/how_it_works/block_metrics.h"
+#include "app/state/questions/how_much/latency.h"
 #include "app/state/view_list.h"
 #include "tests/figure/picture_difference.h"
 #include "tests/gui/gui_trace.h"

@@ -1,6 +1,6 @@
 // make_fuzz_seeds FOLDER: small sound inputs of every kind, FOLDER/KIND/NAME, by the code that makes such files. Fuzzing
 // starts from them.
-#include "app/shell/settings.h"
+#include "app/shell/saved/settings.h"
 #include "core/base/paths.h"
 #include "core/base/safetensors.h"
 #include "core/base/whole_file.h"

@@ -1,6 +1,6 @@
 // Where the user was in each trace: read, one added, read again.
-#include "app/shell/places_file.h"
-#include "app/shell/state_files.h"
+#include "app/shell/saved/places_file.h"
+#include "app/shell/saved/state_files.h"
 #include "core/base/paths.h"
 #include "tests/fuzz/target.h"
 

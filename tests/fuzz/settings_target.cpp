@@ -1,6 +1,6 @@
 // The window's settings and its list of recent files, read and written again.
-#include "app/shell/settings.h"
-#include "app/shell/state_files.h"
+#include "app/shell/saved/settings.h"
+#include "app/shell/saved/state_files.h"
 #include "core/base/paths.h"
 #include "tests/fuzz/target.h"
 

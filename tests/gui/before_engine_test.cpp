@@ -2,9 +2,9 @@
 // is: a call of the engine that comes too early ends it.
 #include "app/figure/headless.h"
 #include "app/shell/explorer.h"
-#include "app/state/questions/kv_map.h"
-#include "app/state/questions/token_strip.h"
-#include "app/state/questions/trace_info.h"
+#include "app/state/questions/how_it_ran/trace_info.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/kept/token_strip.h"
 #include "app/state/view_list.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"

@@ -3,11 +3,11 @@
 #include "app/figure/export.h"
 
 #include "app/figure/figure_page.h"
-#include "app/state/questions/attention_map.h"
-#include "app/state/questions/kv_map.h"
-#include "app/state/questions/layer_head_overview.h"
-#include "app/state/questions/query_geometry.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/how_it_works/query_geometry.h"
+#include "app/state/questions/kept/attention_map.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/kept/selected_vs_true.h"
+#include "app/state/questions/where/layer_head_overview.h"
 #include "core/base/error.h"
 #include "tests/gui/view_fixture.h"
 

@@ -1,9 +1,9 @@
 // The bar on top: two lines of one height, in which the span and the chunks that numbers are over are
 // chosen; what has no room is in its menu.
 #include "app/state/number_chunks.h"
-#include "app/state/questions/layer_head_overview.h"
-#include "app/state/questions/method_compare.h"
-#include "app/state/questions/span_loss.h"
+#include "app/state/questions/how_much/method_compare.h"
+#include "app/state/questions/where/layer_head_overview.h"
+#include "app/state/questions/why_lost/span_loss.h"
 #include "tests/gui/window_fixture.h"
 
 #include <GLFW/glfw3.h>

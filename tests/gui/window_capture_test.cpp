@@ -5,6 +5,8 @@
 #include "tests/gui/window_fixture.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/types.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,6 +30,31 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 std::string item(const std::string& name) { return "//###capture/**/" + name; }
+
+// The program behind a script that tells its process, so that a test can hold it.
+class Pausable {
+ public:
+  explicit Pausable(const TemporaryFolder& folder)
+      : path_((folder / "held").string()), process_file_((folder / "process").string()) {
+    std::ofstream(path_) << "#!/bin/sh\necho $$ >'" << process_file_ << "'\nexec '"
+                         << KVLOUPE_PROGRAM << "' \"$@\"\n";
+    fs::permissions(path_, fs::perms::owner_all);
+  }
+  ~Pausable() { signal(SIGCONT); }
+  Pausable(const Pausable&) = delete;
+  Pausable& operator=(const Pausable&) = delete;
+
+  const std::string& path() const { return path_; }
+  void pause() const { signal(SIGSTOP); }
+  void go_on() const { signal(SIGCONT); }
+
+ private:
+  void signal(int number) const {
+    pid_t process = 0;
+    if (std::ifstream(process_file_) >> process && process > 0) kill(process, number);
+  }
+  std::string path_, process_file_;
+};
 
 class WindowCapture : public test::WindowTest {
  protected:
@@ -208,12 +235,19 @@ TEST_F(WindowCapture, AFullDiskEndsItWithItsSentence) {
 
 TEST_F(WindowCapture, TheTraceGrows) {
   describe_many_chunks();
+  ASSERT_TRUE(until([] { return window().estimator().cost().has_value(); }));
+  const Pausable program(*folder_);
+  window().run().program = program.path();
   start();
+  ASSERT_TRUE(until([] { return window().run().chunks() > 0; })) << window().run().message();
+  // A capture may be done before a busy machine has opened the file.
+  program.pause();
   ASSERT_TRUE(until([] { return workspace().has_trace(); })) << window().run().message();
   EXPECT_THAT(workspace().traces.ready()->path, EndsWith("own.h5.part"));
   EXPECT_FALSE(window().is_open()) << "the trace is to be seen";
   const std::size_t first = place().info().chunks.size();
   EXPECT_EQ(place().chunk + 1, static_cast<int>(first));
+  program.go_on();
   ASSERT_TRUE(until([&] { return place().info().chunks.size() > first; }))
       << window().run().chunks() << " chunks are done, " << first << " are shown";
   EXPECT_EQ(place().chunk + 1, static_cast<int>(place().info().chunks.size()))

@@ -1,7 +1,7 @@
 // What once ended the window or lied in it: traces changed under results, unknown methods, focus
 // beside commands, drafts of another method, files that go; then many events in random order.
-#include "app/state/questions/kv_map.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/kept/selected_vs_true.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 

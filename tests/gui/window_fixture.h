@@ -2,7 +2,7 @@
 // program.
 #pragma once
 
-#include "app/shell/app_window.h"
+#include "app/shell/frame/app_window.h"
 #include "tests/gui/gui_trace.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // query_geometry in the window: what a lasso takes is watched, in two and in three components; the
 // controls are the options of the view.
-#include "app/state/questions/query_geometry.h"
+#include "app/state/questions/how_it_works/query_geometry.h"
 #include "tests/gui/window_fixture.h"
 
 #include <imgui_internal.h>

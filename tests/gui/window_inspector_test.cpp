@@ -1,9 +1,9 @@
 // The miss inspector in the window: a key is clicked, the cause is said, and what would have kept the key
 // becomes method B; also while it still asks.
-#include "app/state/questions/explain.h"
-#include "app/state/questions/explain_words.h"
-#include "app/state/questions/miss_inspector.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/selected_vs_true.h"
+#include "app/state/questions/why_lost/explain.h"
+#include "app/state/questions/why_lost/explain_words.h"
+#include "app/state/questions/why_lost/miss_inspector.h"
 #include "core/base/units.h"
 #include "tests/gui/window_fixture.h"
 

@@ -1,6 +1,6 @@
 // The small things that a user trips over: which thing a key closes, what is found, what can be clicked.
 #include "app/panels/view_frame.h"
-#include "app/state/questions/trace_info.h"
+#include "app/state/questions/how_it_ran/trace_info.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // The real window over a trace larger than its memory limit: what it keeps, textures and all, stays
 // within it while the user scrubs, and the Memory window shows it by part.
 #include "app/figure/headless.h"
-#include "app/shell/app_window.h"
+#include "app/shell/frame/app_window.h"
 #include "core/base/paths.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/slowness.h"

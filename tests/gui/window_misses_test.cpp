@@ -1,7 +1,7 @@
 // The views of lost keys in the window: a click on a line moves the place, lists are sorted and
 // filtered, and what was computed for another method or trace leads nowhere.
-#include "app/state/questions/head_merge.h"
-#include "app/state/questions/worst_misses.h"
+#include "app/state/questions/why_lost/head_merge.h"
+#include "app/state/questions/why_lost/worst_misses.h"
 #include "tests/gui/window_fixture.h"
 #include "tests/gui/workspace_steps.h"
 

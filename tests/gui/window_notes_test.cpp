@@ -1,5 +1,5 @@
 // Notes and undo, by mouse and keyboard.
-#include "app/shell/notes_file.h"
+#include "app/shell/saved/notes_file.h"
 #include "tests/gui/window_fixture.h"
 
 #include <gmock/gmock.h>

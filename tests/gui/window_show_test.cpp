@@ -1,6 +1,6 @@
 // A, B, both and their difference by mouse and keyboard: the control chooses, X flips, and nothing else
 // moves.
-#include "app/state/questions/kv_difference.h"
+#include "app/state/questions/kept/kv_difference.h"
 #include "app/state/shown_methods.h"
 #include "tests/gui/window_fixture.h"
 

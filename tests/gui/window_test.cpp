@@ -1,9 +1,9 @@
 // Drives the window as a person would: opens traces, clicks, scrubs, changes the method, and holds
 // the state behind the window to what was done.
 #include "app/state/perspectives.h"
-#include "app/state/questions/budget_sweep.h"
-#include "app/state/questions/devices.h"
-#include "app/state/questions/kv_map.h"
+#include "app/state/questions/how_much/budget_sweep.h"
+#include "app/state/questions/how_much/devices.h"
+#include "app/state/questions/kept/kv_map.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // stands in it, and it draws again when asked to.
 #include "app/figure/headless.h"
 #include "app/shell/explorer.h"
-#include "app/shell/frame_guard.h"
+#include "app/shell/frame/frame_guard.h"
 #include "core/base/error.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"

@@ -1,5 +1,5 @@
 // Notes beside a trace: what one window writes another one reads, and no file of another kind is lost.
-#include "app/shell/notes_file.h"
+#include "app/shell/saved/notes_file.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "tests/base/temporary_folder.h"

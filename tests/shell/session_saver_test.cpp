@@ -1,6 +1,6 @@
 // What a window that was killed had open stands there again at the next start, over real traces and
 // without a display.
-#include "app/shell/session_saver.h"
+#include "app/shell/saved/session_saver.h"
 #include "app/figure/headless.h"
 #include "app/state/view_fields.h"
 #include "core/base/paths.h"

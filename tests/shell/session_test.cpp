@@ -1,6 +1,6 @@
 // What a window leaves for the next start: its session, beside other windows, after a kill, and when
 // the file is not what it should be.
-#include "app/shell/session_saver.h"
+#include "app/shell/saved/session_saver.h"
 #include "core/base/paths.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // What the window remembers, and how its commands are found.
-#include "app/shell/settings.h"
-#include "app/shell/command_list.h"
+#include "app/shell/saved/settings.h"
+#include "app/shell/commands/command_list.h"
 #include "core/base/paths.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // The question behind the view budget_sweep.
-#include "app/state/questions/budget_sweep.h"
+#include "app/state/questions/how_much/budget_sweep.h"
 
 #include "core/replay/replay.h"
 #include "core/trace/trace_writer.h"

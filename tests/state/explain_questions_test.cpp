@@ -1,8 +1,8 @@
 // The questions of the miss inspector about one key: against what the runs of the same methods keep, and
 // against plain loops over attention; and what is said of the answers.
-#include "app/state/questions/explain.h"
-#include "app/state/questions/explain_words.h"
-#include "app/state/questions/kv_map.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/why_lost/explain.h"
+#include "app/state/questions/why_lost/explain_words.h"
 #include "tests/replay/small_trace.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // The traces that tests of the window use are sound and hold what they promise.
 #include "tests/gui/gui_trace.h"
 
-#include "app/state/questions/kv_map.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/kept/selected_vs_true.h"
 #include "core/trace/trace_reader.h"
 #include "tests/gui/workspace_steps.h"
 

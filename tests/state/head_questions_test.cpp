@@ -1,7 +1,7 @@
 // The questions about the attention of one head: their keys, and their answers against plain loops.
-#include "app/state/questions/attention_map.h"
-#include "app/state/questions/query_relevance.h"
-#include "app/state/questions/received_rankings.h"
+#include "app/state/questions/how_it_works/query_relevance.h"
+#include "app/state/questions/how_it_works/received_rankings.h"
+#include "app/state/questions/kept/attention_map.h"
 #include "core/selection/lanes/rotary_shape.h"
 #include "tests/replay/small_trace.h"
 

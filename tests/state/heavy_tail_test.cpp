@@ -1,5 +1,5 @@
 // The view heavy_tail: its table, array and numbers against plain loops over the attention.
-#include "app/state/questions/heavy_tail.h"
+#include "app/state/questions/how_it_works/heavy_tail.h"
 
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"

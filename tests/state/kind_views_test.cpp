@@ -1,8 +1,8 @@
 // Views of one kind of methods (lanes, blocks, pages): what stands in for a method of another kind,
 // their keys, and what they precompute against plain loops over their tables.
-#include "app/state/questions/aqua_lanes.h"
-#include "app/state/questions/block_tables.h"
-#include "app/state/questions/quest_pages.h"
+#include "app/state/questions/how_it_works/aqua_lanes.h"
+#include "app/state/questions/how_it_works/block_tables.h"
+#include "app/state/questions/how_it_works/quest_pages.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "tests/gui/workspace_steps.h"

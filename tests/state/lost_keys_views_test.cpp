@@ -1,8 +1,8 @@
 // The views worst_misses and head_merge and the metric merge_loss: what they list against plain loops,
 // what they say where there is nothing, and where a click on a line leads.
-#include "app/state/questions/head_merge.h"
-#include "app/state/questions/layer_head_overview.h"
-#include "app/state/questions/worst_misses.h"
+#include "app/state/questions/where/layer_head_overview.h"
+#include "app/state/questions/why_lost/head_merge.h"
+#include "app/state/questions/why_lost/worst_misses.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "tests/gui/workspace_steps.h"

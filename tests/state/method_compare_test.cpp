@@ -1,6 +1,6 @@
 // The view method_compare: which methods it lists, their order, what it says of cells and of what
 // the trace cannot serve.
-#include "app/state/questions/method_compare.h"
+#include "app/state/questions/how_much/method_compare.h"
 
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"

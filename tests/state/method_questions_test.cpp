@@ -1,10 +1,10 @@
 // The questions about methods: overview, fate of a span, token colours, summaries and latency, their
 // keys and their answers against plain loops.
-#include "app/state/questions/latency.h"
-#include "app/state/questions/layer_head_overview.h"
-#include "app/state/questions/miss_inspector.h"
-#include "app/state/questions/runs.h"
-#include "app/state/questions/token_strip.h"
+#include "app/state/questions/how_it_ran/runs.h"
+#include "app/state/questions/how_much/latency.h"
+#include "app/state/questions/kept/token_strip.h"
+#include "app/state/questions/where/layer_head_overview.h"
+#include "app/state/questions/why_lost/miss_inspector.h"
 #include "tests/replay/small_trace.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // The miss inspector as a view: which key it speaks of, what its table holds, and what happens when the
 // selection changes while it asks.
-#include "app/state/questions/miss_inspector.h"
-#include "app/state/questions/explain.h"
+#include "app/state/questions/why_lost/miss_inspector.h"
+#include "app/state/questions/why_lost/explain.h"
 #include "app/state/view_list.h"
 #include "tests/state/workspace_fixture.h"
 

@@ -1,10 +1,10 @@
 // One choice of chunks reaches every view, says which chunks it is over, and survives.
 #include "app/state/number_chunks.h"
 
-#include "app/state/questions/budget_sweep.h"
-#include "app/state/questions/kv_map.h"
-#include "app/state/questions/layer_head_overview.h"
-#include "app/state/questions/method_compare.h"
+#include "app/state/questions/how_much/budget_sweep.h"
+#include "app/state/questions/how_much/method_compare.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"

@@ -1,9 +1,9 @@
 // A, B, both, their difference, up to six: what the views' option `show` draws, and its tables.
 #include "app/state/shown_methods.h"
 
-#include "app/state/questions/kv_difference.h"
-#include "app/state/questions/layer_head_overview.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/kv_difference.h"
+#include "app/state/questions/kept/selected_vs_true.h"
+#include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/state/workspace_fixture.h"

@@ -1,6 +1,6 @@
 // Opening, closing and reading traces anew; several of them beside each other.
-#include "app/state/questions/kv_map.h"
-#include "app/state/questions/selected_vs_true.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"

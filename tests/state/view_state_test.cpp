@@ -3,7 +3,7 @@
 #include "app/state/view_state.h"
 
 #include "app/state/export_words.h"
-#include "app/state/questions/method_compare.h"
+#include "app/state/questions/how_much/method_compare.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/state/workspace_fixture.h"

@@ -1,0 +1,154 @@
+#include "app/shell/bars/bar_pickers.h"
+
+#include "app/state/number_chunks.h"
+#include "app/state/span_choices.h"
+#include "app/state/token_text.h"
+#include "app/widgets/figure.h"
+#include "core/base/units.h"
+#include "core/replay/span_kept.h"
+
+#include <fmt/format.h>
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <optional>
+
+namespace kvloupe::shell {
+namespace {
+
+using state::NumberScope;
+using Kind = state::NumberScope::Kind;
+
+constexpr ImGuiComboFlags kList = ImGuiComboFlags_HeightLarge;
+
+std::string positions_of(const trace::TokenSpan& span) {
+  return span.end == span.begin + 1
+             ? format_count(span.begin)
+             : fmt::format("{} to {}", format_count(span.begin), format_count(span.end - 1));
+}
+
+// "numbers: from the question on"; of what is not chosen, that each view has its own.
+std::string words_of_scope(const NumberScope& scope, const state::Place& place) {
+  if (scope.kind == Kind::Own) return "each view's own";
+  return brief_of(number_chunks(scope, place, Kind::All), place.info());
+}
+
+}  // namespace
+
+bool choice_ui(const std::string& name, bool chosen) {
+  const bool pressed = ImGui::Selectable(name.c_str(), chosen);
+  if (chosen) ImGui::SetItemDefaultFocus();
+  return pressed;
+}
+
+bool is_explained() {
+  return ImGui::IsItemHovered(ImGuiHoveredFlags_DelayNormal | ImGuiHoveredFlags_NoSharedDelay |
+                              ImGuiHoveredFlags_AllowWhenDisabled);
+}
+
+void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palette, float width) {
+  const state::Place& place = workspace.place();
+  const auto span = state::named_watched_span(place);
+  const std::string name = span ? state::readable_name(span->name) : "none";
+  ImGui::SetNextItemWidth(width);
+  const std::string preview =
+      widgets::elided("span: " + name, width - ImGui::GetFrameHeight() - widgets::em(1));
+  const bool open = ImGui::BeginCombo("##span", preview.c_str(), kList);
+  if (!open && is_explained()) {
+    if (span)
+      ImGui::SetTooltip(
+          "The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
+          positions_of(*span).c_str(),
+          widgets::elided(text_of_span(*place.trace, *span), widgets::em(40)).c_str());
+    else
+      ImGui::SetTooltip("The keys that every view follows: none");
+  }
+  if (!open) {
+    found_ = true;
+    return;
+  }
+  search_ui(workspace, palette);
+  choices_ui(workspace, palette);
+  ImGui::EndCombo();
+}
+
+void SpanPicker::choices_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+  const state::Place place = workspace.place();
+  const auto span = state::watched_span(place);
+  const auto is_watched = [&](const trace::TokenSpan& one) {
+    return span && span->begin == one.begin && span->end == one.end;
+  };
+  bool listed = false;
+  for (const state::SpanChoice& choice : state::span_choices(*place.trace)) {
+    const bool here = is_watched(choice.span);
+    listed |= here;
+    ImGui::PushID(choice.span.begin);
+    ImGui::PushID(choice.span.end);
+    if (choice_ui(choice.name, here)) workspace.cursor.set_keys(choice.span.begin, choice.span.end);
+    ImGui::SameLine(0, widgets::em(0.8F));
+    widgets::text_colored(
+        palette.muted,
+        fmt::format("{}  \u201C{}\u201D", positions_of(choice.span),
+                    widgets::elided(text_of_span(*place.trace, choice.span), widgets::em(16))));
+    ImGui::PopID();
+    ImGui::PopID();
+  }
+  if (span && !listed) choice_ui(span->name, true);
+  if (choice_ui("none", place.watches_nothing)) workspace.cursor.watch_nothing();
+}
+
+void SpanPicker::search_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+  ImGui::SetNextItemWidth(widgets::em(22));
+  const bool entered =
+      ImGui::InputTextWithHint("##find span", "Find text; Enter follows the next match", &search_,
+                               ImGuiInputTextFlags_EnterReturnsTrue);
+  if (entered && !search_.empty()) {
+    const state::Place& place = workspace.place();
+    const auto here = state::watched_span(place);
+    const auto match =
+        state::find_span(place.trace->session->token_texts(), search_, here ? here->begin + 1 : 0);
+    found_ = match.has_value();
+    if (match) workspace.cursor.set_keys(match->begin, match->end);
+    ImGui::SetKeyboardFocusHere(-1);
+  }
+  if (!found_) widgets::text_colored(palette.warning, "The trace does not hold this text.");
+  ImGui::Separator();
+}
+
+void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& palette, float width) {
+  const state::Place place = workspace.place();
+  const NumberScope scope = workspace.selection().numbers;
+  ImGui::SetNextItemWidth(width);
+  const std::string preview = widgets::elided("numbers: " + words_of_scope(scope, place),
+                                              width - ImGui::GetFrameHeight() - widgets::em(1));
+  const bool open = ImGui::BeginCombo("##numbers", preview.c_str(), kList);
+  if (!open && is_explained())
+    ImGui::SetTooltip(
+        "The chunks that numbers are over, in the overview, runs, KV map, compare and sweep: %s.\n"
+        "A mean over chunks in which nobody asks for a key hides what is left when somebody does.",
+        scope.kind == Kind::Own
+            ? "each view's own"
+            : words_of(number_chunks(scope, place, Kind::All), place.info()).c_str());
+  if (!open) return;
+  for (const Kind kind : {Kind::Question, Kind::Chunk, Kind::All, Kind::Own}) {
+    const bool possible = kind != Kind::Question || replay::question_of(place.info()) != nullptr;
+    const NumberScope choice{kind};
+    const std::string words =
+        kind == Kind::Own ? "each view's own"
+        : kind == Kind::Question
+            ? (possible ? words_of(number_chunks(choice, place, Kind::All), place.info())
+                        : "from the question on")
+        : kind == Kind::Chunk ? fmt::format("this chunk ({})", place.chunk)
+                              : "all chunks";
+    ImGui::BeginDisabled(!possible);
+    if (choice_ui(words, scope.kind == kind)) workspace.cursor.set_numbers(choice);
+    ImGui::EndDisabled();
+    if (!possible && is_explained()) ImGui::SetTooltip("The trace has no span called question.");
+    if (kind == Kind::Own && is_explained())
+      ImGui::SetTooltip("The overview: this chunk. Runs, compare and sweep: all chunks.");
+  }
+  if (scope.kind == Kind::Range) choice_ui(words_of_scope(scope, place), true);
+  widgets::text_colored(palette.muted, "Of the command line also a range: --numbers 12-15");
+  ImGui::EndCombo();
+}
+
+}  // namespace kvloupe::shell

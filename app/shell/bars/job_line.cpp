@@ -1,0 +1,30 @@
+#include "app/shell/bars/job_line.h"
+
+#include "app/widgets/figure.h"
+
+#include <fmt/format.h>
+
+namespace kvloupe::shell {
+
+void job_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+  const auto jobs = workspace.answers.jobs().status();
+  if (jobs.empty()) {
+    widgets::text_colored(palette.faint, workspace.has_trace() ? "Ready" : "");
+    return;
+  }
+  const JobStatus& job = jobs.front();
+  widgets::text_colored(palette.text, job.title + (job.stage.empty() ? "" : ": " + job.stage));
+  ImGui::SameLine();
+  if (job.total > 0) {
+    const double share = static_cast<double>(job.done) / static_cast<double>(job.total);
+    widgets::share_bar_ui(palette, share, palette.accent, widgets::em(9), widgets::em(0.4F));
+    ImGui::SameLine();
+  }
+  if (jobs.size() > 1) {
+    widgets::text_colored(palette.muted, fmt::format("and {} more", jobs.size() - 1));
+    ImGui::SameLine();
+  }
+  if (ImGui::SmallButton("Cancel##jobs")) workspace.answers.give_up(job.tag);
+}
+
+}  // namespace kvloupe::shell

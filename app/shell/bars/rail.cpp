@@ -1,0 +1,122 @@
+#include "app/shell/bars/rail.h"
+
+#include "app/shell/frame/dock_layout.h"
+#include "app/state/perspectives.h"
+#include "app/widgets/figure.h"
+
+#include <fmt/format.h>
+#include <imgui_internal.h>
+
+#include <array>
+
+namespace kvloupe::shell {
+namespace {
+
+using state::Perspective;
+using state::RailIcon;
+
+constexpr float kWordSize = 0.82F;  // of the body's
+
+// Drawn, so that no icon font is needed; `r` is half a side.
+void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const float line = r * 0.22F;
+  const auto cell = [&](float x, float y, float width, float height, float alpha) {
+    draw->AddRectFilled({c.x + x * r, c.y + y * r}, {c.x + (x + width) * r, c.y + (y + height) * r},
+                        widgets::with_alpha(ink, alpha), r * 0.1F);
+  };
+  switch (icon) {
+    case RailIcon::Grid:  // one cell of many
+      for (int i = 0; i < 9; ++i)
+        cell(-1 + 0.72F * static_cast<float>(i % 3), -1 + 0.72F * static_cast<float>(i / 3), 0.56F,
+             0.56F, i == 5 ? 1 : 0.4F);
+      break;
+    case RailIcon::Rows:  // rows of kept keys
+      for (const auto& [x, y, width] : {std::array{-1.0F, -0.9F, 0.5F},
+                                        {-0.2F, -0.9F, 0.3F},
+                                        {-1.0F, -0.25F, 0.9F},
+                                        {0.3F, -0.25F, 0.3F},
+                                        {-1.0F, 0.4F, 0.4F},
+                                        {-0.3F, 0.4F, 1.3F}})
+        cell(x, y, width, 0.45F, 1);
+      break;
+    case RailIcon::Search:
+      draw->AddCircle({c.x - 0.2F * r, c.y - 0.2F * r}, 0.65F * r, ink, 0, line);
+      draw->AddLine({c.x + 0.3F * r, c.y + 0.3F * r}, {c.x + r, c.y + r}, ink, line * 1.3F);
+      break;
+    case RailIcon::Bars:
+      cell(-0.95F, 0.1F, 0.5F, 0.9F, 1);
+      cell(-0.25F, -0.95F, 0.5F, 1.95F, 1);
+      cell(0.45F, -0.4F, 0.5F, 1.4F, 1);
+      break;
+    case RailIcon::Dots:
+      for (const ImVec2 at : {ImVec2{-0.6F, 0.5F}, {-0.2F, 0.1F}, {-0.75F, -0.1F}, {0.05F, 0.65F}})
+        draw->AddCircleFilled({c.x + at.x * r, c.y + at.y * r}, 0.19F * r, ink);
+      draw->AddCircleFilled({c.x + 0.55F * r, c.y - 0.55F * r}, 0.19F * r, ink);
+      draw->AddCircle({c.x + 0.55F * r, c.y - 0.55F * r}, 0.42F * r, ink, 0, line * 0.8F);
+      break;
+    case RailIcon::Pulse: {
+      const ImVec2 points[] = {{c.x - r, c.y + 0.2F * r},        {c.x - 0.45F * r, c.y + 0.2F * r},
+                               {c.x - 0.1F * r, c.y - 0.8F * r}, {c.x + 0.3F * r, c.y + 0.8F * r},
+                               {c.x + 0.55F * r, c.y},           {c.x + r, c.y}};
+      draw->AddPolyline(points, 6, ink, ImDrawFlags_None, line);
+      break;
+    }
+  }
+}
+
+// True when it was clicked.
+bool entry_ui(const Perspective& perspective, int key, bool here, bool words,
+              const widgets::Palette& palette) {
+  const ImVec2 size(ImGui::GetContentRegionAvail().x, widgets::em(words ? 3.4F : 2.5F));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const bool clicked = ImGui::InvisibleButton(perspective.id.c_str(), size);
+  const bool hovered = ImGui::IsItemHovered();
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const ImVec2 to(at.x + size.x, at.y + size.y);
+  if (here || hovered) draw->AddRectFilled(at, to, here ? palette.raised : palette.line);
+  if (here) draw->AddRectFilled(at, {at.x + widgets::em(0.2F), to.y}, palette.accent);
+  const ImU32 ink = here || hovered ? palette.text : palette.muted;
+  icon_ui(perspective.icon, {at.x + size.x / 2, at.y + widgets::em(1.25F)}, widgets::em(0.62F),
+          here ? palette.accent : ink);
+  if (words) {
+    const widgets::FontScope small(widgets::fonts().body, kWordSize);
+    const float width = ImGui::CalcTextSize(perspective.word.c_str()).x;
+    draw->AddText({at.x + (size.x - width) / 2, to.y - ImGui::GetFontSize() * 1.4F}, ink,
+                  perspective.word.c_str());
+  }
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+    ImGui::BeginTooltip();
+    widgets::text_colored(palette.text, fmt::format("{}  ({})", perspective.question, key));
+    widgets::text_colored(palette.muted, perspective.summary);
+    ImGui::EndTooltip();
+  }
+  return clicked;
+}
+
+}  // namespace
+
+void rail_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+  const bool words = !window_is_narrow();
+  constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoScrollbar |
+                                      ImGuiWindowFlags_NoScrollWithMouse |
+                                      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking;
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, widgets::em(0.4F)});
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, widgets::em(0.15F)});
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, palette.window);
+  if (ImGui::BeginViewportSideBar("##rail", ImGui::GetMainViewport(), ImGuiDir_Left,
+                                  widgets::em(words ? 5.6F : 2.7F), kFlags)) {
+    ImGui::BeginDisabled(!workspace.has_trace());
+    const std::string shown = state::perspective_or_first(workspace.selection().perspective).id;
+    int key = 1;
+    for (const Perspective& perspective : state::perspectives())
+      if (entry_ui(perspective, key++, perspective.id == shown, words, palette))
+        workspace.cursor.set_perspective(perspective.id);
+    ImGui::EndDisabled();
+  }
+  ImGui::End();
+  ImGui::PopStyleColor();
+  ImGui::PopStyleVar(2);
+}
+
+}  // namespace kvloupe::shell

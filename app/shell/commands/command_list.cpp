@@ -1,0 +1,106 @@
+// See command_list.h.
+#include "app/shell/commands/command_list.h"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <utility>
+
+namespace kvloupe::shell {
+
+namespace {
+
+// Like ImGui::IsKeyChordPressed, with key repeat: a held arrow scrubs.
+bool chord_pressed(ImGuiKeyChord chord) {
+  return (chord & ImGuiMod_Mask_) == ImGui::GetIO().KeyMods &&
+         ImGui::IsKeyPressed(static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_), true);
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+}  // namespace
+
+std::string shortcut_text(const Command& command) {
+  if (command.keys.empty()) return {};
+  const ImGuiKeyChord chord = command.keys.front();
+  std::string text;
+  if ((chord & ImGuiMod_Ctrl) != 0) text += "Ctrl+";
+  if ((chord & ImGuiMod_Shift) != 0) text += "Shift+";
+  if ((chord & ImGuiMod_Alt) != 0) text += "Alt+";
+  const auto key = static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_);
+  switch (key) {
+    case ImGuiKey_LeftArrow:
+      return text + "Left";
+    case ImGuiKey_RightArrow:
+      return text + "Right";
+    case ImGuiKey_UpArrow:
+      return text + "Up";
+    case ImGuiKey_DownArrow:
+      return text + "Down";
+    case ImGuiKey_Equal:
+      return text + "+";
+    case ImGuiKey_Minus:
+      return text + "-";
+    case ImGuiKey_LeftBracket:
+      return text + "[";
+    case ImGuiKey_RightBracket:
+      return text + "]";
+    default:
+      return text + ImGui::GetKeyName(key);
+  }
+}
+
+void handle_shortcuts(const std::vector<Command>& commands) {
+  const bool typing = ImGui::GetIO().WantTextInput;
+  for (const Command& command : commands)
+    for (const ImGuiKeyChord chord : command.keys) {
+      const bool modified = (chord & (ImGuiMod_Ctrl | ImGuiMod_Alt)) != 0;
+      if (typing && !modified && !command.while_typing) continue;
+      if (chord_pressed(chord) && command.is_enabled()) {
+        command.run();
+        break;
+      }
+    }
+}
+
+int match_score(const std::string& query, const std::string& text) {
+  constexpr int kInside = 1, kBegins = 3, kWhole = 5;
+  const std::string whole = lower(text);
+  const auto letter = [&](std::size_t i) {
+    return i < whole.size() && std::isalnum(static_cast<unsigned char>(whole[i])) != 0;
+  };
+  int score = 0;
+  std::istringstream words(lower(query));
+  for (std::string word; words >> word;) {
+    int best = -1;
+    for (std::size_t at = whole.find(word); at != std::string::npos;
+         at = whole.find(word, at + 1)) {
+      const bool begins = at == 0 || !letter(at - 1);
+      best = std::max(best, !begins ? kInside : letter(at + word.size()) ? kBegins : kWhole);
+    }
+    if (best < 0) return -1;
+    score += best;
+  }
+  return score;
+}
+
+std::vector<std::size_t> matching(const std::string& query, const std::vector<Command>& commands) {
+  constexpr int kOfTitle = 1000;
+  std::vector<std::pair<int, std::size_t>> found;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const int title = match_score(query, commands[i].title);
+    const int score = title >= 0 ? kOfTitle + title
+                                 : match_score(query, commands[i].title + " " + commands[i].id);
+    if (score >= 0 && commands[i].is_enabled()) found.emplace_back(score, i);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::size_t> indices;
+  for (const auto& [score, index] : found) indices.push_back(index);
+  return indices;
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,185 @@
+// The commands of the window.
+#include "app/shell/explorer.h"
+#include "app/state/questions/how_much/latency.h"
+
+#include <fmt/format.h>
+
+namespace kvloupe::shell {
+namespace {
+
+// Adds commands to one menu, with the condition that they share.
+class Adder {
+ public:
+  Adder(std::vector<Command>& commands, std::string menu, std::function<bool()> enabled = {})
+      : commands_(commands), menu_(std::move(menu)), enabled_(std::move(enabled)) {}
+  void operator()(std::string id, std::string title, std::vector<ImGuiKeyChord> keys,
+                  std::function<void()> run) const {
+    commands_.push_back(
+        {std::move(id), menu_, std::move(title), std::move(keys), std::move(run), enabled_, false});
+  }
+
+ private:
+  std::vector<Command>& commands_;
+  std::string menu_;
+  std::function<bool()> enabled_;
+};
+
+}  // namespace
+
+void Explorer::make_commands() {
+  add_file_commands();
+  add_edit_commands();
+  add_go_commands();
+  add_method_commands();
+  add_view_commands();
+  add_help_commands();
+}
+
+void Explorer::add_file_commands() {
+  const Adder add(commands_, "File");
+  const Adder with_tab(commands_, "File", [this] { return workspace_.traces.active() != nullptr; });
+  add("open", "Open a trace\u2026", {ImGuiMod_Ctrl | ImGuiKey_O}, [this] { open_dialog(); });
+  add("capture", "New capture\u2026", {ImGuiMod_Ctrl | ImGuiKey_N}, [this] { new_capture(); });
+  with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
+           [this] { workspace_.traces.reload_active(); });
+  with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] {
+    if (before_close) before_close();
+    workspace_.traces.close_active();
+    panels_.forget();
+    runs_.forget();
+    transport_.forget();
+  });
+  for (std::size_t i = 0; i < 9; ++i)
+    Adder(commands_, "", [this, i] { return i < recent_.size(); })(
+        fmt::format("recent.{}", i + 1), fmt::format("Open recent file {}", i + 1),
+        {ImGuiMod_Ctrl | static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
+        [this, i] { workspace_.traces.open(recent_[i]); });
+  add("quit", "Quit", {ImGuiMod_Ctrl | ImGuiKey_Q}, [this] { quit_ = true; });
+}
+
+void Explorer::add_edit_commands() {
+  state::Cursor& cursor = workspace_.cursor;
+  // In a text field these keys are the field's own.
+  const auto typing = [] { return ImGui::GetIO().WantTextInput; };
+  Adder(commands_, "Edit", [this, &cursor, typing] {
+    return (cursor.can_go_back() || panels_.can_reopen()) && !typing();
+  })("undo", "Undo", {ImGuiMod_Ctrl | ImGuiKey_Z}, [this] { undo(); });
+  Adder(commands_, "Edit", [&cursor, typing] { return cursor.can_go_forward() && !typing(); })(
+      "redo", "Redo", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, ImGuiMod_Ctrl | ImGuiKey_Y},
+      [&cursor] { cursor.forward(); });
+  Adder(commands_, "Edit", [this] { return workspace_.has_trace(); })(
+      "note.add", "Note this place", {ImGuiMod_Ctrl | ImGuiKey_D}, [this] {
+        panels_.open_here(state::kNotesWindow);
+        notes_.add(workspace_);
+      });
+}
+
+void Explorer::add_go_commands() {
+  state::Cursor& cursor = workspace_.cursor;
+  const auto has_trace = [this] { return workspace_.has_trace(); };
+  const Adder add(commands_, "Go", has_trace), hidden(commands_, "", has_trace);
+  Adder(commands_, "Go", [&cursor] { return cursor.can_go_back(); })(
+      "back", "Back", {ImGuiMod_Ctrl | ImGuiKey_LeftBracket}, [&cursor] { cursor.back(); });
+  Adder(commands_, "Go", [&cursor] { return cursor.can_go_forward(); })(
+      "forward", "Forward", {ImGuiMod_Ctrl | ImGuiKey_RightBracket},
+      [&cursor] { cursor.forward(); });
+  add("goto", "Go to\u2026", {ImGuiMod_Ctrl | ImGuiKey_G}, [this] { goto_.open(); });
+  add("play", "Play or pause", {ImGuiKey_Space}, [this] { transport_.toggle(); });
+  add("chunk.next", "Next chunk", {ImGuiKey_RightArrow}, [&cursor] { cursor.step_chunk(1); });
+  add("chunk.previous", "Previous chunk", {ImGuiKey_LeftArrow},
+      [&cursor] { cursor.step_chunk(-1); });
+  hidden("chunk.forward", "Eight chunks on", {ImGuiMod_Shift | ImGuiKey_RightArrow},
+         [&cursor] { cursor.step_chunk(8); });
+  hidden("chunk.backward", "Eight chunks back", {ImGuiMod_Shift | ImGuiKey_LeftArrow},
+         [&cursor] { cursor.step_chunk(-8); });
+  add("chunk.first", "First chunk", {ImGuiKey_Home}, [&cursor] { cursor.set_chunk(0); });
+  add("chunk.last", "Last chunk", {ImGuiKey_End}, [&cursor] { cursor.set_chunk(1 << 30); });
+  add("layer.next", "Next layer", {ImGuiKey_DownArrow}, [&cursor] { cursor.step_layer(1); });
+  add("layer.previous", "Previous layer", {ImGuiKey_UpArrow}, [&cursor] { cursor.step_layer(-1); });
+  add("head.next", "Next query head", {ImGuiKey_PageDown},
+      [&cursor] { cursor.set_q_head(cursor.place().q_head + 1); });
+  add("head.previous", "Previous query head", {ImGuiKey_PageUp},
+      [&cursor] { cursor.set_q_head(cursor.place().q_head - 1); });
+  for (std::size_t i = 0; i < state::perspectives().size(); ++i) {
+    const state::Perspective& one = state::perspectives()[i];
+    add("go." + one.id, one.question, {static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
+        [&cursor, &one] { cursor.set_perspective(one.id); });
+  }
+  add("find", "Find in the text", {ImGuiMod_Ctrl | ImGuiKey_F},
+      [this] { panels_.search("token_strip"); });
+  Adder(commands_, "Go", [&cursor] { return cursor.place().has_keys(); })(
+      "keys.clear", "Watch these keys no more", {ImGuiKey_Escape},
+      [&cursor] { cursor.set_keys(-1, -1); });
+}
+
+void Explorer::add_method_commands() {
+  state::Cursor& cursor = workspace_.cursor;
+  const Adder add(commands_, "Method", [this] { return workspace_.has_trace(); });
+  add("method.flip", "Show the other method (A or B)", {ImGuiKey_X},
+      [&cursor] { cursor.show(other_than(cursor.selection().shown)); });
+  add("method.swap", "Swap A and B", {ImGuiMod_Ctrl | ImGuiKey_E},
+      [&cursor] { cursor.swap_methods(); });
+  add("latency.run", "Measure latency", {}, [this] {
+    panels_.show("latency");
+    workspace_.answers.start(state::LatencyQuestion{workspace_.place(), workspace_.method()});
+  });
+}
+
+void Explorer::add_view_commands() {
+  const Adder panel(commands_, "View/Panels");
+  for (const state::ViewInfo& view : state::views())
+    panel("view." + view.id, view.title, {}, [this, id = view.id] { panels_.open_here(id); });
+  for (const auto& [id, name] : {std::pair{"view.runs", state::kRunsWindow},
+                                 {"view.memory", state::kMemoryWindow},
+                                 {"view.method", state::kMethodWindow},
+                                 {"view.notes", state::kNotesWindow}})
+    panel(id, name, {}, [this, name = name] { panels_.open_here(name); });
+  add_look_commands();
+  Adder(commands_, "View", [this] { return panels_.can_reopen(); })(
+      "layout.reopen", "Reopen what was closed", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T},
+      [this] { panels_.reopen(); });
+  Adder(commands_, "View")("layout.reset", "Reset the layout of this workspace", {},
+                           [this] { panels_.reset_layout(); });
+  const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });
+  for (const state::ViewInfo& view : state::views())
+    for (const state::Format format : view.formats())
+      hidden(fmt::format("export.{}.{}", view.id, state::name_of(format)),
+             fmt::format("Export {} as {}\u2026", view.title, state::name_of(format)), {},
+             [this, &view, format] { exporter_.ask(view, format, settings_.last_folder); });
+}
+
+void Explorer::add_look_commands() {
+  const Adder add(commands_, "View/Looks");
+  add("theme", "Dark or light", {}, [this] {
+    const bool dark = settings_.theme == widgets::ThemeKind::Dark;
+    settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
+    style_changed_ = true;
+  });
+  add("scale.up", "Larger",
+      {ImGuiMod_Ctrl | ImGuiKey_Equal, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Equal,
+       ImGuiMod_Ctrl | ImGuiKey_KeypadAdd},
+      [this] { change_scale(1.1F); });
+  add("scale.down", "Smaller",
+      {ImGuiMod_Ctrl | ImGuiKey_Minus, ImGuiMod_Ctrl | ImGuiKey_KeypadSubtract},
+      [this] { change_scale(1 / 1.1F); });
+  add("scale.reset", "Normal size", {ImGuiMod_Ctrl | ImGuiKey_0}, [this] { change_scale(0); });
+}
+
+void Explorer::add_help_commands() {
+  const Adder add(commands_, "Help");
+  add("palette", "Command palette", {ImGuiMod_Ctrl | ImGuiKey_K, ImGuiMod_Ctrl | ImGuiKey_P},
+      [this] { palette_.open(); });
+  add("shortcuts", "Shortcuts", {ImGuiKey_F1, ImGuiMod_Shift | ImGuiKey_Slash},
+      [this] { sheet_.open(); });
+}
+
+bool Explorer::run_command(const std::string& id) {
+  for (const Command& command : commands_)
+    if (command.id == id && command.is_enabled()) {
+      command.run();
+      return true;
+    }
+  return false;
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,166 @@
+// See run_self.h.
+#include "app/shell/commands/run_self.h"
+
+#include "core/base/error.h"
+#include "core/base/whole_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace kvloupe::shell {
+namespace {
+
+constexpr std::size_t kMostSaid = std::size_t{1} << 16;
+
+Error refusal(int reason) {
+  return input_error("the command line could not be started", std::strerror(reason),
+                     "run the same command in a terminal");
+}
+
+// Closes itself.
+struct Descriptor {
+  int number = -1;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+  int take() { return std::exchange(number, -1); }
+};
+
+struct Pipe {
+  Descriptor from, to;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw refusal(errno);
+    from.number = ends[0];
+    to.number = ends[1];
+    ::fcntl(from.number, F_SETFL, O_NONBLOCK);
+  }
+};
+
+// A file in memory, to be read from its beginning: a pipe would have to be filled bit by bit.
+Descriptor file_of(std::string_view text) {
+  Descriptor file{::memfd_create("standard input", MFD_CLOEXEC)};
+  if (file.number < 0) throw refusal(errno);
+  if (const int reason = write_all(file.number, text); reason != 0) throw refusal(reason);
+  ::lseek(file.number, 0, SEEK_SET);
+  return {file.take()};
+}
+
+// All that is there now.
+void read_what_is_there(int descriptor, std::string& text) {
+  char buffer[4096];
+  for (ssize_t got = 0; (got = ::read(descriptor, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+}
+
+}  // namespace
+
+OwnCommand::OwnCommand(const std::vector<std::string>& arguments, const Options& options) {
+  Pipe output, errors;
+  const Descriptor input = file_of(options.standard_input);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input.number, STDIN_FILENO);
+  if (options.keep_output)
+    posix_spawn_file_actions_adddup2(&actions, output.to.number, STDOUT_FILENO);
+  else  // what it prints belongs to nobody who started a window
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors.to.number, STDERR_FILENO);
+  std::vector<std::string> words{"kvloupe"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int started =
+      ::posix_spawn(&child_, options.program.c_str(), &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (started != 0) throw refusal(started);
+  output_ = output.from.take();
+  errors_ = errors.from.take();
+}
+
+OwnCommand::~OwnCommand() {
+  if (!ended_) {
+    interrupt();
+    reap(false);
+  }
+  ::close(output_);
+  ::close(errors_);
+}
+
+std::vector<std::string> OwnCommand::poll() {
+  // First: what it said before it ended is there then.
+  if (!ended_) reap(false);
+  read_what_is_there(output_, line_);
+  read_what_is_there(errors_, said_);
+  if (said_.size() > kMostSaid) said_.erase(0, said_.size() - kMostSaid);
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = line_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(line_.substr(begin, end - begin));
+  line_.erase(0, begin);
+  return lines;
+}
+
+void OwnCommand::finish() {
+  while (!ended_) {
+    pollfd both[2] = {{output_, POLLIN, 0}, {errors_, POLLIN, 0}};
+    ::poll(both, 2, 100);
+    poll();
+    if (!ended_ && (both[0].revents & both[1].revents & POLLHUP) != 0) reap(true);
+  }
+  poll();
+}
+
+void OwnCommand::reap(bool wait) {
+  const pid_t reaped = ::waitpid(child_, &status_, wait ? 0 : WNOHANG);
+  ended_ = reaped == child_ || (reaped < 0 && errno == ECHILD);
+}
+
+void OwnCommand::interrupt() {
+  if (!ended_) ::kill(child_, SIGINT);
+}
+
+void OwnCommand::kill() {
+  if (!ended_) ::kill(child_, SIGKILL);
+}
+
+int OwnCommand::exit_code() const {
+  return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+}
+
+std::string OwnCommand::problem() const {
+  if (exit_code() == 0) return {};
+  std::string text = said_;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const std::size_t line = text.rfind('\n');
+  if (text.empty()) return "error: the command ended without a message";
+  return text.substr(line == std::string::npos ? 0 : line + 1);
+}
+
+std::vector<std::string> OwnCommand::warnings() const {
+  std::vector<std::string> found;
+  std::istringstream lines(said_);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("warning: ")) found.push_back(line);
+  return found;
+}
+
+std::string run_self(const std::vector<std::string>& arguments) {
+  OwnCommand command(arguments, {kOwnProgram, "", false});
+  command.finish();
+  return command.problem();
+}
+
+}  // namespace kvloupe::shell

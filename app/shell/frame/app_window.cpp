@@ -1,0 +1,202 @@
+// See app_window.h.
+#include "app/shell/frame/app_window.h"
+
+#include "app/shell/frame/display_watch.h"
+#include "app/shell/saved/session_saver.h"
+#include "core/base/error.h"
+
+#include <epoxy/gl.h>
+
+#include <GLFW/glfw3.h>
+#include <imgui_impl_glfw.h>
+#include <imgui_impl_opengl3.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+namespace kvloupe::shell {
+namespace {
+
+// Frames that follow an input at full speed, so that hovering and layout settle.
+constexpr int kFramesAfterInput = 4;
+constexpr double kIdleSeconds = 0.5;
+constexpr double kTimingSeconds = 0.2;  // five frames a second while latency is measured
+
+std::string last_glfw_error() {
+  const char* text = nullptr;
+  glfwGetError(&text);
+  return text != nullptr ? text : "the window system gave no reason";
+}
+
+// KVLOUPE_SCALE overrides what the display says.
+float content_scale_of(GLFWwindow* window) {
+  if (const char* text = std::getenv("KVLOUPE_SCALE")) {
+    const float scale = std::strtof(text, nullptr);
+    if (scale >= 0.5F && scale <= 4.0F) return scale;
+  }
+  float x = 1, y = 1;
+  glfwGetWindowContentScale(window, &x, &y);
+  // Where the framebuffer is larger than the window (Wayland, macOS), ImGui already draws denser.
+  int window_width = 0, framebuffer_width = 0, ignored = 0;
+  glfwGetWindowSize(window, &window_width, &ignored);
+  glfwGetFramebufferSize(window, &framebuffer_width, &ignored);
+  if (window_width > 0)
+    x *= static_cast<float>(window_width) / static_cast<float>(std::max(1, framebuffer_width));
+  return std::clamp(x, 0.5F, 4.0F);
+}
+
+}  // namespace
+
+struct AppWindow::Impl {
+  Options options;
+  GLFWwindow* window = nullptr;
+  std::unique_ptr<figure::GuiContext> gui;
+  std::unique_ptr<state::Workspace> workspace;
+  std::unique_ptr<Explorer> explorer;
+  std::unique_ptr<SessionSaver> saver;  // null: nothing is remembered
+  std::optional<DisplayWatch> display;
+  bool backends = false;
+  int lively = 10;  // frames to draw before idling
+
+  ~Impl() {
+    if (gui) ImGui::SetCurrentContext(gui->imgui());
+    saver.reset();
+    if (workspace) workspace->answers.jobs().set_wake(nullptr);
+    explorer.reset();
+    workspace.reset();
+    if (backends) {
+      ImGui_ImplOpenGL3_Shutdown();
+      ImGui_ImplGlfw_Shutdown();
+    }
+    gui.reset();
+    if (window != nullptr) glfwDestroyWindow(window);
+    glfwTerminate();
+  }
+
+  void make_window() {
+    if (glfwInit() != GLFW_TRUE)
+      throw input_error(
+          "the window cannot be opened", last_glfw_error(),
+          "start it in a desktop session, or use kvloupe export, which needs no display");
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
+    glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+    glfwWindowHint(GLFW_OPENGL_FORWARD_COMPAT, GLFW_TRUE);
+    glfwWindowHintString(GLFW_X11_CLASS_NAME, "kvloupe");
+    glfwWindowHintString(GLFW_X11_INSTANCE_NAME, "kvloupe");
+    glfwWindowHint(GLFW_CONTEXT_ROBUSTNESS, GLFW_LOSE_CONTEXT_ON_RESET);
+    window = glfwCreateWindow(options.settings.window_width, options.settings.window_height,
+                              "KVLoupe", nullptr, nullptr);
+    if (window == nullptr)
+      throw input_error("the window cannot be opened", last_glfw_error(),
+                        "a driver with OpenGL 3.3 is needed; Mesa's software renderer will do");
+    glfwMakeContextCurrent(window);
+    glfwSwapInterval(options.vsync ? 1 : 0);
+    glfwSetWindowUserPointer(window, this);
+    glfwSetDropCallback(window, [](GLFWwindow* target, int count, const char** paths) {
+      auto* self = static_cast<Impl*>(glfwGetWindowUserPointer(target));
+      for (int i = 0; i < count; ++i) self->explorer->take_dropped(paths[i]);
+    });
+  }
+};
+
+AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+  impl_->display.emplace([impl = impl_.get()] {
+    if (impl->saver) impl->saver->save_now();
+  });
+  impl_->make_window();
+  impl_->gui = std::make_unique<figure::GuiContext>();
+  impl_->workspace =
+      std::make_unique<state::Workspace>(impl_->options.window.memory, impl_->options.opener);
+  if (impl_->options.window.start_engine)
+    impl_->workspace->answers.start_engine = impl_->options.window.start_engine;
+  impl_->options.settings.restore_places &= impl_->options.remember;
+  impl_->explorer =
+      std::make_unique<Explorer>(*impl_->workspace, *impl_->gui, impl_->options.settings);
+  ImGui_ImplGlfw_InitForOpenGL(impl_->window, true);
+  impl_->backends = ImGui_ImplOpenGL3_Init("#version 330 core");
+  if (impl_->options.remember) {
+    const std::string layout = load_layout();
+    if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.data(), layout.size());
+  }
+  impl_->workspace->answers.jobs().set_wake([] { glfwPostEmptyEvent(); });
+  const std::vector<std::string>& traces = impl_->options.window.traces;
+  const std::optional<state::ViewState>& at = impl_->options.window.at;
+  if (impl_->options.remember)
+    impl_->saver = std::make_unique<SessionSaver>(*impl_->workspace, *impl_->explorer, traces, at);
+  else
+    for (const std::string& path : traces) impl_->workspace->traces.open(path, at);
+  if (at && !at->view.empty()) impl_->explorer->panels().show(at->view);
+}
+
+AppWindow::~AppWindow() = default;
+
+state::Workspace& AppWindow::workspace() { return *impl_->workspace; }
+Explorer& AppWindow::explorer() { return *impl_->explorer; }
+figure::GuiContext& AppWindow::gui() { return *impl_->gui; }
+
+bool AppWindow::frame() {
+  glfwPollEvents();
+  int width = 0, height = 0;
+  glfwGetWindowSize(impl_->window, &width, &height);
+  if (width > 0 && height > 0) impl_->explorer->set_window_size(width, height);
+  impl_->explorer->set_content_scale(content_scale_of(impl_->window));
+  impl_->explorer->before_frame();
+  ImGui_ImplOpenGL3_NewFrame();
+  ImGui_ImplGlfw_NewFrame();
+  ImGui::NewFrame();
+  if (ImGui::GetIO().MouseDelta.x != 0 || ImGui::GetIO().MouseDelta.y != 0 ||
+      ImGui::IsAnyMouseDown() || ImGui::GetIO().MouseWheel != 0)
+    impl_->lively = kFramesAfterInput;
+  impl_->explorer->frame();
+  ImGui::Render();
+  int pixel_width = 0, pixel_height = 0;
+  glfwGetFramebufferSize(impl_->window, &pixel_width, &pixel_height);
+  glViewport(0, 0, pixel_width, pixel_height);
+  const ImVec4 back = widgets::to_vec4(impl_->gui->palette().panel);
+  glClearColor(back.x, back.y, back.z, 1.0F);
+  glClear(GL_COLOR_BUFFER_BIT);
+  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  if (after_render) after_render();
+  glfwSwapBuffers(impl_->window);
+  require_graphics();
+  if (impl_->saver) impl_->saver->tick();
+  const bool closed =
+      glfwWindowShouldClose(impl_->window) == GLFW_TRUE || impl_->explorer->wants_quit();
+  if (closed && impl_->saver) impl_->saver->end();
+  return !closed;
+}
+
+void AppWindow::wait() {
+  if (impl_->workspace->answers.measuring()) {
+    glfwWaitEventsTimeout(kTimingSeconds);
+    return;
+  }
+  if (impl_->explorer->animating() || impl_->lively > 0) {
+    --impl_->lively;
+    return;
+  }
+  glfwWaitEventsTimeout(kIdleSeconds);
+  impl_->lively = kFramesAfterInput;
+}
+
+AppWindow::Pixels AppWindow::read_pixels() {
+  Pixels pixels;
+  glfwGetFramebufferSize(impl_->window, &pixels.width, &pixels.height);
+  const std::size_t stride = static_cast<std::size_t>(pixels.width) * 4;
+  std::vector<std::uint8_t> upside_down(stride * static_cast<std::size_t>(pixels.height));
+  glPixelStorei(GL_PACK_ALIGNMENT, 1);
+  glReadPixels(0, 0, pixels.width, pixels.height, GL_RGBA, GL_UNSIGNED_BYTE, upside_down.data());
+  pixels.rgba.resize(upside_down.size());
+  for (int row = 0; row < pixels.height; ++row)
+    std::memcpy(pixels.rgba.data() + stride * static_cast<std::size_t>(row),
+                upside_down.data() + stride * static_cast<std::size_t>(pixels.height - 1 - row),
+                stride);
+  for (std::size_t i = 3; i < pixels.rgba.size(); i += 4) pixels.rgba[i] = 255;
+  return pixels;
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,47 @@
+// The Explore workspace in a GLFW window, one frame at a time: the program loops over it, tests
+// drive it.
+#pragma once
+
+#include "app/shell/explorer.h"
+#include "app/shell/frame/window.h"
+
+#include <memory>
+
+namespace kvloupe::shell {
+
+class AppWindow {
+ public:
+  struct Options {
+    WindowOptions window;
+    Settings settings;
+    bool remember = true;  // layout, settings and recent files are kept for the next start
+    bool vsync = true;
+    state::Traces::Opener opener = state::open_trace;
+  };
+  explicit AppWindow(Options options);  // throws Error{Input} without a display
+  ~AppWindow();
+  AppWindow(const AppWindow&) = delete;
+  AppWindow& operator=(const AppWindow&) = delete;
+
+  state::Workspace& workspace();
+  Explorer& explorer();
+  figure::GuiContext& gui();
+  // Draws one frame and shows it. False when the window was closed.
+  bool frame();
+  // Sleeps until there is something to draw.
+  void wait();
+  // The pixels of the last frame.
+  struct Pixels {
+    int width = 0, height = 0;
+    std::vector<std::uint8_t> rgba;  // rows from the top
+  };
+  Pixels read_pixels();
+  // Called after the frame's Render and before it is shown.
+  std::function<void()> after_render;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvloupe::shell

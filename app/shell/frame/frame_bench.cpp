@@ -1,0 +1,94 @@
+// See frame_bench.h. The frames are those of the headless renderer: with llvmpipe they cost what a
+// window's do, less the copy to the screen, and no display server takes a core from them.
+#include "app/shell/frame/frame_bench.h"
+
+#include "app/figure/headless.h"
+#include "app/shell/explorer.h"
+#include "app/state/questions/kept/attention_map.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "core/base/error.h"
+#include "core/base/quantile.h"
+
+#include <epoxy/gl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace kvloupe::shell {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kMostSecondsToOpen = 120;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOptions& options) {
+  FrameBenchReport report;
+  figure::HeadlessRenderer renderer(options.width, options.height, options.scale);
+  report.renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
+  state::Workspace workspace(options.memory);
+  Settings settings;
+  settings.restore_places = false;
+  Explorer explorer(workspace, renderer.gui(), settings);
+  const auto draw = [&] {
+    explorer.before_frame();
+    renderer.frame([&] { explorer.frame(); });
+    glFinish();
+  };
+  for (int i = 0; i < 3; ++i) draw();  // the empty window is up
+  explorer.panels().show("kv_map");
+
+  const Clock::time_point start = Clock::now();
+  workspace.traces.open(trace);
+  for (;;) {
+    draw();
+    const state::TraceTab* tab = workspace.traces.active();
+    if (tab == nullptr || tab->state == state::ResultState::Error)
+      throw input_error(fmt::format("{} cannot be shown", trace),
+                        tab != nullptr ? tab->error : "it was not opened", "see kvloupe validate");
+    // Asking is what a panel does: the three are on screen when all are answered and a frame has
+    // passed.
+    const auto& place = workspace.place();
+    if (!place.empty() && explorer.panels().visible("kv_map") &&
+        explorer.panels().visible("token_strip") &&
+        workspace.ask(state::KvMapQuestion{place, workspace.method()}) &&
+        workspace.ask(state::AttentionRowsQuestion{place})) {
+      explorer.panels().show("attention_map");
+      draw();
+      break;
+    }
+    if (seconds_since(start) > kMostSecondsToOpen)
+      throw input_error("the trace did not appear", fmt::format("{} s passed", kMostSecondsToOpen),
+                        "try a smaller one");
+  }
+  report.open_s = seconds_since(start);
+
+  // Whole maps refine in the background; the scrub is measured once they are there.
+  const Clock::time_point settled = Clock::now();
+  while (workspace.answers.busy() && seconds_since(settled) < kMostSecondsToOpen) draw();
+  const int num_chunks = static_cast<int>(workspace.place().info().chunks.size());
+  int direction = -1;
+  for (int i = 0; i < options.frames; ++i) {
+    if (workspace.place().chunk == 0) direction = 1;
+    if (workspace.place().chunk == num_chunks - 1) direction = -1;
+    const Clock::time_point begin = Clock::now();
+    workspace.cursor.step_chunk(direction);
+    draw();
+    report.frame_ms.push_back(seconds_since(begin) * 1e3);
+  }
+  if (report.frame_ms.empty()) return report;
+  std::vector<double> sorted = report.frame_ms;
+  std::sort(sorted.begin(), sorted.end());
+  report.median_ms = quantile(sorted, 0.5);
+  report.p99_ms = quantile(sorted, 0.99);
+  report.max_ms = sorted.back();
+  return report;
+}
+
+}  // namespace kvloupe::shell

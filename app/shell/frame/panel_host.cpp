@@ -1,0 +1,298 @@
+#include "app/shell/frame/panel_host.h"
+
+#include "app/shell/frame/dock_layout.h"
+#include "app/shell/frame/frame_guard.h"
+#include "app/state/method_views.h"
+#include "app/widgets/figure.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+
+namespace kvloupe::shell {
+
+using state::Perspective;
+using state::PlacedView;
+using state::Spot;
+
+namespace {
+
+constexpr std::size_t kMostClosings = 50;
+// A window learns in its first frame which tab is its own; the tabs of a new layout are there one
+// frame later.
+constexpr int kFramesToFocus = 3;
+
+// Over the tab or the title of a view.
+void about_ui(const state::ViewInfo& view) {
+  std::string text = view.summary;
+  if (!view.metrics.empty())
+    text += fmt::format("\nits numbers: {}, \u201C{}\u201D", state::kMetricsFile, view.metrics);
+  ImGui::SetTooltip("%s", text.c_str());
+}
+
+// A window in focus is the tab in front; its tab may still be out of sight, where there are many.
+void scroll_to_tab(const ImGuiWindow& window) {
+  ImGuiTabBar* tabs = window.DockNode != nullptr ? window.DockNode->TabBar : nullptr;
+  if (tabs == nullptr) return;
+  if (ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window.TabId))
+    ImGui::TabBarQueueFocus(tabs, tab);
+}
+
+Spot spot_of(const PlacedView& placed) {
+  const bool beside = placed.spot == Spot::Beside || placed.spot == Spot::BesideBelow;
+  return beside && window_is_narrow() ? placed.narrow : placed.spot;
+}
+
+}  // namespace
+
+PanelHost::PanelHost(state::Workspace& workspace, Messages& messages)
+    : workspace_(workspace), messages_(messages), shown_(&state::perspectives().front()) {
+  for (const state::ViewInfo& view : state::views())
+    add_source({view.id, view.title, &view, panels::make_panel(view.id), {}});
+}
+
+void PanelHost::add_window(const std::string& name, std::function<void()> draw) {
+  add_source({name, name, nullptr, nullptr, std::move(draw)});
+}
+
+void PanelHost::add_source(Source source) {
+  for (const Perspective& perspective : state::perspectives()) {
+    Window window;
+    window.source = sources_.size();
+    window.perspective = &perspective;
+    window.key = fmt::format("{}@{}", source.id, perspective.id);
+    window.name = window_name(source.title, source.id, perspective);
+    windows_.push_back(std::move(window));
+  }
+  sources_.push_back(std::move(source));
+}
+
+void PanelHost::draw(const figure::GuiContext& gui) {
+  follow_selection();
+  layout_ui();
+  for (Window& window : windows_) window.visible = false;
+  if (workspace_.traces.tabs().empty()) return;
+  front_own_view();
+  std::vector<Window*> closed;
+  for (Window* window : windows_of(*shown_)) {
+    if (!is_open(*window)) continue;
+    window_ui(*window, gui);
+    if (!is_open(*window)) closed.push_back(window);
+  }
+  if (closed.empty()) return;
+  std::vector<std::string> titles;
+  for (const Window* window : closed) titles.push_back(sources_[window->source].title);
+  messages_.say(fmt::format("Closed: {}. Ctrl+Z brings it back.", fmt::join(titles, ", ")), false);
+  closings_.push_back({std::move(closed), workspace_.selection()});
+  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
+}
+
+// Those of the table first, in its order: new tabs stand in the order in which they are drawn.
+std::vector<PanelHost::Window*> PanelHost::windows_of(const Perspective& perspective) {
+  std::vector<Window*> windows;
+  for (const PlacedView& placed : perspective.views)
+    if (Window* window = find(placed.id, perspective)) windows.push_back(window);
+  for (Window& window : windows_)
+    if (window.perspective == &perspective &&
+        perspective.find(sources_[window.source].id) == nullptr)
+      windows.push_back(&window);
+  return windows;
+}
+
+// The workspace belongs to what the trace's tab shows. Without a trace the last one stays.
+void PanelHost::follow_selection() {
+  if (workspace_.has_trace() && !waiting_.empty()) show(std::exchange(waiting_, ""));
+  shown_ = &now();
+}
+
+const Perspective& PanelHost::now() const {
+  return workspace_.has_trace() ? state::perspective_or_first(workspace_.selection().perspective)
+                                : *shown_;
+}
+
+void PanelHost::layout_ui() {
+  const bool first = std::find(laid_out_.begin(), laid_out_.end(), shown_) == laid_out_.end();
+  const bool unknown = first && needs_layout(*shown_);
+  if (reset_layout_)
+    for (Window& window : windows_)
+      if (window.perspective == shown_) window.chosen.reset();
+  if (reset_layout_ || unknown) build_layout();
+  reset_layout_ = false;
+  submit_dock_spaces(*shown_);  // also while nothing is open
+  if (!first) return;
+  laid_out_.push_back(shown_);
+  // In a layout that was kept the tab in front is the one that was left there.
+  if (!unknown) own_view_ = state::own_view(workspace_);
+}
+
+void PanelHost::build_layout() {
+  std::vector<DockedWindow> docked;
+  for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
+    Window* front = nullptr;  // the first, or the one that was asked for
+    for (const PlacedView& placed : shown_->views) {
+      Window* window = find(placed.id, *shown_);
+      if (window == nullptr || spot_of(placed) != spot) continue;
+      docked.push_back({window->name, spot});
+      if (is_open(*window) && (front == nullptr || window->frames_to_focus > 0)) front = window;
+    }
+    if (front != nullptr) front->frames_to_focus = kFramesToFocus;
+  }
+  shell::build_layout(*shown_, docked);
+}
+
+void PanelHost::front_own_view() {
+  const std::string own = state::own_view(workspace_);
+  if (shown_->find(own) == nullptr || own == own_view_) return;
+  own_view_ = own;
+  // What the user asked for comes first.
+  for (const Window* window : windows_of(*shown_))
+    if (window->frames_to_focus > 0) return;
+  if (Window* window = find(own, *shown_); is_open(*window))
+    window->frames_to_focus = kFramesToFocus;
+}
+
+bool PanelHost::is_open(const Window& window) const {
+  if (window.chosen) return *window.chosen;
+  const std::string& id = sources_[window.source].id;
+  const PlacedView* placed = window.perspective->find(id);
+  return placed != nullptr && placed->open && state::concerns(id, workspace_);
+}
+
+bool PanelHost::draw_guarded(Window& window, const std::function<void()>& draw) {
+  const state::Selection& s = workspace_.selection();
+  const std::string key =
+      s.place.empty() ? "" : s.place.cell_key() + workspace_.method(s.shown).key();
+  if (!window.problem.empty() && window.problem_key == key) return false;
+  window.problem = guarded(draw);
+  window.problem_key = key;
+  if (window.problem.empty()) return true;
+  messages_.say_once(fmt::format("{}: {}", sources_[window.source].title, window.problem), true);
+  return false;
+}
+
+void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
+  const Source& source = sources_[window.source];
+  const bool focus = window.frames_to_focus > 0 && --window.frames_to_focus == 0;
+  if (focus) bring_to_front(window.name);
+  ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
+  dock_if_homeless(*window.perspective, window.name);
+  // Docked, it lies on the cleared frame, which has its colour already.
+  ImGui::PushStyleColor(ImGuiCol_WindowBg,
+                        widgets::with_alpha(gui.palette().panel, window.docked ? 0 : 1));
+  bool open = true;
+  // All windows of a workspace appear at once when it is shown: the tabs in front stay there.
+  window.visible = ImGui::Begin(window.name.c_str(), &open,
+                                ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoFocusOnAppearing);
+  ImGui::PopStyleColor();
+  window.docked = ImGui::IsWindowDocked();
+  if (focus) scroll_to_tab(*ImGui::GetCurrentWindow());
+  if (source.view != nullptr) {
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) about_ui(*source.view);
+    if (ImGui::BeginPopupContextItem()) {
+      if (context_menu) context_menu(*source.view);
+      ImGui::EndPopup();
+    }
+  }
+  if (window.visible) {
+    panels::DrawContext context{workspace_, gui.palette(), false, false};
+    const auto draw = [&] { source.view != nullptr ? source.panel->draw(context) : source.draw(); };
+    if (!draw_guarded(window, draw) && widgets::failed_ui(gui.palette(), window.problem))
+      window.problem.clear();
+  }
+  ImGui::End();
+  if (!open) choose(window, false);
+}
+
+PanelHost::Window* PanelHost::find(const std::string& id, const Perspective& perspective) {
+  for (Window& window : windows_)
+    if (window.perspective == &perspective && sources_[window.source].id == id) return &window;
+  return nullptr;
+}
+
+const PanelHost::Window* PanelHost::find(const std::string& id,
+                                         const Perspective& perspective) const {
+  return const_cast<PanelHost*>(this)->find(id, perspective);
+}
+
+void PanelHost::show(const std::string& id) {
+  if (!workspace_.has_trace()) {
+    waiting_ = id;
+    return;
+  }
+  const Window* here = find(id, now());
+  const bool lies_here = here != nullptr && (now().find(id) != nullptr || is_open(*here));
+  const Perspective& home = lies_here ? now() : state::home_of(id);
+  if (!lies_here) workspace_.cursor.set_perspective(home.id);
+  if (Window* window = find(id, home)) bring_up(*window);
+}
+
+void PanelHost::open_here(const std::string& id) {
+  if (Window* window = find(id, now())) bring_up(*window);
+}
+
+void PanelHost::search(const std::string& id) {
+  show(id);
+  for (Source& source : sources_)
+    if (source.id == id && source.panel) source.panel->start_search();
+}
+
+// What is as at first is no choice.
+void PanelHost::choose(Window& window, bool open) {
+  window.chosen.reset();
+  if (is_open(window) != open) window.chosen = open;
+}
+
+void PanelHost::bring_up(Window& window) {
+  choose(window, true);
+  window.frames_to_focus = kFramesToFocus;
+}
+
+void PanelHost::reopen() {
+  if (closings_.empty()) return;
+  const std::vector<Window*> windows = std::move(closings_.back().windows);
+  closings_.pop_back();
+  for (Window* window : windows) bring_up(*window);
+  workspace_.cursor.set_perspective(windows.front()->perspective->id);
+}
+
+bool PanelHost::closed_since_change() const {
+  return !closings_.empty() && closings_.back().at == workspace_.selection();
+}
+
+bool PanelHost::is_open(const std::string& id) const {
+  const Window* window = find(id, now());
+  return window != nullptr && is_open(*window);
+}
+
+bool PanelHost::visible(const std::string& id) const {
+  const Window* window = find(id, *shown_);
+  return window != nullptr && window->visible;
+}
+
+std::string PanelHost::window_of(const std::string& id) const { return window_name("", id, now()); }
+
+std::vector<std::string> PanelHost::chosen(bool open) const {
+  std::vector<std::string> keys;
+  for (const Window& window : windows_)
+    if (window.chosen == open) keys.push_back(window.key);
+  return keys;
+}
+
+void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
+  for (Window& window : windows_) {
+    const std::string& id = sources_[window.source].id;
+    const bool listed = window.perspective->find(id) != nullptr;
+    const bool anywhere = is_open ? window.perspective == &state::home_of(id) : listed;
+    for (const std::string& one : ids)
+      if (one == window.key || (one == id && anywhere)) window.chosen = is_open;
+  }
+}
+
+void PanelHost::forget() {
+  for (Source& source : sources_)
+    if (source.view != nullptr) source.panel = panels::make_panel(source.id);
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,65 @@
+#include "app/shell/methods/method_card.h"
+
+#include "app/state/method_groups.h"
+#include "app/state/token_text.h"
+#include "app/widgets/figure.h"
+
+namespace kvloupe::shell {
+namespace {
+
+bool begin_lines(const char* id, float heading) {
+  if (!ImGui::BeginTable(id, 2)) return false;
+  ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, widgets::em(heading));
+  ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthStretch);
+  return true;
+}
+
+void parameters_ui(const widgets::Palette& palette, const selection::MethodSpec& spec) {
+  if (!begin_lines("##parameters", 9)) return;
+  const auto& params = selection::params_with(spec.info(), {});
+  for (const auto& [name, value] : spec.parameters()) {
+    ImGui::TableNextColumn();
+    widgets::text_colored(palette.muted, widgets::elided(name, widgets::em(9)));
+    if (ImGui::IsItemHovered())
+      for (const selection::ParamInfo* param : params)
+        if (param->name == name) ImGui::SetTooltip("%s", state::help_of(*param, "").c_str());
+    ImGui::TableNextColumn();
+    widgets::text_wrapped(palette.text, state::readable_name(value));
+  }
+  ImGui::EndTable();
+}
+
+}  // namespace
+
+void method_help_ui(const widgets::Palette& palette, const selection::MethodInfo& method) {
+  if (!begin_lines("##help", 4.5F)) return;
+  for (const state::HelpLine& line : state::help_of(method)) {
+    ImGui::TableNextColumn();
+    widgets::text_colored(palette.muted, line.heading);
+    ImGui::TableNextColumn();
+    widgets::text_wrapped(palette.text, line.text);
+  }
+  ImGui::EndTable();
+}
+
+void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+  if (!workspace.has_trace()) return;
+  const state::MethodChoice& method = workspace.method();
+  if (!method.known())
+    return widgets::empty_ui(palette, "Nothing is known of this method but what it kept.");
+  {
+    const widgets::FontScope strong(widgets::fonts().strong, 1.15F);
+    widgets::text_wrapped(palette.text, selection::title_of(*method.spec));
+  }
+  {
+    const widgets::FontScope mono(widgets::fonts().mono, 0.88F);
+    widgets::text_colored(palette.muted, method.spec->id());
+  }
+  widgets::text_wrapped(palette.text, method.spec->info().summary);
+  ImGui::SeparatorText("Parameters");
+  parameters_ui(palette, *method.spec);
+  ImGui::SeparatorText("Paper");
+  method_help_ui(palette, method.spec->info());
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,318 @@
+#include "app/shell/methods/runs_window.h"
+
+#include "app/state/method_groups.h"
+#include "app/state/number_text.h"
+#include "app/state/token_text.h"
+#include "app/widgets/figure.h"
+#include "app/widgets/slot_button.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/replay/numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+namespace kvloupe::shell {
+
+using state::MethodChoice;
+using state::Slot;
+using Summary = state::Result<state::RunSummaryQuestion>;
+
+namespace {
+
+// The watched keys, once some of them lie before the last of the chunks.
+std::optional<trace::TokenSpan> watched_before(const state::Place& place,
+                                               const state::NumberChunks& counted) {
+  const auto span = state::watched_span(place);
+  const auto& chunks = place.info().chunks;
+  if (chunks.empty()) return std::nullopt;
+  const auto last =
+      counted.range ? static_cast<std::size_t>(counted.range->last) : chunks.size() - 1;
+  if (!span || span->begin >= chunks.at(last).begin) return std::nullopt;
+  return span;
+}
+
+// Of the span's keys in all chunks that count, by a row of heads.
+replay::SpanCount count_in(const replay::ReplayResult& run, std::size_t row,
+                           const replay::KeySpan& span, const state::NumberChunks& chunks) {
+  replay::SpanCount sum;
+  for (const replay::ReplayCell& cell : run.cells) {
+    if (!chunks.has(cell.chunk) || row >= cell.rows.size()) continue;
+    const replay::SpanCount here = replay::count_in_span(cell, row, span);
+    sum.kept += here.kept;
+    sum.candidates += here.candidates;
+  }
+  return sum;
+}
+
+// Else why nothing is drawn.
+template <typename Result>
+bool is_here(const widgets::Palette& palette, const Result& result) {
+  if (result.state == state::ResultState::Error) {
+    widgets::text_colored(palette.faint, "failed");
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", result.error.c_str());
+    return false;
+  }
+  if (result && !result.stale) return true;
+  widgets::text_colored(palette.faint, "\u2026");
+  return false;
+}
+
+// Ids of the columns that are no number of numbers.h; a number's column has the number as its id.
+constexpr ImGuiID kName = 1000, kWatched = 1001;
+
+// The watched keys have a column of their own, of the heads shown; decode steps are not averaged.
+std::vector<const replay::NumberInfo*> numbers_of_columns() {
+  std::vector<const replay::NumberInfo*> numbers;
+  for (const replay::NumberInfo& info : replay::kNumbers)
+    if (info.rows == replay::InRows::All && info.number != replay::Number::SpanKept)
+      numbers.push_back(&info);
+  return numbers;
+}
+
+const std::vector<const replay::NumberInfo*>& columns() {
+  static const std::vector<const replay::NumberInfo*> all = numbers_of_columns();
+  return all;
+}
+
+void set_up_columns(bool watched) {
+  ImGui::TableSetupScrollFreeze(1, 1);
+  ImGui::TableSetupColumn("run", ImGuiTableColumnFlags_NoHide | ImGuiTableColumnFlags_WidthStretch,
+                          1, kName);
+  ImGui::TableSetupColumn("here",
+                          ImGuiTableColumnFlags_WidthFixed |
+                              ImGuiTableColumnFlags_PreferSortDescending |
+                              (watched ? 0 : ImGuiTableColumnFlags_Disabled),
+                          widgets::em(6), kWatched);
+  for (const replay::NumberInfo* info : columns()) {
+    ImGuiTableColumnFlags flags = ImGuiTableColumnFlags_WidthFixed;
+    if (info->number != replay::Number::MassRecall) flags |= ImGuiTableColumnFlags_DefaultHide;
+    if (info->higher_is_better()) flags |= ImGuiTableColumnFlags_PreferSortDescending;
+    ImGui::TableSetupColumn(info->heading, flags, widgets::em(info->is_share() ? 6.0F : 4.5F),
+                            static_cast<ImGuiID>(info->number));
+  }
+}
+
+void header_ui(const std::string& watched) {
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  const auto head = [](int column, const std::string& tooltip) {
+    if (!ImGui::TableSetColumnIndex(column)) return;
+    ImGui::TableHeader(ImGui::TableGetColumnName(column));
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
+      ImGui::SetTooltip("%s\nclick: sort by it; right click: choose the columns", tooltip.c_str());
+  };
+  head(0, "Recorded runs, then the methods tried here.");
+  head(1, "Keys of " + watched + " kept by the head shown, over the chunks named above.");
+  int column = 2;
+  for (const replay::NumberInfo* info : columns())
+    head(column++, std::string(info->sentence) + "\nMean over the layer and chunks named above.");
+}
+
+void share_ui(const widgets::Palette& palette, double share, const std::string& words) {
+  widgets::share_bar_ui(palette, share, palette.hit, widgets::em(2.5F), widgets::em(0.4F));
+  ImGui::SameLine(0, widgets::em(0.3F));
+  widgets::text_colored(palette.muted, words);
+}
+
+void number_ui(const widgets::Palette& palette, const Summary& summary,
+               const replay::NumberInfo& info) {
+  if (!is_here(palette, summary)) return;
+  const auto value = summary->numbers[info.number];
+  if (!value) {
+    const bool dense = info.number == replay::Number::MassRecall;
+    return widgets::text_colored(palette.faint, dense ? "keeps all" : "\u2013");
+  }
+  if (info.is_share() && info.higher_is_better())
+    share_ui(palette, *value, fmt::format("{:.2f}", *value));
+  else
+    widgets::text_colored(palette.text, state::number_text(info, *value));
+}
+
+// Of equal rows the order stays.
+template <typename Key>
+void sort_by(std::vector<Key>& keys, bool falling) {
+  std::stable_sort(keys.begin(), keys.end(), [falling](const Key& a, const Key& b) {
+    if (!a.first || !b.first) return a.first.has_value() && !b.first.has_value();
+    return falling ? *a.first > *b.first : *a.first < *b.first;
+  });
+}
+
+}  // namespace
+
+void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
+  if (!workspace.has_trace()) return;
+  const state::Place place = workspace.place();
+  // What is kept of a span is of the chunk shown, unless something else is chosen.
+  chunks_ = state::number_chunks(workspace);
+  spans_ = state::number_chunks(workspace, state::NumberScope::Kind::Chunk);
+  watched_ = watched_before(place, spans_);
+  const std::string name = watched_ ? printable(watched_->name) : "";
+  widgets::text_wrapped(
+      palette.muted, watched_
+                         ? fmt::format("here: {} kept, {}, KV head {}; numbers: layer {}, {}", name,
+                                       state::words_of(spans_, place.info()), place.kv_head(),
+                                       place.layer, state::words_of(chunks_, place.info()))
+                         : fmt::format("numbers: layer {}, {}", place.layer,
+                                       state::words_of(chunks_, place.info())));
+  std::vector<Row> rows = rows_of(workspace);
+  if (rows.empty())
+    return widgets::text_wrapped(palette.muted,
+                                 "No run was recorded; the methods above are selected anew.");
+  constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate |
+                                     ImGuiTableFlags_Hideable | ImGuiTableFlags_Reorderable |
+                                     ImGuiTableFlags_Resizable | ImGuiTableFlags_ScrollY |
+                                     ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH;
+  if (!ImGui::BeginTable("runs", static_cast<int>(columns().size()) + 2, kFlags)) return;
+  set_up_columns(watched_.has_value());
+  header_ui(name);
+  sort(rows);
+  for (const Row& row : rows) {
+    ImGui::PushID(row.index);
+    row_ui(workspace, palette, row);
+    ImGui::PopID();
+  }
+  ImGui::EndTable();
+}
+
+std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
+  const state::Place place = workspace.place();
+  const state::TraceTab& tab = *workspace.traces.ready();
+  std::vector<Row> rows;
+  for (const auto* list : {&tab.recorded, &tab.tried})
+    for (const MethodChoice& method : *list) {
+      Row row;
+      row.method = method;
+      row.index = static_cast<int>(rows.size());
+      row.tried = list == &tab.tried;
+      row.summary = summaries_[method.key()].ask(workspace, {place, method, chunks_});
+      if (watched_) row.run = kept_[method.key()].ask(workspace, {place, method});
+      if (row.run && !row.run.stale) row.watched = watched_of(place, row);
+      rows.push_back(std::move(row));
+    }
+  std::vector<MethodChoice> methods;
+  for (const Row& row : rows) methods.push_back(row.method);
+  const std::vector<std::string> labels = state::distinct_labels(methods);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].label = labels[i];
+  return rows;
+}
+
+replay::SpanCount RunsWindow::watched_of(const state::Place& place, const Row& row) const {
+  return count_in(*row.run, static_cast<std::size_t>(state::row_of(place, *row.run)),
+                  {watched_->begin, watched_->end}, spans_);
+}
+
+// As the table's head asks; at first in the order of the list.
+void RunsWindow::sort(std::vector<Row>& rows) const {
+  const ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
+  if (specs == nullptr || specs->SpecsCount == 0) return;
+  const ImGuiTableColumnSortSpecs& by = specs->Specs[0];
+  const bool falling = by.SortDirection == ImGuiSortDirection_Descending;
+  if (by.ColumnUserID == kName) {
+    std::stable_sort(rows.begin(), rows.end(), [falling](const Row& a, const Row& b) {
+      return falling ? a.label > b.label : a.label < b.label;
+    });
+    return;
+  }
+  std::vector<std::pair<std::optional<double>, Row>> keyed;
+  for (Row& row : rows) {
+    std::optional<double> key;
+    if (by.ColumnUserID == kWatched) {
+      if (row.watched) key = static_cast<double>(row.watched->kept);
+    } else if (row.summary && !row.summary.stale) {
+      key = row.summary->numbers[static_cast<replay::Number>(by.ColumnUserID)];
+    }
+    keyed.emplace_back(key, std::move(row));
+  }
+  sort_by(keyed, falling);
+  rows.clear();
+  for (auto& [key, row] : keyed) rows.push_back(std::move(row));
+}
+
+void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& palette,
+                        const Row& row) {
+  ImGui::TableNextRow();
+  for (const Slot slot : state::kSlots)
+    if (workspace.method(slot) == row.method)
+      ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
+                             widgets::with_alpha(widgets::color_of_slot(palette, slot), 0.10F));
+  if (ImGui::TableSetColumnIndex(0)) {
+    for (const Slot slot : state::kSlots) {
+      if (widgets::slot_button_ui(palette, slot, workspace.method(slot) == row.method))
+        workspace.cursor.set_method(slot, row.method);
+      ImGui::SameLine(0, widgets::em(0.2F));
+    }
+    name_ui(workspace, row);
+  }
+  if (ImGui::TableSetColumnIndex(1)) watched_ui(palette, row);
+  int column = 2;
+  for (const replay::NumberInfo* info : columns())
+    if (ImGui::TableSetColumnIndex(column++)) number_ui(palette, row.summary, *info);
+}
+
+void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
+  const MethodChoice& method = row.method;
+  const trace::RunInfo* run = method.run_info(workspace.place().info());
+  const bool closed = run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
+  const std::string name =
+      row.label + (closed ? "  closed loop" : "") + (row.tried ? "  tried here" : "");
+  const float room = ImGui::GetContentRegionAvail().x;
+  if (ImGui::Selectable((widgets::elided(name, room) + "###name").c_str(), false, 0, {room, 0}))
+    workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
+    ImGui::SetTooltip(
+        "%s%s%s\nclick: show as A; Ctrl+click: as B; right click: more",
+        state::readable_name(method.text).c_str(),
+        method.known() ? "" : "\nunknown to this version: shown as recorded",
+        run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
+  menu_ui(workspace, row);
+}
+
+void RunsWindow::menu_ui(state::Workspace& workspace, const Row& row) {
+  if (!ImGui::BeginPopupContextItem("menu")) return;
+  for (const Slot slot : state::kSlots)
+    if (ImGui::MenuItem(fmt::format("Show as {}", state::letter_of(slot)).c_str()))
+      workspace.cursor.set_method(slot, row.method);
+  if (ImGui::MenuItem("Copy the SPEC")) ImGui::SetClipboardText(row.method.text.c_str());
+  if (row.tried) {
+    if (ImGui::MenuItem("Save as a run of the trace", nullptr, false, row.method.known()))
+      save(workspace, row.method);
+    if (ImGui::MenuItem("Remove from the list"))
+      std::erase(workspace.traces.ready()->tried, row.method);
+  }
+  ImGui::EndPopup();
+}
+
+void RunsWindow::watched_ui(const widgets::Palette& palette, const Row& row) const {
+  if (!is_here(palette, row.run)) return;
+  if (!row.watched) return widgets::text_colored(palette.faint, "\u2013");
+  const auto [kept, candidates] = std::pair(row.watched->kept, row.watched->candidates);
+  if (candidates == 0) return widgets::text_colored(palette.faint, "out of sight");
+  share_ui(palette, static_cast<double>(kept) / static_cast<double>(candidates),
+           fmt::format("{}/{}", kept, candidates));
+}
+
+// The command line selects and writes, as for an export.
+void RunsWindow::save(state::Workspace& workspace, const MethodChoice& method) {
+  const std::string path = workspace.traces.ready()->path;
+  const std::vector<std::string> arguments{"select", path, "--method", method.text, "--save"};
+  workspace.answers.jobs().submit<std::string>(
+      Lane::Compute, "save run", fmt::format("Saving {}", state::short_label(method)),
+      [run = run_command, arguments](const WorkContext&) {
+        return std::make_shared<const std::string>(run(arguments));
+      },
+      [this, &workspace, path, method](std::shared_ptr<const std::string> problem) {
+        if (!problem->empty()) return messages_.say(*problem, true);
+        messages_.say(fmt::format("Saved {} as a run of {}.", state::short_label(method),
+                                  printable(std::filesystem::path(path).filename().string())),
+                      false);
+        if (const state::TraceTab* tab = workspace.traces.ready(); tab && tab->path == path)
+          workspace.traces.reload_active();
+      },
+      [this](const Error& error) { messages_.say(error.what(), true); });
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,63 @@
+#include "app/shell/new_trace/growing_trace.h"
+
+#include "core/base/error.h"
+#include "core/trace/trace_reader.h"
+#include "core/trace/write/part_file.h"
+
+#include <filesystem>
+
+namespace kvloupe::shell {
+namespace {
+
+// Every reading makes the views compute anew, beside the model that runs.
+constexpr double kBetweenReadings = 1.5;
+
+}  // namespace
+
+void GrowingTrace::begin(const std::string& output) {
+  std::error_code ignored;
+  output_ = std::filesystem::absolute(output, ignored).string();
+  part_ = trace::part_path(output_).string();
+  opened_ = false;
+  chunks_ = 0;
+  next_ = 0;
+  ++round_;
+}
+
+void GrowingTrace::tick(double now) {
+  // Not while the views still compute what the last reading brought.
+  if (part_.empty() || now < next_ || workspace_.answers.busy()) return;
+  next_ = now + kBetweenReadings;
+  workspace_.answers.jobs().submit<int>(
+      Lane::TraceIo, "chunks recorded", "Looking for new chunks",
+      [part = part_](const WorkContext&) {
+        return std::make_shared<const int>(
+            static_cast<int>(trace::TraceReader(part).info().chunks.size()));
+      },
+      [this, round = round_](std::shared_ptr<const int> chunks) {
+        if (round == round_ && !part_.empty()) found(*chunks);
+      },
+      // Not there yet, or no longer: the capture itself says what is wrong.
+      [](const Error&) {});
+}
+
+void GrowingTrace::found(int chunks) {
+  if (chunks <= chunks_) return;
+  chunks_ = chunks;
+  if (opened_)
+    workspace_.traces.grown(part_, part_);
+  else
+    workspace_.traces.open(part_);
+  opened_ = true;
+}
+
+void GrowingTrace::end(bool there) {
+  // A tab that was closed meanwhile stays closed.
+  if (there && !opened_)
+    workspace_.traces.open(output_);
+  else if (there)
+    workspace_.traces.grown(part_, output_);
+  part_.clear();
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,111 @@
+// See settings.h.
+#include "app/shell/saved/settings.h"
+
+#include "app/shell/saved/state_files.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/paths.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace kvloupe::shell {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostRecent = 9;
+constexpr std::size_t kMostPanels = 256;
+
+std::filesystem::path recent_file() { return paths::state_dir() / "recent.json"; }
+std::filesystem::path layout_file() { return paths::config_dir() / "layout.ini"; }
+
+// A file that is damaged is told of and passed over.
+template <typename Read>
+auto or_nothing(const Read& read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    log::warning("{}", error.what());
+    return {};
+  }
+}
+
+}  // namespace
+
+Settings load_settings() {
+  Settings settings;
+  const ordered_json json =
+      or_nothing([] { return read_small_json(paths::config_dir() / "settings.json"); });
+  if (!json.is_null() && !json.is_object())
+    log::warning("the settings are damaged; the defaults are used");
+  const auto number = [&](const char* name, double fallback) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_number() ? found->get<double>() : fallback;
+  };
+  const auto text = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  settings.theme = text("theme") == "light" ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
+  settings.user_scale =
+      std::clamp(static_cast<float>(number("scale", 1.0)), kLeastScale, kMostScale);
+  settings.window_width = static_cast<int>(std::clamp(number("width", 1600), 320.0, 16384.0));
+  settings.window_height = static_cast<int>(std::clamp(number("height", 900), 240.0, 16384.0));
+  if (const auto folder = json.find("last_folder"); folder != json.end())
+    settings.last_folder = bytes_of_json(*folder).value_or("");
+  const auto panels = [&](const char* name, std::vector<std::string>& ids) {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_array()) return;
+    for (const ordered_json& panel : *found)
+      if (panel.is_string() && ids.size() < kMostPanels) ids.push_back(panel.get<std::string>());
+  };
+  panels("closed_panels", settings.closed_panels);
+  panels("opened_panels", settings.opened_panels);
+  return settings;
+}
+
+std::string text_of(const Settings& settings) {
+  const ordered_json json{{"theme", settings.theme == widgets::ThemeKind::Light ? "light" : "dark"},
+                          {"scale", settings.user_scale},
+                          {"width", settings.window_width},
+                          {"height", settings.window_height},
+                          {"last_folder", json_of_bytes(settings.last_folder)},
+                          {"closed_panels", settings.closed_panels},
+                          {"opened_panels", settings.opened_panels}};
+  return json.dump(2) + "\n";
+}
+
+void save_settings(const std::string& text) {
+  write_small_file(paths::config_dir() / "settings.json", text);
+}
+
+std::vector<std::string> load_recent_files() {
+  const ordered_json json = or_nothing([] { return read_small_json(recent_file()); });
+  std::vector<std::string> files;
+  if (!json.is_array()) return files;
+  for (const ordered_json& entry : json)
+    if (const auto file = bytes_of_json(entry); file && files.size() < kMostRecent)
+      files.push_back(*file);
+  return files;
+}
+
+void add_recent_file(const std::string& path) {
+  std::vector<std::string> files = load_recent_files();
+  std::erase(files, path);
+  files.insert(files.begin(), path);
+  if (files.size() > kMostRecent) files.resize(kMostRecent);
+  ordered_json json = ordered_json::array();
+  for (const std::string& file : files) json.push_back(json_of_bytes(file));
+  write_small_json(recent_file(), json);
+}
+
+std::string load_layout() {
+  return or_nothing([] { return read_small_file(layout_file()); });
+}
+
+void save_layout(const std::string& ini) { write_small_file(layout_file(), ini); }
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,52 @@
+// Exports what a view shows now: asks where to, asks before a file is replaced, and says what was
+// written.
+#pragma once
+
+#include "app/shell/commands/run_self.h"
+#include "app/shell/windows/file_dialog.h"
+#include "app/shell/windows/messages.h"
+#include "app/state/view.h"
+#include "app/state/view_state.h"
+#include "app/state/workspace.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+class Exporter {
+ public:
+  Exporter(state::Workspace& workspace, FileDialog& files, Messages& messages)
+      : workspace_(workspace), files_(files), messages_(messages) {}
+
+  // Opens the dialog; `folder` is where it begins.
+  void ask(const state::ViewInfo& view, state::Format format, const std::string& folder);
+  // The command line that makes the figure, for the clipboard.
+  std::string command_of(const state::ViewInfo& view) const;
+  // The command line that opens the trace at what the window shows, with the view before others.
+  std::string link_command_of(const state::ViewInfo& view) const;
+  // The form of exported pictures, as a part of a menu.
+  void picture_menu_ui();
+  // "Replace it?" while that is open.
+  void draw(const widgets::Palette& palette);
+  // Runs the command line that writes the file: "" on success, else its sentence. On a job's thread.
+  std::function<std::string(const std::vector<std::string>& arguments)> run_command = run_self;
+
+ private:
+  struct Request {
+    state::ViewState what;
+    state::Format format;
+    std::string file;
+  };
+  void begin(const Request& request);
+  void write(const Request& request);
+
+  state::Workspace& workspace_;
+  FileDialog& files_;
+  Messages& messages_;
+  std::optional<Request> waiting_;  // for leave to replace a file
+};
+
+}  // namespace kvloupe::shell

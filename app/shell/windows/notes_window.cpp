@@ -1,0 +1,149 @@
+#include "app/shell/windows/notes_window.h"
+
+#include "app/state/selection.h"
+#include "app/state/token_text.h"
+#include "app/widgets/figure.h"
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::shell {
+namespace {
+
+std::string place_text(const state::ViewState& at) {
+  std::vector<std::string> parts;
+  if (at.place.chunk) parts.push_back(fmt::format("chunk {}", *at.place.chunk));
+  if (at.place.layer) parts.push_back(fmt::format("layer {}", *at.place.layer));
+  if (at.place.q_head) parts.push_back(fmt::format("query head {}", *at.place.q_head));
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+}  // namespace
+
+NotesWindow::Notes& NotesWindow::notes_of(const std::string& trace) {
+  const auto [found, is_new] = by_trace_.try_emplace(trace);
+  if (is_new) {
+    try {
+      found->second.notes = load_notes(trace);
+    } catch (const Error& error) {
+      found->second.problem = error.what();
+    }
+  }
+  return found->second;
+}
+
+void NotesWindow::add(state::Workspace& workspace) {
+  state::TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr) return;
+  Notes& notes = notes_of(tab->path);
+  if (!notes.problem.empty()) return messages_.say(notes.problem, true);
+  Note note{new_note_id(), "", state::state_of(*tab)};
+  focus_ = note.id;
+  save(tab->path, {note.id, note});
+  notes.notes.push_back(std::move(note));
+}
+
+void NotesWindow::bring_back(const std::string& trace, Notes& notes) {
+  Note note = std::move(notes.removed.back());
+  notes.removed.pop_back();
+  save(trace, {note.id, note});
+  notes.notes.push_back(std::move(note));
+}
+
+void NotesWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
+  say_failures();
+  state::TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr) return;
+  Notes& notes = notes_of(tab->path);
+  if (!notes.problem.empty()) return widgets::error_ui(palette, notes.problem);
+  if (ImGui::Button("Note this place")) add(workspace);
+  if (ImGui::IsItemHovered())
+    ImGui::SetTooltip("Remembers the place, the methods and the options shown now.");
+  if (!notes.removed.empty()) {
+    ImGui::SameLine();
+    if (ImGui::Button("Bring back")) bring_back(tab->path, notes);
+  }
+  if (notes.notes.empty())
+    widgets::text_wrapped(palette.muted,
+                          "Nothing is noted yet. Notes lie beside the trace, so they go with it.");
+  for (std::size_t i = notes.notes.size(); i-- > 0;) note_ui(workspace, palette, notes, i);
+}
+
+void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& palette,
+                          Notes& notes, std::size_t index) {
+  Note& note = notes.notes[index];
+  const std::string trace = note.at.trace;
+  ImGui::PushID(note.id.c_str());
+  if (ImGui::SmallButton("Go")) {
+    try {
+      state::show(workspace, note.at);
+    } catch (const Error& error) {
+      messages_.say(error.what(), true);
+    }
+  }
+  ImGui::SameLine();
+  const float button = ImGui::CalcTextSize("Remove").x + 2 * ImGui::GetStyle().FramePadding.x;
+  const float room = std::max(
+      widgets::em(3), ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x);
+  std::string methods;
+  for (const std::string& method : note.at.methods)
+    methods += (methods.empty() ? "" : "\n") + state::readable_name(method);
+  widgets::text_colored(palette.text, widgets::elided(place_text(note.at), room));
+  if (ImGui::IsItemHovered() && !methods.empty()) ImGui::SetTooltip("%s", methods.c_str());
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - button);
+  const bool removed = ImGui::SmallButton("Remove");
+  if (focus_ == note.id) {
+    focus_.clear();
+    ImGui::SetKeyboardFocusHere();
+  }
+  const float lines = static_cast<float>(
+      std::clamp<std::ptrdiff_t>(std::count(note.text.begin(), note.text.end(), '\n') + 1, 1, 8));
+  ImGui::InputTextMultiline(
+      "##text", &note.text,
+      {-1, lines * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().FramePadding.y});
+  if (ImGui::IsItemEdited()) typed_ = note.id;
+  if (ImGui::IsItemDeactivatedAfterEdit()) {
+    typed_.clear();
+    save(trace, {note.id, note});
+  }
+  ImGui::PopID();
+  if (removed) remove(trace, notes, index);
+}
+
+void NotesWindow::remove(const std::string& trace, Notes& notes, std::size_t index) {
+  notes.removed.push_back(std::move(notes.notes[index]));
+  notes.notes.erase(notes.notes.begin() + static_cast<std::ptrdiff_t>(index));
+  save(trace, {notes.removed.back().id, std::nullopt});
+}
+
+void NotesWindow::save(const std::string& trace, NoteChange change) {
+  writer_.run([this, trace, change = std::move(change)] {
+    try {
+      save_notes(trace, {change});
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(failures_mutex_);
+      failures_.emplace_back(error.what());
+    }
+  });
+}
+
+void NotesWindow::say_failures() {
+  const std::lock_guard lock(failures_mutex_);
+  for (const std::string& failure : std::exchange(failures_, {})) messages_.say(failure, true);
+}
+
+void NotesWindow::finish() {
+  for (const auto& [trace, notes] : by_trace_)
+    for (const Note& note : notes.notes)
+      if (note.id == typed_) save(trace, {note.id, note});
+  typed_.clear();
+  writer_.finish();
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,54 @@
+// Bookmarks and notes of the trace that is shown: a list of places to go to again, with what was
+// written beside each.
+#pragma once
+
+#include "app/shell/saved/background_writer.h"
+#include "app/shell/saved/notes_file.h"
+#include "app/shell/windows/messages.h"
+#include "app/state/workspace.h"
+#include "app/widgets/palette.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+class NotesWindow {
+ public:
+  explicit NotesWindow(Messages& messages) : messages_(messages) {}
+  ~NotesWindow() { finish(); }
+
+  // The body, in a window that is there.
+  void draw(state::Workspace& workspace, const widgets::Palette& palette);
+  // Notes the place that is shown. Its text is what is typed next.
+  void add(state::Workspace& workspace);
+  // Saves what is being typed. All is on the disk when it returns.
+  void finish();
+
+ private:
+  struct Notes {
+    std::vector<Note> notes;
+    std::vector<Note> removed;  // newest last
+    std::string problem;        // why the file cannot be read: it is left as it is
+  };
+  Notes& notes_of(const std::string& trace);
+  void note_ui(state::Workspace& workspace, const widgets::Palette& palette, Notes& notes,
+               std::size_t index);
+  // Brings back what was removed last.
+  void bring_back(const std::string& trace, Notes& notes);
+  void remove(const std::string& trace, Notes& notes, std::size_t index);
+  void save(const std::string& trace, NoteChange change);
+  void say_failures();
+
+  Messages& messages_;
+  std::map<std::string, Notes> by_trace_;
+  std::string focus_;  // id of the note whose text is typed next
+  std::string typed_;  // id of the one that is not saved yet
+  std::mutex failures_mutex_;
+  std::vector<std::string> failures_;  // of writes in the background
+  BackgroundWriter writer_;            // last: what it does uses the rest
+};
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,65 @@
+#include "app/shell/windows/welcome.h"
+
+#include "app/state/token_text.h"
+#include "app/widgets/figure.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace kvloupe::shell {
+
+void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recent,
+                const std::function<void()>& ask, const std::function<void()>& capture,
+                const std::function<void(const std::string& path)>& open) {
+  const ImGuiViewport* viewport = ImGui::GetMainViewport();
+  ImGui::SetNextWindowPos({viewport->WorkPos.x + viewport->WorkSize.x / 2,
+                           viewport->WorkPos.y + viewport->WorkSize.y * 0.4F},
+                          ImGuiCond_Always, {0.5F, 0.5F});
+  ImGui::SetNextWindowSize({widgets::em(38), 0});
+  constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                                      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking;
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {widgets::em(2), widgets::em(1.6F)});
+  std::string chosen;
+  if (ImGui::Begin("Welcome", nullptr, kFlags)) {
+    {
+      const widgets::FontScope strong(widgets::fonts().strong, 2.0F);
+      widgets::text_colored(p.text, "KVLoupe");
+    }
+    widgets::text_wrapped(p.muted, "Which KVs each sparse-attention method keeps, and why.");
+    ImGui::Dummy({0, widgets::em(0.5F)});
+    if (ImGui::Button("Open a trace\u2026", {widgets::em(10), 0})) ask();
+    ImGui::SameLine();
+    widgets::text_colored(p.muted, "Ctrl+O, or drop a .h5 file here");
+    if (!recent.empty()) {
+      ImGui::SeparatorText("Recent");
+      for (std::size_t i = 0; i < recent.size(); ++i) {
+        const std::filesystem::path path(recent[i]);
+        std::error_code ignored;
+        const bool there = std::filesystem::exists(path, ignored);
+        ImGui::BeginDisabled(!there);
+        if (ImGui::Selectable(
+                fmt::format("{}##{}", state::readable_name(path.filename().string()), i).c_str()))
+          chosen = recent[i];
+        ImGui::EndDisabled();
+        ImGui::SameLine(widgets::em(13));
+        widgets::text_colored(
+            p.faint,
+            widgets::elided(there ? state::readable_name(path.parent_path().string()) : "missing",
+                            widgets::em(20)));
+      }
+    }
+    ImGui::SeparatorText("No trace yet?");
+    if (ImGui::Button("New capture\u2026", {widgets::em(10), 0})) capture();
+    ImGui::SameLine();
+    widgets::text_colored(p.muted, "Ctrl+N, or drop a model; or run");
+    ImGui::SameLine();
+    const widgets::FontScope mono(widgets::fonts().mono, 0.92F);
+    widgets::text_colored(p.muted, "./kvloupe.sh demo");
+  }
+  ImGui::End();
+  ImGui::PopStyleVar();
+  if (!chosen.empty()) open(chosen);
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,90 @@
+#include "app/state/questions/how_it_ran/decode_drift.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <cmath>
+#include <limits>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr const char* kView = "decode_drift";
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+std::string problem(Workspace& workspace) {
+  return problem_of(workspace.ask(DecodeDriftQuestion{workspace.place()}));
+}
+
+// A row a token.
+Table table(Workspace& workspace) {
+  Table table{{"position", "chunk", "phase", "token_id", "nll", "dense_nll", "kl", "agrees"}, {}};
+  const auto result = workspace.ask(DecodeDriftQuestion{workspace.place()});
+  if (!result) return table;
+  const analysis::DecodeDrift& drift = *result;
+  const Place& place = result.question.place;
+  const std::vector<std::int32_t> ids = place.trace->session->reader().token_ids();
+  const auto& chunks = place.info().chunks;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    for (std::int32_t t = chunks[c].begin; t < chunks[c].end(); ++t) {
+      const auto i = static_cast<std::size_t>(t);
+      const bool dense = drift.against_dense();
+      table.rows.push_back({t, c, chunks[c].phase == trace::Phase::Decode ? "decode" : "prefill",
+                            ids[i], drift.nll[i], dense ? drift.dense_nll[i] : kUnknown,
+                            dense ? drift.kl[i] : kUnknown,
+                            dense ? Cell(drift.agrees[i] != 0) : Cell()});
+    }
+  }
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(DecodeDriftQuestion{workspace.place()});
+  if (!result || !result->against_dense()) return {};
+  const analysis::Matrix& rows = drift_matrix(*result, workspace.option(kView, "rows"));
+  return array_of("<f4", {rows.rows, rows.cols}, rows.values);
+}
+
+}  // namespace
+
+std::string DecodeDriftQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  if (place.info().has_losses) return "";
+  return "This trace holds no losses: capture with --closed-loop SPEC --drift, or with --store "
+         "qkv,lse,loss for the dense model's alone";
+}
+
+DecodeDriftQuestion::Answer DecodeDriftQuestion::work(Steps& /*steps*/) const {
+  return analysis::decode_drift(place.trace->session->reader());
+}
+
+std::uint64_t DecodeDriftQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer) + answer.nll.size() * 37 + (answer.q.values.size() * 8);
+  for (const auto* tokens : {&answer.answer, &answer.dense_answer})
+    for (const analysis::AnswerToken& token : *tokens) sum += sizeof(token) + token.text.size();
+  return sum;
+}
+
+const analysis::Matrix& drift_matrix(const analysis::DecodeDrift& drift, const std::string& rows) {
+  return rows == "k" ? drift.k : drift.q;
+}
+
+ViewInfo decode_drift_view() {
+  ViewInfo view;
+  view.id = kView;
+  view.title = "Decode drift";
+  view.summary = "how far a closed loop goes from the dense model on the same tokens";
+  view.metrics = "Next tokens";
+  view.coordinates = {"chunk"};
+  view.options = {{"rows",
+                   {"q", "k"},
+                   "the rows whose distance is drawn by layer and chunk",
+                   {"queries", "keys"}}};
+  view.num_methods = 0;
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,85 @@
+#include "app/state/questions/how_it_ran/trace_info.h"
+
+#include "app/state/method_choice.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/base/units.h"
+#include "core/trace/fields/trace_names.h"
+
+#include <fmt/format.h>
+
+namespace kvloupe::state {
+namespace {
+
+std::string problem(Workspace& workspace) {
+  return problem_of(workspace.ask(TraceInfoQuestion{workspace.place()}));
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"name", "value"}, {}};
+  const auto result = workspace.ask(TraceInfoQuestion{workspace.place()});
+  if (!result) return table;
+  for (const TraceInfoQuestion::Fact& fact : *result) table.rows.push_back({fact.name, fact.value});
+  return table;
+}
+
+std::string line_of(const trace::RunInfo& run, const OpenTrace& trace) {
+  const bool known = choice_of_run(run, trace).known();
+  return fmt::format("{}  ({}{}{})", run.method,
+                     run.mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop",
+                     run.from_sidecar ? ", sidecar" : "",
+                     known ? "" : ", a method that this version does not know");
+}
+
+}  // namespace
+
+TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
+  const trace::TraceInfo& info = place.info();
+  const trace::ModelInfo& m = info.model;
+  Answer facts{
+      {"model", fmt::format("{} ({})", m.name, m.architecture)},
+      {"heads", fmt::format("{} query, {} KV, {} per group, dimension {}", m.num_q_heads,
+                            m.num_kv_heads, m.gqa_group_size(), m.head_dim)},
+      {"layers", fmt::format("{} of {} captured", info.layers.size(), m.num_layers)},
+      {"tokens", fmt::format("{} in {} chunks", format_count(info.num_tokens), info.chunks.size())},
+      {"stored as", info.dtype == trace::DType::F16 ? "f16" : "fp32"},
+      {"the model ran", info.mode == trace::LoopMode::OpenLoop
+                            ? "densely"
+                            : "in closed loop: it attended only to what was selected"},
+      {"complete", info.complete ? "yes" : "no: the capture ended early"},
+      {"file", fmt::format("{}, schema {}, written by {} at {}", format_bytes(info.bytes),
+                           info.schema_version, info.producer, info.created)}};
+  if (m.compute) facts.push_back({"computed in", std::string(trace::to_text(*m.compute))});
+  if (info.speed) facts.push_back({"speed", text_of(info.speed->model) + ", recording included"});
+  if (info.speed && info.speed->dense)
+    facts.push_back({"speed, dense", text_of(*info.speed->dense)});
+  for (const trace::TokenSpan& span : info.spans)
+    facts.push_back(
+        {"span " + span.name,
+         fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1)),
+         span});
+  for (const trace::RunInfo& run : info.runs)
+    facts.push_back(
+        {fmt::format("run {}", run.id), line_of(run, *place.trace), std::nullopt, run.id});
+  for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
+  return facts;
+}
+
+std::uint64_t TraceInfoQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer);
+  for (const Fact& fact : answer) sum += sizeof(fact) + fact.name.size() + fact.value.size();
+  return sum;
+}
+
+ViewInfo trace_info_view() {
+  ViewInfo view;
+  view.id = "trace_info";
+  view.title = "Trace";
+  view.summary = "what the open trace holds";
+  view.num_methods = 0;
+  view.problem = problem;
+  view.table = table;
+  return view;
+}
+
+}  // namespace kvloupe::state

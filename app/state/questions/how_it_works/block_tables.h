@@ -1,0 +1,64 @@
+// The view block_tables: what becomes of a block method's masks in one chunk and row, from the mask
+// of each query head over two unions to the table that attention reads.
+#pragma once
+
+#include "app/state/questions/how_it_ran/run.h"
+#include "app/state/questions/how_it_works/block_metrics.h"
+#include "core/replay/block_report.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+class Workspace;
+
+// A stage as a table [rows, N_b] of a report.
+struct BlockStage {
+  const char* id = "";
+  std::string title;
+  std::int64_t rows = 1;
+  replay::StageDensity replay::BlockReport::*density = nullptr;
+  std::vector<replay::BlockState> replay::BlockReport::*states = nullptr;
+  std::optional<replay::BlockExecution> way = {};  // that attends to just this
+
+  bool of_masks() const { return states == &replay::BlockReport::mask; }
+  replay::BlockState at(const replay::BlockReport& report, std::int64_t row,
+                        std::int64_t block) const {
+    return (report.*states)[static_cast<std::size_t>(row * report.grid.num_key_blocks() + block)];
+  }
+};
+
+struct BlockTablesQuestion {
+  static constexpr const char* kName = "block tables";
+  Place place;           // trace, layer, head, chunk
+  MethodChoice method;   // of blocks
+  std::string stand_in;  // why this is not the method chosen; empty: it is
+
+  struct Answer {
+    std::string nothing;  // why there are no tables here; empty: there are
+    replay::BlockReport report;
+    std::vector<BlockStage> stages;  // from top to bottom; empty where there is nothing
+    bool reads_masks = false;        // each query block reads its own mask: no union is read
+    int kv_head = 0;
+    std::int64_t past_blocks_read = 0;
+    std::array<bool, replay::kNumBlockStates> present{};
+    std::vector<std::string> notes;  // of the run, one sentence each
+    MethodFacts facts;
+  };
+
+  std::string key() const { return place.cell_key() + "|" + method.key(); }
+  std::string title() const;
+  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// For the current selection: the method shown, or compact_attention with its defaults where that one
+// chooses no blocks.
+BlockTablesQuestion block_tables_question(const Workspace& workspace);
+
+}  // namespace kvloupe::state

@@ -1,0 +1,343 @@
+#include "app/state/questions/how_it_works/query_geometry.h"
+
+#include "app/state/labels.h"
+#include "app/state/questions/kept/attention_map.h"
+#include "app/state/questions/kept/kv_map.h"
+#include "app/state/questions/kept/selected_vs_true.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <utility>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr const char* kViewId = "query_geometry";
+
+GeometryQuestion question_of(const Workspace& workspace) {
+  return {workspace.place(), workspace.method(), geometry_form(workspace)};
+}
+
+std::string problem(Workspace& workspace) {
+  const std::string problem = problem_of(workspace.ask(question_of(workspace)));
+  if (!problem.empty()) return problem;
+  // A picture waits for the queries that want the key; where none sees it there is nothing to wait for.
+  const auto wanted = workspace.ask(KeyWantedQuestion{workspace.place()});
+  return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
+}
+
+// The columns that the form adds stand behind those of the default, but for a point's own.
+Table empty_table(const GeometryForm& form) {
+  Table table{{"kind", "position"}, {}};
+  if (form.all_chunks) table.columns.emplace_back("chunk");
+  for (const char* component : {"pc1", "pc2", "pc3"})
+    if (table.columns.size() < 2U + form.all_chunks + form.dimensions)
+      table.columns.emplace_back(component);
+  for (const char* of_query : {"s_q", "max_attention", "chosen", "question", "attention_on_keys"})
+    table.columns.emplace_back(of_query);
+  if (form.color == GeometryForm::Color::Fate) table.columns.emplace_back("fate");
+  if (form.color == GeometryForm::Color::Attention)
+    table.columns.emplace_back("attention_received");
+  return table;
+}
+
+// The rows of the table.
+class Rows {
+ public:
+  Rows(Workspace& workspace, const Result<GeometryQuestion>& result, Table& table)
+      : result_(result),
+        place_(result.question.place),
+        form_(result.question.form),
+        wanted_(workspace.ask(KeyWantedQuestion{place_})),
+        table_(table) {}
+
+  void add_queries() {
+    const analysis::HeadPoints& points = *result_->points;
+    for (std::size_t i = 0; i < points.queries.size(); ++i) {
+      const std::int32_t position = points.query_positions[i];
+      const auto row = result_->row_of(place_, i);
+      const Cell none;
+      add("query", position, place_.info().chunk_of_token(position), points.queries[i],
+          {points.relevance[i], max_attention(i, row),
+           row ? Cell(result_->queries->is_chosen(*row)) : none, in_question(place_, position),
+           row && wanted_ ? Cell(wanted_->attention[*row]) : none},
+          {});
+    }
+  }
+  void add_keys() {
+    const analysis::HeadPoints& points = *result_->points;
+    for (std::size_t i = 0; i < points.keys.size(); ++i) {
+      const std::int32_t position = points.key_positions[i];
+      Cell own;
+      if (!result_->fates.empty()) own = label_of(result_->fates[i]);
+      if (result_->attention) own = result_->received(i);
+      add("key", position, place_.info().chunk_of_token(position), points.keys[i],
+          std::vector<Cell>(5), own);
+    }
+  }
+  void add_means() {
+    int chunk = result_->points->first_chunk;
+    for (const auto& mean : result_->points->mean_queries)
+      add("mean_query", {}, chunk++, mean, std::vector<Cell>(5), {});
+  }
+
+ private:
+  Cell max_attention(std::size_t query, std::optional<std::size_t> row) const {
+    if (row) return result_->queries->geometry.max_attention[*row];
+    return result_->attention ? Cell(result_->given(query)) : Cell();
+  }
+  // `of_key` is the last column where there is one.
+  void add(const char* kind, const Cell& position, int chunk, const std::array<float, 3>& point,
+           const std::vector<Cell>& of_query, const Cell& of_key) {
+    std::vector<Cell> row{kind, position};
+    if (form_.all_chunks) row.emplace_back(chunk);
+    row.insert(row.end(), point.begin(), point.begin() + form_.dimensions);
+    row.insert(row.end(), of_query.begin(), of_query.end());
+    if (row.size() < table_.columns.size()) row.push_back(of_key);
+    table_.rows.push_back(std::move(row));
+  }
+
+  const Result<GeometryQuestion>& result_;
+  const Place& place_;
+  const GeometryForm& form_;
+  const Result<KeyWantedQuestion> wanted_;
+  Table& table_;
+};
+
+Table table(Workspace& workspace) {
+  const auto result = workspace.ask(question_of(workspace));
+  Table table = empty_table(result.question.form);
+  if (!result) return table;
+  Rows rows(workspace, result, table);
+  if (result.question.form.shows_queries()) rows.add_queries();
+  if (result.question.form.shows_keys()) rows.add_keys();
+  if (result.question.form.shows_queries()) rows.add_means();
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(question_of(workspace));
+  if (!result) return {};
+  const GeometryForm& form = result.question.form;
+  const auto& points = form.shows_queries() ? result->points->queries : result->points->keys;
+  std::vector<float> values;
+  for (const auto& point : points)
+    values.insert(values.end(), point.begin(), point.begin() + form.dimensions);
+  return array_of("<f4", {static_cast<std::int64_t>(points.size()), form.dimensions}, values);
+}
+
+using Points = std::vector<std::array<float, 3>>;
+
+GeometryQuestion::Box box_of(std::initializer_list<const Points*> clouds) {
+  GeometryQuestion::Box box;
+  bool first = true;
+  for (const Points* cloud : clouds)
+    for (const auto& point : *cloud) {
+      if (!std::isfinite(point[0])) continue;
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        const double value = point[axis];
+        box.low[axis] = first ? value : std::min(box.low[axis], value);
+        box.high[axis] = first ? value : std::max(box.high[axis], value);
+      }
+      first = false;
+    }
+  return box;
+}
+
+void measure(GeometryQuestion::Answer& answer, const GeometryForm& form) {
+  const analysis::HeadPoints& points = *answer.points;
+  answer.key_box = box_of({&points.keys});
+  answer.box = form.apart() ? box_of({&points.queries, &points.mean_queries})
+                            : box_of({&points.queries, &points.mean_queries, &points.keys});
+  if (!points.relevance.empty()) {
+    const auto [least, most] =
+        std::minmax_element(points.relevance.begin(), points.relevance.end());
+    answer.least_relevance = *least;
+    answer.most_relevance = std::max(double{*most}, answer.least_relevance + 1e-6);
+  }
+  if (!answer.attention) return;
+  for (std::size_t i = 0; i < points.queries.size(); ++i)
+    answer.most_given = std::max(answer.most_given, answer.given(i));
+  for (std::size_t i = 0; i < points.keys.size(); ++i)
+    answer.most_received = std::max(answer.most_received, answer.received(i));
+}
+
+std::vector<KeyFate> fates_of(const Place& place, const std::vector<std::int32_t>& keys,
+                              const analysis::KvMap& map, const analysis::SelectedVsTrue& cell) {
+  std::vector<KeyFate> fates;
+  for (const std::int32_t key : keys) {
+    const auto index = static_cast<std::size_t>(key);
+    fates.push_back(
+        {map.at(static_cast<std::size_t>(place.chunk), key),
+         index < cell.verdict.size() && cell.verdict[index] == analysis::KeyVerdict::Miss});
+  }
+  return fates;
+}
+
+}  // namespace
+
+GeometryForm geometry_form(const Workspace& workspace) {
+  const auto place_of = [&](const char* option, std::initializer_list<const char*> choices) {
+    const std::string& chosen = workspace.option(kViewId, option);
+    const auto* found = std::find(choices.begin(), choices.end(), chosen);
+    return found == choices.end() ? 0 : static_cast<int>(found - choices.begin());
+  };
+  GeometryForm form;
+  form.fit = static_cast<GeometryForm::Fit>(place_of("fit", {"all", "queries", "keys", "both"}));
+  form.color =
+      static_cast<GeometryForm::Color>(place_of("color", {"s_q", "position", "fate", "attention"}));
+  form.dimensions = 2 + place_of("dimensions", {"2", "3"});
+  form.before_rotary = place_of("rope", {"after", "before"}) == 1;
+  form.all_chunks = place_of("span", {"chunk", "head"}) == 1;
+  return form;
+}
+
+const char* label_of(KeyFate fate) { return fate.lost ? "lost" : label_of(fate.state); }
+
+QueryGeometryQuestion::Answer QueryGeometryQuestion::work(Steps& steps) const {
+  Answer answer;
+  answer.geometry = engine().query_geometry(*place.trace->session, place.layer, place.chunk,
+                                            place.q_head, method.spec, steps.context);
+  if (method.known()) answer.chosen_by = method.id();
+  const analysis::QueryGeometry& g = answer.geometry;
+  answer.num_chosen = std::count(g.chosen.begin(), g.chosen.end(), 1);
+  if (g.relevance.empty()) return answer;
+  const auto [least, most] = std::minmax_element(g.relevance.begin(), g.relevance.end());
+  answer.least_relevance = *least;
+  answer.most_relevance = std::max(double{*most}, answer.least_relevance + 1e-6);
+  answer.most_attention = *std::max_element(g.max_attention.begin(), g.max_attention.end());
+  return answer;
+}
+
+std::uint64_t QueryGeometryQuestion::bytes(const Answer& answer) {
+  return answer.geometry.relevance.size() * (4 * sizeof(float) + 1);
+}
+
+HeadPointsQuestion GeometryQuestion::points() const {
+  return {place, form.all_chunks, form.dimensions, form.apart(), form.before_rotary};
+}
+
+std::string GeometryQuestion::key() const {
+  return fmt::format("{}|{}|{}|{}|{}", QueryGeometryQuestion{place, method}.key(), points().key(),
+                     static_cast<int>(form.fit), static_cast<int>(form.color),
+                     form.color == GeometryForm::Color::Fate ? method.key() : std::string());
+}
+
+std::string GeometryQuestion::obstacle() const {
+  const std::string obstacle = points().obstacle();
+  if (!obstacle.empty() || form.color != GeometryForm::Color::Fate) return obstacle;
+  return KvMapQuestion{place, method}.obstacle();
+}
+
+GeometryQuestion::Answer GeometryQuestion::work(Steps& steps) const {
+  Answer answer;
+  answer.queries = steps.need(QueryGeometryQuestion{place, method});
+  answer.points = steps.need(points());
+  if (form.color == GeometryForm::Color::Attention)
+    answer.attention = steps.need(HeadAttentionQuestion{place, form.all_chunks});
+  if (form.color == GeometryForm::Color::Fate)
+    answer.fates =
+        fates_of(place, answer.points->key_positions, steps.need(KvMapQuestion{place, method})->map,
+                 steps.need(SelectedVsTrueQuestion{place, method})->cell);
+  measure(answer, form);
+  return answer;
+}
+
+std::uint64_t GeometryQuestion::bytes(const Answer& answer) {
+  return sizeof(answer) + answer.fates.size() * sizeof(KeyFate) +
+         QueryGeometryQuestion::bytes(*answer.queries) + HeadPointsQuestion::bytes(*answer.points) +
+         (answer.attention ? HeadAttentionQuestion::bytes(*answer.attention) : 0);
+}
+
+std::optional<std::size_t> GeometryQuestion::Answer::row_of(const Place& at,
+                                                            std::size_t query) const {
+  const trace::ChunkInfo& chunk = at.chunk_info();
+  const std::int32_t row = points->query_positions[query] - chunk.begin;
+  return row >= 0 && row < chunk.length ? std::optional<std::size_t>(row) : std::nullopt;
+}
+
+float GeometryQuestion::Answer::given(std::size_t query) const {
+  return attention->given[static_cast<std::size_t>(points->query_positions[query])];
+}
+
+float GeometryQuestion::Answer::received(std::size_t key) const {
+  return attention->received[static_cast<std::size_t>(points->key_positions[key])];
+}
+
+std::string KeyWantedQuestion::key() const {
+  return fmt::format("{}|{}-{}", place.cell_key(), place.key_begin, place.key_end);
+}
+
+std::string KeyWantedQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  if (!place.has_keys()) return "Choose a key";
+  return place.key_begin < place.chunk_info().end() ? "" : "The key comes after the chunk";
+}
+
+KeyWantedQuestion::Answer KeyWantedQuestion::work(Steps& steps) const {
+  const auto rows = steps.need(AttentionRowsQuestion{place});
+  const std::int64_t end = std::min<std::int64_t>(place.key_end, rows->cols);
+  Answer answer;
+  for (std::int64_t r = 0; r < rows->rows; ++r) {
+    float sum = 0;
+    for (std::int64_t c = place.key_begin; c < end; ++c)
+      if (!std::isnan(rows->at(r, c))) sum += rows->at(r, c);
+    if (sum > answer.most) {
+      answer.most = sum;
+      answer.most_of = answer.attention.size();
+    }
+    answer.attention.push_back(sum);
+  }
+  return answer;
+}
+
+bool in_question(const Place& place, std::int32_t position) {
+  const auto& spans = place.info().spans;
+  return std::any_of(spans.begin(), spans.end(), [&](const trace::TokenSpan& span) {
+    return span.name == "question" && position >= span.begin && position < span.end;
+  });
+}
+
+bool asks_question(const Place& place) {
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  for (std::int32_t position = chunk.begin; position < chunk.end(); ++position)
+    if (in_question(place, position)) return true;
+  return false;
+}
+
+ViewInfo query_geometry_view() {
+  ViewInfo view;
+  view.id = kViewId;
+  view.title = "Query geometry";
+  view.summary = "queries and keys in principal components, those ringed that the method asked";
+  view.metrics = "Queries, keys and heads";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
+  view.options = {
+      {"fit",
+       {"all", "queries", "keys", "both"},
+       "what is shown, with principal components and axes fitted to it: queries and keys together, "
+       "the queries alone, the keys alone, or both of these side by side"},
+      {"color",
+       {"s_q", "position", "fate", "attention"},
+       "colours queries by S_q; queries and keys by position; keys by what became of them; queries "
+       "by the largest attention given and keys by the largest received"},
+      {"dimensions", {"2", "3"}, "how many principal components are drawn"},
+      {"rope",
+       {"after", "before"},
+       "queries and keys as attention sees them, or as they were before the rotary embedding"},
+      {"span",
+       {"chunk", "head"},
+       "the queries of the chunk, or of all chunks with the path of the mean query"}};
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

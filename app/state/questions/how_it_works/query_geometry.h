@@ -1,0 +1,137 @@
+// The view query_geometry: the queries and keys of one head in principal components, of one chunk or of
+// all, with S_q of each query and those that the method scores keys with. query_relevance draws the
+// queries of the same chunk.
+#pragma once
+
+#include "app/state/answers.h"
+#include "app/state/method_choice.h"
+#include "app/state/place.h"
+#include "app/state/questions/how_it_works/head_points.h"
+#include "core/analysis/kv_map.h"
+#include "core/analysis/query_geometry.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct QueryGeometryQuestion {
+  static constexpr const char* kName = "query geometry";
+  Place place;          // trace, layer, head, chunk
+  MethodChoice method;  // may be none
+  struct Answer {
+    analysis::QueryGeometry geometry;
+    // The method whose queries geometry.chosen marks, where it singles any out; empty: none, or one
+    // that this version does not know.
+    std::string chosen_by;
+    std::int64_t num_chosen = 0;
+    double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
+    double most_attention = 0;                        // the largest of max_attention
+
+    std::size_t num_queries() const { return geometry.relevance.size(); }
+    bool is_chosen(std::size_t query) const { return geometry.is_chosen(query); }
+  };
+
+  std::string key() const { return place.cell_key() + "|" + method.key(); }
+  std::string title() const { return "Measuring the queries"; }
+  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// What the options of the view ask for.
+struct GeometryForm {
+  enum class Fit { All, Queries, Keys, Both };  // both: side by side
+  enum class Color { Relevance, Position, Fate, Attention };
+  Fit fit = Fit::All;
+  Color color = Color::Relevance;
+  int dimensions = 2;
+  bool before_rotary = false;
+  bool all_chunks = false;
+
+  bool shows_queries() const { return fit != Fit::Keys; }
+  bool shows_keys() const { return fit != Fit::Queries; }
+  bool apart() const { return fit != Fit::All; }
+};
+class Workspace;
+GeometryForm geometry_form(const Workspace& workspace);
+
+// What became of a key in the place's chunk.
+struct KeyFate {
+  analysis::KeyState state = analysis::KeyState::Future;
+  bool lost = false;  // not kept, though its true attention is among the largest
+  bool operator==(const KeyFate&) const = default;
+};
+const char* label_of(KeyFate fate);
+
+struct GeometryQuestion {
+  static constexpr const char* kName = "geometry";
+  Place place;
+  MethodChoice method;  // may be none
+  GeometryForm form;
+  // The smallest box around points.
+  struct Box {
+    std::array<double, 3> low{}, high{};
+    double center(int axis) const { return (low[axis] + high[axis]) / 2; }
+    double length(int axis) const { return high[axis] - low[axis]; }
+  };
+  struct Answer {
+    std::shared_ptr<const QueryGeometryQuestion::Answer> queries;  // of the place's chunk
+    std::shared_ptr<const analysis::HeadPoints> points;
+    std::shared_ptr<const analysis::HeadAttention> attention;  // where that is the colour
+    std::vector<KeyFate> fates;  // of points->keys, where that is the colour
+    Box box;      // of what is shown; where queries and keys are apart, of the queries
+    Box key_box;  // of the keys
+    double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
+    float most_given = 0, most_received = 0;          // of attention
+
+    // Counted from the begin of the place's chunk; nothing for a query of another one.
+    std::optional<std::size_t> row_of(const Place& at, std::size_t query) const;
+    float given(std::size_t query) const;  // where attention is the colour
+    float received(std::size_t key) const;
+  };
+
+  std::string key() const;
+  std::string title() const { return "Fitting the principal components"; }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+
+ private:
+  HeadPointsQuestion points() const;
+};
+
+// How much each of these queries attends to the keys chosen.
+struct KeyWantedQuestion {
+  static constexpr const char* kName = "wanted key";
+  Place place;  // trace, layer, head, chunk, keys
+  struct Answer {
+    std::vector<float> attention;  // [m] p of the query, summed over the keys
+    float most = 0;
+    std::size_t most_of = 0;  // the query that gives most, counted from the chunk's begin
+
+    // 0 to 1, against the query that gives most.
+    double part(std::size_t query) const {
+      return most > 0 ? static_cast<double>(attention[query] / most) : 0;
+    }
+  };
+
+  std::string key() const;
+  std::string title() const { return "Asking the queries for the key"; }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer) {
+    return sizeof(answer) + answer.attention.size() * sizeof(float);
+  }
+};
+
+// Whether the token belongs to a span of the trace that is called "question".
+bool in_question(const Place& place, std::int32_t position);
+// Whether any query of the place's chunk does.
+bool asks_question(const Place& place);
+
+}  // namespace kvloupe::state

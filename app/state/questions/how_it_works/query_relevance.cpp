@@ -1,0 +1,116 @@
+#include "app/state/questions/how_it_works/query_relevance.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr const char* kViewId = "query_relevance";
+
+QueryRelevanceQuestion question_of(const Workspace& workspace) {
+  return {workspace.place(), workspace.method()};
+}
+
+std::string problem(Workspace& workspace) {
+  const std::string problem = problem_of(workspace.ask(question_of(workspace)));
+  if (!problem.empty()) return problem;
+  const auto wanted = workspace.ask(KeyWantedQuestion{workspace.place()});
+  return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"query", "token", "s_q", "max_attention", "chosen", "alpha", "beta", "bound",
+               "slack", "question", "attention_on_keys"},
+              {}};
+  const auto result = workspace.ask(question_of(workspace));
+  if (!result) return table;
+  const analysis::QueryGeometry& g = result->queries->geometry;
+  const Place& place = result.question.place;
+  const auto wanted = workspace.ask(KeyWantedQuestion{place});
+  for (std::size_t i = 0; i < g.relevance.size(); ++i) {
+    const auto position = static_cast<std::size_t>(place.chunk_info().begin) + i;
+    table.rows.push_back({position, Token{place.trace->token_label[position]}, g.relevance[i],
+                          g.max_attention[i], result->queries->is_chosen(i), g.alpha[i], g.beta[i],
+                          result->bound[i], result->bound[i] + g.relevance[i],
+                          in_question(place, static_cast<std::int32_t>(position)),
+                          wanted ? Cell(wanted->attention[i]) : Cell()});
+  }
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(question_of(workspace));
+  if (!result) return {};
+  const analysis::QueryGeometry& g = result->queries->geometry;
+  std::vector<float> values;
+  for (std::size_t i = 0; i < g.relevance.size(); ++i) {
+    values.push_back(g.relevance[i]);
+    values.push_back(g.max_attention[i]);
+  }
+  return array_of("<f4", {static_cast<std::int64_t>(g.relevance.size()), 2}, values);
+}
+
+}  // namespace
+
+std::optional<Line> least_squares(const std::vector<float>& x, const std::vector<float>& y) {
+  const auto n = static_cast<double>(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n;
+  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
+  double xy = 0, xx = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean_x) * (y[i] - mean_y);
+    xx += (x[i] - mean_x) * (x[i] - mean_x);
+  }
+  if (xx <= 0) return std::nullopt;
+  return Line{xy / xx, mean_y - xy / xx * mean_x};
+}
+
+QueryRelevanceQuestion::Answer QueryRelevanceQuestion::work(Steps& steps) const {
+  Answer answer;
+  answer.queries = steps.need(QueryGeometryQuestion{place, method});
+  const analysis::QueryGeometry& g = answer.queries->geometry;
+  answer.line = least_squares(g.relevance, g.max_attention);
+  answer.least_slack = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < g.alpha.size(); ++i) {
+    const double bound = analysis::theorem_bound(g.alpha[i], g.beta[i]);
+    answer.bound.push_back(static_cast<float>(bound));
+    if (std::isnan(bound)) continue;
+    answer.num_premise += g.alpha[i] < 0 && g.beta[i] > 0;
+    answer.least_slack = std::min(answer.least_slack, bound + double{g.relevance[i]});
+  }
+  return answer;
+}
+
+std::uint64_t QueryRelevanceQuestion::bytes(const Answer& answer) {
+  return sizeof(answer) + QueryGeometryQuestion::bytes(*answer.queries) +
+         answer.bound.size() * sizeof(float);
+}
+
+bool draws_theorem(const Workspace& workspace) {
+  return workspace.option(kViewId, "plot") == "theorem";
+}
+
+ViewInfo query_relevance_view() {
+  ViewInfo view;
+  view.id = kViewId;
+  view.title = "Query relevance";
+  view.summary = "S_q of each query against the largest attention that it gives";
+  view.metrics = "Queries, keys and heads";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
+  view.options = {{"plot",
+                   {"attention", "theorem"},
+                   "the largest attention of each query against S_q, or its cosine with the mean "
+                   "query against what Theorem 1 of QuoKA allows"}};
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,184 @@
+#include "app/state/questions/how_it_works/quest_pages.h"
+
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::PageReport;
+using analysis::PageScore;
+using analysis::PageStep;
+using analysis::PageVerdict;
+using Answer = QuestPagesQuestion::Answer;
+
+constexpr std::array kDrawingOrder{PageVerdict::Neither, PageVerdict::Hit, PageVerdict::Waste,
+                                   PageVerdict::Forced, PageVerdict::Miss};
+
+std::string problem(Workspace& workspace) {
+  const auto result = workspace.ask(quest_pages_question(workspace));
+  if (result && result->report.pages.empty()) return "there are no keys before this chunk";
+  return problem_of(result);
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"kind", "chunk", "page", "begin", "end", "bound", "best_logit", "looseness",
+               "verdict", "move", "taken", "new", "reselected", "jaccard"},
+              {}};
+  const auto result = workspace.ask(quest_pages_question(workspace));
+  if (!result) return table;
+  const PageReport& r = result->report;
+  const bool chosen = !r.dense_reason;
+  const Cell none;
+  for (std::size_t i = 0; i < r.pages.size(); ++i) {
+    const PageScore& page = r.pages[i];
+    table.rows.push_back({"page", r.chunk, i, page.begin, page.end, page.bound, page.best,
+                          page.looseness(), chosen ? Cell(analysis::name_of(page.verdict)) : none,
+                          chosen ? Cell(analysis::name_of(page.move)) : none,
+                          chosen ? Cell(page.taken()) : none, none, none, none});
+  }
+  for (const PageStep& step : r.steps)
+    table.rows.push_back({"step", step.chunk, none, step.span.begin, step.span.end(), none, none,
+                          none, none, none, step.taken, step.fresh, step.reselected, step.jaccard});
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(quest_pages_question(workspace));
+  if (!result) return {};
+  std::vector<float> values;
+  for (const PageScore& page : result->report.pages) {
+    values.push_back(page.bound);
+    values.push_back(page.best);
+  }
+  return array_of("<f4", {static_cast<std::int64_t>(result->report.pages.size()), 2}, values);
+}
+
+class Extent {
+ public:
+  void add(float value) {
+    low_ = std::min(low_, static_cast<double>(value));
+    high_ = std::max(high_, static_cast<double>(value));
+  }
+  bool empty() const { return low_ > high_; }
+  double low() const { return low_; }
+  double high() const { return high_; }
+  Answer::Range range() const { return empty() ? Answer::Range{} : Answer::Range{low_, high_}; }
+
+ private:
+  double low_ = std::numeric_limits<double>::infinity();
+  double high_ = -std::numeric_limits<double>::infinity();
+};
+
+void add_ranges(Answer& answer) {
+  Extent bounds, best, taken, left, wanted;
+  for (const PageScore& page : answer.report.pages) {
+    bounds.add(page.bound);
+    best.add(page.best);
+    if (page.verdict == PageVerdict::Forced) continue;
+    (page.taken() ? taken : left).add(page.bound);
+    if (page.verdict == PageVerdict::Hit || page.verdict == PageVerdict::Miss)
+      wanted.add(page.best);
+  }
+  answer.bounds = bounds.range();
+  answer.best = best.range();
+  if (!taken.empty() && taken.low() >= left.high()) answer.bound_cut = taken.low();
+  if (!wanted.empty()) answer.best_cut = wanted.low();
+}
+
+void add_order(Answer& answer) {
+  const std::vector<PageScore>& pages = answer.report.pages;
+  for (const PageVerdict verdict : kDrawingOrder)
+    for (std::size_t i = 0; i < pages.size(); ++i)
+      if (pages[i].verdict == verdict) answer.drawing_order.push_back(static_cast<std::int32_t>(i));
+}
+
+void add_steps(Answer& answer) {
+  const std::vector<PageStep>& steps = answer.report.steps;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].chunk == answer.report.chunk) answer.here = i;
+    answer.most_moves = std::max({answer.most_moves, steps[i].reselected, steps[i].fresh});
+  }
+}
+
+// Quest with the budget of another method, or with the default one.
+selection::MethodSpec quest_like(const MethodChoice& chosen, std::int32_t num_tokens) {
+  const auto source = chosen.known() && chosen.spec->has_budget()
+                          ? *chosen.spec
+                          : selection::MethodSpec::parse(default_spec(num_tokens));
+  const std::int64_t tokens = source.budget_tokens();
+  return selection::MethodSpec::parse(
+      tokens > 0 ? fmt::format("quest:budget_tokens={}", tokens)
+                 : fmt::format("quest:budget_ratio={}", format_shortest(source.budget_ratio())));
+}
+
+std::string stand_in_for(const MethodChoice& chosen) {
+  if (chosen.empty()) return {};
+  if (!chosen.known())
+    return fmt::format("This version does not know the pages of {}: shown is quest.", chosen.id());
+  return fmt::format("{} does not select pages: shown is quest with {}.", chosen.id(),
+                     chosen.spec->has_budget() ? "the same budget" : "a budget of its own");
+}
+
+}  // namespace
+
+QuestPagesQuestion::Answer QuestPagesQuestion::work(Steps& steps) const {
+  const auto run = steps.need(RunQuestion{place, method});
+  if (run->find(place.layer, place.chunk) == nullptr)
+    throw input_error("the pages cannot be shown",
+                      fmt::format("the run has nothing for chunk {}", place.chunk),
+                      "choose another chunk or method");
+  Answer answer;
+  answer.report = engine().page_report(*place.trace->session, *method.spec, *run, place.layer,
+                                       place.chunk, place.q_head, steps.context);
+  answer.row_is_one_head = run->q_heads_per_row == 1;
+  answer.mean_looseness = answer.report.mean_looseness();
+  add_ranges(answer);
+  add_order(answer);
+  add_steps(answer);
+  answer.facts = facts_of(place, method, *run);
+  return answer;
+}
+
+std::uint64_t QuestPagesQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer) + answer.report.pages.size() *
+                                           (sizeof(PageScore) + sizeof(answer.drawing_order[0]));
+  for (const PageStep& step : answer.report.steps) sum += sizeof(step) + step.moves.size();
+  return sum;
+}
+
+QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
+  QuestPagesQuestion question{workspace.place(), workspace.method(), {}};
+  if (question.place.empty()) return question;
+  const MethodChoice chosen = question.method;
+  if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page)
+    return question;
+  question.method = choice_anew(
+      quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape()));
+  question.stand_in = stand_in_for(chosen);
+  return question;
+}
+
+ViewInfo quest_pages_view() {
+  ViewInfo view;
+  view.id = "quest_pages";
+  view.title = "Quest pages";
+  view.summary = "the bound of each page against its best key, and how the pages taken change";
+  view.metrics = "Queries, keys and heads";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,109 @@
+#include "app/state/questions/how_much/latency.h"
+
+#include "app/state/questions/how_it_ran/run.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+
+namespace kvloupe::state {
+namespace {
+
+using measure::LatencyReport;
+
+LatencyQuestion question_of(const Workspace& workspace) {
+  return {workspace.place(), workspace.method()};
+}
+
+// What captions say of the method is asked for first: nothing computes while it is timed.
+std::string problem(Workspace& workspace) {
+  const LatencyQuestion question = question_of(workspace);
+  const auto facts = workspace.ask(FactsQuestion{question.place, question.method});
+  if (facts.state == ResultState::Loading) return problem_of(facts);
+  const auto result = workspace.ask(question);
+  const bool not_begun = result.state == ResultState::Empty && result.note.empty();
+  if (not_begun) workspace.answers.start(question);
+  if (not_begun || result.state == ResultState::Loading) return "the measurement has not finished";
+  return problem_of(result);
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"part", "median_ms", "q25_ms", "q75_ms", "samples", "device", "dtype", "past",
+               "queries", "method", "leakage", "kind", "dense_reason", "speedup", "floor_ms"},
+              {}};
+  const LatencyQuestion question = question_of(workspace);
+  const auto result = workspace.ask(question);
+  if (!result) return table;
+  const auto speedup = result->speedup();
+  const bool leakage = known_facts(workspace, question.place, question.method)->leakage;
+  for (const LatencyPart& part : parts_of(*result))
+    table.rows.push_back(
+        {part.name, part.stats.median_ms, part.stats.q25_ms, part.stats.q75_ms, part.stats.samples,
+         result->device, result->dtype, result->past_len, result->chunk_len,
+         MethodText{result->method}, leakage, result->executed ? "executed" : "simulated",
+         result->dense_reason ? Cell(trace::name_of(*result->dense_reason)) : Cell(), speedup,
+         result->floor_ms});
+  return table;
+}
+
+}  // namespace
+
+std::vector<LatencyPart> parts_of(const LatencyReport& report) {
+  return {{"select", report.select},
+          {measure::gather_name(report.reads), report.gather},
+          {"attend", report.attend},
+          {"total", report.total},
+          {"dense (" + report.dense_variant + ")", report.dense}};
+}
+
+std::string verdict_of(const LatencyReport& report) {
+  if (report.dense_reason) {
+    const std::string why = *report.dense_reason == trace::DenseReason::EmptyPast ? "no past keys"
+                            : *report.dense_reason == trace::DenseReason::FitsBudget
+                                ? "all keys fit the budget"
+                                : "by the method's rule";
+    return "Dense here, " + why + ": nothing to compare";
+  }
+  const auto speedup = report.speedup();
+  if (!report.executed) return "Simulated: " + report.why_simulated() + "; no speed to compare";
+  if (!speedup) return "";
+  return *speedup >= 1 ? fmt::format("{:.2f} x faster than dense attention", *speedup)
+                       : fmt::format("{:.2f} x slower than dense attention", 1 / *speedup);
+}
+
+// A recorded run and the same method selected anew do the same work.
+std::string LatencyQuestion::key() const {
+  return fmt::format("{}|c{}|{}", place.layer_key(), place.chunk, method.text);
+}
+
+std::string LatencyQuestion::title() const {
+  return fmt::format("Timing {} in layer {}, chunk {}", method.id(), place.layer, place.chunk);
+}
+
+std::string LatencyQuestion::obstacle() const {
+  const std::string obstacle = RunQuestion{place, method}.obstacle();
+  if (!obstacle.empty() || method.known()) return obstacle;
+  return fmt::format("This version does not know the method {}: it cannot be timed", method.id());
+}
+
+LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
+  return engine().measure_latency(*place.trace->session, *method.spec, place.layer, place.chunk,
+                                  measure::LatencyOptions{.device = place.device}, steps.context,
+                                  [&](const LatencyReport& report) { steps.show(report); });
+}
+
+ViewInfo latency_view() {
+  ViewInfo view;
+  view.id = "latency";
+  view.title = "Latency";
+  view.summary =
+      "select, gather (or block tables) and attend against dense attention, measured live";
+  view.metrics = "Time";
+  view.coordinates = {"layer", "chunk"};
+  view.problem = problem;
+  view.table = table;
+  return view;
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,53 @@
+// The view kv_map: which keys a row kept, chunk by chunk, and what share of the true attention they
+// carry.
+#pragma once
+
+#include "app/state/number_chunks.h"
+#include "app/state/questions/how_it_ran/run.h"
+#include "core/analysis/kv_map.h"
+
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct KvMapQuestion {
+  static constexpr const char* kName = "kv map";
+  Place place;  // trace, layer, head
+  MethodChoice method;
+  struct Answer {
+    analysis::KvMap map;
+    analysis::KvMapGrid grid;  // of very large maps only, else empty
+    std::array<bool, analysis::kNumKeyStates> present{};
+    MethodFacts facts;
+  };
+
+  std::string key() const { return place.head_key() + "|" + method.key(); }
+  Lane lane() const { return RunQuestion{place, method}.lane(); }
+  std::string title() const { return RunQuestion{place, method}.title(); }
+  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// Mass recall of the row by chunk; 1 where everything was kept.
+struct RecallQuestion {
+  static constexpr const char* kName = "recall";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;
+  MethodChoice method;
+  using Answer = std::vector<double>;
+
+  std::string key() const { return place.head_key() + "|" + method.key(); }
+  std::string title() const { return MeasuredRunQuestion{place, method}.title(); }
+  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
+  Answer work(Steps& steps) const;
+};
+
+// The mean over those of the chunks in which the row chose among keys; empty where it did in none, or
+// where recall says nothing of the method.
+std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const MethodFacts& facts,
+                                  const NumberChunks& chunks, const trace::TraceInfo& info);
+
+}  // namespace kvloupe::state

@@ -1,0 +1,41 @@
+// The view selected_vs_true: the keys of one cell by their true attention, and which of them the
+// method kept.
+#pragma once
+
+#include "app/state/questions/how_it_ran/run.h"
+#include "core/analysis/selected_vs_true.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct SelectedVsTrueQuestion {
+  static constexpr const char* kName = "selected vs true";
+  Place place;
+  MethodChoice method;
+  struct Answer {
+    analysis::SelectedVsTrue cell;
+    double total_mass = 0;                     // of the candidates
+    double least_share = 0;                    // the smallest share of mass above 0
+    std::vector<std::int32_t> misses, wastes;  // indices into cell.by_true_rank
+    MethodFacts facts;
+
+    double share_of(const analysis::KeyRank& key) const {
+      return total_mass > 0 ? key.mass / total_mass : 0;
+    }
+    double share_at(std::int32_t position) const {
+      const auto index = static_cast<std::size_t>(position);
+      return index < cell.mass.size() && total_mass > 0 ? cell.mass[index] / total_mass : 0;
+    }
+    std::int64_t kept() const { return cell.hits + cell.wastes; }
+  };
+
+  std::string key() const { return place.cell_key() + "|" + method.key(); }
+  std::string title() const { return "Ranking the keys by true attention mass"; }
+  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+}  // namespace kvloupe::state

@@ -1,0 +1,360 @@
+#include "app/state/questions/where/layer_head_overview.h"
+
+#include "app/state/questions/why_lost/head_merge.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/base/error.h"
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::kOverviewNumbers;
+using replay::Number;
+
+constexpr const char* kViewId = "layer_head_overview";
+
+// The default for a name that there is not.
+Number number_named(const std::string& name) {
+  for (const Number number : kOverviewNumbers)
+    if (name == replay::name_of(number)) return number;
+  return kOverviewNumbers.front();
+}
+
+std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
+  const OverviewQuestion question = overview_question(workspace, method);
+  const std::string problem = problem_of(workspace.ask(question));
+  if (!problem.empty() || !question.of_method()) return problem;
+  return problem_of(workspace.ask(FactsQuestion{question.place, question.method}));
+}
+
+// Of a number of attention alone the method is any.
+std::vector<MethodChoice> methods_of(const Workspace& workspace) {
+  if (overview_show(workspace) == Show::One) return {workspace.method()};
+  return methods_drawn(workspace, kViewId);
+}
+
+std::string problem(Workspace& workspace) {
+  if (overview_show(workspace) == Show::Difference)
+    return problem_of(workspace.ask(overview_difference_question(workspace)));
+  std::string first;
+  for (const MethodChoice& method : methods_of(workspace)) {
+    const std::string problem = problem_of_one(workspace, method);
+    if (first.empty()) first = problem;
+  }
+  return first;
+}
+
+const char* head_column(const analysis::Overview& overview) {
+  return overview.per_kv_head ? "kv_head" : "q_head";
+}
+
+Table table_of_one(Workspace& workspace, const MethodChoice& method) {
+  const auto result = workspace.ask(overview_question(workspace, method));
+  if (!result) return {};
+  const analysis::Overview& overview = result->overview;
+  Table table{{"layer", head_column(overview), replay::name_of(overview.number)}, {}};
+  for (std::int64_t r = 0; r < overview.values.rows; ++r)
+    for (std::int64_t c = 0; c < overview.values.cols; ++c)
+      table.rows.push_back(
+          {overview.layers[static_cast<std::size_t>(r)], c, overview.values.at(r, c)});
+  return table;
+}
+
+Table table_of_difference(Workspace& workspace) {
+  const auto result = workspace.ask(overview_difference_question(workspace));
+  if (!result) return {};
+  const analysis::Overview& overview = result->less.overview;
+  const std::string number = replay::name_of(overview.number);
+  Table table{{"layer", head_column(overview), number + "_a", number + "_b", "a_less_b"}, {}};
+  std::size_t i = 0;
+  for (std::int64_t r = 0; r < overview.values.rows; ++r)
+    for (std::int64_t c = 0; c < overview.values.cols; ++c, ++i)
+      table.rows.push_back({overview.layers[static_cast<std::size_t>(r)], c, result->of_a[i],
+                            result->of_b[i], overview.values.values[i]});
+  return table;
+}
+
+Table table(Workspace& workspace) {
+  if (overview_show(workspace) == Show::Difference) return table_of_difference(workspace);
+  return table_of(methods_of(workspace),
+                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+}
+
+Array array(Workspace& workspace) {
+  const auto of_values = [](const analysis::Matrix& values) {
+    return array_of("<f4", {values.rows, values.cols}, values.values);
+  };
+  if (overview_show(workspace) == Show::Difference) {
+    const auto result = workspace.ask(overview_difference_question(workspace));
+    return result ? of_values(result->less.overview.values) : Array{};
+  }
+  return array_of(methods_of(workspace), [&](const MethodChoice& method) {
+    const auto result = workspace.ask(overview_question(workspace, method));
+    return result ? of_values(result->overview.values) : Array{};
+  });
+}
+
+std::vector<MethodChoice> more_methods(const Workspace& workspace) {
+  return methods_beside(workspace, kViewId);
+}
+
+// The next round number, so that a growing scale seldom changes.
+double round_up(double value) {
+  if (value <= 0) return 1;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)));
+  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0})
+    if (value <= step * unit) return step * unit;
+  return 10 * unit;
+}
+
+void count(OverviewQuestion::Answer& answer) {
+  const std::vector<float>& values = answer.overview.values.values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) {
+      ++answer.num_dense;
+      continue;
+    }
+    ++answer.num_known;
+    answer.highest = std::max(answer.highest, values[i]);
+    answer.above_half += values[i] > 0.5F;
+    answer.by_worth.push_back(static_cast<std::int32_t>(i));
+  }
+  const bool by_gap = !answer.gap.values.empty();
+  const std::vector<float>& order = by_gap ? answer.gap.values : values;
+  const bool higher_is_better =
+      !by_gap && replay::info_of(answer.overview.number).higher_is_better();
+  std::stable_sort(answer.by_worth.begin(), answer.by_worth.end(),
+                   [&](std::int32_t a, std::int32_t b) {
+                     const float x = order[static_cast<std::size_t>(a)];
+                     const float y = order[static_cast<std::size_t>(b)];
+                     return higher_is_better ? x < y : x > y;
+                   });
+}
+
+}  // namespace
+
+OverviewQuestion overview_question(const Workspace& workspace) {
+  return overview_question(workspace, workspace.method());
+}
+
+OverviewQuestion overview_question(const Workspace& workspace, const MethodChoice& method) {
+  OverviewQuestion question{workspace.place(), method,
+                            number_named(workspace.option(kViewId, "metric")),
+                            number_chunks(workspace, workspace.option(kViewId, "chunks") == "all"
+                                                         ? NumberScope::Kind::All
+                                                         : NumberScope::Kind::Chunk)};
+  // What heads would keep alone was not recorded: all of it is selected anew, and says so.
+  if (question.asked == Number::MergeLoss && question.method.known())
+    question.method = choice_anew(*question.method.spec);
+  return question;
+}
+
+OverviewDifferenceQuestion overview_difference_question(const Workspace& workspace) {
+  return {overview_question(workspace, workspace.method(Slot::A)),
+          overview_question(workspace, workspace.method(Slot::B))};
+}
+
+Show overview_show(const Workspace& workspace) {
+  const Number asked = number_named(workspace.option(kViewId, "metric"));
+  return analysis::needs_method(asked) ? show_of(workspace, kViewId) : Show::One;
+}
+
+Number OverviewQuestion::number() const {
+  if (place.empty() || method.empty()) return asked;
+  if (!analysis::needs_method(asked) || asked == Number::OutputError || asked == Number::MergeLoss)
+    return asked;
+  return facts_of(place, method).keeps_every_key() ? Number::OutputError : asked;
+}
+
+std::optional<trace::TokenSpan> OverviewQuestion::watched() const {
+  return number() == Number::SpanKept ? watched_span(place) : std::nullopt;
+}
+
+std::string OverviewQuestion::key() const {
+  const std::string chunk = of_method() ? chunks.key() : fmt::format("c{}", place.chunk);
+  const auto keys = watched();
+  return fmt::format("{}|{}|{}|{}|{}", place.trace_key(), chunk, replay::name_of(number()),
+                     of_method() ? method.key() : std::string("any method"),
+                     keys ? fmt::format("{}-{}", keys->begin, keys->end) : std::string());
+}
+
+std::string OverviewQuestion::title() const {
+  return fmt::format("Measuring {} in all layers", replay::name_of(number()));
+}
+
+std::string OverviewQuestion::obstacle() const {
+  if (place.empty()) return "Open a trace";
+  if (analysis::needs_method(asked) && method.empty()) return "Choose a method";
+  if (asked == Number::MergeLoss) {
+    return HeadMergeQuestion{place, method}.obstacle();
+  }
+  const bool unwatched = number() == Number::SpanKept && !watched();
+  return unwatched ? "Choose keys to watch: the trace names no needle" : "";
+}
+
+OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
+  const Number wanted = number();
+  Answer answer;
+  if (wanted == Number::MergeLoss) {
+    answer.overview = engine().overview_of_merge(*place.trace->session, *method.spec, chunks.list(),
+                                                 place.device, steps.context);
+    answer.q_heads_per_column =
+        selection::row_layout(*method.spec, place.trace->shape()).q_heads_per_row;
+  } else if (of_method()) {
+    const bool error = wanted == Number::OutputError;
+    const bool mass = !error && wanted != Number::SpanKept;
+    const std::vector<int> asked_of = chunks.list();
+    const replay::ReplayResult run =
+        run_method(place, method, place.info().layers, asked_of, mass, error, steps.context);
+    std::optional<replay::KeySpan> span;
+    if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
+    answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
+    if (wanted == Number::MassRecall)
+      answer.gap = engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
+    if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
+  } else {
+    answer.overview =
+        engine().overview_of_attention(*place.trace->session, wanted, place.chunk, steps.context);
+  }
+  count(answer);
+  return answer;
+}
+
+std::uint64_t OverviewQuestion::bytes(const Answer& answer) {
+  return sizeof(answer) +
+         (answer.overview.values.values.size() + answer.gap.values.size()) * sizeof(float) +
+         answer.by_worth.size() * sizeof(std::int32_t);
+}
+
+std::string OverviewDifferenceQuestion::obstacle() const {
+  for (const OverviewQuestion* question : {&a, &b})
+    if (const std::string obstacle = question->obstacle(); !obstacle.empty()) return obstacle;
+  if (a.number() == b.number()) return "";
+  return fmt::format(
+      "One of A and B cuts lanes and keeps every key: it has no {}. Choose the output error, or "
+      "another method.",
+      replay::info_of(a.asked).title);
+}
+
+namespace {
+
+// A value for every head of a finer layout.
+std::vector<float> spread(const analysis::Matrix& values, std::int64_t cols) {
+  std::vector<float> spread;
+  for (std::int64_t r = 0; r < values.rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) spread.push_back(values.at(r, c * values.cols / cols));
+  return spread;
+}
+
+}  // namespace
+
+OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer& a,
+                                                 const OverviewQuestion::Answer& b) {
+  const bool a_is_finer = a.overview.values.cols >= b.overview.values.cols;
+  const OverviewQuestion::Answer& finer = a_is_finer ? a : b;
+  const std::int64_t cols = finer.overview.values.cols;
+  const std::int64_t coarse = a_is_finer ? b.overview.values.cols : a.overview.values.cols;
+  if (a.overview.layers != b.overview.layers || coarse < 1 || cols % coarse != 0)
+    throw input_error("A and B cannot be compared head by head", "their rows are of other heads",
+                      "choose another method");
+  OverviewDifferenceQuestion::Answer answer;
+  answer.of_a = spread(a.overview.values, cols);
+  answer.of_b = spread(b.overview.values, cols);
+  OverviewQuestion::Answer& less = answer.less;
+  less.overview = {finer.overview.number,
+                   a.overview.phase,
+                   finer.overview.layers,
+                   finer.overview.per_kv_head,
+                   {finer.overview.values.rows, cols, {}}};
+  less.q_heads_per_column = finer.q_heads_per_column;
+  const bool lower_is_better =
+      replay::info_of(less.overview.number).better == replay::Better::Lower;
+  std::vector<float>& values = less.overview.values.values;
+  for (std::size_t i = 0; i < answer.of_a.size(); ++i) {
+    const float value = answer.of_a[i] - answer.of_b[i];
+    values.push_back(value);
+    if (std::isnan(value)) {
+      ++less.num_dense;
+      continue;
+    }
+    ++less.num_known;
+    less.highest = std::max(less.highest, std::abs(value));
+    less.by_worth.push_back(static_cast<std::int32_t>(i));
+    answer.a_better += lower_is_better ? value < 0 : value > 0;
+    answer.b_better += lower_is_better ? value > 0 : value < 0;
+  }
+  std::stable_sort(less.by_worth.begin(), less.by_worth.end(), [&](std::int32_t x, std::int32_t y) {
+    const float of_x = values[static_cast<std::size_t>(x)];
+    const float of_y = values[static_cast<std::size_t>(y)];
+    return lower_is_better ? of_x > of_y : of_x < of_y;
+  });
+  return answer;
+}
+
+OverviewDifferenceQuestion::Answer OverviewDifferenceQuestion::work(Steps& steps) const {
+  const auto of_a = steps.need(a);
+  const auto of_b = steps.need(b);
+  return difference_of(*of_a, *of_b);
+}
+
+std::uint64_t OverviewDifferenceQuestion::bytes(const Answer& answer) {
+  return OverviewQuestion::bytes(answer.less) +
+         (answer.of_a.size() + answer.of_b.size()) * sizeof(float);
+}
+
+OverviewScale::Range OverviewScale::of(const OverviewQuestion& question,
+                                       const OverviewQuestion::Answer& answer) {
+  const replay::NumberInfo& info = replay::info_of(answer.overview.number);
+  if (info.unit == replay::Unit::Correlation) return {-1, 1};
+  if (info.is_share() && info.higher_is_better()) return {0, 1};
+  return {0, grown(fmt::format("{}|{}", question.place.trace_key(), info.id), answer.highest)};
+}
+
+OverviewScale::Range OverviewScale::of(const OverviewDifferenceQuestion& question,
+                                       const OverviewDifferenceQuestion::Answer& answer) {
+  const std::string content = fmt::format("{}|{}|difference", question.a.place.trace_key(),
+                                          replay::name_of(answer.less.overview.number));
+  const double end = grown(content, answer.less.highest);
+  return {-end, end};
+}
+
+double OverviewScale::grown(const std::string& content, double highest) {
+  double& largest = highest_[content];
+  largest = std::max(largest, highest);
+  return round_up(largest);
+}
+
+ViewInfo layer_head_overview_view() {
+  std::vector<std::string> numbers;
+  for (const Number number : kOverviewNumbers) numbers.emplace_back(replay::name_of(number));
+  ViewInfo view;
+  view.id = kViewId;
+  view.title = "Layer x head";
+  view.summary = "one number for every layer and head: where to look first";
+  view.metrics = "What is kept of attention";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
+  view.num_methods = 2;
+  view.more_methods = more_methods;
+  view.options = {
+      show_option("A less B", true),
+      {"metric", numbers,
+       "what is measured in every head; span_kept: of the keys of --goto span=, else of "
+       "the needle; merge_loss asks every query head alone, and takes longest"},
+      {"chunks",
+       {"current", "all"},
+       "of a method: the current chunk, or the mean over all chunks of the prompt that selected, "
+       "over the decode steps where none did; --numbers says more, and is followed first"}};
+  view.over_chunks = true;
+  view.problem = problem;
+  view.table = table;
+  view.array = array;
+  return view;
+}
+
+}  // namespace kvloupe::state

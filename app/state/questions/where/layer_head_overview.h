@@ -1,0 +1,102 @@
+// The view layer_head_overview: one number for every layer and head, of a method, of several, or of A
+// less B.
+#pragma once
+
+#include "app/state/number_chunks.h"
+#include "app/state/questions/how_it_ran/run.h"
+#include "app/state/shown_methods.h"
+#include "core/analysis/overview.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct OverviewQuestion {
+  static constexpr const char* kName = "overview";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, chunk; of SpanKept the keys watched
+  MethodChoice method;
+  replay::Number asked = replay::Number::MassRecall;
+  // Of a method: the mean over those of them that selected (Overview::phase). Attention is of the
+  // place's chunk.
+  NumberChunks chunks = {};
+  struct Answer {
+    analysis::Overview overview;
+    int q_heads_per_column = 1;
+    float highest = 0;  // of the values that are known; 0 where none is
+    int num_known = 0, num_dense = 0;
+    int above_half = 0;    // values above 0.5
+    analysis::Matrix gap;  // as the values; only beside recall, else empty
+    // Known cells, row-major, the worst first. Recall goes by its gap: a head whose attention is
+    // diffuse has little recall whatever is kept.
+    std::vector<std::int32_t> by_worth;
+  };
+
+  // What is measured. Recalls, overlap and shares of keys have no meaning for methods that keep every
+  // key and cut lanes; for those it is the output error.
+  replay::Number number() const;
+  bool of_method() const { return analysis::needs_method(number()); }
+  bool mean_of_chunks() const { return of_method() && !(chunks.range && chunks.range->is_one()); }
+  // The keys that SpanKept is of; empty: it is another number, or nothing is watched.
+  std::optional<trace::TokenSpan> watched() const;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// A less B, by layer and head, in the finer of their two layouts. The answer's values are the
+// differences; `by_worth` begins with those in which A is worst against B.
+struct OverviewDifferenceQuestion {
+  static constexpr const char* kName = "overview difference";
+  static constexpr Pace kPace = Pace::Patient;
+  OverviewQuestion a, b;
+  struct Answer {
+    OverviewQuestion::Answer less;
+    int a_better = 0, b_better = 0;  // heads; where no direction is better: higher
+    std::vector<float> of_a, of_b;   // as less.overview.values
+  };
+
+  std::string key() const { return a.key() + "|" + b.key(); }
+  std::string title() const { return a.title(); }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer& a,
+                                                 const OverviewQuestion::Answer& b);
+
+// The ends of the colours. Shares and r have fixed ends; an open end grows with the largest value
+// seen of one number in one trace and never shrinks, so that one colour means one number while the
+// chunks play and A and B are flipped.
+class OverviewScale {
+ public:
+  struct Range {
+    double low = 0, high = 1;
+  };
+  Range of(const OverviewQuestion& question, const OverviewQuestion::Answer& answer);
+  // Of A less B: 0 is in the middle.
+  Range of(const OverviewDifferenceQuestion& question,
+           const OverviewDifferenceQuestion::Answer& answer);
+
+ private:
+  double grown(const std::string& content, double highest);
+
+  std::map<std::string, double> highest_;  // by number and trace
+};
+
+// What the view asks now, by the workspace's place and options, of the method shown or of another.
+class Workspace;
+OverviewQuestion overview_question(const Workspace& workspace);
+OverviewQuestion overview_question(const Workspace& workspace, const MethodChoice& method);
+OverviewDifferenceQuestion overview_difference_question(const Workspace& workspace);
+// What the view's option says; a number of attention alone is the same for all methods: One.
+Show overview_show(const Workspace& workspace);
+
+}  // namespace kvloupe::state

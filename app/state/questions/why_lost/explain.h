@@ -1,0 +1,163 @@
+// Why a method kept or lost one key: in one place, through all chunks, and in all layers and rows.
+#pragma once
+
+#include "app/state/questions/how_it_ran/run.h"
+#include "core/replay/explain.h"
+#include "core/replay/lost_keys.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+class Workspace;
+
+// By selecting anew, also where the method was recorded.
+struct ExplainQuestion {
+  static constexpr const char* kName = "explain";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, head, chunk
+  MethodChoice method;
+  std::int32_t position = -1;  // of the key
+  // Where every budget must be tried to find the needed one, only a question that says so finds it:
+  // all else is there at once.
+  bool try_all_budgets = false;
+  using Answer = replay::Explanation;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;  // also where the method did not decide on the key
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+
+  int row() const;  // of a known method
+  bool budget_takes_long() const;
+};
+
+// The best answer that there is now: with the needed budget, or without it.
+struct ExplainNow {
+  Result<ExplainQuestion> result;
+  bool looking_for_budget = false;
+  // The budget is not known, and takes so long that it is looked for on request alone: minutes, in
+  // which the lane does nothing else.
+  bool may_look() const {
+    return result && result.question.budget_takes_long() && !looking_for_budget &&
+           !result.question.try_all_budgets && !result->dense_reason;
+  }
+};
+// `first` answers a question that does not try all budgets. `search`: who looks wants that done, too,
+// for as long as this is asked.
+ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first, bool search);
+
+// The budget that keeps all keys of the watched span here.
+struct SpanBudgetQuestion {
+  static constexpr const char* kName = "span budget";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, head, chunk, keys
+  MethodChoice method;
+  using Answer = replay::SpanBudget;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+
+  bool takes_long() const;  // as of a single key
+};
+
+struct KeyLifeQuestion {
+  static constexpr const char* kName = "key life";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, head
+  MethodChoice method;
+  std::int32_t position = -1;
+  using Answer = replay::KeyLife;
+
+  std::string key() const;
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// What a method selected in one chunk of all layers.
+struct ChunkSetsQuestion {
+  static constexpr const char* kName = "sets of all layers";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, chunk
+  MethodChoice method;
+  using Answer = replay::ReplayResult;
+
+  std::string key() const;
+  Lane lane() const { return RunQuestion{place, method}.lane(); }
+  std::string title() const;
+  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer) { return RunQuestion::bytes(answer); }
+};
+
+// What became of a key in one chunk of all layers and rows.
+struct KeyFatesQuestion {
+  static constexpr const char* kName = "key fates";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, chunk
+  MethodChoice method;
+  std::int32_t position = -1;
+  struct Fate {
+    replay::KeyLife::State state = replay::KeyLife::State::Unborn;
+    bool dense = false;
+  };
+  struct Answer {
+    std::vector<int> layers;
+    int num_rows = 0;
+    int q_heads_per_row = 1;
+    trace::RowAxis axis = trace::RowAxis::KvHead;
+    std::vector<Fate> fates;    // [layers, num_rows]
+    int kept = 0, decided = 0;  // cells in which it was kept, in which it could be lost
+
+    const Fate& at(std::size_t layer_idx, int row) const {
+      return fates[layer_idx * static_cast<std::size_t>(num_rows) + static_cast<std::size_t>(row)];
+    }
+  };
+
+  std::string key() const;
+  Lane lane() const { return RunQuestion{place, method}.lane(); }
+  std::string title() const;
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// The key of a watched span that is worth asking about: of those that the method lost the one of most
+// true mass, else of all.
+struct WatchedKeyQuestion {
+  static constexpr const char* kName = "watched key";
+  static constexpr Pace kPace = Pace::Patient;
+  Place place;  // trace, layer, head, chunk, keys
+  MethodChoice method;
+  struct Answer {
+    std::int32_t position = -1;  // the span's first where none is a candidate
+    bool lost = false;
+    int num_lost = 0, num_candidates = 0;  // of the span
+  };
+
+  std::string key() const;
+  std::string title() const { return "Finding the key that was lost"; }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+};
+
+// The key that the place means: the one chosen, or that of the span by method A, or by B where A lost
+// none of it.
+struct WatchedKey {
+  std::int32_t position = -1;  // none: it is not known yet, or nothing is watched
+  bool of_span = false;        // one of several
+  std::string note;            // of a span: which one it is
+  bool loading = false;
+  std::string error;
+};
+WatchedKey watched_key(Workspace& workspace);
+
+}  // namespace kvloupe::state

@@ -1,0 +1,304 @@
+#include "app/state/questions/why_lost/miss_inspector.h"
+
+#include "app/state/labels.h"
+#include "app/state/questions/why_lost/explain.h"
+#include "app/state/view.h"
+#include "app/state/workspace.h"
+#include "core/analysis/kv_map.h"
+#include "core/base/units.h"
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr std::size_t kMostBars = 400;
+
+// The chunks after which keys of the span died, with the number of keys.
+std::map<int, int> deaths_of(const replay::ReplayResult& run, int layer, int row,
+                             const trace::TokenSpan& span) {
+  const std::vector<std::uint16_t> deaths = analysis::deaths_in(run, layer, row);
+  std::map<int, int> keys_of;
+  for (auto key = static_cast<std::size_t>(span.begin);
+       key < std::min(static_cast<std::size_t>(span.end), deaths.size()); ++key)
+    if (deaths[key] != trace::kAlive) ++keys_of[deaths[key]];
+  return keys_of;
+}
+
+std::string text_of(const std::map<int, int>& deaths) {
+  std::string text;
+  for (const auto& [chunk, keys] : deaths)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", chunk,
+                        keys > 1 ? fmt::format(" ({} keys)", keys) : std::string());
+  return text;
+}
+
+// "Keys evicted after chunk 5 (3 keys), after decode step 9."
+std::string sentence_of(const std::map<int, int>& deaths, const trace::TraceInfo& info) {
+  std::string text;
+  for (const auto& [chunk, keys] : deaths)
+    text +=
+        fmt::format("{} after {}{}", text.empty() ? "Keys evicted" : ",", chunk_name(info, chunk),
+                    keys > 1 ? fmt::format(" ({} keys)", keys) : std::string());
+  return text.empty() ? text : text + ".";
+}
+
+std::string deaths_in_row(const SpanFateQuestion::Answer& answer, int row) {
+  const auto index = static_cast<std::size_t>(row);
+  return index < answer.deaths.size() ? text_of(answer.deaths[index]) : std::string();
+}
+
+std::string keys(std::int64_t count) {
+  return fmt::format("{} {}", format_count(count), count == 1 ? "key" : "keys");
+}
+
+std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& chunks) {
+  const std::size_t step = std::max<std::size_t>(1, (chunks.size() + kMostBars - 1) / kMostBars);
+  std::vector<MissQuestion::Bar> bars;
+  for (std::size_t first = 0; first < chunks.size(); first += step) {
+    const std::size_t last = std::min(first + step, chunks.size());
+    MissQuestion::Bar bar{static_cast<int>(first), static_cast<int>(last), 0, 0, 0};
+    for (std::size_t chunk = first; chunk < last; ++chunk) {
+      bar.kept += chunks[chunk].kept;
+      bar.total += chunks[chunk].total;
+      bar.span_mass = std::max(bar.span_mass, chunks[chunk].span_mass);
+    }
+    if (bar.total > 0) bars.push_back(bar);
+  }
+  return bars;
+}
+
+// Both methods, those that are chosen, once.
+std::vector<MissQuestion> questions_of(const Workspace& workspace) {
+  std::vector<MissQuestion> questions;
+  for (const Slot slot : kSlots)
+    if (!workspace.method(slot).empty() &&
+        (questions.empty() || !(questions.front().method == workspace.method(slot))))
+      questions.push_back({workspace.place(), workspace.method(slot)});
+  return questions;
+}
+
+ExplainNow explain_now(Workspace& workspace, const MissQuestion& question, std::int32_t position) {
+  return with_budget(
+      workspace, workspace.ask(ExplainQuestion{question.place, question.method, position}), false);
+}
+
+// What stands beside the span's fate: it may be unknown, and is waited for.
+bool is_asking(Workspace& workspace, const std::vector<MissQuestion>& questions) {
+  const WatchedKey watched = watched_key(workspace);
+  bool asking = watched.loading;
+  if (watched.position < 0) return asking;
+  for (const MissQuestion& question : questions) {
+    const ExplainNow why = explain_now(workspace, question, watched.position);
+    const KeyLifeQuestion life{question.place, question.method, watched.position};
+    const KeyFatesQuestion fates{question.place, question.method, watched.position};
+    asking |= why.result.state == ResultState::Loading;
+    asking |= workspace.ask(life).state == ResultState::Loading;
+    asking |= workspace.ask(fates).state == ResultState::Loading;
+  }
+  return asking;
+}
+
+std::string problem(Workspace& workspace) {
+  const Place& place = workspace.place();
+  if (!place.empty() && !watched_span(place))
+    return "no key is selected and the trace has no needle: name one with --goto key=N";
+  const std::vector<MissQuestion> questions = questions_of(workspace);
+  if (questions.empty()) return MissQuestion{place, workspace.method()}.obstacle();
+  std::string problem;
+  for (const MissQuestion& question : questions) {
+    for (const std::string& why :
+         {problem_of(workspace.ask(question)),
+          problem_of(workspace.ask(SpanFateQuestion{question.place, question.method}))})
+      if (!why.empty()) problem = why;
+  }
+  if (problem.empty() && is_asking(workspace, questions)) return "the result is not computed yet";
+  return problem;
+}
+
+// Of the key: what is known in every chunk of the place's row, and what is known of the place alone.
+struct KeyCells {
+  std::int32_t position = -1;
+  int row = -1, chunk = -1;
+  ExplainNow why;
+  Result<KeyLifeQuestion> life;
+
+  void append_to(std::vector<Cell>& cells, const analysis::SpanFate& fate) const {
+    std::array<Cell, 7> own;
+    const bool here = fate.row == row;
+    if (here && position >= 0) own[0] = position;
+    const bool now = here && fate.chunk == chunk && why.result;
+    if (now) {
+      const replay::Explanation& known = *why.result;
+      if (known.lost_at) own[1] = table::term_of(*known.lost_at);
+      own[2] = known.score;
+      own[3] = known.cut;
+      own[4] = known.rank;
+      own[5] = known.true_rank;
+      own[6] = known.needed_budget;
+    }
+    if (here && !now && life && static_cast<std::size_t>(fate.chunk) < life->chunks.size()) {
+      const auto& chunk_of_life = life->chunks[static_cast<std::size_t>(fate.chunk)];
+      own[2] = chunk_of_life.score;
+      own[3] = chunk_of_life.cut;
+    }
+    cells.insert(cells.end(), own.begin(), own.end());
+  }
+};
+
+KeyCells key_cells(Workspace& workspace, const MissQuestion& question) {
+  KeyCells cells;
+  cells.position = watched_key(workspace).position;
+  cells.chunk = question.place.chunk;
+  cells.why = explain_now(workspace, question, cells.position);
+  cells.life = workspace.ask(KeyLifeQuestion{question.place, question.method, cells.position});
+  if (question.method.known() && cells.position >= 0)
+    cells.row = ExplainQuestion{question.place, question.method, cells.position}.row();
+  return cells;
+}
+
+Table table(Workspace& workspace) {
+  Table table{{"method", "span", "layer", "row", "chunk", "kept", "total", "mass_share",
+               "best_true_rank", "evicted_after", "leakage", "key", "lost_at", "score", "cut",
+               "rank", "true_rank", "needed_budget"},
+              {}};
+  for (const MissQuestion& question : questions_of(workspace)) {
+    const auto span = watched_span(question.place);
+    const auto miss = workspace.ask(question);
+    const auto all = workspace.ask(SpanFateQuestion{question.place, question.method});
+    if (!span || !miss || !all) continue;
+    const KeyCells key = key_cells(workspace, question);
+    for (const analysis::SpanFate& fate : all->fates) {
+      table.rows.push_back({MethodText{question.method.text}, span->name, fate.layer, fate.row,
+                            fate.chunk, fate.kept, fate.total, fate.span_mass,
+                            fate.best_true_rank < 0 ? Cell() : Cell(fate.best_true_rank + 1),
+                            deaths_in_row(*all, fate.row), miss->facts.leakage});
+      key.append_to(table.rows.back(), fate);
+    }
+  }
+  return table;
+}
+
+std::string part_of_key(const Place& place) {
+  const auto span = watched_span(place);
+  return span ? fmt::format("{}-{}", span->begin, span->end) : std::string("no span");
+}
+
+}  // namespace
+
+std::string SpanFateQuestion::key() const {
+  return fmt::format("{}|{}|{}", place.layer_key(), part_of_key(place), method.key());
+}
+
+std::string SpanFateQuestion::obstacle() const {
+  const std::string obstacle = RunQuestion{place, method}.obstacle();
+  if (!obstacle.empty() || watched_span(place)) return obstacle;
+  return "Click a key in any view, or select a word in the token strip.";
+}
+
+SpanFateQuestion::Answer SpanFateQuestion::work(Steps& steps) const {
+  const trace::TokenSpan span = *watched_span(place);
+  const auto run = steps.need(RunQuestion{place, method});
+  Answer answer;
+  answer.fates = engine().span_fate(*place.trace->session, *run, span, steps.context);
+  const int num_rows = (place.info().model.num_q_heads + run->q_heads_per_row - 1) /
+                       std::max(1, run->q_heads_per_row);
+  for (int row = 0; row < num_rows; ++row)
+    answer.deaths.push_back(deaths_of(*run, place.layer, row, span));
+  return answer;
+}
+
+std::uint64_t SpanFateQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = answer.fates.size() * sizeof(analysis::SpanFate);
+  for (const auto& row : answer.deaths) sum += sizeof(row) + row.size() * 48;
+  return sum;
+}
+
+std::string MissQuestion::key() const {
+  return fmt::format("{}|{}|{}", place.head_key(), part_of_key(place), method.key());
+}
+
+MissQuestion::Answer MissQuestion::work(Steps& steps) const {
+  const auto run = steps.need(RunQuestion{place, method});
+  const auto all = steps.need(SpanFateQuestion{place, method});
+  const int row = row_of(place, *run);
+  Answer answer;
+  answer.chunks.resize(place.info().chunks.size());
+  for (const replay::ReplayCell& cell : run->cells) {
+    if (cell.layer != place.layer || static_cast<std::size_t>(row) >= cell.rows.size()) continue;
+    Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(cell.chunk));
+    chunk.num_candidates = cell.num_candidates;
+    chunk.num_kept =
+        static_cast<std::int64_t>(cell.rows[static_cast<std::size_t>(row)].positions.size());
+    chunk.dense = cell.dense_reason.has_value();
+  }
+  for (const analysis::SpanFate& fate : all->fates) {
+    if (fate.row != row || fate.layer != place.layer) continue;
+    Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(fate.chunk));
+    chunk.kept = fate.kept;
+    chunk.total = fate.total;
+    chunk.span_mass = fate.span_mass;
+    chunk.best_true_rank = fate.best_true_rank;
+    answer.top_mass = std::max(answer.top_mass, fate.span_mass);
+  }
+  answer.bars = bars_of(answer.chunks);
+  if (static_cast<std::size_t>(row) < all->deaths.size())
+    answer.deaths = sentence_of(all->deaths[static_cast<std::size_t>(row)], place.info());
+  answer.axis = chunk_axis(place.info());
+  answer.row_name =
+      replay::row_words({run->row_axis, std::max(1, run->q_heads_per_row)}, row_of(place, *run));
+  answer.facts = facts_of(place, method, *run);
+  return answer;
+}
+
+std::uint64_t MissQuestion::bytes(const Answer& answer) {
+  return answer.chunks.size() * (sizeof(Chunk) + sizeof(MethodFacts::Chunk)) +
+         answer.bars.size() * sizeof(Bar);
+}
+
+std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
+  const Place& place = question.place;
+  const std::string name = watched_span(place)->name;
+  const std::string where = fmt::format(
+      "At {}, layer {}, {}", chunk_name(place.info(), place.chunk), place.layer, answer.row_name);
+  const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
+  if (chunk.total == 0)
+    return fmt::format(
+        "{}: \u201C{}\u201D does not lie before it, so nothing was decided about it.", where, name);
+  std::string why = "everything is kept here.";
+  if (!chunk.dense) {
+    why = fmt::format("its best key ranks {} of {} by true mass",
+                      format_count(chunk.best_true_rank + 1), format_count(chunk.num_candidates));
+    if (chunk.kept == 0 && chunk.best_true_rank >= 0 && chunk.best_true_rank < chunk.num_kept)
+      why += fmt::format(
+          ", so the {} kept had room for it: the method's choice lost it, not the budget.",
+          format_count(chunk.num_kept));
+    else
+      why += fmt::format("; {} {} kept.", keys(chunk.num_kept), chunk.num_kept == 1 ? "is" : "are");
+  }
+  return fmt::format(
+      "{}, {} keeps {} of {} of \u201C{}\u201D, which {} {} of the attention mass; {}", where,
+      question.method.id(), chunk.kept, keys(chunk.total), name,
+      chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
+}
+
+ViewInfo miss_inspector_view() {
+  ViewInfo view;
+  view.id = "miss_inspector";
+  view.title = "Miss inspector";
+  view.summary = "why a key was kept or lost, and what became of it chunk by chunk";
+  view.metrics = "What is kept of attention";
+  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
+  view.num_methods = 2;
+  view.shows_both = true;
+  view.problem = problem;
+  view.table = table;
+  return view;
+}
+
+}  // namespace kvloupe::state

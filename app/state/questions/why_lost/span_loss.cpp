@@ -1,0 +1,183 @@
+#include "app/state/questions/why_lost/span_loss.h"
+
+#include "app/state/workspace.h"
+#include "core/engine/engine.h"
+#include "core/replay/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvloupe::state {
+namespace {
+
+using replay::SpanHead;
+using replay::SpanLoss;
+using table::Cell;
+
+std::string part_key(const MethodChoice& method, const NumberChunks& chunks,
+                     const std::optional<trace::TokenSpan>& span) {
+  return fmt::format("{}|{}|{}", method.key(), chunks.key(),
+                     span ? fmt::format("{}-{}", span->begin, span->end) : "no span");
+}
+
+// What a head lost most keys to.
+Cell main_cause(const SpanHead& head) {
+  const auto most = std::max_element(head.lost_to.begin(), head.lost_to.end());
+  if (*most == 0) return {};
+  return table::term_of(static_cast<replay::Stage>(most - head.lost_to.begin()));
+}
+
+}  // namespace
+
+std::string SpanCountQuestion::key() const {
+  return place.trace_key() + "|" + part_key(method, chunks, span);
+}
+
+std::string SpanCountQuestion::title() const {
+  return fmt::format("Counting what {} keeps of the span", method.id());
+}
+
+std::string SpanCountQuestion::obstacle() const {
+  const std::string obstacle = RunQuestion{place, method}.obstacle();
+  if (!obstacle.empty() || span) return obstacle;
+  return "Watch several keys: the bar above has a list of spans.";
+}
+
+SpanCountQuestion::Answer SpanCountQuestion::work(Steps& steps) const {
+  const std::vector<int> asked = chunks.list();
+  if (!method.recorded())
+    return replay::count_span(
+        run_method(place, method, place.info().layers, asked, false, false, steps.context), method,
+        *span);
+  const auto one = asked.size() == 1 ? std::optional(asked.front()) : std::nullopt;
+  replay::ReplayResult run =
+      replay::read_run(*place.trace->session, method.run, {}, one, steps.context);
+  std::erase_if(run.cells, [&](const replay::ReplayCell& cell) { return !chunks.has(cell.chunk); });
+  return replay::count_span(run, method, *span);
+}
+
+std::uint64_t SpanCountQuestion::bytes(const Answer& answer) {
+  return sizeof(answer) + answer.heads.size() * sizeof(SpanHead) +
+         answer.changes.size() * sizeof(replay::SpanChange) +
+         (answer.layers.size() + answer.chunks.size()) * sizeof(int);
+}
+
+std::string LayerSpanLossQuestion::key() const {
+  return fmt::format("{}|{}{}", place.layer_key(), part_key(method, chunks, span),
+                     want_budgets ? "|budgets" : "");
+}
+
+std::string LayerSpanLossQuestion::title() const {
+  return fmt::format("Asking why {} lost the span in layer {}", method.id(), place.layer);
+}
+
+LayerSpanLossQuestion::Answer LayerSpanLossQuestion::work(Steps& steps) const {
+  replay::SpanLossRequest request;
+  request.method = method;
+  request.span = *span;
+  request.layers = {place.layer};
+  request.chunks = chunks.list();
+  request.want_budgets = want_budgets;
+  request.device = place.device;
+  return engine().span_loss(*place.trace->session, request, steps.context);
+}
+
+std::string SpanLossQuestion::key() const {
+  return fmt::format("{}|{}{}", place.trace_key(), part_key(method, chunks, span),
+                     want_budgets ? "|budgets" : "");
+}
+
+std::string SpanLossQuestion::title() const {
+  return want_budgets
+             ? fmt::format("Looking for the budget with which {} keeps the span", method.id())
+             : fmt::format("Asking why {} lost the span", method.id());
+}
+
+SpanLossQuestion::Answer SpanLossQuestion::work(Steps& steps) const {
+  Answer answer;
+  answer.num_layers = static_cast<int>(place.info().layers.size());
+  LayerSpanLossQuestion layer{place, method, chunks, span, want_budgets};
+  for (const int index : place.info().layers) {
+    layer.place.layer = index;
+    const auto done = steps.need(layer);
+    if (answer.loss.layers.empty())
+      answer.loss = *done;
+    else
+      answer.loss.add(*done);
+    steps.show(answer);
+    steps.context.report(std::ssize(answer.loss.layers), answer.num_layers, "layers");
+  }
+  return answer;
+}
+
+bool SpanLossQuestion::budgets_are_quick() const {
+  return has_budget() && method.spec->traits().grows_with_budget;
+}
+
+SpanLossQuestion span_loss_question(const Workspace& workspace, const MethodChoice& method) {
+  SpanLossQuestion question{workspace.place(), method, {}, {}, false};
+  if (question.place.empty()) return question;
+  // What is kept when somebody asks; where no chunks are chosen, in the one that is shown.
+  question.chunks = number_chunks(workspace, NumberScope::Kind::Chunk);
+  const auto span = named_watched_span(question.place);
+  if (span && span->end > span->begin + 1) question.span = span;
+  return question;
+}
+
+SpanLossNow span_loss_now(Workspace& workspace, const SpanLossQuestion& question, bool search) {
+  SpanLossNow now{question, nullptr, "", "", false};
+  const auto counts = workspace.ask(
+      SpanCountQuestion{question.place, question.method, question.chunks, question.span});
+  if (counts.state == ResultState::Error) now.error = counts.error;
+  if (!counts) {
+    if (counts.state == ResultState::Loading) now.doing = "counting";
+    return now;
+  }
+  now.loss = counts.answer;
+  const auto causes = workspace.ask(question);
+  const auto doing = [](const char* what, const Result<SpanLossQuestion>& result) {
+    return result.answer ? fmt::format("{}: {} of {} layers", what, result->loss.layers.size(),
+                                       result->num_layers)
+                         : std::string(what);
+  };
+  if (causes.state == ResultState::Error) now.error = causes.error;
+  if (causes.state == ResultState::Loading) now.doing = doing("asking why", causes);
+  if (causes.state != ResultState::Ready) return now;
+  now.loss = {causes.answer, &causes->loss};
+  if (!question.has_budget()) return now;
+  if (!search && !question.budgets_are_quick()) {
+    now.may_look = true;
+    return now;
+  }
+  SpanLossQuestion wider = question;
+  wider.want_budgets = true;
+  const auto budgets = workspace.ask(wider);
+  if (budgets.state == ResultState::Loading) now.doing = doing("looking for the budget", budgets);
+  if (budgets.state == ResultState::Ready) now.loss = {budgets.answer, &budgets->loss};
+  return now;
+}
+
+table::Table span_heads_table(const SpanLoss& loss, std::size_t most) {
+  table::Table table{{"layer",
+                      {"row", "head"},
+                      {"kept", "kept"},
+                      {"keys", "of"},
+                      {"mass_share", "attention", "%", 0},
+                      {"lost_at", "lost at"}},
+                     {}};
+  if (loss.has_budgets) table.columns.push_back({"enough", "enough"});
+  const double mass = loss.sums().mass;
+  auto heads = loss.heads_of_mass(replay::kShareThatMatters);
+  heads.resize(std::min(heads.size(), most));
+  for (const SpanHead* head : heads) {
+    table.rows.push_back({head->layer, table::HeadRow{loss.layout, head->row}, head->kept,
+                          head->keys, mass > 0 ? Cell(head->mass / mass) : Cell(),
+                          main_cause(*head)});
+    if (loss.has_budgets) table.rows.back().emplace_back(head->enough);
+  }
+  return table;
+}
+
+}  // namespace kvloupe::state
