@@ -1,0 +1,226 @@
+// One user's way from a prompt of their own to a figure and a note, by mouse and keyboard, with the
+// model that comes with KVLoupe; then the window is closed, and a new one goes on from there.
+#include "app/shell/commands/run_self.h"
+#include "app/shell/saved/notes_file.h"
+#include "app/state/questions/why_lost/span_loss.h"
+#include "app/state/shown_methods.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/gui/held_display.h"
+#include "tests/gui/slowness.h"
+#include "tests/gui/window_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace kvloupe {
+namespace {
+
+namespace fs = std::filesystem;
+using shell::CaptureStage;
+using state::Slot;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+std::string form(const std::string& name) { return "//###capture/**/" + name; }
+
+std::string sentences(int first, int count) {
+  std::string text;
+  for (int i = first; i < first + count; ++i)
+    text += " On day " + std::to_string(i) +
+            " the ferry left the harbour at noon, and the pilot wrote the weather into his book.";
+  return text;
+}
+
+class WindowStory : public test::WindowTest {
+ protected:
+  static void SetUpTestSuite() {
+    fs::remove_all(fs::current_path() / "config");
+    start_remembering();
+  }
+  static void start_remembering() {
+    shell::AppWindow::Options options;
+    options.settings.window_width = 1560;
+    options.settings.window_height = 860;
+    start(std::move(options));
+    explorer().capture().run().program = KVLOUPE_PROGRAM;
+    explorer().capture().estimator().program = KVLOUPE_PROGRAM;
+    explorer().exporter().run_command = [](const std::vector<std::string>& arguments) {
+      shell::OwnCommand command(arguments, {.program = KVLOUPE_PROGRAM, .standard_input = {}});
+      command.finish();
+      return command.problem();
+    };
+  }
+  static bool until(const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120 * test::kSlowness);
+    while (!condition() && std::chrono::steady_clock::now() < end) frames(1);
+    return condition();
+  }
+  std::string output() const { return (folder_ / "ferry.h5").string(); }
+
+  static void paste(ImGuiTestContext* ctx, const std::string& text) {
+    ImGui::SetClipboardText(text.c_str());
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_V);
+    ctx->Yield(3);
+  }
+  static void add_method(ImGuiTestContext* ctx, const char* spec) {
+    ctx->ItemClick(form("Add a method").c_str());
+    ctx->Yield(3);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemClick("##method");
+    ctx->Yield(3);
+    ctx->KeyChars(spec);
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+    ctx->SetRef("");
+  }
+  static void click(const std::string& item) {
+    drive("click", [&](ImGuiTestContext* ctx) { ctx->ItemClick(item.c_str()); });
+  }
+  static void go(const std::string& workspace_id) { click("//##rail/" + workspace_id); }
+  static state::SpanLossNow loss_of(Slot slot) {
+    return state::span_loss_now(
+        workspace(), state::span_loss_question(workspace(), workspace().method(slot)), false);
+  }
+
+  void capture_own_prompt();
+  static void find_why_it_was_lost();
+  void export_figure();
+
+  TemporaryFolder folder_;
+};
+
+void WindowStory::capture_own_prompt() {
+  drive("describe", [&](ImGuiTestContext* ctx) {
+    ctx->ItemClick("//Welcome/New capture\u2026");
+    ctx->Yield(4);
+    ctx->ItemInputValue(form("##model").c_str(), "smollm2");
+    ctx->ItemClick(form("##prompt").c_str());
+    paste(ctx, sentences(1, 12) + " The number of the lighthouse is 4815162");
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_LeftArrow);
+    ctx->Yield(2);
+    ctx->ItemClick(form("##span name").c_str());
+    ctx->KeyChars("number");
+    ctx->Yield(2);
+    ctx->ItemClick(form("Add span").c_str());
+    ctx->ItemClick(form("##prompt").c_str());
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_End);
+    paste(ctx, "." + sentences(13, 24) + " What is the number of the lighthouse?");
+    add_method(ctx, "streaming");
+    add_method(ctx, "quoka");
+    ctx->ItemInputValue(form("tokens of a chunk").c_str(), 64);
+    ctx->ItemInputValue(form("##output").c_str(), output().c_str());
+  });
+  ASSERT_THAT(explorer().capture().form().request().spans, SizeIs(1));
+  EXPECT_EQ(explorer().capture().form().request().spans[0].text, "4815162");
+  ASSERT_TRUE(until([] { return explorer().capture().estimator().cost().has_value(); }))
+      << explorer().capture().estimator().problem() << explorer().capture().obstacle();
+  click(form("###start"));
+  ASSERT_TRUE(until([] { return explorer().capture().run().stage() == CaptureStage::Done; }))
+      << explorer().capture().run().message();
+  ASSERT_TRUE(until(
+      [&] { return workspace().has_trace() && workspace().traces.ready()->path == output(); }));
+  settle();
+}
+
+// The last chunk asks; A has dropped the number, and a budget is found that keeps it.
+void WindowStory::find_why_it_was_lost() {
+  ASSERT_THAT(selection().choice(Slot::A).text, StartsWith("streaming_llm"));
+  ASSERT_THAT(selection().choice(Slot::B).text, StartsWith("quoka"));
+  drive("watch", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick("//##transport/##span");
+    ctx->Yield(3);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemClick("**/number");
+    ctx->Yield(3);
+  });
+  ASSERT_TRUE(state::named_watched_span(place()));
+  EXPECT_EQ(state::named_watched_span(place())->name, "number");
+  go("lost");
+  ASSERT_TRUE(explorer().panels().visible("miss_inspector"));
+  ASSERT_TRUE(until([] {
+    const state::SpanLossNow now = loss_of(Slot::A);
+    return now.loss != nullptr && now.doing.empty();
+  }));
+  const state::SpanLossNow now = loss_of(Slot::A);
+  ASSERT_EQ(now.error, "");
+  ASSERT_GT(now.loss->sums().lost(), 0) << replay::sentence_of(*now.loss);
+  EXPECT_TRUE(now.loss->has_causes);
+  EXPECT_THAT(now.loss->sums().causes(), ::testing::Not(IsEmpty()));
+  EXPECT_THAT(now.loss->heads_of_mass(replay::kShareThatMatters), ::testing::Not(IsEmpty()));
+  ASSERT_TRUE(now.loss->sums().enough) << "the budget that would keep all of it";
+}
+
+void WindowStory::export_figure() {
+  drive("export", [&](ImGuiTestContext* ctx) {
+    ImGuiWindow* window = ctx->GetWindowByRef(in("kv_map").c_str());
+    IM_CHECK(window != nullptr);
+    ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
+    ctx->MouseClick(1);
+    ctx->Yield(3);
+    ctx->ItemClick("//$FOCUSED/Export as png\u2026");
+    ctx->Yield(4);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemInput("##name");
+    ctx->KeyCharsReplace((folder_ / "figure.png").c_str());
+    ctx->ItemClick("Save");
+    ctx->Yield(4);
+  });
+  EXPECT_TRUE(until([&] { return fs::exists(folder_ / "figure.png"); }))
+      << explorer().messages().history().back();
+  EXPECT_TRUE(until([] { return !workspace().answers.busy(); }));
+  EXPECT_GT(fs::file_size(folder_ / "figure.png"), 10'000U);
+}
+
+TEST_F(WindowStory, FromOnesOwnPromptToAFigureAndBackTheNextDay) {
+  capture_own_prompt();
+  if (HasFatalFailure()) return;
+  find_why_it_was_lost();
+  if (HasFatalFailure()) return;
+  const std::int64_t enough = *loss_of(Slot::A).loss->sums().enough;
+  save_picture("story_lost.png");
+
+  go("kept");
+  click(in("kv_map", "/show/both"));
+  EXPECT_EQ(state::show_of(workspace(), "kv_map"), state::Show::Both);
+  save_picture("story_both.png");
+  drive("note", [](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
+    ctx->Yield(4);
+    ctx->KeyChars("the window has dropped the number");
+    ctx->Yield(2);
+  });
+  go("kept");
+  export_figure();
+  const state::Place before = place();
+
+  {
+    const test::HeldDisplay display;
+    TearDownTestSuite();  // the window is closed
+    start_remembering();
+  }
+  ASSERT_TRUE(until([] { return workspace().has_trace(); }));
+  settle();
+  EXPECT_EQ(workspace().traces.ready()->path, output());
+  EXPECT_EQ(selection().perspective, "kept");
+  EXPECT_EQ(state::show_of(workspace(), "kv_map"), state::Show::Both);
+  EXPECT_THAT(selection().choice(Slot::A).text, StartsWith("streaming_llm"));
+  EXPECT_THAT(selection().choice(Slot::B).text, StartsWith("quoka"));
+  EXPECT_EQ(place().chunk, before.chunk);
+  EXPECT_EQ(place().layer, before.layer);
+  ASSERT_TRUE(state::named_watched_span(place()));
+  EXPECT_EQ(state::named_watched_span(place())->name, "number");
+  const std::vector<shell::Note> notes = shell::load_notes(output());
+  ASSERT_THAT(notes, SizeIs(1));
+  EXPECT_EQ(notes[0].text, "the window has dropped the number");
+  EXPECT_EQ(*loss_of(Slot::A).loss->sums().enough, enough);
+  save_picture("story_back.png");
+}
+
+}  // namespace
+}  // namespace kvloupe
